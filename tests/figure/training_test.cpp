@@ -134,6 +134,7 @@ TEST(TrainingFigure, DecayTimesHaveTheColourOfTheirLayerAndGapsWhereNothingIsFor
     before = luminance;
   }
   const auto notes = figure::drawTraining(std::vector{source}, {}, style_of(Kind::pdf)).notes;
+  ASSERT_EQ(notes.size(), 2U);  // and what the error bars are over
   EXPECT_EQ(std::ranges::count(notes, "a: heads that forget nothing at a save have a gap there: 1:1"), 1);
 }
 
