@@ -325,7 +325,8 @@ void EvaluationsTest::aNeedleCellOpensItsTrace() {
 // What a changed model did is not what the unchanged one does.
 void EvaluationsTest::aNeedleCellIsOfItsModelsChanges() {
   const Folder folder;
-  Shown shown({writeNeedle(folder, "fox-pro-12m", {}, R"(["0:*:one","1:2:cut"])"), foxModel(), sampleText()});
+  const std::string weights = *Checkpoint::open(foxModel().toStdString()).weights_sha256({});
+  Shown shown({writeNeedle(folder, "fox-pro-12m", weights, R"(["0:*:one","1:2:cut"])"), foxModel(), sampleText()});
   QVERIFY(shown.settle());
   const auto open = [&shown] {
     ValueGrid* grid = shown.grids()[0];
