@@ -23,9 +23,10 @@ struct Extremes {
   [[nodiscard]] bool empty() const { return lowest > highest; }
 };
 
-Extremes extremesOf(const Image& image) {
+template <typename Values>
+Extremes extremesOf(const Values& values) {
   Extremes extremes;
-  for (const float value : image.value) {
+  for (const auto value : values) {
     if (!std::isfinite(value)) continue;
     extremes.lowest = std::min(extremes.lowest, static_cast<double>(value));
     extremes.highest = std::max(extremes.highest, static_cast<double>(value));
@@ -126,14 +127,18 @@ std::string number(double value) {
 // A limit that is the extreme itself but for float32's rounding leaves nothing out.
 bool reaches(double limit, double extreme) { return std::abs(limit - extreme) <= 1e-6 * std::abs(extreme); }
 
-std::string noteOf(const ScaledColours& colours, const Extremes& extremes) {
-  std::vector<std::string> notes;
+std::string beyondText(const ScaledColours& colours, const Extremes& extremes, const char* values) {
   const bool below = extremes.lowest < colours.lower && !reaches(colours.lower, extremes.lowest);
   const bool above = extremes.highest > colours.upper && !reaches(colours.upper, extremes.highest);
-  if (below || above) {
-    notes.push_back(fmt::format("colours from {} to {}, entries from {} to {}", number(colours.lower),
-                                number(colours.upper), number(extremes.lowest), number(extremes.highest)));
-  }
+  if (!below && !above) return "";
+  return fmt::format("colours from {} to {}, {} from {} to {}", number(colours.lower), number(colours.upper), values,
+                     number(extremes.lowest), number(extremes.highest));
+}
+
+std::string noteOf(const ScaledColours& colours, const Extremes& extremes) {
+  std::vector<std::string> notes;
+  if (std::string beyond = beyondText(colours, extremes, "entries"); !beyond.empty())
+    notes.push_back(std::move(beyond));
   if (colours.blankBelow) {
     notes.push_back(fmt::format("white: {} below {:g}", colours.hasSigns ? "size" : "entries", *colours.blankBelow));
   }
@@ -152,6 +157,15 @@ double sizeOfMost(const Image& image, double share) {
   const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(sizes.size() - 1));
   std::nth_element(sizes.begin(), place, sizes.end());
   return *place;
+}
+
+std::string beyondText(const ScaledColours& colours, std::span<const double> values) {
+  return beyondText(colours, extremesOf(values), "values");
+}
+
+std::string someBeyond(const std::string& label) {
+  if (label.ends_with(')')) return label.substr(0, label.size() - 1) + ", some beyond)";
+  return label + " (some beyond)";
 }
 
 ColourScale defaultScale(const MapRequest& request) {
@@ -187,7 +201,7 @@ Rgb ScaledColours::colour(double value) const {
 }
 
 ScaledColours chooseColours(const MapFigure& figure) {
-  const Extremes extremes = extremesOf(figure.image);
+  const Extremes extremes = extremesOf(figure.image.value);
   ScaledColours colours;
   colours.map = &viridis();
   colours.scale = figure.scale;

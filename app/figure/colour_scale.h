@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "app/figure/colour_map.h"
@@ -32,6 +33,12 @@ struct ScaledColours {
 
 /// The size that this share of the entries stay within; 0 where no entry is a number.
 double sizeOfMost(const Image& image, double share);
+
+/// "colours from 0 to 8.1, values from 0.2 to 12" where the colours do not reach all of the values; else empty.
+std::string beyondText(const ScaledColours& colours, std::span<const double> values);
+
+/// What a bar's label is where that is so: "loss (nats, some beyond)".
+std::string someBeyond(const std::string& label);
 
 /// The scale of a figure, by choice or else: viridis for F and attention, magma for logits and log F, diverging and
 /// centred at zero for what has signs (where one limit alone is chosen, the other mirrors it). A logarithmic scale

@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "app/figure/axis_drawing.h"
 #include "app/figure/curve_pen.h"
 #include "app/figure/figure_measures.h"
 
@@ -16,12 +17,14 @@ constexpr double kGap = 0.5;
 constexpr double kSmallestLegend = 0.55;
 const QColor kNote(90, 90, 90);
 constexpr double kBetween = 1.2;  ///< from one entry to the next beside it
+/// Of the width that `wrapped` is given, so that no line is longer than the width itself.
+constexpr double kWithoutExcess = 0.85;
 
 double entryWidth(const LegendEntry& entry, const TextStyle& style) {
   return (entry.curve == nullptr ? 0 : (kSample + kGap) * style.size) + textWidth(entry.text, style);
 }
 
-/// All entries, nowhere yet.
+/// All entries, nowhere yet, the note in the lines that it has.
 std::vector<LegendEntry> entriesOf(const Legend& legend) {
   std::vector<LegendEntry> entries;
   for (const Curve& curve : legend.curves) {
@@ -29,6 +32,20 @@ std::vector<LegendEntry> entriesOf(const Legend& legend) {
   }
   const QString note = QString::fromStdString(legend.note);
   for (const QString& line : note.split('\n', Qt::SkipEmptyParts)) entries.push_back({nullptr, line, {}});
+  return entries;
+}
+
+/// The same for a legend of this width: a line of the note that is longer takes several.
+std::vector<LegendEntry> entriesWithin(const Legend& legend, const TextStyle& style, double width) {
+  std::vector<LegendEntry> entries;
+  for (LegendEntry& entry : entriesOf(legend)) {
+    if (entry.curve != nullptr) {
+      entries.push_back(std::move(entry));
+      continue;
+    }
+    for (QString& line : wrapped(entry.text.toStdString(), style, kWithoutExcess * width))
+      entries.push_back({nullptr, std::move(line), {}});
+  }
   return entries;
 }
 
@@ -74,7 +91,9 @@ std::vector<std::size_t> lineEnds(const std::vector<double>& widths, double betw
 
 TextStyle legendStyle(const Legend& legend, const TextStyle& style, double width) {
   double widest = 0;
-  for (const LegendEntry& entry : entriesOf(legend)) widest = std::max(widest, entryWidth(entry, style));
+  for (const LegendEntry& entry : entriesWithin(legend, style, width)) {
+    widest = std::max(widest, entryWidth(entry, style));
+  }
   return widest > width ? style.scaled(std::max(kSmallestLegend, width / widest)) : style;
 }
 
@@ -106,7 +125,7 @@ double legendWidth(const Legend& legend, const TextStyle& style) {
 
 std::vector<LegendEntry> flowingLegend(const Legend& legend, const QPointF& corner, double width,
                                        const TextStyle& style) {
-  std::vector<LegendEntry> entries = entriesOf(legend);
+  std::vector<LegendEntry> entries = entriesWithin(legend, style, width);
   std::vector<double> widths;
   for (LegendEntry& entry : entries) {
     entry.text = shortened(entry.text, style, entry.curve == nullptr ? width : width - (kSample + kGap) * style.size);

@@ -19,12 +19,13 @@ struct Legend {
 
 /// One entry, its sample's left end at the rectangle's.
 struct LegendEntry {
-  const Curve* curve = nullptr;  ///< null: the note
+  const Curve* curve = nullptr;  ///< null: a line of the note
   QString text;                  ///< the name, shortened in the middle where there is no room for all of it
   QRectF place;
 };
 
-/// The style, smaller where the longest entry would be wider than this, but not below 0.55 of its size.
+/// The style, smaller where the longest entry would be wider than this, but not below 0.55 of its size. Names make it
+/// smaller; a note takes more lines.
 TextStyle legendStyle(const Legend& legend, const TextStyle& style, double width);
 
 /// Size of the legend with one entry below the other; empty where it says nothing.

@@ -13,7 +13,7 @@ struct FigureOrigin {
   std::string title;
   std::string command;                                     ///< how to make the figure again; may be empty
   std::vector<std::pair<std::string, std::string>> facts;  ///< name and value, in the order to be read
-  std::string mark;  ///< a line in red below the page: why not to trust what it shows; empty: none
+  std::string mark;  ///< a sentence in red below the page: why not to trust what it shows; empty: none
 
   /// "name: value" of every fact, with this between them.
   [[nodiscard]] std::string factsText(const std::string& separator) const;

@@ -181,13 +181,17 @@ std::string markedPage(const FigureFormat& format, const QSizeF& size, const Fig
                        const std::function<void(Canvas&)>& draw) {
   TextStyle style = textStyleOf(format);
   style.colour = kMarkColour;
+  const double width = size.width() - 2 * em::kBorder * style.size;
+  const std::vector<QString> lines = wrapped(origin.mark, style, width);
   const double line = em::kLine * style.size;
-  return pageOf(format, {size.width(), std::ceil(size.height() + line)}, origin, [&](Canvas& canvas) {
+  const double height = std::ceil(size.height() + static_cast<double>(lines.size()) * line);
+  return pageOf(format, {size.width(), height}, origin, [&](Canvas& canvas) {
     draw(canvas);
-    const QString mark = QString::fromStdString(origin.mark);
-    const double border = em::kBorder * style.size;
-    canvas.text(mark, {{size.width() / 2, size.height() + 0.5 * style.size}, Align::centre},
-                fitted(style, mark, size.width() - 2 * border));
+    double baseline = size.height() + 0.5 * style.size;
+    for (const QString& text : lines) {
+      canvas.text(text, {{size.width() / 2, baseline}, Align::centre}, fitted(style, lines, width));
+      baseline += line;
+    }
   });
 }
 

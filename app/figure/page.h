@@ -25,8 +25,8 @@ class OffscreenApplication {
   std::unique_ptr<Own> m_own;
 };
 
-/// Paints one page of this size in points on a white ground, by calling `draw` once. A page with a mark is one line
-/// higher.
+/// Paints one page of this size in points on a white ground, by calling `draw` once. A page with a mark is higher by
+/// the mark's lines.
 /// @returns the bytes of the file, equal for equal drawings
 /// @throws UsageError for a page of more than kMostDots dots on a side; Error where Qt cannot write the file
 std::string paintPage(const FigureFormat& format, const QSizeF& size, const FigureOrigin& origin,

@@ -246,13 +246,16 @@ class KindTest(FigureTest):
             "--keep", "gates,saliency", "--saliency", "8:9", "-o", path))
         said = self.draw("saliency", files=[run])
         self.assertRegex(said, r"\d:\d has the largest saliency_absolute; --head chooses another")
-        self.assertIn("changes the loss of position 8 (nats)", self.text_of())
+        self.assertIn("change of the loss of position 8 per nat of log f", self.text_of())
         self.assertIn("saliency_absolute", self.text_of())
         self.assertIn("The fox ran over the hill.", self.text_of())
         # Behind the target no gate matters.
         self.assertNotIn("Nobody saw", self.text_of())
-        self.assertEqual(self.draw("saliency", "--head", "3:1", "--rows", "0:12", files=[run]), "")
-        self.assertIn("raising f of 3:1 by 1 %", self.text_of())
+        said = self.draw("saliency", "--head", "3:1", "--rows", "0:12", files=[run])
+        self.assertNotIn("chooses another", said)
+        # Of twelve values the largest is beyond the colours.
+        self.assertRegex(said, r"colours from .* to .*, values from .* to ")
+        self.assertIn("g of 3:1: change of the loss", self.text_of())
         for number in ["saliency_scale", "saliency_absolute", "saliency_per_nat"]:
             self.assertIn("has the largest " + number, self.draw("saliency", "--by", number, files=[run]))
             self.assertIn(number, self.text_of())

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -427,6 +428,27 @@ TEST(Distance, MassIsDrawnByTheOctave) {
   EXPECT_LT(bottom - top, page.height() / 40) << "a level line is drawn level";
 }
 
+TEST(Distance, SaysThatKeyZeroIsLeftOut) {
+  EvaluatedHeads model = level_head(65);
+  model.by_distance.push_back(model.by_distance[0]);
+  model.by_distance.back().name = "mass";
+  const auto told = [&](figure::FirstKey first) {
+    const auto drawn = figure::drawDistance(model, {{}, first}, style_of(Kind::pdf));
+    const bool note = std::ranges::count(drawn.notes, "attention on key 0 is left out: --with-first counts it") == 1;
+    return std::pair(note, text_of(drawn.file).find("key 0 left out") != std::string::npos);
+  };
+  EXPECT_EQ(told(figure::FirstKey::leftOut), std::pair(true, true));
+  EXPECT_EQ(told(figure::FirstKey::counted), std::pair(false, false));
+}
+
+TEST(Distance, OfNothingButZeroAndOfOneTokenThereAreAxes) {
+  EvaluatedHeads flat = level_head(65);
+  for (HeadArray& array : flat.by_distance) array.value.assign(array.value.size(), 0);
+  EXPECT_NE(text_of(figure::drawDistance(flat, {}, style_of(Kind::pdf)).file).find("mean logit"), std::string::npos);
+  const auto one = figure::drawDistance(level_head(1), {}, style_of(Kind::pdf));
+  EXPECT_NE(text_of(one.file).find("attention per octave"), std::string::npos);
+}
+
 /// A head or several of one layer whose losses change by noise, and by so much more each.
 SweepEvaluation sweep_of(std::int64_t tokens, const std::vector<double>& changes) {
   SweepEvaluation sweep;
@@ -536,13 +558,15 @@ TEST(Needle, WordsHeadsAndDots) {
 }
 
 /// Two layers of two heads; the last one's gates matter most, and the loss falls at every tenth of them.
-std::shared_ptr<const Trace> run_with_saliency(const char* target) {
+/// @param peak  how many times as much it falls at the last position
+std::shared_ptr<const Trace> run_with_saliency(const char* target, float peak = 1, bool unchecked = false) {
   TraceInfo info;
   info.name = "fox";
   info.layers = info.heads = info.key_heads = 2;
   info.head_dim = 4;
   info.length = 100;
   info.saliency_target = target;
+  info.unchecked = unchecked;
   info.forgetting = {true, true};
   Recorder recorder(info, {Keep::saliency, Keep::gates}, nullptr);
   // log f is -0.5 everywhere.
@@ -554,6 +578,7 @@ std::shared_ptr<const Trace> run_with_saliency(const char* target) {
   for (std::size_t n = 0; n < gradient.size(); ++n) {
     const float size = n < 300 ? 1e-4F : 2e-3F;
     gradient[n] = n % 10 == 9 ? -size : 0.25F * size;
+    if (n % 100 == 99) gradient[n] *= peak;
   }
   auto tokens = std::make_shared<TokenTable>();
   tokens->id.assign(100, 7);
@@ -625,14 +650,21 @@ TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {
   // Of sizes of 1e-4 and of 2e-3 a tenth is whole and the others a quarter: 0.325 of them in the mean, but for the
   // first position. Times log f and 99 positions.
   for (const char* const word : {"3.2", "0.16", "layer", "head", "saliency_absolute", "10⁻² nats",
-                                 "raising f of 1:1 by 1 % changes the "
-                                 "mean loss (nats)"}) {
+                                 "g of 1:1: change of the mean loss per nat of log f (nats per nat)"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
   }
   const QImage page = rendered(figure::drawSaliency(run, {}, style_of(Kind::png), {})->file, Kind::png, 300);
   // A tenth of the words has the first colour, and none but the bar's end the last.
   EXPECT_GT(count_of(page, figure::signedTint().front()), 3000);
   EXPECT_LT(count_of(page, figure::signedTint().back()), 1000);
+}
+
+TEST(Saliency, ValuesBeyondTheColoursOfThePassageAreSaid) {
+  const auto drawn = figure::drawSaliency(run_with_saliency("mean of loss[0:100]", 10), {}, style_of(Kind::pdf), {});
+  ASSERT_EQ(drawn->notes.size(), 2U);
+  EXPECT_EQ(drawn->notes[1], "colours from −0.002 to 0.002, values from −0.02 to 0.0005");
+  const std::string text = text_of(drawn->file);
+  EXPECT_NE(text.find("(nats per nat, some beyond)"), std::string::npos) << text;
 }
 
 TEST(Saliency, EveryNumberOfTheHeadsIsDrawnUnderItsName) {
@@ -680,6 +712,59 @@ TEST(Passage, PositionsAndQueriesThatDoNotExistAreRefused) {
   EXPECT_THROW((void)figure::drawPassage(run, options, style_of(Kind::png), {}), UsageError);
   options.query.reset();
   EXPECT_GT(figure::drawPassage(run, options, style_of(Kind::png), {})->file.size(), 1000U);
+}
+
+TEST(Passage, ValuesBeyondTheColoursAreSaid) {
+  const auto drawn_with = [](double most) {
+    RunShape shape;
+    shape.length = 100;
+    shape.layers = shape.heads = shape.key_heads = 1;
+    shape.log_gate = [most](int, std::int64_t position, double) { return std::log1p(position == 50 ? -most : -1e-3); };
+    figure::PassageOptions options;
+    options.tint = figure::PassageTint::gate;
+    options.head = figure::HeadIndex{0, 0};
+    options.positions = Range{0, 100};
+    return *figure::drawPassage(make_run(shape), options, style_of(Kind::pdf), {});
+  };
+  const auto beyond = drawn_with(0.1);
+  ASSERT_EQ(beyond.notes.size(), 1U);
+  EXPECT_EQ(beyond.notes[0], "colours from 0 to 0.001, values from 0.001 to 0.1");
+  EXPECT_NE(text_of(beyond.file).find("layer 0, head 0 (some beyond)"), std::string::npos) << text_of(beyond.file);
+  const auto within = drawn_with(1e-3);
+  EXPECT_TRUE(within.notes.empty()) << within.notes[0];
+  EXPECT_EQ(text_of(within.file).find("beyond"), std::string::npos);
+}
+
+TEST(Marks, OfRunsThatWereNotCheckedAreWhole) {
+  const auto run = run_with_saliency("mean of loss[0:100]", 1, true);
+  FigureStyle style;
+  style.format.widthMm = 2.65 * figure::kMillimetresPerInch;
+  style.format.fontSizePt = 12;
+  figure::PassageOptions passage;
+  passage.tint = figure::PassageTint::gate;
+  passage.head = figure::HeadIndex{0, 0};
+  const std::function<std::string()> kinds[] = {
+      [&] { return figure::drawSaliency(run, {}, style, {})->file; },
+      [&] { return figure::drawGrid(run, {}, style, {})->file; },
+      [&] { return figure::drawPassage(run, passage, style, {})->file; },
+  };
+  for (const auto& draw : kinds) {
+    style.format.kind = Kind::pdf;
+    const QString text =
+        QString::fromStdString(text_of(draw())).normalized(QString::NormalizationForm_KC);  // ligatures
+    const std::string words = text.simplified().toStdString();
+    EXPECT_TRUE(words.ends_with("unchecked run file: its arrays may contradict one another")) << words;
+    style.format.kind = Kind::png;
+    const QImage page = rendered(draw(), Kind::png, 300);
+    const auto red = [&](int x, int y) { return page.pixel(x, y) == qRgb(200, 0, 0); };
+    int count = 0;
+    for (int y = 0; y < page.height(); ++y) {
+      EXPECT_FALSE(red(0, y) || red(page.width() - 1, y));
+      for (int x = 0; x < page.width(); ++x) count += red(x, y);
+    }
+    for (int x = 0; x < page.width(); ++x) EXPECT_FALSE(red(x, page.height() - 1));
+    EXPECT_GT(count, 1000);
+  }
 }
 
 TEST(Passage, GatesAreTintedByTheHeadsOwnMeasure) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/axis_drawing.h"
+#include "app/figure/curve_legend.h"
 #include "app/figure/curve_panel.h"
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
@@ -197,6 +198,27 @@ TEST(Markup, LinesBreakAtSpacesAndLongNamesWithin) {
   }
   EXPECT_EQ(lines.back().toStdString(), "layer 12, head 3");
   EXPECT_EQ(QString(joined).remove(' ').toStdString(), "(a)forgetting-transformer-pro-760m-longcrawl64layer12,head3");
+}
+
+TEST(Legends, ALongNoteTakesLinesInsteadOfSmallLetters) {
+  const figure::OffscreenApplication application;
+  const figure::Legend legend{{}, "tokens: line (12), punct. (36), sent. (14), word (299), inside (38), rare (132)"};
+  figure::FigureFormat format;
+  format.widthMm = 2.65 * figure::kMillimetresPerInch;
+  const TextStyle style = figure::textStyleOf(format).scaled(figure::em::kSmallFont);
+  const double width = 150;
+  ASSERT_GT(figure::textWidth(QString::fromStdString(legend.note), style), 1.5 * width);
+  const TextStyle chosen = figure::legendStyle(legend, style, width);
+  EXPECT_GT(chosen.size, 5);
+  std::string words;
+  double top = -1;
+  for (const figure::LegendEntry& entry : figure::flowingLegend(legend, {0, 0}, width, chosen)) {
+    words += (words.empty() ? "" : " ") + entry.text.toStdString();
+    EXPECT_LE(entry.place.right(), width + 0.01);
+    EXPECT_GT(entry.place.top(), top);
+    top = entry.place.top();
+  }
+  EXPECT_EQ(words, legend.note);
 }
 
 TEST(Bands, AreAroundTheirCurveAndEndAtGaps) {

@@ -73,6 +73,8 @@ ClassLabels labelsOf(std::span<const ClassName> classes, std::span<const std::in
   for (const auto& labels : {counted, briefCounted}) {
     if (fits(labels)) return {labels, {}};
   }
+  // Where the note takes two lines a count stays beside its class.
+  for (std::string& one : briefCounted) one = QString::fromStdString(one).replace(u' ', QChar::Nbsp).toStdString();
   return {fits(names) ? names : brief, fmt::format("tokens: {}", fmt::join(briefCounted, ", "))};
 }
 

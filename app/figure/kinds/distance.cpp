@@ -76,7 +76,8 @@ CurvePlot emptyPlot(const EvaluatedHeads& model, bool first) {
   CurvePlot plot;
   plot.xLabel = "1 + distance (tokens)";
   plot.xScale = AxisScale::logarithmic;
-  plot.xLimits = AxisLimits{1, static_cast<double>(model.info.length)};
+  // Of one token alone there is no other distance than 0.
+  plot.xLimits = AxisLimits{1, static_cast<double>(std::max<std::int64_t>(2, model.info.length))};
   plot.heightOfWidth = 0.85;
   if (!first) plot.yLabel.clear();
   return plot;
@@ -123,24 +124,28 @@ void shareLimits(std::vector<CurvePlot>& plots, double least) {
     }
   }
   limits.lower = std::max(limits.lower, least);
+  if (limits.lower == limits.upper)
+    limits.upper = 1;  // nothing but 0, or nothing at all: there is an axis all the same
   const double room = 0.06 * (limits.upper - limits.lower);
   limits.upper += room;
   if (limits.lower < 0) limits.lower -= room;
   for (CurvePlot& plot : plots) plot.yLimits = limits;
 }
 
-/// What bands are and what they are over; or that there are none although there are several documents.
-std::string errorsNote(const EvaluatedHeads& model, bool bands) {
+/// Whether key 0 is left out; what bands are and what they are over, or that there are none although there are several
+/// documents.
+std::string massNote(const EvaluatedHeads& model, const std::vector<CurvePlot>& plots, FirstKey first) {
+  const bool bands =
+      std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
   const ErrorGroups over = model.documents();
-  if (bands) return fmt::format("bands: ± 1 standard error over {}", groups_text(over));
-  return over.count > 1 ? fmt::format("no bands: {}", groups_text(over)) : "";
+  std::string note = first == FirstKey::leftOut ? "key 0 left out" : "";
+  if (!bands && over.count <= 1) return note;
+  if (!note.empty()) note += '\n';
+  return note + (bands ? "bands: ± 1 standard error over " : "no bands: ") + groups_text(over);
 }
 
 /// The legend of a row, whose panels are then without one of their own.
-std::unique_ptr<LegendPanel> legendOf(const EvaluatedHeads& model, std::vector<CurvePlot>& plots, bool first,
-                                      const FigureStyle& style) {
-  const bool bands =
-      first && std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
+std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, std::string note, const FigureStyle& style) {
   const auto fewer = [](const CurvePlot& a, const CurvePlot& b) { return a.curves.size() < b.curves.size(); };
   std::vector<Curve> named = std::ranges::max_element(plots, fewer)->curves;
   if (named.size() < 2) named.clear();
@@ -148,7 +153,7 @@ std::unique_ptr<LegendPanel> legendOf(const EvaluatedHeads& model, std::vector<C
     for (Curve& curve : plot.curves) curve.name.clear();
   }
   if (style.legend == LegendPlace::none) return std::make_unique<LegendPanel>(style.format, std::vector<Curve>(), "");
-  return std::make_unique<LegendPanel>(style.format, std::move(named), first ? errorsNote(model, bands) : "");
+  return std::make_unique<LegendPanel>(style.format, std::move(named), std::move(note));
 }
 
 }  // namespace
@@ -156,6 +161,9 @@ std::unique_ptr<LegendPanel> legendOf(const EvaluatedHeads& model, std::vector<C
 DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style) {
   DrawnFigure drawn;
   if (model.windows) drawn.notes.push_back(errors_text(model.documents()));
+  if (options.first == FirstKey::leftOut) {
+    drawn.notes.push_back("attention on key 0 is left out: --with-first counts it");
+  }
   std::vector<HeadIndex> heads = options.heads;
   if (heads.empty()) {
     ChosenHeads choice = tellingHeads(model);
@@ -176,7 +184,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   for (std::vector<CurvePlot>* plots : {&masses, &logits}) {
     if (plots->empty()) continue;
     const auto count = static_cast<int>(heads.size());
-    page.add(legendOf(model, *plots, row == 0, style), {row, 0, 1, count});
+    page.add(legendOf(*plots, row == 0 ? massNote(model, *plots, options.first) : "", style), {row, 0, 1, count});
     ++row;
     for (int n = 0; n < count; ++n) {
       page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});

@@ -134,14 +134,18 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
   }
   const auto values = valuesOf(head, chosen, range, job);
   if (!values) return std::nullopt;
-  ScaledColours colours = coloursOf(*values, chosen.tint);
+  const ScaledColours colours = coloursOf(*values, chosen.tint);
 
   PanelPage page(style);
   PassageWords words{range};
   words.shown = chosen.tint == PassageTint::loss ? PassageWords::Shown::predicted : PassageWords::Shown::read;
   if (words.shown == PassageWords::Shown::read) words.outlined = chosen.query;
   page.add(std::make_unique<TextPanel>(style.format, tintedPieces(*trace, words, *values), colours), {0, 0, 1, 3});
-  const std::string label = labelOf(head, chosen);
+  std::string label = labelOf(head, chosen);
+  if (std::string beyond = beyondText(colours, *values); !beyond.empty()) {
+    label = someBeyond(label);
+    drawn.notes.push_back(std::move(beyond));
+  }
   const bool narrow =
       textWidth(QString::fromStdString(label), textStyleOf(style.format)) > widthInPoints(style.format) / 3;
   ColourBarPanel& bar =

@@ -63,14 +63,10 @@ Range shownByItself(const TraceInfo& info) {
   return {std::max<std::int64_t>(0, end - kPassageTokens), end};
 }
 
-/// What raising each gate of a range by 1 % changes, nats.
-std::vector<double> changesOf(const HeadOf& head, const Range& range) {
-  const auto saliency = head.trace->log_forget_gradient(head.layer, head.head);
-  std::vector<double> changes;
-  for (std::int64_t t = range.begin; t < range.end; ++t) {
-    changes.push_back(change_by_one_percent(static_cast<double>(saliency[static_cast<std::size_t>(t)])));
-  }
-  return changes;
+/// g of each position of a range, nats per nat: what the numbers of the heads are sums and means of.
+std::vector<double> gradientOf(const HeadOf& head, const Range& range) {
+  const auto gradient = head.trace->log_forget_gradient(head.layer, head.head);
+  return {gradient.begin() + range.begin, gradient.begin() + range.end};
 }
 
 ScaledColours coloursWithSigns(const ColourMap& map) {
@@ -80,8 +76,8 @@ ScaledColours coloursWithSigns(const ColourMap& map) {
   return colours;
 }
 
-ScaledColours coloursOfChanges(const std::vector<double>& changes) {
-  const Image all{1, static_cast<std::int64_t>(changes.size()), {changes.begin(), changes.end()}};
+ScaledColours coloursOfGradient(const std::vector<double>& gradient) {
+  const Image all{1, static_cast<std::int64_t>(gradient.size()), {gradient.begin(), gradient.end()}};
   ScaledColours colours = coloursWithSigns(signedTint());
   double limit = sizeOfMost(all, kShareWithinScale);
   if (!(limit > 0)) limit = sizeOfMost(all, 1);
@@ -153,7 +149,7 @@ FigureOrigin originOf(const HeadOf& head, SaliencyNumber number, const Range& ra
                   {"heads", to_string(number)},
                   {"passage", headText(head)},
                   {"positions", fmt::format("{}:{}", range.begin, range.end)},
-                  {"colours", fmt::format("from {:g} to {:g} nats", colours.lower, colours.upper)}};
+                  {"colours", fmt::format("from {:g} to {:g} nats per nat", colours.lower, colours.upper)}};
   addRun(origin, *head.trace);
   return origin;
 }
@@ -183,23 +179,26 @@ std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trac
                                       chosen.head, to_string(number)));
   }
   const HeadOf head{trace, chosen.layer, chosen.head};
-  const std::vector<double> changes = changesOf(head, range);
-  const ScaledColours colours = coloursOfChanges(changes);
+  const std::vector<double> gradient = gradientOf(head, range);
+  const ScaledColours colours = coloursOfGradient(gradient);
+  std::string label = fmt::format("*g* of {}:{}: change of {} per nat of log *f* (nats per nat)", head.layer, head.head,
+                                  saliency_target_words(info));
+  if (std::string beyond = beyondText(colours, gradient); !beyond.empty()) {
+    label = someBeyond(label);
+    drawn.notes.push_back(std::move(beyond));
+  }
 
   PanelPage page(style);
   const HeadSizes added = addSizes(page, *sizes, number, info, style);
   PassageWords words{range};
   const std::optional<Range> target = saliency_range(info);
   if (target && target->size() == 1) words.outlined = target->begin;
-  page.add(std::make_unique<TextPanel>(style.format, tintedPieces(*trace, words, changes), colours), {2, 0, 1, 3});
+  page.add(std::make_unique<TextPanel>(style.format, tintedPieces(*trace, words, gradient), colours), {2, 0, 1, 3});
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {3, 0, 1, 3});
-  const std::string label =
-      fmt::format("raising *f* of {}:{} by 1 % changes {} (nats)", head.layer, head.head, saliency_target_words(info));
   bar.expectLabel(label);
   page.arrange();
   fillSizes(page, added, std::move(*sizes));
-  bar.setColours(colours, label,
-                 fmt::format("change of the loss by 1 % more *f* of {}:{} (nats)", head.layer, head.head));
+  bar.setColours(colours, label, "*g*");
   drawn.file = page.paint(originOf(head, number, range, colours, style));
   return drawn;
 }

@@ -18,8 +18,8 @@ struct SaliencyOptions {
 };
 
 /// What a loss owes to the gates: every head as a cell, layers downwards, by one number of HeadSaliency, and below it a
-/// passage tinted by what raising one head's gates by 1 % changes, blue where the loss falls. A single position that is
-/// the target is outlined.
+/// passage tinted by g of one head's gates, of which the numbers are made, blue where more of a gate lowers the loss. A
+/// single position that is the target is outlined.
 /// @returns nothing if the job was stopped
 /// @throws UsageError for a head and positions that do not exist, Error for a run that did not keep saliency, or gates
 ///         that the number needs

@@ -131,7 +131,8 @@ MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& sty
 std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values, bool errors,
                      std::optional<double> rate) {
   std::string label = values && errors ? "change of the loss ± 1 standard error" : "change of the loss";
-  label += fmt::format(" ({}{})", unit.words, limits.cut ? ", some beyond" : "");
+  label += fmt::format(" ({})", unit.words);
+  if (limits.cut) label = someBeyond(label);
   if (!errors) return label;
   if (rate) return label + fmt::format(", {} not found at a false discovery rate of {:g} %", kDot, 100 * *rate);
   return label + (values ? "; beyond two errors by chance: about 1 head in 20"

@@ -109,9 +109,11 @@ void noteBars(std::vector<std::string>& notes, const TrainingSource& training) {
   const auto& measures = training.record.measures;
   const auto last = std::find_if(measures.rbegin(), measures.rend(), [](const auto& line) { return line.loss; });
   if (last == measures.rend()) return;
-  const std::string words = last->error_over.count > 0
-                                ? errors_text(last->error_over)
-                                : "bars as the log has them, which does not say what they are over";
+  const bool bars =
+      std::ranges::any_of(measures, [](const TrainingMeasures& line) { return line.loss_error.has_value(); });
+  const std::string words = last->error_over.count > 0 ? errors_text(last->error_over)
+                            : bars ? "bars as the log has them, which does not say what they are over"
+                                   : "no bars: the log has no errors of them";
   notes.push_back(fmt::format("{}: held-out losses: {}", training.name, words));
 }
 

@@ -43,11 +43,12 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
   update();
 }
 
-// Room for a value is kept whether there is one or not.
+// Room for a value is kept whether there is one or not, and more for one that is longer.
 int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
-  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) +
-         fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (−0.000000)"));
+  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (−0.000000)")),
+                             fontMetrics().horizontalAdvance(QStringLiteral("  ") + entry.value));
+  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) + value;
 }
 
 std::vector<QPoint> ReadOut::layOut(int width) const {

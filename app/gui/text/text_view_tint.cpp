@@ -141,7 +141,7 @@ QString TextView::caption() const {
     }
     const QString target = QString::fromStdString(saliency_target_words(run->trace->info()));
     const QString sentence = choice.kind == TintKind::saliency
-                                 ? tr("raising f of %1 at a word by 1 % changes %2 by this")
+                                 ? tr("raising f of %1 at a word by 1\u00a0% changes %2 by this")
                                  : tr("0.01 more in the logits of a word as a key of %1 changes %2 by this");
     return sentence.arg(headName(), target) + placesNote();
   }

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include <QComboBox>
+#include <QImage>
 #include <QRubberBand>
 #include <QSpinBox>
 #include <QTabBar>
 #include <QTest>
 #include <QToolBar>
 
+#include "app/gui/curves/read_out.h"
 #include "app/gui/views/theme.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"
@@ -36,6 +38,7 @@ class CurvesViewTest : public QObject {
   void stateRoundTrip();
   void sessionsOfRowsAloneOpen();
   void exportsNumbersAndFigures();
+  void aNameGivesWayOnlyToAValueWithoutRoom();
   void commandsShowTabs();
   void choicesAreAllSeen();
   void coloursFollowThePalette();
@@ -500,6 +503,19 @@ void CurvesViewTest::exportsNumbersAndFigures() {
   }
   QVERIFY(scene.show(Tab::decay));
   QVERIFY(!scene.view.figureOfCurrentTab());
+}
+
+void CurvesViewTest::aNameGivesWayOnlyToAValueWithoutRoom() {
+  curves::ReadOut reading(nullptr);
+  reading.resize(900, 60);
+  reading.setEntries(
+      {{"fox-pro-12m, layer 3, head 0", Qt::blue, Qt::SolidLine, "f = 0.9963, +6.571e−06 nats and more"}});
+  const QImage whole = reading.grab().toImage();
+  reading.setOneLine(true);
+  QCOMPARE(reading.grab().toImage(), whole);
+  reading.resize(300, 60);
+  const QImage cut = reading.grab().toImage();
+  QVERIFY(cut != whole.copy(cut.rect()));
 }
 
 void CurvesViewTest::commandsShowTabs() {

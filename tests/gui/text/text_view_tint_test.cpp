@@ -88,7 +88,9 @@ void TextViewTintTest::saliencySaysOfWhichLossItIs() {
   Shown shown({run});
   QVERIFY(shown.came());
   QVERIFY(shown.choose(TintKind::saliency));
-  QCOMPARE(shown.tools->caption(), "raising f of fox L0 H0 at a word by 1 % changes the loss of position 7 by this");
+  // A number stays in one line with its sign.
+  QCOMPARE(shown.tools->caption(),
+           "raising f of fox L0 H0 at a word by 1\u00a0% changes the loss of position 7 by this");
   QCOMPARE(shown.valueAt(7), 0.01F * shown.document.runs()[0].trace->log_forget_gradient(0, 0)[7]);
   QVERIFY(shown.choose(TintKind::keyLogit));
   QCOMPARE(shown.tools->caption(),
