@@ -24,6 +24,11 @@ inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;
 /// @throws Error naming the file and the byte at which it is nested too deep, or would take too much memory
 void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes = 0);
 
+/// JSON leaves open what an object means that has a key twice, and json::parse takes the last value in silence: looked
+/// at in files that people write. What is no JSON passes.
+/// @throws Error naming the file and the key, with the keys that it stands under
+void refuse_repeated_keys(std::string_view content, const std::string& name);
+
 /// @throws Error naming the file and the byte at which it stops being JSON, or goes beyond the bounds
 nlohmann::json parse_json(std::string_view content, const std::string& name);
 

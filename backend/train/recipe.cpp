@@ -76,6 +76,7 @@ class Values {
     if (file.empty()) return;
     content_ = read_input_bytes(file.string(), "recipe", kLargestRecipe);
     check_json_bounds(content_, file_);
+    refuse_repeated_keys(content_, file_);
     try {
       values_ = json::parse(content_);
     } catch (const json::exception&) {
