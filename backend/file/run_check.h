@@ -19,7 +19,7 @@ inline constexpr CheckExtent kGlance = {std::uint64_t{1} << 20U, std::uint64_t{1
 /// Every layer.
 inline constexpr CheckExtent kWholeCheck = {std::numeric_limits<std::uint64_t>::max(), std::uint64_t{64} << 20U};
 
-/// What was looked at, and found right.
+/// The layers, heads and rows that were checked, and found right.
 struct RunCheckReport {
   int layers = 0;            ///< of which something was looked at
   std::int64_t gates = 0;    ///< heads whose c falls

@@ -49,7 +49,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"is_encoder_decoder", "attention to an encoder is not run"},
 };
 
-/// What transformers writes into any configuration where it says no.
+/// Keys that transformers writes into any configuration, where they say no.
 constexpr std::string_view kSwitches[] = {
     "pruned_heads",      "torchscript",      "is_decoder",    "tie_encoder_decoder",
     "use_bfloat16",      "tf_legacy_loss",   "bad_words_ids", "cross_attention_hidden_size",

@@ -20,7 +20,7 @@
 namespace foxscope {
 namespace {
 
-/// What httplib takes every path for.
+/// The path that httplib is shown for every path.
 constexpr const char* kAnyPath = "/";
 /// A client waits as long before it sends the next request.
 constexpr time_t kKeepAliveSeconds = 75;

@@ -12,7 +12,7 @@ namespace foxscope {
 /// Levels of lists and objects inside one another that are read. What people publish has some ten.
 inline constexpr int kMaxJsonDepth = 256;
 
-/// What a value may take in memory once it is parsed, as a multiple of its file's bytes, beside a first
+/// The most memory that a value may take once it is parsed, as a multiple of its file's bytes, beside a first
 /// kFreeJsonBytes. Merges of a tokenizer written without spaces need 15.
 inline constexpr std::size_t kMaxJsonGrowth = 16;
 inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;

@@ -113,7 +113,7 @@ class Values {
     }
   }
 
-  /// Of two keys that exclude each other the one that was typed wins over the other of the file.
+  /// Removes, of two keys that exclude each other, the file's where the other was typed.
   void let_typed_win(const std::string& one, const std::string& other) {
     if (typed_.contains(one) && !typed_.contains(other)) values_.erase(other);
     if (typed_.contains(other) && !typed_.contains(one)) values_.erase(one);

@@ -40,10 +40,10 @@ constexpr std::int64_t kEvaluationRows = 96;
 /// A loss so far above the mean of the steps before is told of, nats.
 constexpr double kLeap = 1.0;
 constexpr std::size_t kStepsBefore = 16;
-/// Of each parameter in a checkpoint: the weight and its two moments.
+/// Bytes of each parameter in a checkpoint: the weight and its two moments.
 constexpr std::int64_t kBytesOfParameter = 12;
 
-/// What several processes must have alike. What files hold is compared by itself: their paths may differ.
+/// Lists what several processes must have alike. What files hold is compared by itself: their paths may differ.
 std::string shared_recipe(const Recipe& recipe) {
   Recipe shared = recipe;
   for (std::string* path : {&shared.init, &shared.tokenizer, &shared.eval}) {
@@ -523,7 +523,7 @@ class Training {
     return fmt::format("rows {}{} of the data", fmt::join(rows, ", "), recipe_.rows_per_step() > kNamed ? ", ..." : "");
   }
 
-  /// What is said of the last checkpoint where the training cannot go on.
+  /// Names the last checkpoint, for a message of a training that cannot go on.
   std::string what_stays() {
     finish_saving();
     const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
@@ -633,7 +633,7 @@ class Training {
     return true;
   }
 
-  /// Of `rows` rows that are spread evenly over the held-out data.
+  /// The row at a place among `rows` rows that are spread evenly over the held-out data.
   [[nodiscard]] std::int64_t held_out_row(std::int64_t place, std::int64_t rows) const {
     return place * held_out_->rows() / rows;
   }
