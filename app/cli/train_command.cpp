@@ -1,3 +1,4 @@
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -125,10 +126,13 @@ std::string measuresText(const TrainingMeasures& measures) {
   return text.empty() ? text : text + '\n';
 }
 
-TrainingEvents eventsOf(const TrainingOrder& order, const Session& session, Report& report, bool speaks) {
+/// @param begun  becomes true with the first step: from then on a training that is stopped saves
+TrainingEvents eventsOf(const TrainingOrder& order, const Session& session, Report& report, bool speaks,
+                        std::atomic<bool>& begun) {
   TrainingEvents events;
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
-  events.start = [&session, &report, speaks, goOn](const TrainingStart& start) {
+  events.start = [&session, &report, &begun, speaks, goOn](const TrainingStart& start) {
+    begun = true;
     if (speaks) session.interrupt.say("ended at once: what was not saved is lost, " + goOn);
     session.console.endProgress();
     report.print(startText(start));
@@ -160,9 +164,11 @@ std::string interruptedText(const TrainingOrder& order, const std::optional<Trai
 int carryOut(const TrainingOrder& order, const Session& session, Processes* processes) {
   const bool first = processes == nullptr || processes->first();
   Report report(session.console);
-  const TrainingEvents events = eventsOf(order, session, report, first);
+  std::atomic<bool> begun = false;
+  const TrainingEvents events = eventsOf(order, session, report, first, begun);
   session.interrupt.waitForWork();
   const std::stop_callback told(session.stop, [&] {
+    if (!begun) return;  // nothing will be saved, and what is said at the end says so
     session.console.note(
         "interrupted: the step at hand is finished and saved; the same signal again, after two seconds, ends at once");
   });

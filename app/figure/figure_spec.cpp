@@ -41,6 +41,7 @@ void refuseSpec(const std::string& name, const std::string& why) {
 
 FigureSpec FigureSpec::parse(std::string_view text, const std::string& name) {
   check_json_bounds(text, name);
+  refuse_repeated_keys(text, name);
   const json spec = json::parse(text, nullptr, false);
   if (spec.is_discarded() || !spec.is_object()) refuseSpec(name, "this is no JSON object");
   const auto schema = spec.find(kSchemaKey);

@@ -65,4 +65,16 @@ std::optional<std::string> nearest_name(std::string_view given, std::span<const 
   return std::nullopt;
 }
 
+std::optional<std::string> misspelt_name(std::string_view given, std::span<const std::string> known) {
+  constexpr std::size_t kMostChanges = 2;
+  const std::optional<std::string> nearest = nearest_name(given, known);
+  if (!nearest) return std::nullopt;
+  const std::string wanted = as_compared(given);
+  const std::string other = as_compared(*nearest);
+  const std::size_t changes = letters_to_change(wanted, other);
+  const bool misspelt =
+      given != *nearest && changes <= std::min(kMostChanges, std::max(wanted.size(), other.size()) / 3);
+  return misspelt ? nearest : std::nullopt;
+}
+
 }  // namespace foxscope

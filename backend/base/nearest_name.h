@@ -19,4 +19,8 @@ namespace foxscope {
 /// @param known  names, likewise; of equally near ones the first is taken
 std::optional<std::string> nearest_name(std::string_view given, std::span<const std::string> known);
 
+/// The known name that a given one is misspelt from, beyond doubt: the nearest, if at most two of its letters, and at
+/// most a third, have to be put in, left out, replaced or exchanged with the next one. Empty also for a known name.
+std::optional<std::string> misspelt_name(std::string_view given, std::span<const std::string> known);
+
 }  // namespace foxscope

@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What a standard error is the spread of: parts of the data that tell of each other nothing, as far as is known.
+/// The parts of the data that a standard error is the spread of: they tell nothing of each other, as far as is known.
 struct ErrorGroups {
   enum class Kind {
     documents,  ///< of a corpus, of any sizes
@@ -74,7 +74,7 @@ std::string estimate_text(const Estimate& estimate, int digits);
 /// "10 documents, effectively 4.6", "12 documents", "16 blocks of 128 tokens".
 std::string groups_text(const ErrorGroups& over);
 
-/// What errors are, in one line without its end: "± 1 standard error over 10 documents, effectively 8.0; a 95 %
+/// Names the errors in one line without its end: "± 1 standard error over 10 documents, effectively 8.0; a 95 %
 /// interval is ± 2.4 errors (Student's t)", or why there are none.
 std::string errors_text(const ErrorGroups& over);
 

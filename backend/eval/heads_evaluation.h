@@ -44,7 +44,8 @@ struct EvaluatedHeads {
   [[nodiscard]] std::size_t head_count() const {
     return static_cast<std::size_t>(info.layers) * static_cast<std::size_t>(info.heads);
   }
-  /// What the errors are over: the documents of all windows. A number that some windows do not have is over fewer.
+  /// The groups that errors are over: the documents of all windows. A number that some windows do not have is over
+  /// fewer.
   [[nodiscard]] ErrorGroups documents() const;
 };
 

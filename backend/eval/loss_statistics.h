@@ -39,7 +39,7 @@ struct Curve {
 /// the document of each window, any numbers that tell them apart; ShapeError is thrown where they are not as many as
 /// the windows.
 
-/// What the errors of means over windows of these documents are over.
+/// The groups that errors of means over windows of these documents are over.
 ErrorGroups document_groups(std::span<const std::int32_t> documents);
 
 /// sum_g a_g / sum_g b_g, for instance nats and tokens of each group, with the jackknife's error over the groups.

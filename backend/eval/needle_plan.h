@@ -34,7 +34,7 @@ std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& reque
 /// Tokens of the haystack in the longest prompt without the needle.
 std::int64_t haystack_needed(const NeedleRequest& request, const NeedleParts& parts);
 
-/// What the prompts are made of, for require_same of processes.
+/// Lists what the prompts are made of, for require_same of processes.
 std::string needle_facts(const NeedleRequest& request, const std::vector<PlannedNeedle>& models);
 
 /// SHA-256 of all that the results depend on.

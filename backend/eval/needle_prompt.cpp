@@ -61,6 +61,7 @@ NeedleTemplate NeedleTemplate::built_in() {
 
 NeedleTemplate NeedleTemplate::from_json(std::string_view content, std::string_view name) {
   check_json_bounds(content, std::string(name));
+  refuse_repeated_keys(content, std::string(name));
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(content);

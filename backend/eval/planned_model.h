@@ -71,8 +71,8 @@ std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& l
 /// @throws Error and UsageError with the remedy for what the model cannot run on
 std::optional<PlannedModel> plan_model(const OpenedModel& model, const WindowSource& source, const Job& job);
 
-/// What a model's results depend on beside the tokens, a line each, for require_same of processes. They may differ in
-/// the device.
+/// Lists what a model's results depend on beside the tokens, a line each, for require_same of processes. Only the
+/// device may differ among processes.
 std::string model_facts(const TraceInfo& info, std::int32_t bos_id);
 /// The same with the windows.
 std::string model_facts(const PlannedModel& model);

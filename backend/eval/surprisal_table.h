@@ -41,8 +41,8 @@ struct Surprisals {
   std::vector<std::string> gate_names;             ///< [G] "gate", or "gate_LAYER_HEAD"; none for a model without gates
   std::vector<float> gate;                         ///< [T, G] f where the token is read
   std::vector<SurprisalWord> words;
-  /// Of WordEnds::counted, else empty: log of the probability, nats, that what comes in a token's place begins a new
-  /// word or ends the text; and the same behind the last token of each document.
+  /// Log of the probability, nats, that what comes in a token's place begins a new word or ends the text, and the same
+  /// behind the last token of each document; empty without WordEnds::counted.
   std::vector<float> boundary;      ///< [T]
   std::vector<bool> begins_word;    ///< [T] whether the token is one of these: begins with white space
   std::vector<float> boundary_end;  ///< [documents]
@@ -74,8 +74,8 @@ std::vector<SurprisalWord> words_of(const Text& text, WordRule rule);
 std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, const Text& text,
                                       std::span<const std::int64_t> byte_start, std::int64_t first);
 
-/// What the numbers of a word's tokens come to. Nothing is known of a word that is cut, or that a token of the word
-/// before holds.
+/// The numbers of a word, made of its tokens' numbers. Nothing is known of a word that is cut, or that a token of the
+/// word before holds.
 struct WordNumbers {
   double surprisal = 0;      ///< sum, nats: of the text going on with these tokens, whatever follows; NaN: not known
   double entropy = 0;        ///< sum, nats; NaN: not known

@@ -169,7 +169,7 @@ class SweepFileReader {
     file_.fail(group.path() + "/" + name, "holds what is no number");
   }
 
-  /// Of the heads that there are.
+  /// Reads the changes of all heads in the file.
   void read_changed(const Hdf5Object& group, std::uint64_t length, SweepEvaluation& result) {
     constexpr const char* kName = "changed_loss";
     const TraceInfo& info = result.info;

@@ -31,7 +31,7 @@ constexpr std::array kNormalizers = {TraceArray::log_normalizer, TraceArray::log
 
 constexpr bool has_gate(std::size_t kind) { return kNormalizers[kind] == TraceArray::log_normalizer; }
 
-/// What a layer keeps a number of for each head and position; null where it was not kept.
+/// The arrays of a layer with a number for each head and position; null where one was not kept.
 struct LayerArrays {
   std::shared_ptr<const ArrayValues> gates;
   std::array<std::shared_ptr<const ArrayValues>, kNormalizers.size()> normalizers;

@@ -19,7 +19,7 @@ inline constexpr CheckExtent kGlance = {std::uint64_t{1} << 20U, std::uint64_t{1
 /// Every layer.
 inline constexpr CheckExtent kWholeCheck = {std::numeric_limits<std::uint64_t>::max(), std::uint64_t{64} << 20U};
 
-/// What was looked at, and found right.
+/// The layers, heads and rows that were checked, and found right.
 struct RunCheckReport {
   int layers = 0;            ///< of which something was looked at
   std::int64_t gates = 0;    ///< heads whose c falls
@@ -29,11 +29,11 @@ struct RunCheckReport {
   bool whole = true;         ///< false: the extent was spent before the last layer, or the job was stopped
 };
 
-/// Holds the arrays of a run against one another: c falls but for rounding, 8 units in the last place of its size (it
-/// is a sum of log f, and f is at most 1), which the source checks wherever it reads c; and in softmax attention sum_j
-/// exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, the share that
-/// pruning may have left out, and float32's rounding of logits and normaliser. The same without c where normalisers
-/// without the gate were kept. What was not kept is not looked at.
+/// Holds the arrays of a run against one another: c falls but for rounding, 8 units in float32's last place of its size
+/// (it is a sum of log f, and f is at most 1), which the source checks wherever it reads c; and in softmax attention
+/// sum_j exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, the share
+/// that pruning may have left out, and float32's rounding of logits and normaliser. The same without c where
+/// normalisers without the gate were kept. What was not kept is not looked at.
 /// @param file  its name, for errors
 /// @throws Error naming file, layer, head, row, and the arrays that do not belong together
 RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,

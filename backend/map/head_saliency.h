@@ -23,7 +23,7 @@ struct SaliencyEvent {
 /// @param gradient  [L] nats per nat, all of them numbers
 std::vector<SaliencyEvent> largest_events(std::span<const float> gradient, int count);
 
-/// What a loss owes to a head's gates. NaN where a gradient is not a number, and then without events. scale and
+/// How a loss depends on a head's gates. NaN where a gradient is not a number, and then without events. scale and
 /// absolute are NaN as well where the run did not keep gates, and 0 for a head without a gate, whose log f is 0.
 struct HeadSaliency {
   /// sum_t g_t log f_t, nats: d loss / d s where every log f of the head is multiplied by s (`--intervene

@@ -49,7 +49,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"is_encoder_decoder", "attention to an encoder is not run"},
 };
 
-/// What transformers writes into any configuration where it says no.
+/// Keys that transformers writes into any configuration, where they say no.
 constexpr std::string_view kSwitches[] = {
     "pruned_heads",      "torchscript",      "is_decoder",    "tie_encoder_decoder",
     "use_bfloat16",      "tf_legacy_loss",   "bad_words_ids", "cross_attention_hidden_size",
@@ -102,21 +102,29 @@ std::string ConfigKeys::nearest_to(const std::string& key, std::span<const std::
   return nearest ? fmt::format(" (did you mean \"{}\"?)", name_of(*nearest)) : "";
 }
 
+bool ConfigKeys::is_misspelt(const std::string& key) const {
+  return misspelt_name(key, std::vector<std::string>(asked_.begin(), asked_.end())).has_value();
+}
+
 void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const {
   for (const auto& [key, found] : object_.items()) {
     if (asked_.contains(key) || is_among(key, harmless)) continue;
     const auto* const known =
         std::ranges::find_if(kKnownKeys, [&key = key](const KnownKey& entry) { return matches(key, entry.name); });
-    const bool any_says_no = unknown_ == UnknownKeys::refused_unless_no;
-    if (says_no(found) && (any_says_no || known != std::end(kKnownKeys) || is_among(key, kSwitches))) continue;
+    const bool has_reason = known != std::end(kKnownKeys);
+    const bool any_says_no = unknown_ == UnknownKeys::refused_unless_no && !is_misspelt(key);
+    if (says_no(found) && (any_says_no || has_reason || is_among(key, kSwitches))) continue;
     const std::string name = json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
-    if (known != std::end(kKnownKeys)) {
+    if (has_reason) {
       throw Error(fmt::format("{}: {} is {}: {}", file_, name, shown(found), known->why));
     }
     const std::string unknown = fmt::format("{}: {} is {}, a key that Foxscope does not know for this model_type{}",
                                             file_, name, shown(found), nearest_to(key, harmless));
     if (unknown_ == UnknownKeys::refused) {
       throw Error(fmt::format("{}: another model than was meant might be trained; correct it or remove it", unknown));
+    }
+    if (says_no(found)) {
+      throw Error(fmt::format("{}: another model than was meant might be run; correct it or remove it", unknown));
     }
     throw Error(fmt::format(
         "{}: the model is not run, as what it changes would be left out; if it changes nothing in a forward pass, "

@@ -37,8 +37,9 @@ class ConfigKeys {
   [[nodiscard]] ConfigKeys under(const char* key) const;
 
   /// Nothing that the model would compute with may be skipped: refuses keys that nobody asked for, with the known key
-  /// that is nearest, unless they are among those that change nothing or say no. Where all unknown keys are refused, no
-  /// is an answer of keys alone that Hugging Face's configurations have.
+  /// that is nearest, unless they are among those that change nothing or say no. A misspelt key that a reader asks for
+  /// is refused whatever it says: the key that was meant may have another default. Where all unknown keys are refused,
+  /// no is an answer of keys alone that Hugging Face's configurations have.
   /// @param harmless  names; one that ends in * stands for all that begin so
   void refuse_others(std::span<const std::string_view> harmless) const;
   /// Refuses a value that means something, which Foxscope does not compute.
@@ -52,6 +53,8 @@ class ConfigKeys {
 
  private:
   [[nodiscard]] std::string name_of(const std::string& key) const;
+  /// Whether a key is one that somebody asked for, misspelt.
+  [[nodiscard]] bool is_misspelt(const std::string& key) const;
   [[nodiscard]] std::string nearest_to(const std::string& key, std::span<const std::string_view> harmless) const;
 
   const nlohmann::json& object_;

@@ -49,7 +49,7 @@ class OpenedModel {
   /// @throws UsageError if none is named; Error for one outside the vocabulary
   [[nodiscard]] std::int32_t bos() const;
 
-  /// Of each layer whether it will forget, by the configuration and the interventions; a trace knows it from its gates.
+  /// Whether each layer will forget, by the configuration and the interventions; a trace knows it from its gates.
   [[nodiscard]] std::vector<bool> forgetting() const;
   /// What a pass over `length` positions is, for a recorder and for files. Reads the weights for their checksum, once
   /// for files that stay as they are.

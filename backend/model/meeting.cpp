@@ -29,7 +29,7 @@ std::string claim_key(int rank) { return fmt::format("claim/{}", rank); }
 
 std::vector<std::uint8_t> in_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-/// What is said is ours: LibTorch's own lines of logs are for who asks for them.
+/// Silences LibTorch's own lines of logs, which are for those who ask for them.
 void keep_torch_quiet() {
   constexpr int kFatal = 3;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kFatal;

@@ -65,6 +65,7 @@ std::string without_bare_words(std::string_view content) {
 /// @param bytes  of the file
 nlohmann::json parse_config(const std::string& content, std::string_view name, std::size_t bytes) {
   check_json_bounds(content, std::string(name), bytes);
+  refuse_repeated_keys(content, std::string(name));
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(content);

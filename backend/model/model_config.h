@@ -47,9 +47,9 @@ struct RopeScaling {
 
 struct ModelFamily;
 
-/// What becomes of keys of a config.json that no reader asks for.
+/// How keys of a config.json are treated that no reader asks for.
 enum class UnknownKeys {
-  refused_unless_no,  ///< of a checkpoint: what says no (false, 0, null, an empty list) changes nothing
+  refused_unless_no,  ///< of a checkpoint: what says no (false, 0, null, empty) changes nothing, if it is not misspelt
   refused,            ///< of a model that is to be trained: each may be another key misspelt
 };
 

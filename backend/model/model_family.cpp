@@ -113,7 +113,7 @@ int rotary_dim_of(const ConfigKeys& keys, const char* key, double fraction, int 
   return turning;
 }
 
-/// Of a family whose heads turn whole, where rope_parameters says that a part turns.
+/// Notes, for a family whose heads turn whole, that rope_parameters says that a part turns.
 void note_whole_heads(const ConfigKeys& rope, double part, ModelConfig& config) {
   if (config.rope_scaling.kind != RopeScaling::Kind::none) {
     rope.refuse("partial_rotary_factor", "1 where the embedding is stretched, as transformers does");

@@ -19,7 +19,7 @@ namespace foxscope {
 /// this process. The message is for the user; it is empty in processes that leave it to another one to say it.
 using WorkLost = std::function<void(const std::string& message)>;
 
-/// What a process hears of its others.
+/// The messages and calls by which a process learns of the others.
 struct ProcessEvents {
   std::string program;                                   ///< its name and version; the same in all of them
   std::string remedy;                                    ///< what a person does when a process is lost, for the message

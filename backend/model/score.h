@@ -84,7 +84,7 @@ class TokenChoice {
   std::size_t top_;
   bool distribution_;
   std::span<const std::uint8_t> marked_;
-  /// Of the marked logits that came: the largest, and the sum of exponentials of them less that.
+  /// The largest of the marked logits that came, and the sum of their exponentials less that.
   double marked_shift_ = -std::numeric_limits<double>::infinity();
   double marked_sum_ = 0;
   std::vector<float> all_;  ///< logits that came, with distribution_

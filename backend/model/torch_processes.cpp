@@ -29,7 +29,7 @@ const std::string kPosted = "posted";
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// What decides how tensors are exchanged.
+/// Describes what decides how tensors are exchanged.
 std::string described(const ProcessEvents& events, const Device& device) {
   return fmt::format("{}\nan exchange between {}", events.program, device.cuda ? "GPUs" : "CPUs");
 }

@@ -44,15 +44,15 @@ struct TrainableOptions {
 /// What a training goes on from: arrays of one number for each of every parameter's.
 enum class TrainingPart { weights, first_moment, second_moment };
 
-/// What one process has seen on the way since curves were last taken. Sums, so that a training that goes on with them
-/// ends with the same curves.
+/// The losses and gates that one process has seen since curves were last taken. They are sums, so that a training that
+/// goes on with them ends with the same curves.
 struct CurveSums {
   std::int64_t sequences = 0;
   std::vector<double> loss;      ///< [L] sum of the losses by position, nats
   std::vector<double> log_gate;  ///< [layers * H] sum of log f over positions; empty for models without gates
 };
 
-/// What a training holds at one step, on the host: arrays in float32, and the sums of its curves.
+/// The state of a training at one step, on the host: arrays in float32, and the sums of its curves.
 class TrainingSnapshot {
  public:
   virtual ~TrainingSnapshot() = default;
@@ -65,7 +65,7 @@ class TrainingSnapshot {
                     const std::function<bool(const Parameter&, std::span<const float>)>& take) const = 0;
 };
 
-/// What processes want after a step: what one of them asks for, all are told.
+/// The requests of processes after a step: all are told of what one of them asks for.
 struct StepRequests {
   bool stop = false;  ///< to make no step after it
   bool save = false;  ///< a checkpoint of it

@@ -155,10 +155,11 @@ void Admission::require_origin(const HttpRequest& request) const {
 void Admission::require_token(const HttpRequest& request) const {
   constexpr std::string_view kScheme = "bearer ";
   if (rules_.token.empty() || request.path == "/health" || is_preflight(request)) return;
-  const std::string_view given = request.authorization;
-  if (in_lower_case(given.substr(0, kScheme.size())) == kScheme &&
-      equal_in_constant_time(given.substr(kScheme.size()), rules_.token)) {
-    return;
+  std::string_view given = request.authorization;
+  if (in_lower_case(given.substr(0, kScheme.size())) == kScheme) {
+    given.remove_prefix(kScheme.size());
+    while (given.starts_with(' ')) given.remove_prefix(1);  // one or more: RFC 9110, section 11.4
+    if (equal_in_constant_time(given, rules_.token)) return;
   }
   throw RefusedRequest(401, "unauthorized", "Authorization: expected \"Bearer TOKEN\" with the server's token");
 }

@@ -19,7 +19,7 @@
 namespace foxscope {
 namespace {
 
-/// What a score takes in memory and in the text of its answer.
+/// Bytes that a score takes in memory and in the text of its answer.
 constexpr std::size_t kBytesOfNumber = 100;
 
 using nlohmann::json;
@@ -53,7 +53,7 @@ RefusedRequest without_tokenizer(std::string_view path) {
   return {404, "not_found", fmt::format("{}: the model has no tokenizer", path)};
 }
 
-/// Of a Content-Type header.
+/// Whether a Content-Type header names JSON.
 bool is_json(std::string_view type) {
   constexpr std::string_view kJson = "application/json";
   const std::string_view name = type.substr(0, type.find(';'));

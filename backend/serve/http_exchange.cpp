@@ -20,7 +20,7 @@
 namespace foxscope {
 namespace {
 
-/// What httplib takes every path for.
+/// The path that httplib is shown for every path.
 constexpr const char* kAnyPath = "/";
 /// A client waits as long before it sends the next request.
 constexpr time_t kKeepAliveSeconds = 75;
@@ -142,6 +142,14 @@ std::string header_of(const httplib::Request& request, const char* name) {
   return all;
 }
 
+/// Whether a body is compressed or otherwise not sent as it is.
+bool is_encoded(const httplib::Request& request) {
+  constexpr std::string_view kAsItIs = "identity";
+  return request.has_header("Content-Encoding") &&
+         !std::ranges::equal(header_of(request, "Content-Encoding"), kAsItIs,
+                             [](unsigned char given, char wanted) { return std::tolower(given) == wanted; });
+}
+
 HttpRequest head_of(const httplib::Request& request, BoundedStream& stream) {
   return {.method = request.method,
           .path = request.path,
@@ -242,7 +250,7 @@ class HttpExchange::Server final : public httplib::Server {
       answer = checked;
     } else if (chunked || (request.method == "POST" && !request.has_header("Content-Length"))) {
       answer = refusal(411, "length_required", "Content-Length: the header is missing, send the body's length");
-    } else if (request.has_header("Content-Encoding")) {
+    } else if (is_encoded(request)) {
       answer = refusal(400, "bad_request", "Content-Encoding: send the body as it is");
     } else if (*length > kMostBodyBytes) {
       answer = refusal(413, "body_too_large",

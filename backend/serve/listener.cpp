@@ -32,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostConnections = 256;
-/// Of a connection's thread: it calls nothing that goes deep, whatever a client sends.
+/// The stack of a connection's thread: it calls nothing that goes deep, whatever a client sends.
 constexpr std::size_t kStackBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kIdle{75};        ///< between two requests
 constexpr std::chrono::seconds kArrival{60};     ///< for all of a request, from its first byte

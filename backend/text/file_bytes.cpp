@@ -37,8 +37,9 @@ std::string reason(int code) { return std::generic_category().message(code); }
 }
 
 [[noreturn]] void fail_too_large(const std::string& name, const std::string& what, std::size_t limit) {
-  throw Error(name + ": the " + what + " is larger than " + std::to_string(limit >> 20) +
-              " MiB; give a smaller file, or a part of this one");
+  const std::size_t mebibytes = limit >> 20;
+  const std::string most = mebibytes > 0 ? std::to_string(mebibytes) + " MiB" : std::to_string(limit) + " bytes";
+  throw Error(name + ": the " + what + " is larger than " + most + "; give a smaller file, or a part of this one");
 }
 
 /// @param size  bytes that are expected; 0 where that is not known

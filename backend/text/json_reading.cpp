@@ -1,6 +1,8 @@
 #include "backend/text/json_reading.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "backend/base/error.h"
 #include "backend/text/utf8.h"
@@ -77,6 +79,25 @@ void check_json_bounds(std::string_view content, const std::string& name, std::s
     }
     if (bytes > most) fail(n, "holds more lists, objects and values than a file of its size has");
   }
+}
+
+void refuse_repeated_keys(std::string_view content, const std::string& name) {
+  struct Object {
+    std::set<std::string> keys;
+    std::string last;
+  };
+  std::vector<Object> open;
+  const auto look = [&](int /*depth*/, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::object_start) open.emplace_back();
+    if (event == json::parse_event_t::object_end) open.pop_back();
+    if (event != json::parse_event_t::key) return true;
+    open.back().last = value.get<std::string>();
+    if (open.back().keys.insert(open.back().last).second) return true;
+    std::string path;
+    for (const Object& object : open) path += (path.empty() ? "" : ".") + object.last;
+    throw Error(name + ": the key " + in_quotes(path) + " is given twice: leave one of them out");
+  };
+  [[maybe_unused]] const json parsed = json::parse(content, look, /*allow_exceptions=*/false);
 }
 
 json parse_json(std::string_view content, const std::string& name) { return parse_bounded(content, name, nullptr); }

@@ -12,7 +12,7 @@ namespace foxscope {
 /// Levels of lists and objects inside one another that are read. What people publish has some ten.
 inline constexpr int kMaxJsonDepth = 256;
 
-/// What a value may take in memory once it is parsed, as a multiple of its file's bytes, beside a first
+/// The most memory that a value may take once it is parsed, as a multiple of its file's bytes, beside a first
 /// kFreeJsonBytes. Merges of a tokenizer written without spaces need 15.
 inline constexpr std::size_t kMaxJsonGrowth = 16;
 inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;
@@ -23,6 +23,11 @@ inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;
 /// @param file_bytes  of the file, if content was made of it; 0: as many as content has
 /// @throws Error naming the file and the byte at which it is nested too deep, or would take too much memory
 void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes = 0);
+
+/// JSON leaves open what an object means that has a key twice, and json::parse takes the last value in silence: looked
+/// at in files that people write. What is no JSON passes.
+/// @throws Error naming the file and the key, with the keys that it stands under
+void refuse_repeated_keys(std::string_view content, const std::string& name);
 
 /// @throws Error naming the file and the byte at which it stops being JSON, or goes beyond the bounds
 nlohmann::json parse_json(std::string_view content, const std::string& name);

@@ -161,7 +161,7 @@ class Tokenizer::Encoder {
  public:
   Encoder(const Implementation& tokenizer, Tokens& tokens)
       : tokenizer_(tokenizer), tokens_(tokens), splitter_(tokenizer.splits) {}
-  /// Of which only the ids are wanted.
+  /// Encodes to ids alone.
   /// @param goes_on  asked behind each word; Ended is thrown where it says no
   Encoder(const Implementation& tokenizer, Tokens& tokens, const std::function<bool(std::size_t)>& goes_on)
       : tokenizer_(tokenizer), tokens_(tokens), goes_on_(&goes_on), splitter_(tokenizer.splits) {}

@@ -19,7 +19,7 @@ Error not_kept(const std::string& name, Keep keep) {
                            word_of(keep).title, word_of(keep).word));
 }
 
-/// Of each layer whether it forgets: its sums of log gates or decays say so, and what was said before where they were
+/// Whether each layer forgets: its sums of log gates or decays say so, and what was said before where they were
 /// not kept.
 std::vector<bool> forgetting_of(const TraceInfo& info, const TraceSource& source) {
   std::vector<bool> forgetting;

@@ -125,9 +125,9 @@ void read_lines(const std::filesystem::path& path, LogPlace& place,
     try {
       if (!take(line, lines.end())) return;
     } catch (const nlohmann::json::exception&) {
-      throw Error(fmt::format("{} lacks a figure, or one is of another kind", where));
+      throw Error(fmt::format("{} lacks a figure, or one is of another kind: delete the line", where));
     } catch (const std::domain_error&) {
-      throw Error(fmt::format("{} lacks a figure, or one is of another kind", where));
+      throw Error(fmt::format("{} lacks a figure, or one is of another kind: delete the line", where));
     }
     place.bytes = lines.end();
     place.lines = lines.number();

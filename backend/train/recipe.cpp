@@ -76,6 +76,7 @@ class Values {
     if (file.empty()) return;
     content_ = read_input_bytes(file.string(), "recipe", kLargestRecipe);
     check_json_bounds(content_, file_);
+    refuse_repeated_keys(content_, file_);
     try {
       values_ = json::parse(content_);
     } catch (const json::exception&) {
@@ -112,7 +113,7 @@ class Values {
     }
   }
 
-  /// Of two keys that exclude each other the one that was typed wins over the other of the file.
+  /// Removes, of two keys that exclude each other, the file's where the other was typed.
   void let_typed_win(const std::string& one, const std::string& other) {
     if (typed_.contains(one) && !typed_.contains(other)) values_.erase(other);
     if (typed_.contains(other) && !typed_.contains(one)) values_.erase(one);

@@ -14,7 +14,8 @@ struct TextOptions {
   std::filesystem::path tokenizer;     ///< folder
   std::int32_t bos = 0;                ///< stands between documents
   std::filesystem::path cache_folder;  ///< where tokens are kept; made if it is missing
-  /// Of all files there; beyond, those go whose last use is longest ago. What was used last stays, whatever its size.
+  /// Bytes of all files there; beyond, those go whose last use is longest ago. The one used last stays, whatever its
+  /// size.
   std::uint64_t cache_bytes = std::uint64_t{32} << 30;
 };
 

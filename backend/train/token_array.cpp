@@ -1,5 +1,7 @@
 #include "backend/train/token_array.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include <fmt/format.h>
@@ -42,12 +44,14 @@ class ArrayRows final : public TokenRows {
       : TokenRows(std::move(summary)), array_(std::move(array)), vocabulary_(vocabulary) {}
 
   void read(std::int64_t row, std::span<std::int32_t> tokens) const override {
+    array_.mapped.require_whole();
     const std::size_t row_bytes = tokens.size() * size_of(array_.type);
     const auto bytes = array_.bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
     if (const auto place = take_ids(bytes, array_.type, vocabulary_, tokens)) {
       throw_outside_vocabulary(array_.name, std::to_string(id_at(bytes, array_.type, *place)),
                                fmt::format("position {} of row {}", *place, row), vocabulary_);
     }
+    array_.mapped.require_whole();  // what was cut off meanwhile may have been read as zeros
   }
 
  private:
@@ -59,7 +63,7 @@ IdArray map_npy(const std::filesystem::path& file) {
   auto mapped = std::make_shared<const MappedFile>(file, "token array");
   const auto bytes = mapped->bytes();
   const NpyArray npy = parse_npy({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
-  IdArray array{file.string(), IdType::int64, npy.shape, npy.data, mapped};
+  IdArray array{file.string(), IdType::int64, npy.shape, npy.data, mapped, MappedState::of(file)};
   switch (npy.element) {
     case NpyArray::Element::int16:
       array.type = IdType::int16;
@@ -115,10 +119,25 @@ IdArray map_safetensors(const std::filesystem::path& file, const std::optional<s
   const std::string name = fmt::format("{}: {}", file.string(), chosen);
   if (!type)
     throw Error(fmt::format("{}: is {}: token ids are I32 or I64: store it as I64", name, to_string(view.dtype)));
-  return {name, *type, view.shape, view.bytes, mapped};
+  return {name, *type, view.shape, view.bytes, mapped, MappedState::of(file)};
 }
 
 }  // namespace
+
+MappedState MappedState::of(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return {};
+  return {file, status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size)};
+}
+
+void MappedState::require_whole() const {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0 || status.st_dev != device || status.st_ino != inode) return;
+  const auto left = static_cast<std::uint64_t>(status.st_size);
+  if (left >= size) return;
+  throw Error(fmt::format("{}: was cut short from {} to {} bytes while it was being read: put the whole file back",
+                          file.string(), size, left));
+}
 
 IdArray map_id_array(const std::filesystem::path& file, const std::optional<std::string>& tensor) {
   if (file.extension() == ".safetensors") return map_safetensors(file, tensor);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
+#include "backend/base/sha256.h"
 #include "backend/model/checks.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/initial_weights.h"
@@ -38,10 +40,10 @@ constexpr std::int64_t kEvaluationRows = 96;
 /// A loss so far above the mean of the steps before is told of, nats.
 constexpr double kLeap = 1.0;
 constexpr std::size_t kStepsBefore = 16;
-/// Of each parameter in a checkpoint: the weight and its two moments.
+/// Bytes of each parameter in a checkpoint: the weight and its two moments.
 constexpr std::int64_t kBytesOfParameter = 12;
 
-/// What several processes must have alike. What files hold is compared by itself: their paths may differ.
+/// Lists what several processes must have alike. What files hold is compared by itself: their paths may differ.
 std::string shared_recipe(const Recipe& recipe) {
   Recipe shared = recipe;
   for (std::string* path : {&shared.init, &shared.tokenizer, &shared.eval}) {
@@ -225,7 +227,7 @@ class Training {
     if (first()) begin();
     bool stopped = owed_ && !write_measures(saved_);
     for (std::int64_t step = trained_->steps() + 1; !stopped && step <= recipe_.steps(); ++step) {
-      if (batch->step != step) batch = batches.next(stop_between_steps());
+      if (batch->step != step) batch = read_on([&] { return batches.next(stop_between_steps()); });
       StepRequests asked;
       if (!batch || !take_step(*batch, asked)) break;
       if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_saving();
@@ -265,6 +267,19 @@ class Training {
   /// One of several processes stops where all do: after a step.
   [[nodiscard]] std::stop_token stop_between_steps() const {
     return processes_ == nullptr ? job_.stop : std::stop_token();
+  }
+
+  /// Reads data, and saves the steps that are made where it cannot. One of several processes does not: saving is work
+  /// of all of them.
+  template <typename Read>
+  std::invoke_result_t<const Read&> read_on(const Read& read) {
+    try {
+      return read();
+    } catch (const Error& error) {
+      if (processes_ != nullptr) throw;
+      if (trained_->steps() > saved_) save(trained_->steps());
+      throw Error(fmt::format("{}; {}, from which --resume goes on", error.what(), what_stays()));
+    }
   }
 
   void check_divides() const {
@@ -508,7 +523,7 @@ class Training {
     return fmt::format("rows {}{} of the data", fmt::join(rows, ", "), recipe_.rows_per_step() > kNamed ? ", ..." : "");
   }
 
-  /// What is said of the last checkpoint where the training cannot go on.
+  /// Names the last checkpoint, for a message of a training that cannot go on.
   std::string what_stays() {
     finish_saving();
     const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
@@ -586,8 +601,9 @@ class Training {
       const std::int64_t count = std::min(micro_rows_, end - first);
       labels.resize(static_cast<std::size_t>(count * length));
       for (std::int64_t n = 0; n < count; ++n) {
-        held_out_->read(held_out_row(first + n, rows), std::span(labels).subspan(static_cast<std::size_t>(n * length),
-                                                                                 static_cast<std::size_t>(length)));
+        const auto row =
+            std::span(labels).subspan(static_cast<std::size_t>(n * length), static_cast<std::size_t>(length));
+        read_on([&] { held_out_->read(held_out_row(first + n, rows), row); });
       }
       shift_right(labels, length, model_.bos, ids_);
       const std::vector<double> losses = trained_->losses({count, length, ids_, labels, 0}, job_);
@@ -617,7 +633,7 @@ class Training {
     return true;
   }
 
-  /// Of `rows` rows that are spread evenly over the held-out data.
+  /// The row at a place among `rows` rows that are spread evenly over the held-out data.
   [[nodiscard]] std::int64_t held_out_row(std::int64_t place, std::int64_t rows) const {
     return place * held_out_->rows() / rows;
   }
@@ -627,7 +643,7 @@ class Training {
     if (!held_out_parts_.empty()) return held_out_parts_;
     std::vector<std::int64_t> chosen;
     for (std::int64_t place = 0; place < rows; ++place) chosen.push_back(held_out_row(place, rows));
-    held_out_parts_ = document_parts(*held_out_, chosen, model_.bos);
+    held_out_parts_ = read_on([&] { return document_parts(*held_out_, chosen, model_.bos); });
     return held_out_parts_;
   }
 

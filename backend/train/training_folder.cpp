@@ -119,6 +119,7 @@ void TrainingFolder::create(const Recipe& recipe) {
   const std::string text = recipe_text(recipe);  // refuses names that it cannot hold before there is a folder
   const auto require_free = [this] {
     if (is_free(path_)) return;
+    if (is(path_)) lock();  // refuses, with its name, a process that trains there
     const char* const remedy = is(path_) ? "go on with --resume, or choose another folder" : "choose another folder";
     throw Error(fmt::format("{}: exists: {}", path_.string(), remedy));
   };

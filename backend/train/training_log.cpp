@@ -125,8 +125,6 @@ TrainingLog::TrainingLog(const std::filesystem::path& path, std::int64_t last_st
       return true;
     });
   } catch (const Error&) {
-    // What does not even begin as a log is another file; nothing of a log stays where no step is kept.
-    if (kept == 0 && last_step > 0) throw;
     keep_damaged(kept);
   }
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -23,7 +23,9 @@ void require_order(const std::vector<Line>& lines, const std::filesystem::path& 
   for (std::size_t n = 1; n < lines.size(); ++n) {
     if (lines[n].step > lines[n - 1].step && lines[n].tokens > lines[n - 1].tokens) continue;
     throw Error(
-        fmt::format("{}: line {} does not follow the one before it: is it of two trainings?", file.string(), n + 1));
+        fmt::format("{}: line {} does not follow the one before it: is it of two trainings? Delete the lines that are "
+                    "not of this one",
+                    file.string(), n + 1));
   }
 }
 
@@ -34,12 +36,20 @@ const TrainingMeasures* with_decay_times(const std::vector<TrainingMeasures>& me
 
 void require_shape(const std::vector<TrainingMeasures>& measures, const std::filesystem::path& file) {
   const TrainingMeasures* const first = with_decay_times(measures);
-  for (const TrainingMeasures& line : measures) {
+  for (std::size_t n = 0; n < measures.size(); ++n) {
+    const TrainingMeasures& line = measures[n];
     if (line.decay_times.empty()) continue;
     const auto heads = static_cast<std::size_t>(line.layers) * static_cast<std::size_t>(line.heads);
-    if (line.layers == first->layers && line.heads == first->heads && line.decay_times.size() == heads) continue;
-    throw Error(fmt::format("{}: step {} has decay times of other heads than step {}: is it of two trainings?",
-                            file.string(), line.step, first->step));
+    if (line.decay_times.size() != heads) {
+      throw Error(
+          fmt::format("{}: line {} has decay times of other heads in some layers than in others: delete the line",
+                      file.string(), n + 1));
+    }
+    if (line.layers == first->layers && line.heads == first->heads) continue;
+    throw Error(fmt::format(
+        "{}: line {} has decay times of {} layers of {} heads, line {} of {} of {}: is it of two "
+        "trainings? Delete the lines that are not of this one",
+        file.string(), n + 1, line.layers, line.heads, first - measures.data() + 1, first->layers, first->heads));
   }
 }
 

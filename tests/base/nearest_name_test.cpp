@@ -50,5 +50,17 @@ TEST(NearestName, IsTheNearestAndOfEqualsTheFirst) {
   EXPECT_EQ(nearest_name("bat", std::vector<std::string>{"cat", "rat"}), "cat");
 }
 
+TEST(MisspeltName, IsTwoLettersFromTheNearest) {
+  const std::vector<std::string> known{"use_parallel_residual", "head_dim", "bias"};
+  const auto misspelt = [&known](std::string_view given) { return misspelt_name(given, known); };
+  for (const char* given : {"use_parallel_residua", "use_paralel_residuals", "Use-parallel_residuall"}) {
+    EXPECT_EQ(misspelt(given), "use_parallel_residual") << given;
+  }
+  EXPECT_EQ(misspelt("HEAD_DIM"), "head_dim") << "JSON tells capitals from small letters";
+  for (const char* given : {"use_parallel_residual", "use_parallel_res", "use_parallel", "head_dimens", "qk_bias", ""}) {
+    EXPECT_EQ(misspelt(given), std::nullopt) << given;
+  }
+}
+
 }  // namespace
 }  // namespace foxscope::test

@@ -107,7 +107,14 @@ class FigureTrainingTest(CommandLineTest):
         lines = (other / "evaluation.jsonl").read_text().splitlines()
         lines[1] = json.dumps(json.loads(lines[1]) | {"decay_time": [[1.0]]})
         (other / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
-        self.refuses("step 20 has decay times of other heads than step 10", other)
+        self.refuses("evaluation.jsonl: line 2 has decay times of 1 layers of 1 heads, line 1 of ", other)
+        self.refuses("is it of two trainings? Delete the lines that are not of this one", other)
+        lines[1] = json.dumps(json.loads(lines[1]) | {"decay_time": [[1.0], [2.0, 3.0]]})
+        (other / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
+        self.refuses("line 2 has decay times of other heads in some layers than in others: delete the line", other)
+        del lines[1]
+        (other / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
+        self.done("figure", "training", other, "-o", self.folder / "mended.pdf")
 
     def test_options_that_are_none(self):
         fox = self.training("fox")

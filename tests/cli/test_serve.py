@@ -576,6 +576,10 @@ class Refusals(ServeTest):
                      self.answer_to(post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"))
         self.refused(400, "bad_request", "Content-Encoding",
                      self.answer_to(post + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"))
+        for identity in ["identity", "Identity"]:
+            body = {"model": self.server.model(), "prompt": "It was", "max_tokens": 1}
+            answer = self.server.ask("POST", "/v1/completions", body, {"Content-Encoding": identity})
+            self.assertEqual(answer[0], 200, answer)
         self.refused(400, "bad_request", "no body",
                      self.answer_to(b"GET /health HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"))
 
@@ -834,6 +838,8 @@ class Starting(CommandLineTest):
         self.fails(2, ["--allow-origin", "/a"], "serve", "--model", FOX, "--port", 0, "--allow-origin", "https://a.b/a")
         self.fails(2, ["--token-file", "--token"], "serve", "--model", FOX, "--token", "a", "--token-file", "b")
         self.fails(1, str(self.folder / "nothing"), "serve", "--model", FOX, "--token-file", self.folder / "nothing")
+        self.fails(1, "the token is larger than 4096 bytes", "serve", "--model", FOX, "--token-file",
+                   self.write("token", "x" * 4097))
         for content in ["", "\n", "two words", "two\nlines"]:
             self.fails(1, ["--token-file", "one line"], "serve", "--model", FOX, "--token-file",
                        self.write("token", content))

@@ -253,6 +253,41 @@ class ResumeTest(TrainTest):
         self.trained(["train", "--resume", output])
         self.expect_equal(output, whole)
 
+    def test_data_that_shrink_lose_no_step(self):
+        data = self.folder / "ids.npy"
+        numpy.save(data, safetensors.numpy.load_file(TRAINING / "ids.safetensors")["tokens"].astype(numpy.uint16))
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole, "fox-pro", "--data", data))
+        output = self.folder / "out"
+        process = self.start(self.golden_arguments(output, "fox-pro", "--data", data))
+        self.wait_for_steps(process, output, 3)
+        content = data.read_bytes()
+        os.truncate(data, len(content) - 100)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, said)
+        steps = len(lines(output / "log.jsonl"))
+        self.assertRegex(said.decode(), rf"foxscope: {data}: was cut short from {len(content)} to {len(content) - 100} bytes "
+                         rf"while it was being read: put the whole file back; step-{steps:06} stays, from which --resume "
+                         r"goes on\n\Z")
+        self.assertLess(steps, 30)
+        data.write_bytes(content)
+        self.trained(["train", "--resume", output])
+        self.expect_equal(output, whole)
+
+    def test_a_stop_before_the_first_step_is_told_once(self):
+        def stopped():
+            # Blocked, the signal waits for the program that takes this process's place.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        output = self.folder / "out"
+        ended = subprocess.run([PROGRAM, *map(str, self.text_arguments(output))], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env={**os.environ, **self.environment}, preexec_fn=stopped)
+        self.assertEqual(ended.returncode, 130, ended.stderr)
+        self.assertRegex(ended.stderr.decode(), r"\Afoxscope: interrupted[^\n]+\n\Z")
+        self.assertNotIn(b"saved", ended.stderr)
+        self.assertFalse(output.exists())
+
     def test_a_torn_line_is_cut(self):
         whole = self.folder / "whole"
         self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 10, "--keep", "all"))
@@ -428,6 +463,10 @@ class BadInputTest(TrainTest):
         self.refused(1, ["recipe.json", "lr", "number"], arguments=with_recipe('{"lr": "fast"}'))
         self.refused(1, ["recipe.json", "lr -1"], arguments=with_recipe('{"lr": -1, "max_tokens": 65536}'))
         self.refused(1, ["recipe.json", "deterministic"], arguments=with_recipe('{"deterministic": 1}'))
+        self.refused(1, ["recipe.json: the key 'lr' is given twice: leave one of them out"],
+                     arguments=with_recipe('{"lr": 1, "max_tokens": 65536, "lr": 0.1}'))
+        self.refused(1, ["recipe.json: the key 'config.hidden_size' is given twice"],
+                     arguments=with_recipe('{"config": {"hidden_size": 1, "x": {"lr": 1}, "hidden_size": 2}, "lr": 1}'))
         self.refused(1, ["recipe.json", "deeper than 256 levels"], arguments=with_recipe("[" * 400_000))
         self.refused(1, "missing.json", arguments=["train", "--recipe", self.folder / "missing.json", "-o", self.folder / "out"])
 

@@ -246,6 +246,18 @@ def rounding(c):
     c[2, 21:] = np.minimum(c[2, 21:], c[2, 20])
 
 
+def float32_blocks(c):
+    """c as a kernel sums it in float32: within blocks of 8, and the blocks' sums, whose terms it adds in another order."""
+    log_f = -np.random.default_rng(5).uniform(0, 1, c.shape).astype(np.float32)
+    log_f[:, ::8] = -1e-9
+    total = np.zeros((len(c), 1), np.float32)
+    for begin in range(0, c.shape[1], 8):
+        block = log_f[:, begin:begin + 8]
+        c[:, begin:begin + 8] = total + np.cumsum(block, axis=1)
+        total = total + np.cumsum(block[:, ::-1], axis=1)[:, -1:]
+    assert np.any(np.diff(c) >= 2**-24 * np.abs(c[:, 1:])), "no sum rises by a unit in float32's last place"
+
+
 case("c-wrong-sign", number(c, wrong_sign), "00/cumulative_log_gate", "rises", "at position 0 of head 0", "no gate is",
      "--unchecked")
 case("c-rises", number(c, rise), "00/cumulative_log_gate", "at position 20 of head 2", "so that f is")
@@ -253,6 +265,8 @@ case("c-other", number(f"{fox}/layers/01/cumulative_log_gate", lambda c: c.__imu
      "log_normalizer, softmax_scale, query and key, cumulative_log_gate do not belong together", "--unchecked")
 case("c-rounding", lambda file: (number(c, rounding)(file), remove(q.replace("01", "00"), f"{fox}/layers/00/key", q,
                                                                    f"{fox}/layers/01/key")(file)))
+case("c-float32-blocks", lambda file: (number(c, float32_blocks)(file), remove(
+    q.replace("01", "00"), f"{fox}/layers/00/key", q, f"{fox}/layers/01/key")(file)))
 case("lse-off", number(lse, lambda lse: lse.__iadd__(3)), "/models/fox: row 0", rows, "0.0497", "not to 1",
      "log_normalizer, softmax_scale, query and key do not belong together")
 case("lse-one-head", number(lse, lambda lse: lse[3].__isub__(0.01)), "row 0 of layer 1 head 3", "1.01005")

@@ -265,6 +265,9 @@ TEST(FamilyConfig, SaysWhichKeyIsNearest) {
                (Parts{"\"attentoin_bias\" is true", "did you mean \"attention_bias\"?"}));
   EXPECT_PRED2(test::says, refusal("llama", {{"rope_scaling", {{"type", "linear"}, {"factor", 2}, {"fator", 2}}}}),
                (Parts{"\"rope_scaling.fator\" is 2", "did you mean \"rope_scaling.factor\"?"}));
+  EXPECT_PRED2(test::says, refusal("gpt_neox", {{"use_parallel_residua", false}}),
+               (Parts{"\"use_parallel_residua\" is false", "did you mean \"use_parallel_residual\"?",
+                      "another model than was meant might be run"}));
   EXPECT_EQ(refusal("llama", {{"new_switch", true}}).find("did you mean"), std::string::npos);
 }
 

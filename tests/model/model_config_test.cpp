@@ -136,7 +136,7 @@ TEST(ModelConfig, RefusesKeysOfFoxThatNobodyKnows) {
                (test::Parts{R"("use_rope" is true)"}));
   EXPECT_PRED2(test::says, error_with("attnres_block_size", 4, "forgetting_transformer"),
                (test::Parts{"attnres_block_size is 4, which Foxscope does not run"}));
-  EXPECT_EQ(error_with("use_output_gat", false), "") << "what says no changes nothing in a forward pass";
+  EXPECT_EQ(error_with("sparkle", false), "") << "what says no changes nothing in a forward pass";
   for (const auto& [key, value] : {std::pair<const char*, json>{"initializer_range", 0.02},
                                    {"fuse_norm", true},
                                    {"decay_time_min", 16},
@@ -146,6 +146,31 @@ TEST(ModelConfig, RefusesKeysOfFoxThatNobodyKnows) {
                                    {"auto_map", {{"AutoConfig", "x.Y"}}},
                                    {"id2label", {{"0", "LABEL_0"}}}}) {
     EXPECT_EQ(error_with(key, value), "") << key;
+  }
+}
+
+TEST(ModelConfig, RefusesMisspeltKeysThatSayNo) {
+  for (const json& no : {json(false), json(0), json(nullptr), json::array(), json::object(), json("")}) {
+    EXPECT_PRED2(test::says, error_with("use_output_gat", no),
+                 (test::Parts{R"(dir/config.json: "use_output_gat" is )", "a key that Foxscope does not know",
+                              R"(did you mean "use_output_gate"?)", "another model than was meant might be run",
+                              "correct it or remove it"}));
+    EXPECT_EQ(error_with("use_cach", no), "") << "use_cache changes nothing either";
+    EXPECT_EQ(error_with("use_output_scaling", no), "") << "near, but another name";
+  }
+}
+
+/// Every configuration of a checkpoint at hand is read as one of another folder is: none of its keys is taken for
+/// another one misspelt.
+TEST(ModelConfig, NoKeyOfPublishedConfigurationsIsTakenForAMisspeltOne) {
+  for (const auto& folder : {FOXSCOPE_TEST_DATA, FOXSCOPE_TEST_DATA "/../../resources/models"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::filesystem::path file = entry.path() / "config.json";
+      if (!std::filesystem::exists(file)) continue;
+      std::ifstream stream(file);
+      const std::string content{std::istreambuf_iterator<char>(stream), {}};
+      EXPECT_EQ(test::error_of([&] { ModelConfig::from_json(content, file.string()); }), "");
+    }
   }
 }
 

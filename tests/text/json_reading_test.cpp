@@ -99,6 +99,20 @@ TEST(PlainMembers, LeaveListsAndObjectsOut) {
             "a.json: is not valid JSON (byte 10); fetch the file again or repair it");
 }
 
+TEST(RepeatedKeys, AreRefusedByName) {
+  const auto said = [](const std::string& text) { return error_of([&] { refuse_repeated_keys(text, "a.json"); }); };
+  EXPECT_EQ(said(R"({"lr": 1, "n": 2, "lr": 1})"), "a.json: the key 'lr' is given twice: leave one of them out");
+  EXPECT_EQ(said(R"({"a": {"x": 1}, "config": {"b": [{"c": 1}, {"c": {"d": 1, "d": 2}}]}})"),
+            "a.json: the key 'config.b.c.d' is given twice: leave one of them out");
+  EXPECT_EQ(said(R"({"a\u0062": 1, "ab": 2})"), "a.json: the key 'ab' is given twice: leave one of them out");
+  EXPECT_EQ(said(R"({"line\nbreak": {}, "line\nbreak": 2})"),
+            "a.json: the key 'line?break' is given twice: leave one of them out");
+  for (const char* text :
+       {R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 1}], "B": "b"})", "[1, 1]", "3", "", "{\"a\":"}) {
+    EXPECT_EQ(said(text), "") << text;
+  }
+}
+
 TEST(JsonBounds, OfTextThatWasMadeOfAFileAreTheFiles) {
   std::string text = "[";
   for (int n = 0; n < 400'000; ++n) text += "[   ],             ";

@@ -53,6 +53,23 @@ TEST_F(TokenArray, StreamsAreCutAndTheirEndIsDropped) {
   EXPECT_EQ(open(file, 11)->description(), "array, 1 rows of 11 tokens");
 }
 
+TEST_F(TokenArray, OfAFileThatIsCutShortNoZerosAreRead) {
+  const auto file = write("a.npy", npy_image("<i4", "(8,)", int32_data(8)));
+  const auto size = std::filesystem::file_size(file);
+  const auto rows = open(file, 4);
+  const auto said = [&] {
+    return test::replaced(test::error_of<Error>([&] { test::all_tokens(*rows); }), folder_.path().string() + "/", "");
+  };
+  std::filesystem::resize_file(file, size - 4);
+  EXPECT_EQ(said(), fmt::format("a.npy: was cut short from {} to {} bytes while it was being read: put the whole file "
+                                "back",
+                                size, size - 4));
+  std::filesystem::remove(file);
+  EXPECT_EQ(said(), "") << "the bytes of a file that was removed stay";
+  write("a.npy", "x");
+  EXPECT_EQ(said(), "") << "another file of the name";
+}
+
 TEST_F(TokenArray, DocumentsAreRowsOrColumns) {
   const auto file = write("a.npy", npy_image("<i4", "(2, 6)", int32_data(12)));
   EXPECT_EQ(open(file, 6)->columns(), 1);

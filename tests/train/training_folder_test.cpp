@@ -26,10 +26,12 @@ TEST(TrainingFolder, BeginsWhereNoMoreIsThanAKillLeaves) {
   test::write_bytes(out / "lock", "");
   test::write_bytes(out / ".recipe.json.0a1b2c3d", "{");
   EXPECT_TRUE(TrainingFolder::is_free(out));
-  TrainingFolder training(out);
-  training.create({});
-  EXPECT_TRUE(TrainingFolder::is(out));
-  EXPECT_TRUE(training.lock());
+  {
+    TrainingFolder training(out);
+    training.create({});
+    EXPECT_TRUE(TrainingFolder::is(out));
+    EXPECT_TRUE(training.lock());
+  }
   EXPECT_EQ(error_of_begin(out), out.string() + ": exists: go on with --resume, or choose another folder");
 }
 
@@ -55,6 +57,21 @@ TEST(TrainingFolder, HasOneWriter) {
     EXPECT_NE(said.find("trains there"), std::string::npos) << said;
   }
   EXPECT_FALSE(TrainingFolder::is(out));
+}
+
+/// Who begins at the same time, and comes second, is not told to go on in a folder that is held.
+TEST(TrainingFolder, NamesWhoHasJustBegunThere) {
+  const test::TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  {
+    TrainingFolder first(out);
+    first.create({});
+    const std::string said = error_of_begin(out);
+    EXPECT_TRUE(said.starts_with(out.string() + ": process ")) << said;
+    EXPECT_NE(said.find("trains there"), std::string::npos) << said;
+    EXPECT_EQ(said.find("--resume"), std::string::npos) << said;
+  }
+  EXPECT_EQ(error_of_begin(out), out.string() + ": exists: go on with --resume, or choose another folder");
 }
 
 TEST(TrainingState, ThatIsDamaged) {

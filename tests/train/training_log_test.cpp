@@ -52,15 +52,17 @@ TEST_F(TrainingLogFile, ItIsCutAtTheFirstLineThatIsDamaged) {
   }
 }
 
-TEST_F(TrainingLogFile, AnotherFileStays) {
-  write("words\nmore\n");
-  EXPECT_NE(test::error_of<Error>([&] { TrainingLog(log(), 5); }).find("line 1 is no step of a training"),
-            std::string::npos);
-  EXPECT_EQ(content(), "words\nmore\n");
-  EXPECT_FALSE(std::filesystem::exists(damaged()));
-  // A training that begins again writes its log again.
-  EXPECT_EQ(TrainingLog(log(), 0).damaged(), damaged());
-  EXPECT_EQ(content(), "");
+TEST_F(TrainingLogFile, AFirstLineThatIsDamagedIsCutAsAnyOther) {
+  for (const std::string& before : {std::string("words\nmore\n"), "{\"st" + lines(1, 5)}) {
+    for (const std::int64_t last_step : {0, 5}) {
+      write(before);
+      const TrainingLog cut(log(), last_step);
+      EXPECT_EQ(cut.damaged(), damaged());
+      EXPECT_EQ(cut.kept(), 0);
+      EXPECT_EQ(content(), "");
+      EXPECT_EQ(test::read_bytes(damaged()), before);
+    }
+  }
 }
 
 TEST_F(TrainingLogFile, WithoutItsCopyItIsNotCut) {

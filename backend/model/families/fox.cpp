@@ -14,10 +14,10 @@
 namespace foxscope::family {
 namespace {
 
-/// What says of training alone, of how a kernel is to be called, and of the Python that a checkpoint brings, which is
-/// its authors' here: transformers has no such models.
+/// Keys of training alone, of how a kernel is to be called, and of the Python that a checkpoint brings, which is its
+/// authors' here: transformers has no such models.
 constexpr auto kOfFoxTraining = std::to_array<std::string_view>({"fuse_*", "use_l2warp", "auto_map"});
-/// Of the authors' configurations alone. The bias is one that their layers never have.
+/// Keys of the authors' configurations alone. The bias is one that their layers never have.
 constexpr auto kOfAuthors =
     std::to_array<std::string_view>({"fgate_bias_init", "decay_time_min", "decay_time_max", "attention_bias"});
 
