@@ -61,7 +61,8 @@ struct SweepEvaluation {
   [[nodiscard]] LossChange change_of(int layer, int head, std::size_t most = 10) const;
   /// Of all heads that are known, by layer, then head.
   [[nodiscard]] std::vector<HeadChange> changes(std::size_t most = 10) const;
-  /// Of which heads the change is no chance, at this false discovery rate: of each of changes().
+  /// Of which heads the change is no chance, at this false discovery rate: of each of changes(). Heads in
+  /// which the change alters nothing, as attention without gates, are no trial and do not count.
   /// @throws UsageError for a rate that is none
   [[nodiscard]] std::vector<bool> discovered(double rate) const;
   /// Mean of the unchanged losses, nats.
