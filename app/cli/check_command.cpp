@@ -3,6 +3,7 @@
 
 #include "app/cli/command.h"
 #include "app/description/number_text.h"
+#include "backend/base/plural.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::cli {
@@ -10,11 +11,16 @@ namespace {
 
 std::string checkedText(const Trace& trace, const RunCheckReport& report) {
   const TraceInfo& info = trace.info();
-  std::string text = fmt::format("{}: {} tokens, {} layers: ", info.name, countText(info.length), info.layers);
-  if (report.gates > 0) text += fmt::format("c of {} heads never rises, ", report.gates);
-  if (report.unknown > 0) text += fmt::format("{} rows of the attention are not a number, ", report.unknown);
+  std::string text = fmt::format("{}: {} {}, {} {}: ", info.name, countText(info.length), plural(info.length, "token"),
+                                 info.layers, plural(info.layers, "layer"));
+  if (report.gates > 0) text += fmt::format("c of {} {} never rises, ", report.gates, plural(report.gates, "head"));
+  if (report.unknown > 0) {
+    text += fmt::format("{} {} of the attention {} not a number, ", report.unknown, plural(report.unknown, "row"),
+                        report.unknown == 1 ? "is" : "are");
+  }
   if (report.rows == 0) return text + "there are no rows of attention to add up\n";
-  return text + fmt::format("{} rows of the attention sum to 1 within {:.1e}\n", report.rows, report.largest_error);
+  return text + fmt::format("{} {} of the attention {} to 1 within {:.1e}\n", report.rows, plural(report.rows, "row"),
+                            report.rows == 1 ? "sums" : "sum", report.largest_error);
 }
 
 }  // namespace

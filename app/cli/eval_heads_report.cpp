@@ -11,6 +11,7 @@
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
 #include "app/description/number_text.h"
+#include "backend/base/plural.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope::cli {
@@ -40,6 +41,12 @@ constexpr Column kColumns[] = {{"rate_decay_time", "decay time"},
                                {"locality_by_content_without_first", "by content"},
                                {"locality_by_decay_without_first", "by decay"}};
 
+/// Whether the layer has so many heads: arrays have room for the most that a layer has.
+bool isThere(const EvaluatedHeads& model, std::size_t head) {
+  const auto heads = static_cast<std::size_t>(model.info.heads);
+  return static_cast<int>(head % heads) < model.info.mixer(static_cast<int>(head / heads)).heads;
+}
+
 std::string modelTable(const EvaluatedHeads& model) {
   std::vector<std::string> header = {"layer", "head"};
   std::vector<std::string> units = {"", ""};
@@ -57,9 +64,9 @@ std::string modelTable(const EvaluatedHeads& model) {
   TextTable table(std::move(header), std::vector(columns, TextTable::Align::right));
   table.addRow(std::move(units));
   for (std::size_t head = 0; head < model.head_count(); ++head) {
+    if (!isThere(model, head)) continue;
     const auto heads = static_cast<std::size_t>(model.info.heads);
     const auto layer = static_cast<int>(head / heads);
-    if (static_cast<int>(head % heads) >= model.info.mixer(layer).heads) continue;
     std::vector<std::string> cells = {std::to_string(head / heads), std::to_string(head % heads)};
     if (mixed) cells.push_back(mixer_text(model.info, layer));
     for (const Column& column : kColumns) {
@@ -70,9 +77,10 @@ std::string modelTable(const EvaluatedHeads& model) {
     table.addRow(std::move(cells));
   }
   const ErrorGroups documents = model.documents();
-  return fmt::format(
-             "{}, {} windows of up to {} tokens from {} documents; d50 and the parts of locality without key 0\n",
-             model.info.name, model.windows->tokens.size(), countText(model.info.length), documents.count) +
+  const std::int64_t windows = std::ssize(model.windows->tokens);
+  return fmt::format("{}, {} {} of up to {} {} from {} {}; d50 and the parts of locality without key 0\n",
+                     model.info.name, windows, plural(windows, "window"), countText(model.info.length),
+                     plural(model.info.length, "token"), documents.count, plural(documents.count, "document")) +
          table.text() + errors_text(documents) + '\n';
 }
 
@@ -108,6 +116,7 @@ Json classesJson(const EvaluatedHeads& model, std::size_t head) {
 Json modelJson(const EvaluatedHeads& model) {
   Json heads = Json::array();
   for (std::size_t head = 0; head < model.head_count(); ++head) {
+    if (!isThere(model, head)) continue;
     const auto count = static_cast<std::size_t>(model.info.heads);
     Json numbers = Json::object();
     for (const HeadArray& array : model.numbers) {
@@ -182,6 +191,7 @@ std::string evaluatedHeadsCsv(const HeadsEvaluation& evaluation) {
   std::string text = fmt::format("model,layer,head,{}\n", fmt::join(names, ","));
   for (const EvaluatedHeads& model : evaluation.models) {
     for (std::size_t head = 0; head < model.head_count(); ++head) {
+      if (!isThere(model, head)) continue;
       const auto heads = static_cast<std::size_t>(model.info.heads);
       const Columns columns = columnsOf(model, head);
       const std::map<std::string, double> values(columns.begin(), columns.end());

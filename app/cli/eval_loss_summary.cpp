@@ -1,5 +1,6 @@
 #include "app/cli/eval_loss_summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -73,6 +74,26 @@ std::string differenceTable(const LossEvaluation& evaluation) {
   return table.text();
 }
 
+/// What every error of the tables is over. Documents weigh by tokens in nats/token, and by bytes in bits/byte, so that
+/// they may suffice for the one and not for the other: then each is named with its own reason.
+std::string errorsOf(const LossEvaluation& evaluation) {
+  using Errors = std::pair<std::string, ErrorGroups>;
+  std::vector<Errors> all;
+  for (const EvaluatedModel& model : evaluation.models) {
+    const std::string name = evaluation.models.size() == 1 ? "" : model.info.name + ", ";
+    all.emplace_back(name + "nats/token", model.nats_per_token().over);
+    if (const auto bits = model.bits_per_byte()) all.emplace_back(name + "bits/byte", bits->over);
+  }
+  const bool known = all.front().second.suffice();
+  if (std::ranges::all_of(all, [&](const Errors& each) { return each.second.suffice() == known; })) {
+    return errors_text(all.front().second);
+  }
+  std::string text;
+  for (const auto& [name, over] : all)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "\n", name, errors_text(over));
+  return text;
+}
+
 }  // namespace
 
 std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTiming>& timings) {
@@ -101,8 +122,7 @@ std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTim
   std::string text = table.text();
   if (evaluation.models.size() > 1) text += '\n' + differenceTable(evaluation);
   const EvaluatedModel& first = evaluation.models.front();
-  text += first.averaged ? "no errors: the losses are means over windows that are not known"
-                         : errors_text(first.nats_per_token().over);
+  text += first.averaged ? "no errors: the losses are means over windows that are not known" : errorsOf(evaluation);
   return text + '\n';
 }
 

@@ -12,6 +12,7 @@
 #include "app/cli/together.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/base/plural.h"
 #include "backend/eval/surprisal.h"
 
 namespace foxscope::cli {
@@ -102,7 +103,7 @@ std::string pairsText(const MinimalPairs& result) {
   TextTable table({"pairs", "right", "of", "share"},
                   {TextTable::Align::left, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right});
   std::vector<std::pair<std::string, Counts>> rows(byName.begin(), byName.end());
-  rows.insert(rows.begin(), {"all", all});
+  rows.insert(rows.begin(), {"all pairs", all});
   for (const auto& [name, counts] : rows) {
     table.addRow({name, std::to_string(counts.first), std::to_string(counts.second),
                   fmt::format("{:.4f}", static_cast<double>(counts.first) / static_cast<double>(counts.second))});
@@ -143,12 +144,15 @@ int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
     writeText(options, options.words ? table->csv_of_words() : table->csv_of_tokens());
   }
   session.console.endProgress();
+  const std::int64_t words = table->word_count();
   double sum = 0;
   for (const float one : table->surprisal) sum += static_cast<double>(one);
   session.console.report(
-      fmt::format("{} documents, {} words, {} tokens; mean surprisal {:.4f} nats a token, {:.4f} a word\n",
-                  table->documents.size(), table->words.size(), table->tokens(),
-                  sum / static_cast<double>(table->tokens()), sum / static_cast<double>(table->words.size())) +
+      fmt::format("{} {}, {} {}, {} {}; mean surprisal {:.4f} nats a token{}\n", table->documents.size(),
+                  plural(std::ssize(table->documents), "document"), words, plural(words, "word"), table->tokens(),
+                  plural(static_cast<std::int64_t>(table->tokens()), "token"),
+                  sum / static_cast<double>(table->tokens()),
+                  words == 0 ? "" : fmt::format(", {:.4f} a word", sum / static_cast<double>(words))) +
       "written to " + options.eval.output + '\n');
   return kDone;
 }

@@ -7,6 +7,7 @@
 #include "app/cli/eval_sweep_summary.h"
 #include "app/cli/together.h"
 #include "backend/base/error.h"
+#include "backend/base/plural.h"
 #include "backend/eval/sweep.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
@@ -63,12 +64,13 @@ void tellUser(const OpenedModel& model, const SweepResult& result, const Session
   const TraceInfo& info = result.evaluation.info;
   for (const std::string& note : model.config.notes) session.console.note(fmt::format("{}: {}", info.name, note));
   if (result.resumed > 0) {
-    session.console.note(fmt::format("{}: {} of {} heads were computed before", info.name, result.resumed,
-                                     result.evaluation.info.head_count()));
+    session.console.note(fmt::format("{}: {} of {} {} computed before", info.name, result.resumed,
+                                     std::ssize(result.evaluation.changes(0)),
+                                     result.resumed == 1 ? "heads was" : "heads were"));
   }
   session.console.detail(
-      fmt::format("{}: {} heads in {}, attention by {}", info.name, result.timing.heads,
-                  durationText(result.timing.forward_seconds),
+      fmt::format("{}: {} {} in {}, attention by {}", info.name, result.timing.heads,
+                  plural(result.timing.heads, "head"), durationText(result.timing.forward_seconds),
                   result.timing.attention_kernel.empty() ? "nothing" : result.timing.attention_kernel));
 }
 

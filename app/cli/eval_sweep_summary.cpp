@@ -12,6 +12,7 @@
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
 #include "app/description/number_text.h"
+#include "backend/base/plural.h"
 
 namespace foxscope::cli {
 namespace {
@@ -63,11 +64,13 @@ std::string sweepText(const SweepEvaluation& sweep, std::optional<double> rate) 
                   marked ? "yes" : "", fmt::format("x {:.4f}", change.perplexity_factor()),
                   tokenCell(sweep, change.hurt), tokenCell(sweep, change.helped)});
   }
-  std::string text = fmt::format("{}: {:.4f} nats/token over {} tokens; change by each head, {}\n", sweep.info.name,
-                                 sweep.mean_loss(), countText(sweep.info.length), sweep.change.kind_words()) +
-                     table.text();
+  std::string text =
+      fmt::format("{}: {:.4f} nats/token over {} {}; change by each head, {}\n", sweep.info.name, sweep.mean_loss(),
+                  countText(sweep.info.length), plural(sweep.info.length, "token"), sweep.change.kind_words()) +
+      table.text();
   if (heads.size() > order.size()) {
-    text += fmt::format("{} more heads change less: --json has all\n", heads.size() - order.size());
+    const std::int64_t more = std::ssize(heads) - std::ssize(order);
+    text += fmt::format("{} more {} less: --json has all\n", more, more == 1 ? "head changes" : "heads change");
   }
   text += errors_text(error_blocks(sweep.info.length)) + '\n';
   const std::string beyond = beyond_chance_text(means, rate.value_or(kChance));

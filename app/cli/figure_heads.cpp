@@ -40,6 +40,12 @@ std::optional<std::vector<EvaluatedHeads>> readHeads(const FigureOptions& option
       for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
       continue;
     }
+    if (!content.empty()) {
+      throw Error(fmt::format(
+          "{}: holds {} and no statistics of heads: name a file that `foxscope eval heads`, `foxscope heads "
+          "-o` or `foxscope run` wrote",
+          file, content_words(content)));
+    }
     for (const auto& trace : RunFile::open(file, options.check).traces) {
       trace->compute_on(gpu);
       auto heads = evaluate_run(trace, session.job());

@@ -27,7 +27,12 @@ struct LossArguments {
 };
 
 std::vector<figure::LossSource> lossesIn(const std::string& file, RunCheck check) {
-  if (read_content(file) == kLossContent) return figure::lossesOf(LossEvaluation::open(file));
+  const std::string content = read_content(file);
+  if (content == kLossContent) return figure::lossesOf(LossEvaluation::open(file));
+  if (!content.empty()) {
+    throw Error(fmt::format("{}: holds {} and no losses: name a file that `foxscope eval loss` or `foxscope run` wrote",
+                            file, content_words(content)));
+  }
   std::vector<figure::LossSource> sources;
   for (const auto& run : RunFile::open(file, check).traces) sources.push_back(figure::lossesOf(run));
   return sources;
@@ -97,8 +102,8 @@ void addSmoothing(CLI::App& command, LossArguments& arguments) {
   command
       .add_option(
           "--smooth", arguments.smooth,
-          "Width of the moving average, odd, up to half of the positions (default: 101; 1001 for few windows; less for "
-          "short ones)")
+          "Tokens of the moving average over positions: odd, from 1, which is none, up to half of the positions "
+          "(default: 101; 1001 for few windows; less for short ones)")
       ->type_name("N");
 }
 

@@ -191,7 +191,13 @@ void addCurveLook(CLI::App& command, FigureOptions& options) {
 void addUnchecked(CLI::App& command, RunCheck& check) {
   command.add_flag_callback(
       "--unchecked", [&check] { check = RunCheck::none; },
-      "Open a run file although its arrays contradict one another; pictures are marked");
+      "Open a run file although its arrays contradict one another; what is made of it is marked");
+}
+
+void noteUnchecked(Console& console, const std::string& file, RunCheck check) {
+  if (check == RunCheck::none) {
+    console.note(fmt::format("{}: opened unchecked: its arrays may contradict one another", file));
+  }
 }
 
 void addModels(CLI::App& command, std::vector<std::string>& models) {

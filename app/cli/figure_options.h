@@ -48,6 +48,8 @@ void addFigureOptions(CLI::App& command, FigureOptions& options);
 void addCurveLook(CLI::App& command, FigureOptions& options);
 /// --unchecked, of all that reads run files.
 void addUnchecked(CLI::App& command, RunCheck& check);
+/// A note that the file was opened so, for what prints or writes its numbers: pictures have a mark of their own.
+void noteUnchecked(Console& console, const std::string& file, RunCheck check);
 /// Which models of the files are drawn.
 void addModels(CLI::App& command, std::vector<std::string>& models);
 /// The places of these names among those that there are, or all of them where no name is given.

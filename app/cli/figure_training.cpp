@@ -31,8 +31,9 @@ void addTraining(CLI::App& command, Selection& selection) {
       ->type_name("[NAME=]DIR")
       ->required();
   command
-      .add_option("--smooth", arguments->smooth,
-                  "Steps of the training loss's moving average, odd (default: a fiftieth of them; 1 is none)")
+      .add_option(
+          "--smooth", arguments->smooth,
+          "Steps of the training loss's moving average: odd, from 1, which is none (default: a fiftieth of all)")
       ->type_name("N");
   addCurveOptions(command, arguments->curves);
   addCurveLook(command, arguments->figure);

@@ -8,6 +8,7 @@
 #include "app/cli/running_options.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
+#include "backend/base/plural.h"
 #include "backend/eval/generate.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
@@ -97,8 +98,8 @@ std::string generationJson(const GenerateOptions& options, const OpenedModel& mo
 std::string generationDetail(const Generation& generation) {
   std::int64_t held = 0;
   for (const std::int64_t keys : generation.held_keys) held += keys;
-  return fmt::format("{} tokens read in {}, {} added in {} ({:.0f} tokens/s); keys held: {} a head on average",
-                     countText(static_cast<std::int64_t>(generation.prompt.size())),
+  return fmt::format("{} {} read in {}, {} added in {} ({:.0f} tokens/s); keys held: {} a head on average",
+                     countText(std::ssize(generation.prompt)), plural(std::ssize(generation.prompt), "token"),
                      durationText(generation.prompt_seconds),
                      countText(static_cast<std::int64_t>(generation.ids.size())),
                      durationText(generation.token_seconds), tokensPerSecond(generation).value_or(0.0),

@@ -229,9 +229,10 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   checkOptions(options, form);
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const RunFile run = RunFile::open(options.file, options.check);
+  noteUnchecked(session.console, options.file, options.check);
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   std::vector<HeadsReport> reports;
-  for (const auto& trace : run.traces) {
+  for (const auto& trace : run.default_first()) {
     if (options.model && trace != run.trace(options.model)) continue;
     auto report = reportOf(options, run, trace, session);
     if (!report) return kInterrupted;

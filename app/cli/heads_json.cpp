@@ -190,6 +190,7 @@ Json reportJson(const HeadsReport& report) {
   Json heads = Json::array();
   for (const ReportedHead& head : report.heads) heads.push_back(headJson(report, head));
   Json document{{"model", report.model}, {"tokens", report.tokens}};
+  if (report.run->info().unchecked) document["unchecked"] = true;
   const std::string& target = report.run->info().saliency_target;
   if (!target.empty()) document["saliency_target"] = target;
   document["heads"] = std::move(heads);

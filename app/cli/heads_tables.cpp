@@ -10,6 +10,7 @@
 #include "app/cli/heads_report.h"
 #include "app/cli/text_table.h"
 #include "app/description/number_text.h"
+#include "backend/base/plural.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope::cli {
@@ -35,6 +36,12 @@ std::string medianCell(const Quartiles& quartiles) {
 std::string numberCell(double value, int places) {
   if (std::isnan(value)) return "-";
   return std::isinf(value) ? "inf" : fmt::format("{:.{}f}", value, places);
+}
+
+/// "fox, 2,048 tokens": what a table is of, in front of what it says. Of a run that was opened unchecked that too.
+std::string ofRun(const HeadsReport& report) {
+  return fmt::format("{}{}, {} {}", report.model, report.run->info().unchecked ? " (unchecked)" : "",
+                     countText(report.tokens), plural(report.tokens, "token"));
 }
 
 // A table of numbers: all columns to the right, names above units.
@@ -113,8 +120,7 @@ std::string overview(const HeadsReport& report) {
     cells.push_back(labels.empty() ? "-" : labels);
     table.addRow(std::move(cells));
   }
-  std::string text = fmt::format("{}, {} tokens; horizon, half-life and survival are medians over positions\n",
-                                 report.model, countText(report.tokens));
+  std::string text = fmt::format("{}; horizon, half-life and survival are medians over positions\n", ofRun(report));
   text += table.text();
   text += "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how\n";
   if (cutOff) text += "+: at more than half of the positions the text's start or end came first\n";
@@ -143,10 +149,10 @@ std::string splitTable(const HeadsReport& report) {
     table.addRow(std::move(cells));
   }
   return fmt::format(
-             "{}, {} tokens: what of attention is the gate's doing, key 0 left out\n"
+             "{}: what of attention is the gate's doing, key 0 left out\n"
              "divergence: of attention from attention without the gate; locality: how much nearer than a head that "
              "looks everywhere alike, split into content and decay\n",
-             report.model, countText(report.tokens)) +
+             ofRun(report)) +
          table.text();
 }
 
@@ -157,8 +163,8 @@ std::string classTable(const HeadsReport& report) {
   for (std::size_t n = 0; n < kTokenClasses; ++n) {
     header.emplace_back(to_string(static_cast<TokenClass>(n)));
     units.emplace_back("nats");
-    counts.push_back(report.heads.empty() ? ""
-                                          : countText(report.heads.front().measures.classes[n].count()) + " tokens");
+    const std::int64_t tokens = report.heads.empty() ? 0 : report.heads.front().measures.classes[n].count();
+    counts.push_back(report.heads.empty() ? "" : fmt::format("{} {}", countText(tokens), plural(tokens, "token")));
   }
   TextTable table = numberTable(std::move(header), std::move(counts));
   table.addRow(std::move(units));
@@ -168,9 +174,7 @@ std::string classTable(const HeadsReport& report) {
     for (const GateTally& tally : head.measures.classes) cells.push_back(numberCell(tally.summary().mean_log_gate, 4));
     table.addRow(std::move(cells));
   }
-  return fmt::format("{}, {} tokens: mean log f by class of the token that is read\n", report.model,
-                     countText(report.tokens)) +
-         table.text();
+  return fmt::format("{}: mean log f by class of the token that is read\n", ofRun(report)) + table.text();
 }
 
 std::string matchTable(const HeadsReport& report) {
@@ -192,8 +196,7 @@ std::string matchTable(const HeadsReport& report) {
     cells.resize(4 + 2 * kNearestShown, "-");
     table.addRow(std::move(cells));
   }
-  return fmt::format("{}, {} tokens: heads of {} with the nearest distance profiles\n", report.model,
-                     countText(report.tokens), report.matched) +
+  return fmt::format("{}: heads of {} with the nearest distance profiles\n", ofRun(report), report.matched) +
          table.text();
 }
 
@@ -237,13 +240,12 @@ std::string saliencyTable(const HeadsReport& report) {
   }
   const std::string target = saliency_target_words(report.run->info());
   return fmt::format(
-             "{}, {} tokens: saliency, g = the gradient of {} by log f of each token{}\n"
+             "{}: saliency, g = the gradient of {} by log f of each token{}\n"
              "scale: sum of g log f; with all log f of the head 10 % smaller {} changes by -0.1 of it, to first order\n"
              "absolute: sum of |g log f|, where tokens that gain and tokens that lose do not cancel; per nat: mean of "
              "|g|\n"
              "what a head does without forgetting at all is no small change: `foxscope eval sweep` measures it\n",
-             report.model, countText(report.tokens), target,
-             gated ? "" : "; a model without gates: what a gate would change", target) +
+             ofRun(report), target, gated ? "" : "; a model without gates: what a gate would change", target) +
          table.text();
 }
 

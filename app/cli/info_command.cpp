@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
@@ -14,6 +15,8 @@
 #include "app/description/facts.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
+#include "backend/eval/heads_file.h"
+#include "backend/eval/needle_file.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
 
@@ -55,6 +58,7 @@ Json modelJson(const Trace& trace) {
                       {"pruning_tolerance", info.pruning_tolerance},
                       {"intervention", info.intervention},
                       {"weights_sha256", info.weights_sha256}};
+  if (info.unchecked) description["unchecked"] = true;
   for (const LayerMixer& mixer : info.mixers) description["mixers"].push_back(to_string(mixer.mixer));
   return description;
 }
@@ -69,7 +73,7 @@ std::string runFileJson(const std::string& path, const RunFile& file) {
                    {"command_line", file.command_line},
                    {"text", text ? Json{{"bytes", text->content.size()}, {"sha256", text->sha256}} : Json(nullptr)},
                    {"models", Json::array()}};
-  for (const auto& trace : file.traces) description["models"].push_back(modelJson(*trace));
+  for (const auto& trace : file.default_first()) description["models"].push_back(modelJson(*trace));
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -86,7 +90,7 @@ std::string runFileText(const std::string& path, const RunFile& file) {
        {"  created", fmt::format("{} by foxscope {}", file.created, file.program_version)},
        {"  command", file.command_line},
        {"  text", textFact(text.get())}});
-  for (const auto& trace : file.traces) description += '\n' + modelLines(*trace);
+  for (const auto& trace : file.default_first()) description += '\n' + modelLines(*trace);
   return description;
 }
 
@@ -113,6 +117,39 @@ std::string describeSweep(const InfoOptions& options) {
          '\n' + sweepText(sweep);
 }
 
+/// What draws or prints a file that is described by its origin alone.
+std::string readersOf(const FileOrigin& origin) {
+  if (origin.content == kHeadsContent || origin.content == kEvalHeadsContent) {
+    return "foxscope figure decay, distance or labels";
+  }
+  if (origin.content == kNeedleContent) return "foxscope figure needle";
+  return "h5py, silx view";
+}
+
+std::string describeOrigin(const InfoOptions& options, const FileOrigin& origin) {
+  const std::string kind = origin.content.empty() ? "maps (`foxscope map -o`)" : content_words(origin.content);
+  const auto bytes = std::filesystem::file_size(options.path);
+  if (options.json) {
+    const Json description = {{"kind", kind.substr(0, kind.find(" ("))},
+                              {"path", options.path},
+                              {"bytes", bytes},
+                              {"created", origin.created},
+                              {"program_version", origin.program_version},
+                              {"command_line", origin.command_line},
+                              {"models", origin.models},
+                              {"maps", origin.maps}};
+    return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  }
+  Facts lines = {{"file", fmt::format("{}, {}", options.path, sizeText(static_cast<double>(bytes)))},
+                 {"  holds", kind},
+                 {"  created", fmt::format("{} by foxscope {}", origin.created, origin.program_version)},
+                 {"  command", origin.command_line}};
+  if (!origin.models.empty()) lines.emplace_back("  models", fmt::format("{}", fmt::join(origin.models, ", ")));
+  if (!origin.maps.empty()) lines.emplace_back("  maps", fmt::format("{}", fmt::join(origin.maps, ", ")));
+  lines.emplace_back("  read by", readersOf(origin));
+  return nameValueLines(lines);
+}
+
 std::string describe(const InfoOptions& options) {
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
@@ -120,6 +157,10 @@ std::string describe(const InfoOptions& options) {
   const std::string content = read_content(options.path);
   if (content == kLossContent) return describeLosses(options);
   if (content == kSweepContent) return describeSweep(options);
+  if (!content.empty()) return describeOrigin(options, read_origin(options.path));
+  if (const FileOrigin origin = read_origin(options.path); origin.models.empty() && !origin.maps.empty()) {
+    return describeOrigin(options, origin);
+  }
   const RunFile run = RunFile::open(options.path, options.check);
   return options.json ? runFileJson(options.path, run) : runFileText(options.path, run);
 }
@@ -128,18 +169,19 @@ std::string describe(const InfoOptions& options) {
 
 void addInfoCommand(CLI::App& program, Selection& selection) {
   const auto options = std::make_shared<InfoOptions>();
-  CLI::App* command =
-      addSubcommand(program, selection, "info", "Say what a checkpoint folder, a run file or an evaluation holds",
-                    "  foxscope info resources/models/fox-pro-12m\n"
-                    "  foxscope info owner/name\n"
-                    "  foxscope info run.h5 --json");
-  command->add_option("path", options->path, "Checkpoint folder, hub id, run file or evaluation")
+  CLI::App* command = addSubcommand(program, selection, "info",
+                                    "Say what a checkpoint folder, a run file, an evaluation or a file of maps holds",
+                                    "  foxscope info resources/models/fox-pro-12m\n"
+                                    "  foxscope info owner/name\n"
+                                    "  foxscope info run.h5 --json");
+  command->add_option("path", options->path, "Checkpoint folder, hub id, run file, evaluation or file of maps")
       ->type_name("PATH")
       ->required();
   command->add_flag("--json", options->json, "Print as JSON");
   addUnchecked(*command, options->check);
   command->callback([options, &selection] {
-    selection.action = [options](const Session&) {
+    selection.action = [options](const Session& session) {
+      noteUnchecked(session.console, options->path, options->check);
       options->json ? Console::write(describe(*options)) : Console::print(describe(*options));
       return static_cast<int>(kDone);
     };

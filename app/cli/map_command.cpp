@@ -92,6 +92,7 @@ int writeMap(const MapOptions& options, const Session& session) {
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
   const RunFile run = RunFile::open(options.file, options.check);
+  if (!isPicture(format)) noteUnchecked(session.console, options.file, options.check);
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto maps = planMaps(options, run, format);
   announce(options, maps, format, session.console);

@@ -13,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/cli/command.h"
 #include "app/cli/interrupt.h"
@@ -75,6 +76,43 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addBenchCommand(program, selection);
 }
 
+/// Commands of that name, in full: "foxscope run", "foxscope figure loss".
+std::vector<std::string> commandsCalled(const CLI::App& program, const std::string& word) {
+  std::vector<std::string> found;
+  for (const CLI::App* command : commandsOf(program)) {
+    if (command->get_name() == word) found.push_back("foxscope " + word);
+    for (const CLI::App* inner : commandsOf(*command)) {
+      if (inner->get_name() == word) found.push_back(fmt::format("foxscope {} {}", command->get_name(), word));
+    }
+  }
+  return found;
+}
+
+/// "eval run" and "figure map", where the word names a command elsewhere, which the parser would take.
+/// @throws UsageError with the nearest of the group, and with where the word belongs
+void checkGroup(const CLI::App& program, const CLI::App& group, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* inner : commandsOf(group)) names.push_back(inner->get_name());
+  if (names.empty() || std::ranges::find(names, word) != names.end()) return;
+  const std::vector<std::string> elsewhere = commandsCalled(program, word);
+  if (elsewhere.empty()) return;
+  throw UsageError(fmt::format("{} {}: there is no such command: {}{} is another one: see foxscope {} --help",
+                               group.get_name(), word, didYouMean(word, names), fmt::join(elsewhere, " or "),
+                               group.get_name()));
+}
+
+/// @throws UsageError for a word like --versio: what the window is given knows nothing of it, the program does
+void checkOwnOption(const CLI::App& program, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  if (!name.starts_with("--") || name.size() < 3) return;
+  for (const CLI::App* command : commandsOf(program)) {
+    if (command->get_name() == "open" && command->get_option_no_throw(name) != nullptr) return;
+  }
+  const std::vector<std::string> own = {"--help", "--version"};
+  const std::string meant = didYouMean(name, own);
+  if (!meant.empty()) throw UsageError(fmt::format("{}: there is no such option: {}see foxscope --help", name, meant));
+}
+
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
 /// `open`. What is neither a command nor a path is answered before the parser sees it.
 std::vector<std::string> commandFirst(const CLI::App& program, const std::vector<std::string>& arguments) {
@@ -88,17 +126,25 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   for (const char* own : {"-h", "--help", "--version"}) {
     if (word == own) return words;
   }
-  if (word.starts_with('-')) return open();
+  if (word.starts_with('-')) {
+    checkOwnOption(program, word);
+    return open();
+  }
   const auto commands = commandsOf(program);
-  const bool known = std::any_of(commands.begin(), commands.end(),
-                                 [&](const CLI::App* command) { return command->get_name() == word; });
-  if (known) return words;
+  const auto known = std::find_if(commands.begin(), commands.end(),
+                                  [&](const CLI::App* command) { return command->get_name() == word; });
+  if (known != commands.end()) {
+    if (words.size() > 1) checkGroup(program, **known, words[1]);
+    return words;
+  }
   std::error_code failed;
   if (std::filesystem::exists(word, failed)) return open();
   std::vector<std::string> names;
   for (const CLI::App* command : commands) names.push_back(command->get_name());
-  throw UsageError(fmt::format("{}: there is no such command, file or folder: {}see foxscope --help", word,
-                               didYouMean(word, names)));
+  const std::vector<std::string> inGroups = commandsCalled(program, word);
+  const std::string meant =
+      inGroups.empty() ? didYouMean(word, names) : fmt::format("did you mean {}? else ", fmt::join(inGroups, " or "));
+  throw UsageError(fmt::format("{}: there is no such command, file or folder: {}see foxscope --help", word, meant));
 }
 
 // The type that --help shows of an option says what it takes: FILE, FILE|FOLDER, PATH, RUN.h5, [NAME=]DIR.

@@ -15,6 +15,7 @@
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
+#include "backend/base/plural.h"
 #include "backend/train/training.h"
 #include "backend/train/training_folder.h"
 
@@ -98,7 +99,8 @@ std::string startText(const TrainingStart& start) {
   const std::string processes = start.processes == 1 ? "" : fmt::format(" in each of {} processes", start.processes);
   const std::string steps = start.first_step <= start.steps
                                 ? fmt::format("steps {} to {}", start.first_step, start.steps)
-                                : fmt::format("all {} steps are done", start.steps);
+                            : start.steps == 1 ? "the only step is done"
+                                               : fmt::format("all {} steps are done", start.steps);
   const std::string readings =
       start.readings < 2 ? "" : fmt::format("; each is read {} times", countText(std::llround(start.readings)));
   std::string text = fmt::format("{} parameters on {} in {}; {}, micro-batches of {} tokens{}\ndata: {}{}\n",
@@ -111,8 +113,8 @@ std::string startText(const TrainingStart& start) {
 std::string measuresText(const TrainingMeasures& measures) {
   std::string text;
   if (measures.loss) {
-    text += fmt::format("step {}: held-out loss {} over {} rows", measures.step,
-                        estimate_text(measures.held_out_loss(), 4), measures.rows);
+    text += fmt::format("step {}: held-out loss {} over {} {}", measures.step,
+                        estimate_text(measures.held_out_loss(), 4), measures.rows, plural(measures.rows, "row"));
     const ErrorGroups& over = measures.error_over;
     const bool blocks = over.kind == ErrorGroups::Kind::blocks;
     text += blocks ? " of one document" : fmt::format(" of {}", groups_text(over));
@@ -156,7 +158,9 @@ TrainingEvents eventsOf(const TrainingOrder& order, const Session& session, Repo
 // What a training that was stopped leaves.
 std::string interruptedText(const TrainingOrder& order, const std::optional<TrainingResult>& result) {
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
-  if (result) return fmt::format("interrupted: {} steps are done and saved, {}", result->steps, goOn);
+  if (result)
+    return fmt::format("interrupted: {} {} done and saved, {}", result->steps,
+                       result->steps == 1 ? "step is" : "steps are", goOn);
   return TrainingFolder::is(order.output) ? "interrupted before a step was done, " + goOn
                                           : "interrupted before a step was done, nothing is written";
 }
@@ -179,7 +183,8 @@ int carryOut(const TrainingOrder& order, const Session& session, Processes* proc
     session.interrupt.say(interruptedText(order, result));
     return kInterrupted;
   }
-  report.print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
+  report.print(fmt::format("{} {}, the last checkpoint is {}\n", result->steps, plural(result->steps, "step"),
+                           result->checkpoint.string()));
   return kDone;
 }
 

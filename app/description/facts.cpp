@@ -138,6 +138,7 @@ Facts runFacts(const Trace& trace) {
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
   if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "gradient of " + info.saliency_target);
   facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);
+  if (info.unchecked) facts.emplace_back("unchecked", "its arrays may contradict one another");
   return facts;
 }
 

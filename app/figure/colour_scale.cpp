@@ -115,7 +115,9 @@ void applyChoice(const ColourChoice& choice, ScaledColours& colours) {
   }
   if (colours.scale == ColourScale::logarithmic && colours.lower <= 0) {
     throw UsageError(
-        fmt::format("colour limits {:g} to {:g}: a logarithmic scale begins above 0", colours.lower, colours.upper));
+        fmt::format("colour limits {:g} to {:g}: a logarithmic scale begins above 0: give a lower limit above 0, leave "
+                    "the lower one out, or choose the linear scale",
+                    colours.lower, colours.upper));
   }
 }
 

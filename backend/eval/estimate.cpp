@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/plural.h"
 #include "backend/eval/student_t.h"
 
 namespace foxscope {
@@ -39,9 +40,7 @@ double degrees_of_freedom(std::span<const double> sizes, double sum, double squa
   return trace * trace / (all + diagonal);
 }
 
-std::string count_text(std::int64_t count, const char* one, const char* several) {
-  return fmt::format("{} {}", count, count == 1 ? one : several);
-}
+std::string count_text(std::int64_t count, const char* one) { return fmt::format("{} {}", count, plural(count, one)); }
 
 }  // namespace
 
@@ -72,6 +71,8 @@ double p_value(const Estimate& estimate) {
   return student_t_outside(estimate.value / estimate.error, estimate.over.degrees);
 }
 
+bool is_nothing(const Estimate& estimate) { return estimate.value == 0 && estimate.error == 0; }
+
 bool beyond_chance(const Estimate& estimate) { return p_value(estimate) <= kChance; }
 
 std::vector<bool> discoveries(std::span<const double> p_values, double rate) {
@@ -98,10 +99,10 @@ std::string estimate_text(const Estimate& estimate, int digits) {
 
 std::string groups_text(const ErrorGroups& over) {
   if (over.kind == ErrorGroups::Kind::blocks) {
-    const std::string blocks = count_text(over.count, "block", "blocks");
+    const std::string blocks = count_text(over.count, "block");
     return over.tokens > 0 ? fmt::format("{} of {} tokens", blocks, over.tokens) : blocks;
   }
-  const std::string documents = count_text(over.count, "document", "documents");
+  const std::string documents = count_text(over.count, "document");
   const bool equal = static_cast<double>(over.count) - over.effective < 0.05;
   return equal ? documents : fmt::format("{}, effectively {:.1f}", documents, over.effective);
 }
@@ -131,16 +132,21 @@ std::string beyond_chance_text(std::span<const Estimate> heads, double rate) {
   std::vector<double> p_values;
   for (const Estimate& head : heads) {
     const double p = p_value(head);
-    if (!std::isnan(p)) p_values.push_back(p);
+    if (!std::isnan(p) && !is_nothing(head)) p_values.push_back(p);
   }
   if (p_values.empty()) return {};
   const auto beyond = std::ranges::count_if(p_values, [](double p) { return p <= kChance; });
   const std::vector<bool> named = discoveries(p_values, rate);
+  const std::int64_t nothing = std::ranges::count_if(heads, is_nothing);
+  const std::string left_out = nothing == 0 ? ""
+                                            : fmt::format("; not counted: {} {} in which the change alters nothing",
+                                                          nothing, plural(nothing, "head"));
   return fmt::format(
-      "{} of {} heads are beyond chance (0 is outside their 95 % interval; of heads that matter nothing one in twenty "
-      "is, here {:.1f}); {} at a false discovery rate of {:g} %",
-      beyond, p_values.size(), kChance * static_cast<double>(p_values.size()),
-      std::count(named.begin(), named.end(), true), 100 * rate);
+      "{} of {} {} {} beyond chance (0 is outside their 95 % interval; of heads that matter nothing one in twenty "
+      "is, here {:.1f}); {} at a false discovery rate of {:g} %{}",
+      beyond, p_values.size(), plural(std::ssize(p_values), "head"), beyond == 1 ? "is" : "are",
+      kChance * static_cast<double>(p_values.size()), std::count(named.begin(), named.end(), true), 100 * rate,
+      left_out);
 }
 
 }  // namespace foxscope

@@ -50,6 +50,9 @@ struct Estimate {
 /// Half the width of the two-sided interval, in standard errors; NaN where the groups do not suffice.
 double interval_half_width(const ErrorGroups& over, double covered = 0.95);
 
+/// Whether there is nothing to estimate: 0 without any spread, as where a change alters nothing of a head.
+bool is_nothing(const Estimate& estimate);
+
 /// Probability of a value as far from 0 or farther, were the true one 0: Student's t, two-sided. 1 where the value is
 /// exactly 0; NaN where the error is not known.
 double p_value(const Estimate& estimate);
@@ -80,7 +83,7 @@ std::string errors_text(const ErrorGroups& over);
 
 /// How many of several heads, each changed alone, are beyond chance, and what that says: "7 of 32 heads are beyond
 /// chance (0 is outside their 95 % interval; of heads that matter nothing one in twenty is, here 1.6); 4 at a false
-/// discovery rate of 5 %". Empty where no error is known.
+/// discovery rate of 5 %; not counted: 4 heads in which the change alters nothing". Empty where no error is known.
 /// @param rate  of false discoveries
 std::string beyond_chance_text(std::span<const Estimate> heads, double rate = kChance);
 

@@ -37,8 +37,8 @@ void EvaluationFile::check_content(const Kind& kind) {
   if (*schema < 1) fail("/@foxscope_schema", fmt::format("is {}", *schema));
   content_ = text(root_, "content");
   if (std::find(kind.contents.begin(), kind.contents.end(), content_) != kind.contents.end()) return;
-  throw Error(fmt::format("{}: holds {} and no {}: {}", name, content_.empty() ? "a run or maps" : content_, kind.holds,
-                          remedy));
+  throw Error(fmt::format("{}: holds {} and no {}: {}", name,
+                          content_.empty() ? "a run or maps" : content_words(content_), kind.holds, remedy));
 }
 
 std::string EvaluationFile::text(const Hdf5Object& object, const std::string& name) {

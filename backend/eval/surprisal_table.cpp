@@ -272,13 +272,17 @@ std::string Surprisals::csv_of_tokens() const {
   for (std::size_t t = 0; t < tokens(); ++t) {
     const SurprisalWord& of = words[static_cast<std::size_t>(word[t])];
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{},{}",
-                   csv_field(documents[static_cast<std::size_t>(document[t])]), of.sentence, of.index, token[t], id[t],
-                   csv_field(string[t]), byte_start[t], byte_end[t], value_text(surprisal[t]), value_text(entropy[t]),
-                   rank_text(rank[t]));
+                   csv_field(documents[static_cast<std::size_t>(document[t])]), of.sentence,
+                   of.is_word() ? std::to_string(of.index) : "", token[t], id[t], csv_field(string[t]), byte_start[t],
+                   byte_end[t], value_text(surprisal[t]), value_text(entropy[t]), rank_text(rank[t]));
     for (std::size_t g = 0; g < gate_names.size(); ++g) out += ',' + value_text(gate[t * gate_names.size() + g]);
     out += '\n';
   }
   return out;
+}
+
+std::int64_t Surprisals::word_count() const {
+  return std::ranges::count_if(words, [](const SurprisalWord& one) { return one.is_word(); });
 }
 
 std::string Surprisals::csv_of_words() const {
@@ -287,6 +291,7 @@ std::string Surprisals::csv_of_words() const {
   if (!boundary.empty()) out += ",whole_word_surprisal";
   out += '\n';
   for (const SurprisalWord& of : words) {
+    if (!of.is_word()) continue;
     const WordNumbers numbers = numbers_of(*this, of);
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{}",
                    csv_field(documents[static_cast<std::size_t>(of.document)]), of.sentence, of.index,

@@ -23,6 +23,9 @@ struct SurprisalWord {
   std::int64_t byte_end = 0;
   std::string string;
   bool cut = false;  ///< goes on in what was not read: nothing is known of it
+
+  /// Whether it is a word: a document of white space alone has none, and its tokens belong to what has no letter.
+  [[nodiscard]] bool is_word() const { return !string.empty(); }
 };
 
 /// Numbers of every token of a corpus, each document read by itself after BOS, and the words that tokens make.
@@ -52,6 +55,7 @@ struct Surprisals {
   /// boundaries are known whole_word_surprisal.
   [[nodiscard]] std::string csv_of_tokens() const;
   [[nodiscard]] std::string csv_of_words() const;
+  [[nodiscard]] std::int64_t word_count() const;
 };
 
 /// What a word is: what stands between white space (Unicode's White_Space), punctuation included; or what stands
@@ -65,7 +69,8 @@ enum class WordRule { white_space, unicode };
 std::vector<SurprisalWord> words_of(const Text& text, WordRule rule);
 
 /// Gives words the tokens that begin in them or in the white space before them; white space at the end belongs to the
-/// last word, unless text follows that was not read. A text without words is one word.
+/// last word, unless text follows that was not read. The tokens of a text without words belong to a place that is none
+/// (SurprisalWord::is_word).
 /// @param words       of words_of; `first` and `end` are set, equal in a word that a token of the word before holds
 /// @param text        of the tokens
 /// @param byte_start  [T] of its tokens, in order

@@ -232,7 +232,10 @@ double SweepEvaluation::mean_loss() const {
 
 std::vector<bool> SweepEvaluation::discovered(double rate) const {
   std::vector<double> p_values;
-  for (const HeadChange& head : changes(0)) p_values.push_back(p_value(head.change.mean));
+  for (const HeadChange& head : changes(0)) {
+    const Estimate& mean = head.change.mean;
+    p_values.push_back(is_nothing(mean) ? std::numeric_limits<double>::quiet_NaN() : p_value(mean));
+  }
   return discoveries(p_values, rate);
 }
 

@@ -61,7 +61,8 @@ struct SweepEvaluation {
   [[nodiscard]] LossChange change_of(int layer, int head, std::size_t most = 10) const;
   /// Of all heads that are known, by layer, then head.
   [[nodiscard]] std::vector<HeadChange> changes(std::size_t most = 10) const;
-  /// Whether the change of each head, in the order of changes(), is no chance at this false discovery rate.
+  /// Whether the change of each head, in the order of changes(), is no chance at this false discovery rate. Heads in
+  /// which the change alters nothing, as attention without gates, are no trial and do not count.
   /// @throws UsageError for a rate that is none
   [[nodiscard]] std::vector<bool> discovered(double rate) const;
   /// Mean of the unchanged losses, nats.

@@ -87,6 +87,9 @@ void write_map_attributes(Hdf5Writer& writer, const std::string& path, const Map
   if (request.channel) writer.attribute(path, "channel", std::int64_t{*request.channel});
   if (request.minus) writer.attribute(path, "minus", describe(*request.minus));
   writer.attribute(path, "weights_sha256", info.weights_sha256);
+  if (info.unchecked || (request.minus && request.minus->trace->info().unchecked)) {
+    writer.attribute(path, "unchecked", std::int64_t{1});
+  }
   writer.attribute(path, "dtype", to_string(info.dtype));
   writer.attribute(path, "device", info.device);
   if (request.head.trace->text()) writer.attribute(path, "text_sha256", request.head.trace->text()->sha256);

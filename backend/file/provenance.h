@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/run_file.h"
@@ -19,6 +20,21 @@ void write_root(Hdf5Writer& writer, const Provenance& provenance, std::int64_t s
 /// What a file of Foxscope holds beside runs and maps: @content of its root group, "eval_loss"; else empty.
 /// @throws Error if the file cannot be opened, is not HDF5, or is damaged
 std::string read_content(const std::filesystem::path& path);
+
+/// What a file with that @content holds and what wrote it: "statistics of heads (`foxscope heads -o`)".
+std::string content_words(const std::string& content);
+
+/// What the root of any file says of it; what it does not say is empty.
+struct FileOrigin {
+  std::string content;  ///< as read_content
+  std::string program_version;
+  std::string command_line;
+  std::string created;
+  std::vector<std::string> models;  ///< names, sorted
+  std::vector<std::string> maps;    ///< names, sorted
+};
+/// @throws Error as read_content
+FileOrigin read_origin(const std::filesystem::path& path);
 
 /// Now, ISO 8601, UTC, to the second.
 std::string utc_now();

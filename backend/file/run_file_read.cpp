@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 10'000;
 constexpr std::int64_t kMostHeads = 65'536;
+constexpr std::string_view kModelsFolder = "models/";
 /// Tokens that stand for one character all name its bytes, so that ranges overlap: an escape of twelve bytes in JSON
 /// has twelve at most, a character that a normaliser spells out some more.
 constexpr std::int64_t kMostTokensOfAByte = 64;
@@ -328,7 +329,7 @@ void check_root(Reading& reading, const Hdf5Object& root) {
   if (schema.value_or(1) < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
   if (const std::string content = reading.text_attribute(root, "content"); !content.empty()) {
     throw Error(
-        fmt::format("{}: holds an evaluation ({}) and no runs: name a file that `foxscope run` wrote", name, content));
+        fmt::format("{}: holds {} and no runs: name a file that `foxscope run` wrote", name, content_words(content)));
   }
   if (root.find("models")) return;
   throw Error(fmt::format("{}: holds {} but no runs: name a file that `foxscope run` wrote", name,
@@ -349,6 +350,8 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const st
   run.program_version = reading.text_attribute(root, "program_version");
   run.command_line = reading.text_attribute(root, "command_line");
   run.created = reading.text_attribute(root, "created");
+  const std::string first = reading.text_attribute(root, "default");
+  if (first.starts_with(kModelsFolder)) run.default_model = first.substr(kModelsFolder.size());
   reading.text = read_text(reading, root);
   const Hdf5Object models = root.child("models");
   for (const std::string& name : models.names()) {
@@ -361,6 +364,12 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const st
   if (run.traces.empty()) reading.file->fail_damaged("/models", "is empty");
   log_skipped(reading, root, {"text", "models"});
   return run;
+}
+
+std::vector<std::shared_ptr<const Trace>> RunFile::default_first() const {
+  std::vector<std::shared_ptr<const Trace>> ordered = traces;
+  std::ranges::stable_partition(ordered, [&](const auto& trace) { return trace->info().name == default_model; });
+  return ordered;
 }
 
 std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& name) const {

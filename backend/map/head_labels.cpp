@@ -32,11 +32,8 @@ double mass_within(const std::vector<double>& mass, std::int64_t end) {
 
 double previous_token(const AttentionSpread& spread) {
   const auto length = static_cast<double>(spread.distance.mass.size());
-  return length < 2 ? kNoScore : spread.distance.mass[1] * length / (length - 1);
+  return spread.distance.mass[1] * length / (length - 1);
 }
-
-/// One token has nothing but key 0 to attend to.
-double sink(const AttentionSpread& spread) { return spread.distance.mass.size() < 2 ? kNoScore : spread.mass_on_first; }
 
 /// Sum of A' over nearer distances than `tokens`, mean over the rows that see further: the others, 1 to `tokens`, have
 /// all of theirs there.
@@ -84,8 +81,9 @@ double explained_by_distance(const AttentionSpread& spread, std::int64_t window)
 const HeadLabelText& text_of(HeadLabel label) { return kTexts[static_cast<std::size_t>(label)]; }
 
 LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
+  if (std::ssize(spread.distance.mass) < kShortestLabelled) return no_label_scores();
   return {previous_token(spread), share_within(spread, kLocalTokens),
-          sink(spread),           explained_by_distance(spread, window),
+          spread.mass_on_first,   explained_by_distance(spread, window),
           spread.on_repeats,      share_beyond(spread, kLongTokens)};
 }
 

@@ -20,6 +20,10 @@ inline constexpr int kHeadLabels = 6;
 inline constexpr std::int64_t kLocalTokens = 32;
 inline constexpr std::int64_t kLongTokens = 256;
 
+/// Of a shorter text no head has a label. Its rows have so few keys that a head which looks at everything alike would
+/// reach thresholds: (1 + 1/2 + ... + 1/L) / L of its attention is on key 0, 0.75 at 2 tokens, 0.5 at 4 and 0.21 here.
+inline constexpr std::int64_t kShortestLabelled = 16;
+
 struct HeadLabelText {
   const char* key;         ///< "previous_token", in files
   const char* name;        ///< "previous token"
@@ -51,7 +55,7 @@ constexpr LabelScores no_label_scores() {
 ///   position i, 0 < j < i with x_(j-1) = x_i, mean over the positions that see any. A token that is repeated at once
 ///   would lead to itself and does not count. NaN where no token comes again.
 /// - long memory: sum of A'_ij over i - j >= kLongTokens, mean over the rows that see so far, i > kLongTokens.
-/// A text that is too short for a score has none: NaN.
+/// A text that is too short for a score has none: NaN; one of fewer than kShortestLabelled tokens has none at all.
 /// @param window  of the head's layer (window_of); 0: none
 LabelScores label_scores(const AttentionSpread& spread, std::int64_t window);
 

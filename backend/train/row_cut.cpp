@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "backend/base/error.h"
+#include "backend/base/plural.h"
 #include "backend/model/safetensors.h"
 
 namespace foxscope {
@@ -31,7 +32,8 @@ RowCut cut_into_rows(const std::vector<std::int64_t>& shape, std::int64_t length
                             shape_text(shape)));
   }
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
-    throw Error(fmt::format("{}: has the shape {}: holds no tokens: give data to train on", name, shape_text(shape)));
+    throw Error(
+        fmt::format("{}: has the shape {}: holds no tokens: name data that hold some", name, shape_text(shape)));
   }
   if (shape.size() == 2) {
     const std::int64_t tokens = shape[1];
@@ -52,9 +54,11 @@ RowCut cut_into_rows(const std::vector<std::int64_t>& shape, std::int64_t length
 }
 
 std::string describe(const RowCut& cut, std::int64_t length) {
-  std::string text = fmt::format("{} rows of {} tokens", cut.rows, length);
+  std::string text = fmt::format("{} {} of {} {}", cut.rows, plural(cut.rows, "row"), length, plural(length, "token"));
   if (cut.columns > 1) text += fmt::format(" in {} columns", cut.columns);
-  if (cut.dropped > 0) text += fmt::format(", the last {} tokens dropped", cut.dropped);
+  if (cut.dropped > 0) {
+    text += cut.dropped == 1 ? ", the last token dropped" : fmt::format(", the last {} tokens dropped", cut.dropped);
+  }
   return text;
 }
 

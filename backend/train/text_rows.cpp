@@ -23,6 +23,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/base/plural.h"
 #include "backend/base/regular_file.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/corpus.h"
@@ -384,8 +385,12 @@ std::unique_ptr<TokenRows> open_text_rows(const fs::path& corpus, std::int64_t l
   settle_cache(file, options);
   if (stream->largest >= vocabulary) throw_unfit(corpus, options, stream->largest, vocabulary);
   stream->tokens.name = corpus.string();
+  if (stream->tokens.shape[0] == 0) {
+    throw Error(fmt::format("{}: holds no text: name a file or a folder that holds some", corpus.string()));
+  }
   std::string description =
-      fmt::format("{}: {} documents, {} tokens", corpus.string(), stream->documents, stream->tokens.shape[0]);
+      fmt::format("{}: {} {}, {} {}", corpus.string(), stream->documents, plural(stream->documents, "document"),
+                  stream->tokens.shape[0], plural(stream->tokens.shape[0], "token"));
   log_line(LogCategory::file, [&] { return fmt::format("{} in {}", description, options.cache_folder.string()); });
   return rows_of(std::move(stream->tokens), length, vocabulary, std::move(description), stream->sha256);
 }

@@ -122,6 +122,16 @@ std::shared_ptr<const TokenRows> open_rows(const Recipe& recipe, const Model& mo
   return open_training_data({paths.begin(), paths.end()}, options, job);
 }
 
+/// Whether a path is one of these, or lies in a folder that is.
+bool lies_in(const std::filesystem::path& path, const std::vector<std::string>& places) {
+  std::error_code failed;
+  const std::filesystem::path inner = std::filesystem::weakly_canonical(path, failed);
+  return std::ranges::any_of(places, [&](const std::string& place) {
+    const std::filesystem::path outer = std::filesystem::weakly_canonical(place, failed);
+    return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+  });
+}
+
 /// Largest number of rows that divides a step, up to a limit; 0: none.
 std::int64_t rows_that_divide(std::int64_t rows, std::int64_t most) {
   for (std::int64_t n = std::min(rows, most); n > 0; --n) {
@@ -364,6 +374,10 @@ class Training {
     if (log_->kept() < saved_) {
       note(fmt::format("{}: {} of the {} steps before have no line: what is drawn of the training lacks them",
                        folder_.log().string(), saved_ - log_->kept(), saved_));
+    }
+    if (held_out_ && (lies_in(recipe_.eval, recipe_.data) || held_out_->fingerprint() == rows_->fingerprint())) {
+      note(fmt::format("--eval {}: is trained on too, as a part of --data: its loss says nothing of other texts",
+                       recipe_.eval));
     }
     measures_ = open_log(folder_.evaluation(), owed_ ? saved_ - 1 : saved_);
     pace_.emplace(trained_->trained_parameters() * kBytesOfParameter, Clock::now());

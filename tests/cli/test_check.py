@@ -114,6 +114,26 @@ class CheckTest(CommandLineTest):
                 self.done("map", path, "--layer", 1, "--head", 0, "--quantity", "forget", "--unchecked", "-o",
                           self.folder / "map.npy", "--force")
 
+    def test_what_is_made_of_it_says_so(self):
+        path, _ = self.odd_files()[1]
+        maps = self.folder / "maps.h5"
+        words = ["--layer", 1, "--head", 0, "--quantity", "forget"]
+        for command in [["heads", path], ["heads", path, "--csv"], ["info", path],
+                        ["map", path, *words, "-o", self.folder / "map.csv"]]:
+            with self.subTest(command):
+                said = self.foxscope(*command, "--unchecked").stderr.decode()
+                self.assertIn(f"{path}: opened unchecked: its arrays may contradict one another", said)
+        self.done("map", path, *words, "--unchecked", "-o", maps)
+        with h5py.File(maps) as file:
+            self.assertEqual([group.attrs["unchecked"] for group in file["maps"].values()], [1])
+        self.done("map", write_run(self.folder / "sound.h5"), *words, "-o", maps, "--force")
+        with h5py.File(maps) as file:
+            self.assertEqual(["unchecked" in group.attrs for group in file["maps"].values()], [False])
+        self.assertTrue(json.loads(self.done("heads", path, "--unchecked", "--json"))["unchecked"])
+        self.assertIn("mine (unchecked), 60 tokens", self.done("heads", path, "--unchecked"))
+        self.assertTrue(json.loads(self.done("info", path, "--unchecked", "--json"))["models"][0]["unchecked"])
+        self.assertRegex(self.done("info", path, "--unchecked"), r"unchecked +its arrays may contradict one another")
+
     def test_check_says_what_it_saw(self):
         self.assertRegex(self.done("check", write_run(self.folder / "mine.h5")),
                          r"\Amine: 60 tokens, 2 layers: c of 8 heads never rises, 32 rows of the attention sum to 1 "

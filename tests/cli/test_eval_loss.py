@@ -338,6 +338,21 @@ class IdsTest(EvalTest):
         self.assertIsNone(summary["models"][0]["nats_per_token_error"])
         self.assertIn("no errors: the windows lie in 3 documents, and an error takes 4", self.done("info", output))
 
+    def test_errors_are_said_of_each_quantity_where_one_alone_has_them(self):
+        # Windows of as many tokens, and of other numbers of bytes.
+        texts = ["The fox ran over the hill and slept. ", "z q x j z q x j k v w q z j x ", "1 2 3 4 5 6 7 8 9 ",
+                 "x y z x y z q "]
+        corpus = self.write("unlike.jsonl", "".join(json.dumps({"text": text * 3}) + "\n" for text in texts))
+        output = self.folder / "unlike.h5"
+        said = self.done("eval", "loss", "--model", FOX, "--corpus", corpus, "--length", "16", "--windows", "4",
+                         "-o", output)
+        documents = numpy.array(h5py.File(output)["windows/document"])
+        self.assertEqual(len(set(documents)), 4)
+        row = next(line for line in said.splitlines() if line.startswith("fox-pro-12m"))
+        self.assertEqual(row.count("±"), 2, "nats/token and perplexity")
+        self.assertRegex(said, r"(?m)^nats/token: ± 1 standard error over 4 documents; ")
+        self.assertRegex(said, r"(?m)^bits/byte: no errors: the windows lie in 4 documents, effectively 3\.\d")
+
     def test_interventions(self):
         ids = self.npy(numpy.arange(40).reshape(2, 20))
         plain, _ = self.evaluate("--model", DATA / "fox-pro", "--ids", ids, "--bos", 1)
@@ -428,7 +443,7 @@ class BadInputTest(EvalTest):
         self.fails(1, ["nowhere"], *arguments, self.folder / "nowhere" / "x.h5")
         self.done(*arguments, there, "--force")
         self.assertIn("fox-pro", self.done("info", there))
-        self.fails(1, ["holds an evaluation (eval_loss) and no runs"], "heads", there)
+        self.fails(1, ["holds losses of windows (`foxscope eval loss`) and no runs"], "heads", there)
 
     def test_weights_that_give_no_number(self):
         from support import set_tensor

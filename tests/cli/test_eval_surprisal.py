@@ -279,13 +279,26 @@ class SurprisalTest(CommandLineTest):
                 self.assertEqual(int(row[side + "_tokens"]), len(ids))
             self.assertEqual(int(row["right"]), int(float(row["good"]) > float(row["bad"])))
         right = sum(int(row["right"]) for row in rows)
-        self.assertRegex(said, rf"(?m)^all +{right} +3 ")
+        self.assertRegex(said, rf"(?m)^all pairs +{right} +3 ")
         self.assertRegex(said, r"(?m)^order +\d +2 ")
         # What a pair tests may be called as the sum of all is.
         pairs[0]["UID"] = "all"
         file = self.write("all.jsonl", "\n".join(json.dumps(pair) for pair in pairs))
         said = self.done("eval", "surprisal", "--model", FOX, "--pairs", file, "-o", self.folder / "all.csv")
-        self.assertEqual([line.split()[2] for line in said.splitlines() if line.startswith("all ")], ["3", "1"])
+        self.assertRegex(said, rf"(?m)^all pairs +{right} +3 ")
+        self.assertEqual([line.split()[2] for line in said.splitlines() if line.startswith("all  ")], ["1"])
+
+    def test_white_space_alone_is_no_word(self):
+        corpus = self.write("corpus.jsonl", json.dumps({"text": " \n \n"}) + "\n" + json.dumps({"text": "The fox"}) + "\n")
+        path, said = self.evaluate("words.csv", "--words", text=corpus)
+        self.assertEqual([row["string"] for row in self.rows(path)], ["The", "fox"])
+        self.assertIn("2 documents, 2 words, ", said)
+        tokens = self.rows(self.evaluate("tokens.csv", text=corpus)[0])
+        self.assertEqual({row["word"] for row in tokens if row["document"] == tokens[0]["document"]}, {""})
+        blank = self.write("blank.txt", "\n")
+        path, said = self.evaluate("words.csv", "--words", text=blank)
+        self.assertEqual(self.rows(path), [])
+        self.assertRegex(said, r"\A1 document, 0 words, 1 token; mean surprisal \S+ nats a token\n")
 
     def test_what_is_refused(self):
         text = self.write("text.txt", TEXT)

@@ -387,7 +387,7 @@ class UsageTest(FigureTest):
     def test_files_that_do_not_fit(self):
         run = self.two_models()
         self.refuses("none.h5", "maps", self.folder / "none.h5", code=1)
-        self.refuses(["eval", "holds an evaluation"], "maps", self.evaluation("a"), code=1)
+        self.refuses(["eval", "holds losses of windows"], "maps", self.evaluation("a"), code=1)
         self.refuses(["--tint mass"], "needle", run, "--head", "0:0")
         self.refuses(["--tint red", "gain"], "needle", run, "--tint", "red")
         self.refuses("run.h5", "needle", run, code=1)

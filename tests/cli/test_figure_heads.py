@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 import h5py
+import numpy
 from support import DATA, DRAWS, FOX, CommandLineTest
 
 TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 6
@@ -102,6 +103,20 @@ class FigureHeadsTest(CommandLineTest):
         heads = self.folder / "heads.h5"
         self.done("heads", run, "-o", heads)
         self.fails(1, ["mass_without_gate", "--split"], "figure", "distance", heads, "-o", output, output=output)
+        said = self.foxscope("figure", "decay", heads, "-o", output).stderr.decode()
+        self.assertIn("`foxscope heads --by-class -o` and `foxscope eval heads` write them", said)
+        output.unlink()
+        self.done("heads", run, "--by-class", "-o", heads, "--force")
+        self.assertEqual(self.foxscope("figure", "decay", heads, "-o", output).stderr, b"")
+        output.unlink()
+        self.fails(1, ["heads.h5: holds statistics of heads (`foxscope heads -o`) and no losses",
+                       "`foxscope eval loss` or `foxscope run`"], "figure", "loss", heads, "-o", output, output=output)
+        losses = self.folder / "losses.h5"
+        ids = self.folder / "ids.npy"
+        numpy.save(ids, numpy.arange(60).reshape(6, 10))
+        self.done("eval", "loss", "--model", DATA / "fox-pro", "--ids", ids, "--bos", 1, "-o", losses)
+        self.fails(1, ["losses.h5: holds losses of windows (`foxscope eval loss`) and no statistics of heads",
+                       "`foxscope eval heads`"], "figure", "decay", losses, "-o", output, output=output)
         gates = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
         self.fails(1, ["labels are not known", "gates,rows,qk", "eval heads"], "figure", "labels", gates, "-o", output,
                    output=output)

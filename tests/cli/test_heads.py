@@ -10,7 +10,7 @@ import unittest
 import h5py
 import numpy
 import safetensors.numpy
-from support import DATA, FOX, CommandLineTest, golden, set_config
+from support import DATA, FOX, TEXT, CommandLineTest, golden, set_config
 
 LEVELS = ["1_over_e", "half", "0.01"]
 
@@ -166,7 +166,7 @@ class HeadsTest(CommandLineTest):
         self.done("run", "--model", DATA / "fox-pro", "--model", "b=" + str(DATA / "fox-llama"), "--ids", self.ids_file(),
                   "-o", path)
         self.fails(2, ["fox-pro", "b"], "heads", path, "--model", "c")
-        names = ["b", "fox-pro"]
+        names = ["fox-pro", "b"]  # in the order of the command
         alone = {name: self.done("heads", path, "--model", name) for name in names}
         self.assertIn("b, 64 tokens", alone["b"])
         self.assertEqual(self.done("heads", path), "\n".join(alone[name] for name in names))
@@ -178,8 +178,25 @@ class HeadsTest(CommandLineTest):
             self.assertEqual([{**row, "model": name} for row in own], [row for row in rows if row["model"] == name])
         self.done("heads", path, "-o", self.folder / "heads.h5")
         with h5py.File(self.folder / "heads.h5") as file:
-            self.assertEqual(list(file["models"]), names)
+            self.assertEqual(sorted(file["models"], key=lambda name: file["models"][name].attrs["order"]), names)
         self.assertEqual(len(json.loads(self.done("heads", path, "--json", "--top", "2"))["models"][1]["heads"]), 2)
+        self.assertEqual([model["name"] for model in json.loads(self.done("info", path, "--json"))["models"]], names)
+
+    def test_info_tells_what_other_files_hold(self):
+        run, heads, maps = self.run_fixture(), self.folder / "heads.h5", self.folder / "maps.h5"
+        self.done("heads", run, "-o", heads)
+        self.done("map", run, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", maps)
+        text = self.done("info", heads)
+        for words in ["statistics of heads (`foxscope heads -o`)", "foxscope heads run.h5", "models    fox-pro\n",
+                      "foxscope figure decay, distance or labels"]:
+            self.assertIn(words, text)
+        told = json.loads(self.done("info", heads, "--json"))
+        self.assertEqual((told["kind"], told["models"], told["maps"]), ("statistics of heads", ["fox-pro"], []))
+        self.assertIn("maps      fox-pro_L00_H00_forget\n", self.done("info", maps))
+        words = self.folder / "words.h5"
+        self.done("eval", "surprisal", "--model", FOX, "--text", self.write("t.txt", TEXT), "-o", words)
+        self.assertRegex(self.done("info", words), r"holds +surprisals of a text \(`foxscope eval surprisal`\)\n")
+        self.assertEqual(json.loads(self.done("info", words, "--json"))["models"], ["fox-pro-12m"])
 
     def test_wrong_options(self):
         self.fails(2, "exclude each other", "heads", self.run_file, "--json", "--csv")

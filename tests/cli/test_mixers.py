@@ -232,6 +232,17 @@ class Hybrids(CommandLineTest):
         self.assertGreater(gla["heads"][0]["numbers"]["channel_decay_time_max"]["value"],
                            gla["heads"][0]["numbers"]["channel_decay_time_min"]["value"])
 
+    def test_attention_without_gates_is_not_counted_in_a_sweep(self):
+        ids = self.write("ids.json", json.dumps(numpy.tile(golden("qwen3_5")["labels"].reshape(-1), 4).tolist()))
+        command = ["eval", "sweep", "--model", DATA / "qwen3_5", "--ids", ids, "-o", self.folder / "sweep.h5"]
+        heads = json.loads(self.done(*command, "--json"))["heads"]
+        nothing = [head for head in heads if head["change"] == 0 and head["change_error"] == 0]
+        self.assertTrue(nothing)
+        self.assertLess(len(nothing), len(heads))
+        said = self.done("info", self.folder / "sweep.h5")
+        self.assertIn(f" of {len(heads) - len(nothing)} heads ", said)
+        self.assertRegex(said, rf"; not counted: {len(nothing)} heads? in which the change alters nothing\n")
+
     def test_layers_are_told_apart_in_the_grid(self):
         if not DRAWS:
             return
@@ -306,6 +317,18 @@ class Channels(CommandLineTest):
             steps, rates = self.maps["layers.2.beta"].astype("<f8"), self.maps["layers.2.rate"].astype("<f8")
             wanted = -numpy.cumsum(steps, axis=1)[:, :, None] * rates[:, None]
             numpy.testing.assert_allclose(sums, wanted, rtol=1e-4, atol=1e-4)
+
+    def test_heads_over_windows_are_those_that_a_layer_has(self):
+        windows = self.folder / "windows.npy"
+        numpy.save(windows, golden("samba")["labels"].reshape(-1)[:32].reshape(2, 16))
+        command = ["eval", "heads", "--model", DATA / "samba", "--ids", windows, "-o"]
+        self.done(*command, self.folder / "heads.json")
+        self.done(*command, self.folder / "heads.csv")
+        told = json.loads((self.folder / "heads.json").read_text())["models"][0]["heads"]
+        rows = (self.folder / "heads.csv").read_text().splitlines()[1:]
+        there = [(layer, head) for layer, heads in enumerate([64, 4, 64, 4]) for head in range(heads)]
+        self.assertEqual([(head["layer"], head["head"]) for head in told], there)
+        self.assertEqual([tuple(map(int, row.split(",")[1:3])) for row in rows], there)
 
     def test_heads_tell_of_every_channel(self):
         heads = json.loads(self.done("heads", self.run_file, "--json"))["heads"]

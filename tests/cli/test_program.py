@@ -77,6 +77,14 @@ class UsageTest(CommandLineTest):
                                   "--lenght: there is no such option: did you mean --length? else see"),
                                  (["run", "--output-file", "a.h5"], "--output-file: there is no such option: did you mean "
                                                                     "--output? else see"),
+                                 (["--versio"], "--versio: there is no such option: did you mean --version? else see "
+                                                "foxscope --help"),
+                                 (["figure", "map"], "figure map: there is no such command: did you mean maps? else foxscope "
+                                                     "map is another one: see foxscope figure --help"),
+                                 (["eval", "run", "-o", "x.h5"], "eval run: there is no such command: foxscope run is another "
+                                                                 "one: see foxscope eval --help"),
+                                 (["eval", "decay"], "foxscope figure decay is another one: see foxscope eval --help"),
+                                 (["sweep"], "did you mean foxscope eval sweep or foxscope figure sweep? else see foxscope"),
                                  (["heads", "a.h5", "b.h5"], "b.h5: was not expected: see foxscope heads --help")]:
             with self.subTest(arguments):
                 self.fails(2, words, *arguments)

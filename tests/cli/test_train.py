@@ -161,6 +161,23 @@ class OutputTest(TrainTest):
         self.assertEqual(recipe["max_tokens"], 2560)
         self.assertEqual(recipe["config"]["hidden_size"], 32)
 
+    def test_held_out_text_that_is_trained_on_is_told(self):
+        options = ["--max-tokens", 256]
+        for name, held_out in [("itself", lambda: self.folder / "book.txt"),
+                               ("a copy", lambda: self.write("copy.txt", (self.folder / "book.txt").read_bytes()))]:
+            with self.subTest(name):
+                output = self.folder / name.replace(" ", "-")
+                self.text_arguments(output)  # writes the book
+                path = held_out()
+                done = self.foxscope(*self.text_arguments(output, *options, "--eval", path), environment=self.environment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"--eval {path}: is trained on too, as a part of --data: its loss says nothing of other texts",
+                              done.stderr.decode())
+        other = self.write("other.txt", "Nobody saw the fox, for the fox was quick. " * 60)
+        done = self.foxscope(*self.text_arguments(self.folder / "other", *options, "--eval", other),
+                             environment=self.environment)
+        self.assertNotIn("trained on too", done.stderr.decode())
+
     def test_evaluation_is_the_checkpoints_own(self):
         output = self.folder / "out"
         rows = self.folder / "rows.npy"
@@ -489,7 +506,10 @@ class BadInputTest(TrainTest):
         self.refused(1, ["320"], "--data", self.folder / "large.npy")
         numpy.save(self.folder / "short.npy", numpy.zeros(100, numpy.int32))
         self.refused(1, "short.npy", "--data", self.folder / "short.npy")
-        self.refused(1, "empty.txt", arguments=self.text_arguments(output, "--data", self.write("empty.txt", "")))
+        empty = self.write("empty.txt", "")
+        for option in ["--data", "--eval"]:
+            self.refused(1, "empty.txt: holds no text: name a file or a folder that holds some",
+                         arguments=self.text_arguments(output, option, empty))
         no_tokenizer = [word for word in self.text_arguments(output) if word not in ("--tokenizer", FOX)]
         self.refused(2, "--tokenizer", arguments=no_tokenizer)
         set_config(self.folder, vocab_size=500)

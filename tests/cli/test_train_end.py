@@ -416,7 +416,7 @@ class SaidTest(EndTest):
         rows = self.folder / "one.npy"
         numpy.save(rows, numpy.arange(128))
         said = self.trained(self.golden_arguments(self.output, "fox-pro", "--data", rows, "--max-tokens", 512 * 300))
-        self.assertIn("1 rows of 128 tokens; each is read 1,200 times\n", said)
+        self.assertIn("1 row of 128 tokens; each is read 1,200 times\n", said)
         shutil.rmtree(self.output)
         # 32 steps of 4 rows, of 64 rows.
         self.assertIn("each is read 2 times", self.trained(self.golden_arguments(self.output, "fox-pro", "--max-tokens", 512 * 32)))

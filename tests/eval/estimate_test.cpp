@@ -245,6 +245,12 @@ TEST(Estimate, WordsSayWhatItIsOver) {
   EXPECT_EQ(beyond_chance_text(heads),
             "2 of 4 heads are beyond chance (0 is outside their 95 % interval; of heads that matter nothing one in "
             "twenty is, here 0.2); 1 at a false discovery rate of 5 %");
+  // Heads in which nothing changes are no trial.
+  std::vector<Estimate> more(heads.begin(), heads.end());
+  more.insert(more.end(), 2, Estimate{0, 0, heads.front().over});
+  EXPECT_EQ(beyond_chance_text(more),
+            beyond_chance_text(heads) + "; not counted: 2 heads in which the change alters nothing");
+  EXPECT_TRUE(beyond_chance_text(std::vector<Estimate>{heads.front()}).starts_with("1 of 1 head is beyond chance"));
   EXPECT_EQ(beyond_chance_text(std::vector<Estimate>{{1, NAN, {}}}), "");
 }
 

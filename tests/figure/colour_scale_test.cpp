@@ -97,7 +97,10 @@ TEST(ColourScale, LimitsThatAreNoneAreRefused) {
   EXPECT_EQ(refused(forget, 2, std::nullopt), "colour limits 2 to 1: the lower must be below the upper");
   EXPECT_EQ(refused(forget, std::nan(""), std::nullopt), "colour limits nan to 1: the lower must be below the upper");
   const MapFigure attention = figure_of(Quantity::attention, {0.2F, 0.5F});
-  EXPECT_EQ(refused(attention, 0, 1), "colour limits 0 to 1: a logarithmic scale begins above 0");
+  EXPECT_EQ(
+      refused(attention, 0, 1),
+      "colour limits 0 to 1: a logarithmic scale begins above 0: give a lower limit above 0, leave the lower one out, "
+      "or choose the linear scale");
 }
 
 }  // namespace

@@ -294,6 +294,19 @@ TEST(HeadLabels, AreAbsentWhereATextIsTooShortOrNothingComesAgain) {
   for (const double score : none.label_scores) EXPECT_TRUE(std::isnan(score));
 }
 
+TEST(HeadLabels, OfFewTokensAreNone) {
+  RunShape shape = ungated(kShortestLabelled);
+  shape.parks_on_first = 9;
+  EXPECT_EQ(labels_of_run(shape).front(), sink);
+  // All attention is on key 0, as it has to be where there are hardly others.
+  for (const std::int64_t length : {std::int64_t{2}, kShortestLabelled - 1}) {
+    shape.length = length;
+    EXPECT_EQ(labels_of_run(shape), kNoLabels) << length;
+  }
+  // A head that looks at everything alike.
+  EXPECT_EQ(labels_of_run(ungated(2)), kNoLabels);
+}
+
 TEST(HeadLabels, OfWhatIsNotANumberAreNone) {
   RunShape shape = ungated(600);
   shape.nan_normalizer = 590;

@@ -293,7 +293,7 @@ TEST_F(TextRows, AStoppedJobLeavesNothing) {
 TEST_F(TextRows, BadCorpora) {
   EXPECT_NE(error(folder_ / "none.txt").find("none.txt: no such corpus"), std::string::npos);
   EXPECT_EQ(error(write("empty.jsonl", "\n")), "empty.jsonl: the corpus holds no documents: give one with text");
-  EXPECT_EQ(error(write("empty.txt", "")), "empty.txt: has the shape [0]: holds no tokens: give data to train on");
+  EXPECT_EQ(error(write("empty.txt", "")), "empty.txt: holds no text: name a file or a folder that holds some");
   EXPECT_EQ(error(write("short.txt", "abc"), 4),
             "short.txt: holds 3 tokens, not one row of 4: use a --length of 3 or less, or more data");
   EXPECT_EQ(error(write("bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n")),

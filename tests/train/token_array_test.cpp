@@ -50,7 +50,7 @@ TEST_F(TokenArray, StreamsAreCutAndTheirEndIsDropped) {
   EXPECT_EQ(rows->columns(), 1);
   EXPECT_EQ(rows->description(), "array, 2 rows of 4 tokens, the last 3 tokens dropped");
   EXPECT_EQ(test::all_tokens(*rows), (Ids{0, 1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(open(file, 11)->description(), "array, 1 rows of 11 tokens");
+  EXPECT_EQ(open(file, 11)->description(), "array, 1 row of 11 tokens");
 }
 
 TEST_F(TokenArray, OfAFileThatIsCutShortNoZerosAreRead) {
@@ -118,9 +118,9 @@ TEST_F(TokenArray, ArraysThatAreNoRows) {
   EXPECT_EQ(error(write("a.npy", npy_image("<i4", "(3,)", int32_data(3))), 4),
             "a.npy: holds 3 tokens, not one row of 4: use a --length of 3 or less, or more data");
   EXPECT_EQ(error(write("a.npy", npy_image("<i4", "(0,)", "")), 4),
-            "a.npy: has the shape [0]: holds no tokens: give data to train on");
+            "a.npy: has the shape [0]: holds no tokens: name data that hold some");
   EXPECT_EQ(error(write("a.npy", npy_image("<i4", "(5, 0)", "")), 4),
-            "a.npy: has the shape [5, 0]: holds no tokens: give data to train on");
+            "a.npy: has the shape [5, 0]: holds no tokens: name data that hold some");
   EXPECT_EQ(error(write("a.npy", npy_image("<i4", "()", int32_data(1))), 1),
             "a.npy: has the shape []: tokens have one axis, [tokens], or two, [documents, tokens]");
   EXPECT_EQ(error(write("a.npy", npy_image("<i4", "(1, 1, 2)", int32_data(2))), 1),

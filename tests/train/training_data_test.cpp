@@ -74,10 +74,9 @@ TEST_F(TrainingData, SeveralFollowEachOtherAndAreNeverJoined) {
   EXPECT_EQ(rows->length(), 2);
   EXPECT_EQ(test::all_tokens(*rows), (Ids{'a', 'b', 'c', 'd', 1, 2, 3, 4, 5, 6, 7, 8, 'f', 'g'}));
   EXPECT_EQ(rows->description(), (folder_ / "a.txt").string() +
-                                     ": 1 documents, 5 tokens, 2 rows of 2 tokens, the last 1 "
-                                     "tokens dropped; " +
+                                     ": 1 document, 5 tokens, 2 rows of 2 tokens, the last token dropped; " +
                                      (folder_ / "a.npy").string() + ": int32 [8], 4 rows of 2 tokens; " +
-                                     (folder_ / "b.txt").string() + ": 1 documents, 2 tokens, 1 rows of 2 tokens");
+                                     (folder_ / "b.txt").string() + ": 1 document, 2 tokens, 1 row of 2 tokens");
   const auto turned = open({folder_ / "b.txt", folder_ / "a.npy", folder_ / "a.txt"});
   EXPECT_NE(turned->fingerprint(), rows->fingerprint());
   EXPECT_EQ(open({folder_ / "a.txt"})->fingerprint(), open({folder_ / "a.txt"})->fingerprint());

@@ -119,7 +119,7 @@ TEST_F(Zarr, BadMetadata) {
     EXPECT_EQ(error("chunks", value), name + "chunks" + sizes);
   }
   EXPECT_EQ(error("chunks", {1, 0}), name + "chunks" + sizes);
-  EXPECT_EQ(error("shape", {0, 4}), "Z: has the shape [0, 4]: holds no tokens: give data to train on");
+  EXPECT_EQ(error("shape", {0, 4}), "Z: has the shape [0, 4]: holds no tokens: name data that hold some");
   EXPECT_EQ(error("chunks", {2}), name + "shape [2, 4] and chunks [2] have not the same axes" + again);
   EXPECT_EQ(error("shape", {1LL << 40, 1LL << 40}), name + "shape [1099511627776, 1099511627776] is too large" + again);
   EXPECT_EQ(error("chunks", {1 << 20, 1 << 20}),

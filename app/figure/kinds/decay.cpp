@@ -372,7 +372,8 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
     }
     if (model->by_class.empty()) {
       drawn.notes.push_back(fmt::format(
-          "{}: gates are not told by class of the token: the file has none, `foxscope eval heads` writes them",
+          "{}: gates are not told by class of the token: the file has none, `foxscope heads --by-class -o` and "
+          "`foxscope eval heads` write them",
           model->info.name));
       continue;
     }
