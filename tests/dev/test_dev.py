@@ -193,6 +193,11 @@ class InstallTest(DevTest):
         self.assertIn("--preset release --target foxscope foxscope_manual ", built)
         self.assertEqual(put, "cmake --install build --prefix /some/where")
 
+    def test_what_could_not_be_built_is_not_put_there(self):
+        self.tool("cmake", "[[ $1 != --build ]]")
+        self.assertEqual(self.dev("install", "/some/where").returncode, 1)
+        self.assertIn("--build", self.called("cmake")[-1])
+
     def test_without_a_place_nothing_is_done(self):
         result = self.dev("install")
         self.assertEqual(result.returncode, 1)
