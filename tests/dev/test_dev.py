@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -182,6 +183,96 @@ class SanitizeTest(DevTest):
         self.assertEqual(self.called("python3"), ["python3 tests/skipped.py build-asan/Testing/Temporary/LastTest.log"])
         self.tool("python3", "exit 1", folder=self.checkout / ".venv" / "bin")
         self.assertEqual(self.dev("asan", "--folders", "text", CI="true").returncode, 1)
+
+
+class InstallTest(DevTest):
+    def test_the_program_and_its_manual_are_built_and_put_there(self):
+        result = self.dev("install", "/some/where")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        built, put = self.called("cmake")[-2:]
+        self.assertIn("--preset release --target foxscope foxscope_manual ", built)
+        self.assertEqual(put, "cmake --install build --prefix /some/where")
+
+    def test_what_could_not_be_built_is_not_put_there(self):
+        self.tool("cmake", "[[ $1 != --build ]]")
+        self.assertEqual(self.dev("install", "/some/where").returncode, 1)
+        self.assertIn("--build", self.called("cmake")[-1])
+
+    def test_without_a_place_nothing_is_done(self):
+        result = self.dev("install")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("say where, as in ./dev install ~/.local", result.stderr)
+        self.assertEqual(self.calls.read_text(), "")
+
+
+class ContainerTest(DevTest):
+    """The recipes of resources/container, and their steps without root: what they call is stood in for."""
+
+    RECIPES = SOURCE / "resources" / "container"
+
+    def taken(self, recipe, pattern):
+        """What a recipe takes from the checkout."""
+        return {name for line in re.findall(pattern, (self.RECIPES / recipe).read_text(), re.M) for name in line.split()}
+
+    def test_both_recipes_take_what_the_build_names_and_it_is_there(self):
+        taken = self.taken("apptainer.def", r"^ +(\S+) /usr/src/foxscope/$")
+        self.assertEqual(taken, self.taken("Containerfile", r"^COPY (?!--)(.*) \S+$"))
+        there = {path.name for name in taken for path in SOURCE.glob(name)}
+        for name in taken:
+            self.assertTrue(any(SOURCE.glob(name)), f"{name}: no such file")
+        build = (SOURCE / "CMakeLists.txt").read_text()
+        for name in re.findall(r"^ *(?:add_subdirectory|include)\(([a-z]\w*)", build, re.M):
+            self.assertIn(name, there)
+        for name in re.findall(r"requirements[\w-]*\.txt", (SOURCE / "dev").read_text()):
+            self.assertIn(name, there)
+
+    def test_both_recipes_go_through_the_same_steps(self):
+        steps = [re.findall(r"container/(steps .*)", (self.RECIPES / recipe).read_text())
+                 for recipe in ["apptainer.def", "Containerfile"]]
+        self.assertEqual(steps[0], ["steps build /image", "steps packages"])
+        self.assertEqual(steps[0], steps[1])
+
+    def build(self, linked):
+        """The image's folder that `steps build` fills where the program needs these libraries."""
+        image = self.folder / "image"
+        shutil.copytree(self.RECIPES, self.checkout / "resources" / "container", dirs_exist_ok=True)
+        self.tool("cmake", '[[ $1 != --install ]] || { mkdir -p "$DESTDIR$4"/{bin,lib/foxscope}; '
+                           'touch "$DESTDIR$4"/{bin/foxscope,lib/foxscope/libfoxscope_core.so}; }')
+        self.tool("ldd", "".join(f'echo "  {pathlib.Path(path).name} => {path} (0x01)"\n' for path in linked))
+        self.tool("dpkg", "for path in \"${@:2}\"; do path=${path#\\*}; echo \"of-${path##*/}:amd64: /usr$path\"; done")
+        result = subprocess.run([self.checkout / "resources" / "container" / "steps", "build", image], text=True,
+                                env={"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "FOXSCOPE_CUDA": "OFF"},
+                                capture_output=True)
+        return image, result
+
+    def wheel_library(self, name):
+        path = self.checkout / ".venv" / "lib" / "python3.11" / "site-packages" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+        return path
+
+    def test_the_image_takes_the_libraries_that_the_program_needs(self):
+        cpu, cuda, python, cudnn = map(self.wheel_library, [
+            "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_cuda.so", "torch/lib/libtorch_python.so",
+            "nvidia/cudnn/lib/libcudnn_ops.so.9"])
+        of_debian = "/lib/x86_64-linux-gnu/libz.so.1"
+        for linked, libraries in [([cpu], {cpu}), ([cpu, cuda], {cpu, cuda, cudnn})]:
+            image, result = self.build([*linked, of_debian])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertTrue((image / "opt/foxscope/bin/foxscope").exists())
+            within = image / self.checkout.relative_to("/")
+            self.assertEqual({path for path in within.rglob("*") if path.is_file()},
+                             {within / path.relative_to(self.checkout) for path in libraries})
+            packages = (image / "opt/foxscope/container/packages").read_text().split()
+            self.assertIn("of-libz.so.1", packages)
+            self.assertIn("fonts-dejavu-core", packages)
+            self.assertTrue(os.access(image / "opt/foxscope/container/steps", os.X_OK))
+
+    def test_a_library_that_is_not_found_ends_the_build(self):
+        cpu = self.wheel_library("torch/lib/libtorch_cpu.so")
+        _, result = self.build([cpu, "not found"])
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("not found", result.stderr)
 
 
 class SkippedTest(unittest.TestCase):
