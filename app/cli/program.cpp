@@ -76,11 +76,11 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addBenchCommand(program, selection);
 }
 
-/// Commands of that name, in full: "foxscope run", "foxscope figure loss".
+/// Commands of that name, in full: "foxscope run", or else those of all groups, "foxscope figure loss".
 std::vector<std::string> commandsCalled(const CLI::App& program, const std::string& word) {
   std::vector<std::string> found;
   for (const CLI::App* command : commandsOf(program)) {
-    if (command->get_name() == word) found.push_back("foxscope " + word);
+    if (command->get_name() == word) return {"foxscope " + word};
     for (const CLI::App* inner : commandsOf(*command)) {
       if (inner->get_name() == word) found.push_back(fmt::format("foxscope {} {}", command->get_name(), word));
     }

@@ -106,7 +106,9 @@ class FigureHeadsTest(CommandLineTest):
         said = self.foxscope("figure", "decay", heads, "-o", output).stderr.decode()
         self.assertIn("`foxscope heads --by-class -o` and `foxscope eval heads` write them", said)
         output.unlink()
-        self.done("heads", run, "--by-class", "-o", heads, "--force")
+        told = self.folder / "told.h5"
+        self.done("run", "--model", FOX, "--text", self.write("t.txt", TEXT), "-o", told)
+        self.done("heads", told, "--by-class", "-o", heads, "--force")
         self.assertEqual(self.foxscope("figure", "decay", heads, "-o", output).stderr, b"")
         output.unlink()
         self.fails(1, ["heads.h5: holds statistics of heads (`foxscope heads -o`) and no losses",

@@ -183,7 +183,7 @@ class HeadsTest(CommandLineTest):
         self.assertEqual([model["name"] for model in json.loads(self.done("info", path, "--json"))["models"]], names)
 
     def test_info_tells_what_other_files_hold(self):
-        run, heads, maps = self.run_fixture(), self.folder / "heads.h5", self.folder / "maps.h5"
+        run, heads, maps = self.run_file, self.folder / "heads.h5", self.folder / "maps.h5"
         self.done("heads", run, "-o", heads)
         self.done("map", run, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", maps)
         text = self.done("info", heads)
