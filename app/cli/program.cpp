@@ -95,7 +95,13 @@ void checkGroup(const CLI::App& program, const CLI::App& group, const std::strin
   for (const CLI::App* inner : commandsOf(group)) names.push_back(inner->get_name());
   if (names.empty() || std::ranges::find(names, word) != names.end()) return;
   const std::vector<std::string> elsewhere = commandsCalled(program, word);
-  if (elsewhere.empty()) return;
+  if (elsewhere.empty()) {
+    // A kind of figure is told by `figure` itself, with all that there are.
+    const std::string meant = word.starts_with('-') || group.get_name() == "figure" ? "" : didYouMean(word, names);
+    if (meant.empty()) return;
+    throw UsageError(fmt::format("{} {}: there is no such command: {}see foxscope {} --help", group.get_name(), word,
+                                 meant, group.get_name()));
+  }
   throw UsageError(fmt::format("{} {}: there is no such command: {}{} is another one: see foxscope {} --help",
                                group.get_name(), word, didYouMean(word, names), fmt::join(elsewhere, " or "),
                                group.get_name()));

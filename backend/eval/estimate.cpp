@@ -103,8 +103,9 @@ std::string groups_text(const ErrorGroups& over) {
     return over.tokens > 0 ? fmt::format("{} of {} tokens", blocks, over.tokens) : blocks;
   }
   const std::string documents = count_text(over.count, "document");
-  const bool equal = static_cast<double>(over.count) - over.effective < 0.05;
-  return equal ? documents : fmt::format("{}, effectively {:.1f}", documents, over.effective);
+  const double missing = static_cast<double>(over.count) - over.effective;
+  if (missing < kRounding) return documents;
+  return fmt::format("{}, effectively {:.{}f}", documents, over.effective, missing < 0.05 ? 4 : 1);
 }
 
 std::string errors_text(const ErrorGroups& over) {

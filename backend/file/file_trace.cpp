@@ -72,10 +72,17 @@ class FileTraceSource final : public TraceSource {
     std::vector<double> sums = decays.values<double>();
     const std::uint64_t channels = decays.dims()[2];
     const std::uint64_t head = decays.dims()[1] * channels;
+    std::vector<double> lowest_of(channels);
     for (std::size_t n = 0; n < sums.size(); ++n) {
-      const double before = n % head < channels ? 0.0 : sums[n - channels];
+      const std::size_t channel = n % channels;
+      double& lowest = lowest_of[channel];
+      if (n % head < channels) lowest = 0;
       if (!std::isfinite(sums[n])) file_->fail_damaged(decays.path(), "is not finite");
-      if (sums[n] > before) file_->fail_damaged(decays.path(), "rises, which no sum of decays does");
+      if (checked_) {
+        require_fall(decays, sums[n], lowest,
+                     [&] { return fmt::format("{} of head {}, channel {}", n % head / channels, n / head, channel); });
+      }
+      lowest = std::min(lowest, sums[n]);
     }
     return std::make_shared<const ArrayValues>(std::move(sums));
   }
@@ -106,15 +113,24 @@ class FileTraceSource final : public TraceSource {
   /// c is a sum of log f, and no f is above 1: the closed form of F's pools holds for nothing else.
   void require_falling(const Hdf5Dataset& gates, const std::vector<double>& c) const {
     const std::size_t length = gates.dims()[1];
+    double lowest = 0;
     for (std::size_t n = 0; n < c.size(); ++n) {
-      const double before = n % length == 0 ? 0.0 : c[n - 1];
-      if (c[n] - before <= kMostRise * std::max(std::abs(c[n]), std::abs(before))) continue;
-      throw Error(fmt::format(
-          "{}: {}: rises by {:.6g} at position {} of head {}, so that f is {:.6g} there, and no gate is above "
-          "1: c is the sum of log f up to and including a position: {}",
-          file_->name(), gates.path(), c[n] - before, n % length, n / length, std::exp(c[n] - before),
-          kUncheckedRemedy));
+      if (n % length == 0) lowest = 0;
+      require_fall(gates, c[n], lowest, [&] { return fmt::format("{} of head {}", n % length, n / length); });
+      lowest = std::min(lowest, c[n]);
     }
+  }
+
+  /// Whether a sum is no higher than the lowest before it, but for rounding: against the one just before it, rises that
+  /// are each as small as rounding would add up.
+  /// @param place  "20 of head 2"
+  template <typename Place>
+  void require_fall(const Hdf5Dataset& sums, double sum, double lowest, const Place& place) const {
+    if (sum - lowest <= kMostRise * std::max(std::abs(sum), std::abs(lowest))) return;
+    throw Error(
+        fmt::format("{}: {}: rises by {:.6g} above an earlier sum at position {}, so that a gate is above 1, and none "
+                    "is: it is the sum of log f up to and including a position: {}",
+                    file_->name(), sums.path(), sum - lowest, place(), kUncheckedRemedy));
   }
 
   /// Layers of zeros, which take next to nothing in the file, take the memory of one.

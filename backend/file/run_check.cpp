@@ -25,6 +25,10 @@ constexpr double kFloat32Tolerance = 1e-5;
 constexpr double kBfloat16Tolerance = 1e-3;
 /// Float32 rounds a logit and a normaliser each by some units in the last place.
 constexpr double kRounding = 4 * 0x1p-24;
+/// And who sums c in float32 rounds it by as much as it may rise.
+constexpr double kSumRounding = 8 * 0x1p-23;
+/// However large logits and sums are, a row that is further from 1 is none.
+constexpr double kMostTolerance = 1e-2;
 
 /// The normalisers that a layer may have; those without the gate are of logits alone.
 constexpr std::array kNormalizers = {TraceArray::log_normalizer, TraceArray::log_normalizer_without_gate};
@@ -34,6 +38,7 @@ constexpr bool has_gate(std::size_t kind) { return kNormalizers[kind] == TraceAr
 /// The arrays of a layer with a number for each head and position; null where one was not kept.
 struct LayerArrays {
   std::shared_ptr<const ArrayValues> gates;
+  std::shared_ptr<const ArrayValues> channel_gates;  ///< by head, position and channel
   std::array<std::shared_ptr<const ArrayValues>, kNormalizers.size()> normalizers;
 };
 
@@ -72,7 +77,7 @@ class AttentionCheck {
     const std::vector<RowSum> sums = sum_rows(layer, head, arrays);
     for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
       if (kinds[kind].empty()) continue;
-      for (const RowSum& row : sums) require_one(row, kind, layer, head, kinds[kind]);
+      for (const RowSum& row : sums) require_one(row, kind, layer, head, kinds[kind], arrays.gate);
     }
   }
 
@@ -124,15 +129,24 @@ class AttentionCheck {
     }
   }
 
-  void require_one(const RowSum& row, std::size_t kind, int layer, int head, std::span<const float> lse) {
+  /// |c| of a row, which a sum in float32 has rounded.
+  static double gate_size(const RowSum& row, std::size_t kind, std::span<const double> gate) {
+    return !has_gate(kind) || gate.empty() ? 0 : std::abs(gate[static_cast<std::size_t>(row.row)]);
+  }
+
+  void require_one(const RowSum& row, std::size_t kind, int layer, int head, std::span<const float> lse,
+                   std::span<const double> gate) {
     const double normalizer = lse[static_cast<std::size_t>(row.row)];
     // Weights that are not numbers give rows that are none.
     if (std::isnan(normalizer) || std::isnan(row.sum[kind])) {
       ++report_.unknown;
       return;
     }
-    const double tolerance = (info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
-                             info_.pruning_tolerance + kRounding * (row.largest_logit + std::abs(normalizer));
+    const double size = std::isinf(normalizer) ? 0 : row.largest_logit + std::abs(normalizer);
+    const double tolerance = std::min((info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
+                                          kRounding * size + kSumRounding * gate_size(row, kind, gate),
+                                      kMostTolerance) +
+                             info_.pruning_tolerance;
     const double error = std::abs(row.sum[kind] - 1);
     report_.largest_error = std::max(report_.largest_error, error);
     if (error <= tolerance) {
@@ -159,6 +173,7 @@ LayerArrays read_layer(const Trace& trace, int layer) {
   const TraceSource& source = trace.source();
   LayerArrays arrays;
   arrays.gates = source.read(TraceArray::cumulative_log_gate, layer);
+  arrays.channel_gates = source.read(TraceArray::cumulative_log_decay, layer);
   if (info.mixer(layer).mixer != Mixer::attention || trace.query_key() == nullptr) return arrays;
   // Where there may have been a gate, of the model or by an intervention, rows need c.
   const bool gated = forgets(info, layer) || !info.intervention.empty();
@@ -171,7 +186,8 @@ LayerArrays read_layer(const Trace& trace, int layer) {
 
 std::uint64_t bytes_read(const Trace& trace, int layer) {
   std::uint64_t bytes = 0;
-  for (const TraceArray array : {TraceArray::cumulative_log_gate, kNormalizers[0], kNormalizers[1]}) {
+  for (const TraceArray array :
+       {TraceArray::cumulative_log_gate, TraceArray::cumulative_log_decay, kNormalizers[0], kNormalizers[1]}) {
     const ArraySpec& spec = spec_of(array);
     if (!trace.has(array, layer)) continue;
     bytes += elements_of(spec, trace.info(), layer) * size_of(spec.number, trace.info().dtype);
@@ -208,7 +224,7 @@ RunCheckReport check_run(const Trace& trace, const std::string& file, const Chec
   for (int layer = 0; layer < layers; ++layer) {
     const LayerArrays arrays = read_layer(trace, layer);
     const int heads = info.mixer(layer).heads;
-    if (arrays.gates != nullptr) report.gates += heads;
+    if (arrays.gates != nullptr || arrays.channel_gates != nullptr) report.gates += heads;
     for (int head = 0; head < heads && trace.query_key() != nullptr; ++head) {
       if (stop.stop_requested()) {
         report.whole = false;

@@ -31,15 +31,16 @@ struct RunCheckReport {
 
 /// Holds the arrays of a run against one another: c falls but for rounding, 8 units in float32's last place of its size
 /// (it is a sum of log f, and f is at most 1), which the source checks wherever it reads c; and in softmax attention
-/// sum_j exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, the share
-/// that pruning may have left out, and float32's rounding of logits and normaliser. The same without c where
-/// normalisers without the gate were kept. What was not kept is not looked at.
+/// sum_j exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, and
+/// float32's rounding of logits, normaliser and c, 1e-2 at most, and the share that pruning may have left out. The same
+/// without c where normalisers without the gate were kept. What was not kept is not looked at.
 /// @param file  its name, for errors
 /// @throws Error naming file, layer, head, row, and the arrays that do not belong together
 RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,
                          const std::stop_token& stop);
 
 /// The end of an error about arrays that contradict one another: what can be done.
-inline constexpr const char* kUncheckedRemedy = "correct what wrote the file, or open it all the same with --unchecked";
+inline constexpr const char* kUncheckedRemedy =
+    "correct what wrote the file; other commands open it all the same with --unchecked";
 
 }  // namespace foxscope

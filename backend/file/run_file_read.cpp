@@ -380,7 +380,7 @@ std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& na
   }
   if (!name && traces.size() == 1) return traces.front();
   if (!name) throw UsageError(fmt::format("the file holds several models: choose one with --model: {}", names));
-  throw UsageError(fmt::format("the file holds no model '{}': choose one with --model: {}", *name, names));
+  throw UsageError(fmt::format("the file holds no model '{}': it holds {}", *name, names));
 }
 
 }  // namespace foxscope

@@ -4,11 +4,9 @@
 #include <span>
 
 #include "backend/model/intervention.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope {
-
-/// Lowest log f that is summed: below it the past is cut exactly, and no difference of sums is ever inf - inf.
-inline constexpr double kLowestLogGate = -1000.0;
 
 /// Whether any of them acts on the gates of this layer.
 bool changes_gates(std::span<const Intervention> interventions, int layer);

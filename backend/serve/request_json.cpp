@@ -46,6 +46,10 @@ class RequestBounds {
 }  // namespace
 
 json read_request_object(std::string_view body) {
+  // json::parse takes the text to end there, whatever follows.
+  if (const std::size_t nul = body.find('\0'); nul != std::string_view::npos) {
+    throw RefusedRequest(400, "not_json", fmt::format("the body is not JSON in UTF-8 (byte {})", nul + 1));
+  }
   RequestBounds bounds;
   json object;
   try {

@@ -74,6 +74,8 @@ void check_json_bounds(std::string_view content, const std::string& name, std::s
       case '}':
         --depth;
         break;
+      case '\0':  // where json::parse takes the text to end, whatever follows
+        throw Error(not_json(name, n + 1));
       default:
         break;
     }

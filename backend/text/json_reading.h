@@ -21,7 +21,7 @@ inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;
 /// byte or two of a file, and some 16 bytes for each value, 48 to 64 for each list and object and 48 to 96 for each
 /// string and key that is parsed; each level takes some stack of whoever walks through it.
 /// @param file_bytes  of the file, if content was made of it; 0: as many as content has
-/// @throws Error naming the file and the byte at which it is nested too deep, or would take too much memory
+/// @throws Error naming the file and the byte at which it is nested too deep, would take too much memory, or is NUL
 void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes = 0);
 
 /// JSON leaves open what an object means that has a key twice, and json::parse takes the last value in silence: looked

@@ -47,6 +47,33 @@ class HandWrittenTest(CommandLineTest):
     def heads(self, path):
         return json.loads(self.done("heads", path, "--json"))["heads"]
 
+    def test_c_that_climbs_in_steps_as_small_as_rounding_is_refused(self):
+        path = write_run(self.folder / "climbs.h5", length=300, arrays=("c",))
+        with h5py.File(path, "r+") as file:
+            c = file["models/mine/layers/01/cumulative_log_gate"]
+            c[2] = numpy.r_[-1e4, -1e4 + 0.0094 * numpy.arange(1, 300)]
+        for command in [["check", path], ["heads", path]]:
+            self.fails(1, ["layers/01/cumulative_log_gate: rises by", "of head 2, so that a gate is above 1", "--unchecked"],
+                       *command)
+        self.done("heads", path, "--unchecked")
+
+    def test_normalisers_of_no_size_are_refused(self):
+        for value in [math.inf, -math.inf, 1e7]:
+            path = write_run(self.folder / "sizes.h5")
+            with h5py.File(path, "r+") as file:
+                file["models/mine/layers/01/log_normalizer"][1] = value
+            self.fails(1, ["row 0 of layer 1 head 1 of the attention sums to", "log_normalizer"], "check", path)
+
+    def test_channels_that_climb_are_refused_by_name(self):
+        path = self.run_fixture("gla")
+        with h5py.File(path, "r+") as file:
+            sums = file["models/gla/layers/00/cumulative_log_decay"]
+            sums[0, 20, 3] = sums[0, 19, 3] + 0.5
+        for command in ["check", "heads"]:
+            self.fails(1, ["layers/00/cumulative_log_decay: rises by 0.5", "at position 20 of head 0, channel 3",
+                           "--unchecked"], command, path)
+        self.done("heads", path, "--unchecked")
+
     def test_a_file_without_our_attributes_opens(self):
         path = write_run(self.folder / "mine.h5")
         described = json.loads(self.done("info", path, "--json"))["models"][0]

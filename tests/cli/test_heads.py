@@ -187,12 +187,12 @@ class HeadsTest(CommandLineTest):
         self.done("heads", run, "-o", heads)
         self.done("map", run, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", maps)
         text = self.done("info", heads)
-        for words in ["statistics of heads (`foxscope heads -o`)", "foxscope heads run.h5", "models    fox-pro\n",
+        for words in ["statistics of heads (`foxscope heads -o`)", "foxscope heads run.h5", "models   fox-pro\n",
                       "foxscope figure decay, distance or labels"]:
             self.assertIn(words, text)
         told = json.loads(self.done("info", heads, "--json"))
         self.assertEqual((told["kind"], told["models"], told["maps"]), ("statistics of heads", ["fox-pro"], []))
-        self.assertIn("maps      fox-pro_L00_H00_forget\n", self.done("info", maps))
+        self.assertIn("maps     fox-pro_L00_H00_forget\n", self.done("info", maps))
         words = self.folder / "words.h5"
         self.done("eval", "surprisal", "--model", FOX, "--text", self.write("t.txt", TEXT), "-o", words)
         self.assertRegex(self.done("info", words), r"holds +surprisals of a text \(`foxscope eval surprisal`\)\n")

@@ -81,6 +81,7 @@ class UsageTest(CommandLineTest):
                                                 "foxscope --help"),
                                  (["figure", "map"], "figure map: there is no such command: did you mean maps? else foxscope "
                                                      "map is another one: see foxscope figure --help"),
+                                 (["eval", "los", "--model", "x"], "eval los: there is no such command: did you mean loss?"),
                                  (["eval", "run", "-o", "x.h5"], "eval run: there is no such command: foxscope run is another "
                                                                  "one: see foxscope eval --help"),
                                  (["eval", "decay"], "foxscope figure decay is another one: see foxscope eval --help"),

@@ -512,7 +512,8 @@ class Refusals(ServeTest):
                      "{" + fields + ',"temperature":01}', "{" + fields + ',"stop":"\\ud800"}',
                      "{" + fields + ',"stop":"\\udc00\\ud800"}', "{" + fields + ',"stop":"a\nb"}',
                      b"{" + fields.encode() + b',"stop":"\xff"}', b"{" + fields.encode() + b',"stop":"\xed\xa0\x80"}',
-                     b"\xff\xfe{", b"\0", "[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000,
+                     b"\xff\xfe{", b"\0", b"{" + fields.encode() + b"}\0garbage",
+                     "[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000,
                      "{" + fields + ',"stop":' + "[" * 1000 + "]" * 1000 + "}"]:
             with self.subTest(body=body[:60]):
                 self.refused(400, "not_json", "body", self.server.ask("POST", "/v1/completions", body))

@@ -260,7 +260,7 @@ def float32_blocks(c):
 
 case("c-wrong-sign", number(c, wrong_sign), "00/cumulative_log_gate", "rises", "at position 0 of head 0", "no gate is",
      "--unchecked")
-case("c-rises", number(c, rise), "00/cumulative_log_gate", "at position 20 of head 2", "so that f is")
+case("c-rises", number(c, rise), "00/cumulative_log_gate", "at position 20 of head 2", "a gate is above 1")
 case("c-other", number(f"{fox}/layers/01/cumulative_log_gate", lambda c: c.__imul__(2)), "row 12", rows,
      "log_normalizer, softmax_scale, query and key, cumulative_log_gate do not belong together", "--unchecked")
 case("c-rounding", lambda file: (number(c, rounding)(file), remove(q.replace("01", "00"), f"{fox}/layers/00/key", q,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/map/gate_statistics.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::test {
 namespace {
@@ -121,4 +122,11 @@ TEST(GateGroups, ExtremesAreWhatTheyAre) {
 }
 
 }  // namespace
+TEST(MeanLogGate, LeavesOutGatesThatAreCut) {
+  const std::vector<double> c = {-2.0, -2.5, -1002.5, -1003.0, -1003.5};
+  EXPECT_NEAR(mean_log_gate(c), -0.5, 1e-12);
+  const std::vector<double> cut = {-1000.0, -2000.0, -3000.0};
+  EXPECT_EQ(mean_log_gate(cut), kLowestLogGate);
+}
+
 }  // namespace foxscope::test

@@ -71,6 +71,12 @@ TEST(JsonBounds, RefuseManyContainersAndValues) {
   }
 }
 
+TEST(JsonBounds, NothingHidesBehindNul) {
+  using namespace std::string_literals;
+  EXPECT_EQ(error_of([] { check_json_bounds("{\"a\":0}\0{\"a\":9"s, "a.json"); }),
+            "a.json: is not valid JSON (byte 8); fetch the file again or repair it");
+}
+
 TEST(JsonBounds, TakeWhatPeoplePublish) {
   std::string merges = "[";
   std::string vocabulary = "{";

@@ -224,8 +224,15 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   DrawnFigure drawn;
   for (std::size_t n = 0; n < panels.size(); ++n) noteErrorsOf(drawn.notes, sweeps[n], heads[n], rate);
   if (limits.cut) {
-    drawn.notes.push_back(
-        fmt::format("the colours end at ±{:.3g} nats: no more than a tenth of the heads change by more", limits.limit));
+    std::size_t all = 0;
+    std::ptrdiff_t beyond = 0;
+    for (const auto& changes : heads) {
+      all += changes.size();
+      beyond += std::ranges::count_if(
+          changes, [&](const HeadChange& head) { return std::abs(head.change.mean.value) > limits.limit; });
+    }
+    drawn.notes.push_back(fmt::format("the colours end at ±{:.3g} nats: of {} heads {} change the loss by more",
+                                      limits.limit, all, beyond));
   }
   drawn.file = page.paint(originOf(sweeps, limits, style));
   return drawn;

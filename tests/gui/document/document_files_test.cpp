@@ -283,7 +283,8 @@ void DocumentFilesTest::aFileThatContradictsItselfIsRefusedOrMarked() {
   QVERIFY(waitUntilIdle(document));
   QVERIFY(document.runs().empty());
   QCOMPARE(messages.size(), 1);
-  QVERIFY(textsOf(messages)[0].contains("layers/00/cumulative_log_gate: rises by 1 at position 1 of head 0"));
+  QVERIFY(textsOf(messages)[0].contains(
+      "layers/00/cumulative_log_gate: rises by 1 above an earlier sum at position 1 of head 0"));
 
   document.leaveUnchecked();
   document.open({path});
