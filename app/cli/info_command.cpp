@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
-#include "app/cli/eval_loss_summary.h"
-#include "app/cli/eval_sweep_summary.h"
-#include "app/cli/figure_options.h"
+#include "app/cli/eval/eval_loss_summary.h"
+#include "app/cli/eval/eval_sweep_summary.h"
+#include "app/cli/figure/figure_options.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
 #include "app/description/facts.h"

@@ -4,8 +4,8 @@
 
 #include <fmt/chrono.h>
 
-#include "backend/file/hdf5_heap.h"
-#include "backend/file/hdf5_object.h"
+#include "backend/file/hdf5/hdf5_heap.h"
+#include "backend/file/hdf5/hdf5_object.h"
 
 namespace foxscope {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "backend/file/hdf5_writer.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope {

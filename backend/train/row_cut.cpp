@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "backend/base/error.h"
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 
 namespace foxscope {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
-#include "backend/model/checks.h"
 #include "backend/model/forward_library.h"
-#include "backend/model/initial_weights.h"
-#include "backend/model/run_memory.h"
+#include "backend/model/layer/checks.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/weights/initial_weights.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
 #include "backend/train/batch_reader.h"
