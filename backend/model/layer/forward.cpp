@@ -37,14 +37,15 @@ void Forward::tell(int done) const { job().tell({done, config_.layers + 1, "laye
 /// did: it is added first, as attention has read by then.
 bool Forward::run_layer(int layer) {
   keep_hidden(layer);
-  if (!project(layer)) return false;
-  sum_gates(layer);
-  if (!attend(layer)) return false;
+  MixerSteps& steps = mixer(layer);
+  if (!steps.project(layer)) return false;
+  steps.sum_gates(layer);
+  if (!steps.attend(layer)) return false;
   if (config_.parallel_residual) {
     assert(!config_.output_gate);  // which would read x as it entered
-    return feed_forward(layer) && project_output(layer);
+    return feed_forward(layer) && steps.project_output(layer);
   }
-  return project_output(layer) && (!config_.has_mlp() || feed_forward(layer));
+  return steps.project_output(layer) && (!config_.has_mlp() || feed_forward(layer));
 }
 
 bool Forward::keeps(Keep part) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/base/job.h"
+#include "backend/model/layer/mixer_steps.h"
 #include "backend/model/layer/pass_options.h"
 #include "backend/model/layer/probe.h"
 #include "backend/model/layer/score.h"
@@ -33,7 +34,7 @@ class ForwardState {
 /// The forward pass: which steps make a layer, and in which order, for whole texts and for the next position of one, on
 /// every device. What computes the steps, and in which memory, is a subclass's: CpuForward, TorchForward, CudaForward.
 /// B sequences of n positions go together; x is the residual stream [B, n, D], which begins as the embedding.
-class Forward {
+class Forward : protected MixerSteps {
  public:
   struct Input {
     std::int64_t batch = 1;
@@ -47,7 +48,7 @@ class Forward {
     std::span<const std::int64_t> lengths;
   };
 
-  virtual ~Forward() = default;
+  ~Forward() override = default;
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;
 
@@ -85,20 +86,22 @@ class Forward {
   virtual bool run_layers();
   /// The steps of a layer, in their order.
   bool run_layer(int layer);
+  /// What mixes the positions of a layer.
+  virtual MixerSteps& mixer(int /*layer*/) { return *this; }
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
   /// n = norm(x); q, k, v = n W_q, n W_k, n W_v; k and v shifted, k_t <- a_t k_(t-1) + (1 - a_t) k_t with
   /// a = sigmoid(n W_a); q and k normed and turned by their positions; logits of f = n W_f + b_f. Of a linear mixer
   /// (linear_mixer.h) q, k, v behind its convolution, log alpha, beta, and the gate of what comes out.
-  virtual bool project(int layer) = 0;
+  bool project(int layer) override = 0;
   /// c_i = sum_{l <= i} log f_l, as the probes change log f; likewise of log alpha.
-  virtual void sum_gates(int layer) = 0;
+  void sum_gates(int layer) override = 0;
   /// o = softmax(q k^T / sqrt(d) + D) v with D_ij = c_i - c_j; the state takes k, v and c up. Of a linear mixer
   /// o_t = S_t^T q_t; the state is S.
-  virtual bool attend(int layer) = 0;
+  bool attend(int layer) override = 0;
   /// x += act(n W_g) * norm(o) W_o, without the heads that a probe cuts; a linear mixer has its own gate and norm.
-  virtual bool project_output(int layer) = 0;
+  bool project_output(int layer) override = 0;
   /// x += down(silu(g) * u) of norm(x), or down(gelu(u)); not called where there is no MLP.
   virtual bool feed_forward(int layer) = 0;
   /// Logits and losses of norm(x), as far as the probes keep them.
