@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
-#include "app/cli/figure_map_options.h"
-#include "app/cli/figure_options.h"
+#include "app/cli/figure/figure_map_options.h"
+#include "app/cli/figure/figure_options.h"
 #include "app/cli/map_options.h"
 #include "app/description/number_text.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "app/figure/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
-#include "backend/map/map_device.h"
+#include "backend/map/device/map_device.h"
 
 namespace foxscope::cli {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "app/cli/figure_options.h"
+#include "app/cli/figure/figure_options.h"
 #include "app/cli/values.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "app/cli/eval_options.h"
+#include "app/cli/eval/eval_options.h"
 #include "app/cli/file_size.h"
 #include "app/cli/map_options.h"
 #include "app/cli/model_names.h"
@@ -16,7 +16,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 #include "backend/text/file_bytes.h"
 
 namespace foxscope::cli {

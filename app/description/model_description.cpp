@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/model/model_family.h"
+#include "backend/model/spec/model_family.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope {

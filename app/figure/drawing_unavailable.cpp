@@ -1,4 +1,4 @@
-#include "app/figure/curve_figure.h"
+#include "app/figure/curves/curve_figure.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
 #include "app/figure/kinds/decay.h"
@@ -12,7 +12,7 @@
 #include "app/figure/kinds/saliency.h"
 #include "app/figure/kinds/sweep.h"
 #include "app/figure/kinds/training.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
 
 // For a build without Qt: numbers can be written, pictures cannot be drawn.

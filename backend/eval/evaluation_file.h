@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "backend/base/error.h"
-#include "backend/eval/loss_file.h"
-#include "backend/file/hdf5_dataset.h"
-#include "backend/file/hdf5_writer.h"
+#include "backend/eval/loss/loss_file.h"
+#include "backend/file/hdf5/hdf5_dataset.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/file/hdf5_heap.h"
+#include "backend/file/hdf5/hdf5_heap.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {

@@ -11,7 +11,7 @@
 #include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/file/file_trace.h"
-#include "backend/file/hdf5_dataset.h"
+#include "backend/file/hdf5/hdf5_dataset.h"
 #include "backend/file/layer_mixers.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_check.h"

@@ -10,7 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/map_stages.h"

@@ -10,7 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/map/band_tiles.h"
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
 #include "kernels/cpu/mixing.h"
 #include "kernels/cpu/pooled_map.h"
 

@@ -8,8 +8,8 @@
 
 #include "backend/trace/trace.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/mixing_map.h"
-#include "kernels/cuda/pooled_map.h"
+#include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/pooled_map.h"
 
 namespace foxscope {
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/colour_scale.h"
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
 #include "app/figure/kinds/distance.h"

@@ -14,6 +14,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+# The rooms of backend/model, the lowest first: each may see those before it.
+ROOMS = ("spec", "weights", "layer", "layer/cpu", "layer/torch", "layer/cuda", "backward", "session", "training")
 # Which folder may include which (a folder may always include itself). The longest matching name counts.
 ALLOWED = {
     "kernels": {"kernels"},
@@ -22,12 +24,16 @@ ALLOWED = {
     "backend/trace": {"backend/base", "backend/text", "kernels"},
     "backend/map": {"backend/base", "backend/trace", "kernels"},
     "backend/file": {"backend/base", "backend/text", "backend/trace", "backend/map", "kernels"},
+    # The door of the library that LibTorch is in: its rooms see it, and it opens the highest.
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
+    "backend/data": {"backend/base", "backend/text", "backend/trace", "backend/file", "backend/model"},
+    "backend/generate": {"backend/base", "backend/text", "backend/trace", "backend/model", "backend/data"},
     "backend/eval": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
-                     "kernels"},
+                     "backend/data", "backend/generate", "kernels"},
     "backend/train": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
-                      "backend/eval", "kernels"},
-    "backend/serve": {"backend/base", "backend/text", "backend/model", "backend/eval"},
+                      "backend/data", "backend/generate", "backend/eval", "kernels"},
+    "backend/serve": {"backend/base", "backend/text", "backend/model", "backend/data", "backend/generate",
+                      "backend/eval"},
     "app": {"app/cli"},
     "app/figure": {"backend", "kernels"},
     "app/description": {"backend", "kernels"},
@@ -46,6 +52,8 @@ ALLOWED = {
     "app/gui/window": {"app/gui", "app/description", "app/figure", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},
 }
+for room in ROOMS:
+    ALLOWED[f"backend/model/{room}"] = {"backend/base", "backend/text", "backend/trace", "kernels", "backend/model"}
 # Libraries that only some folders may see.
 LIBRARIES = {
     r"<(torch|ATen|c10|caffe2)/": ("backend/model", "tests"),
@@ -79,6 +87,12 @@ def folder_of(path, names):
     return max(fitting, key=len, default=None)
 
 
+def floor_of(folder):
+    """How high a room of backend/model lies; None for any other folder."""
+    room = folder.removeprefix("backend/model/")
+    return ROOMS.index(room) if room in ROOMS else None
+
+
 def check_includes(_):
     errors = []
     for path in sources():
@@ -98,6 +112,8 @@ def check_includes(_):
                     errors.append(f"{where}: write the path from the top of the checkout")
                 elif not any(folder_of(target, {allowed}) for allowed in ALLOWED[home] | {home}):
                     errors.append(f"{where}: {home} may not include this folder")
+                elif floor_of(home) is not None and (floor_of(folder_of(target, ALLOWED)) or 0) > floor_of(home):
+                    errors.append(f"{where}: this room of backend/model lies above {home}")
                 continue
             for pattern, homes in LIBRARIES.items():
                 if re.match(pattern, included) and not any(folder_of(name, {allowed}) for allowed in homes):

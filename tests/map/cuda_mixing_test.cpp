@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
 #include "tests/map/linear_run.h"

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 #include "backend/trace/recorder.h"
 #include "tests/error_of.h"
 #include "tests/map/dense.h"

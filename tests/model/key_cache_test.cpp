@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/cpu_key_value_cache.h"
-#include "backend/model/gate_history.h"
-#include "backend/model/logit_bound.h"
-#include "backend/model/weight_reader.h"
+#include "backend/model/layer/cpu/cpu_key_value_cache.h"
+#include "backend/model/layer/cpu/gate_history.h"
+#include "backend/model/weights/logit_bound.h"
+#include "backend/model/weights/weight_reader.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

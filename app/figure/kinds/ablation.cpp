@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 namespace {

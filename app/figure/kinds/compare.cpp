@@ -7,11 +7,11 @@
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/kinds/map_scale.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
-#include "backend/map/head_match.h"
+#include "backend/map/statistics/head_match.h"
 
 namespace foxscope::figure {
 namespace {

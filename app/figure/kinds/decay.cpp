@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/figure/curve_legend.h"
-#include "app/figure/curve_palette.h"
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_legend.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/curves/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
-#include "backend/map/gate_statistics.h"
+#include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::figure {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/legend_panel.h"
 #include "app/figure/panel_page.h"

@@ -6,7 +6,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/figure/figure_style.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
 #include "backend/map/map.h"
 

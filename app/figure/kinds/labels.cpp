@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/head_labels_panel.h"
+#include "app/figure/heads/head_labels_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "app/figure/figure_style.h"
-#include "backend/eval/heads_evaluation.h"
+#include "backend/eval/heads/heads_evaluation.h"
 
 namespace foxscope::figure {
 

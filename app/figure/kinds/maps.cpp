@@ -6,7 +6,7 @@
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/kinds/map_scale.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 
 namespace foxscope::figure {

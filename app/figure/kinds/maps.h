@@ -6,7 +6,7 @@
 
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {

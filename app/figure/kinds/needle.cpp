@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
 

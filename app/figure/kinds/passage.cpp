@@ -8,7 +8,7 @@
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/kinds/passage_words.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/text_panel.h"
 #include "app/figure/token_text.h"

@@ -1,8 +1,8 @@
 #include "app/figure/kinds/perplexity.h"
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
 #include "app/figure/panel_page.h"
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 

@@ -11,7 +11,7 @@
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
 #include "app/figure/kinds/passage_words.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
 

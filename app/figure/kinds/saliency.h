@@ -6,7 +6,7 @@
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
 #include "backend/base/job.h"
-#include "backend/map/head_saliency.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::figure {
 

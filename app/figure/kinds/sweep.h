@@ -4,7 +4,7 @@
 #include <span>
 
 #include "app/figure/figure_style.h"
-#include "backend/eval/sweep_file.h"
+#include "backend/eval/sweep/sweep_file.h"
 
 namespace foxscope::figure {
 

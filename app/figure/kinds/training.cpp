@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_palette.h"
-#include "app/figure/curve_panel.h"
-#include "app/figure/curve_pen.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/curves/curve_pen.h"
 #include "app/figure/figure_measures.h"
 #include "app/figure/figure_origin.h"
 #include "app/figure/kinds/loss_source.h"

@@ -7,7 +7,7 @@
 #include <QCoreApplication>
 #include <QStringList>
 
-#include "backend/map/head_saliency.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui::curves {
 namespace {

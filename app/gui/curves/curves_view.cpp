@@ -8,14 +8,14 @@
 #include <QToolBar>
 #include <QVBoxLayout>
 
-#include "app/gui/curves/context_tab.h"
-#include "app/gui/curves/decay_tab.h"
 #include "app/gui/curves/distance_profiles.h"
-#include "app/gui/curves/distance_tab.h"
-#include "app/gui/curves/gate_tab.h"
-#include "app/gui/curves/loss_tab.h"
-#include "app/gui/curves/profile_tab.h"
-#include "app/gui/curves/saliency_tab.h"
+#include "app/gui/curves/tabs/context_tab.h"
+#include "app/gui/curves/tabs/decay_tab.h"
+#include "app/gui/curves/tabs/distance_tab.h"
+#include "app/gui/curves/tabs/gate_tab.h"
+#include "app/gui/curves/tabs/loss_tab.h"
+#include "app/gui/curves/tabs/profile_tab.h"
+#include "app/gui/curves/tabs/saliency_tab.h"
 #include "app/gui/views/flow_layout.h"
 
 namespace foxscope::gui {

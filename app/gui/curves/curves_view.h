@@ -6,7 +6,7 @@
 
 #include <QWidget>
 
-#include "app/figure/curve_figure.h"
+#include "app/figure/curves/curve_figure.h"
 #include "app/gui/document/document.h"
 #include "app/gui/views/view_part.h"
 #include "backend/map/map_line.h"

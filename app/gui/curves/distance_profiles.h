@@ -7,7 +7,7 @@
 #include <QString>
 
 #include "app/gui/document/document.h"
-#include "backend/eval/head_measures.h"
+#include "backend/eval/heads/head_measures.h"
 
 namespace foxscope::gui::curves {
 

@@ -12,7 +12,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/atomic_file.h"
-#include "backend/model/engine.h"
+#include "backend/model/session/engine.h"
 
 namespace foxscope::gui {
 namespace {

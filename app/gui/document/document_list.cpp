@@ -6,7 +6,7 @@
 
 #include <QFileInfo>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/intervention_text.h"
 

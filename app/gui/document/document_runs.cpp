@@ -10,7 +10,7 @@
 #include "app/gui/document/document.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 
 namespace foxscope::gui {
 namespace {

@@ -7,10 +7,10 @@
 #include <QAbstractTableModel>
 
 #include "app/gui/document/document.h"
-#include "backend/map/head_labels.h"
-#include "backend/map/head_match.h"
-#include "backend/map/head_statistics.h"
 #include "backend/map/pair_reading.h"
+#include "backend/map/statistics/head_labels.h"
+#include "backend/map/statistics/head_match.h"
+#include "backend/map/statistics/head_statistics.h"
 
 namespace foxscope::gui {
 

@@ -12,7 +12,7 @@
 
 #include "app/gui/document/evaluation.h"
 #include "app/gui/document/telling_head.h"
-#include "backend/eval/sweep_file.h"
+#include "backend/eval/sweep/sweep_file.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::gui {

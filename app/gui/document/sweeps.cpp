@@ -12,7 +12,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/error.h"
-#include "backend/eval/sweep.h"
+#include "backend/eval/sweep/sweep.h"
 
 namespace foxscope::gui {
 

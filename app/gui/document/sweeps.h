@@ -10,7 +10,7 @@
 #include <QString>
 
 #include "app/gui/document/document.h"
-#include "backend/eval/sweep_file.h"
+#include "backend/eval/sweep/sweep_file.h"
 
 namespace foxscope::gui {
 

@@ -6,8 +6,8 @@
 
 #include <QFileInfo>
 
-#include "backend/model/engine.h"
-#include "backend/model/run.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/session/run.h"
 
 namespace foxscope::gui {
 namespace {

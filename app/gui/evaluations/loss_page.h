@@ -3,7 +3,7 @@
 #include <QLabel>
 #include <QWidget>
 
-#include "app/figure/curve_plot.h"
+#include "app/figure/curves/curve_plot.h"
 #include "app/gui/document/document.h"
 
 class QCustomPlot;

@@ -11,9 +11,9 @@
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"
-#include "backend/eval/needle_prompt.h"
-#include "backend/model/checkpoint.h"
-#include "backend/model/engine.h"
+#include "backend/eval/needle/needle_prompt.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::gui::evaluations {

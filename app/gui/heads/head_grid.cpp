@@ -5,7 +5,7 @@
 
 #include <QPainter>
 
-#include "app/figure/head_label_colour.h"
+#include "app/figure/heads/head_label_colour.h"
 #include "app/gui/document/shown_choices.h"
 #include "app/gui/views/theme.h"
 #include "backend/trace/mixer_text.h"

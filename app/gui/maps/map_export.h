@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "app/gui/maps/map_picture.h"
 
 namespace foxscope::gui {

@@ -13,10 +13,10 @@
 
 #include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_gestures.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
-#include "app/gui/maps/pane_grid.h"
-#include "app/gui/maps/pane_menu.h"
+#include "app/gui/maps/pane/map_pane.h"
+#include "app/gui/maps/pane/pane_grid.h"
+#include "app/gui/maps/pane/pane_menu.h"
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"

@@ -10,11 +10,11 @@
 #include <QToolButton>
 #include <QWidget>
 
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "app/gui/document/document.h"
 #include "app/gui/maps/map_export.h"
-#include "app/gui/maps/pane_heads.h"
-#include "app/gui/maps/pane_state.h"
+#include "app/gui/maps/pane/pane_heads.h"
+#include "app/gui/maps/pane/pane_state.h"
 #include "app/gui/views/view_part.h"
 #include "backend/map/map_line.h"
 

@@ -6,7 +6,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/text/text_view.h"
-#include "backend/map/head_saliency.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
 namespace {

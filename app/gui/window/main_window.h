@@ -11,7 +11,7 @@
 #include "app/gui/document/sweeps.h"
 #include "app/gui/document/trainings.h"
 #include "app/gui/views/view_part.h"
-#include "app/gui/window/export_dialog.h"
+#include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/settings.h"
 
 class QDockWidget;

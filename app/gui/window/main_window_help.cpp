@@ -7,10 +7,10 @@
 
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/window/command_palette.h"
-#include "app/gui/window/glossary.h"
+#include "app/gui/window/help/glossary.h"
+#include "app/gui/window/help/shortcut_sheet.h"
+#include "app/gui/window/help/tour.h"
 #include "app/gui/window/main_window.h"
-#include "app/gui/window/shortcut_sheet.h"
-#include "app/gui/window/tour.h"
 
 namespace foxscope::gui {
 

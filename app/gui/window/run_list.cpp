@@ -8,7 +8,7 @@
 #include <QKeyEvent>
 #include <QMenu>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/model_card.h"
 

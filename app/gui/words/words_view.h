@@ -12,7 +12,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/words/word_table.h"
-#include "backend/eval/trace_surprisal.h"
+#include "backend/eval/surprisal/trace_surprisal.h"
 
 class QMimeData;
 class QStackedLayout;

@@ -12,7 +12,7 @@
 #include <QToolButton>
 
 #include "backend/base/sha256.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/recorder.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"

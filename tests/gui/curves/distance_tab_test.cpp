@@ -1,10 +1,10 @@
 // Attention and logits against distance: what is drawn is what the statistics of heads say.
-#include "app/gui/curves/distance_tab.h"
+#include "app/gui/curves/tabs/distance_tab.h"
 
 #include <QTest>
 
 #include "app/gui/curves/distance_plot.h"
-#include "backend/eval/head_measures.h"
+#include "backend/eval/heads/head_measures.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"
 

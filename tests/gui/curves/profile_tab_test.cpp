@@ -1,5 +1,5 @@
 // A row, a column and a diagonal of a head's map: what is drawn are the entries of the definition.
-#include "app/gui/curves/profile_tab.h"
+#include "app/gui/curves/tabs/profile_tab.h"
 
 #include <cmath>
 

@@ -13,7 +13,7 @@
 #include "app/gui/evaluations/needle_page.h"
 #include "app/gui/evaluations/value_grid.h"
 #include "app/gui/views/theme.h"
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 

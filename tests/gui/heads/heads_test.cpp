@@ -11,7 +11,7 @@
 #include <QTest>
 
 #include "app/figure/colour_map.h"
-#include "app/figure/head_label_colour.h"
+#include "app/figure/heads/head_label_colour.h"
 #include "app/gui/heads/heads_view.h"
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"

@@ -7,7 +7,7 @@
 #include <QTest>
 
 #include "app/figure/colour_scale.h"
-#include "app/gui/maps/pane_header.h"
+#include "app/gui/maps/pane/pane_header.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"

@@ -8,7 +8,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/gui/maps/colour_bar.h"
-#include "app/gui/maps/pane_header.h"
+#include "app/gui/maps/pane/pane_header.h"
 #include "app/gui/maps/plot_items.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"

@@ -7,8 +7,8 @@
 #include <QTest>
 
 #include "app/gui/document/session.h"
-#include "app/gui/maps/pane_header.h"
-#include "app/gui/maps/pane_menu.h"
+#include "app/gui/maps/pane/pane_header.h"
+#include "app/gui/maps/pane/pane_menu.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"

@@ -7,9 +7,9 @@
 #include <QWheelEvent>
 
 #include "app/gui/document/document.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/maps/pane/map_pane.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"
 

@@ -14,8 +14,8 @@
 
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
-#include "app/gui/window/export_dialog.h"
-#include "app/gui/window/figure_form.h"
+#include "app/gui/window/figures/export_dialog.h"
+#include "app/gui/window/figures/figure_form.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 

@@ -1,0 +1,234 @@
+// Pictures of a pane: which one is wanted, which are on their way, and which are there.
+#include <algorithm>
+
+#include "app/gui/maps/map_plot.h"
+#include "app/gui/maps/pane/map_pane.h"
+#include "app/gui/maps/plot_area.h"
+
+namespace foxscope::gui {
+namespace {
+
+/// Entries of attention that a linear picture may leave out; no colour shows less (docs/maps.md).
+constexpr double kLinearTolerance = 0x1p-24;
+/// The same of a logarithmic picture, whose colours begin above (makeExactPicture); another number, since a linear
+/// picture has not looked at that.
+constexpr double kLogarithmicTolerance = 0x1p-25;
+/// Up to so many entries the exact picture is there as soon as a coarse one would be.
+constexpr double kQuickEntries = 1 << 20;
+/// An exact picture that is there within so many milliseconds needs none before it: that would cost more than it shows.
+constexpr double kSoonMs = 30;
+/// How long an exact picture may take before its progress is told.
+constexpr qint64 kQuietMs = 250;
+
+double entriesOf(const View& view) {
+  return static_cast<double>(view.rows.size()) * static_cast<double>(view.columns.size());
+}
+
+bool quick(const PictureRequest& request) {
+  return request.content.hasClosedForm() || entriesOf(request.view) <= kQuickEntries;
+}
+
+/// Quick pictures on logarithmic scales leave nothing out: they have nothing to gain.
+double toleranceOf(const PictureRequest& request) {
+  if (request.content.hasClosedForm()) return 0;
+  const ColourState& colours = request.shading.colours;
+  if (request.shading.scale == figure::ColourScale::linear) return kLinearTolerance;
+  if (quick(request) || request.content.sides.size() > 1) return 0;
+  const double tolerance = std::min(kLogarithmicTolerance, colours.lower.value_or(kLogarithmicTolerance));
+  return std::max(0.0, std::min(tolerance, colours.blankBelow.value_or(tolerance)));
+}
+
+/// The picture's values are those that the request would give.
+bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
+  return answered.content == wanted.content && answered.view == wanted.view && answered.pixels == wanted.pixels &&
+         answered.skipTolerance <= wanted.skipTolerance;
+}
+
+}  // namespace
+
+bool MapPane::soon(const PictureRequest& request) const {
+  if (quick(request)) return true;
+  if (!m_exact || m_exact->request.content != request.content) return false;
+  return m_exact->milliseconds * entriesOf(request.view) <= kSoonMs * entriesOf(m_exact->request.view);
+}
+
+PictureRequest MapPane::completed(const PictureContent& content) const {
+  PictureRequest request;
+  request.content = content;
+  // Only what was read: the rest of the plot stays blank.
+  const View shown = view();
+  const auto read = [end = content.covered()](const Range& range) {
+    return Range{range.begin, std::min(range.end, end)};
+  };
+  request.view = {read(shown.rows), read(shown.columns)};
+  const PixelSize all = m_area->plot().devicePixels();
+  const auto share = [](std::int64_t pixels, const Range& part, const Range& whole) {
+    return std::max<std::int64_t>(1, (pixels * part.size() + whole.size() - 1) / whole.size());
+  };
+  request.pixels = {share(all.rows, request.view.rows, shown.rows),
+                    share(all.columns, request.view.columns, shown.columns)};
+  request.shading = shading();
+  request.skipTolerance = toleranceOf(request);
+  return request;
+}
+
+bool MapPane::isExact() const { return m_exact && m_wanted && answers(m_exact->request, *m_wanted); }
+
+void MapPane::request(const PictureRequest& wanted) {
+  if (!m_wanted || !answers(*m_wanted, wanted)) {
+    m_firstDue = true;
+    m_message.clear();
+  }
+  m_wanted = wanted;
+  // Pictures of another range are welcome while the range moves; of other values they are not.
+  const auto stale = [&](const std::optional<PictureRequest>& flight) {
+    return flight && (flight->content != wanted.content || flight->skipTolerance > wanted.skipTolerance);
+  };
+  if (stale(m_coarseFlight) || stale(m_exactFlight)) cancelPictures();
+  if (m_exact && answers(m_exact->request, wanted)) {
+    cancelPictures();
+    m_firstDue = false;
+    m_coarse.reset();
+    showPictures();
+    return recolour();
+  }
+  recolour();
+  if (soon(wanted)) {
+    // What is on its way is waited for, if that is not long.
+    if (!m_exactFlight || !soon(*m_exactFlight)) submitExact(wanted, Priority::interactive);
+    return;
+  }
+  if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
+  m_document.jobs().cancel(this, kExact);
+  m_exactFlight.reset();
+  // The one that is on its way asks again when it is there.
+  if (m_coarseFlight) return;
+  submitCoarse(wanted);
+  submitExact(wanted, Priority::refining);
+}
+
+void MapPane::submitCoarse(const PictureRequest& wanted) {
+  m_coarseFlight = wanted;
+  const PicturePointer beside =
+      m_exact && m_exact->request.content == wanted.content && m_exact->request.shading == wanted.shading ? m_exact
+                                                                                                          : nullptr;
+  JobRunner::Request<PicturePointer> job;
+  job.work = [wanted, beside](const Job& running) { return makeCoarsePicture(wanted, beside, running); };
+  job.done = [this](const PicturePointer& picture) {
+    m_coarseFlight.reset();
+    take(picture);
+    if (m_exactFlight) return;
+    if (m_wanted && answers(picture->request, *m_wanted)) {
+      submitExact(*m_wanted, Priority::refining);
+    } else {
+      refreshLater();
+    }
+  };
+  job.failed = [this](const QString& message) { fail(message); };
+  m_document.jobs().submit(this, kCoarse, std::move(job));
+}
+
+void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
+  m_exactFlight = wanted;
+  m_exactSince.start();
+  JobRunner::Request<PicturePointer> job;
+  job.stages = [wanted](const Job& running, const std::function<void(PicturePointer)>& show) {
+    return makeExactPicture(wanted, running, {show});
+  };
+  job.shown = [this](const PicturePointer& picture) { take(picture); };
+  job.progress = [this](const JobProgress& progress) { showProgress(progress); };
+  job.done = [this](const PicturePointer& picture) {
+    m_exactFlight.reset();
+    m_progress.clear();
+    take(picture);
+    if (!m_wanted || !answers(picture->request, *m_wanted)) refreshLater();
+  };
+  job.failed = [this](const QString& message) { fail(message); };
+  job.priority = priority;
+  m_document.jobs().submit(this, kExact, std::move(job));
+}
+
+void MapPane::showProgress(const JobProgress& progress) {
+  constexpr double kPercent = 100;
+  // Of what is there in a moment nothing needs to be told.
+  if (progress.fraction < 0 || m_exactSince.elapsed() < kQuietMs) return;
+  m_progress = tr("%1 %2 %").arg(progress.stage).arg(static_cast<int>(progress.fraction * kPercent));
+  showTexts();
+}
+
+void MapPane::cancelPictures() {
+  m_progress.clear();
+  m_document.jobs().cancel(this, kCoarse);
+  m_document.jobs().cancel(this, kExact);
+  m_coarseFlight.reset();
+  m_exactFlight.reset();
+}
+
+void MapPane::take(const PicturePointer& picture) {
+  // A first picture that is not painted yet is painted before a better one takes its place.
+  if (m_firstPending && picture->exact) m_area->plot().drawNow();
+  if (m_exact && m_exact->request.content != picture->request.content) m_exact.reset();
+  m_coarse.reset();
+  (picture->exact ? m_exact : m_coarse) = picture;
+  m_message.clear();
+  const bool wanted = m_wanted && answers(picture->request, *m_wanted);
+  if (m_firstDue && m_wanted && picture->request.content == m_wanted->content) {
+    m_firstDue = false;
+    m_firstPending = true;
+  }
+  if (picture->exact && wanted) m_exactPending = true;
+  showPictures();
+  recolour();
+}
+
+void MapPane::fail(const QString& message) {
+  cancelPictures();
+  m_message = message;
+  m_firstDue = false;
+  showTexts();
+}
+
+void MapPane::recolour() {
+  const Shading wanted = shading();
+  if (m_colourFlight && *m_colourFlight == wanted) return;
+  if (m_refused == wanted) return;
+  // A picture that another one is about to replace keeps its colours: they would not suit it.
+  const auto current = [&](const PicturePointer& picture) {
+    return !picture || picture->request.shading == wanted || !m_wanted || picture->request.content != m_wanted->content;
+  };
+  if (current(m_exact) && current(m_coarse)) {
+    m_document.quickJobs().cancel(this, kColours);
+    m_colourFlight.reset();
+    return;
+  }
+  m_colourFlight = wanted;
+  struct Both {
+    PicturePointer exact;
+    PicturePointer coarse;
+  };
+  JobRunner::Request<Both> job;
+  const Both from{m_exact, m_coarse};
+  job.work = [from, wanted](const Job&) {
+    Both to;
+    if (from.exact) to.exact = recoloured(*from.exact, wanted);
+    if (from.coarse) to.coarse = recoloured(*from.coarse, wanted);
+    return std::optional(to);
+  };
+  job.done = [this, from](const Both& to) {
+    m_colourFlight.reset();
+    if (m_exact == from.exact) m_exact = to.exact;
+    if (m_coarse == from.coarse) m_coarse = to.coarse;
+    showPictures();
+    recolour();
+  };
+  job.failed = [this, wanted](const QString& message) {
+    // Asking again would fail again: the colours stay as they are until others are chosen.
+    m_colourFlight.reset();
+    m_refused = wanted;
+    m_message = message;
+    showTexts();
+  };
+  m_document.quickJobs().submit(this, kColours, std::move(job));
+}
+
+}  // namespace foxscope::gui
