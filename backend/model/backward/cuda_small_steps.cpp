@@ -3,6 +3,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/backward/cuda_small_steps_torch.h"
+#include "backend/model/layer/cuda/tensor_memory_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "kernels/cuda/steps/step_gradients.h"
 #include "kernels/cuda/steps/steps.h"
@@ -11,9 +12,6 @@ namespace foxscope {
 namespace {
 
 namespace gpu = kernels::cuda;
-
-void* memory_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
-float* floats_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
 
 gpu::AttentionStrides strides_by_rows(const at::Tensor& x, std::int64_t length) {
   return {length * x.stride(0), x.stride(1), x.stride(0)};

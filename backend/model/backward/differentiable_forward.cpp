@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -7,13 +6,11 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "backend/model/backward/differentiable_attention_torch.h"
 #include "backend/model/backward/differentiable_forward_torch.h"
-#include "backend/model/backward/differentiable_gates_torch.h"
-#include "backend/model/backward/differentiable_scan_torch.h"
-#include "backend/model/layer/torch/composed_attention_torch.h"
+#include "backend/model/backward/differentiable_mixers_torch.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
-#include "backend/model/spec/interventions.h"
+#include "backend/model/layer/torch/mlp_torch.h"
+#include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
 namespace {
@@ -61,121 +58,64 @@ DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::i
                                              Steps steps)
     : GradientForward(weights, batch, length, loss_weights, options),
       steps_(steps),
-      by_kernel_(steps == Steps::kernels && attention_kernels_take(weights)),
-      layers_(static_cast<std::size_t>(weights.config.layers) + 1) {}
+      layers_(static_cast<std::size_t>(weights.config.layers) + 1) {
+  pass_.keep_sums_apart();
+  log_gates_.wanted = options.log_gates;
+  log_gates_.of_layer.resize(static_cast<std::size_t>(weights.config.layers));
+}
+
+std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
+  const bool by_kernel = steps_ == Steps::kernels && attention_kernels_take(pass_.weights());
+  return std::make_unique<DifferentiableAttentionSteps>(pass_, gate_sums_, log_gates_, by_kernel);
+}
+
+std::unique_ptr<MixerSteps> DifferentiableForward::make_linear() {
+  return std::make_unique<DifferentiableLinearSteps>(pass_, log_gates_, steps_ == Steps::kernels);
+}
 
 void DifferentiableForward::begin() {
   TorchForward::begin();
-  embedded_ = residual_;
+  embedded_ = pass_.residual;
+  enter(input().first_layer);
+  if (recomputes()) at::GradMode::set_enabled(false);
 }
 
 /// From here on x is cut off from what made it, which is gone back through from its own end.
 void DifferentiableForward::enter(int layer) {
-  if (layer > input().first_layer) layers_[static_cast<std::size_t>(layer) - 1].left = residual_;
-  residual_ = residual_.detach().requires_grad_();
-  layers_[static_cast<std::size_t>(layer)].entered = residual_;
+  pass_.residual = pass_.residual.detach().requires_grad_();
+  layers_[static_cast<std::size_t>(layer)].entered = pass_.residual;
 }
 
-bool DifferentiableForward::project(int layer) {
-  if (!going_back_) {
-    enter(layer);
-    if (recomputes()) at::GradMode::set_enabled(false);
-  }
-  return TorchForward::project(layer);
-}
-
-void DifferentiableForward::sum_gates(int layer) {
-  if (config().is_linear(layer)) {
-    GradientForward::sum_gates(layer);
-    at::Tensor& log_decay = linear_.operands.log_decay;
-    if (!options().log_gates || !log_decay.defined() || linear_.operands.decays_by_channel()) return;
-    if (!log_decay.requires_grad()) log_decay = log_decay.detach().requires_grad_();
-    layers_[static_cast<std::size_t>(layer)].log_gate = log_decay;
-    return;
-  }
-  at::Tensor log_gate = log_gates(layer);
-  const bool changed =
-      std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); });
-  if (changed) log_gate = change_gates(log_gate, layer, probes());
-  // Without gates of its own the layer still tells what a gate would change.
-  if (options().log_gates && !log_gate.requires_grad()) log_gate = log_gate.detach().requires_grad_();
-  layers_[static_cast<std::size_t>(layer)].log_gate = log_gate;
-  log_gate_ = log_gate;
-  cumulative_ = gated(layer) ? sum_log_gates(log_gate.detach()) : at::Tensor();
-  keep_gate_sum(layer);
-}
-
-bool DifferentiableForward::attend(int layer) {
-  if (config().is_linear(layer)) return TorchForward::attend(layer);
-  if (!(by_kernel_ ? attend_by_kernel(layer) : attend_composed(layer))) return false;
-  keep_heads(layer);
-  return true;
-}
-
-/// Whole texts carry no state on.
-std::optional<at::Tensor> DifferentiableForward::mix(at::Tensor& state) {
-  if (steps_ == Steps::composed || !differentiable_scan_takes(linear_.operands)) return GradientForward::mix(state);
-  return differentiable_scan(linear_.operands, job().stop);
-}
-
-bool DifferentiableForward::attend_by_kernel(int layer) {
-  AttentionTensors attention = attention_of(query_, key_, value_, cumulative_);
-  if (blocks_.defined()) attention.blocks = blocks_[layer];
-  const auto attended = differentiable_attention(attention, log_gate_, keeps(Keep::ungated), job().stop);
-  if (!attended) return false;
-  report_attention(attended->done);
-  attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
-  keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
-  return true;
-}
-
-bool DifferentiableForward::attend_composed(int layer) {
-  ComposedAttention attention;
-  attention.query = query_;
-  attention.key = key_;
-  attention.value = value_;
-  attention.cumulative_log_gate = log_gate_.clamp_min(kLowestLogGate).cumsum(2);
-  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
-  attention.window_size = config().window_size;
-  attention.without_gate_as_well = keeps(Keep::ungated);
-  const auto attended = composed_forgetting_attention(attention, job().stop);
-  if (!attended) return false;
-  report().attention_kernel = "composed";
-  attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
-  keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
-  return true;
-}
-
-bool DifferentiableForward::project_output(int layer) {
-  residual_ = residual_ + mixer_output(layer);
-  return !job().stopped();
+void DifferentiableForward::end_layer(int layer) {
+  GradientForward::end_layer(layer);
+  layers_[static_cast<std::size_t>(layer)].left = pass_.residual;
+  enter(layer + 1);
 }
 
 bool DifferentiableForward::feed_forward(int layer) {
-  residual_ = residual_ + mlp_output(layer, residual_);
+  pass_.add(mlp_output(pass_, layer, pass_.residual));
   return !job().stopped();
 }
 
 /// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
 bool DifferentiableForward::predict() {
   at::GradMode::set_enabled(true);
-  enter(config().layers);
   keep_hidden(config().layers);
   normed_end_ = final_norm(0);
   const at::NoGradGuard no_graph;
   const at::Tensor normed = normed_end_.detach();
   const std::int64_t vocabulary = config().vocabulary_size;
-  const at::Tensor head = weights().padded_head.detach().slice(0, 0, vocabulary);
+  const at::Tensor head = pass_.weights().padded_head.detach().slice(0, 0, vocabulary);
   const at::Tensor& of_head = of_weights().padded_head;
   normed_end_gradient_ = at::empty_like(normed);
-  const at::Tensor wanted = labels().to(at::kLong).unsqueeze(1);
-  const at::Tensor loss = at::empty({rows()}, residual_.options());
+  const at::Tensor wanted = pass_.put(input().labels).to(at::kLong).unsqueeze(1);
+  const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
   const std::int64_t most = logit_rows();
   for (std::int64_t begin = 0; begin < rows(); begin += most) {
     if (job().stopped()) return false;
     const std::int64_t end = std::min(begin + most, rows());
     at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
-    keep_logits(begin, logits);
+    record_logits(pass_, begin, logits);
     const at::Tensor labelled = wanted.slice(0, begin, end);
     const at::Tensor of_label = logits.gather(1, labelled);
     const at::Tensor normalizer = at::logsumexp(logits, {1}, /*keepdim=*/true);
@@ -201,23 +141,23 @@ bool DifferentiableForward::make_again(int layer) {
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(true);
   Layer& at_hand = layers_[static_cast<std::size_t>(layer)];
-  residual_ = at_hand.entered;
-  going_back_ = true;
+  pass_.residual = at_hand.entered;
   const bool made = again([&] { return run_layer(layer); });
-  at_hand.left = std::exchange(residual_, at::Tensor());
+  at_hand.left = std::exchange(pass_.residual, at::Tensor());
   return made;
 }
 
 std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
   const int last = config().layers;
+  const TorchWeights& weights = pass_.weights();
   Gradients gradients;
   gradients.log_gates.resize(static_cast<std::size_t>(last));
   at::Tensor of_x;
   {
     Sought sought;
     sought.add(layers_[static_cast<std::size_t>(last)].entered, of_x);
-    sought.add_to(weights().final_norm, of_weights().final_norm);
-    sought.add_to(weights().final_norm_bias, of_weights().final_norm_bias);
+    sought.add_to(weights.final_norm, of_weights().final_norm);
+    sought.add_to(weights.final_norm_bias, of_weights().final_norm_bias);
     sought.find(normed_end_, normed_end_gradient_);
   }
   for (int layer = last - 1; layer >= 0; --layer) {
@@ -225,22 +165,23 @@ std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
     if (job.stopped()) return std::nullopt;
     const auto index = static_cast<std::size_t>(layer);
     if (recomputes() && !make_again(layer)) return std::nullopt;
-    Layer at_hand = std::exchange(layers_[index], {});
+    const Layer at_hand = std::exchange(layers_[index], {});
+    const at::Tensor log_gate = std::exchange(log_gates_.of_layer[index], {});
     at::Tensor of_entered;
     Sought sought;
     sought.add(at_hand.entered, of_entered);
-    if (options().log_gates) sought.add(at_hand.log_gate, gradients.log_gates[index]);
+    if (options().log_gates) sought.add(log_gate, gradients.log_gates[index]);
     for (const auto member : differentiable_weights()) {
-      sought.add_to(weights_of(layer).*member, of_weights(layer).*member);
+      sought.add_to(weights.layers[index].*member, of_weights(layer).*member);
     }
-    sought.add_to(weights().lower_bounds, of_weights().lower_bounds);
+    sought.add_to(weights.lower_bounds, of_weights().lower_bounds);
     sought.find(at_hand.left, of_x);
     of_x = of_entered;
   }
   if (wants_weights()) {
     Sought sought;
-    sought.add_to(weights().embedding, of_weights().embedding);
-    sought.add_to(weights().positions, of_weights().positions);
+    sought.add_to(weights.embedding, of_weights().embedding);
+    sought.add_to(weights.positions, of_weights().positions);
     sought.find(embedded_, of_x);
   }
   tell_back(job, last);

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/model/backward/differentiable_mixers_torch.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 
 namespace foxscope {
@@ -30,33 +32,26 @@ class DifferentiableForward final : public GradientForward {
  protected:
   [[nodiscard]] bool uses_autograd() const override { return true; }
   void begin() override;
-  bool project(int layer) override;
-  void sum_gates(int layer) override;
-  bool attend(int layer) override;
-  bool project_output(int layer) override;
+  std::unique_ptr<MixerSteps> make_attention() override;
+  std::unique_ptr<MixerSteps> make_linear() override;
   bool feed_forward(int layer) override;
+  void end_layer(int layer) override;
   bool predict() override;
-  std::optional<at::Tensor> mix(at::Tensor& state) override;
 
  private:
   struct Layer {
-    at::Tensor entered;   ///< x as it enters, cut off from what made it
-    at::Tensor log_gate;  ///< [B, H, n] float64
-    at::Tensor left;      ///< x as it leaves
+    at::Tensor entered;  ///< x as it enters, cut off from what made it
+    at::Tensor left;     ///< x as it leaves
   };
   void enter(int layer);
   [[nodiscard]] bool recomputes() const { return options().recompute != Recompute::none; }
   bool make_again(int layer);
-  bool attend_by_kernel(int layer);
-  bool attend_composed(int layer);
 
   Steps steps_;
-  bool by_kernel_;  ///< attention
-  bool going_back_ = false;
   std::vector<Layer> layers_;  ///< and a last one of what enters the final norm
-  at::Tensor log_gate_;        ///< of the layer at hand
-  at::Tensor embedded_;        ///< what enters the first layer, where the embedding takes a gradient
-  at::Tensor normed_end_;      ///< [B n, D] behind the final norm, in the run's dtype
+  DifferentiableLogGates log_gates_;
+  at::Tensor embedded_;    ///< what enters the first layer, where the embedding takes a gradient
+  at::Tensor normed_end_;  ///< [B n, D] behind the final norm, in the run's dtype
   at::Tensor normed_end_gradient_;
 };
 

@@ -7,8 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/model/backward/fused_attention_torch.h"
+#include "backend/model/backward/fused_pass_torch.h"
 #include "backend/model/backward/gradient_forward_torch.h"
-#include "backend/model/backward/small_steps_torch.h"
 
 namespace foxscope {
 
@@ -33,57 +34,28 @@ class FusedGradientForward final : public GradientForward {
  protected:
   [[nodiscard]] bool uses_autograd() const override { return false; }
   void begin() override;
-  bool project(int layer) override;
-  void sum_gates(int layer) override;
-  bool attend(int layer) override;
-  bool project_output(int layer) override;
+  std::unique_ptr<MixerSteps> make_attention() override;
   bool feed_forward(int layer) override;
   bool predict() override;
   void end_layer(int layer) override;
 
  private:
+  /// What is kept of a layer's MLP.
   struct Layer {
-    at::Tensor entered;         ///< [R, D] float32 x
-    at::Tensor projected;       ///< [R, (H + 2 H_kv) d, and H d of an output gate]
-    at::Tensor gates;           ///< [R, G] float32 logits of shifts and forget gate
-    at::Tensor cumulative;      ///< [B, H, n] float64
-    at::Tensor attended;        ///< [R, H, d]
-    at::Tensor log_normalizer;  ///< [B, H, n] float32
-    at::Tensor middle;          ///< [R, D] float32 x behind attention
-    at::Tensor wide;            ///< [R, 2 I]
+    at::Tensor middle;  ///< [R, D] float32 x behind attention
+    at::Tensor wide;    ///< [R, 2 I]
   };
   [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
-  /// norm(x), as the matrix products read it.
-  [[nodiscard]] at::Tensor normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest);
-  /// Makes queries, keys and values of a layer from its projection.
-  void set_heads(int layer);
-  /// They are made again where they are read again.
-  void drop_heads();
-  [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
-  [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
-  [[nodiscard]] SmallSteps::Heads heads_of(int layer) const;
-  [[nodiscard]] SmallSteps::Gated gated_of(int layer) const;
-  /// sum + in W^T, float32.
-  [[nodiscard]] at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) const;
-  /// of_weight += of_out^T in: the gradient by a weight of out = in W^T, where it is wanted.
-  void add_weight_gradient(const at::Tensor& of_weight, const at::Tensor& of_out, const at::Tensor& in) const;
-
   /// The MLP's two inputs to its product, [R, 2 I], from norm(x).
   [[nodiscard]] at::Tensor mlp_inputs(int layer, const at::Tensor& normed) const;
   /// What was not kept of a layer.
   /// @returns false if the job was stopped
   bool make_again(int layer);
   void feed_forward_back(int layer);
-  at::Tensor project_output_back(int layer, const at::Tensor& of_projected);
-  SmallSteps::QueryKeyValue attend_back(int layer, const at::Tensor& of_attended, Gradients& gradients);
-  void log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates);
-  void project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates);
 
-  std::unique_ptr<SmallSteps> steps_;
+  FusedPass fused_;
+  FusedAttentionSteps* attention_ = nullptr;  ///< what make_attention() made
   std::vector<Layer> layers_;
-  at::Tensor normed_pair_;  ///< [R, 2, D] norm, and what rounding took from it where gates need that: of one layer
-  at::Tensor of_residual_;  ///< [R, D] float32, the gradient by x
-  at::Tensor of_log_gate_;  ///< [B, H, n] float32 of the layer at hand
 };
 
 }  // namespace foxscope

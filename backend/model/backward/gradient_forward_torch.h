@@ -9,7 +9,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "backend/model/backward/recompute.h"
-#include "backend/model/layer/cuda/attention_kernels_torch.h"
 #include "backend/model/layer/torch/torch_forward_torch.h"
 
 namespace foxscope {
@@ -65,15 +64,8 @@ class GradientForward : public TorchForward {
   [[nodiscard]] const TorchLayer& of_weights(int layer) const {
     return options_.weights->layers[static_cast<std::size_t>(layer)];
   }
-  /// A layer's attention, without what it is to write.
-  [[nodiscard]] AttentionTensors attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                              const at::Tensor& cumulative) const;
-  void report_attention(const AttentionDone& done);
   /// Rows of logits that are made at a time.
   [[nodiscard]] std::int64_t logit_rows() const;
-  /// What the recorders keep of a layer's row normalisers.
-  void keep_normalizers(int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
-  [[nodiscard]] bool recomputes_layers() const { return options_.recompute == Recompute::layers; }
   /// Runs steps of a layer a second time, which the report does not count.
   bool again(const std::function<bool()>& steps) {
     const ForwardReport done = report();
@@ -83,19 +75,16 @@ class GradientForward : public TorchForward {
   }
   /// A job's progress on the way back through layer after layer.
   void tell_back(const Job& job, int layers_done) const;
-
-  void sum_gates(int layer) override;
-  void keep_gate_sum(int layer);
   /// Takes the losses over.  @param loss  [B n] float32 nats
   void finish_losses(const at::Tensor& loss);
 
-  at::Tensor loss_weights_;  ///< [B n] float32 on the device
+  at::Tensor loss_weights_;            ///< [B n] float32 on the device
+  std::vector<at::Tensor> gate_sums_;  ///< of gate_sums(), which the steps of attention fill in
 
  private:
   GradientOptions options_;
   WeightTensors none_;  ///< of no weight
   at::Tensor losses_;
-  std::vector<at::Tensor> gate_sums_;
   at::Tensor loss_;
 };
 

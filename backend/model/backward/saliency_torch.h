@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "backend/base/range.h"
 #include "backend/model/layer/forward.h"
 #include "backend/model/weights/torch_weights_torch.h"
 

@@ -2,9 +2,9 @@
 
 namespace foxscope {
 
-/// The steps of a layer that mix positions, in the order in which Forward takes them. Each kind of mixer has one class a
-/// device, which owns what the steps hand to each other; a forward pass has one object a kind, and its layers share it.
-/// Every step computes all B n rows of the pass.
+/// The steps of a layer that mix positions, in the order in which Forward takes them. Each kind of mixer has one class
+/// a device, which owns what the steps hand to each other; a forward pass has one object a kind, and its layers share
+/// it. Every step computes all B n rows of the pass.
 class MixerSteps {
  public:
   virtual ~MixerSteps() = default;

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/current_device_torch.h"
 #include "backend/model/weights/logit_bound.h"
 #include "backend/model/weights/torch_weights_torch.h"

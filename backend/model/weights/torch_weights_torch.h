@@ -11,6 +11,7 @@
 
 namespace foxscope {
 
+class Checkpoint;
 class ParameterSource;
 
 /// The weights of a layer on a device: LayerWeights with matrices in the run's dtype, and what makes gates in float32.

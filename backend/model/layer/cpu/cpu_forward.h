@@ -24,7 +24,7 @@ namespace foxscope {
 /// The steps on the CPU in float32. Position-wise steps go by chunks of rows that stay in a core's cache from norm to
 /// norm; where there is one position of each sequence, threads share the columns of each matrix instead, and a sequence
 /// has the same digits whatever others are beside it.
-class CpuForward final : public Forward {
+class CpuForward final : public Forward, protected MixerSteps {
  public:
   /// @param weights  of all layers; must outlive it, as config must
   /// @param kept     where memory comes from and goes to, if the pass is neither of many rows nor of one position
@@ -41,6 +41,7 @@ class CpuForward final : public Forward {
 
  protected:
   void begin() override;
+  MixerSteps& mixer(int /*layer*/) override { return *this; }
   bool project(int layer) override;
   void sum_gates(int layer) override;
   bool attend(int layer) override;

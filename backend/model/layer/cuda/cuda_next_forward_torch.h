@@ -2,12 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
-
-#include <ATen/core/Tensor.h>
 
 #include "backend/model/layer/cuda/cuda_forward_torch.h"
-#include "kernels/cuda/attention/next/next_token.h"
+#include "backend/model/layer/cuda/next_attention_cuda_torch.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
@@ -27,18 +24,11 @@ class CudaNextForward final : public CudaForward {
  protected:
   void begin() override;
   bool run_layers() override;
-  void sum_gates(int layer) override;
-  bool attend(int layer) override;
-  void split_heads(int layer) override;
+  std::unique_ptr<MixerSteps> make_attention() override;
   bool finish() override;
 
  private:
-  [[nodiscard]] bool changes() const;
-  [[nodiscard]] const kernels::cuda::HeldSequence* sequences(int layer) const;
-
-  at::Tensor host_;       ///< pinned bytes: HeldSequence [layers, B], then ids int32 [B]
-  at::Tensor on_device_;  ///< the same
-  at::Tensor workspace_;  ///< of attention
+  CudaNextAttentionSteps* next_ = nullptr;  ///< what make_attention() made
   bool run_before_ = false;
   std::unique_ptr<kernels::cuda::DeviceGraph> graph_;  ///< all layers, of sequences that nothing changes
 };

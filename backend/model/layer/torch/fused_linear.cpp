@@ -145,7 +145,7 @@ void describe_states(const at::Tensor& before, const at::Tensor& kept, gpu::Pass
 /// @param kept     [B, H, N] or [B, H, N, d] float32
 /// @param state    [B, H, d, d_v] float32, or undefined: 0; then what is behind the last chunk
 /// @returns as `written`, S before each chunk
-at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::Tensor& state) {
+at::Tensor fused_states_before(const at::Tensor& written, const at::Tensor& kept, at::Tensor& state) {
   at::Tensor before = at::empty(written.sizes(), halves_like(written));
   const at::Tensor factor = kept.contiguous();
   gpu::PassedStates call;
@@ -160,12 +160,12 @@ at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::
   return before;
 }
 
-/// states_before from 0, with what is behind the last chunk.
+/// fused_states_before from 0, with what is behind the last chunk.
 struct PassedStatesFunction : torch::autograd::Function<PassedStatesFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& written, const at::Tensor& kept) {
     at::Tensor state;
     const at::Tensor factor = kept.contiguous();
-    const at::Tensor before = states_before(written, factor, state);
+    const at::Tensor before = fused_states_before(written, factor, state);
     context->save_for_backward({before, factor});
     context->mark_non_differentiable({state});
     return {before, state};
@@ -360,7 +360,7 @@ at::Tensor fused_by_head(const LinearOperands& operands, at::Tensor& state) {
     before = passed[0];
     state = passed[1];
   } else {
-    before = states_before(written, chunks.kept, state);
+    before = fused_states_before(written, chunks.kept, state);
   }
   return mixed(scores, value, query, before);
 }
@@ -393,7 +393,7 @@ at::Tensor fused_by_channel(const LinearOperands& operands, at::Tensor& state) {
   call.key_decayed = key_decayed.mutable_data_ptr();
   call.kept = kept.mutable_data_ptr<float>();
   check(gpu::channel_chunks(call, current_stream(key.device())));
-  const at::Tensor before = states_before(at::matmul(key_decayed.transpose(3, 4), value), kept, state);
+  const at::Tensor before = fused_states_before(at::matmul(key_decayed.transpose(3, 4), value), kept, state);
   return mixed(scores, value, query_decayed, before);
 }
 

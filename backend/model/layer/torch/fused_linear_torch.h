@@ -52,7 +52,7 @@ struct LinearOutput {
 /// Whether fused_linear_output takes them: on a GPU with matrices in bfloat16, where nothing is differentiated.
 bool fused_linear_output_takes(const LinearMixer& mixer, const LinearOutput& output, at::ScalarType matrix);
 
-/// linear_steps::finish, one kernel.
+/// y + D v, normed and gated (TorchLinearSteps), one kernel.
 /// @returns [B n, H d_v] bfloat16
 /// @pre fused_linear_output_takes
 at::Tensor fused_linear_output(const LinearMixer& mixer, const LinearOutput& output);
