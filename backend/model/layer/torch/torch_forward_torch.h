@@ -21,7 +21,7 @@ namespace foxscope {
 /// The steps as LibTorch's operations, on any device: what runs where there are no kernels for a family or a dtype, and
 /// the twin that tests hold the others against. On a GPU attention and the sums of gates are kernels/cuda's where they
 /// take the head dimension.
-class TorchForward : public Forward {
+class TorchForward : public Forward, protected MixerSteps {
  public:
   /// @param weights  on the current device; must outlive it
   TorchForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length);
@@ -31,6 +31,7 @@ class TorchForward : public Forward {
 
  protected:
   void begin() override;
+  MixerSteps& mixer(int /*layer*/) override { return *this; }
   bool project(int layer) override;
   void sum_gates(int layer) override;
   bool attend(int layer) override;
