@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "backend/trace/trace.h"
@@ -42,6 +43,9 @@ struct DeviceHead {
 
 /// A head for the kernels, with all that was uploaded of it.
 kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
+
+/// Which of the kernels' recurrences a linear mixer has; none: no kernel computes its M.
+std::optional<kernels::cuda::MixingKind> mixing_kind(const LayerMixer& mixer);
 
 /// A head of a linear mixer for the kernels, without arrays.
 /// @param of_decay  F alone, whose queries are 1/d and keys 1

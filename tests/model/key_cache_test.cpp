@@ -84,7 +84,7 @@ TEST_P(LogitBound, NoLogitOfARunExceedsIt) {
   const auto traces = test::run_batch(*model, batch).traces;
   for (int layer = 0; layer < model->config().layers; ++layer) {
     const LayerWeights weights = *WeightReader(checkpoint.config(), CheckpointSource(checkpoint), {}).read_layer(layer);
-    const std::vector<double> bounds = bound_logits(checkpoint.config(), weights);
+    const std::vector<double> bounds = bound_logits(checkpoint.config(), layer, weights);
     for (int head = 0; head < model->config().heads; ++head) {
       const double bound = bounds[static_cast<std::size_t>(head)];
       EXPECT_TRUE(std::isfinite(bound));

@@ -81,13 +81,6 @@ int layersWithAttention(const Trace& trace) {
 
 bool hasAttention(const Trace& trace) { return layersWithAttention(trace) == trace.info().layers; }
 
-bool hasSoftmax(const TraceInfo& info) {
-  for (int layer = 0; layer < info.layers; ++layer) {
-    if (info.mixer(layer).mixer == Mixer::attention) return true;
-  }
-  return false;
-}
-
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   MeasureOptions measure;
   measure.with_split = options.split;
@@ -98,7 +91,7 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
                     "again with --keep gates,rows,qk",
                     options.file, trace.info().name, options.split ? "--split" : "--match"));
   }
-  if (options.split && !hasSoftmax(trace.info())) {
+  if (options.split && !trace.info().has_softmax()) {
     throw UsageError(
         fmt::format("{}: model '{}': --split is of softmax attention, and the model has none: leave it out",
                     options.file, trace.info().name));

@@ -63,9 +63,7 @@ Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t h
 }
 
 /// Whether a head's attention is split into content and decay: not that of linear mixers, which have no logits.
-bool splits(const EvaluatedHeads& model, const HeadIndex& head) {
-  return model.info.mixer(head.layer).mixer == Mixer::attention;
-}
+bool splits(const EvaluatedHeads& model, const HeadIndex& head) { return model.info.mixer(head.layer).has_softmax(); }
 
 /// Whether it is drawn in parts: the decay of a head that does not forget is nothing.
 bool hasParts(const EvaluatedHeads& model, const HeadIndex& head) {

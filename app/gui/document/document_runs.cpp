@@ -109,11 +109,10 @@ QString Document::saliencyObstacle(RunId id) const {
   const Run* from = run(id);
   if (from == nullptr) return {};
   const TraceInfo& info = from->trace->info();
-  const bool mixed =
-      std::ranges::any_of(info.mixers, [](const LayerMixer& one) { return one.mixer == Mixer::attention; });
+  const bool mixed = std::ranges::any_of(info.mixers, &LayerMixer::has_softmax);
   for (int layer = 0; layer < info.layers; ++layer) {
     const LayerMixer& own = info.mixer(layer);
-    if (own.mixer == Mixer::attention || (!mixed && own.decay == Decay::head)) continue;
+    if (own.has_softmax() || (!mixed && own.decays_by_head())) continue;
     const QString mixer = QString::fromLatin1(to_string(own.mixer)).replace('_', ' ');
     return tr("%1 has layers of %2: what a loss owes to gates is computed where all layers are attention, or decay as "
               "a "

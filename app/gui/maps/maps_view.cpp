@@ -393,8 +393,8 @@ void MapsView::chooseFirstQuantities() {
   const auto& runs = m_document.runs();
   const bool gated =
       runs.empty() || std::any_of(runs.begin(), runs.end(), [](const Run& run) { return forgets(run.trace->info()); });
-  const bool linear = std::any_of(runs.begin(), runs.end(),
-                                  [](const Run& run) { return run.trace->info().mixer(0).mixer != Mixer::attention; });
+  const bool linear =
+      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.trace->info().mixer(0).has_softmax(); });
   const auto& ofSoftmax = gated ? kFirstQuantities : kUngatedQuantities;
   const auto& ofMixing = gated ? kMixingQuantities : kUndecayedQuantities;
   const auto& quantities = linear ? ofMixing : ofSoftmax;

@@ -77,7 +77,7 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
   }
   if (!measures.statistics.has_attention) return measures;
   measures.sketch = sketch(measures.statistics.distance);
-  if (options.with_split && info.mixer(head.layer).mixer == Mixer::attention) {
+  if (options.with_split && info.mixer(head.layer).has_softmax()) {
     measures.split = decay_split(head, measures.statistics, job);
     if (!measures.split) return std::nullopt;
   }

@@ -14,6 +14,7 @@
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/model/layer/checks.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope {
@@ -24,11 +25,12 @@ void check_change(const Intervention& change, const OpenedModel& model) {
   const std::string& name = model.request.name;
   using Kind = Intervention::Kind;
   const bool scales = change.kind == Kind::one || change.kind == Kind::mean || change.kind == Kind::scale;
-  const bool decays = config.linear && config.linear->decay != LinearDecay::none;
-  if (config.linear && !decays && change.kind != Kind::cut) {
+  const TraceSizes sizes = sizes_of(config, 1);
+  const auto undecayed = std::ranges::find_if_not(sizes.mixers, &LayerMixer::decays);
+  if (undecayed != sizes.mixers.end() && change.kind != Kind::cut) {
     throw UsageError(
         fmt::format("--change {}: the {} of {} does not decay, so there is nothing to change: use --change cut",
-                    change.kind_text(), mixer_words(config.linear->layer()), name));
+                    change.kind_text(), mixer_words(*undecayed), name));
   }
   const std::vector<bool> forgetting = model.forgetting();
   if (!scales || std::ranges::find(forgetting, true) != forgetting.end()) return;

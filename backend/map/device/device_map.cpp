@@ -80,16 +80,16 @@ bool forgets_as_one(const HeadOf& head, Quantity quantity) {
   const TraceInfo& info = head.trace->info();
   if (info.mixers.empty() || !is_of_decay(quantity)) return false;
   const LayerMixer mixer = info.mixer(head.layer);
-  if (mixer.mixer == Mixer::attention) return false;
-  return mixer.decay == Decay::head || (mixer.decays_by_channel() && quantity == Quantity::log_forget);
+  if (mixer.has_softmax()) return false;
+  return mixer.decays_by_head() || (mixer.decays_by_channel() && quantity == Quantity::log_forget);
 }
 
-/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F; none of Mamba.
+/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F.
 bool device_mixes(const HeadOf& head, Quantity quantity) {
   const LayerMixer mixer = head.trace->info().mixer(head.layer);
-  if (mixer.mixer == Mixer::attention || mixer.mixer == Mixer::mamba || mixer.head_dim > 128) return false;
-  return quantity == Quantity::mixing || quantity == Quantity::attention ||
-         (quantity == Quantity::forget && mixer.decay == Decay::channel);
+  if (mixer.has_softmax() || mixer.head_dim > 128) return false;
+  if (quantity == Quantity::forget) return mixer.sums_channels();
+  return (quantity == Quantity::mixing || quantity == Quantity::attention) && mixing_kind(mixer).has_value();
 }
 
 bool device_takes(const MapRequest& request, const HeadOf& head) {

@@ -12,17 +12,17 @@ namespace {
 
 /// Whether a layer has something that the intervention changes.
 void check_decay(const Intervention& intervention, const ModelConfig& config) {
-  if (!config.linear || intervention.kind == Intervention::Kind::cut) return;
-  const LinearMixer& mixer = *config.linear;
+  if (intervention.kind == Intervention::Kind::cut) return;
   for (int layer = 0; layer < config.layers; ++layer) {
-    if (!config.is_linear(layer) || (intervention.layer != -1 && intervention.layer != layer)) continue;
-    if (mixer.decay == LinearDecay::none) {
+    if (intervention.layer != -1 && intervention.layer != layer) continue;
+    const LayerMixer mixer = config.layer(layer);
+    if (!mixer.decays()) {
       throw UsageError(
           fmt::format("--intervene '{}': layer {} is a {} without decay, which has nothing to change: cut "
                       "is the only intervention on it",
-                      intervention.text(), layer, mixer_words(mixer.layer())));
+                      intervention.text(), layer, mixer_words(mixer)));
     }
-    if (mixer.decays_by_channel() && mixer.key_heads != mixer.heads && intervention.head != -1) {
+    if (mixer.sums_channels() && mixer.key_heads != mixer.heads && intervention.head != -1) {
       throw UsageError(
           fmt::format("--intervene '{}': layer {} has {} heads that share the decays of {}: use * for the "
                       "head, to change all",

@@ -7,7 +7,6 @@
 
 #include "backend/base/error.h"
 #include "backend/model/layer/checks.h"
-#include "backend/model/spec/linear_mixer.h"
 
 namespace foxscope {
 
@@ -54,19 +53,14 @@ void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig&
 
 std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype) {
   const std::int64_t gates = 8 * static_cast<std::int64_t>(config.heads);
-  std::int64_t layers = 0;  // that hold keys: a linear mixer's state does not grow
-  for (int layer = 0; layer < config.layers; ++layer) layers += config.is_linear(layer) ? 0 : 1;
-  return layers * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
+  // A linear mixer's state does not grow.
+  return config.attention_layers() * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
 }
 
 std::int64_t continuation_bytes_of_states(const ModelConfig& config) {
-  if (!config.linear) return 0;
-  const LinearMixer& mixer = *config.linear;
-  const std::int64_t before = std::max(mixer.convolution - 1, 0);
-  const std::int64_t numbers = mixer.output_size() * mixer.key_dim + before * LinearColumns(mixer).count;
-  std::int64_t layers = 0;
-  for (int layer = 0; layer < config.layers; ++layer) layers += config.is_linear(layer) ? 1 : 0;
-  return layers * numbers * static_cast<std::int64_t>(sizeof(float));
+  std::int64_t numbers = 0;
+  for (int layer = 0; layer < config.layers; ++layer) numbers += config.carried_size(layer);
+  return numbers * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace foxscope

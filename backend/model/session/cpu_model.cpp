@@ -1,7 +1,5 @@
 #include "backend/model/session/cpu_model.h"
 
-#include <cmath>
-#include <cstddef>
 #include <utility>
 
 #include "backend/model/backward/saliency_torch.h"
@@ -45,28 +43,6 @@ class CpuModel final : public ForwardModel {
   std::shared_ptr<PagePool> pages_ = std::make_shared<PagePool>(KeyValuePages::numbers_of_page(config_.head_dim));
 };
 
-/// The convolution's weights with a channel's neighbours beside it.
-void put_taps(const ModelConfig& config, LayerWeights& weights) {
-  if (weights.convolution.empty()) return;
-  const auto taps = static_cast<std::size_t>(config.linear->convolution);
-  const std::size_t columns = weights.convolution.size() / taps;
-  weights.convolution_taps.resize(weights.convolution.size());
-  for (std::size_t n = 0; n < weights.convolution.size(); ++n) {
-    weights.convolution_taps[n % taps * columns + n / taps] = weights.convolution[n];
-  }
-}
-
-/// exp(A) of Mamba with a state's channels beside one another.
-void put_rates(const ModelConfig& config, LayerWeights& weights) {
-  if (weights.decay_rate.empty() || config.linear->decay != LinearDecay::rates) return;
-  const auto dim = static_cast<std::size_t>(config.linear->key_dim);
-  const std::size_t heads = weights.decay_rate.size() / dim;
-  weights.state_rates.resize(weights.decay_rate.size());
-  for (std::size_t n = 0; n < weights.decay_rate.size(); ++n) {
-    weights.state_rates[n % dim * heads + n / dim] = std::exp(weights.decay_rate[n]);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
@@ -77,9 +53,8 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
   for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
     auto of_layer = reader.read_layer(layer);
     if (!of_layer) return nullptr;
-    if (!checkpoint.config().is_linear(layer)) of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
-    put_taps(checkpoint.config(), *of_layer);
-    put_rates(checkpoint.config(), *of_layer);
+    of_layer->logit_bound = bound_logits(checkpoint.config(), layer, *of_layer);
+    CpuForward::lay_out(checkpoint.config().linear_at(layer), *of_layer);
     weights->layers.push_back(std::move(*of_layer));
   }
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));

@@ -134,8 +134,7 @@ std::int32_t OpenedModel::bos() const {
 std::vector<bool> OpenedModel::forgetting() const {
   std::vector<bool> forgetting;
   for (int layer = 0; layer < config.layers; ++layer) {
-    const bool decays = config.is_linear(layer) ? config.linear->decay != LinearDecay::none : config.gated();
-    forgetting.push_back(forgets_changed(options.interventions, layer, config.heads_of(layer), decays));
+    forgetting.push_back(forgets_changed(options.interventions, layer, config.heads_of(layer), config.decays(layer)));
   }
   return forgetting;
 }

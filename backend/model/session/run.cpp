@@ -52,24 +52,26 @@ void validate(const RunRequest& request, const OpenedModel& model) {
     throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
   }
   const ModelConfig& config = model.config;
-  if (!config.linear || !request.keep.contains(Keep::saliency)) return;
-  if (config.attends() || config.linear->decay != LinearDecay::rate) {
+  const TraceSizes sizes = sizes_of(config, 1);
+  const auto linear = std::ranges::find_if_not(sizes.mixers, &LayerMixer::has_softmax);
+  if (linear == sizes.mixers.end() || !request.keep.contains(Keep::saliency)) return;
+  const char* const mixer = to_string(linear->mixer);
+  if (config.attends() || !linear->decays_by_head()) {
     throw UsageError(fmt::format(
         "{}: {} has layers of {}{}, and gradients by log f are those of models whose every layer is attention, or "
         "decays as a whole head: leave saliency out of --keep",
-        model.folder.string(), config.model_type, to_string(config.linear->kind),
-        config.attends() ? " beside attention" : ""));
+        model.folder.string(), config.model_type, mixer, config.attends() ? " beside attention" : ""));
   }
   if (model.device.cuda) {
     throw UsageError(fmt::format("{}: saliency of layers of {} is computed on a CPU alone: use --device cpu",
-                                 model.folder.string(), to_string(config.linear->kind)));
+                                 model.folder.string(), mixer));
   }
   for (int layer = 0; layer < config.layers; ++layer) {
     if (!changes_gates(model.options.interventions, layer)) continue;
     throw UsageError(fmt::format(
         "{}: saliency of layers of {} is of decays as the model makes them: leave out --intervene, or saliency "
         "out of --keep",
-        model.folder.string(), to_string(config.linear->kind)));
+        model.folder.string(), mixer));
   }
 }
 

@@ -49,18 +49,6 @@ constexpr std::int64_t kMeasuredPerToken = 512;
 /// Autograd's graph of a layer, in units of what the written way back keeps.
 constexpr std::int64_t kAutogradFactor = 4;
 
-/// What a linear mixer's layer takes for a position on its way, float32: one product, its parts by head, the output.
-std::int64_t linear_per_token(const ModelConfig& config) {
-  if (!config.linear) return 0;
-  const LinearMixer& mixer = *config.linear;
-  const std::int64_t channels = mixer.decays_by_channel() ? mixer.key_size() : mixer.heads;
-  // Of a mixer that selects steps and, where they are changed, those of decays.
-  const std::int64_t steps = mixer.selects() ? 2 * std::int64_t{mixer.heads} : 0;
-  return 4 * (LinearColumns(mixer).count + mixer.query_size() + mixer.key_size() + mixer.value_size() +
-              2 * mixer.output_size() + steps) +
-         8 * channels;
-}
-
 /// One of the memories, in the words of a message.
 struct MemoryKind {
   const char* name;
@@ -139,7 +127,7 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   if (keep.contains(Keep::ungated)) memory.per_token += heads * 4;
   memory.stored_per_token = kept_per_token(config, keep, Storage::store, dtype);
   if (on_gpu) return memory;
-  memory.per_token += linear_per_token(config);
+  memory.per_token += config.linear_bytes_per_position();
   memory.per_token += 4 * (hidden + std::max(hidden, queries) + config.rotary_dim);
   // What is kept has no memory of the forward's own.
   if (!keep.contains(Keep::query_key)) memory.per_token += 4 * (queries + keys);
@@ -164,7 +152,7 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + queries) +
                      heads * (8 + 4 + 4) + heads * 24;
   // LibTorch's operations have results of their own, of which a few are there at once.
-  memory.per_token += 4 * linear_per_token(config);
+  memory.per_token += 4 * config.linear_bytes_per_position();
   // In float32 the steps are LibTorch's operations, each with a result of its own.
   if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * std::max(hidden, queries);
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;

@@ -18,6 +18,16 @@ LayerMixer LinearMixer::layer() const {
   return {kind, forgets, heads, query_heads, key_heads, value_heads, key_dim, value_dim};
 }
 
+std::int64_t LinearMixer::carried_size() const { return state_size() + rows_before() * LinearColumns(*this).count; }
+
+std::int64_t LinearMixer::bytes_per_position() const {
+  const std::int64_t channels = decays_by_channel() ? key_size() : heads;
+  // Of a mixer that selects steps and, where they are changed, those of decays.
+  const std::int64_t steps = selects() ? 2 * std::int64_t{heads} : 0;
+  return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps) +
+         8 * channels;
+}
+
 void throw_bad_decay(const DecayPlace& place, double log_decay) {
   throw Error(
       fmt::format("layer {}, head {}: the log decay at position {} is {}, and has to be a number not above 0: check "

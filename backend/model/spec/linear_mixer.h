@@ -51,9 +51,9 @@ enum class LinearSkip {
   channel,  ///< D a channel
 };
 
-/// A mixer without softmax: Mamba-2 (Dao and Gu 2024), GLA and HGRN2 (Yang et al. 2024; Qin et al. 2024), DeltaNet and
-/// Gated DeltaNet (Yang et al. 2024, 2025), Mamba (Gu and Dao 2023). With q, k, v, log alpha and beta of each position,
-/// for each head
+/// A mixer without softmax, a case of the recurrence that stands at MixerKind: Mamba-2 (Dao and Gu 2024), GLA and HGRN2
+/// (Yang et al. 2024; Qin et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), Mamba (Gu and Dao 2023).
+/// With q, k, v, log alpha and beta of each position, for each head
 ///
 ///     S_t = diag(alpha_t) S_(t-1) + k_t (beta_t u_t)^T,  y_t = S_t^T q_t,  S [d, d_v], 0 before the first position,
 ///
@@ -99,6 +99,10 @@ struct LinearMixer {
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * key_dim; }
   [[nodiscard]] std::int64_t value_size() const { return static_cast<std::int64_t>(value_heads) * value_dim; }
   [[nodiscard]] std::int64_t output_size() const { return static_cast<std::int64_t>(heads) * value_dim; }
+  /// Numbers of a layer's S.
+  [[nodiscard]] std::int64_t state_size() const { return output_size() * key_dim; }
+  /// Rows before a row that its convolution reads.
+  [[nodiscard]] int rows_before() const { return convolution > 0 ? convolution - 1 : 0; }
   [[nodiscard]] bool decays_by_channel() const {
     return decay == LinearDecay::of_keys || decay == LinearDecay::low_rank;
   }
@@ -107,6 +111,12 @@ struct LinearMixer {
   [[nodiscard]] bool selects() const { return kind == Mixer::mamba; }
   /// Columns of that product: the step's low rank, keys, queries.
   [[nodiscard]] std::int64_t selection_size() const { return decay_rank + key_size() + query_size(); }
+  /// Columns that the low rank is raised to: of steps, or of decays.
+  [[nodiscard]] std::int64_t raised_size() const { return selects() ? heads : key_size(); }
+  /// Numbers that a sequence carries in a layer: S, and the projections that its convolution reads again.
+  [[nodiscard]] std::int64_t carried_size() const;
+  /// Bytes that a layer takes for a position on its way, float32: one product, its parts by head, the output.
+  [[nodiscard]] std::int64_t bytes_per_position() const;
   /// As traces describe it.
   [[nodiscard]] LayerMixer layer() const;
 };

@@ -100,8 +100,28 @@ std::string sorted_config(std::string_view content, std::string_view name) {
   return parse_config(without_bare_words(content), name, content.size()).dump();
 }
 
-bool ModelConfig::attends() const {
-  return mixers.empty() || std::ranges::find(mixers, Mixer::attention) != mixers.end();
+int ModelConfig::attention_layers() const {
+  return mixers.empty() ? layers : static_cast<int>(std::ranges::count(mixers, Mixer::attention));
+}
+
+LayerMixer ModelConfig::layer(int index) const {
+  const LinearMixer* const mixer = linear_at(index);
+  return mixer != nullptr ? mixer->layer() : attention_layer(heads, key_heads, head_dim);
+}
+
+bool ModelConfig::decays(int layer) const {
+  const LinearMixer* const mixer = linear_at(layer);
+  return mixer != nullptr ? mixer->layer().decays() : gated();
+}
+
+std::int64_t ModelConfig::state_size(int layer) const {
+  const LinearMixer* const mixer = linear_at(layer);
+  return mixer != nullptr ? mixer->state_size() : 0;
+}
+
+std::int64_t ModelConfig::carried_size(int layer) const {
+  const LinearMixer* const mixer = linear_at(layer);
+  return mixer != nullptr ? mixer->carried_size() : 0;
 }
 
 bool ModelConfig::is_hybrid() const {

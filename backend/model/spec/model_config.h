@@ -117,14 +117,26 @@ struct ModelConfig {
     return mixers.empty() ? Mixer::attention : mixers[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
-  /// Whether any layer is attention.
-  [[nodiscard]] bool attends() const;
+  /// What a layer has in place of attention; null: it is attention.
+  [[nodiscard]] const LinearMixer* linear_at(int layer) const { return is_linear(layer) ? &*linear : nullptr; }
+  /// A layer as traces describe it: what it forgets by, whether it has a softmax, the extents of its arrays.
+  [[nodiscard]] LayerMixer layer(int index) const;
+  /// Whether a layer forgets as the model makes it.
+  [[nodiscard]] bool decays(int layer) const;
+  /// Numbers of a linear mixer's S, and of all that a sequence carries in such a layer; 0: the layer keeps keys.
+  [[nodiscard]] std::int64_t state_size(int layer) const;
+  [[nodiscard]] std::int64_t carried_size(int layer) const;
+  /// Bytes that a linear mixer's layer takes for a position on its way; 0: there are none.
+  [[nodiscard]] std::int64_t linear_bytes_per_position() const { return linear ? linear->bytes_per_position() : 0; }
+  /// How many layers are attention, and whether any is.
+  [[nodiscard]] int attention_layers() const;
+  [[nodiscard]] bool attends() const { return attention_layers() > 0; }
   /// Whether layers are of several kinds.
   [[nodiscard]] bool is_hybrid() const;
-  [[nodiscard]] int heads_of(int layer) const { return is_linear(layer) ? linear->heads : heads; }
+  [[nodiscard]] int heads_of(int layer) const { return linear_at(layer) != nullptr ? linear->heads : heads; }
   /// I of a layer.
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {
-    return linear_intermediate_size > 0 && is_linear(layer) ? linear_intermediate_size : intermediate_size;
+    return linear_intermediate_size > 0 && linear_at(layer) != nullptr ? linear_intermediate_size : intermediate_size;
   }
   /// The largest I of any layer.
   [[nodiscard]] std::int64_t widest_intermediate() const {

@@ -164,14 +164,6 @@ void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config) {
   }
 }
 
-void use_linear_mixer_alone(ModelConfig& config) {
-  const LinearMixer& mixer = *config.linear;
-  config.heads = mixer.heads;
-  config.key_heads = mixer.key_heads;
-  config.head_dim = mixer.key_dim;
-  config.mixers.assign(static_cast<std::size_t>(config.layers), mixer.kind);
-}
-
 void read_bos(const ConfigKeys& keys, ModelConfig& config) {
   if (!keys.has("bos_token_id")) return;
   config.bos_token_id = static_cast<std::int32_t>(keys.integer("bos_token_id", 0, config.vocabulary_size - 1));

@@ -38,6 +38,17 @@ struct HeadRows {
   }
 };
 
+HeadRows key_head_rows(const LinearMixer& mixer, ParameterLayout layout) {
+  if (layout == ParameterLayout::ba_per_key_head) {
+    const std::int64_t each = mixer.heads / mixer.key_heads;
+    return {mixer.key_heads, {{each, 0}, {each, mixer.heads}}};
+  }
+  const LinearColumns columns(mixer);
+  const std::int64_t values = mixer.value_size() / mixer.key_heads;
+  return {mixer.key_heads,
+          {{mixer.key_dim, columns.query}, {mixer.key_dim, columns.key}, {values, columns.value}, {values, 0}}};
+}
+
 HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
   const std::int64_t heads = config.heads;
   switch (parameter.layout) {
@@ -49,17 +60,9 @@ HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
       return {heads, {{parameter.shape[0] / (2 * heads), 0}, {parameter.shape[0] / (2 * heads), -1}}};
     case ParameterLayout::gate_of_pairs:
       return {heads, {{parameter.shape[0] / (2 * heads), -1}, {parameter.shape[0] / (2 * heads), 0}}};
-    case ParameterLayout::qkvz_per_key_head: {
-      const LinearMixer& mixer = *config.linear;
-      const LinearColumns columns(mixer);
-      const std::int64_t values = mixer.value_size() / mixer.key_heads;
-      return {mixer.key_heads,
-              {{mixer.key_dim, columns.query}, {mixer.key_dim, columns.key}, {values, columns.value}, {values, 0}}};
-    }
-    case ParameterLayout::ba_per_key_head: {
-      const std::int64_t each = config.linear->heads / config.linear->key_heads;
-      return {config.linear->key_heads, {{each, 0}, {each, config.linear->heads}}};
-    }
+    case ParameterLayout::qkvz_per_key_head:
+    case ParameterLayout::ba_per_key_head:
+      return key_head_rows(*config.linear_at(parameter.layer), parameter.layout);
     case ParameterLayout::gate_last: {
       const std::int64_t half = parameter.shape[0] / 2;
       return {1, {{half, half}, {half, 0}}};

@@ -14,14 +14,10 @@ TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
   sizes.head_dim = config.head_dim;
   sizes.vocabulary_size = config.vocabulary_size;
   sizes.hidden_size = config.hidden_size;
-  if (!config.linear) return sizes;
-  const LayerMixer attention = {Mixer::attention, Decay::head,      config.heads,    config.heads,
-                                config.key_heads, config.key_heads, config.head_dim, config.head_dim};
+  if (config.mixers.empty()) return sizes;
   std::vector<LayerMixer> mixers;
   mixers.reserve(static_cast<std::size_t>(config.layers));
-  for (int layer = 0; layer < config.layers; ++layer) {
-    mixers.push_back(config.is_linear(layer) ? config.linear->layer() : attention);
-  }
+  for (int layer = 0; layer < config.layers; ++layer) mixers.push_back(config.layer(layer));
   sizes.set_mixers(std::move(mixers));
   return sizes;
 }

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "backend/model/weights/initial_linear_weights.h"
 #include "backend/model/weights/weight_reader.h"
 
 namespace foxscope {
@@ -28,27 +31,21 @@ class InitialWeights final : public ParameterSource {
  public:
   /// @throws Error naming the key of config.json that says what cannot be
   InitialWeights(const ModelConfig& config, std::uint64_t seed);
+  InitialWeights(const InitialWeights&) = delete;
+  InitialWeights& operator=(const InitialWeights&) = delete;
   [[nodiscard]] std::int64_t bytes(const Parameter& parameter) const override;
   void read(const Parameter& parameter, const std::function<bool(std::span<const float> piece)>& take) const override;
 
  private:
   [[nodiscard]] double deviation(const Parameter& parameter) const;
-  /// Half the width of a uniform distribution; 0: numbers are normal.
-  [[nodiscard]] double uniform_range(const Parameter& parameter) const;
-  [[nodiscard]] double mamba_range(const Parameter& parameter) const;
-  /// Biases, rates and factors of linear mixers.
-  [[nodiscard]] std::vector<float> linear_numbers(const Parameter& parameter) const;
   void draw(const Parameter& parameter, const std::function<bool(std::span<const float> piece)>& take) const;
 
   ModelConfig config_;
   std::uint64_t seed_;
   double range_ = 0;
   std::int64_t padding_ = -1;
-  double shortest_step_ = 0, longest_step_ = 0, least_step_ = 0;  ///< dt of Mamba, Mamba-2 and Gated DeltaNet
-  double step_scale_ = 1;                                         ///< of the matrix that makes dt of Mamba
-  bool constant_step_ = false;                                    ///< which is that number alone
-  bool rescaled_ = false;                                         ///< Mamba's output projection, by layers
-  std::vector<float> constant_gates_;                             ///< [H] logits; empty: 0
+  std::unique_ptr<const InitialLinearWeights> linear_;  ///< of config_; null: all layers are attention
+  std::vector<float> constant_gates_;                   ///< [H] logits; empty: 0
 };
 
 }  // namespace foxscope

@@ -75,7 +75,8 @@ double longest(const ModelConfig& config, const LayerWeights& weights, std::int6
 
 }  // namespace
 
-std::vector<double> bound_logits(const ModelConfig& config, const LayerWeights& weights) {
+std::vector<double> bound_logits(const ModelConfig& config, int layer, const LayerWeights& weights) {
+  if (!config.layer(layer).has_softmax()) return {};
   const std::int64_t dim = config.head_dim;
   const ProjectionColumns columns(config);
   const auto norm = [dim](const FloatArray& weight, std::int64_t head) {

@@ -11,7 +11,7 @@ namespace foxscope {
 /// folded into W, so |q| <= |W|_2 sqrt(D) + |W b + bias|; the spectral norm is bounded by trace((W W^T)^8)^(1/16).
 /// Shift and rotation lengthen nothing.
 /// @param weights  norms, projection and bias must be there
-/// @returns [H]
-std::vector<double> bound_logits(const ModelConfig& config, const LayerWeights& weights);
+/// @returns [H]; empty where the layer has no softmax
+std::vector<double> bound_logits(const ModelConfig& config, int layer, const LayerWeights& weights);
 
 }  // namespace foxscope

@@ -47,7 +47,7 @@ bool TorchWeights::load(const ParameterSource& source, const Job& job) {
   for (int layer = 0; layer < config.layers; ++layer) {
     auto host = reader.read_layer(layer);
     if (!host) return false;
-    if (!config.is_linear(layer)) host->logit_bound = bound_logits(config, *host);
+    host->logit_bound = bound_logits(config, layer, *host);
     layers.push_back(put_layer(layer, *host));
   }
   return true;
@@ -85,8 +85,7 @@ void TorchWeights::split_gates(TorchLayer& weights) const {
   weights.gates_rest = (weights.gates - high).to(matrix);
 }
 
-void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) const {
-  const LinearMixer& mixer = *config.linear;
+void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const {
   const LinearColumns parts(mixer);
   const std::int64_t hidden = config.hidden_size;
   const auto vector = [&](const FloatArray& values) { return put(values, {std::ssize(values)}, at::kFloat); };
@@ -102,11 +101,10 @@ void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) con
   weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
   weights.convolution_bias = vector(host.convolution_bias);
   weights.selection = put(host.selection, {mixer.selection_size(), mixer.value_size()}, at::kFloat);
-  const std::int64_t raised = mixer.selects() ? mixer.heads : mixer.key_size();
-  weights.decay_up = put(host.decay_up, {raised, mixer.decay_rank}, at::kFloat);
+  weights.decay_up = put(host.decay_up, {mixer.raised_size(), mixer.decay_rank}, at::kFloat);
   weights.decay_bias = vector(host.decay_bias);
   weights.decay_rate = vector(host.decay_rate);
-  if (mixer.decay == LinearDecay::rates) weights.decay_rate = weights.decay_rate.view({mixer.heads, mixer.key_dim});
+  if (mixer.layer().has_rates()) weights.decay_rate = weights.decay_rate.view({mixer.heads, mixer.key_dim});
   weights.skip = vector(host.skip);
   weights.output_norm = vector(host.output_norm);
   weights.output = put(host.output, {hidden, mixer.output_size()}, matrix);
@@ -126,8 +124,8 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   weights.mlp_in_bias = put(host.mlp_in_bias, {wide}, at::kFloat);
   weights.mlp_out = put(host.mlp_out, {hidden, inner}, matrix);
   weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
-  if (config.is_linear(layer)) {
-    put_linear(host, weights);
+  if (const LinearMixer* const mixer = config.linear_at(layer)) {
+    put_linear(*mixer, host, weights);
     return weights;
   }
   weights.attention_norm = put(host.attention_norm, {hidden}, at::kFloat);

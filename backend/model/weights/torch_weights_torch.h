@@ -72,7 +72,7 @@ struct TorchWeights : WeightTensors {
   void put_outside(const ModelWeights& host);
   /// gates_high and gates_rest.
   void split_gates(TorchLayer& weights) const;
-  void put_linear(const LayerWeights& host, TorchLayer& weights) const;
+  void put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const;
   [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
   [[nodiscard]] TorchLayer put_layer(int layer, const LayerWeights& host) const;
 

@@ -90,7 +90,7 @@ std::optional<LayerWeights> WeightReader::read_layer(int layer) {
     if (parameter.of_layer == &LayerWeights::decay_rate) check_decay_rates(parameter, values);
     place_parameter(config_, parameter, std::move(values), weights.*parameter.of_layer);
   }
-  if (!config_.is_linear(layer)) finish_projection(config_, layer, weights);
+  if (config_.layer(layer).has_softmax()) finish_projection(config_, layer, weights);
   return weights;
 }
 

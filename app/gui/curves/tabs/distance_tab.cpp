@@ -150,7 +150,7 @@ void DistanceTab::regroup() {
       const bool shown = measures != nullptr && profileOf(*measures, kinds().front().profile) != nullptr;
       known = known || shown;
       if (measures == nullptr || shown) continue;
-      const bool softmax = run.trace->info().mixer(one.layer).mixer == Mixer::attention;
+      const bool softmax = run.trace->info().mixer(one.layer).has_softmax();
       QStringList& missing = softmax ? without : linear;
       if (!missing.contains(run.name)) missing += run.name;
     }

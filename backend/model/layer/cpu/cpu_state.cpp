@@ -10,19 +10,18 @@ namespace foxscope {
 
 CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance,
                    const std::shared_ptr<PagePool>& pool)
-    : tolerance_(tolerance), linear_heads_(config.linear ? static_cast<std::size_t>(config.linear->heads) : 0) {
+    : tolerance_(tolerance) {
   Layer empty;
   empty.heads.assign(static_cast<std::size_t>(config.key_heads), KeyValuePages(config.head_dim, pool));
   empty.first.assign(static_cast<std::size_t>(config.heads), 0);
   empty.previous.resize(static_cast<std::size_t>(ProjectionColumns(config).count));
   layers_.assign(static_cast<std::size_t>(config.layers), empty);
   for (int layer = 0; layer < config.layers; ++layer) {
-    if (config.is_linear(layer)) {
-      const LinearMixer& mixer = *config.linear;
+    if (const std::int64_t size = config.state_size(layer); size > 0) {
       Layer& recurrent = layers_[static_cast<std::size_t>(layer)] = Layer();
-      recurrent.recurrent.resize(static_cast<std::size_t>(mixer.output_size() * mixer.key_dim));
-      const std::int64_t before = std::max(mixer.convolution - 1, 0);
-      recurrent.window.resize(static_cast<std::size_t>(before * LinearColumns(mixer).count));
+      recurrent.recurrent_heads = static_cast<std::size_t>(config.heads_of(layer));
+      recurrent.recurrent.resize(static_cast<std::size_t>(size));
+      recurrent.window.resize(static_cast<std::size_t>(config.carried_size(layer) - size));
       continue;
     }
     if (!config.gated() && !changes_gates(interventions, layer)) continue;
@@ -56,7 +55,7 @@ std::vector<std::int64_t> CpuState::held_keys() const {
   for (const Layer& cache : layers_) {
     for (const std::int64_t first : cache.first) held.push_back(length() - first);
     // What a linear mixer has read is in its state.
-    if (!cache.recurrent.empty()) held.insert(held.end(), linear_heads_, 0);
+    held.insert(held.end(), cache.recurrent_heads, 0);
   }
   return held;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/model/layer/cpu/cpu_key_value_cache.h"
-#include "backend/model/layer/forward.h"
+#include "backend/model/layer/forward_pass.h"
 #include "backend/model/spec/intervention.h"
 #include "backend/model/spec/parameters.h"
 
@@ -33,6 +33,7 @@ class CpuState final : public ForwardState {
     std::vector<std::int64_t> first;   ///< [H] first key that the head may still see
     FloatArray previous;               ///< [columns] merged projection of the last position
     FloatArray recurrent;              ///< [H, d, d_v] S of a linear mixer, which has none of the above
+    std::size_t recurrent_heads = 0;   ///< H of S
     FloatArray window;                 ///< [taps - 1, columns] projections that its convolution reads again
   };
   [[nodiscard]] Layer& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
@@ -45,7 +46,6 @@ class CpuState final : public ForwardState {
 
  private:
   double tolerance_;
-  std::size_t linear_heads_;
   std::vector<Layer> layers_;
 };
 

@@ -13,6 +13,15 @@
 #include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
+
+void use_linear_mixer_alone(ModelConfig& config) {
+  const LinearMixer& mixer = *config.linear;
+  config.heads = mixer.heads;
+  config.key_heads = mixer.key_heads;
+  config.head_dim = mixer.key_dim;
+  config.mixers.assign(static_cast<std::size_t>(config.layers), mixer.kind);
+}
+
 namespace {
 
 constexpr std::int64_t kLargestWidth = 1 << 18;
