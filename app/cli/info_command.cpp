@@ -9,7 +9,7 @@
 #include "app/cli/command.h"
 #include "app/cli/eval/eval_loss_summary.h"
 #include "app/cli/eval/eval_sweep_summary.h"
-#include "app/cli/figure/figure_options.h"
+#include "app/cli/map_options.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
 #include "app/description/facts.h"

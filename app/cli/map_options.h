@@ -10,6 +10,10 @@
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
 
+namespace CLI {
+class App;
+}
+
 namespace foxscope::cli {
 
 /// `foxscope map`, as typed.
@@ -57,9 +61,8 @@ figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format);
 /// @throws UsageError for options of pictures beside an output that holds numbers
 void requireNoPictureOptions(const MapOptions& options);
 
-/// "A:B", "A:" or ":B" within [0, length); an empty text is everything.
-/// @throws UsageError naming the option and what is allowed
-Range parseRange(const std::string& option, const std::string& text, std::int64_t length);
+/// --unchecked, of all that reads run files.
+void addUnchecked(CLI::App& command, RunCheck& check);
 
 struct PixelSize {
   std::int64_t rows = 0;

@@ -5,6 +5,7 @@
 
 #include "app/cli/interrupt.h"
 #include "app/cli/together.h"
+#include "app/figure/figure_kind.h"
 #include "backend/base/error.h"
 #include "backend/model/training/processes.h"
 
@@ -43,12 +44,7 @@ void addEvalRunning(CLI::App& command, EvalOptions& options) {
 }
 
 void addFalseDiscoveryRate(CLI::App& command, std::optional<double>& rate) {
-  command
-      .add_option(
-          "--fdr", rate,
-          "False discovery rate at which heads are told from chance, for instance 0.05 (default: each head by itself, "
-          "at 5 %)")
-      ->type_name("Q");
+  command.add_option("--fdr", rate, figure::kFalseDiscoveryHelp)->type_name("Q");
 }
 
 void checkEvalOptions(const std::string& command, const EvalOptions& options) {

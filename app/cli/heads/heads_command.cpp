@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
-#include "app/cli/figure/figure_options.h"
 #include "app/cli/heads/heads_report.h"
+#include "app/cli/map_options.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"

@@ -29,4 +29,7 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
                                        const std::shared_ptr<const Trace>& second, const CompareOptions& options,
                                        const FigureStyle& style, const Job& job);
 
+/// The same as `foxscope figure compare` asks for it.
+std::optional<DrawnFigure> drawCompare(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_words.h"
 #include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/legend_panel.h"
 #include "app/figure/panel_page.h"
 
@@ -194,6 +196,15 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   for (const HeadIndex& head : heads) origin.facts.emplace_back("head", headTitle(head));
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawDistance(FigureRequest& request) {
+  const auto models = request.heads();
+  if (!models) return std::nullopt;
+  DistanceOptions options;
+  for (const std::string& text : request.spec.list("heads")) options.heads.push_back(parseHead("--heads", text));
+  options.first = request.spec.has("with-first") ? FirstKey::counted : FirstKey::leftOut;
+  return drawDistance(request.model(*models), options, request.style);
 }
 
 }  // namespace foxscope::figure

@@ -27,4 +27,7 @@ struct GridOptions {
 std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
                                     const FigureStyle& style, const Job& job);
 
+/// The same as `foxscope figure grid` asks for it.
+std::optional<DrawnFigure> drawGrid(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

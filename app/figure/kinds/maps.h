@@ -38,4 +38,7 @@ struct MapsOptions {
 std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
                                     const FigureStyle& style, const Job& job);
 
+/// The same as `foxscope figure maps` asks for it.
+std::optional<DrawnFigure> drawMaps(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

@@ -36,4 +36,7 @@ DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& 
 DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> tests, const NeedleOptions& options,
                        const FigureStyle& style);
 
+/// The same as `foxscope figure needle` asks for it.
+std::optional<DrawnFigure> drawNeedle(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

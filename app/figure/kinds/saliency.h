@@ -26,4 +26,7 @@ struct SaliencyOptions {
 std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
                                         const FigureStyle& style, const Job& job);
 
+/// The same as `foxscope figure saliency` asks for it.
+std::optional<DrawnFigure> drawSaliency(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

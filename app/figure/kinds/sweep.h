@@ -26,4 +26,7 @@ SweepLimits sweepLimits(std::span<const double> changes);
 DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style,
                       std::optional<double> rate = {});
 
+/// The same as `foxscope figure sweep` asks for it.
+std::optional<DrawnFigure> drawSweep(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

@@ -8,11 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/base/atomic_file.h"
 #include "backend/base/csv_field.h"
 #include "backend/base/error.h"
-#include "backend/file/hdf5/hdf5_writer.h"
-#include "backend/file/provenance.h"
+#include "backend/eval/evaluation_file.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/pattern.h"
@@ -38,89 +36,85 @@ bool ends_sentence(std::string_view word) {
   return false;
 }
 
+/// Strings of HDF5 end at a NUL.
+std::vector<std::string> escaped(std::vector<std::string> strings) {
+  for (std::string& one : strings) {
+    for (std::size_t at = one.find('\0'); at != std::string::npos; at = one.find('\0', at)) one.replace(at, 1, "\\0");
+  }
+  return strings;
+}
+
+/// One number or text of each.
+template <typename Row, typename Value>
+std::vector<Value> column_of(const std::vector<Row>& rows, Value Row::*value) {
+  std::vector<Value> values;
+  for (const Row& row : rows) values.push_back(row.*value);
+  return values;
+}
+
 class SurprisalFileWriter {
  public:
-  SurprisalFileWriter(Hdf5Writer& writer, const Surprisals& table) : writer_(writer), table_(table) {}
+  SurprisalFileWriter(EvaluationWriter& file, const Surprisals& table) : file_(file), table_(table) {}
 
   void write() {
-    writer_.strings("/documents", table_.documents);
+    file_.hdf5().strings("/documents", table_.documents);
     write_tokens();
     write_words();
   }
 
  private:
   template <typename T>
-  void column(const std::string& path, Element element, const std::vector<T>& values, const char* unit = "") {
-    writer_.array(path, element, {values.size()}, values.data(), nullptr);
-    if (*unit != '\0') writer_.attribute(path, "units", unit);
+  void nats(const std::string& path, const std::vector<T>& values) {
+    file_.column(path, values);
+    file_.attribute(path, "units", "nats");
   }
   void gates(const std::string& path, const std::vector<float>& values) {
     const std::size_t count = table_.gate_names.size();
     if (count == 0) return;
-    writer_.array(path, Element::float32, {values.size() / count, count}, values.data(), nullptr);
-    writer_.attribute(path, "columns", table_.gate_names);
+    file_.hdf5().array(path, Element::float32, {values.size() / count, count}, values.data(), nullptr);
+    file_.attribute(path, "columns", table_.gate_names);
   }
   void write_tokens() {
-    column("/tokens/document", Element::int64, table_.document);
-    column("/tokens/token", Element::int64, table_.token);
-    column("/tokens/word", Element::int64, table_.word);
-    column("/tokens/id", Element::int32, table_.id);
-    column("/tokens/byte_start", Element::int64, table_.byte_start);
-    column("/tokens/byte_end", Element::int64, table_.byte_end);
-    writer_.strings("/tokens/string", escaped(table_.string));
-    column("/tokens/surprisal", Element::float32, table_.surprisal, "nats");
-    column("/tokens/entropy", Element::float32, table_.entropy, "nats");
-    column("/tokens/rank", Element::int64, table_.rank);
+    file_.column("/tokens/document", table_.document);
+    file_.column("/tokens/token", table_.token);
+    file_.column("/tokens/word", table_.word);
+    file_.column("/tokens/id", table_.id);
+    file_.column("/tokens/byte_start", table_.byte_start);
+    file_.column("/tokens/byte_end", table_.byte_end);
+    file_.hdf5().strings("/tokens/string", escaped(table_.string));
+    nats("/tokens/surprisal", table_.surprisal);
+    nats("/tokens/entropy", table_.entropy);
+    file_.column("/tokens/rank", table_.rank);
     gates("/tokens/gate", table_.gate);
-    if (!table_.boundary.empty()) column("/tokens/boundary", Element::float32, table_.boundary, "nats");
-    writer_.attribute("/tokens", "NX_class", "NXdata");
-    writer_.attribute("/tokens", "signal", "surprisal");
-    writer_.attribute("/tokens", "axes", std::vector<std::string>{"."});
+    if (!table_.boundary.empty()) nats("/tokens/boundary", table_.boundary);
+    file_.plottable("/tokens", "surprisal", {"."});
   }
   void write_words() {
-    std::vector<std::int64_t> document, index, sentence, first, end, start, stop, rank;
-    std::vector<double> surprisal, entropy, whole;
+    std::vector<WordNumbers> numbers;
     std::vector<float> gate;
-    std::vector<std::string> string;
     for (const SurprisalWord& word : table_.words) {
-      const WordNumbers numbers = numbers_of(table_, word);
-      document.push_back(word.document);
-      index.push_back(word.index);
-      sentence.push_back(word.sentence);
-      first.push_back(word.first);
-      end.push_back(word.end);
-      start.push_back(word.byte_start);
-      stop.push_back(word.byte_end);
-      string.push_back(word.string);
-      surprisal.push_back(numbers.surprisal);
-      entropy.push_back(numbers.entropy);
-      rank.push_back(numbers.rank);
-      whole.push_back(numbers.whole_word_surprisal);
-      for (const double one : numbers.gate) gate.push_back(static_cast<float>(one));
+      for (const double one : numbers.emplace_back(numbers_of(table_, word)).gate) {
+        gate.push_back(static_cast<float>(one));
+      }
     }
-    column("/words/document", Element::int64, document);
-    column("/words/word", Element::int64, index);
-    column("/words/sentence", Element::int64, sentence);
-    column("/words/first_token", Element::int64, first);
-    column("/words/end_token", Element::int64, end);
-    column("/words/byte_start", Element::int64, start);
-    column("/words/byte_end", Element::int64, stop);
-    writer_.strings("/words/string", escaped(string));
-    column("/words/surprisal", Element::float64, surprisal, "nats");
-    column("/words/entropy", Element::float64, entropy, "nats");
-    column("/words/rank", Element::int64, rank);
+    file_.column("/words/document", column_of(table_.words, &SurprisalWord::document));
+    file_.column("/words/word", column_of(table_.words, &SurprisalWord::index));
+    file_.column("/words/sentence", column_of(table_.words, &SurprisalWord::sentence));
+    file_.column("/words/first_token", column_of(table_.words, &SurprisalWord::first));
+    file_.column("/words/end_token", column_of(table_.words, &SurprisalWord::end));
+    file_.column("/words/byte_start", column_of(table_.words, &SurprisalWord::byte_start));
+    file_.column("/words/byte_end", column_of(table_.words, &SurprisalWord::byte_end));
+    file_.hdf5().strings("/words/string", escaped(column_of(table_.words, &SurprisalWord::string)));
+    nats("/words/surprisal", column_of(numbers, &WordNumbers::surprisal));
+    nats("/words/entropy", column_of(numbers, &WordNumbers::entropy));
+    file_.column("/words/rank", column_of(numbers, &WordNumbers::rank));
     gates("/words/gate", gate);
-    if (!table_.boundary.empty()) column("/words/whole_word_surprisal", Element::float64, whole, "nats");
-  }
-  /// Strings of HDF5 end at a NUL.
-  static std::vector<std::string> escaped(std::vector<std::string> strings) {
-    for (std::string& one : strings) {
-      for (std::size_t at = one.find('\0'); at != std::string::npos; at = one.find('\0', at)) one.replace(at, 1, "\\0");
+    if (!table_.boundary.empty()) {
+      nats("/words/whole_word_surprisal", column_of(numbers, &WordNumbers::whole_word_surprisal));
     }
-    return strings;
   }
 
-  Hdf5Writer& writer_;
+  EvaluationWriter& file_;
   const Surprisals& table_;
 };
 
@@ -306,15 +300,10 @@ std::string Surprisals::csv_of_words() const {
 
 void write_surprisal_file(const std::filesystem::path& path, const Surprisals& surprisals, const Provenance& provenance,
                           Overwrite overwrite) {
-  AtomicFile file(path, overwrite == Overwrite::force);
-  Hdf5Writer writer(file);
-  write_root(writer, provenance);
-  writer.attribute("/", "content", "eval_surprisal");
-  writer.attribute("/", "default", "tokens");
-  writer.attribute("/", "model", surprisals.model);
-  SurprisalFileWriter(writer, surprisals).write();
-  writer.close();
-  file.commit();
+  EvaluationWriter file(path, provenance, overwrite, "eval_surprisal", "tokens");
+  file.attribute("/", "model", surprisals.model);
+  SurprisalFileWriter(file, surprisals).write();
+  file.finish();
 }
 
 std::string MinimalPairs::csv() const {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -10,13 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/eval/evaluation_file.h"
-#include "backend/file/hdf5/hdf5_writer.h"
-#include "backend/file/model_writer.h"
-#include "backend/file/provenance.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -26,98 +21,46 @@ constexpr const char* kBlockEstimator =
     "batch means of paired differences, each of G blocks left out in turn: se^2 = (G-1)/G sum_g (mean without g - "
     "mean)^2; NaN below 8 blocks";
 
-/// A dataset in one piece: losses do not compress.
-void write_piece(Hdf5Writer& writer, const AtomicFile& file, const std::string& path, Element element,
-                 const std::vector<std::uint64_t>& dims, std::span<const std::byte> bytes) {
-  const std::uint64_t offset = writer.reserve(path, element, dims);
-  const int error = file.try_write_at(offset, bytes.data(), bytes.size());
-  if (error != 0) file.throw_write_error(error);
+/// The group of the model.
+void write_model(EvaluationWriter& file, const SweepEvaluation& evaluation) {
+  const TraceInfo& info = evaluation.info;
+  const std::string root = "/models/" + info.name;
+  const std::vector<std::uint64_t> heads = {static_cast<std::uint64_t>(info.layers),
+                                            static_cast<std::uint64_t>(info.heads)};
+  file.hdf5().group(root);
+  file.plottable(root, "change", {"layer", "head"});
+  file.attribute(root, "title",
+                 fmt::format("change of the loss by one head, {}: {}", evaluation.change.kind_words(), info.name));
+  file.info(root, 0, info);
+  file.index(root + "/layer", info.layers);
+  file.index(root + "/head", info.heads);
+  file.index(root + "/position", info.length);
+
+  std::vector<double> value(evaluation.changed_loss.size(), std::numeric_limits<double>::quiet_NaN());
+  std::vector<double> error = value;
+  for (const HeadChange& head : evaluation.changes(0)) {
+    const std::size_t place = evaluation.place_of(head.layer, head.head);
+    value[place] = head.change.mean.value;
+    error[place] = head.change.mean.error;
+  }
+  for (const auto& [name, values] : {std::pair{"/change", &value}, std::pair{"/change_errors", &error}}) {
+    file.piece(root + name, heads, std::span(std::as_const(*values)));
+    file.describe(root + name, "nats", {"layer", "head"});
+  }
+  file.column(root + "/unchanged_loss", evaluation.unchanged_loss);
+  file.describe(root + "/unchanged_loss", "nats", {"position"});
+  std::uint64_t offset = file.hdf5().reserve(root + "/changed_loss", Element::float32,
+                                             {heads[0], heads[1], static_cast<std::uint64_t>(info.length)});
+  const std::vector<float> no_head(evaluation.unchanged_loss.size(), std::numeric_limits<float>::quiet_NaN());
+  for (const std::vector<float>& known : evaluation.changed_loss) {
+    const std::span<const float> losses = known.empty() ? no_head : known;
+    file.write_at(offset, losses);
+    offset += losses.size_bytes();
+  }
+  file.describe(root + "/changed_loss", "nats", {"layer", "head", "position"});
+  file.column(root + "/token_id", evaluation.token_id);
+  if (!evaluation.token.empty()) file.hdf5().strings(root + "/token", evaluation.token);
 }
-
-class SweepFileWriter {
- public:
-  SweepFileWriter(Hdf5Writer& writer, const AtomicFile& file, const SweepEvaluation& evaluation)
-      : writer_(writer), file_(file), evaluation_(evaluation), root_("/models/" + evaluation.info.name) {}
-
-  void write() {
-    const std::vector<std::string> axes = {"layer", "head"};
-    writer_.group(root_);
-    writer_.attribute(root_, "NX_class", "NXdata");
-    writer_.attribute(root_, "signal", "change");
-    writer_.attribute(root_, "axes", axes);
-    writer_.attribute(root_, "title",
-                      fmt::format("change of the loss by one head, {}: {}", evaluation_.change.kind_words(), name()));
-    write_info(writer_, root_, 0, evaluation_.info);
-    write_scale("layer", evaluation_.info.layers);
-    write_scale("head", evaluation_.info.heads);
-    write_scale("position", evaluation_.info.length);
-    write_changes();
-    write_losses();
-    writer_.array(root_ + "/token_id", Element::int32, {length()}, evaluation_.token_id.data(), nullptr);
-    if (!evaluation_.token.empty()) writer_.strings(root_ + "/token", evaluation_.token);
-  }
-
- private:
-  [[nodiscard]] const std::string& name() const { return evaluation_.info.name; }
-  [[nodiscard]] std::uint64_t length() const { return static_cast<std::uint64_t>(evaluation_.info.length); }
-
-  void write_scale(const char* axis, std::int64_t size) {
-    std::vector<std::int64_t> index(static_cast<std::size_t>(size));
-    std::iota(index.begin(), index.end(), 0);
-    const std::string path = root_ + "/" + axis;
-    writer_.array(path, Element::int64, {index.size()}, index.data(), nullptr);
-    writer_.make_scale(path, axis);
-  }
-
-  void finish(const std::string& path, std::initializer_list<const char*> axes) {
-    writer_.attribute(path, "units", "nats");
-    writer_.attribute(path, "interpretation", axes.size() == 2 ? "image" : "spectrum");
-    unsigned dimension = 0;
-    for (const char* axis : axes) writer_.attach_scale(path, dimension++, root_ + "/" + axis);
-  }
-
-  void write_changes() {
-    constexpr double kNoHead = std::numeric_limits<double>::quiet_NaN();
-    std::vector<double> value(evaluation_.changed_loss.size(), kNoHead);
-    std::vector<double> error(evaluation_.changed_loss.size(), kNoHead);
-    for (const HeadChange& head : evaluation_.changes(0)) {
-      const std::size_t place = evaluation_.place_of(head.layer, head.head);
-      value[place] = head.change.mean.value;
-      error[place] = head.change.mean.error;
-    }
-    const std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(evaluation_.info.layers),
-                                             static_cast<std::uint64_t>(evaluation_.info.heads)};
-    for (const auto& [dataset, values] : {std::pair{"change", &value}, std::pair{"change_errors", &error}}) {
-      const std::string path = root_ + "/" + dataset;
-      write_piece(writer_, file_, path, Element::float64, dims, std::as_bytes(std::span(*values)));
-      finish(path, {"layer", "head"});
-    }
-  }
-
-  void write_losses() {
-    const std::string unchanged = root_ + "/unchanged_loss";
-    writer_.array(unchanged, Element::float32, {length()}, evaluation_.unchanged_loss.data(), nullptr);
-    finish(unchanged, {"position"});
-    const std::string changed = root_ + "/changed_loss";
-    const TraceInfo& info = evaluation_.info;
-    std::uint64_t offset =
-        writer_.reserve(changed, Element::float32,
-                        {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length()});
-    const std::vector<float> no_head(evaluation_.unchanged_loss.size(), std::numeric_limits<float>::quiet_NaN());
-    for (const std::vector<float>& known : evaluation_.changed_loss) {
-      const std::vector<float>& losses = known.empty() ? no_head : known;
-      const int error = file_.try_write_at(offset, losses.data(), losses.size() * sizeof(float));
-      if (error != 0) file_.throw_write_error(error);
-      offset += losses.size() * sizeof(float);
-    }
-    finish(changed, {"layer", "head", "position"});
-  }
-
-  Hdf5Writer& writer_;
-  const AtomicFile& file_;
-  const SweepEvaluation& evaluation_;
-  std::string root_;
-};
 
 class SweepFileReader {
  public:
@@ -140,7 +83,7 @@ class SweepFileReader {
     }
     const std::uint64_t length = Hdf5Dataset(group.child("token_id")).count();
     if (length == 0) file_.fail(group, "is of no tokens");
-    result.token_id = file_.values<std::int32_t>(group, "token_id", Element::int32, {length});
+    result.token_id = file_.values<std::int32_t>(group, "token_id", {length});
     result.unchanged_loss = losses(group, "unchanged_loss", {length});
     read_changed(group, length, result);
     read_strings(group, result);
@@ -159,7 +102,7 @@ class SweepFileReader {
   }
 
   std::vector<float> losses(const Hdf5Object& group, const char* name, const std::vector<std::uint64_t>& dims) {
-    std::vector<float> result = file_.values<float>(group, name, Element::float32, dims);
+    std::vector<float> result = file_.values<float>(group, name, dims);
     require_numbers(group, name, result);
     return result;
   }
@@ -173,9 +116,8 @@ class SweepFileReader {
   void read_changed(const Hdf5Object& group, std::uint64_t length, SweepEvaluation& result) {
     constexpr const char* kName = "changed_loss";
     const TraceInfo& info = result.info;
-    const std::vector<float> all =
-        file_.values<float>(group, kName, Element::float32,
-                            {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length});
+    const std::vector<float> all = file_.values<float>(
+        group, kName, {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length});
     result.changed_loss.resize(result.place_of(info.layers, 0));
     for (int layer = 0; layer < info.layers; ++layer) {
       for (int head = 0; head < info.mixer(layer).heads; ++head) {
@@ -264,21 +206,16 @@ SweepEvaluation SweepEvaluation::open(const std::filesystem::path& path) { retur
 
 void write_sweep_file(const std::filesystem::path& path, const SweepEvaluation& evaluation,
                       const Provenance& provenance, Overwrite overwrite) {
-  AtomicFile file(path, overwrite == Overwrite::force);
-  Hdf5Writer writer(file);
-  write_root(writer, provenance);
-  writer.attribute("/", "content", kSweepContent);
-  writer.attribute("/", "default", "models/" + evaluation.info.name);
-  writer.attribute("/", "source", evaluation.source);
-  writer.attribute("/", "text_sha256", evaluation.text_sha256);
-  writer.attribute("/", "change", evaluation.change.kind_text());
-  writer.attribute("/", "error_estimator", kBlockEstimator);
+  EvaluationWriter file(path, provenance, overwrite, kSweepContent, "models/" + evaluation.info.name);
+  file.attribute("/", "source", evaluation.source);
+  file.attribute("/", "text_sha256", evaluation.text_sha256);
+  file.attribute("/", "change", evaluation.change.kind_text());
+  file.attribute("/", "error_estimator", kBlockEstimator);
   const ErrorGroups blocks = error_blocks(evaluation.info.length);
-  writer.attribute("/", "error_block", blocks.tokens);
-  writer.attribute("/", "error_blocks", blocks.count);
-  SweepFileWriter(writer, file, evaluation).write();
-  writer.close();
-  file.commit();
+  file.attribute("/", "error_block", blocks.tokens);
+  file.attribute("/", "error_blocks", blocks.count);
+  write_model(file, evaluation);
+  file.finish();
 }
 
 }  // namespace foxscope

@@ -1,4 +1,6 @@
 // The Export dialog: what it offers, its preview, and that the command line draws the same from its command and spec.
+#include <cmath>
+
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
@@ -12,6 +14,7 @@
 #include <QSpinBox>
 #include <QTest>
 
+#include "app/figure/figure_length.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/window/figures/export_dialog.h"
@@ -126,6 +129,7 @@ class ExportTest : public QObject {
   void runsInNoFileAreMadeByTheCommand();
   void whereThereIsNoCommandTheReasonIsTold();
   void sizesAreRemembered();
+  void everyVenueHasItsWidth();
 };
 
 void ExportTest::initTestCase() {
@@ -375,6 +379,23 @@ void ExportTest::sizesAreRemembered() {
   QCOMPARE(exporting.dialog->format().widthMm, 100.0);
   QCOMPARE(exporting.dialog->format().dpi, 300);
   QVERIFY(!exporting.dialog->format().fontSizePt);
+}
+
+void ExportTest::everyVenueHasItsWidth() {
+  Exporting at;
+  QVERIFY(at.open());
+  QComboBox* sizes = nullptr;
+  for (auto* one : at.dialog->findChildren<QComboBox*>()) {
+    if (one->findText("Nature: column") >= 0) sizes = one;
+  }
+  QVERIFY(sizes != nullptr);
+  for (const figure::Venue& venue : figure::venues()) {
+    if (venue.title == nullptr) continue;
+    sizes->setCurrentIndex(sizes->findText(venue.title));
+    // The field has two decimals, in millimetres.
+    QVERIFY(std::abs(at.dialog->pageWidth().value() - figure::parseLength("--width", venue.word)) < 0.0051);
+    QCOMPARE(sizes->currentText(), QString(venue.title));
+  }
 }
 
 }  // namespace foxscope::gui::test

@@ -19,7 +19,9 @@
 #include <QScreen>
 #include <QScrollArea>
 #include <QVBoxLayout>
+#include <fmt/format.h>
 
+#include "app/figure/figure_length.h"
 #include "app/figure/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
@@ -52,13 +54,6 @@ constexpr std::array kPictures{Ending{ExportDialog::Kind::pdf, "PDF", "pdf"},
 constexpr std::array kMapData{Ending{ExportDialog::Kind::hdf5, "HDF5 (data)", "h5"},
                               Ending{ExportDialog::Kind::npy, "NPY (data)", "npy"},
                               Ending{ExportDialog::Kind::csv, "CSV (data)", "csv"}};
-
-struct Width {
-  const char* name;
-  double mm;
-};
-constexpr std::array kWidths{Width{"NeurIPS, ICLR: text width", 139.7}, Width{"NeurIPS, ICLR: half", 67.31},
-                             Width{"ICML: column", 82.55}, Width{"ICML: page", 171.45}};
 
 void writeFile(const QString& path, const std::string& bytes) {
   AtomicFile file(path.toStdString(), true);
@@ -109,15 +104,16 @@ std::string mapName(const MapRequest& request) {
 }
 
 FigureOffer offerOf(const figure::RunFigure& figure) {
-  const figure::KindTraits traits = figure::traitsOf(figure.kind);
+  const figure::FigureKind& kind = figure.row();
   FigureOffer offer;
-  offer.palette = traits.maps;
-  offer.legend = traits.curves;
-  offer.axes = offer.trainLength = traits.axes;
-  offer.smooth = traits.smooth;
-  offer.letters = traits.letters;
+  offer.palette = kind.takes("colours");
+  offer.legend = kind.takes("legend-at");
+  offer.axes = kind.takes("x-limits");
+  offer.trainLength = kind.takes("train-length");
+  offer.smooth = kind.takes("smooth");
+  offer.letters = kind.traits.letters;
   offer.colourBars = figure.quantities();
-  if (!traits.labels) return offer;
+  if (!kind.takes("models")) return offer;
   for (const figure::FigureRun& run : figure.runs) {
     const std::string name = figure.nameOf(run);
     offer.names.push_back({name, run.name == name ? QString() : QString::fromStdString(run.name)});
@@ -214,10 +210,14 @@ void ExportDialog::makeForm() {
 void ExportDialog::makeSizes(QFormLayout& form) {
   const Settings::ExportSizes sizes = m_settings.exportSizes();
   m_preset = new QComboBox;
-  for (const Width& width : kWidths) m_preset->addItem(tr(width.name), width.mm);
+  m_width = new QDoubleSpinBox;
+  for (const figure::Venue& venue : figure::venues()) {
+    if (venue.title == nullptr) continue;
+    const double width = figure::parseLength("--width", venue.length);
+    m_preset->addItem(tr(venue.title), QString::number(width, 'f', m_width->decimals()).toDouble());
+  }
   m_preset->addItem(tr("own width"));
   form.addRow(tr("&Size for"), m_preset);
-  m_width = new QDoubleSpinBox;
   m_width->setRange(20, 1000);
   m_width->setSuffix(tr(" mm"));
   m_width->setValue(sizes.widthMm);
@@ -394,14 +394,25 @@ figure::FigureStyle ExportDialog::style() const {
 
 figure::RunFigure ExportDialog::runFigure() const {
   figure::RunFigure figure = chosenFigure()->figure;
-  const figure::ColourMap* map = m_form->colourMap();
-  const auto limits = m_form->colourLimits();
-  figure.maps.colours = figure.grid.colours = figure.compare.colours = map;
-  figure.maps.limits = figure.grid.limits = figure.compare.limits = limits;
-  figure.loss.smooth = m_form->smooth();
-  figure.loss.trainLength = m_form->trainLength();
-  figure.loss.curves.xLimits = m_form->xLimits();
-  figure.loss.curves.yLimits = m_form->yLimits();
+  const auto setLimits = [&](const char* option, const std::optional<figure::AxisLimits>& limits) {
+    if (limits) figure.set(option, fmt::format("{}:{}", limits->lower, limits->upper));
+  };
+  const auto setCount = [&](const char* option, const std::optional<std::int64_t>& count) {
+    if (count) figure.set(option, std::to_string(*count));
+  };
+  for (const figure::NamedColourMap& map : figure::namedColourMaps()) {
+    if (map.map == m_form->colourMap()) figure.set("colours", map.name);
+  }
+  const auto end = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+  std::vector<std::string> bars;
+  for (const figure::ColourLimits& one : m_form->colourLimits()) {
+    bars.push_back(fmt::format("{}={}:{}", to_string(one.quantity), end(one.lower), end(one.upper)));
+  }
+  if (!bars.empty()) figure.set("limits", std::move(bars));
+  setCount("smooth", m_form->smooth());
+  setCount("train-length", m_form->trainLength());
+  setLimits("x-limits", m_form->xLimits());
+  setLimits("y-limits", m_form->yLimits());
   return figure;
 }
 

@@ -4,11 +4,14 @@
 
 #include <QCoreApplication>
 
+#include "app/figure/figure_words.h"
+
 namespace foxscope::gui {
 namespace {
 
 using figure::FigureRun;
 using figure::RunFigure;
+using figure::wordOf;
 
 QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui::PaperFigures", text); }
 
@@ -29,34 +32,34 @@ struct Chosen {
 std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
   std::vector<PaperFigure> figures;
   const auto add = [&](const QString& name, const char* kind) -> RunFigure& {
-    return figures.emplace_back(PaperFigure{name, {kind, {chosen.run}}}).figure;
+    return figures.emplace_back(PaperFigure{name, {{kind}, {chosen.run}}}).figure;
   };
   add(tr("F above A of heads of short, middle and long memory"), "maps");
   RunFigure& head = add(tr("F above A of the chosen head, as far as it is shown"), "maps");
-  head.maps.heads = {{chosen.head}};
-  head.maps.rows = chosen.rows;
-  head.maps.columns = chosen.columns;
+  head.set("heads", wordOf(chosen.head));
+  head.set("rows", wordOf(chosen.rows));
+  head.set("cols", wordOf(chosen.columns));
   add(tr("all heads as small maps"), "grid");
   add(tr("attention against distance"), "distance");
   if (chosen.run.trace->has(TraceArray::log_forget_gradient)) {
     RunFigure& owed = add(tr("saliency of all heads, and the text shown tinted by the chosen one's"), "saliency");
-    owed.saliency.head = chosen.head;
-    owed.saliency.positions = chosen.rows;
+    owed.set("head", wordOf(chosen.head));
+    owed.set("rows", wordOf(chosen.rows));
   }
   if (!chosen.run.trace->text()) return figures;
-  for (const auto& [tint, name] : {std::pair{figure::PassageTint::loss, tr("the text shown, tinted by loss")},
-                                   std::pair{figure::PassageTint::gate, tr("the text shown, tinted by 1 − f")}}) {
-    RunFigure& text = add(name, "text");
-    text.passage.tint = tint;
-    if (tint != figure::PassageTint::loss) text.passage.head = chosen.head;
-    text.passage.positions = chosen.rows;
-  }
+  RunFigure& losses = add(tr("the text shown, tinted by loss"), "text");
+  losses.set("tint", "loss");
+  losses.set("rows", wordOf(chosen.rows));
+  RunFigure& gates = add(tr("the text shown, tinted by 1 − f"), "text");
+  gates.set("tint", "gate");
+  gates.set("head", wordOf(chosen.head));
+  gates.set("rows", wordOf(chosen.rows));
   return figures;
 }
 
 std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const Chosen& chosen) {
   std::vector<PaperFigure> figures;
-  const auto add = [&](const QString& name, const char* kind) { figures.push_back({name, {kind, runs}}); };
+  const auto add = [&](const QString& name, const char* kind) { figures.push_back({name, {{kind}, runs}}); };
   add(tr("losses"), "loss");
   add(tr("perplexity against context"), "perplexity");
   add(tr("labels of all heads"), "labels");
@@ -67,10 +70,10 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const
   add(tr("losses, and the first less each other"), "ablation");
   const auto other =
       *std::find_if(runs.begin(), runs.end(), [&](const FigureRun& run) { return run.trace != chosen.run.trace; });
-  RunFigure compare{"compare", {chosen.run, other}};
-  compare.compare.first = chosen.head;
-  compare.compare.rows = chosen.rows;
-  compare.compare.columns = chosen.columns;
+  RunFigure compare{{"compare"}, {chosen.run, other}};
+  compare.set("head", wordOf(chosen.head));
+  compare.set("rows", wordOf(chosen.rows));
+  compare.set("cols", wordOf(chosen.columns));
   figures.push_back({tr("the chosen head beside the nearest of another model"), std::move(compare)});
   return figures;
 }

@@ -1,12 +1,15 @@
+#include "backend/eval/evaluation_file.h"
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/base/command_line.h"
-#include "backend/eval/evaluation_file.h"
 #include "backend/file/file_trace.h"
 #include "backend/file/layer_mixers.h"
+#include "backend/file/model_writer.h"
 #include "backend/file/provenance.h"
 #include "backend/text/tokenizer.h"
 
@@ -16,6 +19,10 @@ namespace {
 constexpr std::int64_t kMostModels = 10'000;
 constexpr std::int64_t kMostLayersOrHeads = 1'000'000;
 constexpr std::int64_t kLongest = std::int64_t{1} << 40;
+
+constexpr const char* kEstimator =
+    "jackknife over documents, each of G left out in turn: se^2 = (G-1)/G sum_g (estimate without g - estimate)^2; NaN "
+    "below 4 effective documents (M^2 / sum m_g^2) or 3 degrees of freedom";
 
 }  // namespace
 
@@ -120,12 +127,12 @@ TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
 EvaluatedWindows EvaluationFile::read_windows(const Hdf5Object& group, std::size_t documents) {
   EvaluatedWindows windows;
   const std::vector<std::uint64_t> dims = {Hdf5Dataset(group.child("document")).count()};
-  windows.document = values<std::int32_t>(group, "document", Element::int32, dims);
-  windows.tokens = values<std::int64_t>(group, "tokens", Element::int64, dims);
+  windows.document = values<std::int32_t>(group, "document", dims);
+  windows.tokens = values<std::int64_t>(group, "tokens", dims);
   if (group.find("byte_start")) {
-    windows.token_start = values<std::int64_t>(group, "token_start", Element::int64, dims);
-    windows.byte_start = values<std::int64_t>(group, "byte_start", Element::int64, dims);
-    windows.byte_end = values<std::int64_t>(group, "byte_end", Element::int64, dims);
+    windows.token_start = values<std::int64_t>(group, "token_start", dims);
+    windows.byte_start = values<std::int64_t>(group, "byte_start", dims);
+    windows.byte_end = values<std::int64_t>(group, "byte_end", dims);
   }
   const auto most = static_cast<std::int64_t>(documents > 0 ? documents : windows.document.size());
   for (std::size_t n = 0; n < windows.document.size(); ++n) {
@@ -138,6 +145,77 @@ EvaluatedWindows EvaluationFile::read_windows(const Hdf5Object& group, std::size
     }
   }
   return windows;
+}
+
+EvaluationWriter::EvaluationWriter(const std::filesystem::path& path, const Provenance& provenance, Overwrite overwrite,
+                                   const char* content, const std::string& first)
+    : file_(path, overwrite == Overwrite::force), writer_(file_) {
+  write_root(writer_, provenance);
+  attribute("/", "content", std::string(content));
+  attribute("/", "default", first);
+}
+
+void EvaluationWriter::finish() {
+  writer_.close();
+  file_.commit();
+}
+
+void EvaluationWriter::corpus(const EvaluatedCorpus& corpus) {
+  attribute("/", "source", corpus.source);
+  attribute("/", "seed", static_cast<std::int64_t>(corpus.seed));
+  attribute("/", "corpus_documents", corpus.documents_read);
+  attribute("/", "corpus_tokens", corpus.tokens_read);
+  attribute("/", "error_estimator", kEstimator);
+  if (corpus.documents.empty()) return;
+  std::vector<std::string> names;
+  std::vector<std::string> hashes;
+  for (const WindowDocument& document : corpus.documents) {
+    names.push_back(document.name);
+    hashes.push_back(document.sha256);
+  }
+  writer_.strings("/documents/name", names);
+  writer_.strings("/documents/sha256", hashes);
+}
+
+void EvaluationWriter::info(const std::string& group, std::size_t order, const TraceInfo& info) {
+  attribute(group, "order", static_cast<std::int64_t>(order));
+  // Of a file that was imported nothing but the name is known.
+  if (info.layers == 0) return;
+  write_run_attributes(writer_, group, info);
+  attribute(group, "length", info.length);
+  if (info.mixers.empty()) return;
+  for (int layer = 0; layer < info.layers; ++layer) writer_.group(fmt::format("{}/layers/{:02}", group, layer));
+  write_mixers(writer_, group, info);
+}
+
+void EvaluationWriter::windows(const std::string& group, const EvaluatedWindows& windows) {
+  column(group + "/document", windows.document);
+  column(group + "/tokens", windows.tokens);
+  column(group + "/token_start", windows.token_start);
+  column(group + "/byte_start", windows.byte_start);
+  column(group + "/byte_end", windows.byte_end);
+}
+
+void EvaluationWriter::index(const std::string& path, std::int64_t size, std::int64_t first) {
+  std::vector<std::int64_t> places(static_cast<std::size_t>(size));
+  std::iota(places.begin(), places.end(), first);
+  scale(path, places);
+}
+
+void EvaluationWriter::describe(const std::string& path, const std::string& units,
+                                const std::vector<std::string>& axes) {
+  if (!units.empty()) attribute(path, "units", units);
+  attribute(path, "interpretation", axes.size() % 2 == 0 ? "image" : "spectrum");
+  for (unsigned axis = 0; axis < axes.size(); ++axis) {
+    if (axes[axis] != ".") writer_.attach_scale(path, axis, path.substr(0, path.rfind('/') + 1) + axes[axis]);
+  }
+}
+
+void EvaluationWriter::plottable(const std::string& group, const std::string& signal,
+                                 const std::vector<std::string>& axes) {
+  attribute(group, "NX_class", "NXdata");
+  attribute(group, "signal", signal);
+  attribute(group, "axes", axes);
 }
 
 }  // namespace foxscope
