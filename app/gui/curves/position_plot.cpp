@@ -45,8 +45,8 @@ struct PositionPlot::Prepared {
   std::vector<std::vector<Point>> points;
 };
 
-PositionPlot::PositionPlot(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_plot(new QCustomPlot(this)), m_margins(new QCPMarginGroup(m_plot)) {
+PositionPlot::PositionPlot(RunList& runs, QWidget* parent)
+    : QWidget(parent), m_runs(runs), m_plot(new QCustomPlot(this)), m_margins(new QCPMarginGroup(m_plot)) {
   // The plot only paints: mouse and keys are this widget's.
   m_plot->setAttribute(Qt::WA_TransparentForMouseEvents);
   m_plot->setFocusPolicy(Qt::NoFocus);
@@ -65,10 +65,10 @@ PositionPlot::PositionPlot(Document& document, QWidget* parent)
   setMouseTracking(true);
   m_wheelRest.setSingleShot(true);
   m_wheelRest.setInterval(kWheelRest);
-  connect(&m_wheelRest, &QTimer::timeout, &m_document.selection(), &Selection::endMovement);
-  connect(&m_document.selection(), &Selection::viewChanged, this, &PositionPlot::followView);
-  connect(&m_document.selection(), &Selection::pinChanged, this, &PositionPlot::followCursor);
-  connect(&m_document.selection(), &Selection::hoverChanged, this, &PositionPlot::followCursor);
+  connect(&m_wheelRest, &QTimer::timeout, &m_runs.selection(), &Selection::endMovement);
+  connect(&m_runs.selection(), &Selection::viewChanged, this, &PositionPlot::followView);
+  connect(&m_runs.selection(), &Selection::pinChanged, this, &PositionPlot::followCursor);
+  connect(&m_runs.selection(), &Selection::hoverChanged, this, &PositionPlot::followCursor);
 }
 
 PositionPlot::~PositionPlot() { disconnect(m_plot, nullptr, this, nullptr); }
@@ -104,7 +104,7 @@ void PositionPlot::ask() {
     return prepared;
   };
   request.done = [this](Prepared prepared) { take(std::move(prepared)); };
-  m_document.quickJobs().submit(this, kPoints, std::move(request));
+  m_runs.quickJobs().submit(this, kPoints, std::move(request));
 }
 
 void PositionPlot::take(Prepared prepared) {
@@ -175,7 +175,7 @@ void PositionPlot::rebuildGraphs() {
 }
 
 Range PositionPlot::range() const {
-  const View& view = m_document.selection().view();
+  const View& view = m_runs.selection().view();
   return m_axis.isOfKeys() ? view.columns : view.rows;
 }
 
@@ -270,7 +270,7 @@ std::optional<double> PositionPlot::visibleCoordinate(const std::optional<std::i
 // Only the cursor's own layer is painted anew.
 void PositionPlot::followCursor() {
   if (!isVisible()) return;
-  const Selection& selection = m_document.selection();
+  const Selection& selection = m_runs.selection();
   const std::array<std::optional<double>, kCursorLines> places{
       visibleCoordinate(selection.pin().query), visibleCoordinate(selection.pin().key),
       visibleCoordinate(selection.hover().query), visibleCoordinate(selection.hover().key)};

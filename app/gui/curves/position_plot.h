@@ -10,7 +10,7 @@
 
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 class QCPGraph;
 class QCPItemText;
@@ -28,7 +28,7 @@ class PositionPlot : public QWidget {
   Q_OBJECT
 
  public:
-  PositionPlot(Document& document, QWidget* parent);
+  PositionPlot(RunList& runs, QWidget* parent);
   ~PositionPlot() override;
 
   /// Shows this instead, once a job has made ready what is drawn; until then what is shown stays.
@@ -105,7 +105,7 @@ class PositionPlot : public QWidget {
   [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
   [[nodiscard]] std::optional<double> visibleCoordinate(const std::optional<std::int64_t>& position) const;
 
-  Document& m_document;
+  RunList& m_runs;
   QCustomPlot* m_plot;
   QCPMarginGroup* m_margins;
   PlotContent m_wanted;

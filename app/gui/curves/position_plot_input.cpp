@@ -24,15 +24,15 @@ constexpr double kSmallestBand = 4;  // pixels; smaller ones are slips of the ha
 
 void PositionPlot::setRange(const Range& range) {
   if (m_axis.length == 0) return;
-  View view = m_document.selection().view();
+  View view = m_runs.selection().view();
   (m_axis.isOfKeys() ? view.columns : view.rows) = range;
-  m_document.selection().setView(view);
+  m_runs.selection().setView(view);
 }
 
 void PositionPlot::fit() {
-  const Range all{0, m_document.length()};
+  const Range all{0, m_runs.length()};
   if (all.size() == 0) return;
-  Selection& selection = m_document.selection();
+  Selection& selection = m_runs.selection();
   selection.endMovement();
   selection.setView({all, all});
   selection.endMovement();
@@ -43,7 +43,7 @@ Cursor PositionPlot::cursorAt(std::int64_t position) const {
   const MapLine& line = *m_axis.line;
   const Range range = line.positions(m_axis.length);
   const std::int64_t place = std::clamp(position, range.begin, std::max(range.begin, range.end - 1));
-  const Cursor& pin = m_document.selection().pin();
+  const Cursor& pin = m_runs.selection().pin();
   // What all pairs of the line have in common is pinned, or was hovered elsewhere.
   switch (line.along) {
     case MapLine::Along::row:
@@ -58,7 +58,7 @@ Cursor PositionPlot::cursorAt(std::int64_t position) const {
 
 // On a diagonal a click pins the pair, so that the distance stays.
 void PositionPlot::click(std::int64_t position, Qt::KeyboardModifiers modifiers) {
-  Selection& selection = m_document.selection();
+  Selection& selection = m_runs.selection();
   if (modifiers.testFlag(Qt::ShiftModifier)) return selection.pinKey(position);
   if (!m_axis.line || m_axis.line->along == MapLine::Along::row) return selection.pinQuery(position);
   const Cursor at = cursorAt(position);
@@ -75,13 +75,13 @@ void PositionPlot::mousePressEvent(QMouseEvent* event) {
   m_press = event->position();
   m_pressRange = range();
   m_panning = false;
-  m_document.selection().endMovement();
+  m_runs.selection().endMovement();
 }
 
 void PositionPlot::mouseMoveEvent(QMouseEvent* event) {
   if (m_drawn == 0) return;
   if (m_bandFrom) return showBand(event->position().x());
-  if (!m_press) return m_document.selection().setHover(cursorAt(positionAt(event->position().x())));
+  if (!m_press) return m_runs.selection().setHover(cursorAt(positionAt(event->position().x())));
   const double by = event->position().x() - m_press->x();
   if (std::abs(by) >= QApplication::startDragDistance()) m_panning = true;
   if (!m_panning) return;
@@ -108,7 +108,7 @@ void PositionPlot::finishBand(const QPointF& place) {
     return;
   }
   const auto [first, last] = std::minmax({positionAt(from), positionAt(to)});
-  Selection& selection = m_document.selection();
+  Selection& selection = m_runs.selection();
   selection.endMovement();
   setRange({first, last + 1});
   selection.endMovement();
@@ -124,7 +124,7 @@ void PositionPlot::mouseReleaseEvent(QMouseEvent* event) {
   if (event->button() != Qt::LeftButton || !m_press) return QWidget::mouseReleaseEvent(event);
   m_press.reset();
   unsetCursor();
-  Selection& selection = m_document.selection();
+  Selection& selection = m_runs.selection();
   if (m_panning) {
     m_panning = false;
     selection.endMovement();
@@ -138,13 +138,13 @@ void PositionPlot::mouseReleaseEvent(QMouseEvent* event) {
 void PositionPlot::mouseDoubleClickEvent(QMouseEvent* event) {
   if (event->button() != Qt::LeftButton) return QWidget::mouseDoubleClickEvent(event);
   m_press.reset();
-  m_document.selection().setPin(m_pinBeforeClick);
+  m_runs.selection().setPin(m_pinBeforeClick);
   fit();
 }
 
 void PositionPlot::leaveEvent(QEvent* event) {
   QWidget::leaveEvent(event);
-  m_document.selection().setHover({});
+  m_runs.selection().setHover({});
 }
 
 void PositionPlot::wheelEvent(QWheelEvent* event) {
@@ -158,9 +158,9 @@ void PositionPlot::wheelEvent(QWheelEvent* event) {
 }
 
 void PositionPlot::stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers) {
-  const Cursor& pin = m_document.selection().pin();
+  const Cursor& pin = m_runs.selection().pin();
   const std::optional<std::int64_t> from = modifiers.testFlag(Qt::ShiftModifier) ? pin.key : pin.query;
-  const std::int64_t last = m_document.length() - 1;
+  const std::int64_t last = m_runs.length() - 1;
   click(std::clamp<std::int64_t>(from ? *from + by : range().begin, 0, last), modifiers);
 }
 
@@ -178,7 +178,7 @@ bool PositionPlot::event(QEvent* event) {
 }
 
 void PositionPlot::keyPressEvent(QKeyEvent* event) {
-  Selection& selection = m_document.selection();
+  Selection& selection = m_runs.selection();
   if (m_axis.length == 0) return QWidget::keyPressEvent(event);
   const auto zoom = [&](double factor) {
     selection.endMovement();

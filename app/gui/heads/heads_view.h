@@ -25,7 +25,7 @@ class HeadsView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  HeadsView(Document& document, HeadTable& table, QWidget* parent = nullptr);
+  HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWidget* parent = nullptr);
 
   [[nodiscard]] HeadGrid& grid() { return *m_grid; }
   [[nodiscard]] HeadGallery& gallery() { return *m_gallery; }
@@ -61,7 +61,8 @@ class HeadsView : public QWidget, public ViewPart {
   void showChecks();
   void addCopying();
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
   HeadTable& m_table;
   QComboBox* m_choice = nullptr;
   bool m_chosen = false;  ///< by the user or a session; else by what the runs have

@@ -6,7 +6,8 @@
 #include <QPoint>
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_shape.h"
 #include "app/gui/text/text_tint.h"
@@ -30,7 +31,7 @@ class TextView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  explicit TextView(Document& document, QWidget* parent = nullptr);
+  TextView(RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;
@@ -85,7 +86,8 @@ class TextView : public QWidget, public ViewPart {
   /// @param target  positions of the reference run; nothing: all
   void computeSaliency(std::optional<Range> target);
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
   TextToolRow* m_tools;
   FindBar* m_find;
   SearchHits m_leftHits;     ///< of the page before it was laid anew

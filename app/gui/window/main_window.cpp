@@ -42,7 +42,7 @@
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
-#include "app/gui/window/run_list.h"
+#include "app/gui/window/run_list_view.h"
 #include "app/gui/words/words_view.h"
 
 namespace foxscope::gui {
@@ -70,7 +70,10 @@ QString sweepsFolder() {
 }  // namespace
 
 MainWindow::MainWindow(const QString& demo, QWidget* parent)
-    : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_trainings(m_document), m_demo(demo) {
+    : QMainWindow(parent), m_headTable(m_document.runs()),
+      m_sweeps(m_document.runs(), m_document.modelRuns()),
+      m_trainings(m_document.runs(), m_document.modelRuns()),
+      m_demo(demo) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
   setRemembering(m_remembering);
   setAcceptDrops(true);
@@ -95,14 +98,17 @@ void MainWindow::setRemembering(Remembering remembering) {
 }
 
 void MainWindow::makeViews() {
-  m_heads = new HeadsView(m_document, m_headTable);
-  m_maps = new MapsView(m_document);
-  m_text = new TextView(m_document);
-  m_words = new WordsView(m_document);
-  m_curves = new CurvesView(m_document);
-  m_effects = new EffectsView(m_document, m_sweeps);
-  m_evaluations = new EvaluationsView(m_document);
-  m_training = new TrainingView(m_document, m_trainings);
+  RunList& runs = m_document.runs();
+  ModelRuns& modelRuns = m_document.modelRuns();
+  FileWriter& files = m_document.files();
+  m_heads = new HeadsView(runs, modelRuns, m_headTable);
+  m_maps = new MapsView(runs);
+  m_text = new TextView(runs, modelRuns);
+  m_words = new WordsView(runs, modelRuns, files);
+  m_curves = new CurvesView(runs, modelRuns);
+  m_effects = new EffectsView(runs, files, m_sweeps);
+  m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
+  m_training = new TrainingView(runs, files, m_trainings);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},
@@ -118,7 +124,7 @@ void MainWindow::makeViews() {
   auto* layout = new QVBoxLayout(centre);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  layout->addWidget(new ExportBar(m_document));
+  layout->addWidget(new ExportBar(files));
   layout->addWidget(&m_training->bar());
   m_centre = new QStackedWidget;
   m_start = new StartPage;
@@ -129,8 +135,8 @@ void MainWindow::makeViews() {
   m_messages = new MessageBar(*centre);
 
   m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
-  auto* runs = new RunList(m_document);
-  m_runsDock = makeDock(*this, runs, tr("Runs"), "runs");
+  auto* list = new RunListView(runs);
+  m_runsDock = makeDock(*this, list, tr("Runs"), "runs");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
   m_wordsDock = makeDock(*this, m_words, tr("Words"), "words");
@@ -148,15 +154,15 @@ void MainWindow::makeViews() {
   QAction* showRuns = m_runsDock->toggleViewAction();
   showRuns->setIcon(themedIcon(QStringLiteral("runs")));
   showRuns->setShortcut(QKeySequence("Ctrl+R"));
-  connect(showRuns, &QAction::triggered, runs, [this, runs](bool shown) {
+  connect(showRuns, &QAction::triggered, list, [this, list](bool shown) {
     if (!shown) return;
     // As high as its rows need; the text keeps the rest.
     if (std::exchange(m_firstRuns, false)) {
-      const int list = m_runsDock->height() - runs->height() + runs->sizeHint().height();
-      resizeDocks({m_runsDock, m_textDock}, {list, height() - list}, Qt::Vertical);
+      const int rows = m_runsDock->height() - list->height() + list->sizeHint().height();
+      resizeDocks({m_runsDock, m_textDock}, {rows, height() - rows}, Qt::Vertical);
     }
-    runs->setFocus();
-    if (!runs->currentIndex().isValid()) runs->setCurrentIndex(runs->list().index(0, RunListModel::kName));
+    list->setFocus();
+    if (!list->currentIndex().isValid()) list->setCurrentIndex(list->list().index(0, RunListModel::kName));
   });
   QAction* showWords = m_wordsDock->toggleViewAction();
   showWords->setShortcut(QKeySequence("Ctrl+W"));
@@ -165,9 +171,9 @@ void MainWindow::makeViews() {
     m_wordsDock->raise();
     m_words->table().setFocus();
   });
-  bar->addWidget(new RunBar(m_document, showRuns));
+  bar->addWidget(new RunBar(runs, modelRuns, showRuns));
   addToolBar(bar);
-  statusBar()->addWidget(new Readout(m_document), 1);
+  statusBar()->addWidget(new Readout(runs), 1);
   statusBar()->setSizeGripEnabled(false);
 }
 
@@ -210,12 +216,12 @@ void MainWindow::resetDocks() {
 }
 
 bool MainWindow::isAnyRun() {
-  if (m_document.runs().empty()) m_messages->show({Message::Kind::warning, m_document.noRunText()});
+  if (m_document.runs().empty()) m_messages->show({Message::Kind::warning, m_document.modelRuns().noRunText()});
   return !m_document.runs().empty();
 }
 
 bool MainWindow::anythingOpen() const {
-  return !m_document.runs().empty() || !m_document.models().empty() || !m_document.text().empty();
+  return !m_document.runs().empty() || !m_document.runs().models().empty() || !m_document.modelRuns().text().empty();
 }
 
 void MainWindow::followDocks() {
@@ -247,21 +253,23 @@ void MainWindow::showEffects() {
 void MainWindow::connectDocument() {
   connect(m_effects, &EffectsView::answered, this, &MainWindow::showEffects);
   connect(&m_sweeps, &Sweeps::added, this, &MainWindow::showEffects);
+  connect(&m_document, &Document::sweepOpened, &m_sweeps, &Sweeps::open);
+  connect(&m_document, &Document::pathOpened, &m_trainings, &Trainings::readAgain);
   connect(&m_trainings, &Trainings::added, this, &MainWindow::followTrainings);
   connect(&m_trainings, &Trainings::changed, this, [this] {
     if (m_trainings.open().empty()) m_trainingDock->hide();
   });
-  connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
-  connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
-  connect(&m_document, &Document::evaluationsChanged, this, &MainWindow::followEvaluations);
+  connect(&m_document.runs(), &RunList::runsChanged, this, &MainWindow::followRuns);
+  connect(&m_document.modelRuns(), &ModelRuns::inputsChanged, this, &MainWindow::followInputs);
+  connect(&m_document.evaluations(), &EvaluationList::evaluationsChanged, this, &MainWindow::followEvaluations);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
-  connect(&m_document, &Document::notWritten, this, [this](const QString& path) {
+  connect(&m_document.files(), &FileWriter::notWritten, this, [this](const QString& path) {
     if (path == m_saving) m_afterSaving = nullptr;
   });
   m_document.setReplaceGuard([this](std::function<void()> replace) { whenNothingIsLost(std::move(replace)); });
-  connect(&m_document, &Document::memoryAsked, this, &MainWindow::askForMemory);
-  connect(&m_document, &Document::fileMissing, this, &MainWindow::askForMissing);
-  connect(&m_document, &Document::sessionOpened, this, [this](const QJsonObject& state) {
+  connect(&m_document.modelRuns(), &ModelRuns::memoryAsked, this, &MainWindow::askForMemory);
+  connect(&m_document.sessions(), &SessionStore::fileMissing, this, &MainWindow::askForMissing);
+  connect(&m_document.sessions(), &SessionStore::sessionOpened, this, [this](const QJsonObject& state) {
     m_messages->clearNotes();
     m_wantedViews = state;
     restoreDocks(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
@@ -274,8 +282,8 @@ void MainWindow::connectDocument() {
     m_settings.addRecent(path);
     fillRecent();
   });
-  connect(&m_document, &Document::runStatusChanged, this, [this] {
-    if (m_document.runStatus().running && m_document.runStatus().index == 0) m_messages->clearNotes();
+  connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, [this] {
+    if (m_document.modelRuns().runStatus().running && m_document.modelRuns().runStatus().index == 0) m_messages->clearNotes();
     followInputs();
   });
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
@@ -309,7 +317,7 @@ void MainWindow::showExtremes() {
   const auto panes = [this] { return m_maps->saveState().value("panes"); };
   if (m_beforeExtremes && panes() == m_extremes) return m_maps->restoreState(*std::exchange(m_beforeExtremes, {}));
   if (!isAnyRun()) return;
-  const Run* run = m_document.run(m_document.selection().head().run);
+  const Run* run = m_document.runs().run(m_document.runs().selection().head().run);
   std::optional<NamedHead> fastest;
   std::optional<NamedHead> slowest;
   double least = 0;
@@ -356,7 +364,7 @@ void MainWindow::followRuns() {
   setWindowTitle(empty ? QStringLiteral("Foxscope") : names.join(", ") + QStringLiteral(" – Foxscope"));
   if (empty || m_wantedViews.isEmpty()) return;
   restoreViews(m_wantedViews);
-  if (!m_document.runStatus().running) m_wantedViews = {};
+  if (!m_document.modelRuns().runStatus().running) m_wantedViews = {};
 }
 
 // They come into sight when they are opened, and go with the last of them.
@@ -376,7 +384,7 @@ void MainWindow::followTrainings() {
 
 void MainWindow::followInputs() {
   followDocks();
-  m_start->setInputs(anythingOpen() ? m_document.noRunText() + '.' : QString());
+  m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 
 void MainWindow::fillRecent() {
@@ -438,17 +446,17 @@ void MainWindow::askForMemory(const MemoryQuestion& question) {
   box->setObjectName(name);
   box->setAttribute(Qt::WA_DeleteOnClose);
   const QPushButton* all = box->addButton(tr("Run Anyway"), QMessageBox::DestructiveRole);
-  connect(all, &QPushButton::clicked, &m_document, &Document::runAnyway);
+  connect(all, &QPushButton::clicked, &m_document.modelRuns(), &ModelRuns::runAnyway);
   if (question.fewer > 0) {
     QPushButton* fewer = box->addButton(
         tr("First %1 Tokens").arg(QLocale().toString(static_cast<qlonglong>(question.fewer))), QMessageBox::AcceptRole);
-    connect(fewer, &QPushButton::clicked, &m_document, [this, question] { m_document.runFewer(question.fewer); });
+    connect(fewer, &QPushButton::clicked, &m_document, [this, question] { m_document.modelRuns().runFewer(question.fewer); });
     box->setDefaultButton(fewer);
   }
   box->open();
 }
 
-void MainWindow::saveSession(const QString& path) { m_document.saveSession(path, viewState()); }
+void MainWindow::saveSession(const QString& path) { m_document.sessions().save(path, viewState()); }
 
 void MainWindow::saveSessionAs() {
   const QString path = QFileDialog::getSaveFileName(
@@ -460,11 +468,11 @@ void MainWindow::saveRunFile() {
   if (!isAnyRun()) return;
   const QString path =
       QFileDialog::getSaveFileName(this, tr("Save run file"), m_settings.folder() + "/run.h5", tr("Run files (*.h5)"));
-  if (!path.isEmpty()) m_document.saveRunFile(path);
+  if (!path.isEmpty()) m_document.files().saveRunFile(path);
 }
 
 void MainWindow::whenNothingIsLost(std::function<void()> then) {
-  const Unsaved unsaved = m_document.unsaved();
+  const Unsaved unsaved = m_document.sessions().unsaved();
   if (unsaved.empty() || m_remembering == Remembering::off) return then();
   QStringList what;
   for (const QString& run : unsaved.runs) what += tr("the run %1").arg(run);
@@ -486,7 +494,7 @@ void MainWindow::whenNothingIsLost(std::function<void()> then) {
 
 // One file after the other, each in the background; what waits for them goes on when nothing is left to save.
 void MainWindow::saveUnsaved() {
-  const Unsaved unsaved = m_document.unsaved();
+  const Unsaved unsaved = m_document.sessions().unsaved();
   if (unsaved.empty()) return std::exchange(m_afterSaving, nullptr)();
   const auto ask = [this](const QString& title, const QString& name, const QString& filter) {
     return QFileDialog::getSaveFileName(this, title, m_settings.folder() + name, filter);
@@ -494,10 +502,10 @@ void MainWindow::saveUnsaved() {
   QString path;
   if (!unsaved.runs.isEmpty()) {
     path = ask(tr("Save run file"), QStringLiteral("/run.h5"), tr("Run files (*.h5)"));
-    if (!path.isEmpty()) m_document.saveUnsavedRuns(path);
+    if (!path.isEmpty()) m_document.files().saveUnsavedRuns(path);
   } else {
     path = ask(tr("Save text"), QStringLiteral("/text.txt"), tr("Texts (*.txt)"));
-    if (!path.isEmpty()) m_document.saveText(path);
+    if (!path.isEmpty()) m_document.files().saveText(path);
   }
   m_saving = path;
   if (path.isEmpty()) m_afterSaving = nullptr;
@@ -598,14 +606,14 @@ void MainWindow::resizeEvent(QResizeEvent* event) {
 }
 
 bool MainWindow::isSettled() const {
-  if (m_document.busy() || m_document.runStatus().running || !m_wantedDocks.isEmpty()) return false;
+  if (m_document.busy() || m_document.modelRuns().runStatus().running || !m_wantedDocks.isEmpty()) return false;
   return std::all_of(m_parts.begin(), m_parts.end(), [](const Part& part) { return part.part->isSettled(); });
 }
 
 QStringList MainWindow::messages() const { return m_messages->texts(); }
 
 void MainWindow::showPreferences() {
-  Preferences dialog(m_document, m_settings, this);
+  Preferences dialog(m_document.modelRuns(), m_settings, this);
   if (dialog.exec() == QDialog::Accepted) emit themeChosen();
 }
 
@@ -643,7 +651,7 @@ void MainWindow::dropEvent(QDropEvent* event) {
   if (!paths.isEmpty()) {
     m_document.open(paths);
   } else if (event->mimeData()->hasText()) {
-    m_document.setText({{}, event->mimeData()->text().toStdString()});
+    m_document.modelRuns().setText({{}, event->mimeData()->text().toStdString()});
   }
   event->acceptProposedAction();
 }

@@ -62,8 +62,8 @@ void MainWindow::makeFileMenu() {
   menu->addSeparator();
   addCommand(menu, {tr("&Save Session"), "save"}, QKeySequence::Save, tr("Save models, text, panes, pins and places"),
              [this] {
-               if (m_document.sessionFile().isEmpty() || isDemo(m_document.sessionFile())) return saveSessionAs();
-               saveSession(m_document.sessionFile());
+               if (m_document.sessions().file().isEmpty() || isDemo(m_document.sessions().file())) return saveSessionAs();
+               saveSession(m_document.sessions().file());
              });
   addCommand(menu, {tr("Save Session &As…")}, QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
              [this] { saveSessionAs(); });
@@ -87,7 +87,7 @@ void MainWindow::makeFileMenu() {
 
 void MainWindow::makeEditMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&Edit"));
-  QUndoStack& stack = m_document.undoStack();
+  QUndoStack& stack = m_document.runs().undoStack();
   const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (QUndoStack::*act)()) {
     return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
   };
@@ -107,31 +107,31 @@ void MainWindow::makeEditMenu() {
 void MainWindow::makeRunMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&Run"));
   QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
-                            [this] { m_document.startRun(); });
+                            [this] { m_document.modelRuns().startRun(); });
   QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
-                               tr("Stop; what is there already stays"), [this] { m_document.cancelRun(); });
+                               tr("Stop; what is there already stays"), [this] { m_document.modelRuns().cancelRun(); });
   QAction* change =
       addCommand(menu, {tr("Run with a C&hange…"), "intervene"}, QKeySequence("Ctrl+I"),
                  tr("Change the gate of the chosen head, cut it, and see what that does to the loss"), [this] {
                    if (!isAnyRun()) return;
-                   InterventionDialog(m_document, m_document.selection().head(), this).exec();
+                   InterventionDialog(m_document.runs(), m_document.modelRuns(), m_document.runs().selection().head(), this).exec();
                  });
   QAction* sweep =
       addCommand(menu, {tr("S&weep over All Heads…"), "intervene"}, QKeySequence("Ctrl+Shift+I"),
                  tr("Change each head in turn, in the background, and see what that does to the loss"), [this] {
                    if (!isAnyRun()) return;
-                   SweepDialog(m_document, m_sweeps, this).exec();
+                   SweepDialog(m_document.runs(), m_sweeps, this).exec();
                  });
   m_heads->grid().addAction(sweep);
   m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
   m_heads->grid().addAction(change);
   addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Take the run of the chosen head out of the window"),
-             [this] { m_document.removeRun(m_document.selection().head().run); });
+             [this] { m_document.runs().removeRun(m_document.runs().selection().head().run); });
   const auto follow = [this, run, cancel] {
-    run->setEnabled(!m_document.runStatus().running);
-    cancel->setEnabled(m_document.runStatus().running);
+    run->setEnabled(!m_document.modelRuns().runStatus().running);
+    cancel->setEnabled(m_document.modelRuns().runStatus().running);
   };
-  connect(&m_document, &Document::runStatusChanged, this, follow);
+  connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, follow);
   follow();
 }
 

@@ -29,10 +29,10 @@ constexpr int kCopiedMs = 4000;
 
 }  // namespace
 
-MapPane::MapPane(Document& document, const NearestHead& nearest, QWidget* parent)
+MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
     : QWidget(parent),
-      m_document(document),
-      m_heads(document, nearest),
+      m_runs(runs),
+      m_heads(runs, nearest),
       m_header(new PaneHeader),
       m_failure(new QLabel),
       m_area(new PlotArea) {
@@ -76,7 +76,7 @@ void MapPane::connectParts() {
     state.colours.upper.reset();
     change(state);
   });
-  Selection* selection = &m_document.selection();
+  Selection* selection = &m_runs.selection();
   connect(m_gestures, &MapGestures::touched, this, [this] {
     chooseText();
     emit activated();
@@ -92,7 +92,7 @@ void MapPane::connectParts() {
   connect(m_gestures, &MapGestures::clicked, this, [this, selection](const Cursor& entry, Qt::KeyboardModifiers keys) {
     m_pinBeforeClick = selection->pin();
     if (keys.testFlag(Qt::ShiftModifier) && keys.testFlag(Qt::ControlModifier)) {
-      m_document.lockPair(entry);
+      m_runs.lockPair(entry);
     } else if (keys.testFlag(Qt::ShiftModifier)) {
       selection->pinKey(*entry.key);
     } else {
@@ -195,13 +195,13 @@ void MapPane::followText() {
 
 bool MapPane::isOnText() const {
   const Run* reference = m_heads.reference(m_state);
-  return reference == nullptr || m_document.isOnText(reference->id);
+  return reference == nullptr || m_runs.isOnText(reference->id);
 }
 
 void MapPane::chooseText() {
   if (isOnText()) return;
   const auto shown = m_state.sides == Sides::right ? m_heads.right(m_state) : m_heads.left(m_state);
-  if (shown) m_document.selection().setHead(shown->choice);
+  if (shown) m_runs.selection().setHead(shown->choice);
 }
 
 std::int64_t MapPane::length() const {
@@ -224,7 +224,7 @@ void MapPane::refreshLater() {
 View MapPane::view() const {
   const std::int64_t length = this->length();
   if (length < 1) return {{0, 1}, {0, 1}};
-  const View view = m_document.placeIn(m_heads.reference(m_state)->text).view;
+  const View view = m_runs.placeIn(m_heads.reference(m_state)->text).view;
   if (view.rows.size() < 1 || view.columns.size() < 1) return wholeView(length);
   return clamped(view, length);
 }
@@ -238,7 +238,7 @@ void MapPane::refresh() {
   m_refreshQueued = false;
   if (isHidden()) return cancelPictures();
   MapPlot& plot = m_area->plot();
-  if (m_document.runs().empty()) return showNothing({});
+  if (m_runs.empty()) return showNothing({});
   followText();
   const View before = plot.geometryOfView().view;
   plot.setView(view());
@@ -335,20 +335,20 @@ void MapPane::showReadout() {
   m_header->readout().setReading(
       content == nullptr
           ? PaneReading()
-          : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_document, m_area->plot()));
+          : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_runs, m_area->plot()));
 }
 
 void MapPane::followEntry() {
-  const Cursor cursor = readPlace(m_document.selection());
+  const Cursor cursor = readPlace(m_runs.selection());
   const PictureContent* content = isHidden() || !isOnText() ? nullptr : shownContent();
-  const std::int64_t length = m_document.length();
+  const std::int64_t length = m_runs.length();
   std::optional<EntryRequest> wanted;
   if (content != nullptr && cursor.query && cursor.key && *cursor.query < length) {
     const std::size_t side = sideShowing(*content, m_area->plot(), *cursor.query, *cursor.key);
     wanted = entryAt(*content, side, *cursor.query, *cursor.key);
   }
   if (!wanted) {
-    m_document.quickJobs().cancel(this, kEntry);
+    m_runs.quickJobs().cancel(this, kEntry);
     m_entry.reset();
   } else if (!m_entry || m_entry->request != *wanted) {
     m_entry = EntryReading{*wanted, {}, {}};
@@ -362,7 +362,7 @@ void MapPane::followEntry() {
       m_entry->failure = message;
       showReadout();
     };
-    m_document.quickJobs().submit(this, kEntry, std::move(job));
+    m_runs.quickJobs().submit(this, kEntry, std::move(job));
   }
   showReadout();
 }
@@ -395,11 +395,11 @@ std::map<Quantity, QString> MapPane::lacks() const {
 }
 
 void MapPane::followCursor() {
-  const Selection& selection = m_document.selection();
+  const Selection& selection = m_runs.selection();
   const Run* reference = m_heads.reference(m_state);
   const bool onText = isOnText();
-  const Document::TextPlace place =
-      onText ? Document::TextPlace{selection.pin(), {}, selection.locks()} : m_document.placeIn(reference->text);
+  const TextPlace place =
+      onText ? TextPlace{selection.pin(), {}, selection.locks()} : m_runs.placeIn(reference->text);
   m_area->plot().setMarks(place.pin, onText ? selection.hover() : Cursor(), place.locks);
   followEntry();
 }
@@ -488,7 +488,7 @@ void MapPane::copyEntries(std::optional<MapLine::Along> along, const Cursor& at)
     showTexts();
   };
   m_copying = true;
-  m_document.jobs().submit(this, kCopy, std::move(job));
+  m_runs.jobs().submit(this, kCopy, std::move(job));
 }
 
 void MapPane::showProfile(MapLine::Along along, const Cursor& at) {
@@ -497,8 +497,8 @@ void MapPane::showProfile(MapLine::Along along, const Cursor& at) {
   const std::size_t side = sideShowing(*content, m_area->plot(), *at.query, *at.key);
   const auto head = m_heads.choiceOf(content->sides[side].head);
   if (!head) return;
-  m_document.selection().setHead(*head);
-  m_document.selection().setPin(at);
+  m_runs.selection().setHead(*head);
+  m_runs.selection().setPin(at);
   emit profileWanted(along);
 }
 
@@ -510,7 +510,7 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
   const PaneMenu::Names names{at.query ? placeText(*content, side, *at.query) : QString(),
                               at.key ? placeText(*content, side, *at.key) : QString()};
   const auto firstKey = is_of_attention(m_state.quantity) ? std::optional(m_state.effectiveFirstKey()) : std::nullopt;
-  auto* menu = new PaneMenu(m_document, at, names, firstKey, this);
+  auto* menu = new PaneMenu(m_runs, at, names, firstKey, this);
   connect(menu, &PaneMenu::pictureWanted, this, [this] { QGuiApplication::clipboard()->setImage(grabPicture()); });
   connect(menu, &PaneMenu::entriesWanted, this,
           [this, at](std::optional<MapLine::Along> along) { copyEntries(along, at); });
@@ -531,7 +531,7 @@ bool MapPane::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::ContextMenu) {
     // Of the keyboard: at the pin. The mouse's is that of the gestures, which know a drag from a click.
     const auto* menu = static_cast<QContextMenuEvent*>(event);
-    if (menu->reason() == QContextMenuEvent::Keyboard) showMenu(m_document.selection().pin(), menu->globalPos());
+    if (menu->reason() == QContextMenuEvent::Keyboard) showMenu(m_runs.selection().pin(), menu->globalPos());
     return true;
   }
   return QWidget::eventFilter(watched, event);

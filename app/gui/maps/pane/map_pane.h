@@ -9,7 +9,7 @@
 #include <QWidget>
 
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"
@@ -26,13 +26,13 @@ struct LabelledAxes;
 enum class MapTool;
 enum class Proportions;
 
-/// One map below its header. Follows the document's selection and range; asks the document's job runner for pictures,
+/// One map below its header. Follows the selection and its range; asks the list's job runner for pictures,
 /// first for a coarse one where the exact one takes a pass over queries and keys.
 class MapPane : public QWidget {
   Q_OBJECT
 
  public:
-  MapPane(Document& document, const NearestHead& nearest, QWidget* parent = nullptr);
+  MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent = nullptr);
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
   void setState(const PaneState& state);
@@ -146,7 +146,7 @@ class MapPane : public QWidget {
   void chooseText();
   void followText();
 
-  Document& m_document;
+  RunList& m_runs;
   PaneHeads m_heads;
   PaneState m_state;
   Role m_role = Role::ordinary;

@@ -99,7 +99,7 @@ void MapPane::request(const PictureRequest& wanted) {
     return;
   }
   if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
-  m_document.jobs().cancel(this, kExact);
+  m_runs.jobs().cancel(this, kExact);
   m_exactFlight.reset();
   // The one that is on its way asks again when it is there.
   if (m_coarseFlight) return;
@@ -125,7 +125,7 @@ void MapPane::submitCoarse(const PictureRequest& wanted) {
     }
   };
   job.failed = [this](const QString& message) { fail(message); };
-  m_document.jobs().submit(this, kCoarse, std::move(job));
+  m_runs.jobs().submit(this, kCoarse, std::move(job));
 }
 
 void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
@@ -145,7 +145,7 @@ void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
   };
   job.failed = [this](const QString& message) { fail(message); };
   job.priority = priority;
-  m_document.jobs().submit(this, kExact, std::move(job));
+  m_runs.jobs().submit(this, kExact, std::move(job));
 }
 
 void MapPane::showProgress(const JobProgress& progress) {
@@ -158,8 +158,8 @@ void MapPane::showProgress(const JobProgress& progress) {
 
 void MapPane::cancelPictures() {
   m_progress.clear();
-  m_document.jobs().cancel(this, kCoarse);
-  m_document.jobs().cancel(this, kExact);
+  m_runs.jobs().cancel(this, kCoarse);
+  m_runs.jobs().cancel(this, kExact);
   m_coarseFlight.reset();
   m_exactFlight.reset();
 }
@@ -197,7 +197,7 @@ void MapPane::recolour() {
     return !picture || picture->request.shading == wanted || !m_wanted || picture->request.content != m_wanted->content;
   };
   if (current(m_exact) && current(m_coarse)) {
-    m_document.quickJobs().cancel(this, kColours);
+    m_runs.quickJobs().cancel(this, kColours);
     m_colourFlight.reset();
     return;
   }
@@ -228,7 +228,7 @@ void MapPane::recolour() {
     m_message = message;
     showTexts();
   };
-  m_document.quickJobs().submit(this, kColours, std::move(job));
+  m_runs.quickJobs().submit(this, kColours, std::move(job));
 }
 
 }  // namespace foxscope::gui
