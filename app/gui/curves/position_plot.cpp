@@ -8,6 +8,7 @@
 #include <QVBoxLayout>
 #include <qcustomplot.h>
 
+#include "app/gui/curves/position_gestures.h"
 #include "app/gui/curves/stripe.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
@@ -16,7 +17,6 @@ namespace foxscope::gui::curves {
 namespace {
 
 enum { kPoints };
-constexpr int kWheelRest = 400;        // ms
 constexpr double kLinesForStrip = 14;  // height, in lines of text, from which a second strip has room
 constexpr double kLinesForTitle = 8;   // height, in lines of text, from which the horizontal axis has one
 constexpr double kSparse = 3;          // pixels a token from which each is seen
@@ -63,9 +63,7 @@ PositionPlot::PositionPlot(RunList& runs, QWidget* parent)
   layout->addWidget(m_plot);
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
-  m_wheelRest.setSingleShot(true);
-  m_wheelRest.setInterval(kWheelRest);
-  connect(&m_wheelRest, &QTimer::timeout, &m_runs.selection(), &Selection::endMovement);
+  connect(new PositionGestures(*this, m_runs), &PositionGestures::menuAsked, this, &PositionPlot::menuAsked);
   connect(&m_runs.selection(), &Selection::viewChanged, this, &PositionPlot::followView);
   connect(&m_runs.selection(), &Selection::pinChanged, this, &PositionPlot::followCursor);
   connect(&m_runs.selection(), &Selection::hoverChanged, this, &PositionPlot::followCursor);
@@ -279,6 +277,15 @@ void PositionPlot::followCursor() {
   if (!m_stale && !m_plot->viewport().isEmpty()) m_plot->layer(QStringLiteral("cursor"))->replot();
 }
 
+void PositionPlot::fit() {
+  const Range all{0, m_runs.length()};
+  if (all.size() == 0) return;
+  Selection& selection = m_runs.selection();
+  selection.endMovement();
+  selection.setView({all, all});
+  selection.endMovement();
+}
+
 figure::AxisLimits PositionPlot::horizontalLimits() const { return m_axis.limitsOf(range()); }
 
 figure::AxisLimits PositionPlot::verticalLimits(int strip, Side side) const {
@@ -308,8 +315,6 @@ QRect PositionPlot::stripsRect() const {
   for (const Stripe& stripe : m_stripes) all |= stripe.rect->rect();
   return all.translated(m_plot->pos());
 }
-
-double PositionPlot::pixelsAcross() const { return m_stripes.empty() ? 0 : m_stripes.front().rect->width(); }
 
 double PositionPlot::pixelOf(double position) const {
   if (m_stripes.empty()) return 0;

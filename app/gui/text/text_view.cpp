@@ -23,6 +23,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_readout.h"
 #include "app/gui/text/text_search.h"
+#include "app/gui/text/text_tinter.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/views/theme.h"
 
@@ -35,7 +36,8 @@ enum Channel { kShape, kSearch, kReadout };
 
 TextView::TextView(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
     : QWidget(parent),
-      m_runs(runs), m_modelRuns(modelRuns),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
       m_tools(new TextToolRow(this)),
       m_find(new FindBar(this)),
       m_go(new GoBar(this)),
@@ -52,6 +54,7 @@ TextView::TextView(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
   column->addWidget(m_find);
   column->addWidget(m_go);
   column->addWidget(m_stack, 1);
+  m_tinter = new TextTinter(runs, modelRuns, *m_tools, *m_page);
   makeCommands();
   connectPage();
   connectBars();
@@ -135,7 +138,7 @@ void TextView::makeCommands() {
              TintChoice choice = m_tools->choice();
              choice.kind = kind;
              m_tools->setChoice(choice);
-             requestTint();
+             m_tinter->request();
            });
   }
   connect(
@@ -151,7 +154,7 @@ void TextView::computeSaliency(std::optional<Range> target) {
   if (!isOwed(choice.kind)) choice.kind = TintKind::saliency;
   m_tools->setChoice(choice);
   m_modelRuns.startSaliency(run, target);
-  requestTint();
+  m_tinter->request();
 }
 
 void TextView::connectDocument() {
@@ -162,9 +165,6 @@ void TextView::connectDocument() {
   connect(&selection, &Selection::pinChanged, this, &TextView::takePin);
   connect(&selection, &Selection::hoverChanged, this, &TextView::takeHover);
   connect(&selection, &Selection::viewChanged, this, &TextView::takeView);
-  connect(&selection, &Selection::headChanged, this, [this] {
-    if (isOfHead(m_tools->choice().kind)) requestTint();
-  });
 }
 
 void TextView::connectPage() {
@@ -179,7 +179,6 @@ void TextView::connectPage() {
   connect(m_page, &TextPage::keyPicked, &selection, &Selection::pinKey);
   connect(m_page, &TextPage::readoutAsked, this, &TextView::requestReadout);
   connect(m_page, &TextPage::menuAsked, this, &TextView::openMenu);
-  connect(m_tools, &TextToolRow::choiceChanged, this, &TextView::requestTint);
   connect(m_tools, &TextToolRow::modeToggled, this, [this] { setEditing(!m_editing); });
   connect(m_editor, &TextEditor::contentEdited, this, [this] { m_modelRuns.editText(m_editor->content()); });
   connect(m_editor, &TextEditor::contentReplaced, this, [this] { m_modelRuns.setText({{}, m_editor->content()}); });
@@ -209,13 +208,14 @@ void TextView::takeRuns() {
   const std::shared_ptr<const Trace> trace = reference != nullptr ? reference->trace : nullptr;
   if (trace != m_reference) {
     m_reference = trace;
+    m_tinter->setReference(trace);
     // What was asked for is there: it is shown.
     m_editing = false;
     requestShape();
   }
   showMode();
   takeInputs();
-  requestTint();
+  m_tinter->request();
 }
 
 void TextView::takeInputs() {
@@ -248,7 +248,7 @@ void TextView::showMode() {
   for (QAction* action : m_pageCommands) action->setEnabled(showsPage);
   m_commands.back()->setEnabled(hasRun);
   if (!showsPage) closeBars();
-  showScale();
+  m_tinter->showScale();
 }
 
 void TextView::requestShape() {
@@ -297,13 +297,12 @@ void TextView::takePin() {
     m_page->showCell(*pin.key);
   }
   m_lastPin = pin;
-  if (isRow(m_tools->choice().kind)) requestTint();
+  m_tinter->followPin();
 }
 
 void TextView::takeHover() {
   m_page->setHover(m_runs.selection().hover());
-  const bool follows = m_tools->choice().query == RowQuery::pointer || !m_runs.selection().pin().query;
-  if (isRow(m_tools->choice().kind) && follows) requestTint();
+  m_tinter->followHover();
 }
 
 void TextView::takeView() {
@@ -445,8 +444,10 @@ QJsonObject TextView::saveState() const { return m_tools->choice().toJson(); }
 
 void TextView::restoreState(const QJsonObject& state) {
   m_tools->setChoice(TintChoice::fromJson(state, m_tools->choice()));
-  requestTint();
+  m_tinter->request();
 }
+
+bool TextView::isSettled() const { return !m_shapePending && !m_tinter->isPending(); }
 
 void TextView::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);

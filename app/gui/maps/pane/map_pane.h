@@ -3,7 +3,6 @@
 #include <map>
 #include <optional>
 
-#include <QElapsedTimer>
 #include <QLabel>
 #include <QTimer>
 #include <QWidget>
@@ -14,6 +13,7 @@
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"
 #include "app/gui/maps/pane/pane_heads.h"
+#include "app/gui/maps/pane/pane_pictures.h"
 #include "app/gui/maps/pane/pane_texts.h"
 
 namespace foxscope::gui {
@@ -26,8 +26,7 @@ struct LabelledAxes;
 enum class MapTool;
 enum class Proportions;
 
-/// One map below its header. Follows the selection and its range; asks the list's job runner for pictures,
-/// first for a coarse one where the exact one takes a pass over queries and keys.
+/// One map below its header, which follows the selection and its range.
 class MapPane : public QWidget {
   Q_OBJECT
 
@@ -55,7 +54,7 @@ class MapPane : public QWidget {
   /// What is shown is what is wanted.
   [[nodiscard]] bool isSettled() const;
   /// The newest one; null until there is one.
-  [[nodiscard]] PicturePointer picture() const { return m_coarse ? m_coarse : m_exact; }
+  [[nodiscard]] PicturePointer picture() const { return m_pictures.newest(); }
   [[nodiscard]] std::optional<MapRequest> request() const;
   [[nodiscard]] std::optional<figure::MapFigure> figure() const;
   /// For a file of any size. Nothing while what is wanted is not there.
@@ -104,21 +103,10 @@ class MapPane : public QWidget {
   void mousePressEvent(QMouseEvent* event) override;
 
  private:
-  enum Channel { kCoarse, kExact, kColours, kEntry, kCopy };
+  enum Channel { kEntry, kCopy };
 
   void connectParts();
   void refresh();
-  void request(const PictureRequest& wanted);
-  /// Its exact picture is there so soon that none is made before it: known of closed forms and few entries, expected
-  /// by the time that the last one of the same values took.
-  [[nodiscard]] bool soon(const PictureRequest& request) const;
-  void submitCoarse(const PictureRequest& wanted);
-  void submitExact(const PictureRequest& wanted, Priority priority);
-  void showProgress(const JobProgress& progress);
-  void cancelPictures();
-  void take(const PicturePointer& picture);
-  void fail(const QString& message);
-  void recolour();
   void showPictures();
   void showNothing(const QString& notice);
   void showTexts();
@@ -129,10 +117,7 @@ class MapPane : public QWidget {
   /// Has the exact entry at the cursor computed, unless it is known or on its way.
   void followEntry();
   void showControls();
-  void announce();
   void change(const PaneState& state);
-  /// The exact picture of what is wanted is there.
-  [[nodiscard]] bool isExact() const;
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
   /// What the title speaks of; null where nothing is shown or wanted.
   [[nodiscard]] const PictureContent* shownContent() const;
@@ -157,24 +142,13 @@ class MapPane : public QWidget {
   PlotArea* m_area;
   MapGestures* m_gestures;
 
-  PicturePointer m_exact;   ///< the last exact picture of what is shown, maybe of another range
-  PicturePointer m_coarse;  ///< the last coarse one; none once the exact one is there
-  std::optional<PictureRequest> m_wanted;
-  std::optional<PictureRequest> m_coarseFlight;  ///< being computed
-  std::optional<PictureRequest> m_exactFlight;
-  QElapsedTimer m_exactSince;
-  std::optional<Shading> m_colourFlight;
-  std::optional<Shading> m_refused;     ///< colours that cannot be: their message stands until others are chosen
+  PanePictures m_pictures;
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;
   QString m_copied;  ///< what was put on the clipboard a moment ago
   QTimer m_copiedShown;
-  QString m_progress;  ///< of the exact picture that is on its way
   bool m_refreshQueued = false;
-  bool m_firstDue = false;      ///< no picture of what is wanted has come yet
-  bool m_firstPending = false;  ///< it came, and is to be announced when it is painted
-  bool m_exactPending = false;
   Cursor m_pinBeforeClick;
 };
 

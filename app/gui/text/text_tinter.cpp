@@ -1,21 +1,32 @@
-// The part of the text view that chooses, asks for and names the tint.
+#include "app/gui/text/text_tinter.h"
+
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/document/gateless_name.h"
 #include "app/gui/document/places.h"
-#include "app/gui/text/text_page.h"
-#include "app/gui/text/text_tool_row.h"
-#include "app/gui/text/text_view.h"
 #include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
-namespace {
 
-constexpr int kTintChannel = 100;  // apart from the view's other requests
+TextTinter::TextTinter(RunList& runs, const ModelRuns& modelRuns, TextToolRow& tools, TextPage& page)
+    : QObject(&page), m_runs(runs), m_modelRuns(modelRuns), m_tools(tools), m_page(page) {
+  connect(&m_tools, &TextToolRow::choiceChanged, this, &TextTinter::request);
+  connect(&m_runs.selection(), &Selection::headChanged, this, [this] {
+    if (isOfHead(m_tools.choice().kind)) request();
+  });
+}
 
-}  // namespace
+void TextTinter::followPin() {
+  if (isRow(m_tools.choice().kind)) request();
+}
 
-const Run* TextView::chosenRun(const QString& name, std::size_t otherwise) const {
+void TextTinter::followHover() {
+  const bool follows = m_tools.choice().query == RowQuery::pointer || !m_runs.selection().pin().query;
+  if (isRow(m_tools.choice().kind) && follows) request();
+}
+
+const Run* TextTinter::chosenRun(const QString& name, std::size_t otherwise) const {
   const Run* named = m_runs.runNamed(name);
   if (named != nullptr && m_runs.isOnText(named->id) && !named->look.hidden) return named;
   const std::vector<const Run*> runs = m_runs.runsOnText();
@@ -23,16 +34,16 @@ const Run* TextView::chosenRun(const QString& name, std::size_t otherwise) const
   return runs.empty() ? m_runs.reference() : runs[std::min(otherwise, runs.size() - 1)];
 }
 
-std::optional<std::int64_t> TextView::rowQuery() const {
+std::optional<std::int64_t> TextTinter::rowQuery() const {
   const auto& pinned = m_runs.selection().pin().query;
   const auto& hovered = m_runs.selection().hover().query;
-  const bool pointerFirst = m_tools->choice().query == RowQuery::pointer;
+  const bool pointerFirst = m_tools.choice().query == RowQuery::pointer;
   const auto query = pointerFirst ? (hovered ? hovered : pinned) : (pinned ? pinned : hovered);
   return query && *query < m_runs.length() ? query : std::nullopt;
 }
 
-std::optional<TintRequest> TextView::tintRequest() const {
-  const TintChoice& choice = m_tools->choice();
+std::optional<TintRequest> TextTinter::tintRequest() const {
+  const TintChoice& choice = m_tools.choice();
   TintRequest request;
   request.kind = choice.kind;
   request.scaling = choice.scaling();
@@ -57,59 +68,59 @@ std::optional<TintRequest> TextView::tintRequest() const {
   return request;
 }
 
-void TextView::requestTint() {
-  m_tools->setCaption(caption());
+void TextTinter::request() {
+  m_tools.setCaption(caption());
   const Run* chosen = m_runs.run(m_runs.selection().head().run);
-  const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools->choice().kind) &&
+  const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools.choice().kind) &&
                              !chosen->trace->has(TraceArray::log_forget_gradient);
-  m_tools->showRemedy(lacksSaliency && m_modelRuns.saliencyObstacle(chosen->id).isEmpty());
+  m_tools.showRemedy(lacksSaliency && m_modelRuns.saliencyObstacle(chosen->id).isEmpty());
   const auto wanted = tintRequest();
-  m_tintPending = wanted.has_value();
+  m_pending = wanted.has_value();
   if (!wanted) {
-    m_runs.quickJobs().cancel(this, kTintChannel);
-    m_page->setTint(nullptr);
-    m_tools->setScale(nullptr, {});
+    m_runs.quickJobs().cancel(this, kTint);
+    m_page.setTint(nullptr);
+    m_tools.setScale(nullptr, {});
     return;
   }
   JobRunner::Request<Tint> request;
   request.work = [wanted = *wanted](const Job& job) { return computeTint(wanted, job); };
   request.done = [this](Tint tint) { takeTint(std::move(tint)); };
   request.failed = [this](const QString& message) { failTint(message); };
-  m_runs.quickJobs().submit(this, kTintChannel, std::move(request));
+  m_runs.quickJobs().submit(this, kTint, std::move(request));
 }
 
-void TextView::takeTint(Tint tint) {
-  m_tintPending = false;
-  m_page->setTint(std::make_shared<const Tint>(std::move(tint)));
+void TextTinter::takeTint(Tint tint) {
+  m_pending = false;
+  m_page.setTint(std::make_shared<const Tint>(std::move(tint)));
   showScale();
 }
 
-void TextView::showScale() {
-  const Tint* tint = m_page->tint();
+void TextTinter::showScale() {
+  const Tint* tint = m_page.tint();
   const bool isShown = tint != nullptr && tint->kind != TintKind::none;
   const bool inNats = isShown && (tint->kind == TintKind::loss || hasSigns(tint->kind));
-  m_tools->setScale(isShown ? &tint->scale : nullptr, inNats ? tr("nats") : QString());
+  m_tools.setScale(isShown ? &tint->scale : nullptr, inNats ? tr("nats") : QString());
 }
 
-void TextView::failTint(const QString& message) {
-  m_tintPending = false;
-  m_page->setTint(nullptr);
-  m_tools->setScale(nullptr, {});
-  m_tools->setCaption(message);
+void TextTinter::failTint(const QString& message) {
+  m_pending = false;
+  m_page.setTint(nullptr);
+  m_tools.setScale(nullptr, {});
+  m_tools.setCaption(message);
 }
 
-QString TextView::headName() const {
+QString TextTinter::headName() const {
   const HeadChoice& choice = m_runs.selection().head();
   const Run* run = m_runs.run(choice.run);
   if (run == nullptr) return {};
   return QStringLiteral("%1 L%2 H%3").arg(run->name).arg(choice.layer).arg(choice.head);
 }
 
-QString TextView::placesNote() const {
+QString TextTinter::placesNote() const {
   const auto differs = [this](const Run* run) {
     return run != nullptr && !TokenPlaces(*m_reference, *run->trace).identical();
   };
-  const TintChoice& choice = m_tools->choice();
+  const TintChoice& choice = m_tools.choice();
   const bool any = isOfHead(choice.kind)
                        ? differs(m_runs.run(m_runs.selection().head().run))
                        : differs(chosenRun(choice.run, 0)) ||
@@ -117,8 +128,8 @@ QString TextView::placesNote() const {
   return any ? tr(" · other tokens, found by their place in the text") : QString();
 }
 
-QString TextView::caption() const {
-  const TintChoice& choice = m_tools->choice();
+QString TextTinter::caption() const {
+  const TintChoice& choice = m_tools.choice();
   if (!m_reference || choice.kind == TintKind::none) return {};
   const Run* first = chosenRun(choice.run, 0);
   const Run* second = chosenRun(choice.minus, 1);
