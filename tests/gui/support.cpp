@@ -29,7 +29,8 @@ bool runDemo(Document& document, std::int64_t tokens) {
   settings.limit = tokens;
   document.modelRuns().setSettings(settings);
   document.modelRuns().startRun();
-  return QTest::qWaitFor([&] { return document.runs().size() == 2 && !document.modelRuns().runStatus().running; }, kRunMs);
+  return QTest::qWaitFor([&] { return document.runs().size() == 2 && !document.modelRuns().runStatus().running; },
+                         kRunMs);
 }
 
 }  // namespace foxscope::gui::test

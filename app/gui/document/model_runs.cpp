@@ -51,8 +51,9 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
 /// Why a run cannot be made once more; empty where it can.
 QString obstacleTo(const Run& run, const QString& doing) {
   if (run.model.isEmpty()) {
-    return ModelRuns::tr("%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, "
-                         "and press F5 first")
+    return ModelRuns::tr(
+               "%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, "
+               "and press F5 first")
         .arg(run.name, doing);
   }
   return run.trace->text() ? QString() : ModelRuns::tr("%1 was run without a text").arg(run.name);

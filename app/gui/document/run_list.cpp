@@ -398,9 +398,9 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
     if (left(run.name)) continue;
     run.file = path;
     run.telling = opened.telling[index];
-    run.created = tr("%1 by foxscope %2")
-                      .arg(QString::fromStdString(opened.file.created),
-                           QString::fromStdString(opened.file.program_version));
+    run.created =
+        tr("%1 by foxscope %2")
+            .arg(QString::fromStdString(opened.file.created), QString::fromStdString(opened.file.program_version));
     run.command = QString::fromStdString(opened.file.command_line);
     const auto kept = std::find_if(m_sessionRuns.begin(), m_sessionRuns.end(),
                                    [&](const SessionRun& entry) { return entry.isOf(run); });

@@ -67,8 +67,8 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   for (const QString& file : session.runFiles) {
     if (isThere(path, tr("run file"), file)) existing += file;
   }
-  qCDebug(sessionLog).noquote() << path << "restores" << models.size() << "models," << existing.size()
-                                << "files, views" << session.window.keys().join(QStringLiteral(", "));
+  qCDebug(sessionLog).noquote() << path << "restores" << models.size() << "models," << existing.size() << "files, views"
+                                << session.window.keys().join(QStringLiteral(", "));
   for (const QString& file : session.evaluations) {
     if (isThere(path, tr("evaluation"), file)) existing += file;
   }

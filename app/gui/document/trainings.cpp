@@ -47,7 +47,11 @@ struct Trainings::Made {
 };
 
 Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
-    : QObject(parent), m_runs(runs), m_modelRuns(modelRuns), m_engine(std::make_unique<Engine>(kCheckpointsKept)), m_runner(Team::own) {
+    : QObject(parent),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_engine(std::make_unique<Engine>(kCheckpointsKept)),
+      m_runner(Team::own) {
   m_changed.setSingleShot(true);
   m_changed.setInterval(kPatienceMs);
   connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &Trainings::followInputs);
@@ -169,8 +173,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
   OpenTraining* open = find(folder);
   const bool isNew = open == nullptr;
   if (isNew) {
-    open =
-        &m_open.emplace_back(OpenTraining{folder, model->name, shownName(*model), read, std::move(reader)});
+    open = &m_open.emplace_back(OpenTraining{folder, model->name, shownName(*model), read, std::move(reader)});
     open->shown = placeOfModel(*open);
     open->wanted = open->shown.value_or(newest);
     m_shown = folder;

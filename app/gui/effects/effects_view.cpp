@@ -32,7 +32,8 @@ void writeBytes(const std::string& path, const std::string& bytes) {
 
 EffectsView::EffectsView(RunList& runs, FileWriter& files, Sweeps& sweeps, QWidget* parent)
     : QWidget(parent),
-      m_runs(runs), m_files(files),
+      m_runs(runs),
+      m_files(files),
       m_sweeps(sweeps),
       m_choice(new ElidedCombo),
       m_caption(new ElidedLabel),

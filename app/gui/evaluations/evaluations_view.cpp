@@ -24,9 +24,11 @@ using evaluations::HeadsPage;
 using evaluations::LossPage;
 using evaluations::NeedlePage;
 
-EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent)
+EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                                 QWidget* parent)
     : QWidget(parent),
-      m_evaluations(evaluations), m_runs(runs),
+      m_evaluations(evaluations),
+      m_runs(runs),
       m_files(new FlowLayout(6, 2)),
       m_tabs(new QTabWidget),
       m_reading(new QLabel),

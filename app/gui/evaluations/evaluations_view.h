@@ -30,7 +30,8 @@ class EvaluationsView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  EvaluationsView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent = nullptr);
+  EvaluationsView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                  QWidget* parent = nullptr);
 
   [[nodiscard]] evaluations::LossPage& loss() { return *m_loss; }
   [[nodiscard]] evaluations::NeedlePage& needle() { return *m_needle; }

@@ -40,7 +40,12 @@ figure::ScaledColours headColours(const std::vector<float>& all, bool times) {
 }  // namespace
 
 HeadsPage::HeadsPage(EvaluationList& evaluations, RunList& runs, FileWriter& files, QWidget* parent)
-    : QWidget(parent), m_evaluations(evaluations), m_runs(runs), m_files(files), m_statistic(new QComboBox), m_row(new GridRow) {
+    : QWidget(parent),
+      m_evaluations(evaluations),
+      m_runs(runs),
+      m_files(files),
+      m_statistic(new QComboBox),
+      m_row(new GridRow) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   m_statistic->setAccessibleName(tr("Statistic"));

@@ -103,7 +103,12 @@ void colourAxes(QCustomPlot& axes, const QPalette& palette) {
 }  // namespace
 
 LossPage::LossPage(EvaluationList& evaluations, RunList& runs, FileWriter& files, QWidget* parent)
-    : QWidget(parent), m_evaluations(evaluations), m_runs(runs), m_files(files), m_different(new QLabel), m_axes(new QCustomPlot(this)) {
+    : QWidget(parent),
+      m_evaluations(evaluations),
+      m_runs(runs),
+      m_files(files),
+      m_different(new QLabel),
+      m_axes(new QCustomPlot(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   m_different->setWordWrap(true);

@@ -102,8 +102,14 @@ std::string promptOf(const NeedleCell& cell, const std::string& folder, const st
 
 }  // namespace
 
-NeedlePage::NeedlePage(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent)
-    : QWidget(parent), m_evaluations(evaluations), m_runs(runs), m_modelRuns(modelRuns), m_files(files), m_row(new GridRow) {
+NeedlePage::NeedlePage(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                       QWidget* parent)
+    : QWidget(parent),
+      m_evaluations(evaluations),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_files(files),
+      m_row(new GridRow) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(m_row);

@@ -21,7 +21,8 @@ class NeedlePage : public QWidget {
   Q_OBJECT
 
  public:
-  NeedlePage(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent = nullptr);
+  NeedlePage(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+             QWidget* parent = nullptr);
   void follow();
   /// Writes what is shown, all tests together: the figure, or its cells (.csv).
   void exportTo(const QString& path);

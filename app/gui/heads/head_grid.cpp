@@ -22,11 +22,7 @@ constexpr double kFaded = 0.82;  ///< of the ground over heads without the label
 }  // namespace
 
 HeadGrid::HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWidget* parent)
-    : HeadCells(runs, parent),
-      m_runs(runs),
-      m_table(table),
-      m_pictures(pictures),
-      m_colours(m_colouring, {}) {
+    : HeadCells(runs, parent), m_runs(runs), m_table(table), m_pictures(pictures), m_colours(m_colouring, {}) {
   setAccessibleName(tr("Heads"));
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
@@ -274,7 +270,7 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
     painter.setPen(mutedTextColour(palette()));
     painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap,
                      m_runs.empty() ? tr("The heads of a run appear here")
-                                               : tr("All runs are hidden: the eye in the list of runs shows them"));
+                                    : tr("All runs are hidden: the eye in the list of runs shows them"));
     return;
   }
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);

@@ -537,9 +537,8 @@ void HeadsView::showLegend() {
   if (isSaliency(shown.quantity) && chosen != nullptr && !chosen->trace->has(TraceArray::log_forget_gradient)) {
     const QString obstacle = m_modelRuns.saliencyObstacle(chosen->id);
     m_remedy->setVisible(obstacle.isEmpty());
-    const bool any = std::ranges::any_of(m_runs, [](const Run& run) {
-      return !run.look.hidden && run.trace->has(TraceArray::log_forget_gradient);
-    });
+    const bool any = std::ranges::any_of(
+        m_runs, [](const Run& run) { return !run.look.hidden && run.trace->has(TraceArray::log_forget_gradient); });
     if (!any) {
       return m_legend->hideScale(obstacle.isEmpty() ? tr("%1 has no saliency yet").arg(chosen->name) : obstacle);
     }

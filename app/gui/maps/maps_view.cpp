@@ -64,8 +64,7 @@ class Segments : public QWidget {
 
 }  // namespace
 
-MapsView::MapsView(RunList& runs, QWidget* parent)
-    : QWidget(parent), m_runs(runs), m_bar(new QHBoxLayout) {
+MapsView::MapsView(RunList& runs, QWidget* parent) : QWidget(parent), m_runs(runs), m_bar(new QHBoxLayout) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
   all->setSpacing(0);

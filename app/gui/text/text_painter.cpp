@@ -93,7 +93,7 @@ void PagePainting::paintTints(std::int64_t line, double top) {
     const QColor colour = m_page.tintColour(span.cell);
     if (!colour.isValid()) continue;
     m_painter.fillRect(QRectF(span.left, top + kTintGap / 2, span.right - span.left, m_layout.lineHeight() - kTintGap),
-                     colour);
+                       colour);
   }
 }
 
@@ -202,7 +202,8 @@ void PagePainting::paintUnread() {
   const QString whole = TextPage::tr("The run ends here; %1 more bytes of the text were not read.").arg(bytes);
   const double room = m_page.viewport()->width() - 2 * m_page.margin();
   const bool fits = m_painter.fontMetrics().horizontalAdvance(whole) <= room;
-  m_painter.drawText(QPointF(0, top + m_layout.shape().ascent), fits ? whole : TextPage::tr("%1 more bytes not read").arg(bytes));
+  m_painter.drawText(QPointF(0, top + m_layout.shape().ascent),
+                     fits ? whole : TextPage::tr("%1 more bytes not read").arg(bytes));
 }
 
 }  // namespace

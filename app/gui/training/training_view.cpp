@@ -26,7 +26,8 @@ bool TrainingView::Content::operator==(const Content& other) const {
 
 TrainingView::TrainingView(RunList& runs, FileWriter& files, Trainings& trainings, QWidget* parent)
     : QWidget(parent),
-      m_runs(runs), m_files(files),
+      m_runs(runs),
+      m_files(files),
       m_trainings(trainings),
       m_bar(new TrainingBar(trainings)),
       m_losses(new TrainingPlot(tr("Loss over tokens seen"))),

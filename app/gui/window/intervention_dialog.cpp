@@ -19,7 +19,8 @@ enum Place { kHead, kLayer, kAll };
 
 InterventionDialog::InterventionDialog(RunList& runs, ModelRuns& modelRuns, const HeadChoice& head, QWidget* parent)
     : QDialog(parent),
-      m_runs(runs), m_modelRuns(modelRuns),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
       m_head(head),
       m_place(new QComboBox),
       m_kind(new QComboBox),

@@ -68,7 +68,8 @@ QString timeLeftText(double seconds) {
   return RunBar::tr("%1 min %2 s left").arg(static_cast<int>(seconds) / 60).arg(static_cast<int>(seconds) % 60);
 }
 
-RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent) : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns) {
+RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent)
+    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns) {
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(8, 3, 8, 3);
   auto* open = new QToolButton;

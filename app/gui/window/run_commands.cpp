@@ -32,8 +32,7 @@ QString obstacleOf(const TextInput& text, const Run& run) {
 RunCommands::RunCommands(const RunList& runs, const TextInput& text, const Traces& shown, const QString& output) {
   m_text = QFileInfo(text.file).absoluteFilePath();
   for (const auto& trace : shown) {
-    const auto run = std::find_if(runs.begin(), runs.end(),
-                                  [&](const Run& one) { return one.trace == trace; });
+    const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& one) { return one.trace == trace; });
     if (run == runs.end() || m_files.contains(trace.get())) continue;
     if (!run->file.isEmpty()) {
       m_files[trace.get()] = run->file;

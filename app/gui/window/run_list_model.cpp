@@ -41,9 +41,7 @@ void RunListModel::follow() {
   endResetModel();
 }
 
-ListRow RunListModel::row(const QModelIndex& index) const {
-  return m_rows[static_cast<std::size_t>(index.row())];
-}
+ListRow RunListModel::row(const QModelIndex& index) const { return m_rows[static_cast<std::size_t>(index.row())]; }
 
 int RunListModel::placeOf(const ListRow& row) const {
   const auto found = std::find_if(m_rows.begin(), m_rows.end(), [&](const ListRow& each) {
@@ -82,7 +80,7 @@ QString RunListModel::tipOf(const ListRow& row, int column) const {
     case kShown:
       if (row.run == kNoRun) return {};
       return m_runs.lookOf(row).hidden ? tr("Show %1 in curves and comparisons again (Space)").arg(name)
-                                           : tr("Leave %1 out of curves and comparisons (Space)").arg(name);
+                                       : tr("Leave %1 out of curves and comparisons (Space)").arg(name);
     case kAbout:
       return tr("What is known of %1 (I)").arg(name);
     case kRemove:

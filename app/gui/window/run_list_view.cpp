@@ -60,7 +60,9 @@ QSize RunListView::sizeHint() const {
   return {fontMetrics().averageCharWidth() * 40, row * kRowsAtFirst + 2};
 }
 
-QSize RunListView::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 20, fontMetrics().height() * 3}; }
+QSize RunListView::minimumSizeHint() const {
+  return {fontMetrics().averageCharWidth() * 20, fontMetrics().height() * 3};
+}
 
 void RunListView::act(const QModelIndex& index, int column) {
   if (!index.isValid()) return;

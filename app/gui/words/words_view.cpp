@@ -41,7 +41,9 @@ constexpr const char* kTextName = "text";
 
 WordsView::WordsView(RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent)
     : QWidget(parent),
-      m_runs(runs), m_modelRuns(modelRuns), m_files(files),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_files(files),
       m_filter(new QLineEdit),
       m_rule(new ElidedCombo),
       m_count(new QLabel),

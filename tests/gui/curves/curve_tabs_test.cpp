@@ -483,7 +483,8 @@ void CurveTabsTest::decayChoosesHeads() {
   const HeadChoice before{run, 0, 2};
   QCOMPARE(scene.document.runs().selection().head(), before);
   const auto time = [&](const HeadChoice& head) {
-    return head_statistics(*scene.document.runs().headOf(head), {.with_attention = false, .events = 0}, {})->rate_decay_time;
+    return head_statistics(*scene.document.runs().headOf(head), {.with_attention = false, .events = 0}, {})
+        ->rate_decay_time;
   };
   for (int step = 0; step < 4; ++step) QTest::keyClick(plot, Qt::Key_Down);
   const double shortest = time(scene.document.runs().selection().head());

@@ -115,7 +115,8 @@ void DocumentFilesTest::aRunFileIsTheSameAsTheLiveRun() {
   QCOMPARE(reopened.runs().size(), live.runs().size());
   QVERIFY(reopened.runs().models().empty());
   // A file holds of a text what was read.
-  QVERIFY(!reopened.modelRuns().text().content.empty() && live.modelRuns().text().content.starts_with(reopened.modelRuns().text().content));
+  QVERIFY(!reopened.modelRuns().text().content.empty() &&
+          live.modelRuns().text().content.starts_with(reopened.modelRuns().text().content));
   for (std::size_t index = 0; index < live.runs().size(); ++index) {
     const Trace& a = *live.runs()[index].trace;
     const Trace& b = *reopened.runs()[index].trace;

@@ -141,7 +141,8 @@ void DocumentRunsTest::muchMemoryIsAskedFor() {
   QTRY_COMPARE_WITH_TIMEOUT(asked.size(), 2, 120'000);
   document.modelRuns().runFewer(64);
   QCOMPARE(document.modelRuns().settings().limit, 64);
-  QVERIFY(QTest::qWaitFor([&] { return document.runs().size() == 1 && !document.modelRuns().runStatus().running; }, 60'000));
+  QVERIFY(QTest::qWaitFor([&] { return document.runs().size() == 1 && !document.modelRuns().runStatus().running; },
+                          60'000));
   QCOMPARE(document.runs().length(), 64);
   // An answer counts once, and a short run is not asked about.
   document.modelRuns().runAnyway();

@@ -77,10 +77,10 @@ void DocumentTest::withoutModelOrTextNothingRuns() {
   QSignalSpy messages(&document, &Document::messageRaised);
   // Whatever asks for a run is told the first thing that is missing for one.
   const auto told = [&](const QString& words) {
-    for (const auto& ask : std::vector<std::function<void()>>{[&] { document.modelRuns().startRun(); },
-                                                              [&] { document.files().saveRunFile("/nowhere/run.h5"); },
-                                                              [&] { document.modelRuns().startSaliency(kNoRun, std::nullopt); },
-                                                              [&] { document.modelRuns().startDerivedRun(kNoRun, {"0:0:one"}); }}) {
+    for (const auto& ask : std::vector<std::function<void()>>{
+             [&] { document.modelRuns().startRun(); }, [&] { document.files().saveRunFile("/nowhere/run.h5"); },
+             [&] { document.modelRuns().startSaliency(kNoRun, std::nullopt); },
+             [&] { document.modelRuns().startDerivedRun(kNoRun, {"0:0:one"}); }}) {
       messages.clear();
       if (document.modelRuns().canRun()) break;
       ask();

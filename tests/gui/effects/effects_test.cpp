@@ -66,7 +66,8 @@ struct Effects {
   bool derive(RunId base, const QString& intervention) {
     const std::size_t before = document.runs().size();
     document.modelRuns().startDerivedRun(base, {intervention});
-    return QTest::qWaitFor([&] { return document.runs().size() > before && !document.modelRuns().runStatus().running; }, kPatience);
+    return QTest::qWaitFor([&] { return document.runs().size() > before && !document.modelRuns().runStatus().running; },
+                           kPatience);
   }
   void hide(int row, bool hidden) {
     const ListRow place = document.runs().listRows()[static_cast<std::size_t>(row)];
@@ -377,7 +378,8 @@ void EffectsTest::aSweepIsExportedAndOpened() {
   QVERIFY(effects.run());
   QVERIFY(effects.sweep("cut"));
   for (const char* name : {"sweep.csv", "sweep.pdf", "sweep.svg", "sweep.h5"}) effects.view.write(folder.path(name));
-  QVERIFY(QTest::qWaitFor([&] { return effects.document.files().exports().empty() && !effects.document.busy(); }, kPatience));
+  QVERIFY(QTest::qWaitFor([&] { return effects.document.files().exports().empty() && !effects.document.busy(); },
+                          kPatience));
   const auto whole = effects.sweeps.shown()->whole;
   QFile csv(folder.path("sweep.csv"));
   QVERIFY(csv.open(QIODevice::ReadOnly));
@@ -512,7 +514,8 @@ void EffectsTest::whatCannotBeSweptSaysWhy() {
   QVERIFY(effects.said("--change one: transformer-pro-12m has no gate"));
   QVERIFY(effects.sweeps.visible().empty());
   effects.document.files().saveRunFile(folder.path("run.h5"));
-  QVERIFY(QTest::qWaitFor([&] { return effects.document.files().exports().empty() && !effects.document.busy(); }, kPatience));
+  QVERIFY(QTest::qWaitFor([&] { return effects.document.files().exports().empty() && !effects.document.busy(); },
+                          kPatience));
   Effects other;
   other.document.open({folder.path("run.h5")});
   QVERIFY(waitUntilIdle(other.document));

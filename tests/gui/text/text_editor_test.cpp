@@ -198,7 +198,8 @@ void TextEditorTest::aNewRunShowsItself() {
   m_document->runs().addModel(foxModel());
   QTest::keyClicks(m_editor, "The fox ran over the hill.");
   m_document->modelRuns().startRun();
-  QVERIFY(QTest::qWaitFor([&] { return !m_document->runs().empty() && !m_document->modelRuns().runStatus().running; }, 60'000));
+  QVERIFY(QTest::qWaitFor([&] { return !m_document->runs().empty() && !m_document->modelRuns().runStatus().running; },
+                          60'000));
   auto* page = m_view->findChild<TextPage*>();
   QVERIFY(page->isVisible());
   QVERIFY(QTest::qWaitFor([&] { return m_view->isSettled() && page->textLayout() != nullptr; }, 20'000));

@@ -55,8 +55,9 @@ struct Shown {
     return settle() && !document.runs().empty();
   }
   bool settle() {
-    return QTest::qWaitFor([this] { return !document.busy() && !document.modelRuns().runStatus().running && view.isSettled(); },
-                           kPatience);
+    return QTest::qWaitFor(
+        [this] { return !document.busy() && !document.modelRuns().runStatus().running && view.isSettled(); },
+        kPatience);
   }
   QSlider& slider() { return view.bar().slider(); }
   [[nodiscard]] const Run& only() const { return document.runs()[0]; }

@@ -354,7 +354,8 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   exporting.choose(Source::window);
   QVERIFY(refused("The window has no command"));
   // It was in one, which has gone.
-  const QString text = exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.modelRuns().text().content));
+  const QString text =
+      exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.modelRuns().text().content));
   document.open({text});
   QVERIFY(waitUntilIdle(document));
   QVERIFY(exporting.chooseFigure("all heads"));

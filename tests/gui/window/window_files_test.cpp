@@ -183,7 +183,8 @@ void WindowFilesTest::picturesAndDataAreExported() {
   QVERIFY(write(Source::window, Kind::png, "window.png").startsWith("\x89PNG"));
   // Of runs every kind of figure can be made but the needle test, which takes a file of its own.
   QSet<QString> kinds;
-  for (const PaperFigure& figure : paperFigures(test.document().runs())) kinds += QString::fromStdString(figure.figure.kind);
+  for (const PaperFigure& figure : paperFigures(test.document().runs()))
+    kinds += QString::fromStdString(figure.figure.kind);
   QCOMPARE(kinds, (QSet<QString>{"loss", "perplexity", "maps", "grid", "compare", "decay", "distance", "labels", "text",
                                  "ablation"}));
   // Every figure that is offered can be drawn, and no two are the same.

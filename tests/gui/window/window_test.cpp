@@ -415,7 +415,8 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   const RunId base = test.document().runs()[0].id;
   test.document().runs().selection().setHead({base, 2, 3});
   test.document().runs().selection().setPin({50, 20});
-  InterventionDialog dialog(test.document().runs(), test.document().modelRuns(), test.document().runs().selection().head(), &test.window);
+  InterventionDialog dialog(test.document().runs(), test.document().modelRuns(),
+                            test.document().runs().selection().head(), &test.window);
   dialog.show();
   QCOMPARE(dialog.intervention(), "2:3:one");
   const auto boxes = dialog.findChildren<QComboBox*>();

@@ -37,7 +37,11 @@ void mute(QLabel& label, const QPalette& palette) {
 }  // namespace
 
 CurveTab::CurveTab(RunList& runs, const ModelRuns& modelRuns, const QString& name, QWidget* parent)
-    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns), m_controls(new QToolBar(name, parent)), m_readOut(new ReadOut(this)) {
+    : QWidget(parent),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_controls(new QToolBar(name, parent)),
+      m_readOut(new ReadOut(this)) {
   m_controls->setToolButtonStyle(Qt::ToolButtonTextOnly);
   m_controls->setMovable(false);
   auto* plotWidget = new QWidget(this);

@@ -31,7 +31,8 @@ QString binText(const DistanceBin& bin) {
 
 }  // namespace
 
-DistanceTab::DistanceTab(RunList& runs, const ModelRuns& modelRuns, DistanceProfiles& profiles, Shows shows, QWidget* parent)
+DistanceTab::DistanceTab(RunList& runs, const ModelRuns& modelRuns, DistanceProfiles& profiles, Shows shows,
+                         QWidget* parent)
     : CurveTab(runs, modelRuns, shows == Shows::attention ? tr("Distance: choices") : tr("Content: choices"), parent),
       m_profiles(profiles),
       m_shows(shows),

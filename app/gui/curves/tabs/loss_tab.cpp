@@ -251,9 +251,8 @@ void LossTab::showReading() {
   std::vector<ReadOut::Entry> entries;
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw) continue;
-    entries.push_back(
-        {loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
-         inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
+    entries.push_back({loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
+                       inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
   for (const LossDifference& difference : m_curves.differences) {
     entries.push_back({nameOf(difference), colourOf(difference, palette()), runLine(difference.of.look.change),

@@ -341,9 +341,8 @@ const PictureContent* MapPane::shownContent() const {
 void MapPane::showReadout() {
   const PictureContent* content = isOnText() ? shownContent() : nullptr;
   m_header->readout().setReading(
-      content == nullptr
-          ? PaneReading()
-          : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_runs, m_area->plot()));
+      content == nullptr ? PaneReading()
+                         : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_runs, m_area->plot()));
 }
 
 void MapPane::followEntry() {
@@ -406,8 +405,7 @@ void MapPane::followCursor() {
   const Selection& selection = m_runs.selection();
   const Run* reference = m_heads.reference(m_state);
   const bool onText = isOnText();
-  const TextPlace place =
-      onText ? TextPlace{selection.pin(), {}, selection.locks()} : m_runs.placeIn(reference->text);
+  const TextPlace place = onText ? TextPlace{selection.pin(), {}, selection.locks()} : m_runs.placeIn(reference->text);
   m_area->plot().setMarks(place.pin, onText ? selection.hover() : Cursor(), place.locks);
   followEntry();
 }

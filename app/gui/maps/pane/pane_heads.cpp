@@ -167,8 +167,7 @@ std::vector<TitlePart> PaneHeads::titleOf(const HeadOf& head) const {
 
 bool PaneHeads::holds(const PictureContent& content) const {
   const auto there = [&](const HeadOf& head) {
-    return std::any_of(m_runs.begin(), m_runs.end(),
-                       [&](const Run& run) { return run.trace == head.trace; });
+    return std::any_of(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.trace == head.trace; });
   };
   return (!content.minus || there(*content.minus)) &&
          std::all_of(content.sides.begin(), content.sides.end(),

@@ -45,8 +45,7 @@ ExportBar::Line ExportBar::makeLine(const QString& path) {
   line.cancel->setToolTip(tr("Stop writing: no file is left"));
   line.cancel->setAccessibleName(tr("Cancel writing %1").arg(QFileInfo(path).fileName()));
   connect(
-      line.cancel, &QPushButton::clicked, &m_files, [this, path] { m_files.cancelExport(path); },
-      Qt::QueuedConnection);
+      line.cancel, &QPushButton::clicked, &m_files, [this, path] { m_files.cancelExport(path); }, Qt::QueuedConnection);
   layout->addWidget(line.cancel);
   this->layout()->addWidget(line.widget);
   return line;

@@ -539,7 +539,9 @@ void ExportDialog::copyCommand() {
   m_note->setVisible(true);
 }
 
-void ExportDialog::tellError(const QString& text) { emit m_document.files().messageRaised({Message::Kind::error, text}); }
+void ExportDialog::tellError(const QString& text) {
+  emit m_document.files().messageRaised({Message::Kind::error, text});
+}
 
 void ExportDialog::choosePath() {
   const QString ending = endingOf(chosenKind());
