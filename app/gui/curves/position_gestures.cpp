@@ -76,7 +76,7 @@ Cursor PositionGestures::cursorAt(std::int64_t position) const {
   const Range range = line.positions(axis.length);
   const std::int64_t place = std::clamp(position, range.begin, std::max(range.begin, range.end - 1));
   const Cursor& pin = m_runs.selection().pin();
-  // What all pairs of the line have in common is pinned, or was hovered elsewhere.
+  // The position that all pairs of the line have in common is pinned, or was hovered elsewhere.
   switch (line.along) {
     case MapLine::Along::row:
       return {pin.query ? std::nullopt : std::optional(line.at), place};

@@ -18,7 +18,7 @@ namespace foxscope::gui::curves {
 
 class PositionPlot;
 
-/// What the mouse and the keys do to a PositionPlot: they move the selection's range, hover and pin.
+/// Turns mouse and keys over a PositionPlot into movements of the selection's range, hover and pin.
 class PositionGestures : public QObject {
   Q_OBJECT
 

@@ -37,7 +37,7 @@ void styleGraph(QCPGraph& graph, const Line& line, double pixels) {
 
 }  // namespace
 
-/// What a job made ready.
+/// A content with the points that a job has decimated.
 struct PositionPlot::Prepared {
   PlotContent content;
   PositionAxis axis;
@@ -177,8 +177,8 @@ Range PositionPlot::range() const {
   return m_axis.isOfKeys() ? view.columns : view.rows;
 }
 
-// What has come into sight is asked for, and drawn with what is there when it comes: drawing lines costs the window
-// more than a job takes to find their points.
+// Points that have come into sight are asked for, and drawn when they come: drawing lines costs the window more than a
+// job takes to find their points.
 void PositionPlot::followView() {
   if (m_stripes.empty()) {
     ask();

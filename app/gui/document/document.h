@@ -16,9 +16,10 @@ namespace foxscope::gui {
 
 struct OpenedSweep;
 
-/// What the window is about, in its parts: the list of runs with what is chosen in them, the runs that are made of
-/// models and a text, files that are written, evaluations, sessions. Opens files, and gives each part what it takes. It
-/// knows no widget; views observe the parts that they need. Everything that takes time happens on job runners.
+/// Runs, models, text, files and sessions of a window, in parts: the list of runs with what is chosen in them, the runs
+/// that are made of models and a text, files that are written, evaluations, sessions. Opens files, and gives each part
+/// what it takes. It knows no widget; views observe the parts that they need. Everything that takes time happens on job
+/// runners.
 class Document : public QObject {
   Q_OBJECT
 

@@ -116,7 +116,7 @@ void FileWriter::writeRuns(const QString& path, const std::vector<RunId>& ids) {
   std::vector<std::shared_ptr<const Trace>> traces;
   std::vector<RunId> written;
   QStringList left;
-  // Those that are in no file first: of two with one name, the other one is in its own file already.
+  // Runs that are in no file come first: of two with one name, the other one is in its own file already.
   for (const bool unsaved : {true, false}) {
     for (const RunId id : ids) {
       const Run& run = *m_runs.run(id);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kModelsKept = 2;  ///< of the runs made last, to change and run them again
 /// More is asked about; as much in a file is announced by the command line.
 constexpr double kUnasked = 4e9;
-/// Of the free memory; the rest is for pictures, other programs, what the estimate does not know.
+/// Share of the free memory; the rest is for pictures, other programs, what the estimate does not know.
 constexpr double kUnaskedShare = 0.8;
 
 /// Nothing where nobody need be asked: it is little, or more than there is, which run_model refuses with the figure.

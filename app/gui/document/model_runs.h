@@ -33,12 +33,12 @@ class ModelRuns : public QObject {
 
   [[nodiscard]] const TextInput& text() const { return m_text; }
   [[nodiscard]] const RunSettings& settings() const { return m_settings; }
-  /// Where what was run last is in memory.
+  /// Keeps the models in memory that were run last.
   [[nodiscard]] const Engine& engine() const { return *m_engine; }
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
-  /// What a run has to wait for, the first thing of it; empty where one can be made. A line, "No text yet: ...".
+  /// The first thing that a run has to wait for, a line such as "No text yet: ..."; empty where a run can be made.
   [[nodiscard]] QString runObstacle() const;
-  /// Where there is no run: what it waits for, or that it waits for F5.
+  /// Says where there is no run what it waits for: runObstacle(), or F5.
   [[nodiscard]] QString noRunText() const;
   [[nodiscard]] bool canRun() const { return runObstacle().isEmpty(); }
   /// True while models run or an answer is on its way.
@@ -54,7 +54,7 @@ class ModelRuns : public QObject {
   /// The text stands in this file now, unless it was changed meanwhile.
   void setTextFile(const QString& file, const std::string& content);
   void setSettings(const RunSettings& settings);
-  /// Those of a session, of which RunList::replace tells.
+  /// Takes over those of a session, in silence: RunList::replace, which follows, tells of both.
   void restore(const TextInput& text, const RunSettings& settings);
 
   /// Runs every model on the text, one after the other; each result appears when it is there, in the place of the

@@ -113,7 +113,7 @@ struct MemoryQuestion {
   std::int64_t fewer = 0;   ///< as many tokens take a share that nobody need be asked about; 0: there are none
 };
 
-/// What would be lost if everything was closed now.
+/// Work that would be lost if everything was closed now.
 struct Unsaved {
   QStringList runs;   ///< names of those that are in no file
   bool text = false;  ///< a text that was typed, pasted or changed, and is in no file

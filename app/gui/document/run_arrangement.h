@@ -21,11 +21,11 @@ struct ListRow {
   RunId run = kNoRun;
 };
 
-/// What a model is called on screen: its name, or of a changed one "fox-pro-12m, L3 H0, gate 1".
+/// A model's name on screen; a changed one is "fox-pro-12m, L3 H0, gate 1".
 [[nodiscard]] inline QString shownName(const ModelInput& model) {
   return model.look.label.isEmpty() ? model.name : model.look.label;
 }
-/// What the text is called that a run read: by its file, else by the run's own, else "typed text".
+/// The name of the text that a run read: the text's file, else the run's own file, else "typed text".
 [[nodiscard]] QString textNameOf(const Run& run);
 
 /// The runs in their order, then the models that have not run.
@@ -34,7 +34,7 @@ struct ListRow {
 [[nodiscard]] QString freeModelName(const std::vector<ModelInput>& models, const QString& wanted);
 /// The colour that fewest have, so that two share one only when there is no other.
 [[nodiscard]] int freeColour(const std::vector<Run>& runs, const std::vector<ModelInput>& models);
-/// Of a changed copy of a model: the model's colour with another line, its name with the change.
+/// The look of a changed copy of a model: the model's colour with another line, its name with the change.
 [[nodiscard]] RunLook lookOfChanged(const std::vector<ModelInput>& models, const ModelInput& base,
                                     const QStringList& interventions);
 
@@ -62,7 +62,7 @@ struct RunPlaces {
   std::shared_ptr<const PlaceMap> fromReference;
   std::shared_ptr<const PlaceMap> toReference;
 };
-/// Of every run but the references.
+/// The positions of every run but the references.
 [[nodiscard]] std::map<RunId, RunPlaces> mapPlaces(const std::vector<Run>& runs);
 
 }  // namespace foxscope::gui

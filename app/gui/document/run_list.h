@@ -104,7 +104,7 @@ class RunList : public QObject {
   void removeModel(int index);
   [[nodiscard]] QUndoStack& undoStack() { return m_undo; }
 
-  // What comes into the list.
+  // Runs and models that come into the list.
   /// Adds a checkpoint under a name of its own; an equal path is not added twice.
   /// @param training  folder of the training that it is a checkpoint of; an equal one is not added twice
   void addModel(const QString& path, const QString& name = {}, const QString& training = {});
@@ -127,19 +127,19 @@ class RunList : public QObject {
   /// Opening a session makes these runs again.
   void setOfSession(const std::vector<RunId>& runs);
 
-  /// What is chosen.
+  /// The chosen head with its run's name, pins, locked pairs and range.
   [[nodiscard]] SelectionState selectionState() const;
-  /// The models of a session in the place of everything. Its runs come later, and find their order, looks and what was
-  /// chosen in them. What was to be undone is forgotten, and with it the memory of removed runs.
+  /// Puts the models of a session in the place of everything. Its runs come later, and find their order, their looks
+  /// and what was chosen in them. What was to be undone is forgotten, and with it the memory of removed runs.
   void replace(const std::vector<ModelInput>& models, const std::vector<SessionRun>& runs,
                const QJsonObject& selection);
   /// Everything goes, as replace() does with nothing.
   void clear() { replace({}, {}, {}); }
 
-  /// Maps, statistics, files that are opened: what may take seconds.
+  /// The runner of work that may take seconds: maps, statistics, files that are opened.
   JobRunner& jobs() { return m_jobs; }
-  /// What takes milliseconds and follows the mouse: single rows and entries, curves, colours, searches. It never waits
-  /// for a map.
+  /// The runner of work that takes milliseconds and follows the mouse: single rows and entries, curves, colours,
+  /// searches. It never waits for a map.
   JobRunner& quickJobs() { return m_quick; }
   [[nodiscard]] bool busy() const { return m_jobs.busy() || m_quick.busy(); }
 
@@ -156,7 +156,7 @@ class RunList : public QObject {
   void takeRuns(std::vector<Run> runs);
   void followHead();
   void changeLocks(const std::vector<Cursor>& locks, const QString& what);
-  /// Those of the pairs that lie in the text shown.
+  /// The pairs that lie in the text shown.
   [[nodiscard]] std::vector<Cursor> inText(const std::vector<Cursor>& pairs) const;
   void leaveText();
   void enterText(int text);
@@ -166,7 +166,7 @@ class RunList : public QObject {
   Selection m_selection;
   std::vector<Run> m_runs;
   std::vector<ModelInput> m_models;
-  /// Of every run but the reference: comparing two long texts' tokens is not for each movement of the mouse.
+  /// Kept for every run but the references: comparing two long texts' tokens is not for each movement of the mouse.
   std::map<RunId, RunPlaces> m_places;
   RunId m_lastRun = kNoRun;
   int m_lastText = 0;

@@ -47,7 +47,7 @@ class TextPage : public QAbstractScrollArea {
   [[nodiscard]] const Cursor& hover() const { return m_hover; }
   [[nodiscard]] const View& view() const { return m_view; }
   [[nodiscard]] const SearchHits& hits() const { return m_hits; }
-  /// What stands behind a cell; no valid colour where it has no value.
+  /// The colour behind a cell; no valid one where the cell has no value.
   [[nodiscard]] QColor tintColour(std::int64_t cell) const;
   /// The cell's main rectangle, in the viewport's coordinates (also where that is outside); empty without a text.
   [[nodiscard]] QRectF cellRect(std::int64_t cell) const;

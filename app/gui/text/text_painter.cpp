@@ -153,7 +153,7 @@ void PagePainting::paintWord(const TextLayout::Piece& piece, double top) {
   const Cluster& end = shape.cluster[static_cast<std::size_t>(piece.end)];
   const QString word = shape.text.mid(begin.character, end.character - begin.character);
   const QPointF baseline(piece.left, top + shape.ascent);
-  // What a row's query does not see is muted, as are the signs that are no text.
+  // Text that a row's query does not see is muted, as are the signs that are no text.
   const std::int64_t lastRead = m_page.tint() != nullptr ? m_page.tint()->lastReadCell : -1;
   const double seenEnd = lastRead < 0 ? end.byte : m_layout.cells().cell[static_cast<std::size_t>(lastRead)].end;
   const bool isText = !m_layout.cells().hasText || begin.byte >= m_layout.cells().textBegin;

@@ -72,7 +72,7 @@ class TextView : public QWidget, public ViewPart {
   void openMenu(std::int64_t cell, const QPoint& globalPosition);
   void closeBars();
   void goTo(std::int64_t position);
-  /// Of the chosen head's run.
+  /// Has the saliency of the chosen head's run computed, and tints by it.
   /// @param target  positions of the reference run; nothing: all
   void computeSaliency(std::optional<Range> target);
 

@@ -126,7 +126,7 @@ void MapPane::setState(const PaneState& state) {
   PaneState recolouredOnly = state;
   recolouredOnly.colours = m_state.colours;
   recolouredOnly.split = m_state.split;
-  // What is on its way for another head or quantity is never shown.
+  // A picture on its way for another head or quantity is never shown.
   if (recolouredOnly != m_state) m_pictures.cancel();
   m_state = state;
   m_message.clear();
@@ -537,7 +537,7 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
 bool MapPane::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::FocusIn) emit activated();
   if (event->type() == QEvent::ContextMenu) {
-    // Of the keyboard: at the pin. The mouse's is that of the gestures, which know a drag from a click.
+    // A menu of the keyboard opens at the pin. The gestures open the mouse's: they know a drag from a click.
     const auto* menu = static_cast<QContextMenuEvent*>(event);
     if (menu->reason() == QContextMenuEvent::Keyboard) showMenu(m_runs.selection().pin(), menu->globalPos());
     return true;

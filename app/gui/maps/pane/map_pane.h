@@ -51,7 +51,7 @@ class MapPane : public QWidget {
   /// Lets go of a drag.
   void cancelGesture();
 
-  /// What is shown is what is wanted.
+  /// The picture that is wanted is there, and painted.
   [[nodiscard]] bool isSettled() const;
   /// The newest one; null until there is one.
   [[nodiscard]] PicturePointer picture() const { return m_pictures.newest(); }
@@ -64,14 +64,14 @@ class MapPane : public QWidget {
   [[nodiscard]] ColourBar& bar() const;
   /// "fox L7 H2 · forget F"
   [[nodiscard]] const QString& titleText() const { return m_title; }
-  /// How pixels are made of entries, and all that is to be known of the picture.
+  /// How pixels are made of entries, and all else that is to be known of the picture.
   [[nodiscard]] const QString& detailText() const { return m_header->texts().detail; }
-  /// Of that what is seen at once.
+  /// The part of detailText() that is seen at once.
   [[nodiscard]] const QString& noteText() const { return m_header->texts().note; }
   /// All that is read under the cursor.
   [[nodiscard]] const QString& readoutText() const { return m_header->readout().reading().whole; }
   [[nodiscard]] const PaneReading& reading() const { return m_header->readout().reading(); }
-  /// What surrounds the map if these axes were labelled: header, margins and colour bar together.
+  /// The room around the map if these axes were labelled: header, margins and colour bar together.
   [[nodiscard]] QSize roomAroundMap(const LabelledAxes& labelled) const;
   /// Why there is no picture, or why the last one could not be made; empty: all is well.
   [[nodiscard]] QString messageText() const { return m_message; }
@@ -119,7 +119,7 @@ class MapPane : public QWidget {
   void showControls();
   void change(const PaneState& state);
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
-  /// What the title speaks of; null where nothing is shown or wanted.
+  /// The content that the title speaks of; null where nothing is shown or wanted.
   [[nodiscard]] const PictureContent* shownContent() const;
   [[nodiscard]] Shading shading() const;
   [[nodiscard]] View view() const;

@@ -8,8 +8,8 @@ namespace {
 
 /// Entries of attention that a linear picture may leave out; no colour shows less (docs/maps.md).
 constexpr double kLinearTolerance = 0x1p-24;
-/// The same of a logarithmic picture, whose colours begin above (makeExactPicture); another number, since a linear
-/// picture has not looked at that.
+/// Entries that a logarithmic picture may leave out: its colours begin above (makeExactPicture). Another number than a
+/// linear picture's, which has not looked at entries between the two.
 constexpr double kLogarithmicTolerance = 0x1p-25;
 /// Up to so many entries the exact picture is there as soon as a coarse one would be.
 constexpr double kQuickEntries = 1 << 20;
@@ -107,7 +107,7 @@ void PanePictures::want(const PictureRequest& wanted) {
   }
   recolour();
   if (soon(wanted)) {
-    // What is on its way is waited for, if that is not long.
+    // A picture on its way is waited for, if that is not long.
     if (!m_exactFlight || !soon(*m_exactFlight)) submitExact(wanted, Priority::interactive);
     return;
   }

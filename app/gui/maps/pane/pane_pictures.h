@@ -26,7 +26,7 @@ class PanePictures : public QObject {
 
   /// From now on this picture is wanted.
   void want(const PictureRequest& wanted);
-  /// What is on its way is let go; what is there stays.
+  /// Lets go of pictures on their way; those that are there stay.
   void cancel();
   /// No picture is there, nor wanted.
   void clear();
@@ -41,7 +41,7 @@ class PanePictures : public QObject {
   [[nodiscard]] PicturePointer newest() const { return m_coarse ? m_coarse : m_exact; }
   /// The last exact one of what is shown, maybe of another range; null until there is one.
   [[nodiscard]] const PicturePointer& exact() const { return m_exact; }
-  /// Those to be painted, the finer one last.
+  /// The pictures to be painted, the finer one last.
   [[nodiscard]] std::vector<PicturePointer> layers() const;
   [[nodiscard]] const std::optional<PictureRequest>& wanted() const { return m_wanted; }
   /// The exact picture of what is wanted is there.
@@ -56,7 +56,7 @@ class PanePictures : public QObject {
   void progressed();
   /// Why a picture or its colours could not be made; empty: all is well again.
   void told(const QString& message);
-  /// What came is not what is wanted by now.
+  /// A picture came that is not wanted any more.
   void outdated();
   /// A picture that was not painted yet is about to be replaced by a better one.
   void overtaken();
