@@ -10,6 +10,7 @@
 
 #include "app/figure/kinds/sweep.h"
 #include "app/figure/token_text.h"
+#include "app/gui/document/file_writer.h"
 #include "app/gui/views/elided_combo.h"
 #include "backend/base/atomic_file.h"
 

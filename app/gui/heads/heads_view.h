@@ -17,6 +17,8 @@ class QStackedWidget;
 
 namespace foxscope::gui {
 
+class ModelRuns;
+
 class HeadOrder;
 
 /// The left of the window: all heads as a grid coloured by one of their numbers, as a table that sorts by any of them,
