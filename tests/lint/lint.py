@@ -65,6 +65,9 @@ LIBRARIES = {
     r"<httplib": ("backend/serve",),
     r"<CLI/": ("app/cli", "app"),
 }
+# Headers that only some may see: a view of the window gets the parts of the document that it needs.
+GUARDED = {"app/gui/document/document.h": ("app/gui/document/document.cpp", "app/gui/application.cpp", "app/gui/window",
+                                           "tests")}
 LIBTORCH_HEADER = re.compile(r"<(torch|ATen|c10)/")
 
 
@@ -112,6 +115,8 @@ def check_includes(_):
                     errors.append(f"{where}: write the path from the top of the checkout")
                 elif not any(folder_of(target, {allowed}) for allowed in ALLOWED[home] | {home}):
                     errors.append(f"{where}: {home} may not include this folder")
+                elif target in GUARDED and not any(folder_of(name, {allowed}) for allowed in GUARDED[target]):
+                    errors.append(f"{where}: only {', '.join(GUARDED[target])} may include this header")
                 elif floor_of(home) is not None and (floor_of(folder_of(target, ALLOWED)) or 0) > floor_of(home):
                     errors.append(f"{where}: this room of backend/model lies above {home}")
                 continue
@@ -149,7 +154,12 @@ def check_names(_):
                 opened = token.removeprefix("namespace").strip() or "(anonymous)"
             elif token[0] in "csue" and None not in scopes and "(anonymous)" not in scopes:
                 places.setdefault("::".join([*scopes, token.split()[-1]]), []).append(name)
-    return [f"{name}: defined in {' and in '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+    # A class of the window stands in one .cpp, under a header of its name.
+    alone = [path.relative_to(ROOT).as_posix() for path in sources()
+             if path.is_relative_to(ROOT / "app/gui") and path.suffix == ".cpp" and not path.with_suffix(".h").exists()
+             and not path.stem.endswith("_unavailable")]
+    return [f"{name}: defined in {' and in '.join(where)}" for name, where in sorted(places.items())
+            if len(where) > 1] + [f"{name}: has no header of its name" for name in alone]
 
 
 # Where a comment begins, by the ending of the file's name; "" is ./dev.

@@ -96,7 +96,7 @@ class Scene {
 
   Folder folder;
   Document document;
-  CurvesView view{document};
+  CurvesView view{document.runs(), document.modelRuns()};
   int files = 0;
 };
 

@@ -40,7 +40,7 @@ struct Exporting {
 
   bool open(std::int64_t tokens = 100) {
     if (!test.run(tokens)) return false;
-    test.document().saveRunFile(test.folder.path("a run's.h5"));
+    test.document().files().saveRunFile(test.folder.path("a run's.h5"));
     if (!waitUntilIdle(test.document())) return false;
     show();
     return true;
@@ -305,7 +305,7 @@ void ExportTest::runsInNoFileAreMadeByTheCommand() {
   Exporting exporting;
   Document& document = exporting.test.document();
   QVERIFY(exporting.test.run(64));
-  document.startDerivedRun(document.runs()[0].id, {"3:1:cut"});
+  document.modelRuns().startDerivedRun(document.runs()[0].id, {"3:1:cut"});
   QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 3U, kPatience);
   QVERIFY(exporting.test.settle());
   exporting.show();
@@ -336,8 +336,8 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   document.open({foxModel()});
   QVERIFY(waitUntilIdle(document));
   // A text that was pasted is in no file.
-  document.setText({{}, "A fox stood on a hill, and nobody knew what it had forgotten."});
-  document.startRun();
+  document.modelRuns().setText({{}, "A fox stood on a hill, and nobody knew what it had forgotten."});
+  document.modelRuns().startRun();
   QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 1U, kPatience);
   QVERIFY(exporting.test.settle());
   exporting.show();
@@ -358,7 +358,8 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   exporting.choose(Source::window);
   QVERIFY(refused("The window has no command"));
   // It was in one, which has gone.
-  const QString text = exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.text().content));
+  const QString text =
+      exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.modelRuns().text().content));
   document.open({text});
   QVERIFY(waitUntilIdle(document));
   QVERIFY(exporting.chooseFigure("all heads"));

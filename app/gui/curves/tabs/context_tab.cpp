@@ -19,9 +19,9 @@ constexpr std::int64_t kQuietStart = 128;
 
 }  // namespace
 
-ContextTab::ContextTab(Document& document, QWidget* parent)
-    : CurveTab(document, tr("P(l): choices"), parent),
-      m_plot(new PositionPlot(document, this)),
+ContextTab::ContextTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("P(l): choices"), parent),
+      m_plot(new PositionPlot(runs, this)),
       m_asLoss(addChoice(tr("As loss"), tr("Show the mean loss over the first l tokens, instead of its exponential"),
                          false)),
       m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of context lengths"), false)) {
@@ -36,10 +36,10 @@ ContextTab::ContextTab(Document& document, QWidget* parent)
 }
 
 void ContextTab::refresh() {
-  const std::vector<CurveRun> runs = curveRuns(document());
+  const std::vector<CurveRun> runs = curveRuns(list());
   m_runs = runs;
   if (runs.empty()) {
-    document().quickJobs().cancel(this, kContextCurves);
+    list().quickJobs().cancel(this, kContextCurves);
     m_curves.clear();
     return showMessage(noRunText());
   }
@@ -47,7 +47,7 @@ void ContextTab::refresh() {
   request.work = [runs](const Job&) { return std::optional(contextCurves(runs)); };
   request.done = [this](std::vector<RunContext> curves) { take(std::move(curves)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kContextCurves, std::move(request));
+  list().quickJobs().submit(this, kContextCurves, std::move(request));
 }
 
 void ContextTab::take(std::vector<RunContext> curves) {
@@ -56,7 +56,7 @@ void ContextTab::take(std::vector<RunContext> curves) {
   bool differ = false;
   for (const RunContext& context : m_curves) {
     if (!context.mean) without += context.run.name;
-    differ = differ || (context.mean && document().isOnText(context.run.id) && !context.mean->position.empty());
+    differ = differ || (context.mean && list().isOnText(context.run.id) && !context.mean->position.empty());
   }
   const QString missing =
       without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
@@ -72,7 +72,7 @@ PositionAxis ContextTab::axis() const {
   axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
   // Position l - 1 is the last of the first l tokens.
   axis.first = 1;
-  axis.length = document().length();
+  axis.length = list().length();
   return axis;
 }
 
@@ -102,13 +102,13 @@ PlotContent ContextTab::content(const QPalette& palette) const {
 }
 
 void ContextTab::showReading() {
-  const auto position = cursorPosition(document().selection());
-  const bool inside = position && *position < document().length();
+  const auto position = cursorPosition(list().selection());
+  const bool inside = position && *position < list().length();
   std::vector<ReadOut::Entry> entries;
   for (const RunContext& context : m_curves) {
     if (!context.mean) continue;
     QString value;
-    const bool own = inside && document().isOnText(context.run.id);
+    const bool own = inside && list().isOnText(context.run.id);
     const auto index = own ? context.mean->indexAt(static_cast<double>(*position)) : std::nullopt;
     if (index) {
       value = m_asLoss->isChecked() ? tr("%1 nats").arg(numberText(context.mean->value[*index]))
@@ -122,7 +122,7 @@ void ContextTab::showReading() {
     return readOut().setPlace(
         tr("P(l): exponential of the mean loss over the first l tokens. Hover to read, click to pin the query"));
   }
-  const TokenTable& tokens = *document().reference()->trace->tokens();
+  const TokenTable& tokens = *list().reference()->trace->tokens();
   readOut().setPlace(
       tr("first %1 tokens, to “%2”").arg(*position + 1).arg(predictedText(tokens, *position, Whitespace::visible)));
 }
@@ -139,13 +139,13 @@ void ContextTab::restoreState(const QJsonObject& state) {
 }
 
 QString ContextTab::data() const {
-  if (!message().isEmpty() || document().reference() == nullptr) return {};
+  if (!message().isEmpty() || list().reference() == nullptr) return {};
   CurveTable table;
   table.positionName = tr("context length (tokens)");
-  table.positions = document().length();
+  table.positions = list().length();
   table.firstNumber = 1;
   for (const RunContext& context : m_curves) {
-    if (!context.mean || !document().isOnText(context.run.id)) continue;
+    if (!context.mean || !list().isOnText(context.run.id)) continue;
     table.columns.push_back({tr("perplexity of %1").arg(context.run.name), context.perplexity});
     table.columns.push_back({tr("mean loss of %1 (nats)").arg(context.run.name), context.mean});
   }

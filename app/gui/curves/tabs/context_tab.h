@@ -14,7 +14,7 @@ class ContextTab : public CurveTab {
   Q_OBJECT
 
  public:
-  ContextTab(Document& document, QWidget* parent);
+  ContextTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;

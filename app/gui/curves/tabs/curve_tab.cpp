@@ -36,8 +36,12 @@ void mute(QLabel& label, const QPalette& palette) {
 
 }  // namespace
 
-CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
-    : QWidget(parent), m_document(document), m_controls(new QToolBar(name, parent)), m_readOut(new ReadOut(this)) {
+CurveTab::CurveTab(RunList& runs, const ModelRuns& modelRuns, const QString& name, QWidget* parent)
+    : QWidget(parent),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_controls(new QToolBar(name, parent)),
+      m_readOut(new ReadOut(this)) {
   m_controls->setToolButtonStyle(Qt::ToolButtonTextOnly);
   m_controls->setMovable(false);
   auto* plotWidget = new QWidget(this);
@@ -67,10 +71,10 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   m_pages->addWidget(plotWidget);
   mute(*m_note, palette());
   mute(*m_message, palette());
-  Selection& selection = document.selection();
-  connect(&document, &Document::runsChanged, this, &CurveTab::outdate);
-  connect(&document, &Document::referenceChanged, this, &CurveTab::outdate);
-  connect(&document, &Document::noRunTextChanged, this, &CurveTab::outdate);
+  Selection& selection = runs.selection();
+  connect(&runs, &RunList::runsChanged, this, &CurveTab::outdate);
+  connect(&runs, &RunList::referenceChanged, this, &CurveTab::outdate);
+  connect(&modelRuns, &ModelRuns::noRunTextChanged, this, &CurveTab::outdate);
   connect(m_readOut, &ReadOut::toggled, this, [this] {
     if (m_fresh && message().isEmpty()) restyle();
   });
@@ -153,8 +157,8 @@ void CurveTab::fillMenu(QMenu& menu) {
 }
 
 QString CurveTab::noRunText() const {
-  if (!m_document.runs().empty()) return tr("All runs are hidden: the eye in the list of runs shows them.");
-  return m_document.noRunText() + '.';
+  if (!m_runs.empty()) return tr("All runs are hidden: the eye in the list of runs shows them.");
+  return m_modelRuns.noRunText() + '.';
 }
 
 QAction* CurveTab::addChoice(const QString& text, const QString& tip, bool on) {

@@ -8,7 +8,8 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/gui/curves/plot_content.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 
 class QAction;
 class QLabel;
@@ -30,7 +31,7 @@ class CurveTab : public QWidget {
 
  public:
   /// @param name  of its controls, for those who cannot see them
-  CurveTab(Document& document, const QString& name, QWidget* parent);
+  CurveTab(RunList& runs, const ModelRuns& modelRuns, const QString& name, QWidget* parent);
 
   /// What stands beside the tabs while this one is shown.
   [[nodiscard]] QToolBar* controls() const { return m_controls; }
@@ -59,8 +60,9 @@ class CurveTab : public QWidget {
   void exportWanted();
 
  protected:
-  Document& document() { return m_document; }
-  [[nodiscard]] const Document& document() const { return m_document; }
+  RunList& list() { return m_runs; }
+  [[nodiscard]] const RunList& list() const { return m_runs; }
+  [[nodiscard]] const ModelRuns& modelRuns() const { return m_modelRuns; }
 
   /// Begins to make what is to be shown; ends with showPlot or showMessage.
   virtual void refresh() = 0;
@@ -94,7 +96,8 @@ class CurveTab : public QWidget {
   void openMenu(const QPoint& place);
   void fillMenu(QMenu& menu);
 
-  Document& m_document;
+  RunList& m_runs;
+  const ModelRuns& m_modelRuns;
   QToolBar* m_controls;
   ReadOut* m_readOut;
   QLabel* m_note;

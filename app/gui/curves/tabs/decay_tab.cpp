@@ -15,19 +15,19 @@ enum { kSpectra };
 
 }  // namespace
 
-DecayTab::DecayTab(Document& document, QWidget* parent)
-    : CurveTab(document, tr("Decay: choices"), parent), m_plot(new DecayPlot(this)) {
+DecayTab::DecayTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("Decay: choices"), parent), m_plot(new DecayPlot(this)) {
   m_plot->setAccessibleName(tr("Decay times of all heads"));
   setPlot(m_plot);
-  Selection& selection = document.selection();
+  Selection& selection = runs.selection();
   connect(m_plot, &DecayPlot::hoveredChanged, this, &DecayTab::showReading);
   connect(m_plot, &DecayPlot::headClicked, &selection, &Selection::setHead);
 }
 
 void DecayTab::refresh() {
-  const std::vector<CurveRun> runs = curveRuns(document());
+  const std::vector<CurveRun> runs = curveRuns(list());
   if (runs.empty()) {
-    document().quickJobs().cancel(this, kSpectra);
+    list().quickJobs().cancel(this, kSpectra);
     m_spectra.clear();
     m_plot->setSpectra({});
     return showMessage(noRunText());
@@ -36,7 +36,7 @@ void DecayTab::refresh() {
   request.work = [runs](const Job& job) { return decaySpectra(runs, job); };
   request.done = [this](std::vector<DecaySpectrum> spectra) { take(std::move(spectra)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kSpectra, std::move(request));
+  list().quickJobs().submit(this, kSpectra, std::move(request));
 }
 
 void DecayTab::take(std::vector<DecaySpectrum> spectra) {
@@ -63,11 +63,11 @@ void DecayTab::restyle() {
   std::vector<DecaySpectrum> shown = m_spectra;
   std::erase_if(shown, [this](const DecaySpectrum& spectrum) { return readOut().isHidden(spectrum.run.name); });
   m_plot->setSpectra(std::move(shown));
-  m_plot->setChosen(document().selection().head());
+  m_plot->setChosen(list().selection().head());
 }
 
 void DecayTab::showReading() {
-  const HeadChoice chosen = document().selection().head();
+  const HeadChoice chosen = list().selection().head();
   m_plot->setChosen(chosen);
   std::optional<HeadDecay> told = m_plot->hovered();
   std::vector<ReadOut::Entry> entries;
@@ -80,11 +80,11 @@ void DecayTab::showReading() {
     if (!told && found != spectrum.heads.end()) told = *found;
   }
   readOut().setEntries(entries);
-  if (!told || document().run(told->head.run) == nullptr) {
+  if (!told || list().run(told->head.run) == nullptr) {
     return readOut().setPlace(tr("T = −1 / mean(log f): after so many tokens a head has forgotten by a factor e"));
   }
   QString place = tr("%1, layer %2, head %3: decay time %4 tokens")
-                      .arg(document().run(told->head.run)->name)
+                      .arg(list().run(told->head.run)->name)
                       .arg(told->head.layer)
                       .arg(told->head.head)
                       .arg(numberText(told->time));

@@ -12,7 +12,7 @@ class DecayTab : public CurveTab {
   Q_OBJECT
 
  public:
-  DecayTab(Document& document, QWidget* parent);
+  DecayTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
   [[nodiscard]] QString data() const override;
   /// Nothing: dots are no curves.

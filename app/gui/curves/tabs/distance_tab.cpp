@@ -31,8 +31,9 @@ QString binText(const DistanceBin& bin) {
 
 }  // namespace
 
-DistanceTab::DistanceTab(Document& document, DistanceProfiles& profiles, Shows shows, QWidget* parent)
-    : CurveTab(document, shows == Shows::attention ? tr("Distance: choices") : tr("Content: choices"), parent),
+DistanceTab::DistanceTab(RunList& runs, const ModelRuns& modelRuns, DistanceProfiles& profiles, Shows shows,
+                         QWidget* parent)
+    : CurveTab(runs, modelRuns, shows == Shows::attention ? tr("Distance: choices") : tr("Content: choices"), parent),
       m_profiles(profiles),
       m_shows(shows),
       m_plot(new DistancePlot(this)),
@@ -54,7 +55,7 @@ DistanceTab::DistanceTab(Document& document, DistanceProfiles& profiles, Shows s
   connect(m_scope, &QActionGroup::triggered, this, &DistanceTab::outdate);
   connect(m_others, &QAction::toggled, this, &DistanceTab::outdate);
   connect(m_plot, &DistancePlot::hoveredChanged, this, &DistanceTab::showReading);
-  connect(&document.selection(), &Selection::headChanged, this, &DistanceTab::outdate);
+  connect(&runs.selection(), &Selection::headChanged, this, &DistanceTab::outdate);
   connect(&m_profiles, &DistanceProfiles::changed, this, [this] {
     if (isVisible()) regroup();
   });
@@ -90,11 +91,11 @@ std::vector<HeadChoice> DistanceTab::headsOf(const CurveRun& run, std::optional<
 
 // Layers of models that differ in their number do not correspond: such a run has no group.
 std::optional<DistanceTab::Group> DistanceTab::groupOf(const CurveRun& run) const {
-  const HeadChoice chosen = document().selection().head();
+  const HeadChoice chosen = list().selection().head();
   if (scope() == model) return Group{run, headsOf(run, std::nullopt), tr("%1, mean of all heads").arg(run.name)};
   const bool own = run.id == chosen.run;
   if (scope() == layer) {
-    const Run* of = document().run(chosen.run);
+    const Run* of = list().run(chosen.run);
     if (!own && (of == nullptr || of->trace->info().layers != run.trace->info().layers)) return std::nullopt;
     return Group{run, headsOf(run, chosen.layer), tr("%1, layer %2").arg(run.name).arg(chosen.layer)};
   }
@@ -105,7 +106,7 @@ std::optional<DistanceTab::Group> DistanceTab::groupOf(const CurveRun& run) cons
 
 // The nearest head of another run is found among all of its heads.
 void DistanceTab::want(const CurveRun& run) {
-  const HeadChoice chosen = document().selection().head();
+  const HeadChoice chosen = list().selection().head();
   const bool own = run.id == chosen.run;
   if (scope() == head && own) return m_profiles.want(chosen, Priority::interactive);
   const bool layerOnly = scope() == layer && chosen.layer < run.trace->info().layers;
@@ -115,11 +116,11 @@ void DistanceTab::want(const CurveRun& run) {
 }
 
 void DistanceTab::refresh() {
-  m_runs = curveRuns(document());
-  const HeadChoice chosen = document().selection().head();
+  m_runs = curveRuns(list());
+  const HeadChoice chosen = list().selection().head();
   std::erase_if(m_runs, [&](const CurveRun& run) { return run.id != chosen.run && !m_others->isChecked(); });
   std::stable_partition(m_runs.begin(), m_runs.end(), [&](const CurveRun& run) { return run.id == chosen.run; });
-  if (m_runs.empty() || !document().headOf(chosen)) {
+  if (m_runs.empty() || !list().headOf(chosen)) {
     m_groups.clear();
     m_missing = 0;
     m_plot->setLines({}, yLabel());
@@ -137,7 +138,7 @@ void DistanceTab::regroup() {
   QStringList linear;
   QString failure;
   for (const CurveRun& run : m_runs) {
-    const bool all = scope() != head || run.id != document().selection().head().run;
+    const bool all = scope() != head || run.id != list().selection().head().run;
     const auto group = groupOf(run);
     const bool layerOnly = scope() == layer && group;
     const std::vector<HeadChoice> wanted =
@@ -196,7 +197,7 @@ std::vector<double> DistanceTab::meanOf(const Group& group, const char* profile)
 
 std::vector<DistanceLine> DistanceTab::linesOf(const QPalette& palette) const {
   std::vector<DistanceLine> lines;
-  const HeadChoice chosen = document().selection().head();
+  const HeadChoice chosen = list().selection().head();
   for (const Group& group : m_groups) {
     const TraceInfo& info = group.run.trace->info();
     const bool gated =

@@ -20,7 +20,7 @@ class DistanceTab : public CurveTab {
 
  public:
   enum class Shows { attention, logits };
-  DistanceTab(Document& document, DistanceProfiles& profiles, Shows shows, QWidget* parent);
+  DistanceTab(RunList& runs, const ModelRuns& modelRuns, DistanceProfiles& profiles, Shows shows, QWidget* parent);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;

@@ -23,10 +23,10 @@ constexpr int kEvents = 20;
 
 }  // namespace
 
-GateTab::GateTab(Document& document, QWidget* parent)
-    : CurveTab(document, tr("Gate: choices"), parent),
-      m_plot(new PositionPlot(document, this)),
-      m_list(new TokenList(document,
+GateTab::GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("Gate: choices"), parent),
+      m_plot(new PositionPlot(runs, this)),
+      m_list(new TokenList(runs,
                            {tr("reads"), tr("f"),
                             [](const ListedToken& event) {
                               return tr("position %1 reads “%2”: f = %3, all that came before is kept by this factor. "
@@ -41,15 +41,15 @@ GateTab::GateTab(Document& document, QWidget* parent)
   m_list->setAccessibleName(tr("Strongest forgetting events"));
   setPlot(m_list->beside(m_plot, this));
   connect(m_logarithmic, &QAction::toggled, this, &GateTab::restyle);
-  connect(&document.selection(), &Selection::headChanged, this, &GateTab::outdate);
+  connect(&runs.selection(), &Selection::headChanged, this, &GateTab::outdate);
 }
 
 void GateTab::refresh() {
-  const HeadChoice choice = document().selection().head();
-  const auto head = document().headOf(choice);
-  const QString name = head ? document().run(choice.run)->name : QString();
+  const HeadChoice choice = list().selection().head();
+  const auto head = list().headOf(choice);
+  const QString name = head ? list().run(choice.run)->name : QString();
   if (!head || !forgets(head->trace->info(), choice.layer)) {
-    document().quickJobs().cancel(this, kGate);
+    list().quickJobs().cancel(this, kGate);
     m_gate = {};
     return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.")
                                   .arg(gatelessName(name, head->trace->info(), choice.layer))
@@ -59,15 +59,15 @@ void GateTab::refresh() {
   gate.head = choice;
   gate.run = name;
   gate.trace = head->trace;
-  gate.colour = document().run(choice.run)->look.colour;
+  gate.colour = list().run(choice.run)->look.colour;
   JobRunner::Request<Gate> request;
-  request.work = [gate, head = *head, reference = document().reference()->trace->tokens()](const Job& job) {
+  request.work = [gate, head = *head, reference = list().reference()->trace->tokens()](const Job& job) {
     Gate made = read(gate, head, *reference, job);
     return job.stopped() ? std::nullopt : std::optional(std::move(made));
   };
   request.done = [this](Gate made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kGate, std::move(request));
+  list().quickJobs().submit(this, kGate, std::move(request));
 }
 
 GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job) {
@@ -91,7 +91,7 @@ void GateTab::take(Gate gate) {
   const bool differ = !m_gate.series->position.empty();
   showPlot(differ
                ? tr("Tokens differ: those of %1 stand at the positions of %2 that begin at the same place in the text.")
-                     .arg(m_gate.run, document().reference()->name)
+                     .arg(m_gate.run, list().reference()->name)
                : QString());
 }
 
@@ -99,7 +99,7 @@ PositionAxis GateTab::axis() const {
   PositionAxis axis;
   axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
   axis.first = m_logarithmic->isChecked() ? 1 : 0;
-  axis.length = document().length();
+  axis.length = list().length();
   return axis;
 }
 
@@ -130,16 +130,16 @@ PlotContent GateTab::content(const QPalette& palette) const {
 }
 
 void GateTab::showReading() {
-  if (!m_gate.series || document().reference() == nullptr) return;
-  const auto position = cursorPosition(document().selection());
+  if (!m_gate.series || list().reference() == nullptr) return;
+  const auto position = cursorPosition(list().selection());
   const auto index = position ? m_gate.series->indexAt(static_cast<double>(*position)) : std::nullopt;
   readOut().setEntries({{headName(), runColour(m_gate.colour, palette()), Qt::SolidLine,
                          index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
-  if (!index || *position >= document().length()) {
+  if (!index || *position >= list().length()) {
     return readOut().setPlace(
         tr("f: what a token leaves of all that came before it. Circles: where the head forgets most"));
   }
-  readOut().setPlace(readingText(*document().reference()->trace->tokens(), *position));
+  readOut().setPlace(readingText(*list().reference()->trace->tokens(), *position));
 }
 
 bool GateTab::plotIsSettled() const { return m_plot->isSettled(); }

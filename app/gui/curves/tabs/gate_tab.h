@@ -18,7 +18,7 @@ class GateTab : public CurveTab {
   Q_OBJECT
 
  public:
-  GateTab(Document& document, QWidget* parent);
+  GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;

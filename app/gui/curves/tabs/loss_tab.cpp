@@ -63,10 +63,10 @@ std::vector<ListedToken> worstTokens(const RunLoss& loss, std::int64_t length) {
 
 }  // namespace
 
-LossTab::LossTab(Document& document, QWidget* parent)
-    : CurveTab(document, tr("Loss: choices"), parent),
-      m_plot(new PositionPlot(document, this)),
-      m_list(new TokenList(document,
+LossTab::LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("Loss: choices"), parent),
+      m_plot(new PositionPlot(runs, this)),
+      m_list(new TokenList(runs,
                            {tr("predicts"), tr("loss, nats"),
                             [](const ListedToken& token) {
                               return tr("position %1 predicts “%2” at a loss of %3 nats. Click to go there")
@@ -103,13 +103,13 @@ LossTab::LossTab(Document& document, QWidget* parent)
   connect(m_raw, &QComboBox::currentIndexChanged, this, &LossTab::restyle);
   connect(m_logarithmic, &QAction::toggled, this, &LossTab::restyle);
   connect(m_window, &QSpinBox::valueChanged, this, &LossTab::followWidth);
-  connect(&document.selection(), &Selection::viewChanged, this, &LossTab::followWidth);
-  connect(&document.selection(), &Selection::headChanged, this, &LossTab::listWorst);
+  connect(&runs.selection(), &Selection::viewChanged, this, &LossTab::followWidth);
+  connect(&runs.selection(), &Selection::headChanged, this, &LossTab::listWorst);
 }
 
 int LossTab::wantedWidth() const {
   if (m_window->value() != kByRange) return m_window->value();
-  const std::int64_t most = document().selection().view().rows.size() / kMeansInRange;
+  const std::int64_t most = list().selection().view().rows.size() / kMeansInRange;
   int width = kWidths.front();
   for (const int wider : kWidths) {
     if (wider <= most) width = wider;
@@ -125,8 +125,8 @@ void LossTab::followWidth() {
 void LossTab::listWorst() {
   const RunLoss* shown = nullptr;
   for (const RunLoss& loss : m_curves.runs) {
-    if (!loss.raw || !document().isOnText(loss.run.id)) continue;
-    if (shown == nullptr || loss.run.id == document().selection().head().run) shown = &loss;
+    if (!loss.raw || !list().isOnText(loss.run.id)) continue;
+    if (shown == nullptr || loss.run.id == list().selection().head().run) shown = &loss;
   }
   const auto worst = shown == nullptr ? m_worst.end() : m_worst.find(shown->run.id);
   m_list->setTokens(worst == m_worst.end() ? std::vector<ListedToken>() : worst->second);
@@ -134,16 +134,16 @@ void LossTab::listWorst() {
 }
 
 void LossTab::refresh() {
-  const std::vector<CurveRun> runs = curveRuns(document());
+  const std::vector<CurveRun> runs = curveRuns(list());
   m_runs = runs;
   if (runs.empty()) {
-    document().quickJobs().cancel(this, kLossCurves);
+    list().quickJobs().cancel(this, kLossCurves);
     m_curves = {};
     return showMessage(noRunText());
   }
   m_width = wantedWidth();
   JobRunner::Request<Made> request;
-  request.work = [runs, window = m_width, length = document().length()](const Job&) {
+  request.work = [runs, window = m_width, length = list().length()](const Job&) {
     Made made{lossCurves(runs, window), {}};
     for (const RunLoss& loss : made.curves.runs) {
       if (loss.raw) made.worst[loss.run.id] = worstTokens(loss, length);
@@ -152,7 +152,7 @@ void LossTab::refresh() {
   };
   request.done = [this](Made made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kLossCurves, std::move(request));
+  list().quickJobs().submit(this, kLossCurves, std::move(request));
 }
 
 void LossTab::take(Made made) {
@@ -184,7 +184,7 @@ PositionAxis LossTab::axis() const {
   PositionAxis axis;
   axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
   axis.first = m_logarithmic->isChecked() ? 1 : 0;
-  axis.length = document().length();
+  axis.length = list().length();
   return axis;
 }
 
@@ -246,14 +246,13 @@ PlotContent LossTab::content(const QPalette& palette) const {
 }
 
 void LossTab::showReading() {
-  const auto position = cursorPosition(document().selection());
-  const bool inside = position && *position < document().length();
+  const auto position = cursorPosition(list().selection());
+  const bool inside = position && *position < list().length();
   std::vector<ReadOut::Entry> entries;
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw) continue;
-    entries.push_back(
-        {loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
-         inside && document().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
+    entries.push_back({loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
+                       inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
   for (const LossDifference& difference : m_curves.differences) {
     entries.push_back({nameOf(difference), colourOf(difference, palette()), runLine(difference.of.look.change),
@@ -266,7 +265,7 @@ void LossTab::showReading() {
            "click to pin the query, Shift+click the key")
             .arg(m_width));
   }
-  const TokenTable& tokens = *document().reference()->trace->tokens();
+  const TokenTable& tokens = *list().reference()->trace->tokens();
   readOut().setPlace(tr("%1, predicts “%2”")
                          .arg(readingText(tokens, *position), predictedText(tokens, *position, Whitespace::visible)));
 }
@@ -287,10 +286,10 @@ void LossTab::restoreState(const QJsonObject& state) {
 }
 
 QString LossTab::data() const {
-  if (!message().isEmpty() || document().reference() == nullptr) return {};
-  CurveTable table = tableOfPositions(*document().reference()->trace->tokens(), TokenColumns::readAndPredicted);
+  if (!message().isEmpty() || list().reference() == nullptr) return {};
+  CurveTable table = tableOfPositions(*list().reference()->trace->tokens(), TokenColumns::readAndPredicted);
   for (const RunLoss& loss : m_curves.runs) {
-    if (!loss.raw || !document().isOnText(loss.run.id)) continue;
+    if (!loss.raw || !list().isOnText(loss.run.id)) continue;
     table.columns.push_back({tr("loss of %1 (nats)").arg(loss.run.name), loss.raw});
     table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_width), loss.mean});
   }

@@ -21,7 +21,7 @@ class LossTab : public CurveTab {
   Q_OBJECT
 
  public:
-  LossTab(Document& document, QWidget* parent);
+  LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;

@@ -43,9 +43,9 @@ bool goesThrough(Along along, const Cursor& pair) {
 
 }  // namespace
 
-ProfileTab::ProfileTab(Document& document, QWidget* parent)
-    : CurveTab(document, tr("Profile: choices"), parent),
-      m_plot(new PositionPlot(document, this)),
+ProfileTab::ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("Profile: choices"), parent),
+      m_plot(new PositionPlot(runs, this)),
       m_along(new QComboBox(controls())) {
   m_along->addItems({tr("Row"), tr("Column"), tr("Diagonal")});
   m_along->setAccessibleName(tr("Line of the map"));
@@ -78,7 +78,7 @@ ProfileTab::ProfileTab(Document& document, QWidget* parent)
     m_distance->setEnabled(along() != Along::diagonal);
     outdate();
   });
-  Selection& selection = document.selection();
+  Selection& selection = runs.selection();
   connect(&selection, &Selection::headChanged, this, &ProfileTab::follow);
   connect(&selection, &Selection::pinChanged, this, &ProfileTab::follow);
   connect(&selection, &Selection::hoverChanged, this, &ProfileTab::follow);
@@ -89,7 +89,7 @@ void ProfileTab::setAlong(Along along) { m_along->setCurrentIndex(static_cast<in
 Along ProfileTab::along() const { return static_cast<Along>(m_along->currentIndex()); }
 
 std::optional<Cursor> ProfileTab::wantedPair() const {
-  const Selection& selection = document().selection();
+  const Selection& selection = list().selection();
   for (const Cursor& pair : {selection.pin(), selection.hover()}) {
     if (goesThrough(along(), pair)) return pair;
   }
@@ -102,7 +102,7 @@ MapLine ProfileTab::lineThrough(const Cursor& pair) const {
 
 std::optional<MapLine> ProfileTab::ownLineThrough(const Cursor& pair) const {
   const auto own = [&](const std::optional<std::int64_t>& position) {
-    return position ? document().positionIn(m_head.run, *position) : std::nullopt;
+    return position ? list().positionIn(m_head.run, *position) : std::nullopt;
   };
   const Cursor ownPair{own(pair.query), own(pair.key)};
   return goesThrough(along(), ownPair) ? std::optional(lineThrough(ownPair)) : std::nullopt;
@@ -111,7 +111,7 @@ std::optional<MapLine> ProfileTab::ownLineThrough(const Cursor& pair) const {
 // Where tokens differ, pairs that are equally far apart in the reference may not be so in the run. The mouse on the
 // curve of a diagonal that is not pinned keeps that one.
 void ProfileTab::follow() {
-  const Selection& selection = document().selection();
+  const Selection& selection = list().selection();
   const auto pair = wantedPair();
   const bool sameHead = selection.head() == m_head;
   if (sameHead && pair.has_value() == m_pair.has_value() &&
@@ -119,15 +119,15 @@ void ProfileTab::follow() {
                  (pair != selection.pin() || ownLineThrough(*pair) == ownLineThrough(*m_pair))))) {
     return;
   }
-  document().jobs().cancel(this, kMissing);
+  list().jobs().cancel(this, kMissing);
   m_pair = pair;
   m_head = selection.head();
   outdate();
 }
 
 void ProfileTab::forgetProfile() {
-  document().quickJobs().cancel(this, kProfile);
-  document().jobs().cancel(this, kMissing);
+  list().quickJobs().cancel(this, kProfile);
+  list().jobs().cancel(this, kMissing);
   m_profile = {};
 }
 
@@ -146,37 +146,37 @@ QString ProfileTab::howToPin() const {
 }
 
 void ProfileTab::refresh() {
-  m_head = document().selection().head();
+  m_head = list().selection().head();
   m_pair = wantedPair();
-  if (m_pair && std::max(m_pair->query.value_or(0), m_pair->key.value_or(0)) >= document().length()) m_pair.reset();
-  const auto head = document().headOf(m_head);
+  if (m_pair && std::max(m_pair->query.value_or(0), m_pair->key.value_or(0)) >= list().length()) m_pair.reset();
+  const auto head = list().headOf(m_head);
   if (!head || !m_pair) {
     forgetProfile();
-    return showMessage(document().reference() == nullptr ? noRunText() : howToPin());
+    return showMessage(list().reference() == nullptr ? noRunText() : howToPin());
   }
   const auto own = ownLineThrough(*m_pair);
   if (!own) {
     forgetProfile();
     return showMessage(
         tr("%1 was run over %2 tokens and has not read as far as %3: pin another, or run it again.")
-            .arg(document().run(m_head.run)->name)
+            .arg(list().run(m_head.run)->name)
             .arg(head->trace->info().length)
             .arg(along() == Along::column ? tr("key %1").arg(*m_pair->key) : tr("query %1").arg(*m_pair->query)));
   }
-  document().jobs().cancel(this, kMissing);
+  list().jobs().cancel(this, kMissing);
   Profile profile;
   profile.head = m_head;
   profile.of = *head;
-  profile.reference = document().reference()->trace->tokens();
+  profile.reference = list().reference()->trace->tokens();
   profile.line = lineThrough(*m_pair);
   profile.own = *own;
-  profile.run = document().run(m_head.run)->name;
-  profile.colour = document().run(m_head.run)->look.colour;
+  profile.run = list().run(m_head.run)->name;
+  profile.colour = list().run(m_head.run)->look.colour;
   JobRunner::Request<Profile> request;
   request.work = [profile](const Job& job) { return read(profile, job); };
   request.done = [this](Profile made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kProfile, std::move(request));
+  list().quickJobs().submit(this, kProfile, std::move(request));
 }
 
 std::optional<ProfileTab::Profile> ProfileTab::read(Profile profile, const Job& job) {
@@ -237,7 +237,7 @@ void ProfileTab::addMissing() {
     if (isFresh()) showMessage(message);
   };
   request.priority = Priority::refining;
-  document().jobs().submit(this, kMissing, std::move(request));
+  list().jobs().submit(this, kMissing, std::move(request));
 }
 
 QString ProfileTab::notes() const {
@@ -264,7 +264,7 @@ QString ProfileTab::notes() const {
     notes += tr("Distance %1 lies outside the window of %2 tokens.").arg(m_profile.own.at).arg(window);
   }
   if (!m_profile.series[forget]->position.empty()) {
-    const QString reference = document().reference()->name;
+    const QString reference = list().reference()->name;
     switch (m_profile.line.along) {
       case Along::row:
         notes += tr("Tokens differ: keys of %1 stand at the positions of %2 that begin at the same place in the text.")
@@ -296,7 +296,7 @@ PositionAxis ProfileTab::axis() const {
   axis.scale = m_logX->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
   axis.first = m_logX->isChecked() ? 1 : 0;
   axis.line = m_profile.line;
-  axis.length = document().length();
+  axis.length = list().length();
   return axis;
 }
 
@@ -371,13 +371,13 @@ QString ProfileTab::headName() const {
 }
 
 void ProfileTab::showReading() {
-  if (m_profile.of.trace == nullptr || document().reference() == nullptr) return;
+  if (m_profile.of.trace == nullptr || list().reference() == nullptr) return;
   const MapLine& line = m_profile.line;
   const bool isRow = line.along == Along::row;
-  const Selection& selection = document().selection();
+  const Selection& selection = list().selection();
   const auto of = [&](const Cursor& cursor) { return isRow ? cursor.key : cursor.query; };
   const auto position = of(selection.hover()) ? of(selection.hover()) : of(selection.pin());
-  const Range there = line.positions(document().length());
+  const Range there = line.positions(list().length());
   const bool inside = position && *position >= there.begin && *position < there.end;
   std::vector<ReadOut::Entry> entries;
   for (const Kind kind : {attention, withoutGate, forget, logForget}) {
@@ -390,8 +390,8 @@ void ProfileTab::showReading() {
         {nameOf(kind), colourOf(kind, palette()), kind == withoutGate ? Qt::DashLine : Qt::SolidLine, value});
   }
   readOut().setEntries(entries);
-  if (line.at >= document().length()) return;
-  const TokenTable& tokens = *document().reference()->trace->tokens();
+  if (line.at >= list().length()) return;
+  const TokenTable& tokens = *list().reference()->trace->tokens();
   const auto query = [&](std::int64_t at) { return tr("query %1").arg(readingText(tokens, at)); };
   const auto key = [&](std::int64_t at) { return tr("key %1").arg(readingText(tokens, at)); };
   const auto distance = [&](std::int64_t tokensApart) { return tr("distance %1").arg(tokensApart); };

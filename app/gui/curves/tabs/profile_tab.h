@@ -22,7 +22,7 @@ class ProfileTab : public CurveTab {
   Q_OBJECT
 
  public:
-  ProfileTab(Document& document, QWidget* parent);
+  ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
   void setAlong(MapLine::Along along);
   [[nodiscard]] MapLine::Along along() const;

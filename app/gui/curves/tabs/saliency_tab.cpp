@@ -71,10 +71,10 @@ QString changeText(double nats) { return (nats > 0 ? QStringLiteral("+") : QStri
 
 }  // namespace
 
-SaliencyTab::SaliencyTab(Document& document, QWidget* parent)
-    : CurveTab(document, tr("Saliency: choices"), parent),
-      m_plot(new PositionPlot(document, this)),
-      m_list(new TokenList(document,
+SaliencyTab::SaliencyTab(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("Saliency: choices"), parent),
+      m_plot(new PositionPlot(runs, this)),
+      m_list(new TokenList(runs,
                            {tr("of head"), tr("10⁻⁶ nats"),
                             [this](const ListedToken& event) {
                               return tr("position %1, %2: %3 changes the loss by %4 nats. Click to go there")
@@ -84,25 +84,25 @@ SaliencyTab::SaliencyTab(Document& document, QWidget* parent)
                             std::nullopt},
                            this)),
       m_keys(addChoice(tr("Keys"), tr("By each key's logits instead of each gate: which words were read"), false)),
-      m_compute(makeSaliencyAction(document, this)) {
+      m_compute(makeSaliencyAction(runs, modelRuns, this)) {
   m_plot->setAccessibleName(tr("Saliency along the text"));
   m_list->setAccessibleName(tr("Gates that matter most, of all heads"));
   setPlot(m_list->beside(m_plot, this));
   connect(m_list, &QTableView::clicked, this, &SaliencyTab::chooseHead);
   connect(m_list, &QTableView::activated, this, &SaliencyTab::chooseHead);
   connect(m_keys, &QAction::toggled, this, &SaliencyTab::outdate);
-  connect(&document.selection(), &Selection::headChanged, this, &SaliencyTab::outdate);
+  connect(&runs.selection(), &Selection::headChanged, this, &SaliencyTab::outdate);
 }
 
 void SaliencyTab::refresh() {
-  const HeadChoice choice = document().selection().head();
-  const auto head = document().headOf(choice);
-  const QString name = head ? document().run(choice.run)->name : QString();
+  const HeadChoice choice = list().selection().head();
+  const auto head = list().headOf(choice);
+  const QString name = head ? list().run(choice.run)->name : QString();
   if (!head || !head->trace->has(TraceArray::log_forget_gradient)) {
-    document().quickJobs().cancel(this, kOwed);
+    list().quickJobs().cancel(this, kOwed);
     m_owed = {};
     if (!head) return showMessage(noRunText());
-    const QString obstacle = document().saliencyObstacle(choice.run);
+    const QString obstacle = modelRuns().saliencyObstacle(choice.run);
     if (!obstacle.isEmpty()) return showMessage(obstacle + '.');
     return showMessage(tr("%1 has no saliency yet: what its loss owes to each gate takes one more run.").arg(name),
                        m_compute);
@@ -113,15 +113,15 @@ void SaliencyTab::refresh() {
   owed.target = QString::fromStdString(saliency_target_words(head->trace->info()));
   owed.keys = m_keys->isChecked();
   owed.trace = head->trace;
-  owed.colour = document().run(choice.run)->look.colour;
+  owed.colour = list().run(choice.run)->look.colour;
   JobRunner::Request<Owed> request;
-  request.work = [owed, head = *head, reference = document().reference()->trace->tokens()](const Job& job) {
+  request.work = [owed, head = *head, reference = list().reference()->trace->tokens()](const Job& job) {
     Owed made = read(owed, head, *reference, job);
     return job.stopped() ? std::nullopt : std::optional(std::move(made));
   };
   request.done = [this](Owed made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kOwed, std::move(request));
+  list().quickJobs().submit(this, kOwed, std::move(request));
 }
 
 SaliencyTab::Owed SaliencyTab::read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job) {
@@ -159,12 +159,12 @@ void SaliencyTab::chooseHead(const QModelIndex& event) {
   const auto row = static_cast<std::size_t>(event.row());
   if (!event.isValid() || row >= m_owed.heads.size()) return;
   const HeadChoice head = m_owed.heads[row];
-  document().selection().setHead(head);
+  list().selection().setHead(head);
 }
 
 PositionAxis SaliencyTab::axis() const {
   PositionAxis axis;
-  axis.length = document().length();
+  axis.length = list().length();
   return axis;
 }
 
@@ -200,8 +200,8 @@ PlotContent SaliencyTab::content(const QPalette& palette) const {
 }
 
 void SaliencyTab::showReading() {
-  if (!m_owed.changes || document().reference() == nullptr) return;
-  const auto position = cursorPosition(document().selection());
+  if (!m_owed.changes || list().reference() == nullptr) return;
+  const auto position = cursorPosition(list().selection());
   const auto index = position ? m_owed.changes->indexAt(static_cast<double>(*position)) : std::nullopt;
   QString value;
   if (index) {
@@ -209,10 +209,10 @@ void SaliencyTab::showReading() {
     if (m_owed.gate) value = tr("f = %1, ").arg(numberText(m_owed.gate->value[*index])) + value;
   }
   readOut().setEntries({{headName(), runColour(m_owed.colour, palette()), Qt::SolidLine, value}});
-  if (!index || *position >= document().length()) {
+  if (!index || *position >= list().length()) {
     return readOut().setPlace(tr("%1 changes the loss; circles: where most").arg(cause()));
   }
-  readOut().setPlace(readingText(*document().reference()->trace->tokens(), *position));
+  readOut().setPlace(readingText(*list().reference()->trace->tokens(), *position));
 }
 
 QJsonObject SaliencyTab::saveState() const { return {{"keys", m_keys->isChecked()}}; }

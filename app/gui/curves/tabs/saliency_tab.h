@@ -19,7 +19,7 @@ class SaliencyTab : public CurveTab {
   Q_OBJECT
 
  public:
-  SaliencyTab(Document& document, QWidget* parent);
+  SaliencyTab(RunList& runs, ModelRuns& modelRuns, QWidget* parent);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;

@@ -29,13 +29,14 @@ constexpr int kCopiedMs = 4000;
 
 }  // namespace
 
-MapPane::MapPane(Document& document, const NearestHead& nearest, QWidget* parent)
+MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
     : QWidget(parent),
-      m_document(document),
-      m_heads(document, nearest),
+      m_runs(runs),
+      m_heads(runs, nearest),
       m_header(new PaneHeader),
       m_failure(new QLabel),
-      m_area(new PlotArea) {
+      m_area(new PlotArea),
+      m_pictures(runs, [this] { return shading(); }) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(kInside, kInside, kInside, kInside);
   all->setSpacing(0);
@@ -62,7 +63,14 @@ void MapPane::connectParts() {
   MapPlot* plot = &m_area->plot();
   plot->installEventFilter(this);
   connect(plot, &MapPlot::shapeChanged, this, &MapPane::refreshLater);
-  connect(plot, &MapPlot::painted, this, &MapPane::announce);
+  connect(plot, &MapPlot::painted, &m_pictures, &PanePictures::announcePainted);
+  connect(&m_pictures, &PanePictures::overtaken, plot, &MapPlot::drawNow);
+  connect(&m_pictures, &PanePictures::picturesChanged, this, &MapPane::showPictures);
+  connect(&m_pictures, &PanePictures::progressed, this, &MapPane::showTexts);
+  connect(&m_pictures, &PanePictures::outdated, this, &MapPane::refreshLater);
+  connect(&m_pictures, &PanePictures::told, this, [this](const QString& message) { m_message = message; });
+  connect(&m_pictures, &PanePictures::firstPictureShown, this, &MapPane::firstPictureShown);
+  connect(&m_pictures, &PanePictures::exactPictureShown, this, &MapPane::exactPictureShown);
   ColourBar* bar = &m_area->bar();
   connect(bar, &ColourBar::limitsWanted, this, [this](double lower, double upper) {
     PaneState state = m_state;
@@ -76,7 +84,7 @@ void MapPane::connectParts() {
     state.colours.upper.reset();
     change(state);
   });
-  Selection* selection = &m_document.selection();
+  Selection* selection = &m_runs.selection();
   connect(m_gestures, &MapGestures::touched, this, [this] {
     chooseText();
     emit activated();
@@ -92,7 +100,7 @@ void MapPane::connectParts() {
   connect(m_gestures, &MapGestures::clicked, this, [this, selection](const Cursor& entry, Qt::KeyboardModifiers keys) {
     m_pinBeforeClick = selection->pin();
     if (keys.testFlag(Qt::ShiftModifier) && keys.testFlag(Qt::ControlModifier)) {
-      m_document.lockPair(entry);
+      m_runs.lockPair(entry);
     } else if (keys.testFlag(Qt::ShiftModifier)) {
       selection->pinKey(*entry.key);
     } else {
@@ -118,11 +126,11 @@ void MapPane::setState(const PaneState& state) {
   PaneState recolouredOnly = state;
   recolouredOnly.colours = m_state.colours;
   recolouredOnly.split = m_state.split;
-  // What is on its way for another head or quantity is never shown.
-  if (recolouredOnly != m_state) cancelPictures();
+  // A picture on its way for another head or quantity is never shown.
+  if (recolouredOnly != m_state) m_pictures.cancel();
   m_state = state;
   m_message.clear();
-  m_refused.reset();
+  m_pictures.retryColours();
   m_area->plot().setDivider({m_state.sides, m_state.split});
   refreshLater();
 }
@@ -170,9 +178,7 @@ MapPlot& MapPane::plot() const { return m_area->plot(); }
 ColourBar& MapPane::bar() const { return m_area->bar(); }
 
 void MapPane::followRuns() {
-  for (PicturePointer* picture : {&m_exact, &m_coarse}) {
-    if (*picture && !m_heads.holds((*picture)->request.content)) picture->reset();
-  }
+  m_pictures.drop([this](const PictureContent& content) { return !m_heads.holds(content); });
   m_gestures->cancel();
   followText();
   showPictures();
@@ -184,24 +190,18 @@ void MapPane::followText() {
   const int text = reference != nullptr ? reference->text : 0;
   m_gestures->setLength(length());
   // A picture of another text has other axes.
-  bool gone = false;
-  for (PicturePointer* shown : {&m_exact, &m_coarse}) {
-    if (!*shown || (*shown)->request.content.text == text) continue;
-    shown->reset();
-    gone = true;
-  }
-  if (gone) showPictures();
+  if (m_pictures.drop([text](const PictureContent& content) { return content.text != text; })) showPictures();
 }
 
 bool MapPane::isOnText() const {
   const Run* reference = m_heads.reference(m_state);
-  return reference == nullptr || m_document.isOnText(reference->id);
+  return reference == nullptr || m_runs.isOnText(reference->id);
 }
 
 void MapPane::chooseText() {
   if (isOnText()) return;
   const auto shown = m_state.sides == Sides::right ? m_heads.right(m_state) : m_heads.left(m_state);
-  if (shown) m_document.selection().setHead(shown->choice);
+  if (shown) m_runs.selection().setHead(shown->choice);
 }
 
 std::int64_t MapPane::length() const {
@@ -210,7 +210,7 @@ std::int64_t MapPane::length() const {
 }
 
 void MapPane::followHead() {
-  cancelPictures();
+  m_pictures.cancel();
   followText();
   refreshLater();
 }
@@ -224,7 +224,7 @@ void MapPane::refreshLater() {
 View MapPane::view() const {
   const std::int64_t length = this->length();
   if (length < 1) return {{0, 1}, {0, 1}};
-  const View view = m_document.placeIn(m_heads.reference(m_state)->text).view;
+  const View view = m_runs.placeIn(m_heads.reference(m_state)->text).view;
   if (view.rows.size() < 1 || view.columns.size() < 1) return wholeView(length);
   return clamped(view, length);
 }
@@ -234,11 +234,31 @@ Shading MapPane::shading() const {
   return {m_state.colours, m_state.effectiveScale(), plot.groundColour().rgb(), plot.blankColour().rgb()};
 }
 
+PictureRequest MapPane::completed(const PictureContent& content) const {
+  PictureRequest request;
+  request.content = content;
+  // Only what was read: the rest of the plot stays blank.
+  const View shown = view();
+  const auto read = [end = content.covered()](const Range& range) {
+    return Range{range.begin, std::min(range.end, end)};
+  };
+  request.view = {read(shown.rows), read(shown.columns)};
+  const PixelSize all = m_area->plot().devicePixels();
+  const auto share = [](std::int64_t pixels, const Range& part, const Range& whole) {
+    return std::max<std::int64_t>(1, (pixels * part.size() + whole.size() - 1) / whole.size());
+  };
+  request.pixels = {share(all.rows, request.view.rows, shown.rows),
+                    share(all.columns, request.view.columns, shown.columns)};
+  request.shading = shading();
+  request.skipTolerance = PanePictures::toleranceOf(request);
+  return request;
+}
+
 void MapPane::refresh() {
   m_refreshQueued = false;
-  if (isHidden()) return cancelPictures();
+  if (isHidden()) return m_pictures.cancel();
   MapPlot& plot = m_area->plot();
-  if (m_document.runs().empty()) return showNothing({});
+  if (m_runs.empty()) return showNothing({});
   followText();
   const View before = plot.geometryOfView().view;
   plot.setView(view());
@@ -257,7 +277,7 @@ void MapPane::refresh() {
                            .arg(longest->head.trace->info().length));
   }
   if (!picture()) plot.setNotice({});
-  request(complete);
+  m_pictures.want(complete);
   showControls();
   showTexts();
   followCursor();
@@ -265,50 +285,37 @@ void MapPane::refresh() {
 
 void MapPane::showPictures() {
   assert(QThread::currentThread() == thread());
-  std::vector<PicturePointer> pictures;
-  if (m_coarse) pictures.push_back(m_coarse);
-  if (m_exact) pictures.push_back(m_exact);
-  // The finer one lies on top.
-  if (pictures.size() == 2 && m_coarse->tokensPerPixel() < m_exact->tokensPerPixel())
-    std::swap(pictures[0], pictures[1]);
   const PicturePointer shown = picture();
   const bool empty = shown && shown->summary->empty;
   m_area->plot().setNotice(!empty ? QString()
                                   : tr("No key here is before its query: entries are at and below the diagonal. "
                                        "Backspace goes back."));
-  m_area->plot().setPictures(std::move(pictures));
+  m_area->plot().setPictures(m_pictures.layers());
   m_area->bar().setPicture(picture());
   showTexts();
   showControls();
 }
 
 void MapPane::showNothing(const QString& notice) {
-  cancelPictures();
-  m_wanted.reset();
-  m_exact.reset();
-  m_coarse.reset();
-  m_firstDue = false;
+  m_pictures.clear();
   m_message = notice;
   showPictures();
   m_area->plot().setNotice(notice);
 }
 
-void MapPane::announce() {
-  if (std::exchange(m_firstPending, false)) emit firstPictureShown();
-  if (std::exchange(m_exactPending, false)) emit exactPictureShown();
-}
-
 void MapPane::showTexts() {
   const PicturePointer shown = picture();
   const PictureContent* content = shownContent();
-  const bool waiting = m_wanted && !isExact();
+  const auto& wanted = m_pictures.wanted();
+  const QString& progress = m_pictures.progress();
+  const bool waiting = wanted && !m_pictures.isExact();
   HeaderTexts texts;
   if (shown) {
     texts.detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_heads, length());
-    if (waiting && !m_progress.isEmpty()) texts.detail += QStringLiteral(" · ") + m_progress;
+    if (waiting && !progress.isEmpty()) texts.detail += QStringLiteral(" · ") + progress;
     texts.note = noteOf(*shown, m_heads, length());
-  } else if (m_wanted) {
-    texts.detail = m_progress.isEmpty() ? tr("computing …") : m_progress;
+  } else if (wanted) {
+    texts.detail = progress.isEmpty() ? tr("computing …") : progress;
   }
   if (!m_copied.isEmpty()) texts.note = m_copied;
   m_title = content == nullptr ? nameOf(m_state.quantity) : titleOf(*content, m_heads);
@@ -320,35 +327,35 @@ void MapPane::showTexts() {
   m_header->setTexts(texts);
   // A notice stands in the place of the picture; a failure above the one that stays.
   m_failure->setText(m_message);
-  m_failure->setVisible(!m_message.isEmpty() && m_wanted.has_value());
+  m_failure->setVisible(!m_message.isEmpty() && wanted.has_value());
   followEntry();
 }
 
 const PictureContent* MapPane::shownContent() const {
   const PicturePointer shown = picture();
   if (shown) return &shown->request.content;
-  return m_wanted ? &m_wanted->content : nullptr;
+  const auto& wanted = m_pictures.wanted();
+  return wanted ? &wanted->content : nullptr;
 }
 
 void MapPane::showReadout() {
   const PictureContent* content = isOnText() ? shownContent() : nullptr;
   m_header->readout().setReading(
-      content == nullptr
-          ? PaneReading()
-          : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_document, m_area->plot()));
+      content == nullptr ? PaneReading()
+                         : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_runs, m_area->plot()));
 }
 
 void MapPane::followEntry() {
-  const Cursor cursor = readPlace(m_document.selection());
+  const Cursor cursor = readPlace(m_runs.selection());
   const PictureContent* content = isHidden() || !isOnText() ? nullptr : shownContent();
-  const std::int64_t length = m_document.length();
+  const std::int64_t length = m_runs.length();
   std::optional<EntryRequest> wanted;
   if (content != nullptr && cursor.query && cursor.key && *cursor.query < length) {
     const std::size_t side = sideShowing(*content, m_area->plot(), *cursor.query, *cursor.key);
     wanted = entryAt(*content, side, *cursor.query, *cursor.key);
   }
   if (!wanted) {
-    m_document.quickJobs().cancel(this, kEntry);
+    m_runs.quickJobs().cancel(this, kEntry);
     m_entry.reset();
   } else if (!m_entry || m_entry->request != *wanted) {
     m_entry = EntryReading{*wanted, {}, {}};
@@ -362,7 +369,7 @@ void MapPane::followEntry() {
       m_entry->failure = message;
       showReadout();
     };
-    m_document.quickJobs().submit(this, kEntry, std::move(job));
+    m_runs.quickJobs().submit(this, kEntry, std::move(job));
   }
   showReadout();
 }
@@ -395,11 +402,10 @@ std::map<Quantity, QString> MapPane::lacks() const {
 }
 
 void MapPane::followCursor() {
-  const Selection& selection = m_document.selection();
+  const Selection& selection = m_runs.selection();
   const Run* reference = m_heads.reference(m_state);
   const bool onText = isOnText();
-  const Document::TextPlace place =
-      onText ? Document::TextPlace{selection.pin(), {}, selection.locks()} : m_document.placeIn(reference->text);
+  const TextPlace place = onText ? TextPlace{selection.pin(), {}, selection.locks()} : m_runs.placeIn(reference->text);
   m_area->plot().setMarks(place.pin, onText ? selection.hover() : Cursor(), place.locks);
   followEntry();
 }
@@ -407,13 +413,14 @@ void MapPane::followCursor() {
 bool MapPane::isSettled() const {
   if (isHidden()) return true;
   const bool reading = m_entry && !m_entry->value && m_entry->failure.isEmpty();
-  return !m_refreshQueued && !m_copying && !m_coarseFlight && !m_exactFlight && !m_colourFlight && !reading &&
-         m_area->plot().isDrawn();
+  return !m_refreshQueued && !m_copying && m_pictures.isSettled() && !reading && m_area->plot().isDrawn();
 }
 
 std::optional<MapRequest> MapPane::request() const {
-  const bool read = isExact() && m_exact->computed.rows.size() > 0 && m_exact->computed.columns.size() > 0;
-  return read ? std::optional(m_exact->computed) : std::nullopt;
+  if (!m_pictures.isExact()) return std::nullopt;
+  const MapRequest& computed = m_pictures.exact()->computed;
+  const bool read = computed.rows.size() > 0 && computed.columns.size() > 0;
+  return read ? std::optional(computed) : std::nullopt;
 }
 
 std::optional<figure::MapFigure> MapPane::figure() const {
@@ -423,14 +430,15 @@ std::optional<figure::MapFigure> MapPane::figure() const {
 
 std::optional<ShownMap> MapPane::shownMap() const {
   if (!request()) return std::nullopt;
+  const PicturePointer& exact = m_pictures.exact();
   // The line divides the plot; the picture ends where its runs do.
   const bool vertical = m_state.sides == Sides::splitVertically;
   const View plot = view();
   const Range& all = vertical ? plot.columns : plot.rows;
-  const Range& part = vertical ? m_exact->request.view.columns : m_exact->request.view.rows;
+  const Range& part = vertical ? exact->request.view.columns : exact->request.view.rows;
   const double line = static_cast<double>(all.begin) + m_state.split * static_cast<double>(all.size());
   const double split = (line - static_cast<double>(part.begin)) / static_cast<double>(part.size());
-  return ShownMap{m_exact, m_state.sides, split, textOf(headsOf(m_exact->request.content, m_heads)).toStdString()};
+  return ShownMap{exact, m_state.sides, split, textOf(headsOf(exact->request.content, m_heads)).toStdString()};
 }
 
 QSize MapPane::roomAroundMap(const LabelledAxes& labelled) const {
@@ -488,7 +496,7 @@ void MapPane::copyEntries(std::optional<MapLine::Along> along, const Cursor& at)
     showTexts();
   };
   m_copying = true;
-  m_document.jobs().submit(this, kCopy, std::move(job));
+  m_runs.jobs().submit(this, kCopy, std::move(job));
 }
 
 void MapPane::showProfile(MapLine::Along along, const Cursor& at) {
@@ -497,8 +505,8 @@ void MapPane::showProfile(MapLine::Along along, const Cursor& at) {
   const std::size_t side = sideShowing(*content, m_area->plot(), *at.query, *at.key);
   const auto head = m_heads.choiceOf(content->sides[side].head);
   if (!head) return;
-  m_document.selection().setHead(*head);
-  m_document.selection().setPin(at);
+  m_runs.selection().setHead(*head);
+  m_runs.selection().setPin(at);
   emit profileWanted(along);
 }
 
@@ -510,7 +518,7 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
   const PaneMenu::Names names{at.query ? placeText(*content, side, *at.query) : QString(),
                               at.key ? placeText(*content, side, *at.key) : QString()};
   const auto firstKey = is_of_attention(m_state.quantity) ? std::optional(m_state.effectiveFirstKey()) : std::nullopt;
-  auto* menu = new PaneMenu(m_document, at, names, firstKey, this);
+  auto* menu = new PaneMenu(m_runs, at, names, firstKey, this);
   connect(menu, &PaneMenu::pictureWanted, this, [this] { QGuiApplication::clipboard()->setImage(grabPicture()); });
   connect(menu, &PaneMenu::entriesWanted, this,
           [this, at](std::optional<MapLine::Along> along) { copyEntries(along, at); });
@@ -529,9 +537,9 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
 bool MapPane::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::FocusIn) emit activated();
   if (event->type() == QEvent::ContextMenu) {
-    // Of the keyboard: at the pin. The mouse's is that of the gestures, which know a drag from a click.
+    // A menu of the keyboard opens at the pin. The gestures open the mouse's: they know a drag from a click.
     const auto* menu = static_cast<QContextMenuEvent*>(event);
-    if (menu->reason() == QContextMenuEvent::Keyboard) showMenu(m_document.selection().pin(), menu->globalPos());
+    if (menu->reason() == QContextMenuEvent::Keyboard) showMenu(m_runs.selection().pin(), menu->globalPos());
     return true;
   }
   return QWidget::eventFilter(watched, event);

@@ -3,17 +3,17 @@
 #include <map>
 #include <optional>
 
-#include <QElapsedTimer>
 #include <QLabel>
 #include <QTimer>
 #include <QWidget>
 
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"
 #include "app/gui/maps/pane/pane_heads.h"
+#include "app/gui/maps/pane/pane_pictures.h"
 #include "app/gui/maps/pane/pane_texts.h"
 
 namespace foxscope::gui {
@@ -26,13 +26,12 @@ struct LabelledAxes;
 enum class MapTool;
 enum class Proportions;
 
-/// One map below its header. Follows the document's selection and range; asks the document's job runner for pictures,
-/// first for a coarse one where the exact one takes a pass over queries and keys.
+/// One map below its header, which follows the selection and its range.
 class MapPane : public QWidget {
   Q_OBJECT
 
  public:
-  MapPane(Document& document, const NearestHead& nearest, QWidget* parent = nullptr);
+  MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent = nullptr);
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
   void setState(const PaneState& state);
@@ -52,10 +51,10 @@ class MapPane : public QWidget {
   /// Lets go of a drag.
   void cancelGesture();
 
-  /// What is shown is what is wanted.
+  /// The picture that is wanted is there, and painted.
   [[nodiscard]] bool isSettled() const;
   /// The newest one; null until there is one.
-  [[nodiscard]] PicturePointer picture() const { return m_coarse ? m_coarse : m_exact; }
+  [[nodiscard]] PicturePointer picture() const { return m_pictures.newest(); }
   [[nodiscard]] std::optional<MapRequest> request() const;
   [[nodiscard]] std::optional<figure::MapFigure> figure() const;
   /// For a file of any size. Nothing while what is wanted is not there.
@@ -65,14 +64,14 @@ class MapPane : public QWidget {
   [[nodiscard]] ColourBar& bar() const;
   /// "fox L7 H2 · forget F"
   [[nodiscard]] const QString& titleText() const { return m_title; }
-  /// How pixels are made of entries, and all that is to be known of the picture.
+  /// How pixels are made of entries, and all else that is to be known of the picture.
   [[nodiscard]] const QString& detailText() const { return m_header->texts().detail; }
-  /// Of that what is seen at once.
+  /// The part of detailText() that is seen at once.
   [[nodiscard]] const QString& noteText() const { return m_header->texts().note; }
   /// All that is read under the cursor.
   [[nodiscard]] const QString& readoutText() const { return m_header->readout().reading().whole; }
   [[nodiscard]] const PaneReading& reading() const { return m_header->readout().reading(); }
-  /// What surrounds the map if these axes were labelled: header, margins and colour bar together.
+  /// The room around the map if these axes were labelled: header, margins and colour bar together.
   [[nodiscard]] QSize roomAroundMap(const LabelledAxes& labelled) const;
   /// Why there is no picture, or why the last one could not be made; empty: all is well.
   [[nodiscard]] QString messageText() const { return m_message; }
@@ -104,21 +103,10 @@ class MapPane : public QWidget {
   void mousePressEvent(QMouseEvent* event) override;
 
  private:
-  enum Channel { kCoarse, kExact, kColours, kEntry, kCopy };
+  enum Channel { kEntry, kCopy };
 
   void connectParts();
   void refresh();
-  void request(const PictureRequest& wanted);
-  /// Its exact picture is there so soon that none is made before it: known of closed forms and few entries, expected
-  /// by the time that the last one of the same values took.
-  [[nodiscard]] bool soon(const PictureRequest& request) const;
-  void submitCoarse(const PictureRequest& wanted);
-  void submitExact(const PictureRequest& wanted, Priority priority);
-  void showProgress(const JobProgress& progress);
-  void cancelPictures();
-  void take(const PicturePointer& picture);
-  void fail(const QString& message);
-  void recolour();
   void showPictures();
   void showNothing(const QString& notice);
   void showTexts();
@@ -129,12 +117,9 @@ class MapPane : public QWidget {
   /// Has the exact entry at the cursor computed, unless it is known or on its way.
   void followEntry();
   void showControls();
-  void announce();
   void change(const PaneState& state);
-  /// The exact picture of what is wanted is there.
-  [[nodiscard]] bool isExact() const;
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
-  /// What the title speaks of; null where nothing is shown or wanted.
+  /// The content that the title speaks of; null where nothing is shown or wanted.
   [[nodiscard]] const PictureContent* shownContent() const;
   [[nodiscard]] Shading shading() const;
   [[nodiscard]] View view() const;
@@ -146,7 +131,7 @@ class MapPane : public QWidget {
   void chooseText();
   void followText();
 
-  Document& m_document;
+  RunList& m_runs;
   PaneHeads m_heads;
   PaneState m_state;
   Role m_role = Role::ordinary;
@@ -157,24 +142,13 @@ class MapPane : public QWidget {
   PlotArea* m_area;
   MapGestures* m_gestures;
 
-  PicturePointer m_exact;   ///< the last exact picture of what is shown, maybe of another range
-  PicturePointer m_coarse;  ///< the last coarse one; none once the exact one is there
-  std::optional<PictureRequest> m_wanted;
-  std::optional<PictureRequest> m_coarseFlight;  ///< being computed
-  std::optional<PictureRequest> m_exactFlight;
-  QElapsedTimer m_exactSince;
-  std::optional<Shading> m_colourFlight;
-  std::optional<Shading> m_refused;     ///< colours that cannot be: their message stands until others are chosen
+  PanePictures m_pictures;
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;
   QString m_copied;  ///< what was put on the clipboard a moment ago
   QTimer m_copiedShown;
-  QString m_progress;  ///< of the exact picture that is on its way
   bool m_refreshQueued = false;
-  bool m_firstDue = false;      ///< no picture of what is wanted has come yet
-  bool m_firstPending = false;  ///< it came, and is to be announced when it is painted
-  bool m_exactPending = false;
   Cursor m_pinBeforeClick;
 };
 

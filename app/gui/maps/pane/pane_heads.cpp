@@ -14,25 +14,25 @@ bool needsQueryKey(Quantity quantity) { return quantity != Quantity::forget && q
 }  // namespace
 
 std::optional<PaneHead> PaneHeads::found(const HeadChoice& choice) const {
-  const auto head = m_document.headOf(choice);
+  const auto head = m_runs.headOf(choice);
   if (!head) return std::nullopt;
-  return PaneHead{choice, {m_document.run(choice.run)->name, choice.layer, choice.head}, *head};
+  return PaneHead{choice, {m_runs.run(choice.run)->name, choice.layer, choice.head}, *head};
 }
 
 std::optional<PaneHead> PaneHeads::found(const NamedHead& name) const {
-  const Run* run = m_document.runNamed(name.run);
+  const Run* run = m_runs.runNamed(name.run);
   return run == nullptr ? std::nullopt : found(HeadChoice{run->id, name.layer, name.head});
 }
 
 std::optional<PaneHead> PaneHeads::left(const PaneState& state) const {
-  return state.own ? found(*state.own) : found(m_document.selection().head());
+  return state.own ? found(*state.own) : found(m_runs.selection().head());
 }
 
 const Run* PaneHeads::otherRun(RunId id) const {
   // One on the same text, with which it can be compared, comes first.
-  const Run* own = m_document.run(id);
+  const Run* own = m_runs.run(id);
   const Run* any = nullptr;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.id == id || run.look.hidden) continue;
     if (own != nullptr && run.text == own->text) return &run;
     if (any == nullptr) any = &run;
@@ -65,7 +65,7 @@ std::optional<NamedHead> PaneHeads::nearest(const PaneState& state) const {
 }
 
 PictureSide PaneHeads::sideOf(const PaneHead& head) const {
-  return {head.head, m_document.placesOf(head.choice.run).fromReference};
+  return {head.head, m_runs.placesOf(head.choice.run).fromReference};
 }
 
 QString PaneHeads::refusal(const PaneState& state, const std::vector<PaneHead>& heads) const {
@@ -144,21 +144,21 @@ WantedContent PaneHeads::content(const PaneState& state) const {
 
 std::vector<RunHeads> PaneHeads::runs() const {
   std::vector<RunHeads> result;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     result.push_back({run.name, run.trace->info().layers, run.trace->info().heads});
   }
   return result;
 }
 
 std::optional<HeadChoice> PaneHeads::choiceOf(const HeadOf& head) const {
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.trace == head.trace) return HeadChoice{run.id, head.layer, head.head};
   }
   return std::nullopt;
 }
 
 std::vector<TitlePart> PaneHeads::titleOf(const HeadOf& head) const {
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.trace != head.trace) continue;
     return {{run.name, TitlePart::Kind::name}, {QStringLiteral(" L%1 H%2").arg(head.layer).arg(head.head)}};
   }
@@ -167,8 +167,7 @@ std::vector<TitlePart> PaneHeads::titleOf(const HeadOf& head) const {
 
 bool PaneHeads::holds(const PictureContent& content) const {
   const auto there = [&](const HeadOf& head) {
-    return std::any_of(m_document.runs().begin(), m_document.runs().end(),
-                       [&](const Run& run) { return run.trace == head.trace; });
+    return std::any_of(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.trace == head.trace; });
   };
   return (!content.minus || there(*content.minus)) &&
          std::all_of(content.sides.begin(), content.sides.end(),
@@ -176,19 +175,19 @@ bool PaneHeads::holds(const PictureContent& content) const {
 }
 
 AxisRun PaneHeads::axisRunOf(const HeadOf& head) const {
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.trace != head.trace) continue;
-    const Document::Places places = m_document.placesOf(run.id);
+    const RunPlaces places = m_runs.placesOf(run.id);
     return {run.name, run.trace->tokens(), places.fromReference, places.toReference};
   }
   return {};
 }
 
-int PaneHeads::textReadBy(const PaneHead& head) const { return m_document.run(head.choice.run)->text; }
+int PaneHeads::textReadBy(const PaneHead& head) const { return m_runs.run(head.choice.run)->text; }
 
 const Run* PaneHeads::reference(const PaneState& state) const {
   const auto shown = state.sides == Sides::right ? right(state) : left(state);
-  return shown ? m_document.referenceOf(textReadBy(*shown)) : m_document.reference();
+  return shown ? m_runs.referenceOf(textReadBy(*shown)) : m_runs.reference();
 }
 
 }  // namespace foxscope::gui

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/maps/head_form.h"
 #include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_picture.h"
@@ -16,7 +16,7 @@ namespace foxscope::gui {
 /// The head of another run whose attention reaches as far; nothing while that is not known.
 using NearestHead = std::function<std::optional<HeadChoice>(const HeadChoice& head, RunId other)>;
 
-/// A head of a pane, found in the document.
+/// A head of a pane, found in the list of runs.
 struct PaneHead {
   HeadChoice choice;
   NamedHead name;
@@ -32,7 +32,7 @@ struct WantedContent {
 /// Finds the heads that a pane's state speaks of, and what is to be computed from them.
 class PaneHeads {
  public:
-  PaneHeads(const Document& document, const NearestHead& nearest) : m_document(document), m_nearest(nearest) {}
+  PaneHeads(const RunList& runs, const NearestHead& nearest) : m_runs(runs), m_nearest(nearest) {}
 
   [[nodiscard]] std::optional<PaneHead> left(const PaneState& state) const;
   /// Chosen by hand, or else: nearest to the left one in another run, of equal number there, or in the only run the
@@ -42,11 +42,11 @@ class PaneHeads {
   [[nodiscard]] std::optional<NamedHead> nearest(const PaneState& state) const;
   [[nodiscard]] WantedContent content(const PaneState& state) const;
   [[nodiscard]] std::vector<RunHeads> runs() const;
-  /// The head by the number of its run; nothing where the document has no such run.
+  /// The head by the number of its run; nothing where there is no such run.
   [[nodiscard]] std::optional<HeadChoice> choiceOf(const HeadOf& head) const;
-  /// "fox L1 H2", by the run's name in the document; empty where there is no such run.
+  /// "fox L1 H2", by the run's name in the list; empty where there is no such run.
   [[nodiscard]] std::vector<TitlePart> titleOf(const HeadOf& head) const;
-  /// True while all runs of a content are in the document.
+  /// True while all runs of a content are in the list.
   [[nodiscard]] bool holds(const PictureContent& content) const;
   /// The run of a head, as axes show its positions. Nothing but numbers where there is no such run.
   [[nodiscard]] AxisRun axisRunOf(const HeadOf& head) const;
@@ -62,7 +62,7 @@ class PaneHeads {
   [[nodiscard]] PictureSide sideOf(const PaneHead& head) const;
   [[nodiscard]] QString refusal(const PaneState& state, const std::vector<PaneHead>& heads) const;
 
-  const Document& m_document;
+  const RunList& m_runs;
   const NearestHead& m_nearest;
 };
 

@@ -4,10 +4,10 @@ namespace foxscope::gui {
 namespace {
 
 /// "query 2012 ␣the, key 1999 ␣fox", by the run whose positions the selection speaks in.
-QString pairText(const Document& document, const Cursor& pair) {
-  const Run* reference = document.reference();
+QString pairText(const RunList& runs, const Cursor& pair) {
+  const Run* reference = runs.reference();
   const auto place = [&](std::int64_t position) {
-    const bool known = reference != nullptr && reference->trace->tokens() && position < document.length();
+    const bool known = reference != nullptr && reference->trace->tokens() && position < runs.length();
     const QString token = known ? readText(*reference->trace->tokens(), position, Whitespace::visible) : QString();
     return QStringLiteral("%1 %2").arg(position).arg(token);
   };
@@ -19,9 +19,9 @@ QString plain(QString text) { return text.replace(QLatin1Char('&'), QStringLiter
 
 }  // namespace
 
-PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, std::optional<FirstKey> firstKey,
+PaneMenu::PaneMenu(RunList& runs, const Cursor& at, const Names& names, std::optional<FirstKey> firstKey,
                    QWidget* parent)
-    : QMenu(parent), m_document(document) {
+    : QMenu(parent), m_runs(runs) {
   setAttribute(Qt::WA_DeleteOnClose);
   const bool exists = at.query && at.key && *at.key <= *at.query;
   addCopying(exists, names);
@@ -69,11 +69,11 @@ void PaneMenu::addProfiles(const Cursor& at, bool exists, const Names& names) {
 }
 
 void PaneMenu::addPins(const Cursor& at, bool exists) {
-  Selection* selection = &m_document.selection();
+  Selection* selection = &m_runs.selection();
   connect(addAction(tr("Set pin")), &QAction::triggered, selection, [selection, at] { selection->setPin(at); });
   QAction* lock = addAction(tr("Lock pin"));
   lock->setEnabled(exists);
-  connect(lock, &QAction::triggered, &m_document, [this, at] { m_document.lockPair(at); });
+  connect(lock, &QAction::triggered, &m_runs, [this, at] { m_runs.lockPair(at); });
   QAction* zoom = addAction(tr("Zoom to pin"));
   const Cursor pin = selection->pin();
   zoom->setEnabled(pin.query.has_value() || pin.key.has_value());
@@ -81,28 +81,28 @@ void PaneMenu::addPins(const Cursor& at, bool exists) {
 }
 
 void PaneMenu::addLocks() {
-  if (m_document.selection().locks().empty()) return;
+  if (m_runs.selection().locks().empty()) return;
   QMenu* locks = addMenu(tr("Locked pins"));
-  listLocks(*locks, m_document, [this](const Cursor& pair) { emit zoomWanted(pair); });
+  listLocks(*locks, m_runs, [this](const Cursor& pair) { emit zoomWanted(pair); });
 }
 
-void listLocks(QMenu& menu, Document& document, const std::function<void(const Cursor&)>& zoom) {
-  const std::vector<Cursor>& locks = document.selection().locks();
+void listLocks(QMenu& menu, RunList& runs, const std::function<void(const Cursor&)>& zoom) {
+  const std::vector<Cursor>& locks = runs.selection().locks();
   for (std::size_t n = 0; n < locks.size(); ++n) {
     const Cursor pair = locks[n];
-    QMenu* entry = menu.addMenu(plain(QStringLiteral("%1   %2").arg(n + 1).arg(pairText(document, pair))));
+    QMenu* entry = menu.addMenu(plain(QStringLiteral("%1   %2").arg(n + 1).arg(pairText(runs, pair))));
     QObject::connect(entry->addAction(PaneMenu::tr("Zoom to it")), &QAction::triggered, &menu,
                      [zoom, pair] { zoom(pair); });
-    Selection* selection = &document.selection();
+    Selection* selection = &runs.selection();
     QObject::connect(entry->addAction(PaneMenu::tr("Pin it")), &QAction::triggered, selection,
                      [selection, pair] { selection->setPin(pair); });
-    QObject::connect(entry->addAction(PaneMenu::tr("Remove")), &QAction::triggered, &document,
-                     [&document, n] { document.unlockPair(n); });
+    QObject::connect(entry->addAction(PaneMenu::tr("Remove")), &QAction::triggered, &runs,
+                     [&runs, n] { runs.unlockPair(n); });
   }
   if (locks.size() < 2) return;
   menu.addSeparator();
-  QObject::connect(menu.addAction(PaneMenu::tr("Remove all")), &QAction::triggered, &document,
-                   [&document] { document.unlockAll(); });
+  QObject::connect(menu.addAction(PaneMenu::tr("Remove all")), &QAction::triggered, &runs,
+                   [&runs] { runs.unlockAll(); });
 }
 
 }  // namespace foxscope::gui

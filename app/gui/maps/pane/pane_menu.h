@@ -5,7 +5,7 @@
 
 #include <QMenu>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 
 namespace foxscope::gui {
@@ -23,7 +23,7 @@ class PaneMenu : public QMenu {
     QString key;
   };
   /// @param firstKey  of the pane; absent: its quantity has it like others
-  PaneMenu(Document& document, const Cursor& at, const Names& names, std::optional<FirstKey> firstKey, QWidget* parent);
+  PaneMenu(RunList& runs, const Cursor& at, const Names& names, std::optional<FirstKey> firstKey, QWidget* parent);
 
  signals:
   void pictureWanted();
@@ -41,11 +41,11 @@ class PaneMenu : public QMenu {
   void addPins(const Cursor& at, bool exists);
   void addLocks();
 
-  Document& m_document;
+  RunList& m_runs;
 };
 
 /// Lists the locked pairs in a menu, each with what can be done with it.
 /// @param zoom  shows a pair
-void listLocks(QMenu& menu, Document& document, const std::function<void(const Cursor&)>& zoom);
+void listLocks(QMenu& menu, RunList& runs, const std::function<void(const Cursor&)>& zoom);
 
 }  // namespace foxscope::gui

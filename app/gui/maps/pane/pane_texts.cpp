@@ -163,10 +163,10 @@ QString placeText(const PictureContent& content, std::size_t side, std::int64_t 
 }
 
 PaneReading readingOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
-                      const Document& document, const MapPlot& plot) {
-  const Selection& selection = document.selection();
+                      const RunList& runs, const MapPlot& plot) {
+  const Selection& selection = runs.selection();
   const Cursor cursor = readPlace(selection);
-  const std::int64_t length = document.length();
+  const std::int64_t length = runs.length();
   const auto inside = [&](const std::optional<std::int64_t>& position) { return position && *position < length; };
   const bool pair = inside(cursor.query) && inside(cursor.key);
   const std::size_t side = pair ? sideShowing(content, plot, *cursor.query, *cursor.key) : 0;

@@ -45,7 +45,7 @@ QString placeText(const PictureContent& content, std::size_t side, std::int64_t 
 /// @param picture  what is shown; null: nothing yet
 /// @param entry    of `content` at that place; null where there is none
 PaneReading readingOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
-                      const Document& document, const MapPlot& plot);
+                      const RunList& runs, const MapPlot& plot);
 /// Limits that leave out the extremes: the 0.1 and 99.9 percentiles; of what has signs, as far to both sides of zero;
 /// on a logarithmic scale at most six decades.
 std::pair<double, double> contrastLimits(const MapPicture& picture);

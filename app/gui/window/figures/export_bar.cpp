@@ -18,12 +18,12 @@ constexpr int kSteps = 1000;
 
 }  // namespace
 
-ExportBar::ExportBar(Document& document, QWidget* parent) : QWidget(parent), m_document(document) {
+ExportBar::ExportBar(FileWriter& files, QWidget* parent) : QWidget(parent), m_files(files) {
   auto* lines = new QVBoxLayout(this);
   lines->setContentsMargins(0, 0, 0, 0);
   lines->setSpacing(1);
   setAccessibleName(tr("Files being written"));
-  connect(&m_document, &Document::exportsChanged, this, &ExportBar::follow);
+  connect(&m_files, &FileWriter::exportsChanged, this, &ExportBar::follow);
   follow();
 }
 
@@ -45,15 +45,14 @@ ExportBar::Line ExportBar::makeLine(const QString& path) {
   line.cancel->setToolTip(tr("Stop writing: no file is left"));
   line.cancel->setAccessibleName(tr("Cancel writing %1").arg(QFileInfo(path).fileName()));
   connect(
-      line.cancel, &QPushButton::clicked, &m_document, [this, path] { m_document.cancelExport(path); },
-      Qt::QueuedConnection);
+      line.cancel, &QPushButton::clicked, &m_files, [this, path] { m_files.cancelExport(path); }, Qt::QueuedConnection);
   layout->addWidget(line.cancel);
   this->layout()->addWidget(line.widget);
   return line;
 }
 
 void ExportBar::follow() {
-  const std::vector<ExportStatus> exports = m_document.exports();
+  const std::vector<ExportStatus> exports = m_files.exports();
   const bool same = std::equal(exports.begin(), exports.end(), m_lines.begin(), m_lines.end(),
                                [](const ExportStatus& file, const Line& line) { return file.path == line.path; });
   if (!same) {

@@ -4,7 +4,7 @@
 
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/file_writer.h"
 
 class QLabel;
 class QProgressBar;
@@ -17,7 +17,7 @@ class ExportBar : public QWidget {
   Q_OBJECT
 
  public:
-  explicit ExportBar(Document& document, QWidget* parent = nullptr);
+  explicit ExportBar(FileWriter& files, QWidget* parent = nullptr);
 
  private:
   struct Line {
@@ -29,7 +29,7 @@ class ExportBar : public QWidget {
   void follow();
   [[nodiscard]] Line makeLine(const QString& path);
 
-  Document& m_document;
+  FileWriter& m_files;
   std::vector<Line> m_lines;
 };
 

@@ -24,6 +24,7 @@
 #include "app/figure/figure_length.h"
 #include "app/figure/page.h"
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/document/document.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/theme.h"
@@ -154,7 +155,7 @@ ExportDialog::ExportDialog(Document& document, const MapsView& maps, const Curve
       m_map(maps.shownMap()),
       m_curves(curves.figureOfCurrentTab()),
       m_curveData(curves.dataOfCurrentTab()),
-      m_figures(paperFigures(document)),
+      m_figures(paperFigures(document.runs())),
       m_evaluated(std::make_shared<figure::EvaluatedRuns>()) {
   setWindowTitle(tr("Export"));
   makeForm();
@@ -198,7 +199,7 @@ void ExportDialog::makeForm() {
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   scroll->setFixedWidth(kFormWidth);
   parts->addWidget(scroll);
-  m_preview = new FigurePreview(m_document.jobs());
+  m_preview = new FigurePreview(m_document.runs().jobs());
   parts->addWidget(m_preview, 1);
   whole->addLayout(parts, 1);
   makeButtons(*whole);
@@ -498,7 +499,7 @@ RunCommands ExportDialog::runCommands(const QString& output) const {
     traces.push_back(request.head.trace);
     if (request.minus) traces.push_back(request.minus->trace);
   }
-  return {m_document, traces, output};
+  return {m_document.runs(), m_document.modelRuns().text(), traces, output};
 }
 
 figure::RunFigure ExportDialog::inFiles(figure::RunFigure figure, const RunCommands& runs) {
@@ -549,7 +550,9 @@ void ExportDialog::copyCommand() {
   m_note->setVisible(true);
 }
 
-void ExportDialog::tellError(const QString& text) { emit m_document.messageRaised({Message::Kind::error, text}); }
+void ExportDialog::tellError(const QString& text) {
+  emit m_document.files().messageRaised({Message::Kind::error, text});
+}
 
 void ExportDialog::choosePath() {
   const QString ending = endingOf(chosenKind());
@@ -597,7 +600,7 @@ void ExportDialog::writePage(const QString& path) {
   } catch (const std::exception& error) {
     return tellError(QString::fromUtf8(error.what()));
   }
-  m_document.writeFile(path, [draw, format = format(), path](const Job& job) -> std::optional<bool> {
+  m_document.files().writeFile(path, [draw, format = format(), path](const Job& job) -> std::optional<bool> {
     const auto file = draw(format, job);
     if (!file) return std::nullopt;
     writeFile(path, *file);
@@ -609,7 +612,7 @@ void ExportDialog::writeSpec(const QString& path) {
   if (chosenFigure() == nullptr) return;
   try {
     const std::string text = specOf(runFigure(), style()).text();
-    m_document.writeFile(path, [text, path](const Job&) {
+    m_document.files().writeFile(path, [text, path](const Job&) {
       writeFile(path, text);
       return std::optional(true);
     });
@@ -625,7 +628,7 @@ void ExportDialog::writeMapData(const QString& path) {
     request.pixel_columns = request.columns.size();
   }
   request.skip_tolerance = 0;
-  m_document.writeFile(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
+  m_document.files().writeFile(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
     const std::filesystem::path file = path.toStdString();
     bool whole = false;
     if (kind == Kind::npy) {
@@ -641,14 +644,14 @@ void ExportDialog::writeMapData(const QString& path) {
 }
 
 void ExportDialog::writeCurveData(const QString& path) {
-  m_document.writeFile(path, [content = m_curveData.toStdString(), path](const Job&) {
+  m_document.files().writeFile(path, [content = m_curveData.toStdString(), path](const Job&) {
     writeFile(path, content);
     return std::optional(true);
   });
 }
 
 void ExportDialog::writeWindow(const QString& path) {
-  m_document.writeFile(path, [picture = m_windowPicture, pdf = chosenKind() == Kind::pdf, path](const Job&) {
+  m_document.files().writeFile(path, [picture = m_windowPicture, pdf = chosenKind() == Kind::pdf, path](const Job&) {
     writeFile(path, pdf ? pdfOf(picture) : pngOf(picture));
     return std::optional(true);
   });

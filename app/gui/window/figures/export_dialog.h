@@ -11,7 +11,6 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/document.h"
 #include "app/gui/document/run.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/figures/figure_preview.h"
@@ -26,6 +25,7 @@ class QVBoxLayout;
 namespace foxscope::gui {
 
 class CurvesView;
+class Document;
 class FigureForm;
 class MapsView;
 class Settings;
@@ -49,7 +49,7 @@ class ExportDialog : public QDialog {
   FigureForm& form() { return *m_form; }
   FigurePreview& preview() { return *m_preview; }
   [[nodiscard]] figure::FigureFormat format() const;
-  /// Writes the file in the background (Document::writeFile), as the kind that its name ends on if that is offered.
+  /// Writes the file in the background (FileWriter::writeFile), as the kind that its name ends on if that is offered.
   void write(const QString& path);
   /// Writes the chosen figure as `foxscope figure spec` reads it, likewise.
   void writeSpec(const QString& path);

@@ -80,14 +80,14 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const
 
 }  // namespace
 
-std::vector<PaperFigure> paperFigures(const Document& document) {
-  const Selection& selection = document.selection();
-  const auto head = document.headOf(selection.head());
-  const Run* run = document.run(selection.head().run);
+std::vector<PaperFigure> paperFigures(const RunList& list) {
+  const Selection& selection = list.selection();
+  const auto head = list.headOf(selection.head());
+  const Run* run = list.run(selection.head().run);
   if (!head || run == nullptr) return {};
   // Of a run that ends before the part that is shown, all of it.
   const auto there = [&](const Range& range) {
-    const auto places = document.placesOf(selection.head().run).fromReference;
+    const auto places = list.placesOf(selection.head().run).fromReference;
     const Range part = places ? places->part(range) : range;
     return part.size() > 0 ? part : Range{0, head->trace->info().length};
   };
@@ -95,7 +95,7 @@ std::vector<PaperFigure> paperFigures(const Document& document) {
   const Chosen chosen{runOf(*run), {head->layer, head->head}, there(view.rows), there(view.columns)};
   // Those on other texts cannot stand in one figure with it.
   std::vector<FigureRun> runs;
-  for (const Run* one : document.runsOnText()) runs.push_back(runOf(*one));
+  for (const Run* one : list.runsOnText()) runs.push_back(runOf(*one));
   std::vector<PaperFigure> figures = figuresOfRun(chosen);
   for (PaperFigure& figure : figuresOfRuns(runs, chosen)) figures.push_back(std::move(figure));
   return figures;

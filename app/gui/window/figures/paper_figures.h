@@ -5,7 +5,7 @@
 #include <QString>
 
 #include "app/figure/kinds/run_figure.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui {
 
@@ -16,6 +16,6 @@ struct PaperFigure {
 };
 
 /// Those that suit what is open and chosen: the chosen head, its run, the part of the text that is shown.
-std::vector<PaperFigure> paperFigures(const Document& document);
+std::vector<PaperFigure> paperFigures(const RunList& list);
 
 }  // namespace foxscope::gui

@@ -1,17 +1,15 @@
-// Pictures of a pane: which one is wanted, which are on their way, and which are there.
-#include <algorithm>
+#include "app/gui/maps/pane/pane_pictures.h"
 
-#include "app/gui/maps/map_plot.h"
-#include "app/gui/maps/pane/map_pane.h"
-#include "app/gui/maps/plot_area.h"
+#include <algorithm>
+#include <utility>
 
 namespace foxscope::gui {
 namespace {
 
 /// Entries of attention that a linear picture may leave out; no colour shows less (docs/maps.md).
 constexpr double kLinearTolerance = 0x1p-24;
-/// The same of a logarithmic picture, whose colours begin above (makeExactPicture); another number, since a linear
-/// picture has not looked at that.
+/// Entries that a logarithmic picture may leave out: its colours begin above (makeExactPicture). Another number than a
+/// linear picture's, which has not looked at entries between the two.
 constexpr double kLogarithmicTolerance = 0x1p-25;
 /// Up to so many entries the exact picture is there as soon as a coarse one would be.
 constexpr double kQuickEntries = 1 << 20;
@@ -28,16 +26,6 @@ bool quick(const PictureRequest& request) {
   return request.content.hasClosedForm() || entriesOf(request.view) <= kQuickEntries;
 }
 
-/// Quick pictures on logarithmic scales leave nothing out: they have nothing to gain.
-double toleranceOf(const PictureRequest& request) {
-  if (request.content.hasClosedForm()) return 0;
-  const ColourState& colours = request.shading.colours;
-  if (request.shading.scale == figure::ColourScale::linear) return kLinearTolerance;
-  if (quick(request) || request.content.sides.size() > 1) return 0;
-  const double tolerance = std::min(kLogarithmicTolerance, colours.lower.value_or(kLogarithmicTolerance));
-  return std::max(0.0, std::min(tolerance, colours.blankBelow.value_or(tolerance)));
-}
-
 /// The picture's values are those that the request would give.
 bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
   return answered.content == wanted.content && answered.view == wanted.view && answered.pixels == wanted.pixels &&
@@ -46,60 +34,85 @@ bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
 
 }  // namespace
 
-bool MapPane::soon(const PictureRequest& request) const {
+PanePictures::PanePictures(RunList& runs, std::function<Shading()> shading)
+    : m_runs(runs), m_shading(std::move(shading)) {}
+
+// Quick pictures on logarithmic scales leave nothing out: they have nothing to gain.
+double PanePictures::toleranceOf(const PictureRequest& request) {
+  if (request.content.hasClosedForm()) return 0;
+  const ColourState& colours = request.shading.colours;
+  if (request.shading.scale == figure::ColourScale::linear) return kLinearTolerance;
+  if (quick(request) || request.content.sides.size() > 1) return 0;
+  const double tolerance = std::min(kLogarithmicTolerance, colours.lower.value_or(kLogarithmicTolerance));
+  return std::max(0.0, std::min(tolerance, colours.blankBelow.value_or(tolerance)));
+}
+
+bool PanePictures::soon(const PictureRequest& request) const {
   if (quick(request)) return true;
   if (!m_exact || m_exact->request.content != request.content) return false;
   return m_exact->milliseconds * entriesOf(request.view) <= kSoonMs * entriesOf(m_exact->request.view);
 }
 
-PictureRequest MapPane::completed(const PictureContent& content) const {
-  PictureRequest request;
-  request.content = content;
-  // Only what was read: the rest of the plot stays blank.
-  const View shown = view();
-  const auto read = [end = content.covered()](const Range& range) {
-    return Range{range.begin, std::min(range.end, end)};
-  };
-  request.view = {read(shown.rows), read(shown.columns)};
-  const PixelSize all = m_area->plot().devicePixels();
-  const auto share = [](std::int64_t pixels, const Range& part, const Range& whole) {
-    return std::max<std::int64_t>(1, (pixels * part.size() + whole.size() - 1) / whole.size());
-  };
-  request.pixels = {share(all.rows, request.view.rows, shown.rows),
-                    share(all.columns, request.view.columns, shown.columns)};
-  request.shading = shading();
-  request.skipTolerance = toleranceOf(request);
-  return request;
+bool PanePictures::isExact() const { return m_exact && m_wanted && answers(m_exact->request, *m_wanted); }
+
+std::vector<PicturePointer> PanePictures::layers() const {
+  std::vector<PicturePointer> pictures;
+  if (m_coarse) pictures.push_back(m_coarse);
+  if (m_exact) pictures.push_back(m_exact);
+  if (pictures.size() == 2 && m_coarse->tokensPerPixel() < m_exact->tokensPerPixel())
+    std::swap(pictures[0], pictures[1]);
+  return pictures;
 }
 
-bool MapPane::isExact() const { return m_exact && m_wanted && answers(m_exact->request, *m_wanted); }
+void PanePictures::clear() {
+  cancel();
+  m_wanted.reset();
+  m_exact.reset();
+  m_coarse.reset();
+  m_firstDue = false;
+}
 
-void MapPane::request(const PictureRequest& wanted) {
+bool PanePictures::drop(const std::function<bool(const PictureContent& content)>& isGone) {
+  bool gone = false;
+  for (PicturePointer* picture : {&m_exact, &m_coarse}) {
+    if (!*picture || !isGone((*picture)->request.content)) continue;
+    picture->reset();
+    gone = true;
+  }
+  return gone;
+}
+
+void PanePictures::announcePainted() {
+  if (std::exchange(m_firstPending, false)) emit firstPictureShown();
+  if (std::exchange(m_exactPending, false)) emit exactPictureShown();
+}
+
+void PanePictures::want(const PictureRequest& wanted) {
   if (!m_wanted || !answers(*m_wanted, wanted)) {
     m_firstDue = true;
-    m_message.clear();
+    emit told({});
   }
   m_wanted = wanted;
   // Pictures of another range are welcome while the range moves; of other values they are not.
   const auto stale = [&](const std::optional<PictureRequest>& flight) {
     return flight && (flight->content != wanted.content || flight->skipTolerance > wanted.skipTolerance);
   };
-  if (stale(m_coarseFlight) || stale(m_exactFlight)) cancelPictures();
+  if (stale(m_coarseFlight) || stale(m_exactFlight)) cancel();
   if (m_exact && answers(m_exact->request, wanted)) {
-    cancelPictures();
+    cancel();
     m_firstDue = false;
     m_coarse.reset();
-    showPictures();
+    emit picturesChanged();
     return recolour();
   }
   recolour();
   if (soon(wanted)) {
-    // What is on its way is waited for, if that is not long.
+    // A picture on its way is waited for, if that is not long.
     if (!m_exactFlight || !soon(*m_exactFlight)) submitExact(wanted, Priority::interactive);
     return;
   }
   if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
-  m_document.jobs().cancel(this, kExact);
+  m_runs.jobs().cancel(this, kExact);
   m_exactFlight.reset();
   // The one that is on its way asks again when it is there.
   if (m_coarseFlight) return;
@@ -107,7 +120,7 @@ void MapPane::request(const PictureRequest& wanted) {
   submitExact(wanted, Priority::refining);
 }
 
-void MapPane::submitCoarse(const PictureRequest& wanted) {
+void PanePictures::submitCoarse(const PictureRequest& wanted) {
   m_coarseFlight = wanted;
   const PicturePointer beside =
       m_exact && m_exact->request.content == wanted.content && m_exact->request.shading == wanted.shading ? m_exact
@@ -121,14 +134,14 @@ void MapPane::submitCoarse(const PictureRequest& wanted) {
     if (m_wanted && answers(picture->request, *m_wanted)) {
       submitExact(*m_wanted, Priority::refining);
     } else {
-      refreshLater();
+      emit outdated();
     }
   };
   job.failed = [this](const QString& message) { fail(message); };
-  m_document.jobs().submit(this, kCoarse, std::move(job));
+  m_runs.jobs().submit(this, kCoarse, std::move(job));
 }
 
-void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
+void PanePictures::submitExact(const PictureRequest& wanted, Priority priority) {
   m_exactFlight = wanted;
   m_exactSince.start();
   JobRunner::Request<PicturePointer> job;
@@ -141,55 +154,55 @@ void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
     m_exactFlight.reset();
     m_progress.clear();
     take(picture);
-    if (!m_wanted || !answers(picture->request, *m_wanted)) refreshLater();
+    if (!m_wanted || !answers(picture->request, *m_wanted)) emit outdated();
   };
   job.failed = [this](const QString& message) { fail(message); };
   job.priority = priority;
-  m_document.jobs().submit(this, kExact, std::move(job));
+  m_runs.jobs().submit(this, kExact, std::move(job));
 }
 
-void MapPane::showProgress(const JobProgress& progress) {
+void PanePictures::showProgress(const JobProgress& progress) {
   constexpr double kPercent = 100;
-  // Of what is there in a moment nothing needs to be told.
+  // A picture that is there in a moment needs no progress.
   if (progress.fraction < 0 || m_exactSince.elapsed() < kQuietMs) return;
   m_progress = tr("%1 %2 %").arg(progress.stage).arg(static_cast<int>(progress.fraction * kPercent));
-  showTexts();
+  emit progressed();
 }
 
-void MapPane::cancelPictures() {
+void PanePictures::cancel() {
   m_progress.clear();
-  m_document.jobs().cancel(this, kCoarse);
-  m_document.jobs().cancel(this, kExact);
+  m_runs.jobs().cancel(this, kCoarse);
+  m_runs.jobs().cancel(this, kExact);
   m_coarseFlight.reset();
   m_exactFlight.reset();
 }
 
-void MapPane::take(const PicturePointer& picture) {
+void PanePictures::take(const PicturePointer& picture) {
   // A first picture that is not painted yet is painted before a better one takes its place.
-  if (m_firstPending && picture->exact) m_area->plot().drawNow();
+  if (m_firstPending && picture->exact) emit overtaken();
   if (m_exact && m_exact->request.content != picture->request.content) m_exact.reset();
   m_coarse.reset();
   (picture->exact ? m_exact : m_coarse) = picture;
-  m_message.clear();
+  emit told({});
   const bool wanted = m_wanted && answers(picture->request, *m_wanted);
   if (m_firstDue && m_wanted && picture->request.content == m_wanted->content) {
     m_firstDue = false;
     m_firstPending = true;
   }
   if (picture->exact && wanted) m_exactPending = true;
-  showPictures();
+  emit picturesChanged();
   recolour();
 }
 
-void MapPane::fail(const QString& message) {
-  cancelPictures();
-  m_message = message;
+void PanePictures::fail(const QString& message) {
+  cancel();
   m_firstDue = false;
-  showTexts();
+  emit told(message);
+  emit progressed();
 }
 
-void MapPane::recolour() {
-  const Shading wanted = shading();
+void PanePictures::recolour() {
+  const Shading wanted = m_shading();
   if (m_colourFlight && *m_colourFlight == wanted) return;
   if (m_refused == wanted) return;
   // A picture that another one is about to replace keeps its colours: they would not suit it.
@@ -197,7 +210,7 @@ void MapPane::recolour() {
     return !picture || picture->request.shading == wanted || !m_wanted || picture->request.content != m_wanted->content;
   };
   if (current(m_exact) && current(m_coarse)) {
-    m_document.quickJobs().cancel(this, kColours);
+    m_runs.quickJobs().cancel(this, kColours);
     m_colourFlight.reset();
     return;
   }
@@ -218,17 +231,17 @@ void MapPane::recolour() {
     m_colourFlight.reset();
     if (m_exact == from.exact) m_exact = to.exact;
     if (m_coarse == from.coarse) m_coarse = to.coarse;
-    showPictures();
+    emit picturesChanged();
     recolour();
   };
   job.failed = [this, wanted](const QString& message) {
     // Asking again would fail again: the colours stay as they are until others are chosen.
     m_colourFlight.reset();
     m_refused = wanted;
-    m_message = message;
-    showTexts();
+    emit told(message);
+    emit progressed();
   };
-  m_document.quickJobs().submit(this, kColours, std::move(job));
+  m_runs.quickJobs().submit(this, kColours, std::move(job));
 }
 
 }  // namespace foxscope::gui

@@ -1,4 +1,4 @@
-#include "app/gui/window/run_list.h"
+#include "app/gui/window/run_list_view.h"
 
 #include <algorithm>
 
@@ -20,16 +20,16 @@ constexpr int kRowsAtFirst = 5;
 
 }  // namespace
 
-void showRun(Document& document, RunId id) {
-  const Run* run = document.run(id);
+void showRun(RunList& runs, RunId id) {
+  const Run* run = runs.run(id);
   if (run == nullptr) return;
-  const HeadChoice now = document.selection().head();
+  const HeadChoice now = runs.selection().head();
   HeadChoice wanted{id, now.layer, now.head};
-  if (!document.headOf(wanted)) wanted = {id, run->telling.layer, run->telling.head};
-  document.selection().setHead(wanted);
+  if (!runs.headOf(wanted)) wanted = {id, run->telling.layer, run->telling.head};
+  runs.selection().setHead(wanted);
 }
 
-RunList::RunList(Document& document, QWidget* parent) : QTreeView(parent), m_document(document), m_list(document) {
+RunListView::RunListView(RunList& runs, QWidget* parent) : QTreeView(parent), m_runs(runs), m_list(runs) {
   setModel(&m_list);
   setAccessibleName(tr("Runs"));
   setHeaderHidden(true);
@@ -55,32 +55,34 @@ RunList::RunList(Document& document, QWidget* parent) : QTreeView(parent), m_doc
       Qt::QueuedConnection);
 }
 
-QSize RunList::sizeHint() const {
+QSize RunListView::sizeHint() const {
   const int row = std::max(sizeHintForRow(0), fontMetrics().height() + 6);
   return {fontMetrics().averageCharWidth() * 40, row * kRowsAtFirst + 2};
 }
 
-QSize RunList::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 20, fontMetrics().height() * 3}; }
+QSize RunListView::minimumSizeHint() const {
+  return {fontMetrics().averageCharWidth() * 20, fontMetrics().height() * 3};
+}
 
-void RunList::act(const QModelIndex& index, int column) {
+void RunListView::act(const QModelIndex& index, int column) {
   if (!index.isValid()) return;
-  const Document::ListRow row = m_list.row(index);
+  const ListRow row = m_list.row(index);
   switch (column) {
     case RunListModel::kMark:
       return offerColours(index);
     case RunListModel::kName:
-      return showRun(m_document, row.run);
+      return showRun(m_runs, row.run);
     case RunListModel::kShown: {
       if (row.run == kNoRun) return;
-      RunLook look = m_document.lookOf(row);
+      RunLook look = m_runs.lookOf(row);
       look.hidden = !look.hidden;
-      return m_document.setLook(row, look);
+      return m_runs.setLook(row, look);
     }
     case RunListModel::kAbout:
       return tellOf(row);
     case RunListModel::kRemove: {
       const int place = index.row();
-      m_document.removeRow(row);
+      m_runs.removeRow(row);
       return setCurrentIndex(m_list.index(std::min(place, m_list.rowCount() - 1), RunListModel::kName));
     }
     default:
@@ -88,41 +90,41 @@ void RunList::act(const QModelIndex& index, int column) {
   }
 }
 
-void RunList::offerColours(const QModelIndex& index) {
+void RunListView::offerColours(const QModelIndex& index) {
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
-  const Document::ListRow row = m_list.row(index);
+  const ListRow row = m_list.row(index);
   const auto ground = isDark(palette()) ? figure::Ground::dark : figure::Ground::light;
   for (int colour = 0; colour < figure::kCurveColours; ++colour) {
     QAction* action = menu->addAction(runMark(colour, 0, kSwatch, palette()),
                                       QCoreApplication::translate("palette", figure::curveColourName(colour, ground)));
     action->setCheckable(true);
-    action->setChecked(m_document.lookOf(row).colour == colour);
+    action->setChecked(m_runs.lookOf(row).colour == colour);
     connect(action, &QAction::triggered, this, [this, row, colour] {
       if (m_list.placeOf(row) < 0) return;
-      RunLook look = m_document.lookOf(row);
+      RunLook look = m_runs.lookOf(row);
       look.colour = colour;
-      m_document.setLook(row, look);
+      m_runs.setLook(row, look);
     });
   }
   menu->popup(viewport()->mapToGlobal(visualRect(index.siblingAtColumn(RunListModel::kMark)).bottomLeft()));
 }
 
-void RunList::tellOf(const Document::ListRow& row) { (new ModelCard(m_document, row, window()))->show(); }
+void RunListView::tellOf(const ListRow& row) { (new ModelCard(m_runs, row, window()))->show(); }
 
-void RunList::move(int by) {
+void RunListView::move(int by) {
   if (!currentIndex().isValid()) return;
-  const Document::ListRow row = m_list.row(currentIndex());
-  const QString name = m_document.nameOf(row);
-  m_document.moveRow(currentIndex().row(), currentIndex().row() + by);
+  const ListRow row = m_list.row(currentIndex());
+  const QString name = m_runs.nameOf(row);
+  m_runs.moveRow(currentIndex().row(), currentIndex().row() + by);
   for (int place = 0; place < m_list.rowCount(); ++place) {
     const QModelIndex index = m_list.index(place, RunListModel::kName);
-    if (m_document.nameOf(m_list.row(index)) == name) setCurrentIndex(index);
+    if (m_runs.nameOf(m_list.row(index)) == name) setCurrentIndex(index);
   }
 }
 
 // Letters are the window's commands elsewhere; here C is the colour's.
-bool RunList::event(QEvent* event) {
+bool RunListView::event(QEvent* event) {
   if (event->type() == QEvent::ShortcutOverride) {
     const auto* key = static_cast<QKeyEvent*>(event);
     if (key->modifiers() == Qt::NoModifier && (key->key() == Qt::Key_C || key->key() == Qt::Key_I)) {
@@ -133,7 +135,7 @@ bool RunList::event(QEvent* event) {
   return QTreeView::event(event);
 }
 
-void RunList::keyPressEvent(QKeyEvent* event) {
+void RunListView::keyPressEvent(QKeyEvent* event) {
   // Return, which ends the editing of a name, comes here too.
   if (state() == EditingState) return;
   const bool alt = event->modifiers().testFlag(Qt::AltModifier);
@@ -162,7 +164,7 @@ void RunList::keyPressEvent(QKeyEvent* event) {
   QTreeView::keyPressEvent(event);
 }
 
-void RunList::changeEvent(QEvent* event) {
+void RunListView::changeEvent(QEvent* event) {
   QTreeView::changeEvent(event);
   if (event->type() == QEvent::PaletteChange) viewport()->update();
 }

@@ -8,11 +8,11 @@ namespace foxscope::gui {
 
 /// The list of runs: a click on the colour offers others, on the name shows the run, on the eye hides it, on the i
 /// tells what is known of it, on the x takes it out. Names are edited, rows dragged; everything has a key too.
-class RunList : public QTreeView {
+class RunListView : public QTreeView {
   Q_OBJECT
 
  public:
-  explicit RunList(Document& document, QWidget* parent = nullptr);
+  explicit RunListView(RunList& runs, QWidget* parent = nullptr);
   [[nodiscard]] RunListModel& list() { return m_list; }
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;
@@ -26,13 +26,13 @@ class RunList : public QTreeView {
   void act(const QModelIndex& index, int column);
   void move(int by);
   void offerColours(const QModelIndex& index);
-  void tellOf(const Document::ListRow& row);
+  void tellOf(const ListRow& row);
 
-  Document& m_document;
+  RunList& m_runs;
   RunListModel m_list;
 };
 
 /// Shows the same head of a run, or the one to look at first where it has no such head.
-void showRun(Document& document, RunId id);
+void showRun(RunList& runs, RunId id);
 
 }  // namespace foxscope::gui
