@@ -121,6 +121,12 @@ void addUnchecked(CLI::App& command, RunCheck& check) {
       "--unchecked", [&check] { check = RunCheck::none; }, figure::kUncheckedHelp);
 }
 
+void noteUnchecked(Console& console, const std::string& file, RunCheck check) {
+  if (check == RunCheck::none) {
+    console.note(fmt::format("{}: opened unchecked: its arrays may contradict one another", file));
+  }
+}
+
 PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, const PixelSize& most) {
   if (text.empty()) return {std::min(rows.size(), most.rows), std::min(columns.size(), most.columns)};
   const std::size_t cross = text.find('x');

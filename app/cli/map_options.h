@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/cli/console.h"
 #include "app/figure/figure_format.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
@@ -63,6 +64,8 @@ void requireNoPictureOptions(const MapOptions& options);
 
 /// --unchecked, of all that reads run files.
 void addUnchecked(CLI::App& command, RunCheck& check);
+/// A note that the file was opened so, for what prints or writes its numbers: pictures have a mark of their own.
+void noteUnchecked(Console& console, const std::string& file, RunCheck check);
 
 struct PixelSize {
   std::int64_t rows = 0;

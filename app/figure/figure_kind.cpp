@@ -120,8 +120,8 @@ Options losses() { return models() + trainLength() + axes() + curves() + runs();
 
 Options meanOfLosses() {
   return smooth(
-      "Width of the moving average, odd, up to half of the positions (default: 101; 1001 for few windows; less for "
-      "short ones)");
+      "Tokens of the moving average over positions: odd, from 1, which is none, up to half of the positions (default: "
+      "101; 1001 for few windows; less for short ones)");
 }
 
 std::vector<FigureKind> kinds() {
@@ -241,8 +241,8 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure training out -o training.pdf\n"
        "  foxscope figure training fox=out-fox base=out-transformer --x-limits 0:8e6 --y-limits 4:7 -o training.pdf",
        {"[NAME=]DIR", "Folders that `foxscope train` wrote, also while it is writing", true},
-       smooth("Steps of the training loss's moving average, odd (default: a fiftieth of them; 1 is none)") + axes() +
-           curves() + common(),
+       smooth("Steps of the training loss's moving average: odd, from 1, which is none (default: a fiftieth of all)") +
+           axes() + curves() + common(),
        drawing<drawTraining>()}};
 }
 

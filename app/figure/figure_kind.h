@@ -26,7 +26,7 @@ struct FigureOption {
 
 /// The help of options that other commands take too.
 inline constexpr const char* kUncheckedHelp =
-    "Open a run file although its arrays contradict one another; pictures are marked";
+    "Open a run file although its arrays contradict one another; what is made of it is marked";
 inline constexpr const char* kFalseDiscoveryHelp =
     "False discovery rate at which heads are told from chance, for instance 0.05 (default: each head by itself, at 5 "
     "%)";

@@ -59,7 +59,12 @@ std::optional<int> gpuOf(const FigureSpec& spec) {
 }
 
 std::vector<LossSource> lossesIn(const std::string& file, RunCheck check) {
-  if (read_content(file) == kLossContent) return lossesOf(LossEvaluation::open(file));
+  const std::string content = read_content(file);
+  if (content == kLossContent) return lossesOf(LossEvaluation::open(file));
+  if (!content.empty()) {
+    throw Error(fmt::format("{}: holds {} and no losses: name a file that `foxscope eval loss` or `foxscope run` wrote",
+                            file, content_words(content)));
+  }
   std::vector<LossSource> sources;
   for (const auto& run : RunFile::open(file, check).traces) sources.push_back(lossesOf(run));
   return sources;
@@ -153,6 +158,12 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
     if (content == kHeadsContent || content == kEvalHeadsContent) {
       for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
       continue;
+    }
+    if (!content.empty()) {
+      throw Error(fmt::format(
+          "{}: holds {} and no statistics of heads: name a file that `foxscope eval heads`, `foxscope heads "
+          "-o` or `foxscope run` wrote",
+          file, content_words(content)));
     }
     for (const auto& trace : RunFile::open(file, checkOf(spec)).traces) {
       trace->compute_on(gpu);
