@@ -193,7 +193,8 @@ void check_forget_of_channels(const LayerMixer& mixer) {
 }
 
 TEST(Mixing, ForgetOfChannelsIsTheirMeanOrOneOfThem) {
-  for (const LayerMixer& mixer : {gla_mixer(), channel_delta_mixer(24), mamba_mixer(24)}) check_forget_of_channels(mixer);
+  for (const LayerMixer& mixer : {gla_mixer(), channel_delta_mixer(24), mamba_mixer(24)})
+    check_forget_of_channels(mixer);
 }
 
 TEST(Mixing, ForgetOfAScalarDecayIsTheClosedForm) {
