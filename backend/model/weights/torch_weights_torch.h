@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/job.h"
 #include "backend/model/spec/parameters.h"
 #include "backend/model/weights/device.h"
 
