@@ -57,7 +57,8 @@ TEST(MisspeltName, IsTwoLettersFromTheNearest) {
     EXPECT_EQ(misspelt(given), "use_parallel_residual") << given;
   }
   EXPECT_EQ(misspelt("HEAD_DIM"), "head_dim") << "JSON tells capitals from small letters";
-  for (const char* given : {"use_parallel_residual", "use_parallel_res", "use_parallel", "head_dimens", "qk_bias", ""}) {
+  for (const char* given :
+       {"use_parallel_residual", "use_parallel_res", "use_parallel", "head_dimens", "qk_bias", ""}) {
     EXPECT_EQ(misspelt(given), std::nullopt) << given;
   }
 }
