@@ -307,7 +307,8 @@ TEST(HeadLabels, OfFewTokensAreNone) {
   for (const std::int64_t length : {2, 16, 20, 32, 34, 48, 63, 64, 80, 300}) {
     RunShape alike = ungated(length);
     match(
-        alike, [](std::int64_t /*i*/) { return std::int64_t{-1}; }, [](std::int64_t /*j*/) { return std::int64_t{-1}; });
+        alike, [](std::int64_t /*i*/) { return std::int64_t{-1}; },
+        [](std::int64_t /*j*/) { return std::int64_t{-1}; });
     EXPECT_EQ(labels_of_run(alike), kNoLabels) << length;
   }
 }
