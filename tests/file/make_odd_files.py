@@ -258,7 +258,7 @@ def float32_blocks(c):
     assert np.any(np.diff(c) >= 2**-24 * np.abs(c[:, 1:])), "no sum rises by a unit in float32's last place"
 
 
-case("c-wrong-sign", number(c, wrong_sign), "00/cumulative_log_gate", "rises", "at position 0 of head 0", "no gate is",
+case("c-wrong-sign", number(c, wrong_sign), "00/cumulative_log_gate", "rises", "at position 0 of head 0", "and none is",
      "--unchecked")
 case("c-rises", number(c, rise), "00/cumulative_log_gate", "at position 20 of head 2", "a gate is above 1")
 case("c-other", number(f"{fox}/layers/01/cumulative_log_gate", lambda c: c.__imul__(2)), "row 12", rows,

@@ -140,7 +140,7 @@ TEST_F(RunFileTest, GivesATraceByName) {
   EXPECT_EQ(one.trace({})->info().name, "fox");
   EXPECT_EQ(one.trace("fox")->info().name, "fox");
   EXPECT_THROW(static_cast<void>(one.trace("wolf")), UsageError);
-  expect_error([&] { static_cast<void>(one.trace("wolf")); }, {"'wolf'", "--model", "fox"});
+  expect_error([&] { static_cast<void>(one.trace("wolf")); }, {"'wolf'", "it holds fox"});
 
   write_run(file("two.h5"), make_traces({{.name = "fox"}, {.name = "transformer"}}));
   const RunFile two = RunFile::open(file("two.h5"));

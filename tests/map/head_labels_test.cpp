@@ -304,7 +304,13 @@ TEST(HeadLabels, OfFewTokensAreNone) {
     EXPECT_EQ(labels_of_run(shape), kNoLabels) << length;
   }
   // A head that looks at everything alike.
-  EXPECT_EQ(labels_of_run(ungated(2)), kNoLabels);
+  for (const std::int64_t length : {2, 16, 20, 32, 34, 48, 63, 64, 80, 300}) {
+    RunShape alike = ungated(length);
+    match(
+        alike, [](std::int64_t /*i*/) { return std::int64_t{-1}; },
+        [](std::int64_t /*j*/) { return std::int64_t{-1}; });
+    EXPECT_EQ(labels_of_run(alike), kNoLabels) << length;
+  }
 }
 
 TEST(HeadLabels, OfWhatIsNotANumberAreNone) {

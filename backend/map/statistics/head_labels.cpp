@@ -83,9 +83,7 @@ const HeadLabelText& text_of(HeadLabel label) { return kTexts[static_cast<std::s
 LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
   if (std::ssize(spread.distance.mass) < kShortestLabelled) return no_label_scores();
   const std::int64_t length = std::ssize(spread.distance.mass);
-  // Under a window no row sees further.
-  const bool sees_further = length >= kShortestLocal && (window == 0 || window > kLocalTokens);
-  return {previous_token(spread), sees_further ? share_within(spread, kLocalTokens) : kNoScore,
+  return {previous_token(spread), length >= kShortestLocal ? share_within(spread, kLocalTokens) : kNoScore,
           spread.mass_on_first,   length >= kShortestPositional ? explained_by_distance(spread, window) : kNoScore,
           spread.on_repeats,      share_beyond(spread, kLongTokens)};
 }
