@@ -117,7 +117,7 @@ std::string describeSweep(const InfoOptions& options) {
          '\n' + sweepText(sweep);
 }
 
-/// What draws or prints a file that is described by its origin alone.
+/// Names the commands that draw or print a file which is described by its origin alone.
 std::string readersOf(const FileOrigin& origin) {
   if (origin.content == kHeadsContent || origin.content == kEvalHeadsContent) {
     return "foxscope figure decay, distance or labels";

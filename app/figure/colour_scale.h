@@ -37,7 +37,7 @@ double sizeOfMost(const Image& image, double share);
 /// "colours from 0 to 8.1, values from 0.2 to 12" where the colours do not reach all of the values; else empty.
 std::string beyondText(const ScaledColours& colours, std::span<const double> values);
 
-/// What a bar's label is where that is so: "loss (nats, some beyond)".
+/// The label of a bar where that is so: "loss (nats, some beyond)".
 std::string someBeyond(const std::string& label);
 
 /// The scale of a figure, by choice or else: viridis for F and attention, magma for logits and log F, diverging and

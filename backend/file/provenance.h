@@ -21,10 +21,10 @@ void write_root(Hdf5Writer& writer, const Provenance& provenance, std::int64_t s
 /// @throws Error if the file cannot be opened, is not HDF5, or is damaged
 std::string read_content(const std::filesystem::path& path);
 
-/// What a file with that @content holds and what wrote it: "statistics of heads (`foxscope heads -o`)".
+/// Says what a file with that @content holds and which command wrote it: "statistics of heads (`foxscope heads -o`)".
 std::string content_words(const std::string& content);
 
-/// What the root of any file says of it; what it does not say is empty.
+/// Facts that the root of any file says of it; a fact that it does not say is empty.
 struct FileOrigin {
   std::string content;  ///< as read_content
   std::string program_version;

@@ -142,11 +142,11 @@ class AttentionCheck {
       ++report_.unknown;
       return;
     }
-    const double size = std::isinf(normalizer) ? 0 : row.largest_logit + std::abs(normalizer);
-    const double tolerance = std::min((info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
-                                          kRounding * size + kSumRounding * gate_size(row, kind, gate),
-                                      kMostTolerance) +
-                             info_.pruning_tolerance;
+    const double tolerance =
+        std::min((info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
+                     kRounding * (row.largest_logit + std::abs(normalizer)) + kSumRounding * gate_size(row, kind, gate),
+                 kMostTolerance) +
+        info_.pruning_tolerance;
     const double error = std::abs(row.sum[kind] - 1);
     report_.largest_error = std::max(report_.largest_error, error);
     if (error <= tolerance) {

@@ -368,7 +368,8 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const st
 
 std::vector<std::shared_ptr<const Trace>> RunFile::default_first() const {
   std::vector<std::shared_ptr<const Trace>> ordered = traces;
-  std::ranges::stable_partition(ordered, [&](const auto& trace) { return trace->info().name == default_model; });
+  std::stable_partition(ordered.begin(), ordered.end(),
+                        [&](const auto& trace) { return trace->info().name == default_model; });
   return ordered;
 }
 

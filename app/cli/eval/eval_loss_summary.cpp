@@ -74,8 +74,8 @@ std::string differenceTable(const LossEvaluation& evaluation) {
   return table.text();
 }
 
-/// What every error of the tables is over. Documents weigh by tokens in nats/token, and by bytes in bits/byte, so that
-/// they may suffice for the one and not for the other: then each is named with its own reason.
+/// Names the groups of every error in the tables. Documents weigh by tokens in nats/token, and by bytes in bits/byte,
+/// so that they may suffice for the one and not for the other: then each is named with its own reason.
 std::string errorsOf(const LossEvaluation& evaluation) {
   using Errors = std::pair<std::string, ErrorGroups>;
   std::vector<Errors> all;

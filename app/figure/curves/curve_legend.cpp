@@ -17,7 +17,7 @@ constexpr double kGap = 0.5;
 constexpr double kSmallestLegend = 0.55;
 const QColor kNote(90, 90, 90);
 constexpr double kBetween = 1.2;  ///< from one entry to the next beside it
-/// Of the width that `wrapped` is given, so that no line is longer than the width itself.
+/// Share of the width that `wrapped` is given, so that no line is longer than the width itself.
 constexpr double kWithoutExcess = 0.85;
 
 double entryWidth(const LegendEntry& entry, const TextStyle& style) {

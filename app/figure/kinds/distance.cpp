@@ -76,7 +76,7 @@ CurvePlot emptyPlot(const EvaluatedHeads& model, bool first) {
   CurvePlot plot;
   plot.xLabel = "1 + distance (tokens)";
   plot.xScale = AxisScale::logarithmic;
-  // Of one token alone there is no other distance than 0.
+  // One token alone has no other distance than 0.
   plot.xLimits = AxisLimits{1, static_cast<double>(std::max<std::int64_t>(2, model.info.length))};
   plot.heightOfWidth = 0.85;
   if (!first) plot.yLabel.clear();

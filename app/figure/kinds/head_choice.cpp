@@ -23,7 +23,7 @@ constexpr std::int64_t kLeastShown = 64;
 /// @param byDecay  by the decay time of a head that forgets; else by half of its attention's distance
 std::optional<double> reachOf(const HeadOf& head, bool byDecay, const Job& job) {
   if (byDecay) {
-    // Of one token no gate is in any F.
+    // A text of one token has no gate in any F.
     if (head.trace->info().length < 2) return std::numeric_limits<double>::infinity();
     return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
   }

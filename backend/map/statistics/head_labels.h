@@ -20,7 +20,7 @@ inline constexpr int kHeadLabels = 6;
 inline constexpr std::int64_t kLocalTokens = 32;
 inline constexpr std::int64_t kLongTokens = 256;
 
-/// Of a shorter text no head has a label. Its rows have so few keys that a head which looks at everything alike would
+/// A shorter text gives no head a label. Its rows have so few keys that a head which looks at everything alike would
 /// reach thresholds: (1 + 1/2 + ... + 1/L) / L of its attention is on key 0, 0.75 at 2 tokens, 0.5 at 4 and 0.21 here.
 inline constexpr std::int64_t kShortestLabelled = 16;
 /// Tokens below which such a head would be positional, or local.

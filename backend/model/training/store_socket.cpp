@@ -60,7 +60,8 @@ std::vector<SocketAddress> addresses_of(const char* host, int port, int flags, i
     address.size = one->ai_addrlen;
     std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
   }
-  std::ranges::stable_partition(addresses, [](const SocketAddress& address) { return address.family() == AF_INET6; });
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [](const SocketAddress& address) { return address.family() == AF_INET6; });
   return addresses;
 }
 
