@@ -108,7 +108,7 @@ bool needs_all_rows(const HeadOf& head, Quantity quantity) {
            !trace.knows_log_normalizer_without_gate(head.layer, head.head);
   }
   if (quantity != Quantity::attention && quantity != Quantity::mixing) return false;
-  if (mixer.kind().overwrites) return true;
+  if (mixer.erases()) return true;
   return quantity == Quantity::attention && !trace.knows_row_sizes(head.layer, head.head);
 }
 

@@ -50,6 +50,12 @@ void invert_triangle(const double* a, std::int64_t size, float* inverse) {
   }
 }
 
+double dot(const double* x, const float* y, std::size_t size) {
+  double sum = 0;
+  for (std::size_t n = 0; n < size; ++n) sum += x[n] * static_cast<double>(y[n]);
+  return sum;
+}
+
 Range block_of(std::int64_t position, std::int64_t length) {
   const std::int64_t begin = position / kMapTile * kMapTile;
   return {begin, std::min(begin + kMapTile, length)};
@@ -63,7 +69,7 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   trace.check_head(of.layer, of.head);
   mixer_ = info.mixer(of.layer);
   assert(!mixer_.has_softmax());
-  overwrites_ = mixer_.kind().overwrites && quantity_ != Quantity::forget;
+  erases_ = mixer_.erases() && quantity_ != Quantity::forget;
   query_head_ = shared_head(mixer_.heads, mixer_.query_heads, of.head);
   key_head_ = shared_head(mixer_.heads, mixer_.key_heads, of.head);
   length_ = info.length;
@@ -80,6 +86,9 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   }
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
+  if (!mixer_.keeps_erasing()) return;
+  erase_read_ = trace.row<float>(TraceArray::erase_read, of.layer, of.head);
+  erase_write_ = trace.row<float>(TraceArray::erase_write, of.layer, of.head);
 }
 
 void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch,
@@ -96,7 +105,7 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     std::copy_n(stored.begin() + row * channels_, channels_, out.begin() + row * depth_);
   }
-  if (part != TraceArray::key || decay_.empty() || beta_.empty() || overwrites_) return;
+  if (part != TraceArray::key || decay_.empty() || beta_.empty() || erases_) return;
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     cpu::scale(beta(rows.begin + row), channels_, out.data() + row * depth_);
   }
@@ -105,13 +114,13 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
 bool MixingEntries::prepare(const Range& rows, const Range& columns, Team& team) {
   first_ = columns.begin / kMapTile * kMapTile;
   // The delta rule starts at the diagonal, whichever columns are asked for.
-  end_ = overwrites_ ? rows.end : std::min(columns.end, rows.end);
+  end_ = erases_ ? rows.end : std::min(columns.end, rows.end);
   end_ = std::min(length_, (end_ + kMapTile - 1) / kMapTile * kMapTile);
   if (end_ <= first_ || goes_key_by_key()) return true;
   const std::int64_t blocks = (end_ - first_ + kMapTile - 1) / kMapTile;
   at_end_.resize(static_cast<std::size_t>((end_ - first_) * depth_));
   block_norm_.resize(static_cast<std::size_t>(blocks));
-  if (overwrites_) {
+  if (erases_) {
     left_.resize(at_end_.size());
     inverse_.resize(static_cast<std::size_t>((end_ - first_) * kMapTile));
   }
@@ -133,7 +142,7 @@ void MixingEntries::prepare_block(std::int64_t block, std::vector<float>& scratc
   std::vector<float> padded;
   padded_rows(TraceArray::key, keys, scratch, padded);
   float* const out = at_end_.data() + (keys.begin - first_) * depth_;
-  if (overwrites_) {
+  if (erases_) {
     prepare_delta(block, keys, padded.data());
   } else {
     for (std::int64_t key = keys.begin; key < keys.end; ++key) {
@@ -268,7 +277,7 @@ void MixingReader::set_band(const Range& rows) {
       float* const query = queries_.data() + lane * depth;
       if (!of_.decay_.empty()) {
         cpu::decay(strip.query.data() + lane * depth, of_.sums(row), of_.sums(begin), of_.channels_, query);
-      } else if (!of_.overwrites_) {
+      } else if (!of_.erases_) {
         const auto factor = static_cast<float>(std::exp(of_.c(row) - of_.c(begin)));
         for (std::int64_t n = 0; n < depth; ++n) query[n] *= factor;
       }
@@ -286,7 +295,7 @@ void MixingReader::set_band(const Range& rows) {
 
 bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2_limit) const {
   const Strip& strip = strips_[static_cast<std::size_t>(index)];
-  if (of_.overwrites_) return false;
+  if (of_.erases_) return false;
   const Range block = block_of(keys.begin, of_.length_);
   if (block.end > strip.rows.begin) return false;
   const double norm = of_.block_norm_[static_cast<std::size_t>((block.begin - of_.first_) / kMapTile)];
@@ -310,7 +319,7 @@ void MixingReader::tile(std::int64_t index, const Range& keys, float* out) {
 
 void MixingReader::mixing_tile(std::int64_t index, const Range& keys, float* out) {
   Strip& strip = strip_of(index);
-  if (of_.overwrites_) return delta_tile(strip, keys, out);
+  if (of_.erases_) return delta_tile(strip, keys, out);
   if (block_of(keys.begin, of_.length_).end <= strip.rows.begin) return far_tile(strip, keys, out);
   of_.padded_rows(TraceArray::key, keys, scratch_, keys_);
   if (of_.decay_.empty()) return near_scalar_tile(strip, keys, out);
@@ -441,11 +450,17 @@ void MixingReader::pass_keys(Strip& strip, const Range& block, float* out) {
       const std::int64_t lane = row - strip.rows.begin;
       double* const r = strip.row.data() + static_cast<std::size_t>(lane) * channels;
       if (row == position) std::copy_n(strip.query.data() + lane * depth, channels, r);
-      double product = 0;
-      for (std::size_t n = 0; n < channels; ++n) product += r[n] * static_cast<double>(key[n]);
-      const double entry = static_cast<double>(of_.beta(position)) * product;
+      const double entry = static_cast<double>(of_.beta(position)) * dot(r, key, channels);
       out[(position - block.begin) * kMapTile + lane] = static_cast<float>(entry);
-      for (std::size_t n = 0; n < channels; ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
+      if (of_.erase_read_.empty()) {
+        for (std::size_t n = 0; n < channels; ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
+        continue;
+      }
+      const std::size_t first = static_cast<std::size_t>(position) * channels;
+      const double erased = dot(r, of_.erase_write_.data() + first, channels);
+      for (std::size_t n = 0; n < channels; ++n) {
+        r[n] = alpha[n] * r[n] + static_cast<double>(of_.erase_read_[first + n]) * erased;
+      }
     }
   }
 }

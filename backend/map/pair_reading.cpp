@@ -43,8 +43,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
-/// What is left of a query when it has met all keys behind one: r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or
-/// of each channel.
+/// What is left of a query when it has met all keys behind one: r <- a_j r + e_j (b_j.r) (MixerKind); of the delta rule
+/// r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or of each channel.
 /// @param between  that key and the query
 /// @param k        [query - key + 1, d]
 /// @param r        [d] the query
@@ -52,22 +52,36 @@ void pass_keys(const HeadOf& head, const Range& between, std::span<const float> 
   const Trace& trace = *head.trace;
   const auto at = [](std::int64_t number) { return static_cast<std::size_t>(number); };
   const std::size_t channels = r.size();
-  const bool by_channel = trace.info().mixer(head.layer).decays_by_channel();
+  const LayerMixer mixer = trace.info().mixer(head.layer);
+  const bool by_channel = mixer.decays_by_channel();
+  const auto of_trace = [&](TraceArray array) {
+    return mixer.keeps_erasing() ? trace.row<float>(array, head.layer, head.head) : std::span<const float>();
+  };
+  const std::span<const float> e = of_trace(TraceArray::erase_read);
+  const std::span<const float> b = of_trace(TraceArray::erase_write);
   const ChannelSums sums = by_channel ? trace.cumulative_log_decay(head.layer, head.head) : ChannelSums();
   const std::span<const double> c = by_channel ? sums.values : trace.cumulative_log_gate(head.layer, head.head);
-  const auto beta = trace.beta(head.layer, head.head);
+  const auto beta = mixer.kind().writes_beta ? trace.beta(head.layer, head.head) : std::span<const float>();
+  const auto dot = [&](std::span<const float> x) {
+    double sum = 0;
+    for (std::size_t n = 0; n < channels; ++n) sum += r[n] * static_cast<double>(x[n]);
+    return sum;
+  };
   std::vector<double> decay(channels);
   for (std::int64_t position = between.end; position > between.begin; --position) {
-    const std::span<const float> key = k.subspan(at(position - between.begin) * channels, channels);
-    double product = 0;
-    for (std::size_t n = 0; n < channels; ++n) product += r[n] * static_cast<double>(key[n]);
-    const double overlap = static_cast<double>(beta[at(position)]) * product;
+    const std::size_t first = at(position) * channels;
     if (by_channel) {
-      const std::size_t first = at(position) * channels;
       for (std::size_t n = 0; n < channels; ++n) decay[n] = std::exp(c[first + n] - c[first + n - channels]);
     } else {
       std::ranges::fill(decay, std::exp(c[at(position)] - c[at(position - 1)]));
     }
+    if (!b.empty()) {
+      const double erased = dot(b.subspan(first, channels));
+      for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * r[n] + static_cast<double>(e[first + n]) * erased;
+      continue;
+    }
+    const std::span<const float> key = k.subspan(at(position - between.begin) * channels, channels);
+    const double overlap = static_cast<double>(beta[at(position)]) * dot(key);
     for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * (r[n] - overlap * static_cast<double>(key[n]));
   }
 }
@@ -92,7 +106,7 @@ double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
     return sum;
   };
   const double beta = mixer.kind().writes_beta ? static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) : 1.0;
-  if (mixer.kind().overwrites) {
+  if (mixer.erases()) {
     pass_keys(head, {key, query}, k, r);
     return beta * product(key);
   }

@@ -41,7 +41,7 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
 
 std::optional<cuda::MixingKind> mixing_kind(const LayerMixer& mixer) {
   if (mixer.has_softmax() || mixer.has_rates()) return std::nullopt;
-  if (mixer.kind().overwrites) {
+  if (mixer.erases()) {
     return mixer.decays_by_channel() ? std::nullopt : std::optional(cuda::MixingKind::delta_rule);
   }
   return mixer.decays_by_channel() ? cuda::MixingKind::channel_decay : cuda::MixingKind::head_decay;

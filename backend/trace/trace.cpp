@@ -288,7 +288,8 @@ bool Trace::has_attention(int layer) const {
   if (mixer.has_softmax()) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
   const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
   return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
-         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate);
+         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate) && !lacks(TraceArray::erase_read) &&
+         !lacks(TraceArray::erase_write);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {

@@ -117,6 +117,9 @@ bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {
       return mixer.has_rates();
     case TraceArray::beta:
       return mixer.kind().writes_beta;
+    case TraceArray::erase_read:
+    case TraceArray::erase_write:
+      return mixer.keeps_erasing();
     case TraceArray::log_normalizer:
     case TraceArray::log_normalizer_without_gate:
       return mixer.has_softmax();

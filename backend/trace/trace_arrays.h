@@ -56,6 +56,8 @@ enum class TraceArray {
   cumulative_log_decay,
   decay_rate,
   beta,
+  erase_read,
+  erase_write,
   log_forget_gradient,
   logits,
   hidden_states,
@@ -147,7 +149,7 @@ struct ArraySpec {
 };
 
 // clang-format off
-inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
+inline constexpr std::array<ArraySpec, 15> kTraceArrays = {{
     {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
      ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
     {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
@@ -177,6 +179,12 @@ inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
     {TraceArray::beta, Keep::query_key, "layers/NN/beta", Repeat::layers,
      {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "",
      "how much of a position is written: the delta rule's beta, the step of Mamba and Mamba-2"},
+    {TraceArray::erase_read, Keep::query_key, "layers/NN/erase_read", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::float32, Storage::raw, "",
+     "e, what a position reads of the state before it, to be taken away along b"},
+    {TraceArray::erase_write, Keep::query_key, "layers/NN/erase_write", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::float32, Storage::raw, "",
+     "b, the direction along which what e read is added to the state"},
     {TraceArray::log_forget_gradient, Keep::saliency, "gradients/log_forget", Repeat::once,
      {Axis::layer, Axis::head, Axis::position}, ArrayNumber::float32, Storage::raw, "nats per nat",
      "derivative of the target by the log forget gate of a position"},

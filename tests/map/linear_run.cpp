@@ -32,7 +32,12 @@ struct LinearHead {
       const ChannelSums p = trace.cumulative_log_decay(head.layer, head.head);
       sums.assign(p.values.begin(), p.values.end());
     }
-    if (mixer.mixer != Mixer::gated_linear_attention) {
+    if (mixer.mixer == Mixer::diagonal_plus_low_rank) {
+      const auto e = trace.row<float>(TraceArray::erase_read, head.layer, head.head);
+      erase_read.assign(e.begin(), e.end());
+      const auto b = trace.row<float>(TraceArray::erase_write, head.layer, head.head);
+      erase_write.assign(b.begin(), b.end());
+    } else if (mixer.mixer != Mixer::gated_linear_attention) {
       const auto b = trace.beta(head.layer, head.head);
       beta.assign(b.begin(), b.end());
     }
@@ -61,7 +66,11 @@ struct LinearHead {
     return w;
   }
   void step(std::int64_t position, std::vector<double>& w) const {
-    for (std::size_t n = 0; n < w.size(); ++n) w[n] *= decay(position, static_cast<int>(n));
+    const double erased = erase_read.empty() ? 0 : dot(erase_read, position, w);
+    for (std::size_t n = 0; n < w.size(); ++n) {
+      w[n] *= decay(position, static_cast<int>(n));
+      if (!erase_write.empty()) w[n] += erase_write[static_cast<std::size_t>(position) * w.size() + n] * erased;
+    }
     if (mixer.mixer != Mixer::delta_rule) return;
     const double overlap = beta_at(position) * dot(key, position, w);
     for (std::size_t n = 0; n < w.size(); ++n) {
@@ -75,6 +84,8 @@ struct LinearHead {
   std::vector<double> key;
   std::vector<double> sums;
   std::vector<double> beta;
+  std::vector<double> erase_read;
+  std::vector<double> erase_write;
 };
 
 }  // namespace
@@ -84,9 +95,13 @@ LayerMixer gla_mixer(int head_dim) { return {Mixer::gated_linear_attention, Deca
 LayerMixer delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, head_dim, 8}; }
 LayerMixer gated_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, head_dim, 8}; }
 LayerMixer channel_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::channel, 4, 2, 2, 4, head_dim, 8}; }
+LayerMixer low_rank_mixer(int head_dim) {
+  return {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, head_dim, 8};
+}
 LayerMixer mamba_mixer(int head_dim) { return {Mixer::mamba, Decay::rates, 6, 1, 1, 6, head_dim, 1}; }
 std::vector<LayerMixer> linear_mixers() {
-  return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer(), channel_delta_mixer(), mamba_mixer()};
+  return {mamba2_mixer(),        gla_mixer(),      delta_mixer(), gated_delta_mixer(),
+          channel_delta_mixer(), low_rank_mixer(), mamba_mixer()};
 }
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
@@ -146,6 +161,20 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
     for (double& rate : rates.subspan(head, width)) rate *= static_cast<double>(width) / sum;
   }
   for (float& beta : recorder.beta(0)) beta = static_cast<float>(uniform(random));
+  // As RWKV-7 has them: e of length 1, b against it, each channel by a rate of its own in (0, 1).
+  const std::span<float> read = recorder.array<float>(TraceArray::erase_read, 0);
+  const std::span<float> write = recorder.array<float>(TraceArray::erase_write, 0);
+  for (std::size_t first = 0; first < read.size(); first += width) {
+    double square = 0;
+    for (float& number : read.subspan(first, width)) {
+      number = normal(random);
+      square += static_cast<double>(number) * static_cast<double>(number);
+    }
+    for (std::size_t n = first; n < first + width; ++n) {
+      read[n] /= static_cast<float>(std::sqrt(square));
+      write[n] = -read[n] * static_cast<float>(uniform(random));
+    }
+  }
   auto tokens = std::make_shared<TokenTable>();
   for (std::int32_t position = 0; position < shape.length; ++position) {
     tokens->input_id.push_back(position % 50);

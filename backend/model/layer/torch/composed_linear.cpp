@@ -143,6 +143,33 @@ at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
   return at::stack(output, 2);
 }
 
+/// The recurrence itself, position by position, for what no chunk has a closed form for.
+std::optional<at::Tensor> mix_by_positions(const LinearOperands& all, at::Tensor& state, const std::stop_token& stop) {
+  const auto of_heads = [&](const at::Tensor& x) { return x.repeat_interleave(all.heads / x.size(1), 1); };
+  const at::Tensor query = of_heads(all.query);
+  const at::Tensor key = of_heads(all.key);
+  const at::Tensor value = of_heads(all.value);
+  const at::Tensor alpha = exponential_of(of_heads(all.log_decay));
+  const at::Tensor read = all.erase_read.defined() ? of_heads(all.erase_read) : at::Tensor();
+  const at::Tensor write = all.erase_write.defined() ? of_heads(all.erase_write) : at::Tensor();
+  /// S^T x, [B, H, d_v].
+  const auto held_at = [&](const at::Tensor& x) { return (state * x.unsqueeze(3)).sum(2); };
+  const auto outer = [](const at::Tensor& x, const at::Tensor& y) { return x.unsqueeze(3) * y.unsqueeze(2); };
+  std::vector<at::Tensor> output;
+  for (std::int64_t position = 0; position < key.size(2); ++position) {
+    if (stop.stop_requested()) return std::nullopt;
+    const auto at = [&](const at::Tensor& x) { return x.select(2, position); };
+    const at::Tensor decayed = state * at(alpha).unsqueeze(3);
+    state = read.defined() ? decayed + outer(at(write), held_at(at(read))) : decayed;
+    at::Tensor written = at(value);
+    if (all.delta_rule) written = written - held_at(at(key));
+    if (all.beta.defined()) written = written * at(all.beta).unsqueeze(2);
+    state = state + outer(at(key), written);
+    output.push_back(held_at(at(query)));
+  }
+  return at::stack(output, 2);
+}
+
 /// The selective scan of a few positions (kernels/cpu/selective_scan.h), by doubling: after s steps each position holds
 /// what the last 2^s have written, and the decay over them.
 /// @param log_decay  [B, H, n] nats
@@ -223,6 +250,9 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
     state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
   }
   if (operands.rate.defined()) return mix_by_rates(operands, state, stop);
+  if (by_channel && (operands.delta_rule || operands.erase_read.defined())) {
+    return mix_by_positions(operands, state, stop);
+  }
   std::vector<at::Tensor> output;
   for (std::int64_t begin = 0; begin < length; begin += kSpan) {
     if (stop.stop_requested()) return std::nullopt;

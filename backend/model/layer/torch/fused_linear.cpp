@@ -469,7 +469,7 @@ LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::in
 bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
   const at::Tensor& key = operands.key;
   if (!key.is_cuda() || matrix != at::kBFloat16 || operands.rate.defined() || !gpu::is_available()) return false;
-  if (key.size(2) < kChunk) return false;
+  if (key.size(2) < kChunk || operands.erase_read.defined()) return false;
   if (operands.query.size(1) != key.size(1) || operands.value.size(1) != operands.heads) return false;
   if (key.size(3) % 8 != 0 || key.size(3) > kMostChannels || operands.value.size(3) % 8 != 0) return false;
   const bool by_channel = operands.decays_by_channel();
