@@ -17,7 +17,7 @@ std::string group_of(const std::string& path) {
 
 /// Whether an array can be the signal of its group: one that has no other signals and is small enough to be looked at.
 bool is_plotted(const ArraySpec& spec) {
-  return spec.storage != Storage::store && spec.array != TraceArray::beta &&
+  return spec.storage != Storage::store && spec.keep != Keep::query_key &&
          spec.array != TraceArray::cumulative_log_decay && spec.array != TraceArray::decay_rate &&
          spec.repeat != Repeat::layers_and_output && !group_of(spec.path).empty();
 }
