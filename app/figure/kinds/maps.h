@@ -22,11 +22,11 @@ struct MapsOptions {
   /// seen, on the part of the text where it can (headsOnMap).
   std::vector<MapsHead> heads;
   std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
-  std::optional<Range> rows;                                                   ///< queries; absent: all
-  std::optional<Range> columns;                                                ///< keys
-  std::optional<double> threshold;     ///< smaller entries stay white, of attention and whatever has no unit
-  const ColourMap* colours = nullptr;  ///< null: by quantity
-  std::vector<ColourLimits> limits;    ///< of quantities that are shown
+  std::optional<Range> rows = {};                                              ///< queries; absent: all
+  std::optional<Range> columns = {};                                           ///< keys
+  std::optional<double> threshold = {};   ///< smaller entries stay white, of attention and whatever has no unit
+  const ColourMap* colours = nullptr;     ///< null: by quantity
+  std::vector<ColourLimits> limits = {};  ///< of quantities that are shown
 };
 
 /// One column of maps a head, F above A, with one colour bar for each quantity; more than fit side by side go into
