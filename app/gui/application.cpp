@@ -35,7 +35,7 @@ bool hasDisplay() {
   return set("DISPLAY") || set("WAYLAND_DISPLAY") || set("QT_QPA_PLATFORM");
 }
 
-void prepareEnvironment(const WindowOptions& options) {
+void prepareEnvironment(const ApplicationOptions& options) {
   if (!hasDisplay()) {
     if (options.screenshot.empty()) {
       throw UsageError(
@@ -152,7 +152,7 @@ std::optional<std::filesystem::path> findDemo(const std::filesystem::path& progr
   return std::nullopt;
 }
 
-int openWindow(const WindowOptions& options) {
+int openWindow(const ApplicationOptions& options) {
   prepareEnvironment(options);
   qInstallMessageHandler(passOwnMessages);
   if (logging()) QLoggingCategory::setFilterRules(QStringLiteral("foxscope.*=true"));

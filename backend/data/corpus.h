@@ -12,7 +12,7 @@
 namespace foxscope {
 
 /// A document of a corpus.
-struct Document {
+struct CorpusDocument {
   /// For people and for files: of a text file its path below the corpus folder (the file's name where the corpus is one
   /// file); of a line of JSON its "id", else its "title", else FILE:LINE.
   std::string name;
@@ -38,7 +38,7 @@ class CorpusReader {
   /// The next document; nothing after the last.
   /// @throws Error naming the file and the line: unreadable, no UTF-8, no JSON, no "text", compressed data that is
   ///         damaged or cut short, a document that is too long; and for a corpus without documents
-  std::optional<Document> next();
+  std::optional<CorpusDocument> next();
 
   /// The files that documents come from, in their order.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
@@ -50,8 +50,8 @@ class CorpusReader {
 
  private:
   struct Lines;
-  Document read_text_file(const std::filesystem::path& file);
-  Document parse_line(const std::string& line) const;
+  CorpusDocument read_text_file(const std::filesystem::path& file);
+  CorpusDocument parse_line(const std::string& line) const;
   [[nodiscard]] std::string name_of(const std::filesystem::path& file) const;
 
   std::filesystem::path corpus_;

@@ -104,7 +104,7 @@ std::vector<std::int32_t> positions(const std::vector<std::int64_t>& bytes, std:
   return result;
 }
 
-Window cut_window(const Document& document, const Tokens& tokens, std::int64_t start, std::int64_t length) {
+Window cut_window(const CorpusDocument& document, const Tokens& tokens, std::int64_t start, std::int64_t length) {
   Window window;
   const auto first = static_cast<std::size_t>(start);
   const std::size_t last = first + static_cast<std::size_t>(length) - 1;

@@ -24,7 +24,7 @@ inline constexpr std::int64_t kDefaultWindows = 24;
 
 /// A document that holds windows.
 struct WindowDocument {
-  std::string name;    ///< Document::name
+  std::string name;    ///< CorpusDocument::name
   std::string sha256;  ///< of its text
 };
 

@@ -11,7 +11,7 @@ class ParameterSource;
 class Processes;
 class TrainableModel;
 struct ProcessEvents;
-struct ProcessPlace;
+struct DistributedConfig;
 struct TrainableOptions;
 
 /// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
@@ -22,7 +22,7 @@ struct ForwardLibrary {
   std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);
   std::unique_ptr<TrainableModel> (*make_trainable)(const ModelConfig& config, const ParameterSource& weights,
                                                     const TrainableOptions& options, const Job& job);
-  std::unique_ptr<Processes> (*join_processes)(const ProcessPlace& place, const Device& device,
+  std::unique_ptr<Processes> (*join_processes)(const DistributedConfig& distributed, const Device& device,
                                                const ProcessEvents& events);
 };
 

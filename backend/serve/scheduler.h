@@ -20,7 +20,7 @@
 #include "backend/data/text_stream.h"
 #include "backend/generate/sampling.h"
 #include "backend/model/session/causal_lm.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/serve/completion_answer.h"
 #include "backend/serve/completion_request.h"
 #include "backend/serve/served_model.h"

@@ -15,7 +15,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/engine.h"
 #include "backend/serve/endpoint.h"
 #include "backend/serve/listener.h"
@@ -74,8 +74,8 @@ SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, doub
           // A GPU needs as many; on a CPU half of them are nearly as fast.
           .batch_tokens_beside = needs.gpu ? tokens : (tokens + 1) / 2,
           .held_bytes = held,
-          .bytes_of_text = continuation_bytes_of_states(model.config()),
-          .bytes_of_position = continuation_bytes_per_token(model.config(), model.dtype()),
+          .bytes_of_text = mixer_state_bytes(model.config()),
+          .bytes_of_position = decode_state_bytes_per_token(model.config(), model.dtype()),
           .pruning_tolerance = pruning};
 }
 

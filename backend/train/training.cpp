@@ -222,7 +222,7 @@ class Training {
     if (!prepare()) return std::nullopt;
     BatchReader batches(rows_, schedule(),
                         {.first_step = trained_->steps() + 1,
-                         .rank = processes_ == nullptr ? 0 : processes_->place().rank,
+                         .rank = processes_ == nullptr ? 0 : processes_->distributed().rank,
                          .processes = process_count()});
     // What is wrong with the data is said before anything is written.
     std::optional<TrainingBatch> batch = batches.next(stop_between_steps());
@@ -253,7 +253,7 @@ class Training {
 
  private:
   [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
-  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->distributed().world_size; }
 
   // What evaluation.jsonl holds depends on the recipe alone, not on when a training was stopped or saved by the clock.
   [[nodiscard]] bool ends_or_saves(std::int64_t step) const {
@@ -602,7 +602,7 @@ class Training {
     const std::span<double> of_parts = std::span(sums).subspan(by_position.size(), parts.size());
     double& stopped = sums.back();
     std::vector<std::int32_t> labels;
-    const std::int64_t rank = processes_ == nullptr ? 0 : processes_->place().rank;
+    const std::int64_t rank = processes_ == nullptr ? 0 : processes_->distributed().rank;
     const std::int64_t end = rows * (rank + 1) / process_count();
     for (std::int64_t first = rows * rank / process_count(); first < end && stopped == 0; first += micro_rows_) {
       const std::int64_t count = std::min(micro_rows_, end - first);

@@ -237,8 +237,8 @@ class CellTiles {
                               products(part.row) + part.first, kKeyBlock);
     if constexpr (kCut) mask(part);
     std::int64_t r = part.row;
-    for (; r + 4 <= part.row + part.rows; r += 4) differentiate<kCut, 4>(part, r);
-    for (; r < part.row + part.rows; ++r) differentiate<kCut, 1>(part, r);
+    for (; r + 4 <= part.row + part.rows; r += 4) backward<kCut, 4>(part, r);
+    for (; r < part.row + part.rows; ++r) backward<kCut, 1>(part, r);
   }
 
   void multiply_keys(const Part& part) {
@@ -282,7 +282,7 @@ class CellTiles {
   /// P = 2^(logit + shift), dS = P (dP - delta) in place, and dS's sums, for kRows rows. Where a cut tile is masked,
   /// both are 0 whatever dP is.
   template <bool kCut, int kRows>
-  HWY_INLINE void differentiate(const Part& part, std::int64_t row) {
+  HWY_INLINE void backward(const Part& part, std::int64_t row) {
     const FloatTag tag;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
     float* HWY_RESTRICT weights = logits(row);

@@ -202,15 +202,15 @@ TEST(Heads, ShortMiddleAndLongMemoryAreChosen) {
   shape.key_heads = 5;
   const double times[] = {30, 2, 900, 4, 120};
   shape.log_gate = [&](int head, std::int64_t, double) { return -1 / times[head]; };
-  const auto choice = figure::tellingHeads(make_run(shape), {});
+  const auto choice = figure::representativeHeads(make_run(shape), {});
   const std::vector<figure::HeadIndex> expected = {{0, 1}, {0, 0}, {0, 2}};
   EXPECT_EQ(choice->heads, expected) << choice->note;
 
   shape.gated = false;
   shape.heads = shape.key_heads = 2;
-  EXPECT_EQ(figure::tellingHeads(make_run(shape), {})->heads.size(), 2U);
+  EXPECT_EQ(figure::representativeHeads(make_run(shape), {})->heads.size(), 2U);
   shape.heads = shape.key_heads = 1;
-  EXPECT_EQ(figure::tellingHeads(make_run(shape), {})->heads.size(), 1U);
+  EXPECT_EQ(figure::representativeHeads(make_run(shape), {})->heads.size(), 1U);
 }
 
 TEST(Grid, EveryHeadHasItsCell) {
@@ -470,7 +470,7 @@ TEST(Distance, SaysThatKeyZeroIsLeftOut) {
     const bool note = std::ranges::count(drawn.notes, "attention on key 0 is left out: --with-first counts it") == 1;
     return std::pair(note, text_of(drawn.file).find("key 0 left out") != std::string::npos);
   };
-  EXPECT_EQ(told(figure::FirstKey::leftOut), std::pair(true, true));
+  EXPECT_EQ(told(figure::FirstKey::left_out), std::pair(true, true));
   EXPECT_EQ(told(figure::FirstKey::counted), std::pair(false, false));
 }
 

@@ -56,7 +56,7 @@ Gradients poisoned_gradients(const ProblemOptions& options, std::uint64_t seed) 
   return g;
 }
 
-cpu::AttentionBlocks differentiate(Gradients& g, int threads = 2) {
+cpu::AttentionBlocks backward(Gradients& g, int threads = 2) {
   ThreadPool pool(threads);
   cpu::AttentionBlocks blocks;
   EXPECT_EQ(cpu::forgetting_attention_backward(g.arguments(), pool, {}, &blocks), Status::ok);
@@ -66,7 +66,7 @@ cpu::AttentionBlocks differentiate(Gradients& g, int threads = 2) {
 Gradients computed_gradients(const ProblemOptions& options, std::uint64_t seed) {
   Gradients g = poisoned_gradients(options, seed);
   run(g.problem.arguments());
-  differentiate(g);
+  backward(g);
   return g;
 }
 
@@ -343,7 +343,7 @@ TEST(ForgettingAttentionBackward, BothSumsTogetherForgiveARoundedOutput) {
   Gradients g = poisoned_gradients({.length = 512, .head_dim = 64, .gate = Gate::near_zero}, 800);
   run(g.problem.arguments());
   for (float& x : g.problem.output) x = std::ldexp(std::rint(std::ldexp(x, 8)), -8);
-  differentiate(g);
+  backward(g);
   const DenseGradients expected = gradients_of(dense_head(g, 0, 0));
   double with_rows = 0;
   double columns_only = 0;
@@ -366,7 +366,7 @@ TEST(ForgettingAttentionBackward, RowsWithoutGradientContributeNothing) {
       if (i < last && i % 7 != 3) continue;
       std::fill_n(&g.output_gradient[static_cast<std::size_t>(i * 16)], 16, i % 2 == 0 ? 0.0F : -0.0F);
     }
-    const cpu::AttentionBlocks blocks = differentiate(g);
+    const cpu::AttentionBlocks blocks = backward(g);
     expect_dense(g);
     EXPECT_GE(blocks.skipped, blocks.total / 2);
     for (std::int64_t t = last; t < kLength; ++t) {
@@ -403,7 +403,7 @@ TEST(ForgettingAttentionBackward, LeavesOutNoMoreThanTheTolerance) {
       for (std::vector<float>* written : {&pruned.query, &pruned.key, &pruned.value}) {
         std::ranges::fill(*written, std::numeric_limits<float>::quiet_NaN());
       }
-      const cpu::AttentionBlocks blocks = differentiate(pruned);
+      const cpu::AttentionBlocks blocks = backward(pruned);
       EXPECT_GE(blocks.skipped, skipped_before);
       skipped_before = blocks.skipped;
       double query = 0;
@@ -432,7 +432,7 @@ TEST(ForgettingAttentionBackward, LeavesOutAllThatTheToleranceAllows) {
   run(g.problem.arguments());
   for (const double tolerance : {1e-2, 1e-4, 1e-6}) {
     g.problem.options.pruning_tolerance = tolerance;
-    differentiate(g);
+    backward(g);
     std::int64_t first = 0;
     while (g.value[static_cast<std::size_t>(first * 16)] == 0) ++first;
     const auto share_before = [](std::int64_t key) {
@@ -448,7 +448,7 @@ TEST(ForgettingAttentionBackward, LeavesOutAllThatTheToleranceAllows) {
 TEST(ForgettingAttentionBackward, PrunesWhatTheDefaultToleranceCannotShow) {
   Gradients g = computed_gradients({.length = 987, .head_dim = 64, .gate = Gate::near_zero}, 1100);
   g.problem.options.pruning_tolerance = 0x1p-24;
-  const cpu::AttentionBlocks blocks = differentiate(g);
+  const cpu::AttentionBlocks blocks = backward(g);
   EXPECT_GT(blocks.skipped, blocks.total / 2);
   expect_dense(g);
 }
@@ -458,9 +458,9 @@ TEST(ForgettingAttentionBackward, ResultsDoNotDependOnThreads) {
   run(one.problem.arguments());
   Gradients two = one;
   Gradients three = one;
-  differentiate(one, 1);
-  differentiate(two, 2);
-  differentiate(three, 3);
+  backward(one, 1);
+  backward(two, 2);
+  backward(three, 3);
   for (const Gradients* other : {&two, &three}) {
     EXPECT_EQ(one.query, other->query);
     EXPECT_EQ(one.key, other->key);
@@ -514,7 +514,7 @@ TEST_P(NanBackward, ReachesWhatReadsItAndNothingElse) {
     const auto at = static_cast<std::size_t>(position * 16 + 3);
     (rule.tensor == nullptr ? g.output_gradient : g.problem.*rule.tensor)[at] = kNotANumber;
     run(g.problem.arguments());
-    differentiate(g);
+    backward(g);
     for (std::int64_t t = 0; t < kLength; ++t) {
       const auto entry = static_cast<std::size_t>(t * 16 + 3);
       const std::string where = std::string(rule.name) + " " + std::to_string(position) + " at " + std::to_string(t);
@@ -545,7 +545,7 @@ TEST(ForgettingAttentionBackward, NanInARowWithoutGradientReachesNothing) {
     const bool one_row = tensor == &Problem::query;
     std::fill(g.output_gradient.begin() + 130 * 16,
               one_row ? g.output_gradient.begin() + 131 * 16 : g.output_gradient.end(), 0.0F);
-    differentiate(g);
+    backward(g);
     for (const std::vector<float>* gradient : {&g.query, &g.key, &g.value, &g.log_gate, &g.key_logit}) {
       EXPECT_TRUE(std::none_of(gradient->begin(), gradient->end(), [](float x) { return std::isnan(x); }));
     }

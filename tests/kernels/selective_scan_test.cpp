@@ -189,10 +189,10 @@ struct ScanLoss {
                            {"state", wide(problem.state)}} {
     std::mt19937_64 random(19);
     std::normal_distribution<float> normal;
-    of_output.resize(problem.output.size());
-    of_state.resize(problem.state.size());
-    for (float& weight : of_output) weight = normal(random);
-    for (float& weight : of_state) weight = normal(random);
+    grad_output.resize(problem.output.size());
+    grad_state.resize(problem.state.size());
+    for (float& weight : grad_output) weight = normal(random);
+    for (float& weight : grad_state) weight = normal(random);
   }
   static std::vector<double> wide(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
@@ -208,9 +208,9 @@ struct ScanLoss {
           const std::int64_t at = t * of.channels + h;
           x = std::exp(-part(2, at) * part(3, n * of.channels + h)) * x +
               part(1, at) * part(0, at) * part(4, t * of.states + n);
-          loss += static_cast<double>(of_output[static_cast<std::size_t>(at)]) * part(5, t * of.states + n) * x;
+          loss += static_cast<double>(grad_output[static_cast<std::size_t>(at)]) * part(5, t * of.states + n) * x;
         }
-        loss += static_cast<double>(of_state[static_cast<std::size_t>(h * of.states + n)]) * x;
+        loss += static_cast<double>(grad_state[static_cast<std::size_t>(h * of.states + n)]) * x;
       }
     }
     return loss;
@@ -218,7 +218,7 @@ struct ScanLoss {
 
   const ScanProblem& of;
   std::vector<std::pair<const char*, std::vector<double>>> parts;
-  std::vector<float> of_output, of_state;
+  std::vector<float> grad_output, grad_state;
 };
 
 /// The gradients along random directions, against the slopes of the loss in float64.
@@ -230,9 +230,9 @@ TEST(SelectiveScanBackward, GradientsAreSlopes) {
     ScanLoss loss(problem);
     std::vector<float> input(problem.input.size()), decay_step(problem.input.size()), rate(problem.rate.size());
     std::vector<float> key(problem.key.size()), query(problem.query.size());
-    std::vector<float> state = loss.of_state;
+    std::vector<float> state = loss.grad_state;
     SelectiveScanGradients sought;
-    sought.output = loss.of_output.data();
+    sought.output = loss.grad_output.data();
     sought.state = state.data();
     sought.input = input.data();
     sought.decay_step = decay_step.data();
@@ -281,8 +281,8 @@ TEST(SelectiveScanBackward, AnyNumberOfThreadsGivesTheSameBits) {
   for (const int threads : {1, 3}) {
     std::vector<float> input(problem.input.size()), decay_step(problem.input.size()), rate(problem.rate.size());
     std::vector<float> key(problem.key.size()), query(problem.query.size()), state(problem.state.size());
-    const SelectiveScanGradients sought{loss.of_output.data(), state.data(), input.data(), decay_step.data(),
-                                        rate.data(),           key.data(),   query.data()};
+    const SelectiveScanGradients sought{
+        loss.grad_output.data(), state.data(), input.data(), decay_step.data(), rate.data(), key.data(), query.data()};
     ThreadPool pool(threads);
     ASSERT_EQ(selective_scan_backward(problem.arguments(), sought, pool, {}), Status::ok);
     for (const auto& part : {input, decay_step, rate, key, query, state}) all.push_back(part);
@@ -292,8 +292,8 @@ TEST(SelectiveScanBackward, AnyNumberOfThreadsGivesTheSameBits) {
   stop.request_stop();
   ThreadPool pool(1);
   std::vector<float> unused(problem.input.size() + problem.rate.size());
-  SelectiveScanGradients sought{loss.of_output.data(), unused.data(), unused.data(), unused.data(),
-                                unused.data(),         unused.data(), unused.data()};
+  SelectiveScanGradients sought{loss.grad_output.data(), unused.data(), unused.data(), unused.data(),
+                                unused.data(),           unused.data(), unused.data()};
   EXPECT_EQ(selective_scan_backward(problem.arguments(), sought, pool, stop.get_token()), Status::cancelled);
   sought.rate = nullptr;
   EXPECT_EQ(selective_scan_backward(problem.arguments(), sought, pool, {}), Status::invalid_argument);

@@ -74,7 +74,7 @@ class Differentiated {
     ForwardReport report;
     EXPECT_TRUE(forward->run_forward(input, {&probe, 1}, {}, report));
     loss_ = forward->loss().item<double>();
-    return forward->differentiate({})->log_gates;
+    return forward->backward({})->log_gates;
   }
 
   std::unique_ptr<GradientForward> make(const at::Tensor& of_losses, const WeightTensors& sums) const {

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "backend/base/error.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/spec/parameters.h"
 #include "backend/model/spec/trace_sizes.h"
@@ -165,16 +165,16 @@ void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::sp
   const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
   PromptRequest request;
   request.input_ids = ids.first(prompt);
-  const auto continuation = model.begin(request, {});
+  const auto decode_state = model.begin(request, {});
   for (std::size_t position = prompt - 1;; ++position) {
     const std::span<const float> row = logits.subspan(position * vocabulary, vocabulary);
     double sum = 0;
     for (const float logit : row) sum += std::exp(static_cast<double>(logit));
     for (std::size_t n = 0; n < vocabulary; ++n) {
-      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(row[n]) - std::log(sum), bound) << position;
+      ASSERT_NEAR(decode_state->log_probabilities()[n], static_cast<double>(row[n]) - std::log(sum), bound) << position;
     }
     if (position + 1 == ids.size()) break;
-    continuation->read(ids[position + 1]);
+    decode_state->read(ids[position + 1]);
   }
 }
 

@@ -46,9 +46,10 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options);
 /// @throws UsageError for names and interventions that are none, and as Engine::open
 std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes* processes = nullptr);
 /// Does the work of an evaluation, with other processes where torchrun or srun started several.
-int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work);
+int evaluateDistributed(const CommandContext& context, const EvalOptions& options,
+                        const std::function<int(Processes*)>& work);
 /// What an evaluation says when it is interrupted, once it keeps its work in a file.
-std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session);
+std::function<void(const std::filesystem::path& kept)> sayKept(const CommandContext& context);
 /// How another process than the first ends, which has no part in what is written.
 /// @throws Error where it was interrupted, which all have to know
 int endOfOthers(bool done);

@@ -181,7 +181,7 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
   CompareOptions chosen = options;
   DrawnFigure drawn;
   if (!chosen.first) {
-    auto choice = tellingHeads(first, job);
+    auto choice = representativeHeads(first, job);
     if (!choice) return std::nullopt;
     chosen.first = choice->heads.back();
     drawn.notes.push_back(fmt::format("{}: {}:{} has the longest memory; --head chooses another", first->info().name,

@@ -365,7 +365,7 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   page.add(std::make_unique<CurvePanel>(style.format, distribution(gated, style)), {0, 1});
   int row = 1;
   for (const EvaluatedHeads* model : gated) {
-    const ChosenHeads choice = tellingHeads(*model);
+    const ChosenHeads choice = representativeHeads(*model);
     if (!model->by_channel.empty() || !model->by_class.empty()) drawn.notes.push_back(choice.note);
     if (!model->by_channel.empty()) {
       page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, style, gated.size() > 1)), {row, 0});

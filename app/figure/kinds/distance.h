@@ -15,7 +15,7 @@ enum class FirstKey { leftOut, counted };
 /// What `drawDistance` shows.
 struct DistanceOptions {
   std::vector<HeadIndex> heads;  ///< empty: telling ones
-  FirstKey first = FirstKey::leftOut;
+  FirstKey first = FirstKey::left_out;
 };
 
 /// One column a head: attention by the octave of 1 + distance against distance, with the gate, without it, and by decay

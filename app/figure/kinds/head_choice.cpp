@@ -121,7 +121,7 @@ std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, 
   return map;
 }
 
-std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<ChosenHeads> representativeHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();

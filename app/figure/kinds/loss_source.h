@@ -37,7 +37,7 @@ std::int64_t firstPosition(std::span<const LossSource> sources, const std::optio
 void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 
 /// A curve with its band of one standard error, where that is known, from this index on; x is index + offset.
-Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
+Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::PositionCurve& values, std::int64_t first,
               std::int64_t offset);
 
 /// What the horizontal axis counts: positions p, or lengths p + 1 of which a loss is the mean.

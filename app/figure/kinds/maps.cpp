@@ -174,7 +174,7 @@ class MapsFigure {
 /// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
 std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace, MapsOptions& options,
                                        const Job& job) {
-  if (!forgets(trace->info()) || options.rows || options.columns) return tellingHeads(trace, job);
+  if (!forgets(trace->info()) || options.rows || options.columns) return representativeHeads(trace, job);
   auto map = headsOnMap(trace, job);
   if (!map) return std::nullopt;
   options.rows = options.columns = map->positions;

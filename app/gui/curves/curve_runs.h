@@ -43,7 +43,7 @@ struct RunLoss {
 };
 
 /// Loss of one run less that of another that is shown after it, at the positions of the one, and the same smoothed.
-struct LossDifference {
+struct RunLossDifference {
   CurveRun run;
   CurveRun minus;
   CurveRun of;  ///< of the two, the one that it tells about: that which is not the reference, or was changed
@@ -55,7 +55,7 @@ struct LossCurves {
   std::vector<RunLoss> runs;
   /// Of each run on the first one's text, where both losses are known, and always that of the run that is shown first
   /// less that of the later one: the first run and this one, or what this one is a changed copy of and this one.
-  std::vector<LossDifference> differences;
+  std::vector<RunLossDifference> differences;
   bool tokensDiffer = false;  ///< on the first one's text
 };
 

@@ -41,7 +41,7 @@ QString messageOf(const std::exception_ptr& thrown) {
 
 }  // namespace
 
-JobRunner::JobRunner(Team team, int nice, QObject* parent) : QObject(parent), m_team(team), m_nice(nice) {
+JobRunner::JobRunner(Threads team, int nice, QObject* parent) : QObject(parent), m_threads(team), m_nice(nice) {
   m_thread = std::jthread([this](const std::stop_token& ending) { loop(ending); });
 }
 
@@ -118,7 +118,7 @@ std::shared_ptr<JobRunner::Entry> JobRunner::takeNext() {
 void JobRunner::loop(const std::stop_token& ending) {
   stepBehind(m_nice);
   std::optional<kernels::ThreadPool> pool;
-  if (m_team == Team::lent) pool.emplace();
+  if (m_threads == Threads::lent) pool.emplace();
   for (;;) {
     std::shared_ptr<Entry> entry;
     {

@@ -22,7 +22,7 @@ namespace foxscope::gui {
 enum class Priority { interactive, refining, background };
 
 /// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
-enum class Team { lent, own };
+enum class Threads { lent, own };
 
 /// By how much computing yields the processor (setpriority): to drawing, and to pictures that somebody waits for.
 inline constexpr int kBehindTheWindow = 5;
@@ -42,7 +42,7 @@ class JobRunner : public QObject {
   Q_OBJECT
 
  public:
-  explicit JobRunner(Team team, int nice = kBehindTheWindow, QObject* parent = nullptr);
+  explicit JobRunner(Threads team, int nice = kBehindTheWindow, QObject* parent = nullptr);
   /// Stops what runs and waits for it; nothing is answered any more.
   ~JobRunner() override;
 
@@ -123,7 +123,7 @@ class JobRunner : public QObject {
   [[nodiscard]] std::shared_ptr<Entry> takeNext();
   void drop(QObject* owner, int channel);
 
-  const Team m_team;
+  const Threads m_threads;
   const int m_nice;
   mutable std::mutex m_mutex;
   std::condition_variable_any m_wake;

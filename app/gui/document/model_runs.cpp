@@ -97,12 +97,12 @@ class ModelRuns::Replacement : public QUndoCommand {
 
 struct ModelRuns::Produced {
   ModelInput model;
-  TellingHead telling;
+  RepresentativeHead representative;
   RunResult result;
 };
 
 ModelRuns::ModelRuns(RunList& runs, QObject* parent)
-    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Team::own) {
+    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Threads::own) {
   connect(&m_runner, &JobRunner::idle, this, &ModelRuns::idle);
   const auto withoutRuns = [this] {
     if (m_runs.empty()) emit noRunTextChanged();
@@ -320,7 +320,7 @@ void ModelRuns::runNext() {
     }
     auto result = run_model(engine.open(wanted), run, job);
     if (!result) return std::nullopt;
-    return Produced{model, tellingHead(*result->trace), std::move(*result)};
+    return Produced{model, representativeHead(*result->trace), std::move(*result)};
   };
   request.done = [this](const Produced& produced) { receiveRun(produced); };
   request.failed = [this](const QString& message) {
@@ -343,15 +343,16 @@ void ModelRuns::receiveRun(const Produced& produced) {
            {},
            result.report.forward_seconds,
            produced.model.base,
-           produced.telling};
+           produced.representative};
   made.look = produced.model.look;
   made.textFile = m_reading.file;
   made.ofSession = m_reading.wanted == Wanted::bySession;
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
-  const HeadChoice telling{m_runs.addMade(made), made.telling.layer, made.telling.head};
+  const HeadChoice representative{m_runs.addMade(made), made.representative.layer, made.representative.head};
   // What was asked for is shown, also where runs of files on another text are open.
-  if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(telling.run)) m_runs.selection().setHead(telling);
+  if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(representative.run))
+    m_runs.selection().setHead(representative);
   if (++m_status.index < m_status.count) {
     runNext();
   } else {

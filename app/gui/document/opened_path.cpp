@@ -148,7 +148,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
     OpenedRunFile opened{std::move(*run), {}};
     for (const auto& trace : opened.file.traces) {
       if (stop.stop_requested()) return OpenedRunFile{};
-      opened.telling.push_back(tellingHead(*trace));
+      opened.representative.push_back(representativeHead(*trace));
     }
     return opened;
   }

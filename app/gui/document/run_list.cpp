@@ -113,7 +113,7 @@ class RunList::LockChange : public QUndoCommand {
   std::vector<Cursor> m_after;
 };
 
-RunList::RunList(QObject* parent) : QObject(parent), m_jobs(Team::lent), m_quick(Team::lent) {
+RunList::RunList(QObject* parent) : QObject(parent), m_jobs(Threads::lent), m_quick(Threads::lent) {
   m_undo.setUndoLimit(kMostUndone);
   // Before any view: they ask for positions of the reference when they hear of the head.
   connect(&m_selection, &Selection::headChanged, this, &RunList::followHead);
@@ -272,7 +272,7 @@ void RunList::setLook(const ListRow& row, const RunLook& look) {
     next = &*seen;
   }
   HeadChoice choice{next->id, m_selection.head().layer, m_selection.head().head};
-  if (!headOf(choice)) choice = {next->id, next->telling.layer, next->telling.head};
+  if (!headOf(choice)) choice = {next->id, next->representative.layer, next->representative.head};
   m_selection.setHead(choice);
 }
 
@@ -381,7 +381,7 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
     emit messageRaised(
         {Message::Kind::note,
          tr("%1 is open already: to read it anew, remove its runs first").arg(QFileInfo(path).fileName())});
-    m_selection.setHead({there->id, there->telling.layer, there->telling.head});
+    m_selection.setHead({there->id, there->representative.layer, there->representative.head});
     return {};
   }
   // A session names those of the file's runs that it had open.
@@ -397,7 +397,7 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
     Run run{++m_lastRun, QString::fromStdString(trace->info().name), trace};
     if (left(run.name)) continue;
     run.file = path;
-    run.telling = opened.telling[index];
+    run.representative = opened.representative[index];
     run.created =
         tr("%1 by foxscope %2")
             .arg(QString::fromStdString(opened.file.created), QString::fromStdString(opened.file.program_version));
@@ -480,7 +480,8 @@ void RunList::takeRuns(std::vector<Run> runs) {
   if (m_runs.empty()) return m_leftPlaces.clear();
   if (run(head.run) == nullptr) {
     HeadChoice choice{next->id, head.layer, head.head};
-    if (head.run == kNoRun || !headOf(choice)) choice = {next->id, next->telling.layer, next->telling.head};
+    if (head.run == kNoRun || !headOf(choice))
+      choice = {next->id, next->representative.layer, next->representative.head};
     m_selection.setHead(choice);
   }
   const std::shared_ptr<const TokenTable>& now = reference()->trace->tokens();

@@ -108,7 +108,7 @@ QString wordsOf(const std::vector<Intervention>& interventions) {
 }
 
 Sweeps::Sweeps(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
-    : QObject(parent), m_runs(runs), m_modelRuns(modelRuns), m_runner(Team::own, kBehindPictures) {
+    : QObject(parent), m_runs(runs), m_modelRuns(modelRuns), m_runner(Threads::own, kBehindPictures) {
   connect(&m_runs, &RunList::runsChanged, this, &Sweeps::followRuns);
 }
 

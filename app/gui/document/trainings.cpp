@@ -51,7 +51,7 @@ Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
       m_runs(runs),
       m_modelRuns(modelRuns),
       m_engine(std::make_unique<Engine>(kCheckpointsKept)),
-      m_runner(Team::own) {
+      m_runner(Threads::own) {
   m_changed.setSingleShot(true);
   m_changed.setInterval(kPatienceMs);
   connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &Trainings::followInputs);
@@ -300,7 +300,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     run.trace = result->trace;
     run.textFile = textFile;
     run.forwardSeconds = result->report.forward_seconds;
-    run.telling = tellingHead(*result->trace);
+    run.representative = representativeHead(*result->trace);
     const double bytes =
         static_cast<double>(estimate->needs.host.stored_per_token) * static_cast<double>(result->trace->info().length);
     return Made{

@@ -24,7 +24,7 @@ const KeepSet kKept = {Keep::gates, Keep::rows, Keep::query_key};
 std::optional<WordCounts> count_words(const std::filesystem::path& corpus, const Job& job) {
   WordCounts counts;
   CorpusReader reader(corpus);
-  while (const std::optional<Document> document = reader.next()) {
+  while (const std::optional<CorpusDocument> document = reader.next()) {
     if (job.stopped()) return std::nullopt;
     job.tell({reader.bytes_done(), reader.total_bytes(), "bytes", "counting words"});
     counts.add(document->text);

@@ -172,7 +172,7 @@ class LossFileWriter {
     file_.attribute(path, (name + "_error").c_str(), estimate->error);
   }
 
-  void write_curve(const std::string& group, const std::string& signal, const Curve& curve) {
+  void write_curve(const std::string& group, const std::string& signal, const PositionCurve& curve) {
     file_.column(group + "/" + signal, curve.value);
     file_.column(group + "/" + signal + "_errors", curve.error);
   }

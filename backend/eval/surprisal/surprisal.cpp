@@ -85,7 +85,7 @@ class SurprisalReader {
     for (const auto& [layer, head] : heads_) table_.gate_names.push_back(fmt::format("gate_{}_{}", layer, head));
   }
 
-  void add(const Document& document) {
+  void add(const CorpusDocument& document) {
     Tokens tokens = model_.tokenizer().encode(document.text);
     Text text{document.text, ""};
     if (request_.limit && *request_.limit < std::ssize(tokens.id)) {
@@ -210,7 +210,7 @@ std::optional<Surprisals> evaluate_surprisal(const OpenedModel& model, const Sur
   SurprisalReader reader(request, model, *info, *lm);
   Job quiet = job;  // progress is the corpus's
   quiet.report = nullptr;
-  while (const std::optional<Document> document = corpus.next()) {
+  while (const std::optional<CorpusDocument> document = corpus.next()) {
     if (job.stopped()) return std::nullopt;
     reader.add(*document);
     if (!reader.full()) continue;

@@ -27,7 +27,7 @@ class DifferentiableForward final : public GradientForward {
   DifferentiableForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
                         const at::Tensor& loss_weights, const GradientOptions& options, Steps steps = Steps::kernels);
 
-  std::optional<Gradients> differentiate(const Job& job) override;
+  std::optional<Gradients> backward(const Job& job) override;
 
  protected:
   [[nodiscard]] bool uses_autograd() const override { return true; }

@@ -26,12 +26,12 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   /// Lets go of what is made again of a layer: queries, keys and values, or all but x as it entered.
   void end_layer(int layer, bool recomputes);
 
-  /// The way back: FusedPass::of_residual from behind attention to what enters the layer. What is kept of the layer is
-  /// let go.
+  /// The way back: FusedPass::grad_residual from behind attention to what enters the layer. What is kept of the layer
+  /// is let go.
   /// @param to_input   whether anything before log f and attention is sought
   /// @param gradients  takes the layer's gradient by log f, where it is wanted
   /// @returns false if the job was stopped
-  bool go_back(int layer, bool to_input, const Job& job, Gradients& gradients);
+  bool backward(int layer, bool to_input, const Job& job, Gradients& gradients);
 
  private:
   struct Layer {
@@ -48,17 +48,17 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   void drop_heads() { query_ = key_ = value_ = at::Tensor(); }
   [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
   [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
-  [[nodiscard]] SmallSteps::Heads heads_of(int layer) const;
-  [[nodiscard]] SmallSteps::Gated gated_of(int layer) const;
+  [[nodiscard]] PointwiseOps::Heads heads_of(int layer) const;
+  [[nodiscard]] PointwiseOps::Gated gated_of(int layer) const;
 
-  at::Tensor project_output_back(int layer, const at::Tensor& of_projected);
-  SmallSteps::QueryKeyValue attend_back(int layer, const at::Tensor& of_attended, Gradients& gradients);
-  void log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates);
-  void project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates);
+  at::Tensor project_output_backward(int layer, const at::Tensor& grad_projected);
+  PointwiseOps::QueryKeyValue attend_backward(int layer, const at::Tensor& grad_attended, Gradients& gradients);
+  void log_gates_backward(int layer, const at::Tensor& grad_log_gate, const at::Tensor& grad_gates);
+  void project_backward(int layer, const at::Tensor& grad_projected, const at::Tensor& grad_gates);
 
   FusedPass& fused_;
   std::vector<Layer> layers_;
-  at::Tensor of_log_gate_;  ///< [B, H, n] float32 of the layer at hand
+  at::Tensor grad_log_gate_;  ///< [B, H, n] float32 of the layer at hand
 };
 
 }  // namespace foxscope

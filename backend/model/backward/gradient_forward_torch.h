@@ -41,7 +41,7 @@ class GradientForward : public TorchForward {
                   const GradientOptions& options);
 
   /// Forward::run over whole texts, with LibTorch's autograd as the way back needs it. Ids, labels, probes and report
-  /// must live until differentiate() is done.
+  /// must live until backward() is done.
   bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);
   /// The weighted loss after run_forward(), [] float64 on the device.
   [[nodiscard]] const at::Tensor& loss() const { return loss_; }
@@ -52,7 +52,7 @@ class GradientForward : public TorchForward {
   [[nodiscard]] const std::vector<at::Tensor>& gate_sums() const { return gate_sums_; }
   /// The gradient of the weighted loss, after run_forward().
   /// @returns nothing if the job was stopped
-  virtual std::optional<Gradients> differentiate(const Job& job) = 0;
+  virtual std::optional<Gradients> backward(const Job& job) = 0;
 
  protected:
   /// Whether the way back is autograd's.
@@ -60,8 +60,8 @@ class GradientForward : public TorchForward {
   [[nodiscard]] const GradientOptions& options() const { return options_; }
   [[nodiscard]] bool wants_weights() const { return options_.weights != &none_; }
   /// The gradients by the weights that are wanted, all of them undefined where none is.
-  [[nodiscard]] const WeightTensors& of_weights() const { return *options_.weights; }
-  [[nodiscard]] const TorchLayer& of_weights(int layer) const {
+  [[nodiscard]] const WeightTensors& grad_weights() const { return *options_.weights; }
+  [[nodiscard]] const TorchLayer& grad_weights(int layer) const {
     return options_.weights->layers[static_cast<std::size_t>(layer)];
   }
   /// Rows of logits that are made at a time.
@@ -74,7 +74,7 @@ class GradientForward : public TorchForward {
     return whole;
   }
   /// A job's progress on the way back through layer after layer.
-  void tell_back(const Job& job, int layers_done) const;
+  void report_backward(const Job& job, int layers_done) const;
   /// Takes the losses over.  @param loss  [B n] float32 nats
   void finish_losses(const at::Tensor& loss);
 

@@ -108,11 +108,11 @@ struct LinearMixer {
   }
   [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
   /// Whether step, keys and queries are made of what the convolution gives, not of the layer's input.
-  [[nodiscard]] bool selects() const { return kind == Mixer::mamba; }
+  [[nodiscard]] bool is_selective() const { return kind == Mixer::mamba; }
   /// Columns of that product: the step's low rank, keys, queries.
-  [[nodiscard]] std::int64_t selection_size() const { return decay_rank + key_size() + query_size(); }
+  [[nodiscard]] std::int64_t x_proj_size() const { return decay_rank + key_size() + query_size(); }
   /// Columns that the low rank is raised to: of steps, or of decays.
-  [[nodiscard]] std::int64_t raised_size() const { return selects() ? heads : key_size(); }
+  [[nodiscard]] std::int64_t raised_size() const { return is_selective() ? heads : key_size(); }
   /// Numbers that a sequence carries in a layer: S, and the projections that its convolution reads again.
   [[nodiscard]] std::int64_t carried_size() const;
   /// Bytes that a layer takes for a position on its way, float32: one product, its parts by head, the output.

@@ -159,7 +159,7 @@ std::vector<Parameter> parameters(const ModelConfig& config) {
 }
 
 void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight) {
-  if (parameter.beyond_one) {
+  if (parameter.zero_centered) {
     for (float& value : values) value += 1;
   }
   FloatArray rows = as_rows(config, parameter, std::move(values));

@@ -48,7 +48,7 @@ struct LayerWeights {
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]
   FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
-  FloatArray selection;    ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
+  FloatArray x_proj;       ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
   FloatArray decay_up;     ///< [key_heads d, rank] W_2 of GLA; [H, rank] of Mamba's step
   FloatArray decay_bias;   ///< [H], or [key_heads d] of GLA
   FloatArray decay_rate;   ///< [H] A; [H, d] of Mamba
@@ -103,7 +103,7 @@ struct Parameter {
   FloatArray ModelWeights::*of_model = nullptr;
   std::int64_t first = 0;  ///< number of the weight at which it begins
   ParameterLayout layout = ParameterLayout::rows;
-  bool beyond_one = false;  ///< the file holds what is beyond 1
+  bool zero_centered = false;  ///< the file holds what is beyond 1
 
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -120,7 +120,7 @@ class ParameterList {
   void add(const std::string& name, std::vector<std::int64_t> shape, FloatArray LayerWeights::*weight,
            std::int64_t first = 0, ParameterLayout layout = ParameterLayout::rows);
   /// The parameter that was added last holds what is beyond 1.
-  void beyond_one() { parameters_.back().beyond_one = true; }
+  void zero_centered() { parameters_.back().zero_centered = true; }
   /// What makes logits, unless it is the embedding.
   void add_head();
 

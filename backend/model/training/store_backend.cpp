@@ -109,8 +109,8 @@ class StoreBackend final : public c10d::Backend {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_store_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const ProcessPlace& place) {
-  return c10::make_intrusive<StoreBackend>(store, place.rank, place.count);
+                                                     const DistributedConfig& distributed) {
+  return c10::make_intrusive<StoreBackend>(store, distributed.rank, distributed.world_size);
 }
 
 }  // namespace foxscope

@@ -162,7 +162,7 @@ class TorchTrainableModel final : public TrainableModel {
                                                   .weights = &trained_.gradients(),
                                                   .layer_done = micro_batch.last ? sum_of_layer() : nullptr,
                                                   .recompute = options_.recompute});
-      if (!run(*forward, micro_batch, job) || !forward->differentiate(job)) return;
+      if (!run(*forward, micro_batch, job) || !forward->backward(job)) return;
       loss_.add_(forward->loss());
       keep_curves(*forward);
       done = true;
@@ -230,7 +230,7 @@ class TorchTrainableModel final : public TrainableModel {
   void restore_curves(const std::vector<CurveSums>& by_process) override {
     if (by_process.empty()) return;
     with_errors(kStep, [&] {
-      const std::size_t rank = processes_ == nullptr ? 0 : static_cast<std::size_t>(processes_->place().rank);
+      const std::size_t rank = processes_ == nullptr ? 0 : static_cast<std::size_t>(processes_->distributed().rank);
       CurveSums own = by_process[0];
       if (by_process.size() == static_cast<std::size_t>(process_count())) {
         own = by_process[rank];
@@ -343,7 +343,7 @@ class TorchTrainableModel final : public TrainableModel {
     std::vector<at::Tensor> second_moments;
   };
 
-  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->distributed().world_size; }
 
   static at::Tensor of(const at::Tensor& flat, const FlatLayout::Chunk& chunk) {
     return flat.slice(0, chunk.begin, chunk.end);

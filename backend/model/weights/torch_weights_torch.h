@@ -21,7 +21,7 @@ struct TorchLayer {
       constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
       mlp_out, mlp_out_bias;
   /// Of a linear mixer; its `gates` are LinearColumns' from `precise` on.
-  at::Tensor convolution, convolution_bias, selection, decay_up, decay_bias, decay_rate, skip;
+  at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
   /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];

@@ -25,8 +25,8 @@ bool is_matrix(at::Tensor TorchLayer::*member) {
 }
 
 /// Float32 whatever the dtype of matrices is, and decayed as they are.
-constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::selection,
-                                                        &TorchLayer::decay_up, &TorchLayer::convolution};
+constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::x_proj, &TorchLayer::decay_up,
+                                                        &TorchLayer::convolution};
 
 bool is_precise_matrix(at::Tensor TorchLayer::*member) {
   for (const auto matrix : kPreciseMatrices) {
@@ -196,14 +196,14 @@ void TrainedWeights::collect_gradients() {
   }
   const std::int64_t without_bias = columns_without_bias(computing_);
   for (std::size_t layer = 0; layer < computing_.layers.size(); ++layer) {
-    TorchLayer& of_layer = gradients_.layers[layer];
-    if (of_layer.gates_bias.defined()) of_layer.gates_bias.slice(0, 0, without_bias).zero_();
+    TorchLayer& grad_layer = gradients_.layers[layer];
+    if (grad_layer.gates_bias.defined()) grad_layer.gates_bias.slice(0, 0, without_bias).zero_();
     if (!shares_norms(computing_.config)) continue;
     for (const auto member : kHeadNorms) {
-      const at::Tensor& of_heads = of_layer.*member;
-      if (!of_heads.defined()) continue;
-      (flat_gradients_.layers[layer].*member).add_(of_heads.sum(0));
-      of_heads.zero_();
+      const at::Tensor& grad_heads = grad_layer.*member;
+      if (!grad_heads.defined()) continue;
+      (flat_gradients_.layers[layer].*member).add_(grad_heads.sum(0));
+      grad_heads.zero_();
     }
   }
 }

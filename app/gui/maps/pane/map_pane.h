@@ -20,7 +20,7 @@ namespace foxscope::gui {
 
 class MapPlot;
 class MapGestures;
-class PlotArea;
+class MapArea;
 class ColourBar;
 struct LabelledAxes;
 enum class MapTool;
@@ -139,7 +139,7 @@ class MapPane : public QWidget {
   PaneHeader* m_header;
   QString m_title;
   QLabel* m_failure;
-  PlotArea* m_area;
+  MapArea* m_area;
   MapGestures* m_gestures;
 
   PanePictures m_pictures;

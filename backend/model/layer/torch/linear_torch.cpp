@@ -24,7 +24,7 @@ at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
 }
 
 bool all_silu(const LinearMixer& mixer) {
-  if (mixer.selects()) return mixer.value_activation == LinearActivation::silu;
+  if (mixer.is_selective()) return mixer.value_activation == LinearActivation::silu;
   return mixer.query_activation == LinearActivation::silu && mixer.key_activation == LinearActivation::silu &&
          mixer.value_activation == LinearActivation::silu;
 }
@@ -32,7 +32,7 @@ bool all_silu(const LinearMixer& mixer) {
 /// Whether a projection is kept in bfloat16: one whose parts all go through kernels, which read either.
 bool rounds_projection(const LinearMixer& mixer, const TorchLayer& weights, const at::Tensor& normed) {
   return normed.is_cuda() && normed.scalar_type() == at::kBFloat16 && !at::GradMode::is_enabled() &&
-         !weights.projection_bias.defined() && !mixer.selects() && mixer.convolution > 0 && all_silu(mixer) &&
+         !weights.projection_bias.defined() && !mixer.is_selective() && mixer.convolution > 0 && all_silu(mixer) &&
          fused_convolution_takes(normed, at::Tensor(), weights.convolution);
 }
 
@@ -80,7 +80,7 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
     return composed_activation(convolved.slice(2, begin, begin + size),
                                activated ? LinearActivation::none : activation);
   };
-  if (mixer_.selects()) {
+  if (mixer_.is_selective()) {
     return select(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
   }
   at::Tensor key = part(columns_.key, mixer_.key_size(), mixer_.key_activation);
@@ -118,7 +118,7 @@ at::Tensor TorchLinearSteps::convolve(int layer, const at::Tensor& projected, bo
 /// @param value  [B, n, H] float32
 void TorchLinearSteps::select(int layer, const at::Tensor& value) {
   const TorchLayer& weights = pass_.weights(layer);
-  const at::Tensor selected = at::matmul(value, weights.selection.t());
+  const at::Tensor selected = at::matmul(value, weights.x_proj.t());
   const auto part = [&](std::int64_t first, std::int64_t size) {
     return heads_first(selected.slice(2, first, first + size), mixer_.key_dim);
   };

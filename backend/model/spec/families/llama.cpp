@@ -227,9 +227,9 @@ void list_gated_attention(const ModelConfig& config, ParameterList& list) {
   list.add("self_attn.k_proj.weight", {config.key_size(), hidden}, &W::projection, columns.key * hidden);
   list.add("self_attn.v_proj.weight", {config.key_size(), hidden}, &W::projection, columns.value * hidden);
   list.add("self_attn.q_norm.weight", {config.head_dim}, &W::query_norm, 0, ParameterLayout::every_head);
-  list.beyond_one();
+  list.zero_centered();
   list.add("self_attn.k_norm.weight", {config.head_dim}, &W::key_norm, 0, ParameterLayout::every_head);
-  list.beyond_one();
+  list.zero_centered();
   list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
 }
 
@@ -241,20 +241,20 @@ void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
   for (int layer = 0; layer < config.layers; ++layer) {
     list.begin_layer(layer, fmt::format("layers.{}.", layer));
     list.add("input_layernorm.weight", {hidden}, &W::attention_norm);
-    list.beyond_one();
+    list.zero_centered();
     if (config.is_linear(layer)) {
       list_delta_layer(config, list);
     } else {
       list_gated_attention(config, list);
     }
     list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
-    list.beyond_one();
+    list.zero_centered();
     list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
     list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
     list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
   }
   list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
-  list.beyond_one();
+  list.zero_centered();
   list.add_head();
 }
 

@@ -171,7 +171,7 @@ void list_mamba_mixer(const ModelConfig& config, ParameterList& list) {
   if (mixer.projection_bias) list.add("mixer.in_proj.bias", {2 * inner}, &W::projection_bias, 0, kGateLast);
   list.add("mixer.conv1d.weight", {inner, 1, mixer.convolution}, &W::convolution);
   if (mixer.convolution_bias) list.add("mixer.conv1d.bias", {inner}, &W::convolution_bias);
-  list.add("mixer.x_proj.weight", {mixer.selection_size(), inner}, &W::selection);
+  list.add("mixer.x_proj.weight", {mixer.x_proj_size(), inner}, &W::x_proj);
   list.add("mixer.dt_proj.weight", {inner, mixer.decay_rank}, &W::decay_up);
   list.add("mixer.dt_proj.bias", {inner}, &W::decay_bias);
   list.add("mixer.A_log", {inner, mixer.key_dim}, &W::decay_rate);

@@ -127,7 +127,7 @@ struct BackwardBlock {
   }
 
   /// Logits become weights, dP becomes dS.
-  __device__ void differentiate(int other_block, Products& weights, Products& gradients) const {
+  __device__ void backward(int other_block, Products& weights, Products& gradients) const {
     const int row_block = Side == Owns::keys ? other_block : own_block;
     const RowStatistics& rows = p.statistics[head * p.row_parts + std::int64_t{row_block} * Block / kStatisticsRows];
     const auto split_gate = [&](int key) {
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       typename Part::Products gradients;
       part.multiply(storage.own[0], storage.other[0], weights);
       part.multiply(storage.own[1], storage.other[1], gradients);
-      part.differentiate(other, weights, gradients);
+      part.backward(other, weights, gradients);
 #pragma unroll
       for (int r = 0; r < Part::kOwn; ++r) {
 #pragma unroll

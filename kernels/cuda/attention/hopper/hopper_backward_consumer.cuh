@@ -141,7 +141,7 @@ struct BackwardConsumer {
   }
 
   /// dS = P (dP - delta), in place of dP.
-  __device__ void differentiate(const OfRows& weights, OfRows& gradients, const RowStatistics* parts) const {
+  __device__ void backward(const OfRows& weights, OfRows& gradients, const RowStatistics* parts) const {
 #pragma unroll
     for (int x = 0; x < kRows / 8; ++x) {
       const float2 delta = *reinterpret_cast<const float2*>(parts[x / 8].delta + x % 8 * 8 + lane % 4 * 2);
@@ -288,7 +288,7 @@ struct BackwardConsumer {
     }
     warpgroup_wait<0>();
     hold(gradients);
-    differentiate(weights, gradients, parts);
+    backward(weights, gradients, parts);
     pack(weights, packed_weights);
     pack(gradients, packed);
   }
