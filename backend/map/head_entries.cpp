@@ -5,12 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/log2e.h"
+
 namespace foxscope {
 namespace {
 
 using kernels::cpu::kMapTile;
 
-constexpr double kLog2E = 1.4426950408889634;
 /// Room for float32's rounding in a bound on logits.
 constexpr double kBoundSlack = 1.0 + 1e-5;
 
@@ -159,7 +160,7 @@ void EntryReader::set_band(const Range& rows) {
     queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,
                                    rows.end, query_scratch_);
   }
-  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kLog2E;
+  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kernels::kLog2E;
   for (std::int64_t begin = rows.begin; begin < rows.end; begin += kMapTile) {
     const std::int64_t index = (begin - rows.begin) / kMapTile;
     const std::int64_t count = std::min(kMapTile, rows.end - begin);
@@ -200,7 +201,7 @@ bool EntryReader::negligible(std::int64_t strip_index, const Range& keys, double
   const double last = entries_.gate.empty() ? 0.0 : entries_.gate[static_cast<std::size_t>(keys.end - 1)];
   const double logit = strip.query_norm * entries_.block_norm[static_cast<std::size_t>(keys.begin / kMapTile)] *
                        entries_.scale * kBoundSlack;
-  return (strip.largest_term - last + logit) * kLog2E < log2_limit - 1e-3;
+  return (strip.largest_term - last + logit) * kernels::kLog2E < log2_limit - 1e-3;
 }
 
 void EntryReader::read_keys() {

@@ -13,6 +13,7 @@
 #include "backend/map/device/device_map.h"
 #include "kernels/cpu/mixing.h"
 #include "kernels/cpu/pooled_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 namespace cpu = kernels::cpu;
 using cpu::kMapTile;
 
-constexpr double kLog2E = 1.4426950408889634;
 /// Room for float32's rounding in a bound on entries.
 constexpr double kNormSlack = 1.0 + 1e-4;
 /// Depths of products are padded to whole parts of a sum (mixing_product).
@@ -300,7 +300,8 @@ bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2
       if (!(row[n] - key[n] <= decay)) decay = row[n] - key[n];
     }
   }
-  return std::log2(strip.query_norm * norm * strip.largest_share * kNormSlack) + decay * kLog2E < log2_limit - 1e-3;
+  return std::log2(strip.query_norm * norm * strip.largest_share * kNormSlack) + decay * kernels::kLog2E <
+         log2_limit - 1e-3;
 }
 
 void MixingReader::tile(std::int64_t index, const Range& keys, float* out) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/forgetting_attention_backward_tiles.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cpu {
 namespace {

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -21,7 +22,6 @@ using cpu::BackwardHeads;
 using cpu::BackwardScratch;
 using cpu::ForgettingAttentionBackward;
 using cpu::kKeyBlock;
-using cpu::kLog2E;
 using cpu::kMaxLanes;
 using cpu::kQueryBlock;
 

@@ -15,8 +15,6 @@ inline constexpr std::int64_t kKeyBlock = 64;    ///< keys of one tile, packed t
 inline constexpr std::int64_t kQueryBlock = 96;  ///< rows of one tile
 inline constexpr std::int64_t kMaxLanes = 16;    ///< floats in the widest vector
 
-inline constexpr double kLog2E = 1.4426950408889634;  ///< logits are in powers of 2 throughout
-
 using FloatBuffer = hwy::AlignedFreeUniquePtr<float[]>;
 
 /// Keys and values of some key heads, rearranged for tile_product, and what is known about all keys up to each; key

@@ -13,6 +13,7 @@
 // clang-format on
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -22,8 +23,6 @@ using cpu::kMapTile;
 using DoubleTag = hn::ScalableTag<double>;
 using HalfTag = hn::Rebind<float, DoubleTag>;
 using Half = hn::Vec<HalfTag>;
-
-constexpr double kLog2E = 1.4426950408889634;
 
 /// log2 of exp(min(0, later - earlier)), the difference in float64.
 template <typename Wide>

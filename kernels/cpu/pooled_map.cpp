@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -22,7 +23,6 @@ using cpu::TilePixels;
 using DoubleTag = hn::ScalableTag<double>;
 using HalfTag = hn::Rebind<float, DoubleTag>;
 
-constexpr double kLog2E = 1.4426950408889634;
 /// Nats of gate within a block up to which float32 holds them as well as it holds a logit.
 constexpr double kSmallSpread = 2.0;
 

@@ -8,6 +8,8 @@
 
 #include <hwy/targets.h>
 
+#include "kernels/log2e.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #ifndef __clang__
@@ -24,7 +26,6 @@ constexpr int kLanes = 16;
 constexpr int kVectors = kMapTile / kLanes;
 constexpr int kDepthPart = 16;  ///< as in logit_tile
 constexpr std::int64_t kMostDimensions = 256;
-constexpr double kLog2E = 1.4426950408889634;
 constexpr double kSmallSpread = 2.0;  ///< as in add_log_terms
 /// Room for the rounding of float32 in both computations of an entry, a share of the sizes that meet in it: fewer than
 /// 64 roundings of half a unit each, up to 256 dimensions.

@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 #ifndef FOXSCOPE_KERNELS_CPU_SELECTIVE_SCAN_SCRATCH_
 #define FOXSCOPE_KERNELS_CPU_SELECTIVE_SCAN_SCRATCH_
@@ -113,14 +114,12 @@ void scan_position(std::int64_t state_size, const float* HWY_RESTRICT key, const
   }
 }
 
-constexpr float kLog2E = 1.44269504088896341F;
-
 /// Rates and states of the channels from `first` on.
 void fetch_channels(const SelectiveScan& a, std::int64_t first, std::int64_t count, ScanScratch& scratch) {
   for (std::int64_t n = 0; n < a.state_size; ++n) {
     for (std::int64_t channel = 0; channel < count; ++channel) {
       scratch.rate[static_cast<std::size_t>(n * kScanChannels + channel)] =
-          -kLog2E * a.rate[n * a.channels + first + channel];
+          -kLog2EFloat * a.rate[n * a.channels + first + channel];
       scratch.state[static_cast<std::size_t>(n * kScanChannels + channel)] =
           a.state[(first + channel) * a.state_size + n];
     }

@@ -14,12 +14,12 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr float kLog2E = 1.44269504F;
 constexpr std::int64_t kWidestVector = 16;
 
 /// What loads and stores whole vectors.
@@ -60,7 +60,7 @@ HWY_INLINE float sum_of(Float x) { return hn::GetLane(hn::SumOfLanes(FloatTag(),
 HWY_INLINE Float sigmoid_vector(Float x) {
   const FloatTag tag;
   const Float one = hn::Set(tag, 1.0F);
-  return hn::Div(one, hn::Add(one, exp2_vector(hn::Mul(x, hn::Set(tag, -kLog2E)))));
+  return hn::Div(one, hn::Add(one, exp2_vector(hn::Mul(x, hn::Set(tag, -kLog2EFloat)))));
 }
 
 /// (mean(x^2) + epsilon)^-1/2
@@ -229,7 +229,7 @@ double exponentials_of(float* row, std::int64_t width, float largest) {
     for_vectors(
         std::min(kPart, width - first),
         [&](std::int64_t x, auto access) HWY_ATTR {
-          const Float power = exp2_vector(hn::Mul(hn::Sub(access.load(numbers + x), shift), hn::Set(tag, kLog2E)));
+          const Float power = exp2_vector(hn::Mul(hn::Sub(access.load(numbers + x), shift), hn::Set(tag, kLog2EFloat)));
           part = hn::Add(part, power);
           access.store(power, numbers + x);
         },

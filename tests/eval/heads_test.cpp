@@ -12,6 +12,7 @@
 #include "tests/error_of.h"
 #include "tests/eval/eval_test_support.h"
 #include "tests/model/model_test_support.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope::test {
 namespace {
@@ -268,20 +269,13 @@ TEST(HeadsAccumulator, OneWindowHasNoErrors) {
   EXPECT_TRUE(std::isnan(array(heads.numbers, "entropy").error[0]));
 }
 
-/// A file in a folder of its own.
 class HeadsFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "foxscope-heads-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string error_of_opening() const {
     return error_of([this] { HeadsEvaluation::open(folder_ / "heads.h5"); });
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 void expect_equal(const std::vector<HeadArray>& actual, const std::vector<HeadArray>& expected) {

@@ -465,13 +465,13 @@ TEST(Distance, SaysThatKeyZeroIsLeftOut) {
   EvaluatedHeads model = level_head(65);
   model.by_distance.push_back(model.by_distance[0]);
   model.by_distance.back().name = "mass";
-  const auto told = [&](figure::FirstKey first) {
+  const auto told = [&](FirstKey first) {
     const auto drawn = figure::drawDistance(model, {{}, first}, style_of(Kind::pdf));
     const bool note = std::ranges::count(drawn.notes, "attention on key 0 is left out: --with-first counts it") == 1;
     return std::pair(note, text_of(drawn.file).find("key 0 left out") != std::string::npos);
   };
-  EXPECT_EQ(told(figure::FirstKey::left_out), std::pair(true, true));
-  EXPECT_EQ(told(figure::FirstKey::counted), std::pair(false, false));
+  EXPECT_EQ(told(FirstKey::left_out), std::pair(true, true));
+  EXPECT_EQ(told(FirstKey::counted), std::pair(false, false));
 }
 
 TEST(Distance, OfNothingButZeroAndOfOneTokenThereAreAxes) {

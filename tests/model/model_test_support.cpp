@@ -19,21 +19,6 @@ namespace foxscope::test {
 
 using nlohmann::json;
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "foxscope-model-XXXXXX").string();
-  path_ = mkdtemp(pattern.data());
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void TemporaryFolder::write(const std::string& name, const std::string& content) const {
-  std::filesystem::create_directories((path_ / name).parent_path());
-  std::ofstream(path_ / name, std::ios::binary) << content;
-}
-
 std::string safetensors_image(const std::string& header, const std::string& data) {
   const std::uint64_t size = header.size();
   std::string image(8, '\0');

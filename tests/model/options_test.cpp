@@ -9,6 +9,7 @@
 #include "backend/model/session/causal_lm.h"
 #include "backend/model/spec/parameters.h"
 #include "tests/model/dense_twin.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope {
 namespace {
@@ -63,17 +64,12 @@ const std::vector<Setting> kFla = {{"qk_norm", "qk_norm", {{"qk_norm", true}}},
 class RandomCheckpoint {
  public:
   RandomCheckpoint(const json& config, std::uint64_t seed) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "foxscope-options-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    std::ofstream(folder_ / "config.json") << config.dump();
+    folder_.write("config.json", config.dump());
     config_ = ModelConfig::from_json(config.dump(), "config.json");
     write_weights(seed);
   }
-  ~RandomCheckpoint() { std::filesystem::remove_all(folder_); }
-  RandomCheckpoint(const RandomCheckpoint&) = delete;
-  RandomCheckpoint& operator=(const RandomCheckpoint&) = delete;
 
-  [[nodiscard]] std::string folder() const { return folder_.string(); }
+  [[nodiscard]] std::string folder() const { return folder_.text(); }
   [[nodiscard]] test::DenseTwin twin() const { return {config_, weights_}; }
 
  private:
@@ -105,7 +101,7 @@ class RandomCheckpoint {
     file << text << data;
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
   ModelConfig config_;
   std::map<std::string, at::Tensor> weights_;
 };

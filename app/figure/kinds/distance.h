@@ -6,11 +6,9 @@
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
 #include "backend/eval/heads/heads_evaluation.h"
+#include "backend/map/map.h"
 
 namespace foxscope::figure {
-
-/// Whether attention on key 0, where many heads park, is counted.
-enum class FirstKey { leftOut, counted };
 
 /// What `drawDistance` shows.
 struct DistanceOptions {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention/pruning.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 
@@ -128,7 +129,7 @@ inline AttentionParameters common_parameters(const ForgettingAttention& a) {
   p.group = static_cast<int>(a.heads / a.key_heads);
   p.length = static_cast<int>(a.length);
   p.window_size = static_cast<int>(a.window_size < a.length ? a.window_size : 0);
-  p.scale_log2 = static_cast<float>(a.scale * 1.4426950408889634);
+  p.scale_log2 = static_cast<float>(a.scale * kLog2E);
   p.gate_to_logit = 1.0 / static_cast<double>(a.scale);
   return p;
 }

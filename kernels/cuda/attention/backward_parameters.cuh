@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention/attention_parameters.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 
@@ -125,7 +126,7 @@ struct RowBlocks {
 struct SplitGate {
   float high, low;
   __device__ __forceinline__ explicit SplitGate(double nats) {
-    const double x = nats * 1.4426950408889634;
+    const double x = nats * kLog2E;
     high = static_cast<float>(x);
     low = static_cast<float>(x - static_cast<double>(high));
   }

@@ -8,6 +8,7 @@
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/attention_statistics_rows.cuh"
 #include "kernels/cuda/maps/map_pooling.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace maps {

@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/maps/map_tiles.cuh"
 #include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::maps {
 

@@ -7,6 +7,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/maps/map_pooling.cuh"
 #include "kernels/cuda/maps/pooled_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace maps {

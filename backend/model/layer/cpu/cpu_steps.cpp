@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/log2e.h"
+
 // The loops below are plain, so that the compiler makes vectors of them: once for each instruction set, chosen when
 // the program is loaded. Sanitizers do not go along with that choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -23,13 +25,12 @@ constexpr std::int64_t kLanes = 16;
 /// exp(x) to about 1 unit in the last place, without a branch or a call, so that loops over it become vectors. Below
 /// -87 it is 0 to float32's smallest normal number; above 88 it stays finite, as no step here needs more.
 FOXSCOPE_INLINE float exponential(float x) {
-  constexpr float kLog2E = 1.44269504088896341F;
   constexpr float kLn2High = 0.693145751953125F;
   constexpr float kLn2Low = 1.42860682030941723212e-6F;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest whole number in the low bits
   float bounded = x < -87.0F ? -87.0F : x;
   bounded = bounded > 88.0F ? 88.0F : bounded;
-  const float shifted = bounded * kLog2E + kRound;
+  const float shifted = bounded * kernels::kLog2EFloat + kRound;
   const float whole = shifted - kRound;
   const float rest = (bounded - whole * kLn2High) - whole * kLn2Low;
   float p = 1.9875691500e-4F;  // of expf in S. L. Moshier's Cephes Mathematical Library 2.2 (1992)

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention/backward_parameters.cuh"
 #include "kernels/cuda/attention/float32/float32_tile.cuh"
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda::float32 {
@@ -17,12 +18,6 @@ constexpr int kBackwardThreads = 128;
 constexpr int kBackwardLanes = 16;  // that share a row of the products
 constexpr int kBackwardGroups = kBackwardThreads / kBackwardLanes;
 constexpr TileShape kPruningTile = kPortableTile;
-
-__device__ __forceinline__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 template <int HeadDim, int Rows>
 using BackwardTile = RowTile<HeadDim, Rows, kBackwardThreads>;
@@ -144,7 +139,7 @@ struct BackwardBlock {
         const float shift = (rows.term[at] + gate.high) + (rows.rest[at] + gate.low);
         const int distance = row - key;
         const bool seen = distance >= 0 && (p.window_size == 0 || distance < p.window_size);
-        weights[r][j] = seen ? power_of_2(fmaf(weights[r][j], p.scale_log2, shift)) : 0.0F;
+        weights[r][j] = seen ? exp2_fast(fmaf(weights[r][j], p.scale_log2, shift)) : 0.0F;
         gradients[r][j] = weights[r][j] * (gradients[r][j] - rows.delta[at]);
       }
     }

@@ -2,14 +2,9 @@
 #pragma once
 
 #include "kernels/cuda/attention/hopper/hopper_backward_plan.cuh"
+#include "kernels/cuda/exp2.cuh"
 
 namespace foxscope::kernels::cuda::hopper {
-
-__device__ __forceinline__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t pair;
@@ -134,7 +129,7 @@ struct BackwardConsumer {
             const int distance = row_block * kRows + part * 64 + at + i % 2 - key(i / 2);
             if (distance < 0 || (p.window_size > 0 && distance >= p.window_size)) exponent = -INFINITY;
           }
-          logit = power_of_2(exponent);
+          logit = exp2_fast(exponent);
         }
       }
     }

@@ -2,16 +2,12 @@
 #pragma once
 
 #include "kernels/cuda/attention/hopper/hopper_plan.cuh"
+#include "kernels/cuda/exp2.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::hopper {
 
 constexpr float kLargestSum = 1.15e18F;  // 2^60
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 /// The rows of one warpgroup on their way through the key blocks.
 template <class P>
@@ -87,9 +83,7 @@ struct Consumer {
 
   __device__ int last_key(int tile) const { return min(tile * P::kKeys + P::kKeys, p.length) - 1; }
 
-  __device__ float to_base2(double gate_difference) const {
-    return static_cast<float>(gate_difference * 1.4426950408889634);
-  }
+  __device__ float to_base2(double gate_difference) const { return static_cast<float>(gate_difference * kLog2E); }
 
   /// Base-2 gate between reference_gate and the last key of a tile.
   __device__ float tile_term(int tile) const {
@@ -236,7 +230,7 @@ struct Consumer {
   }
 
   /// Base-2 gate between reference_gate and one of the thread's rows, after far_logits.
-  __device__ double lead(int r) const { return (reference_gate - own_gate[r]) * 1.4426950408889634; }
+  __device__ double lead(int r) const { return (reference_gate - own_gate[r]) * kLog2E; }
 
   /// Lets the keys and values of tiles go.
   __device__ void skip_tiles(int count) {
