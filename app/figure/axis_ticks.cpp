@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope::figure {
 namespace {
 
@@ -118,7 +120,7 @@ Ticks logarithmicTicks(double lower, double upper, int most) {
     const auto exponentOf = [](double value) { return static_cast<int>(std::lround(std::log10(value))); };
     const bool written = exponentOf(decades.front()) >= kLeastWritten && exponentOf(decades.back()) <= kMostWritten;
     for (int index = 0; index < count; index += every) {
-      const double value = decades[static_cast<std::size_t>(index)];
+      const double value = decades[index_of(index)];
       const int exponent = exponentOf(value);
       ticks.major.push_back({value, written ? tickNumber(value, std::max(0, -exponent)) : powerOfTen(exponent)});
     }

@@ -4,7 +4,7 @@
 
 namespace foxscope {
 
-/// A number or an enumerator as an index of a container; not negative.
+/// A number of elements, an index or an enumerator as the standard library takes it; not negative.
 template <typename Number>
 [[nodiscard]] constexpr std::size_t index_of(Number number) {
   return static_cast<std::size_t>(number);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/file/run_check.h"
 
 namespace foxscope {
@@ -168,7 +169,7 @@ class FileQueryKeyStore final : public QueryKeyStore {
     const std::uint64_t row_bytes = static_cast<std::uint64_t>(channels(part, layer)) * size_of(dtype());
     const auto row = static_cast<std::uint64_t>(head * shape().length + begin);
     scratch.resize(static_cast<std::size_t>(end - begin) * row_bytes);
-    file_->read(offsets_.at(part)[static_cast<std::size_t>(layer)] + row * row_bytes, scratch, object_);
+    file_->read(offsets_.at(part)[index_of(layer)] + row * row_bytes, scratch, object_);
     return scratch;
   }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -120,7 +121,7 @@ class AttentionCheck {
   void add(RowSum& sum, double product, std::int64_t key, const HeadArrays& arrays) const {
     const double logit = static_cast<double>(info_.softmax_scale) * product;
     const auto i = static_cast<std::size_t>(sum.row);
-    const double decay = arrays.gate.empty() ? 0 : arrays.gate[i] - arrays.gate[static_cast<std::size_t>(key)];
+    const double decay = arrays.gate.empty() ? 0 : arrays.gate[i] - arrays.gate[index_of(key)];
     sum.largest_logit = std::max(sum.largest_logit, std::abs(logit));
     for (std::size_t kind = 0; kind < sum.sum.size(); ++kind) {
       if (arrays.normalizers[kind].empty()) continue;
@@ -131,12 +132,12 @@ class AttentionCheck {
 
   /// |c| of a row, which a sum in float32 has rounded.
   static double gate_size(const RowSum& row, std::size_t kind, std::span<const double> gate) {
-    return !has_gate(kind) || gate.empty() ? 0 : std::abs(gate[static_cast<std::size_t>(row.row)]);
+    return !has_gate(kind) || gate.empty() ? 0 : std::abs(gate[index_of(row.row)]);
   }
 
   void require_one(const RowSum& row, std::size_t kind, int layer, int head, std::span<const float> lse,
                    std::span<const double> gate) {
-    const double normalizer = lse[static_cast<std::size_t>(row.row)];
+    const double normalizer = lse[index_of(row.row)];
     // Weights that are not numbers give rows that are none.
     if (std::isnan(normalizer) || std::isnan(row.sum[kind])) {
       ++report_.unknown;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/measures.h"
 #include "backend/data/text_stream.h"
 #include "backend/model/layer/checks.h"
@@ -41,7 +42,7 @@ bool extend(const GenerateRequest& request, DecodeState& decode_state, TextStrea
     job.tell({n, request.tokens, "tokens", "generate"});
     const std::int32_t id = sampler.choose(decode_state.log_probabilities());
     generation.ids.push_back(id);
-    generation.log_probability.push_back(decode_state.log_probabilities()[static_cast<std::size_t>(id)]);
+    generation.log_probability.push_back(decode_state.log_probabilities()[index_of(id)]);
     if (stream != nullptr) add_text(stream->add(id));
     if (n + 1 < request.tokens) decode_state.read(id);
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/map_pixels.h"
@@ -118,7 +119,7 @@ class StagedLines {
 
   void finish(const Task& task) {
     for (std::int64_t line = task.pixel_begin; line < task.pixel_end; ++line) {
-      std::atomic_ref(done_[static_cast<std::size_t>(line)]).store(1, std::memory_order_release);
+      std::atomic_ref(done_[index_of(line)]).store(1, std::memory_order_release);
     }
   }
   void show_if_due(const Image& image) {
@@ -179,11 +180,11 @@ std::optional<Image> EntryMap::compute(const MapStages* stages) {
   std::vector<std::unique_ptr<PixelWorker>> workers(static_cast<std::size_t>(team_.threads()));
   const bool done = team_.run({"computing the map", "tokens", request_.rows.size()},
                               static_cast<std::int64_t>(tasks.size()), [&](std::int64_t task, int thread) {
-                                auto& worker = workers[static_cast<std::size_t>(thread)];
+                                auto& worker = workers[index_of(thread)];
                                 if (!worker) worker = std::make_unique<PixelWorker>(entries_);
-                                run_task(tasks[static_cast<std::size_t>(task)], *worker, thread);
+                                run_task(tasks[index_of(task)], *worker, thread);
                                 if (!staged || team_.stopped()) return;
-                                staged->finish(tasks[static_cast<std::size_t>(task)]);
+                                staged->finish(tasks[index_of(task)]);
                                 if (thread == 0) staged->show_if_due(pixels_.image());
                               });
   if (!done) return std::nullopt;

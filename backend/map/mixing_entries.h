@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/map/team.h"
 #include "backend/map/tile_reader.h"
 
@@ -40,13 +41,11 @@ class MixingEntries {
   void prepare_delta(std::int64_t block, const Range& keys, const float* padded);
   /// Rows of queries or keys, [rows, depth] padded with zeros; keys of channel decays times beta, where there is one.
   void padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch, std::vector<float>& out) const;
-  [[nodiscard]] double c(std::int64_t position) const {
-    return gate_.empty() ? 0.0 : gate_[static_cast<std::size_t>(position)];
-  }
+  [[nodiscard]] double c(std::int64_t position) const { return gate_.empty() ? 0.0 : gate_[index_of(position)]; }
   [[nodiscard]] const double* sums(std::int64_t position) const { return decay_.data() + position * channels_; }
   /// Whether what no block has a closed form for is computed by the recurrence itself.
   [[nodiscard]] bool goes_key_by_key() const { return overwrites_ && !decay_.empty(); }
-  [[nodiscard]] float beta(std::int64_t position) const { return beta_[static_cast<std::size_t>(position)]; }
+  [[nodiscard]] float beta(std::int64_t position) const { return beta_[index_of(position)]; }
   [[nodiscard]] const float* at_end(std::int64_t position) const {
     return at_end_.data() + (position - first_) * depth_;
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/trace/dtype.h"
 #include "backend/trace/mixers/layer_mixer.h"
 
@@ -38,7 +39,7 @@ inline constexpr std::array<KeepWord, 9> kKeepWords = {{
     {Keep::saliency, "saliency", "saliency"},
 }};
 
-constexpr const KeepWord& word_of(Keep keep) { return kKeepWords[static_cast<std::size_t>(keep)]; }
+constexpr const KeepWord& word_of(Keep keep) { return kKeepWords[index_of(keep)]; }
 /// All words with `between` between them.
 std::string keep_words(const char* between);
 /// Parses "loss,gates,qk".  @throws UsageError naming the word and those that exist
@@ -188,7 +189,7 @@ inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
 }};
 // clang-format on
 
-constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[static_cast<std::size_t>(array)]; }
+constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[index_of(array)]; }
 static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) { return &spec_of(spec.array) == &spec; }));
 static_assert(std::ranges::all_of(kKeepWords, [](const KeepWord& word) { return &word_of(word.keep) == &word; }));
 

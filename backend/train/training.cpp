@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/model/forward_library.h"
@@ -622,9 +623,9 @@ class Training {
         const DocumentPart& of = parts[part];
         if (of.row < first || of.row >= first + count) continue;
         for (std::int64_t position = of.begin; position < of.end; ++position) {
-          const double loss = losses[static_cast<std::size_t>((of.row - first) * length + position)];
+          const double loss = losses[index_of((of.row - first) * length + position)];
           of_parts[part] += loss;
-          by_position[static_cast<std::size_t>(position)] += loss / static_cast<double>(rows);
+          by_position[index_of(position)] += loss / static_cast<double>(rows);
         }
       }
       job_.tell({first + count, end, "rows", "evaluation"});

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/eval/heads/heads_evaluation.h"
 #include "backend/eval/heads/heads_file.h"
 #include "tests/error_of.h"
@@ -64,7 +65,7 @@ EvaluatedHeads nine_windows() {
     const std::size_t bins = window % 3 == 2 ? 2 : 3;  // a shorter window
     accumulator.add(measures_of(number, 0, bins));
     accumulator.add(measures_of(2 * number, 1, bins));
-    accumulator.end_window(kWindowDocuments[static_cast<std::size_t>(window)]);
+    accumulator.end_window(kWindowDocuments[index_of(window)]);
   }
   return accumulator.finish();
 }
@@ -181,7 +182,7 @@ TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
     const std::size_t bins = window % 3 == 2 ? 2 : 3;
     one.add(measures_of(number, 0, bins));
     one.add(measures_of(2 * number, 1, bins));
-    one.end_window(kWindowDocuments[static_cast<std::size_t>(window)]);
+    one.end_window(kWindowDocuments[index_of(window)]);
     all.take(travelled(small_model(), one));
   }
   const EvaluatedHeads found = all.finish();

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -77,7 +78,7 @@ TEST(LossStatistics, MeanClusteredByDocument) {
   for (std::size_t window = 0; window < means.size(); ++window) {
     double sum = 0;
     for (std::int64_t p = 5; p < 17; ++p) {
-      sum += static_cast<double>(sample.table.row(static_cast<std::int64_t>(window))[static_cast<std::size_t>(p)]);
+      sum += static_cast<double>(sample.table.row(static_cast<std::int64_t>(window))[index_of(p)]);
     }
     EXPECT_NEAR(means[window], sum / 12, 1e-12);
   }
@@ -126,7 +127,7 @@ TEST(LossStatistics, RatioIsTheJackknife) {
     documents.push_back(n * n % 20);
     bytes.push_back(5000 + 1500 * noise(random));
     nats.push_back(bytes.back() * (0.9 + 0.2 * noise(random)));
-    sizes[static_cast<std::size_t>(documents.back())] += bytes.back();
+    sizes[index_of(documents.back())] += bytes.back();
   }
   const Estimate ratio = clustered_ratio(nats, bytes, documents);
   const auto without = [&](std::int32_t left_out) {
@@ -183,8 +184,8 @@ TEST(LossStatistics, Perplexity) {
   const PositionCurve curve = perplexity_curve(sample.table, sample.documents);
   for (std::int64_t l = 1; l <= 40; ++l) {
     const Estimate mean = by_hand(window_means(sample.table, 0, l), sample.documents);
-    EXPECT_NEAR(curve.value[static_cast<std::size_t>(l - 1)], std::exp(mean.value), 1e-10);
-    EXPECT_NEAR(curve.error[static_cast<std::size_t>(l - 1)], std::exp(mean.value) * mean.error, 1e-10);
+    EXPECT_NEAR(curve.value[index_of(l - 1)], std::exp(mean.value), 1e-10);
+    EXPECT_NEAR(curve.error[index_of(l - 1)], std::exp(mean.value) * mean.error, 1e-10);
   }
 }
 

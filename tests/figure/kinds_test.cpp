@@ -26,6 +26,7 @@
 #include "app/figure/kinds/saliency.h"
 #include "app/figure/kinds/sweep.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/error_of.h"
 #include "tests/figure/rendering.h"
 #include "tests/map/dense.h"
@@ -84,7 +85,7 @@ TEST(Maps, PixelsAreTheEntriesInEveryKindOfFile) {
     for (int row = 0; row < 20; ++row) {
       for (int column = 0; column <= row; ++column) {
         const QRgb seen = page.pixel(raster.left() + column * cell + cell / 2, raster.top() + row * cell + cell / 2);
-        const auto entry = static_cast<float>(entries[static_cast<std::size_t>(row * 20 + column)]);
+        const auto entry = static_cast<float>(entries[index_of(row * 20 + column)]);
         const figure::Rgb colour = figure::colourAt(figure::viridis(), entry);
         EXPECT_NEAR(qRed(seen), colour.red, 1);
         EXPECT_NEAR(qGreen(seen), colour.green, 1);
@@ -184,7 +185,7 @@ TEST(Maps, AThresholdLeavesSmallAttentionWhite) {
   for (int row = 0; row < 30; ++row) {
     for (int column = 0; column <= row; ++column) {
       const QRgb seen = page.pixel(raster.left() + column * cell + cell / 2, raster.top() + row * cell + cell / 2);
-      const double entry = entries[static_cast<std::size_t>(row * 30 + column)];
+      const double entry = entries[index_of(row * 30 + column)];
       if (std::abs(entry - 0.05) < 1e-4) continue;
       EXPECT_EQ(seen == qRgb(255, 255, 255), entry < 0.05) << row << " " << column << " " << entry;
       white += entry < 0.05 ? 1 : 0;

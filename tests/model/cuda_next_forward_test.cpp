@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/small_models.h"
@@ -82,7 +83,7 @@ class CudaDecodeState : public testing::Test {
     Ids next;
     for (const auto& decode_state : all) {
       decode_states.push_back(decode_state.get());
-      next.push_back(ids[static_cast<std::size_t>(decode_state->length())]);
+      next.push_back(ids[index_of(decode_state->length())]);
     }
     model.decode_step(decode_states, next);
     Rows rows;

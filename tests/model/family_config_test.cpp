@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/spec/model_family.h"
@@ -486,7 +487,7 @@ void check_positions(CausalLM& model) {
   EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { (void)model.begin(request, {}); }), words);
   request.input_ids = std::span(ids).first(static_cast<std::size_t>(most - 1));
   const auto decode_state = model.begin(request, {});
-  decode_state->read(ids[static_cast<std::size_t>(most - 1)]);
+  decode_state->read(ids[index_of(most - 1)]);
   const std::vector<float> last(decode_state->log_probabilities().begin(), decode_state->log_probabilities().end());
   EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { decode_state->read(1); }), words);
   // What was refused changed nothing.

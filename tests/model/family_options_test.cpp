@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/index.h"
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/dense_twin.h"
@@ -404,7 +405,7 @@ void check_continued(CausalLM& model, const at::Tensor& ids, const at::Tensor& e
   request.input_ids = std::span(all).first(static_cast<std::size_t>(prompt));
   const auto decode_state = model.begin(request, {});
   for (std::int64_t position = prompt; position < ids.size(0); ++position) {
-    decode_state->read(all[static_cast<std::size_t>(position)]);
+    decode_state->read(all[index_of(position)]);
     const std::span<const float> found = decode_state->log_probabilities();
     const at::Tensor ours = at::tensor(at::ArrayRef<float>(found.data(), found.size())).to(at::kDouble);
     const at::Tensor error = (ours - at::log_softmax(expected.select(0, position), 0)).abs().max();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/index.h"
 #include "backend/model/session/causal_lm.h"
 #include "backend/model/spec/parameters.h"
 #include "tests/model/dense_twin.h"
@@ -154,7 +155,7 @@ double largest_error(const json& config, std::int64_t batch, std::int64_t length
   double largest = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
     const at::Tensor expected = twin.logits(ids[b]);
-    const at::Tensor error = (ours[static_cast<std::size_t>(b)].to(at::kDouble) - expected).abs().max();
+    const at::Tensor error = (ours[index_of(b)].to(at::kDouble) - expected).abs().max();
     const double relative = (error / expected.abs().max()).item<double>();
     if (!(relative <= largest)) largest = relative;  // NaN stays
   }

@@ -14,6 +14,7 @@
 #include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -65,7 +66,7 @@ ClassLabels labelsOf(std::span<const ClassName> classes, std::span<const std::in
   };
   std::vector<std::string> names, brief, counted, briefCounted;
   for (const ClassName& one : classes) {
-    const std::string count = shortCount(tokens[static_cast<std::size_t>(one.token_class)]);
+    const std::string count = shortCount(tokens[index_of(one.token_class)]);
     names.emplace_back(one.text);
     brief.emplace_back(one.inShort);
     counted.push_back(fmt::format("{} ({})", one.text, count));
@@ -303,7 +304,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
   plot.legend = style.legend;
   std::vector<ClassName> classes;
   for (const ClassName& one : kClasses) {
-    if (model.class_tokens[static_cast<std::size_t>(one.token_class)] < kFewestTokens) continue;
+    if (model.class_tokens[index_of(one.token_class)] < kFewestTokens) continue;
     classes.push_back(one);
   }
   ClassLabels labels = labelsOf(classes, model.class_tokens, style.format);

@@ -12,6 +12,7 @@
 #include "app/figure/kinds/figure_request.h"
 #include "app/figure/legend_panel.h"
 #include "app/figure/panel_page.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -187,7 +188,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
     page.add(legendOf(*plots, row == 0 ? massNote(model, *plots, options.first) : "", style), {row, 0, 1, count});
     ++row;
     for (int n = 0; n < count; ++n) {
-      page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});
+      page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[index_of(n)])), {row, n});
     }
     ++row;
   }

@@ -10,6 +10,7 @@
 #include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -36,7 +37,7 @@ std::vector<std::optional<HeadLabel>> strongestLabels(const EvaluatedHeads& mode
   for (int n = 0; n < kHeadLabels; ++n) {
     const HeadArray& array = scoresOf(model, static_cast<HeadLabel>(n));
     for (std::size_t head = 0; head < scores.size(); ++head) {
-      scores[head][static_cast<std::size_t>(n)] = array.value[head];
+      scores[head][index_of(n)] = array.value[head];
     }
   }
   std::vector<std::optional<HeadLabel>> strongest;

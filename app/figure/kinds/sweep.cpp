@@ -14,6 +14,7 @@
 #include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -194,9 +195,8 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   std::vector<MapPanel*> panels;
   panels.reserve(sweeps.size());
   for (int index = 0; index < count; ++index) {
-    panels.push_back(
-        &page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[static_cast<std::size_t>(index)], style)),
-                  PanelPlace{index / across, index % across}));
+    panels.push_back(&page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[index_of(index)], style)),
+                               PanelPlace{index / across, index % across}));
   }
   ColourBarPanel& bar =
       page.add(std::make_unique<ColourBarPanel>(style.format), PanelPlace{(count + across - 1) / across, 0, 1, across});

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui::curves {
 namespace {
 
@@ -79,9 +81,7 @@ std::vector<std::int64_t> strongest(const std::vector<double>& values, int count
   }
   const auto kept = std::min(indices.size(), static_cast<std::size_t>(std::max(0, count)));
   std::partial_sort(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(kept), indices.end(),
-                    [&](std::int64_t a, std::int64_t b) {
-                      return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
-                    });
+                    [&](std::int64_t a, std::int64_t b) { return values[index_of(a)] > values[index_of(b)]; });
   indices.resize(kept);
   return indices;
 }

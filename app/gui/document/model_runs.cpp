@@ -8,6 +8,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/run_list.h"
+#include "backend/base/index.h"
 #include "backend/base/sha256.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/session/run.h"
@@ -308,7 +309,7 @@ RunRequest ModelRuns::requestOfRun() const {
 }
 
 void ModelRuns::runNext() {
-  const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
+  const ModelInput& model = m_queue[index_of(m_status.index)];
   m_status.model = shownName(model);
   tellStage(tr("starting"), -1, -1);
 

@@ -12,6 +12,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/opened_path.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -38,7 +39,7 @@ class RunList::Removal : public QUndoCommand {
  public:
   Removal(RunList& list, std::optional<int> model, const std::vector<RunId>& ids, const QString& what)
       : QUndoCommand(RunList::tr("remove %1").arg(what)), m_list(list) {
-    if (model) m_model = {*model, list.m_models[static_cast<std::size_t>(*model)]};
+    if (model) m_model = {*model, list.m_models[index_of(*model)]};
     for (std::size_t place = 0; place < list.m_runs.size(); ++place) {
       const Run& run = list.m_runs[place];
       if (std::find(ids.begin(), ids.end(), run.id) != ids.end()) m_runs.emplace_back(place, run);
@@ -245,17 +246,17 @@ std::vector<Cursor> RunList::inText(const std::vector<Cursor>& pairs) const {
 
 QString RunList::nameOf(const ListRow& row) const {
   if (const Run* shown = run(row.run)) return shown->name;
-  return shownName(m_models[static_cast<std::size_t>(*row.model)]);
+  return shownName(m_models[index_of(*row.model)]);
 }
 
 const RunLook& RunList::lookOf(const ListRow& row) const {
   const Run* shown = run(row.run);
-  return shown != nullptr ? shown->look : m_models[static_cast<std::size_t>(*row.model)].look;
+  return shown != nullptr ? shown->look : m_models[index_of(*row.model)].look;
 }
 
 void RunList::setLook(const ListRow& row, const RunLook& look) {
   if (look == lookOf(row)) return;
-  if (row.model) m_models[static_cast<std::size_t>(*row.model)].look = look;
+  if (row.model) m_models[index_of(*row.model)].look = look;
   if (run(row.run) == nullptr) {
     emit modelsChanged();
     return;
@@ -283,14 +284,14 @@ void RunList::moveRow(int from, int to) {
   if (from < 0 || from >= count) return;
   to = from < runCount ? std::clamp(to, 0, runCount - 1) : std::clamp(to, runCount, count - 1);
   if (from == to) return;
-  const ListRow moved = rows[static_cast<std::size_t>(from)];
+  const ListRow moved = rows[index_of(from)];
   rows.erase(rows.begin() + from);
   rows.insert(rows.begin() + to, moved);
   m_sessionRuns.clear();
   std::vector<ModelInput> models;
   std::vector<Run> runs;
   for (const ListRow& row : rows) {
-    if (row.model) models.push_back(m_models[static_cast<std::size_t>(*row.model)]);
+    if (row.model) models.push_back(m_models[index_of(*row.model)]);
     if (const Run* each = run(row.run)) runs.push_back(*each);
   }
   m_models = std::move(models);
@@ -306,7 +307,7 @@ void RunList::removeRun(RunId id) {
 
 void RunList::removeModel(int index) {
   if (index < 0 || index >= static_cast<int>(m_models.size())) return;
-  const ModelInput& model = m_models[static_cast<std::size_t>(index)];
+  const ModelInput& model = m_models[index_of(index)];
   std::vector<RunId> made;
   for (const Run& run : m_runs) {
     if (run.isOf(model)) made.push_back(run.id);

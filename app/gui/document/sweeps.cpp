@@ -12,6 +12,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/eval/sweep/sweep.h"
 
 namespace foxscope::gui {
@@ -72,14 +73,14 @@ QString HeadSweep::place() const {
 }
 
 bool HeadSweep::has(int layer, int head) const {
-  return layer >= 0 && layer < layers && head >= 0 && head < headsOfLayer[static_cast<std::size_t>(layer)];
+  return layer >= 0 && layer < layers && head >= 0 && head < headsOfLayer[index_of(layer)];
 }
 
 int HeadSweep::total() const { return std::accumulate(headsOfLayer.begin(), headsOfLayer.end(), 0); }
 
 const LossChange* HeadSweep::effect(int layer, int head) const {
   if (!has(layer, head)) return nullptr;
-  const auto& entry = effects[static_cast<std::size_t>(std::int64_t{layer} * heads + head)];
+  const auto& entry = effects[index_of(std::int64_t{layer} * heads + head)];
   return entry ? &*entry : nullptr;
 }
 
@@ -274,8 +275,7 @@ void Sweeps::takeKnown(HeadSweep& sweep, Work& work) {
     fresh.swap(work.fresh);
   }
   for (HeadChange& head : fresh) {
-    sweep.effects[static_cast<std::size_t>(std::int64_t{head.layer} * sweep.heads + head.head)] =
-        std::move(head.change);
+    sweep.effects[index_of(std::int64_t{head.layer} * sweep.heads + head.head)] = std::move(head.change);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -342,14 +343,13 @@ void HeadsView::countLabels() {
   for (int row = 0; row < m_table.rowCount(); ++row) {
     const int labels = m_table.index(row, 0).data(HeadTable::LabelsRole).toInt();
     for (int number = 0; number < kHeadLabels; ++number) {
-      counts[static_cast<std::size_t>(number)] += labels >> number & 1;
+      counts[index_of(number)] += labels >> number & 1;
     }
   }
   m_label->setItemText(0, tr("all heads"));
   for (int number = 0; number < kHeadLabels; ++number) {
-    m_label->setItemText(
-        number + 1,
-        tr("only %1 (%2)").arg(nameOf(static_cast<HeadLabel>(number))).arg(counts[static_cast<std::size_t>(number)]));
+    m_label->setItemText(number + 1,
+                         tr("only %1 (%2)").arg(nameOf(static_cast<HeadLabel>(number))).arg(counts[index_of(number)]));
   }
 }
 

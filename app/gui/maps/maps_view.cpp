@@ -20,6 +20,7 @@
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -99,10 +100,10 @@ MapsView::~MapsView() = default;
 void MapsView::makePanes() {
   for (int index = 0; index < kMostPanes; ++index) {
     auto* pane = new MapPane(m_runs, m_nearest);
-    m_panes[static_cast<std::size_t>(index)] = pane;
+    m_panes[index_of(index)] = pane;
     pane->plot().setAccessibleName(tr("Map %1").arg(index + 1));
-    m_first[static_cast<std::size_t>(index)].setQuantity(kFirstQuantities[static_cast<std::size_t>(index)]);
-    pane->setState(m_first[static_cast<std::size_t>(index)]);
+    m_first[index_of(index)].setQuantity(kFirstQuantities[index_of(index)]);
+    pane->setState(m_first[index_of(index)]);
     connect(pane, &MapPane::activated, this, [this, index] { setActivePane(index); });
     connect(pane, &MapPane::stateChanged, this, &MapsView::stateChanged);
     connect(pane, &MapPane::fitWanted, this, &MapsView::fit);
@@ -217,7 +218,7 @@ void MapsView::makePaneCommands() {
        tr("F, log F, logits, attention, attention without the gate, gate effect, mixing: those that the head has"),
        {QKeySequence(Qt::Key_Q)}},
       [this] {
-        const auto lacks = m_panes[static_cast<std::size_t>(m_active)]->lacks();
+        const auto lacks = m_panes[index_of(m_active)]->lacks();
         changeActive([&](PaneState& state) {
           constexpr int kQuantities = 7;
           auto next = state.quantity;

@@ -16,6 +16,7 @@
 #include "app/gui/maps/pane/pane_heads.h"
 #include "app/gui/maps/pane/pane_state.h"
 #include "app/gui/views/view_part.h"
+#include "backend/base/index.h"
 #include "backend/map/map_line.h"
 
 class QHBoxLayout;
@@ -48,7 +49,7 @@ class MapsView : public QWidget, public ViewPart {
   void setActivePane(int pane);
   [[nodiscard]] const PaneState& paneState(int pane) const;
   void setPaneState(int pane, const PaneState& state);
-  [[nodiscard]] MapPane& pane(int pane) const { return *m_panes[static_cast<std::size_t>(pane)]; }
+  [[nodiscard]] MapPane& pane(int pane) const { return *m_panes[index_of(pane)]; }
 
   /// What the active pane shows, once it is exact: for a figure, for its data, as it stands on the screen.
   [[nodiscard]] std::optional<figure::MapFigure> figureOfActivePane() const;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -79,7 +80,7 @@ class Shader {
       place = (logarithm(value) - m_offset) * m_factor;
     }
     const double nearest = std::clamp<double>(place, 0, kSteps) + 0.5;
-    return m_table[static_cast<std::size_t>(nearest)];
+    return m_table[index_of(nearest)];
   }
 
   const ScaledColours& m_colours;

@@ -9,6 +9,7 @@
 #include <QRectF>
 
 #include "app/gui/text/text_shape.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 
@@ -72,7 +73,7 @@ class TextLayout {
 
   template <typename Visit>
   void eachCluster(std::int64_t line, const Visit& visit) const;
-  [[nodiscard]] const Line& lineAt(std::int64_t line) const { return m_lines[static_cast<std::size_t>(line)]; }
+  [[nodiscard]] const Line& lineAt(std::int64_t line) const { return m_lines[index_of(line)]; }
 
   /// Moves pieces, which stand in the order of the text, to where they are read.
   void placeByDirection(std::vector<Piece>& pieces) const;

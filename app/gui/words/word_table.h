@@ -8,6 +8,7 @@
 #include <QAbstractTableModel>
 #include <QString>
 
+#include "backend/base/index.h"
 #include "backend/eval/surprisal/surprisal_table.h"
 
 namespace foxscope::gui {
@@ -50,7 +51,7 @@ class WordTable : public QAbstractTableModel {
   void sort(int column, Qt::SortOrder order) override;
 
   /// The word of a row.
-  [[nodiscard]] int wordAt(int row) const { return m_shown[static_cast<std::size_t>(row)]; }
+  [[nodiscard]] int wordAt(int row) const { return m_shown[index_of(row)]; }
   /// The row of a word; -1 where it is not listed.
   [[nodiscard]] int rowOf(int word) const;
 

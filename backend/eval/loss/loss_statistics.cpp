@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -57,7 +58,7 @@ std::vector<double> sums_over(const std::vector<std::vector<std::int64_t>>& grou
   sums.reserve(groups.size());
   for (const auto& group : groups) {
     double sum = 0;
-    for (const std::int64_t window : group) sum += values[static_cast<std::size_t>(window)];
+    for (const std::int64_t window : group) sum += values[index_of(window)];
     sums.push_back(sum);
   }
   return sums;
@@ -125,8 +126,7 @@ void smooth(std::span<double> row, std::int64_t width, std::vector<double>& sums
   for (std::int64_t p = 0; p < length; ++p) {
     const std::int64_t begin = std::max<std::int64_t>(0, p - width / 2);
     const std::int64_t end = std::min(length, p + width / 2 + 1);
-    row[static_cast<std::size_t>(p)] = (sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)]) /
-                                       static_cast<double>(end - begin);
+    row[index_of(p)] = (sums[index_of(end)] - sums[index_of(begin)]) / static_cast<double>(end - begin);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/eval/needle/needle_plan.h"
 #include "backend/eval/planned_model.h"
 #include "backend/eval/shared_work.h"
@@ -231,7 +232,7 @@ class NeedleWork {
         cell.mass[place] = static_cast<float>(mass);
         const auto c = trace->cumulative_log_gate(layer, head);
         const auto needle = static_cast<std::size_t>(prompt.needle_end - 1);
-        cell.gate[place] = static_cast<float>(std::exp(c[static_cast<std::size_t>(last)] - c[needle]));
+        cell.gate[place] = static_cast<float>(std::exp(c[index_of(last)] - c[needle]));
       }
     }
     return true;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/mixing_entries.h"
@@ -317,7 +318,7 @@ Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vec
   require_device(whole ? Status::ok : Status::failed, gpu);
   // From means over a row's keys to their sums.
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    float& size = sizes[static_cast<std::size_t>(row)];
+    float& size = sizes[index_of(row)];
     size = static_cast<float>(static_cast<double>(size) * static_cast<double>(row + 1));
   }
   return Status::ok;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/map/map.h"
 
 namespace foxscope {
@@ -36,15 +37,15 @@ class GateLines {
   [[nodiscard]] double sum(const Bin& bin) const;
   [[nodiscard]] double row_sum(std::int64_t row, const Range& keys) const;
   [[nodiscard]] double block_sum(const Bin& bin, const Range& rows) const;
-  [[nodiscard]] double c(std::int64_t position) const { return c_[static_cast<std::size_t>(position)]; }
+  [[nodiscard]] double c(std::int64_t position) const { return c_[index_of(position)]; }
   [[nodiscard]] bool sees(std::int64_t row, std::int64_t key) const {
     return key <= row && (window_ == 0 || row - key < window_);
   }
   [[nodiscard]] double of_row(const std::vector<double>& values, std::int64_t row) const {
-    return values[static_cast<std::size_t>(row - rows_.begin)];
+    return values[index_of(row - rows_.begin)];
   }
   [[nodiscard]] double of_key(const std::vector<double>& values, std::int64_t key) const {
-    return values[static_cast<std::size_t>(key - columns_.begin)];
+    return values[index_of(key - columns_.begin)];
   }
 
   std::span<const double> c_;

@@ -6,6 +6,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/differentiable_forward_torch.h"
 #include "backend/model/backward/differentiable_mixers_torch.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
@@ -83,12 +84,12 @@ void DifferentiableForward::begin() {
 /// From here on x is cut off from what made it, which is gone back through from its own end.
 void DifferentiableForward::enter(int layer) {
   pass_.residual = pass_.residual.detach().requires_grad_();
-  layers_[static_cast<std::size_t>(layer)].entered = pass_.residual;
+  layers_[index_of(layer)].entered = pass_.residual;
 }
 
 void DifferentiableForward::end_layer(int layer) {
   GradientForward::end_layer(layer);
-  layers_[static_cast<std::size_t>(layer)].left = pass_.residual;
+  layers_[index_of(layer)].left = pass_.residual;
   enter(layer + 1);
 }
 
@@ -140,7 +141,7 @@ bool DifferentiableForward::predict() {
 bool DifferentiableForward::make_again(int layer) {
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(true);
-  Layer& at_hand = layers_[static_cast<std::size_t>(layer)];
+  Layer& at_hand = layers_[index_of(layer)];
   pass_.residual = at_hand.entered;
   const bool made = again([&] { return run_layer(layer); });
   at_hand.left = std::exchange(pass_.residual, at::Tensor());
@@ -155,7 +156,7 @@ std::optional<Gradients> DifferentiableForward::backward(const Job& job) {
   at::Tensor grad_x;
   {
     Sought sought;
-    sought.add(layers_[static_cast<std::size_t>(last)].entered, grad_x);
+    sought.add(layers_[index_of(last)].entered, grad_x);
     sought.add_to(weights.final_norm, grad_weights().final_norm);
     sought.add_to(weights.final_norm_bias, grad_weights().final_norm_bias);
     sought.find(normed_end_, normed_end_gradient_);

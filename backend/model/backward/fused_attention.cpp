@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/fused_attention_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 #include "backend/model/spec/interventions.h"
@@ -62,12 +63,12 @@ at::Tensor FusedAttentionSteps::by_heads(const at::Tensor& rows) const {
 }
 
 PointwiseOps::Heads FusedAttentionSteps::heads_of(int layer) const {
-  const Layer& keeps = layers_[static_cast<std::size_t>(layer)];
+  const Layer& keeps = layers_[index_of(layer)];
   return {keeps.projected.slice(1, 0, pass_.weights().columns.key_shift), keeps.gates, &pass_.weights(layer)};
 }
 
 PointwiseOps::Gated FusedAttentionSteps::gated_of(int layer) const {
-  const Layer& keeps = layers_[static_cast<std::size_t>(layer)];
+  const Layer& keeps = layers_[index_of(layer)];
   const TorchLayer& weight = pass_.weights(layer);
   const at::Tensor gate =
       weight.output_gate.defined() ? keeps.projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
@@ -174,7 +175,7 @@ PointwiseOps::QueryKeyValue FusedAttentionSteps::attend_backward(int layer, cons
                                       at::zeros({pass_.batch(), pass_.config().heads, 1}, keeps.cumulative.options()));
     grad_log_gate_.masked_fill_(steps <= kLowestLogGate, 0.0);
   }
-  if (fused_.options().log_gates) gradients.log_gates[static_cast<std::size_t>(layer)] = grad_log_gate_;
+  if (fused_.options().log_gates) gradients.log_gates[index_of(layer)] = grad_log_gate_;
   return grad_heads;
 }
 
@@ -187,9 +188,9 @@ void FusedAttentionSteps::log_gates_backward(int layer, const at::Tensor& grad_l
     const at::Tensor gradient = grad_log_gate.to(at::kCPU, at::kDouble).contiguous();
     const std::int64_t size = pass_.config().heads * pass_.length();
     for (std::int64_t b = 0; b < pass_.batch(); ++b) {
-      pass_.probes()[static_cast<std::size_t>(b)].pull_back_gates(layer, pass_.config().heads, pass_.length(),
-                                                                  log_gate.const_data_ptr<double>() + b * size,
-                                                                  gradient.mutable_data_ptr<double>() + b * size);
+      pass_.probes()[index_of(b)].pull_back_gates(layer, pass_.config().heads, pass_.length(),
+                                                  log_gate.const_data_ptr<double>() + b * size,
+                                                  gradient.mutable_data_ptr<double>() + b * size);
     }
     grad_own = gradient.to(grad_log_gate.device(), at::kFloat);
   }

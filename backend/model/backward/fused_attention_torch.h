@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/fused_pass_torch.h"
 #include "backend/model/backward/gradient_attention_torch.h"
 
@@ -22,7 +23,7 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   bool project_output(int layer) override;
 
   /// [R, D] float32 x as it entered a layer.
-  [[nodiscard]] const at::Tensor& entered(int layer) const { return layers_[static_cast<std::size_t>(layer)].entered; }
+  [[nodiscard]] const at::Tensor& entered(int layer) const { return layers_[index_of(layer)].entered; }
   /// Lets go of what is made again of a layer: queries, keys and values, or all but x as it entered.
   void end_layer(int layer, bool recomputes);
 
@@ -42,7 +43,7 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
     at::Tensor attended;        ///< [R, H, d]
     at::Tensor log_normalizer;  ///< [B, H, n] float32
   };
-  [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] Layer& kept(int layer) { return layers_[index_of(layer)]; }
   /// Makes queries, keys and values of a layer from its projection.
   void set_heads(int layer);
   void drop_heads() { query_ = key_ = value_ = at::Tensor(); }

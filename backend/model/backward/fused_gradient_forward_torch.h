@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/fused_attention_torch.h"
 #include "backend/model/backward/fused_pass_torch.h"
 #include "backend/model/backward/gradient_forward_torch.h"
@@ -45,7 +46,7 @@ class FusedGradientForward final : public GradientForward {
     at::Tensor middle;  ///< [R, D] float32 x behind attention
     at::Tensor wide;    ///< [R, 2 I]
   };
-  [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] Layer& kept(int layer) { return layers_[index_of(layer)]; }
   /// The MLP's two inputs to its product, [R, 2 I], from norm(x).
   [[nodiscard]] at::Tensor mlp_inputs(int layer, const at::Tensor& normed) const;
   /// What was not kept of a layer.

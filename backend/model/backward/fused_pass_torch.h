@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/backward/pointwise_ops_torch.h"
 #include "backend/model/layer/torch/torch_pass_torch.h"
@@ -26,9 +27,7 @@ class FusedPass {
   /// Whether the loss is differentiated by weights.
   [[nodiscard]] bool wants_weights() const { return wants_weights_; }
   /// The gradients by a layer's weights that are wanted.
-  [[nodiscard]] const TorchLayer& grad_weights(int layer) const {
-    return options_.weights->layers[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] const TorchLayer& grad_weights(int layer) const { return options_.weights->layers[index_of(layer)]; }
   /// norm(x), as the matrix products read it, [R, D], until the next is made.
   /// @param with_rest  whether what rounding takes from it is wanted too
   [[nodiscard]] at::Tensor normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest);

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/recompute.h"
 #include "backend/model/layer/torch/torch_forward_torch.h"
 
@@ -61,9 +62,7 @@ class GradientForward : public TorchForward {
   [[nodiscard]] bool wants_weights() const { return options_.weights != &none_; }
   /// The gradients by the weights that are wanted, all of them undefined where none is.
   [[nodiscard]] const WeightTensors& grad_weights() const { return *options_.weights; }
-  [[nodiscard]] const TorchLayer& grad_weights(int layer) const {
-    return options_.weights->layers[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] const TorchLayer& grad_weights(int layer) const { return options_.weights->layers[index_of(layer)]; }
   /// Rows of logits that are made at a time.
   [[nodiscard]] std::int64_t logit_rows() const;
   /// Runs steps of a layer a second time, which the report does not count.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/backward/saliency_torch.h"
 
@@ -34,7 +35,7 @@ bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input,
   const std::optional<Gradients> gradients = forward->backward(job);
   if (!gradients) return false;
   for (int layer = 0; layer < weights.config.layers; ++layer) {
-    record_gradient(probes, layer, gradients->log_gates[static_cast<std::size_t>(layer)]);
+    record_gradient(probes, layer, gradients->log_gates[index_of(layer)]);
   }
   return true;
 }

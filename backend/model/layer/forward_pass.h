@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/base/job.h"
 #include "backend/model/layer/pass_options.h"
 #include "backend/model/layer/probe.h"
@@ -62,11 +63,9 @@ class ForwardPass {
   [[nodiscard]] std::span<const Probe> probes() const { return probes_; }
   [[nodiscard]] bool has_states() const { return !states_.empty(); }
   [[nodiscard]] bool has_state(std::int64_t sequence) const {
-    return has_states() && states_[static_cast<std::size_t>(sequence)] != nullptr;
+    return has_states() && states_[index_of(sequence)] != nullptr;
   }
-  [[nodiscard]] ForwardState& state(std::int64_t sequence) const {
-    return *states_[static_cast<std::size_t>(sequence)];
-  }
+  [[nodiscard]] ForwardState& state(std::int64_t sequence) const { return *states_[index_of(sequence)]; }
   [[nodiscard]] const Job& job() const { return job_; }
   [[nodiscard]] ForwardReport& report() const { return *report_; }
   /// Of the first row of a sequence.

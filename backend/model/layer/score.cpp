@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/layer/checks.h"
 
 namespace foxscope {
@@ -87,7 +88,7 @@ void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
   if (distribution_) all_.insert(all_.end(), logits.begin(), logits.end());
   if (!marked_.empty()) take_marked(first, logits);
   const std::int64_t label = label_ - first;
-  if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[static_cast<std::size_t>(label)];
+  if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[index_of(label)];
   for (std::size_t begin = 0; begin < logits.size(); begin += kLogitsAtOnce) {
     take_likeliest(first + static_cast<std::int64_t>(begin),
                    logits.subspan(begin, std::min(kLogitsAtOnce, logits.size() - begin)));

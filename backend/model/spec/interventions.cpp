@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -41,7 +43,7 @@ void change_head(const Intervention& intervention, std::int64_t first, std::span
     case InterventionKind::zero: {
       const std::int64_t at = intervention.position - first;
       if (at >= 0 && at < static_cast<std::int64_t>(log_gate.size())) {
-        log_gate[static_cast<std::size_t>(at)] = kLowestLogGate;
+        log_gate[index_of(at)] = kLowestLogGate;
       }
       break;
     }
@@ -76,7 +78,7 @@ void pull_back_head(const Intervention& intervention, std::int64_t first, std::s
       break;
     case InterventionKind::zero: {
       const std::int64_t at = intervention.position - first;
-      if (at >= 0 && at < static_cast<std::int64_t>(gradient.size())) gradient[static_cast<std::size_t>(at)] = 0;
+      if (at >= 0 && at < static_cast<std::int64_t>(gradient.size())) gradient[index_of(at)] = 0;
       break;
     }
     case InterventionKind::cut:

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/spec/linear_mixer.h"
 
 namespace foxscope {
@@ -113,9 +114,7 @@ struct ModelConfig {
   }
   /// The same of keys and of values, H_kv d.
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
-  [[nodiscard]] Mixer mixer(int layer) const {
-    return mixers.empty() ? Mixer::attention : mixers[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[index_of(layer)]; }
   [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
   /// What a layer has in place of attention; null: it is attention.
   [[nodiscard]] const LinearMixer* linear_at(int layer) const { return is_linear(layer) ? &*linear : nullptr; }

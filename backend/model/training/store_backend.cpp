@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/training/collectives_torch.h"
 
 namespace foxscope {
@@ -49,7 +50,7 @@ class StoreBackend final : public c10d::Backend {
   WorkPointer broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     for (at::Tensor& tensor : tensors) {
       const auto root = static_cast<int>(options.rootRank);
-      tensor.copy_(tensor_of(exchange(tensor, root)[static_cast<std::size_t>(root)], tensor));
+      tensor.copy_(tensor_of(exchange(tensor, root)[index_of(root)], tensor));
     }
     return done();
   }
@@ -58,8 +59,7 @@ class StoreBackend final : public c10d::Backend {
                               const c10d::AllgatherOptions& /*options*/) override {
     std::vector<Bytes> all = exchange(input);
     for (int rank = 0; rank < getSize(); ++rank) {
-      output.narrow(0, rank * input.numel(), input.numel())
-          .copy_(tensor_of(all[static_cast<std::size_t>(rank)], input));
+      output.narrow(0, rank * input.numel(), input.numel()).copy_(tensor_of(all[index_of(rank)], input));
     }
     return done();
   }

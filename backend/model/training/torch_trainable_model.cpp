@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/training/processes_torch.h"
 #include "backend/model/weights/current_device_torch.h"
@@ -85,18 +86,18 @@ class HostSnapshot final : public TrainingSnapshot {
   void read(TrainingPart part,
             const std::function<bool(const Parameter&, std::span<const float>)>& take) const override {
     const at::NoGradGuard no_graph;
-    const WeightTensors tensors = layout_.views(flats_[static_cast<std::size_t>(part)]);
+    const WeightTensors tensors = layout_.views(flats_[index_of(part)]);
     int at_hand = -1;
     LayerWeights layer;
     for (const Parameter& parameter : parameters(config_)) {
       FloatArray values;
       if (parameter.layer >= 0) {
         if (parameter.layer != std::exchange(at_hand, parameter.layer)) {
-          layer = to_host(tensors.layers[static_cast<std::size_t>(parameter.layer)]);
+          layer = to_host(tensors.layers[index_of(parameter.layer)]);
         }
         const FloatArray& weight = layer.*parameter.of_layer;
         if (weight.empty()) {
-          values = part == TrainingPart::weights ? untrained_[static_cast<std::size_t>(parameter.layer)]
+          values = part == TrainingPart::weights ? untrained_[index_of(parameter.layer)]
                                                  : FloatArray(static_cast<std::size_t>(parameter.elements()));
         } else {
           values = take_parameter(config_, parameter, weight);

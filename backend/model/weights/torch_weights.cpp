@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/current_device_torch.h"
 #include "backend/model/weights/logit_bound.h"
@@ -28,7 +29,7 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const ModelWeights& 
   put_frequencies();
   put_outside(host);
   for (int layer = 0; layer < config.layers; ++layer) {
-    layers.push_back(put_layer(layer, host.layers[static_cast<std::size_t>(layer)]));
+    layers.push_back(put_layer(layer, host.layers[index_of(layer)]));
   }
 }
 

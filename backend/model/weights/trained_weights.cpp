@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "backend/base/index.h"
 #include "backend/model/weights/trained_weights_torch.h"
 
 namespace foxscope {
@@ -50,7 +51,7 @@ FlatLayout::FlatLayout(const TorchWeights& weights, int processes)
       output_gate_(weights.config.output_gate),
       processes_(processes) {
   for (int layer = 0; layer < layers_; ++layer) {
-    const bool merged = weights.layers[static_cast<std::size_t>(layer)].projection_and_gate.defined();
+    const bool merged = weights.layers[index_of(layer)].projection_and_gate.defined();
     if (merged) add(weights, layer, &TorchLayer::projection_and_gate);
     for (const auto member : differentiable_weights()) {
       const bool in_merged = merged && (member == &TorchLayer::projection || member == &TorchLayer::output_gate);
@@ -90,7 +91,7 @@ void FlatLayout::add(const TorchWeights& weights, at::Tensor WeightTensors::*out
 }
 
 void FlatLayout::add(const TorchWeights& weights, int layer, at::Tensor TorchLayer::*of_layer) {
-  const at::Tensor& weight = weights.layers[static_cast<std::size_t>(layer)].*of_layer;
+  const at::Tensor& weight = weights.layers[index_of(layer)].*of_layer;
   if (!weight.defined() || weight.numel() == 0) return;
   const bool shared = is_head_norm(of_layer) && shares_norms(weights.config);
   place({nullptr, layer, of_layer, {}, 0}, shared ? weight.sizes().slice(1) : weight.sizes());
@@ -123,7 +124,7 @@ WeightTensors FlatLayout::views(const at::Tensor& flat) const {
       tensors.*slot.outside = view;
       continue;
     }
-    TorchLayer& layer = tensors.layers[static_cast<std::size_t>(slot.layer)];
+    TorchLayer& layer = tensors.layers[index_of(slot.layer)];
     layer.*slot.of_layer = view;
     if (slot.of_layer != &TorchLayer::projection_and_gate) continue;
     layer.projection = view.slice(0, 0, gate_row_);

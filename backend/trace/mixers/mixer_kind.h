@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 
 /// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
@@ -81,7 +83,7 @@ inline constexpr std::array<MixerKind, 5> kMixerKinds = {{
      .heads_are_channels = true},
 }};
 
-constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[static_cast<std::size_t>(mixer)]; }
+constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[index_of(mixer)]; }
 static_assert(std::ranges::all_of(kMixerKinds, [](const MixerKind& kind) { return &kind_of(kind.mixer) == &kind; }));
 
 }  // namespace foxscope

@@ -272,7 +272,7 @@ void HeadsTest::labelsAreListedAndFiltered() {
     const LabelScores scores = head_statistics(*heads.document.runs().headOf(head), {}, {})->label_scores;
     QCOMPARE(cell.data().toString(), QString::fromStdString(names_of(labels_of(scores), ", ")));
     for (int number = 0; number < kHeadLabels; ++number) {
-      const double score = scores[static_cast<std::size_t>(number)];
+      const double score = scores[index_of(number)];
       const double shown = heads.table.value(head, scoreOf(static_cast<HeadLabel>(number)));
       QVERIFY(shown == score || (std::isnan(shown) && std::isnan(score)));
       // The tooltip says every score and what it is.
@@ -704,4 +704,5 @@ void HeadsTest::ofMambaEveryNthChannelIsShown() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(heads, foxscope::gui::test::HeadsTest)
+#include "backend/base/index.h"
 #include "heads_test.moc"

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/cpu_state.h"
 #include "backend/model/layer/cpu/cpu_team.h"
 #include "backend/model/layer/cpu/cpu_workspace.h"
@@ -17,9 +18,6 @@
 #include "kernels/cpu/row_products.h"
 
 namespace foxscope {
-
-/// A number of elements or an index as the standard library takes it.
-constexpr std::size_t index_of(std::int64_t number) { return static_cast<std::size_t>(number); }
 
 /// What the steps of a forward pass on the CPU share: which run they belong to, weights, memory, threads, norms and
 /// matrix products in float32. Steps that treat each row alone go by chunks of rows that stay in a core's cache from

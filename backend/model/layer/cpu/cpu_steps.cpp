@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "backend/base/index.h"
 #include "kernels/log2e.h"
 
 // The loops below are plain, so that the compiler makes vectors of them: once for each instruction set, chosen when
@@ -59,7 +60,7 @@ FOXSCOPE_INLINE float sum_of_squares(const float* x, std::int64_t size) {
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      sums[static_cast<std::size_t>(lane)] += x[n + lane] * x[n + lane];
+      sums[index_of(lane)] += x[n + lane] * x[n + lane];
     }
   }
   float total = 0;
@@ -71,7 +72,7 @@ FOXSCOPE_INLINE float sum_of(const float* x, std::int64_t size) {
   std::array<float, kLanes> sums{};
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[static_cast<std::size_t>(lane)] += x[n + lane];
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[index_of(lane)] += x[n + lane];
   }
   float total = 0;
   for (; n < size; ++n) total += x[n];
@@ -233,7 +234,7 @@ float largest(const float* x, std::int64_t size) {
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      float& best = lanes[static_cast<std::size_t>(lane)];
+      float& best = lanes[index_of(lane)];
       best = x[n + lane] > best ? x[n + lane] : best;
     }
   }
@@ -249,7 +250,7 @@ float sum_of_exponentials(const float* x, std::int64_t size, float shift) {
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      sums[static_cast<std::size_t>(lane)] += exponential(x[n + lane] - shift);
+      sums[index_of(lane)] += exponential(x[n + lane] - shift);
     }
   }
   float total = 0;
@@ -276,7 +277,7 @@ float exponentials(std::int64_t size, float shift, float* x) {
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
       x[n + lane] = exponential(x[n + lane] - shift);
-      sums[static_cast<std::size_t>(lane)] += x[n + lane];
+      sums[index_of(lane)] += x[n + lane];
     }
   }
   float total = 0;

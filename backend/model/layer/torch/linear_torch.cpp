@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/fused_linear_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
@@ -191,8 +192,8 @@ void TorchLinearSteps::change_decays(int layer) {
   const std::int64_t channels = host.size(1);
   const auto heads = static_cast<int>(host.size(2));
   for (std::int64_t n = 0; n < pass_.batch() * channels; ++n) {
-    pass_.probes()[static_cast<std::size_t>(n / channels)].change_gates(
-        layer, heads, pass_.first_position(), length, host.mutable_data_ptr<double>() + n * heads * length);
+    pass_.probes()[index_of(n / channels)].change_gates(layer, heads, pass_.first_position(), length,
+                                                        host.mutable_data_ptr<double>() + n * heads * length);
   }
   if (mixer_.decay == LinearDecay::rates) {
     const at::Tensor logarithms = pass_.weights(layer).decay_rate.detach().to(at::kCPU, at::kFloat).contiguous();

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/forward.h"
 #include "backend/model/layer/torch/growing_tensor_torch.h"
 
@@ -33,7 +34,7 @@ class TorchState final : public ForwardState {
     at::Tensor window;     ///< [taps - 1, columns] float32 what its convolution reads again
     [[nodiscard]] bool gated() const { return cumulative_log_gate.size() > 0; }
   };
-  [[nodiscard]] Layer& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Layer& layer(int index) { return layers_[index_of(index)]; }
 
   /// Takes down the key and value of the last position as projected, before their shift.
   /// @param key, value  [H_kv, d] or flat
