@@ -18,10 +18,10 @@ namespace foxscope::cli {
 
 class InterruptThread;
 
-/// What the program ends with.
+/// The exit statuses of the program.
 enum ExitCode { kDone = 0, kFailed = 1, kWrongUsage = 2, kInterrupted = 130 };
 
-/// What a command is given beside its own options.
+/// The surroundings of a command, beside its own options.
 struct CommandContext {
   Console& console;
   std::stop_token stop;
@@ -38,7 +38,7 @@ struct CommandContext {
 /// A parsed command, ready to run. Returns an exit code; errors are thrown.
 using Action = std::function<int(const CommandContext&)>;
 
-/// What parsing the command line fills.
+/// The result of parsing the command line.
 struct ParsedCommand {
   Action action;
   Verbosity verbosity = Verbosity::normal;

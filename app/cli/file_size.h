@@ -9,7 +9,7 @@
 
 namespace foxscope::cli {
 
-/// What one word of `--keep` adds to a run file.
+/// The share of a run file that one word of `--keep` adds.
 struct KeptPart {
   std::string word;  ///< as in --keep
   std::int64_t bytes = 0;

@@ -45,7 +45,7 @@ struct MapOptions {
   bool force = false;
 };
 
-/// What kind of file an output name asks for.
+/// The kind of file that the name of an output asks for.
 enum class MapFormat { npy, hdf5, csv, png, svg, pdf };
 bool isPicture(MapFormat format);
 

@@ -192,7 +192,8 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
   });
 }
 
-// What an installation asks for, told by the commands themselves; nothing for other words.
+// The page (completions or manual) that an installation asks for, told by the commands themselves; nothing for other
+// words.
 std::optional<std::string> pageAskedFor(const CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.size() != 2) return std::nullopt;
   if (arguments[1] == "--manual") return manualPage(program, FOXSCOPE_VERSION);

@@ -43,7 +43,7 @@ std::vector<RecipeSetting> settingsOf(const TrainOptions& options) {
   return settings;
 }
 
-/// What is trained, and where.
+/// The training that the command line asks for, and its folder.
 struct TrainingOrder {
   Recipe recipe;
   std::filesystem::path output;
@@ -155,7 +155,7 @@ TrainingEvents eventsOf(const TrainingOrder& order, const CommandContext& contex
   return events;
 }
 
-// What a training that was stopped leaves.
+// The message for a training that was stopped: what is kept and how to go on.
 std::string interruptedText(const TrainingOrder& order, const std::optional<TrainingResult>& result) {
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
   if (result)

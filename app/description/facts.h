@@ -11,8 +11,7 @@
 
 namespace foxscope {
 
-/// What is known of something, line by line: what it is called, and what it is. Values come from files and may hold
-/// anything.
+/// Known facts, line by line: a name and a value. Values come from files and may hold anything.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// A checkpoint: the paper's name for it, parameters and their types, every option of its layers, tokenizer, weight

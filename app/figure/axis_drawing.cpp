@@ -156,7 +156,7 @@ std::vector<QString> titleLinesOf(const std::string& title, const TextStyle& sty
                                   const std::vector<std::string>& beside) {
   static const QRegularExpression kNumber(QStringLiteral("\\d+"));
   static const QRegularExpression kHead(QStringLiteral("[Ll]ayer[ \\x{a0}](\\d+), head[ \\x{a0}](\\d+)"));
-  // Of panels beside one another all are brief or none, whatever the numbers of their heads.
+  // Panels beside one another are all brief or none is, whatever the numbers of their heads.
   const auto small = [&](const std::string& text) {
     const std::string alike = QString::fromStdString(text).replace(kNumber, QStringLiteral("00")).toStdString();
     return fitted(style, wrapped(alike, style, width), width).size < kLittleSmaller * style.size;

@@ -68,7 +68,7 @@ std::string pngPage(const FigureFormat& format, const QSizeF& size, const Figure
   return bytes.toStdString();
 }
 
-// Of PDF and of SVG: what a viewer shows of a document, in the words of XML.
+// Text for XML, in the metadata of PDF and of SVG.
 QString escaped(const std::string& text) { return QString::fromStdString(text).toHtmlEscaped(); }
 
 // XMP (ISO 16684-1): what remains of the origin where the document information is Qt's own.

@@ -9,7 +9,7 @@ namespace foxscope::gui {
 
 enum class Theme { settings, light, dark };
 
-/// What `foxscope open` is asked for.
+/// The options of `foxscope open`.
 struct ApplicationOptions {
   std::vector<std::string> paths;  ///< checkpoint folders, trainings, texts, run files, sessions
   std::string screenshot;          ///< PNG to write when all views are done; then the program ends. Empty: stay open

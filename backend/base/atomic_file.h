@@ -40,7 +40,7 @@ class AtomicFile {
   /// @returns 0, or the system's error number: for callers that must not throw
   [[nodiscard]] int try_write_at(std::uint64_t offset, const void* data, std::size_t bytes) const;
 
-  /// What to throw for a write to this file that failed with the system's error number.
+  /// Throws the error of a write to this file that failed with the system's error number.
   [[noreturn]] void throw_write_error(int error_number) const;
 
   /// Flushes to disk and puts the file in place. The object is finished afterwards.

@@ -32,7 +32,7 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// @returns nothing where one process works alone
 /// @throws UsageError naming the variable that is missing or makes no sense
 std::optional<DistributedConfig> distributed_config(const Environment& environment);
-/// Of the environment of this process.
+/// Reads the environment of this process.
 std::optional<DistributedConfig> distributed_config();
 
 /// The first host of a list as Slurm writes it: "node[003-007,9],other" is node003.

@@ -75,7 +75,7 @@ std::optional<std::int64_t> left_on_the_way(const fs::path& top, const std::stri
   return least;
 }
 
-/// What the process's own limit of address space (ulimit -v) leaves; nothing where there is none.
+/// The memory that the process's own limit of address space (ulimit -v) leaves; nothing where there is no limit.
 std::optional<std::int64_t> left_of_address_space() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;

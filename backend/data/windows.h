@@ -98,7 +98,7 @@ Windows cut_windows(const Windows& windows, const Tokenizer& chosen_with, const 
 /// @param counts  of the corpus
 std::vector<TokenClassSet> window_classes(const Window& window, const WordCounts& counts);
 
-/// What the positions of a window read: BOS, then all labels but the last.
+/// The input ids of a window's positions: BOS, then all labels but the last.
 std::vector<std::int32_t> input_ids(const std::vector<std::int32_t>& labels, std::int32_t bos);
 
 }  // namespace foxscope

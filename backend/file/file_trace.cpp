@@ -152,7 +152,7 @@ class FileTraceSource final : public TraceSource {
 /// Queries, keys and values read straight from their places in the file.
 class FileQueryKeyStore final : public QueryKeyStore {
  public:
-  /// Of each part, by layer.
+  /// The offsets of each part, by layer.
   using Offsets = std::map<Part, std::vector<std::uint64_t>>;
 
   FileQueryKeyStore(std::shared_ptr<const Hdf5File> file, const std::string& model, const TraceInfo& info,

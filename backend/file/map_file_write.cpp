@@ -126,7 +126,7 @@ bool write_map(Hdf5Writer& writer, const NamedMap& map, const StripeOptions& opt
   return whole;
 }
 
-/// What a row or column of a CSV file is called, each name but once: "12 token" of the position and the token that it
+/// The label of a row or column of a CSV file, each name but once: "12 token" of the position and the token that it
 /// reads, and of bins "12:16", the positions from 12 up to, not including, 16.
 std::vector<std::string> axis_labels(const Trace& trace, const Range& range, std::int64_t bins) {
   const std::vector<std::int64_t> edges = bin_edges(range, bins);

@@ -29,7 +29,7 @@ constexpr double kWellKnown = 1.0 / 16.0;
 /// Bands are dealt out to so many tasks, each with sums of its own: sums then do not depend on the number of threads.
 constexpr std::int64_t kTasks = 32;
 
-/// What a task adds up.
+/// The sums of a task.
 struct Sums {
   std::vector<double> mass;
   std::vector<double> mass_without_first;
@@ -81,7 +81,7 @@ class BandPass {
   }
 
   bool sum_beside_first() {
-    // What is left out is small beside the row; here it has to be small beside what key 0 leaves of it.
+    // Entries that are left out are small beside the row; here they have to be small beside what key 0 leaves of it.
     double least = 1.0;
     for (std::int64_t n = 0; n < rows_.size(); ++n) {
       if (beside_first_[n] > 0) least = std::min(least, beside_first_[n]);

@@ -45,7 +45,7 @@ struct Task {
   PartialPixels partial;
 };
 
-/// What a thread works with.
+/// The scratch of a thread.
 struct PixelWorker {
   explicit PixelWorker(const std::vector<HeadEntries>& entries) {
     for (const HeadEntries& head : entries) readers.push_back(head.reader());
@@ -238,7 +238,8 @@ void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
   });
 }
 
-/// Of extremes of attention few entries of a tile come into question. @returns false where they are not found that way
+/// Finds the extremes of attention in a tile, which few of its entries can be. @returns false where they are not found
+/// that way
 bool EntryMap::find_largest(const BandTile& tile, const TilePlace& place, const PartialPixels& partial,
                             PixelWorker& worker) {
   if (entries_.front().rounded_keys.empty() || tile.cut) return false;
@@ -307,7 +308,7 @@ bool leave_out_first(const MapRequest& request, const Job& job, HeadEntries& ent
 /// Whether a picture is of the largest entries of one softmax, each of so many that few of them are worth computing.
 bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
   const std::int64_t pixels = request.pixel_rows * request.pixel_columns;
-  // What forgets faster than this leaves few tiles to search, and rounding costs more than those.
+  // A faster decay leaves few tiles to search, and rounding costs more than those.
   constexpr double kNatsOfToken = 1.0 / 16;
   const std::span<const double> gate = entries.gate;
   if (!gate.empty() && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
@@ -317,7 +318,8 @@ bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
          kernels::cpu::rounds_logits(entries.head_dim);
 }
 
-/// What the request's heads offer, and what was computed for them. @returns false if the job was stopped
+/// Looks up the arrays of the request's heads, and computes those that are missing. @returns false if the job was
+/// stopped
 /// @param normalizers  owns what was computed
 bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
                    std::deque<std::vector<float>>& normalizers) {

@@ -20,7 +20,7 @@ using cpu::kMapTile;
 
 constexpr double kNatsOfBit = 0.6931471805599453;
 
-/// What a thread works with.
+/// The scratch of a thread.
 struct RowWorker {
   explicit RowWorker(const HeadEntries& entries) : reader(entries) {}
   EntryReader reader;

@@ -12,7 +12,7 @@
 
 namespace foxscope {
 
-/// What a map shows, for query i and key j <= i (inside the window). Of a linear mixer attention is |M_ij| / sum_j
+/// The quantity of a map, for query i and key j <= i (inside the window). Of a linear mixer attention is |M_ij| / sum_j
 /// |M_ij|, and F_ij is the mean over channels of exp(P_ic - P_jc) where each channel decays (log F: the mean of P_ic -
 /// P_jc); logits, attention_without_gate and gate_effect are of softmax attention alone.
 enum class Quantity {
@@ -74,7 +74,7 @@ struct MapRequest {
   double skip_tolerance = 0;
   /// For attention, attention_without_gate and gate_effect. What is left out is computed on the CPU.
   FirstKey first_key = FirstKey::counted;
-  /// Of forget and log_forget where each channel decays: one channel; without, the mean over channels.
+  /// The channel of forget and log_forget where each channel decays; absent: the mean over channels.
   std::optional<int> channel = {};
 };
 

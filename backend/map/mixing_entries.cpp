@@ -28,7 +28,7 @@ constexpr double kNormSlack = 1.0 + 1e-4;
 constexpr std::int64_t kDepthStep = 16;
 /// Keys near the diagonal are taken so many at a time, those between one another pair by pair.
 constexpr std::int64_t kNearKeys = 16;
-/// What is left of a query below this changes no float32 entry.
+/// A rest of a query below this changes no float32 entry.
 constexpr float kNothing = 1e-37F;
 
 /// Inverse of I + A, A strictly lower triangular, [64][64] by rows; only the first `size` rows count.

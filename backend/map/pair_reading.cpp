@@ -44,8 +44,7 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
-/// What is left of a query when it has met all keys behind one: r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or
-/// of each channel.
+/// Passes a query over all keys behind one: r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or of each channel.
 /// @param between  that key and the query
 /// @param k        [query - key + 1, d]
 /// @param r        [d] the query

@@ -14,8 +14,8 @@ struct ProcessEvents;
 struct DistributedConfig;
 struct TrainableOptions;
 
-/// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
-/// run files, without it.
+/// The functions that need LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and
+/// reads and draws run files, without it.
 struct ForwardLibrary {
   int (*cuda_device_count)();
   std::int64_t (*free_device_memory)(int index);

@@ -12,7 +12,7 @@
 
 namespace foxscope {
 
-/// What became of one prompt.
+/// The result of one prompt.
 struct Completion {
   TextScores prompt;              ///< [n], without the first where it is BOS; empty unless they were asked for
   std::vector<std::int32_t> ids;  ///< tokens that were added, the end token and those of a stop string too

@@ -162,7 +162,7 @@ HttpRequest head_of(const httplib::Request& request, BoundedStream& stream) {
           .gone = [&stream] { return stream.gone(); }};
 }
 
-/// What the head says of the body's length; none for what is no number.
+/// The length of the body that the head gives; none for what is no number.
 std::optional<std::uint64_t> length_of(const httplib::Request& request) {
   const std::size_t count = request.get_header_value_count("Content-Length");
   if (count == 0) return 0;
@@ -225,7 +225,7 @@ class HttpExchange::Server final : public httplib::Server {
     bool closed = false;
     const bool done = process_request(stream, false, closed, [&](httplib::Request& request) {
       exchanged.head = head_of(request, stream);
-      // Of these httplib makes something of its own: parts, forms, compression. A body is JSON, whatever they say.
+      // httplib treats these in its own way: parts, forms, compression. A body is JSON, whatever they say.
       for (const char* name : {"Content-Type", "Accept-Encoding"}) request.headers.erase(name);
       // It would be matched against a regular expression for each method.
       request.path = kAnyPath;
@@ -285,7 +285,7 @@ class HttpExchange::Server final : public httplib::Server {
     if (came) put(handler_.answer(std::move(whole)), response);
   }
 
-  /// What httplib refused itself, without a word.
+  /// Describes a refusal by httplib itself, which has no body.
   static void describe(httplib::Response& response) {
     if (!response.body.empty()) return;
     BoundedStream& stream = current->stream;

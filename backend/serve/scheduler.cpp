@@ -361,7 +361,8 @@ std::int64_t Scheduler::bytes_of(const Work& work) const {
 
 Scheduler::WorkPointer Scheduler::take_prompt() {
   if (prompts_.empty() || live_.size() >= kMostLive) return nullptr;
-  // Of the request that has the fewest under way, the oldest first: many prompts of one do not hold up another.
+  // A prompt of the request that has the fewest under way, the oldest first: many prompts of one do not hold up
+  // another.
   const auto chosen =
       std::ranges::min_element(prompts_, std::less<>(), [](const WorkPointer& work) { return work->ticket->live; });
   if (!live_.empty() && held_ + bytes_of(**chosen) > limits_.held_bytes) return nullptr;

@@ -47,7 +47,7 @@ bool is_title_or_initial(std::string_view word) {
   return std::find(kTitles.begin(), kTitles.end(), word) != kTitles.end() || is_one_capital_letter(word);
 }
 
-/// What stands between two words.
+/// The gap between two words.
 struct Gap {
   bool blank_line = false;
   bool ends_sentence = false;  ///< the last end mark is followed by white space, or needs none

@@ -111,7 +111,7 @@ void refuse_merges_of(const std::vector<std::int32_t>& sorted, const TokenizerDe
   }
 }
 
-/// What the model says of its symbols has to fit the kind of symbols that the pre-tokenizer makes.
+/// The model's symbols have to fit the kind of symbols that the pre-tokenizer makes.
 void check_symbols(TokenizerDescription& description) {
   const std::string& name = description.name;
   if (description.symbols == SymbolKind::bytes) {

@@ -51,9 +51,9 @@ std::optional<kernels::cuda::MixingKind> mixing_kind(const LayerMixer& mixer);
 /// @param of_decay  F alone, whose queries are 1/d and keys 1
 kernels::cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay);
 
-/// What of one trace is kept in GPU memory for its maps, head by head, the one not used for longest let go first; and
-/// the stream and the working memory of what computes them. One piece of work at a time: hold `lock` around it, and
-/// be on the device (DeviceScope).
+/// The arrays of one trace in GPU memory for its maps, head by head, the one not used for longest let go first; and the
+/// stream and the working memory of what computes them. One piece of work at a time: hold `lock` around it, and be on
+/// the device (DeviceScope).
 class DeviceHeads {
  public:
   static constexpr std::size_t kBudget = std::size_t{4} << 30U;

@@ -177,7 +177,7 @@ const ArrayValues* Trace::find(TraceArray array, int index) const {
   return values.get();
 }
 
-/// What an array whose axes begin with head, or with layer and head, has of one head.
+/// One head's part of an array whose axes begin with head, or with layer and head.
 template <typename T>
 std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   check_head(layer, head);
@@ -223,7 +223,7 @@ std::span<const double> Trace::mean_decay(int layer, int head) const {
   return mean_decay_.try_emplace({layer, head}, std::move(mean)).first->second;
 }
 
-/// Of each of some c the log decays of all channels, nats.
+/// The log decays of all channels for each of some c, nats.
 std::vector<double> Trace::decays_by_rates(int layer, int head, std::span<const double> sums) const {
   const std::span<const double> rates = row<double>(TraceArray::decay_rate, layer, head);
   std::vector<double> decays;

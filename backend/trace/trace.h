@@ -49,7 +49,7 @@ struct TokenTable {
   bool operator==(const TokenTable&) const = default;
 };
 
-/// What a model and its run are, in numbers and names. V and D are known where logits or hidden states were kept.
+/// The facts of a model and its run, in numbers and names. V and D are known where logits or hidden states were kept.
 struct TraceInfo : TraceSizes {
   std::string name;            ///< NAME of the run file
   std::string model_type;      ///< of config.json
@@ -174,7 +174,7 @@ class Trace {
   /// the queries and keys, if any.
   [[nodiscard]] std::optional<int> gpu() const;
   void compute_on(std::optional<int> gpu) const;
-  /// What of the trace is in a GPU's memory for its maps, kept until the trace goes or another GPU is named.
+  /// The arrays of the trace in a GPU's memory for its maps, kept until the trace goes or another GPU is named.
   [[nodiscard]] std::shared_ptr<DeviceHeads> device_heads(int gpu) const;
 
   /// @throws UsageError naming the numbers that exist

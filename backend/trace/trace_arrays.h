@@ -17,7 +17,7 @@
 
 namespace foxscope {
 
-/// What a trace may keep of a run, word by word of `--keep`.
+/// The parts of a run that a trace may keep, word by word of `--keep`.
 enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, saliency };
 using KeepSet = std::set<Keep>;
 
@@ -94,7 +94,7 @@ struct TraceSizes {
   /// the largest of all layers.
   std::vector<LayerMixer> mixers = {};
 
-  /// What one layer is.
+  /// The mixer of one layer.
   [[nodiscard]] LayerMixer mixer(int layer) const;
   /// Whether any layer is softmax attention.
   [[nodiscard]] bool has_softmax() const;
@@ -134,7 +134,7 @@ class AxisList {
   std::size_t size_;
 };
 
-/// What is to be known of an array wherever it is recorded, written, read, or its size estimated.
+/// The description of an array, wherever it is recorded, written, read, or its size estimated.
 struct ArraySpec {
   TraceArray array;
   Keep keep;         ///< the word that keeps it
@@ -217,8 +217,8 @@ std::size_t bytes_of(const ArraySpec& spec, const TraceSizes& sizes, DType dtype
 /// Bytes of all arrays that are kept and held in this way.
 std::size_t bytes_of(const KeepSet& keep, Storage storage, const TraceSizes& sizes, DType dtype);
 
-/// What is kept where these words are said: linear mixers keep values beside queries and keys, so that a file holds all
-/// that y = M v needs.
+/// The parts that these words keep: linear mixers keep values beside queries and keys, so that a file holds all that y
+/// = M v needs.
 KeepSet with_values_of_linear_mixers(KeepSet keep, const TraceSizes& sizes);
 
 /// The arrays that a QueryKeyStore holds where these are kept.

@@ -123,7 +123,7 @@ bool check_tokens(TokenStream& stream, const std::string& expected, const Job& j
   return true;
 }
 
-/// What a file of the cache holds.
+/// Opens a file of the cache.
 /// @returns nothing if the job was stopped
 /// @throws Error for a file that is damaged, or holds something else
 std::optional<TokenStream> open_stream(const fs::path& file, const std::string& key, const Job& job) {

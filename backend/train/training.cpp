@@ -173,7 +173,7 @@ std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int
   return std::min(best, rows_that_divide(rows, std::max<std::int64_t>(1, most / recipe.length)));
 }
 
-/// What the positions of rows read: BOS, then all labels but the last.
+/// The input ids of rows: BOS, then all labels but the last.
 void shift_right(std::span<const std::int32_t> labels, std::int64_t length, std::int32_t bos,
                  std::vector<std::int32_t>& ids) {
   ids.resize(labels.size());
@@ -225,7 +225,7 @@ class Training {
                         {.first_step = trained_->steps() + 1,
                          .rank = processes_ == nullptr ? 0 : processes_->distributed().rank,
                          .processes = process_count()});
-    // What is wrong with the data is said before anything is written.
+    // Wrong data is reported before anything is written.
     std::optional<TrainingBatch> batch = batches.next(stop_between_steps());
     if (!batch) return std::nullopt;
     if (first()) begin();
@@ -256,7 +256,8 @@ class Training {
   [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
   [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->distributed().world_size; }
 
-  // What evaluation.jsonl holds depends on the recipe alone, not on when a training was stopped or saved by the clock.
+  // The content of evaluation.jsonl depends on the recipe alone, not on when a training was stopped or saved by the
+  // clock.
   [[nodiscard]] bool ends_or_saves(std::int64_t step) const {
     return step == recipe_.steps() || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
   }

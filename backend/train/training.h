@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// What a training says before its first step.
+/// The facts of a training before its first step.
 struct TrainingStart {
   std::string data;      ///< TokenRows::description
   std::string held_out;  ///< likewise; empty without
@@ -28,7 +28,7 @@ struct TrainingStart {
   int processes = 1;
 };
 
-/// What a caller hears on the way.
+/// Events for the caller on the way.
 struct TrainingEvents {
   std::function<void(const TrainingStart&)> start;
   /// After each step.  @param memory  most that was used of a GPU's so far, bytes; 0 on a CPU

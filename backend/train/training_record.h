@@ -11,7 +11,7 @@
 
 namespace foxscope {
 
-/// What a training has told so far.
+/// The records of a training so far.
 struct TrainingRecord {
   std::vector<TrainingStep> steps;              ///< by step; not empty
   std::vector<TrainingMeasures> measures;       ///< likewise, may be empty; those with decay times have one shape

@@ -205,8 +205,8 @@ class Backward {
     return done;
   }
 
-  /// What a row has to hold of a block and all before it grows with the block, so that those which are negligible come
-  /// first.
+  /// The share that a row must have in a block and all before it grows with the block, so that those which are
+  /// negligible come first.
   [[nodiscard]] std::int64_t first_block(std::int64_t head, std::int64_t row_block) const {
     const char* live = p_.live.data() + (head * p_.row_blocks + row_block) * kQueryBlock;
     if (std::all_of(live, live + kQueryBlock, [](char is_live) { return is_live == 0; })) return p_.blocks;

@@ -351,16 +351,16 @@ class CellTiles {
   BackwardHeads& p_;
   const BackwardCell& cell_;
   BackwardScratch& s_;
-  // Of the query head at hand.
+  // The query head at hand.
   std::int64_t head_ = 0;
   const double* gate_ = nullptr;       // [L]
   const float* normalizer_ = nullptr;  // [L]
-  // Of the key block.
+  // The key block.
   std::int64_t key_ = 0;    // its first
   std::int64_t block_ = 0;  // counted through the packed key heads
   bool steep_ = false;
   double middle_ = 0;
-  // Of the tile.
+  // The tile.
   std::int64_t first_row_ = 0;
   std::int64_t rows_ = 0;
   std::int64_t packed_row_ = 0;  // its first row, counted through the packed heads

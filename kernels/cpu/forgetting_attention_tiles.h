@@ -31,7 +31,7 @@ struct PackedKeys {
   std::vector<double> retained;  ///< [query heads of key_heads, blocks] see retained_mass; empty: nothing is skipped
 };
 
-/// What one thread works in, reused from one block of rows to the next.
+/// The memory of one thread, reused from one block of rows to the next.
 struct Scratch {
   FloatBuffer queries;            ///< [kQueryBlock, d] times scale log2(e)
   FloatBuffer logits;             ///< [kQueryBlock, kKeyBlock], then the weights

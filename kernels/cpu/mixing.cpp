@@ -152,7 +152,7 @@ void log_tile(std::int64_t key_count, float* tile) {
   const Float none = hn::Set(tag, -std::numeric_limits<float>::infinity());
   for (std::int64_t n = 0; n < key_count * kMapTile; n += lanes) {
     const Float value = hn::LoadU(tag, tile + n);
-    // What cannot be told from 0 takes no part in an entropy; NaN is neither above nor equal and passes.
+    // A value that cannot be told from 0 takes no part in an entropy; NaN is neither above nor equal and passes.
     const auto is_zero = hn::Lt(value, hn::Set(tag, std::numeric_limits<float>::min()));
     const Float logarithm = hn::Log2(tag, value);
     hn::StoreU(hn::IfThenElse(is_zero, none, hn::IfThenElse(hn::IsNaN(value), value, logarithm)), tag, tile + n);

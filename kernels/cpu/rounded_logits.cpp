@@ -16,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in immintrin.h itself
 #endif
 
-// What the functions below are compiled for; rounds_logits looks whether the processor has it.
+// The instruction sets of the functions below; rounds_logits looks whether the processor has it.
 #define FOXSCOPE_BYTE_PRODUCTS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")))
 
 namespace foxscope::kernels::cpu {
@@ -130,7 +130,7 @@ FOXSCOPE_BYTE_PRODUCTS void rounded_tile(const RoundedTile& tile, const float* s
   for (; key < tile.key_count; ++key) rounded_rows<1>(tile, key, scale, bias, values);
 }
 
-/// What the entries of a tile are compared by.
+/// The bounds that the entries of a tile are compared by.
 struct Bounds {
   alignas(64) float scale[kMapTile];  ///< s_q s_k
   alignas(64) float bias[kMapTile];   ///< c_reference - c_j, log2, by key
@@ -289,7 +289,7 @@ FOXSCOPE_BYTE_PRODUCTS std::int64_t largest_of_parts(const RoundedTile& tile, co
       for (int v = first_lane / kLanes; v <= last_vector; ++v) {
         lowest = _mm512_mask_max_ps(lowest, lanes_of(first_lane, lane_end, v), lowest, low[v]);
       }
-      // What is below is known already, or another entry of this part is larger.
+      // An entry below is known already, or another entry of this part is larger.
       const auto place = static_cast<std::uint16_t>(segment * kMapTile + piece);
       const float least = std::max(current[place], _mm512_reduce_max_ps(lowest));
       result[place] = -std::numeric_limits<float>::infinity();

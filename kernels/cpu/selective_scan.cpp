@@ -27,7 +27,7 @@ constexpr std::int64_t kScanPositions = 64;
 /// States below this are 0: they never become denormal.
 constexpr float kVanishedState = 1e-30F;
 
-/// What one thread needs; what lies beyond the last channel is finite, and read by nobody.
+/// The memory of one thread; the numbers beyond the last channel are finite, and read by nobody.
 struct ScanScratch {
   using Buffer = hwy::AlignedFreeUniquePtr<float[]>;
   explicit ScanScratch(std::int64_t state_size)
@@ -126,7 +126,7 @@ void fetch_channels(const SelectiveScan& a, std::int64_t first, std::int64_t cou
   }
 }
 
-/// What some positions of them decay by and write.
+/// Computes the decay and the input of some positions of them.
 void fetch_positions(const SelectiveScan& a, std::int64_t first, std::int64_t count, std::int64_t begin,
                      std::int64_t positions, ScanScratch& scratch) {
   const float* const decay_step = a.decay_step == nullptr ? a.step : a.decay_step;

@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::int64_t kWidestVector = 16;
 
-/// What loads and stores whole vectors.
+/// Loads and stores whole vectors.
 struct Whole {
   HWY_INLINE Float load(const float* from) const { return hn::LoadU(FloatTag(), from); }
   HWY_INLINE void store(Float value, float* to) const { hn::StoreU(value, FloatTag(), to); }
 };
 
-/// What loads and stores the numbers that are left at a row's end; the others are `fill`.
+/// Loads and stores the numbers that are left at a row's end; the others are `fill`.
 struct Rest {
   std::int64_t count;
   float fill;

@@ -72,7 +72,7 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
   requireWritable(options.output, options.force);
 }
 
-/// Of how many layers something can be said of the attention.
+/// The number of layers whose attention has statistics.
 int layersWithAttention(const Trace& trace) {
   int count = 0;
   for (int layer = 0; layer < trace.info().layers; ++layer) count += trace.has_attention(layer) ? 1 : 0;
@@ -248,7 +248,7 @@ int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   return kDone;
 }
 
-// What each label is, from which score on.
+// The definition of each label, with its threshold.
 std::string labelDefinitions() {
   std::string text = "Labels, the strongest (score over threshold) first:\n";
   for (int n = 0; n < kHeadLabels; ++n) {

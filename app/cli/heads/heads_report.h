@@ -25,7 +25,7 @@ struct ReportedHead {
   std::vector<NearestHead> nearest;  ///< nearest first; empty unless heads are matched
 };
 
-/// What the tables of heads are about.
+/// The contents of the tables of heads.
 struct HeadsReport {
   std::string model;
   std::int64_t tokens = 0;

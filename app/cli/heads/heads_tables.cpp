@@ -17,7 +17,7 @@ namespace foxscope::cli {
 namespace {
 
 constexpr std::size_t kNearestShown = 3;
-// What the overview shows whatever heads are sorted by.
+// The columns that the overview shows whatever heads are sorted by.
 constexpr std::array kShown = {
     "layer", "head", "rate_decay_time", "horizon_1_over_e_median", "horizon_half_median", "survival_1_over_e_median",
     "d50",   "d90",  "entropy",         "mass_on_first",           "mass_on_self"};
@@ -202,7 +202,7 @@ std::string matchTable(const HeadsReport& report) {
 
 std::string scientificCell(double value) { return std::isfinite(value) ? fmt::format("{:.2e}", value) : "-"; }
 
-/// What a position reads, in quotes; its id where there are no strings.
+/// The token that a position reads, in quotes; its id where there are no strings.
 std::string readCell(const Trace& run, std::int64_t position) {
   const TokenTable& tokens = *run.tokens();
   const auto index = static_cast<std::size_t>(position);

@@ -19,7 +19,8 @@
 namespace foxscope::figure {
 namespace {
 
-/// Of the entries of a difference, whose sizes the colours tell apart: a few large ones would leave the rest white.
+/// Share of the entries of a difference whose sizes the colours tell apart: a few large ones would leave the rest
+/// white.
 constexpr double kDifferencesShown = 0.95;
 
 std::string differenceLabel(Quantity quantity) { return "Δ " + quantitySymbol(quantity) + " (5 % beyond)"; }

@@ -26,7 +26,7 @@ constexpr double kSpread = 0.6;  ///< of the heads of a layer or class beside ea
 constexpr std::int64_t kFewestTokens = 10;
 constexpr int kMostLayerTicks = 8;
 
-/// What a class is called on an axis, and where there is little room.
+/// The name of a class on an axis, and a short one where there is little room.
 struct ClassName {
   TokenClass token_class;
   const char* text;
@@ -80,8 +80,8 @@ ClassLabels labelsOf(std::span<const ClassName> classes, std::span<const std::in
   return {fits(names) ? names : brief, fmt::format("tokens: {}", fmt::join(briefCounted, ", "))};
 }
 
-/// What heads are called in a legend that is this share of a page of this format wide: in brief where they would not
-/// stand in one line.
+/// The names of heads in a legend that is this share of a page of this format wide: in brief where they would not stand
+/// in one line.
 std::vector<std::string> namesOf(const std::vector<HeadIndex>& heads, const FigureFormat& format, double share) {
   const TextStyle style = textStyleOf(format);
   std::vector<Curve> curves(heads.size());

@@ -41,7 +41,7 @@ std::vector<double> middles(const EvaluatedHeads& model) {
   return places;
 }
 
-/// What the values of bins are: sums over their distances, which are drawn by the octave, or means.
+/// The meaning of a bin's value: sums over their distances, which are drawn by the octave, or means.
 enum class Bins { sums, means };
 
 Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t head, const Line& line, Bins kind) {

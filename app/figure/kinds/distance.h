@@ -10,7 +10,7 @@
 
 namespace foxscope::figure {
 
-/// What `drawDistance` shows.
+/// The options of `drawDistance`.
 struct DistanceOptions {
   std::vector<HeadIndex> heads;  ///< empty: telling ones
   FirstKey first = FirstKey::left_out;

@@ -32,7 +32,7 @@ std::optional<double> reachOf(const HeadOf& head, bool byDecay, const Job& job) 
   return statistics->distance.d50;
 }
 
-/// Of every head; where some layers forget, of the heads of these. Nothing if the job was stopped.
+/// The reach of every head; where some layers forget, of the heads of these alone. Nothing if the job was stopped.
 std::optional<std::vector<Reach>> reachesOf(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const TraceInfo& info = trace->info();
   const bool byDecay = forgets(info);

@@ -40,11 +40,11 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::PositionCurve& values, std::int64_t first,
               std::int64_t offset);
 
-/// What the horizontal axis counts: positions p, or lengths p + 1 of which a loss is the mean.
+/// The unit of the horizontal axis: positions p, or lengths p + 1 of which a loss is the mean.
 enum class LossAxis { positions, lengths };
 
-/// What the legend says of lines and bands, in lines: "mean of 101 tokens, band: ± 1 standard error", what the bands
-/// are over or why there are none, and which position is the first where others are left out.
+/// The legend's note on lines and bands, in lines: "mean of 101 tokens, band: ± 1 standard error", what the bands are
+/// over or why there are none, and which position is the first where others are left out.
 std::string legendNote(std::span<const LossSource> sources, std::span<const Curve> curves, std::int64_t smooth,
                        std::int64_t first, LossAxis axis = LossAxis::positions);
 

@@ -16,7 +16,7 @@ struct RunFigure : FigureSpec {
   [[nodiscard]] const FigureKind& row() const { return *findFigureKind(kind); }
   /// The quantities whose colour bars can have limits.
   [[nodiscard]] std::vector<Quantity> quantities() const;
-  /// What its run is called in the figure unless a label says otherwise: as in its file, where no other is called so.
+  /// The name of its run in the figure unless a label says otherwise: its name in the file, where no other run has it.
   [[nodiscard]] std::string nameOf(const FigureRun& run) const;
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kWidthsInTraining = 50;
 constexpr Rgb kNeutral{110, 110, 110};
-// Of viridis: its end is too light for a line on white, its beginning too dark for one on a dark ground.
+// Range of viridis: its end is too light for a line on white, its beginning too dark for one on a dark ground.
 constexpr double kLightestLayer = 0.85;
 constexpr double kDarkestLayer = 0.35;
 constexpr int kMostNamedLayers = 6;

@@ -53,8 +53,9 @@ struct RunLossDifference {
 
 struct LossCurves {
   std::vector<RunLoss> runs;
-  /// Of each run on the first one's text, where both losses are known, and always that of the run that is shown first
-  /// less that of the later one: the first run and this one, or what this one is a changed copy of and this one.
+  /// The differences of each run on the first one's text, where both losses are known, and always that of the run that
+  /// is shown first less that of the later one: the first run and this one, or what this one is a changed copy of and
+  /// this one.
   std::vector<RunLossDifference> differences;
   bool tokensDiffer = false;  ///< on the first one's text
 };

@@ -11,7 +11,7 @@
 
 namespace foxscope::gui::curves {
 
-/// What is known of heads against distance, content and decay apart: measured in the background when it is first asked
+/// Statistics of heads against distance, content and decay apart: measured in the background when it is first asked
 /// for, and kept as long as the run.
 class DistanceProfiles : public QObject {
   Q_OBJECT

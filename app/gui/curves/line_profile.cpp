@@ -9,7 +9,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-/// Of the entries that are there; NaN stays NaN.
+/// Softmax over the entries that exist; NaN stays NaN.
 std::vector<double> softmax(std::vector<double> logits) {
   double largest = -std::numeric_limits<double>::infinity();
   for (const double logit : logits) largest = std::max(largest, std::isnan(logit) ? largest : logit);

@@ -31,10 +31,10 @@ class PositionPlot : public QWidget {
 
   /// Shows this instead, once a job has made ready what is drawn; until then what is shown stays.
   void setContent(const PlotContent& content, const PositionAxis& axis);
-  /// What is being shown, or asked for.
+  /// The content that is shown, or asked for.
   [[nodiscard]] const PlotContent& content() const { return m_wanted; }
   [[nodiscard]] const PositionAxis& axis() const { return m_axis; }
-  /// What is drawn is what was asked for last.
+  /// Whether the plot shows the last request.
   [[nodiscard]] bool isSettled() const { return m_drawn == m_asked && !m_stale; }
 
   /// Ends of the axes as they are shown.
@@ -61,7 +61,7 @@ class PositionPlot : public QWidget {
   void fit();
 
  signals:
-  /// What is drawn is that of another content, or size.
+  /// The plot was drawn with another content, or size.
   void drawnAnew();
   /// The right button was clicked, or the key for menus pressed.
   void menuAsked(const QPoint& globalPosition);

@@ -237,7 +237,7 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
     emit valuesChanged();
   };
-  // What cannot be known of a head stays unknown; views of that head say why.
+  // A statistic that cannot be computed stays unknown; views of that head say why.
   request.failed = [](const QString&) {};
   runner.submit(this, headChannel(choice, run.trace->info()), std::move(request));
 }

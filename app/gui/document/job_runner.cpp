@@ -208,7 +208,7 @@ void JobRunner::tellProgress(const std::shared_ptr<Entry>& entry) {
 void JobRunner::show(const std::shared_ptr<Entry>& entry, const Answer& stage) {
   assert(QThread::currentThread() == thread());
   {
-    // What comes after it is on its way, or it was put aside and begins anew: then it is of no use.
+    // A later answer is on its way, or this one was put aside and begins anew: then it is of no use.
     const std::lock_guard lock(m_mutex);
     if (entry != m_running || entry->dropped) return;
   }

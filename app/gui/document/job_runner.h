@@ -21,7 +21,7 @@ namespace foxscope::gui {
 /// somebody has a first answer already, and waits for a better one.
 enum class Priority { interactive, refining, background };
 
-/// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
+/// The threads that the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
 enum class Threads { lent, own };
 
 /// By how much computing yields the processor (setpriority): to drawing, and to pictures that somebody waits for.
@@ -46,8 +46,9 @@ class JobRunner : public QObject {
   /// Stops what runs and waits for it; nothing is answered any more.
   ~JobRunner() override;
 
-  /// What is wanted: `work` runs on the compute thread and returns nothing when it was stopped; then one of `done` and
-  /// `failed` (with an error's one line) is called on the window's thread, or neither when the request was replaced.
+  /// A request to the runner: `work` runs on the compute thread and returns nothing when it was stopped; then one of
+  /// `done` and `failed` (with an error's one line) is called on the window's thread, or neither when the request was
+  /// replaced.
   template <typename Result>
   struct Request {
     std::function<std::optional<Result>(const Job&)> work;

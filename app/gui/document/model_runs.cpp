@@ -273,7 +273,7 @@ void ModelRuns::estimateMemory() {
     m_memoryAsked = true;
     emit memoryAsked(*question);
   };
-  // What is wrong with a model is told when its turn comes, after the results of those before it.
+  // The error of a model is told when its turn comes, after the results of those before it.
   request.failed = [this](const QString& /*message*/) { runNext(); };
   m_runner.submit(this, kRun, std::move(request));
 }
@@ -351,7 +351,7 @@ void ModelRuns::receiveRun(const Produced& produced) {
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
   const HeadChoice representative{m_runs.addMade(made), made.representative.layer, made.representative.head};
-  // What was asked for is shown, also where runs of files on another text are open.
+  // The run that was asked for is shown, also where runs of files on another text are open.
   if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(representative.run))
     m_runs.selection().setHead(representative);
   if (++m_status.index < m_status.count) {

@@ -129,12 +129,12 @@ const Run* RunList::run(RunId id) const {
 
 const Run* RunList::baseOf(const Run& run) const {
   const auto named = [&](const Run& other) {
-    // Of a training's model another checkpoint may be shown by now.
+    // A training's model may show another checkpoint by now.
     const bool sameModel = run.model.isEmpty() || other.model.isEmpty() || other.model == run.model;
     return other.id != run.id && other.text == run.text && other.plainName() == run.base && sameModel;
   };
   auto found = run.base.isEmpty() ? m_runs.end() : std::find_if(m_runs.begin(), m_runs.end(), named);
-  // What comes from a file names no other run: the unchanged one has its weights, and read its text.
+  // A run from a file names no other run: the unchanged one has its weights, and read its text.
   const TraceInfo& info = run.trace->info();
   if (found == m_runs.end() && !info.intervention.empty() && !info.weights_sha256.empty()) {
     found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {

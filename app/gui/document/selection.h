@@ -36,8 +36,8 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-/// What all views have in common: one head, one pinned and one hovered pair, pairs that are locked, one range. Setting
-/// what is already set is no change, so views may follow each other in a circle.
+/// The selection that all views share: one head, one pinned and one hovered pair, pairs that are locked, one range.
+/// Setting what is already set is no change, so views may follow each other in a circle.
 class Selection : public QObject {
   Q_OBJECT
 

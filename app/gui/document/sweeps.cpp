@@ -17,7 +17,7 @@
 
 namespace foxscope::gui {
 
-/// What the thread of sweeps has of one of them; the heads that are new are handed over under the mutex.
+/// The state of a sweep on the thread of sweeps; the heads that are new are handed over under the mutex.
 struct Sweeps::Work {
   Engine engine;
   ModelRequest model;
@@ -288,7 +288,7 @@ void Sweeps::finish(int id, std::shared_ptr<const SweepEvaluation> whole) {
   emit changed();
 }
 
-// What the thread still finishes comes to light when the sweep goes on.
+// Heads that the thread still finishes are shown when the sweep goes on.
 void Sweeps::stop() {
   if (!running()) return;
   m_runner.cancel(this, kSweep);
@@ -310,7 +310,7 @@ void Sweeps::takeOut() {
   emit changed();
 }
 
-// What the user takes out of the window is not to come back. The thread may still write it: it goes behind that.
+// A sweep that the user takes out of the window does not come back. The thread may still write it: it goes behind that.
 void Sweeps::forgetKept(int id) {
   const auto entry = std::find_if(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == id; });
   if (entry == m_works.end() || entry->second->folder.isEmpty()) return;

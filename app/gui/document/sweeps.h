@@ -36,7 +36,7 @@ struct HeadSweep {
   double fraction = -1;     ///< of its work, 0 to 1; negative: not known
   double secondsLeft = -1;  ///< negative: not known
 
-  /// What the losses are of: "on up-from-slavery-1.txt (2,048 tokens)".
+  /// The text of the losses: "on up-from-slavery-1.txt (2,048 tokens)".
   [[nodiscard]] QString place() const;
   /// Whether a layer has a head: layers need not have equally many.
   [[nodiscard]] bool has(int layer, int head) const;

@@ -117,7 +117,7 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   if (!same) {
     m_choice->clear();
     for (const HeadSweep* each : visible) {
-      // Of one model and one change on two texts the texts tell them apart.
+      // The texts tell sweeps of one model and one change apart.
       const bool alone = std::ranges::count(visible, each->name, &HeadSweep::name) == 1;
       m_choice->addItem(alone ? each->name : each->name + tr(", ") + each->place(), each->id);
     }

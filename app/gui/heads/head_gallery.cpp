@@ -51,7 +51,7 @@ void HeadGallery::arrange() {
     heads.push_back(entry.data(HeadTable::HeadRole).value<HeadChoice>());
   }
   if (m_order) {
-    // What is not known comes last.
+    // Heads without a value come last.
     const auto place = [&](const HeadChoice& head) {
       const double value = m_table.value(head, *m_order);
       return std::pair(std::isnan(value), std::isnan(value) ? 0.0 : -value);

@@ -8,7 +8,7 @@
 
 namespace foxscope::gui {
 
-/// What the grid's colours mean: a bar with numbers and unit, or the labels with their letters.
+/// The legend of the grid's colours: a bar with numbers and unit, or the labels with their letters.
 class HeadLegend : public QWidget {
   Q_OBJECT
 

@@ -28,7 +28,7 @@ namespace {
 
 using ColouringKind = HeadColouring::Kind;
 
-// What a choice of the box stands for.
+// The data of an entry of the box.
 constexpr int kKindRole = Qt::UserRole;
 constexpr int kQuantityRole = Qt::UserRole + 1;
 constexpr int kOtherRole = Qt::UserRole + 2;
@@ -128,7 +128,7 @@ HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWid
   m_tabs->setExpanding(false);
   m_tabs->setUsesScrollButtons(false);  // three names are never cut
   layout->addWidget(m_tabs);
-  // What a tab needs stands below the tabs, which stay where they are.
+  // The inputs of a tab stand below the tabs, which stay where they are.
   m_run = new ElidedCombo;
   m_run->setToolTip(tr("The run whose heads are listed"));
   m_run->setAccessibleName(tr("Run"));

@@ -40,7 +40,7 @@ class HeadsView : public QWidget, public ViewPart {
   void setLabel(std::optional<HeadLabel> label);
   [[nodiscard]] std::optional<HeadLabel> label() const;
 
-  /// What Ctrl+C copies: the chosen rows of the table, with a picture of the grid where that is shown.
+  /// The content that Ctrl+C copies: the chosen rows of the table, with a picture of the grid where that is shown.
   [[nodiscard]] QMimeData* copied();
 
   [[nodiscard]] QJsonObject saveState() const override;

@@ -17,11 +17,11 @@ namespace foxscope::gui {
 namespace {
 
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
-// Of a coarse picture. Tiles of queries and keys are 64 x 64 whatever is asked of them, so a sample of 64 rows costs no
-// more than one row does.
+// Samples of a coarse picture. Tiles of queries and keys are 64 x 64 whatever is asked of them, so a sample of 64 rows
+// costs no more than one row does.
 constexpr std::int64_t kSampledRows = 64;
 constexpr std::int64_t kSampledEntries = 1 << 22;
-/// Of the rows, at most one in this many is sampled.
+/// At most one row in this many is sampled.
 constexpr std::int64_t kSampledShare = 6;
 constexpr std::int64_t kFewestLines = 16;
 constexpr std::int64_t kMostLines = 64;

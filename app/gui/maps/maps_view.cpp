@@ -26,13 +26,13 @@ namespace foxscope::gui {
 namespace {
 
 constexpr std::array<int, 3> kCounts{1, 2, 4};
-/// What panes show at first, in their order.
+/// The quantities that panes show at first, in their order.
 constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
     Quantity::forget, Quantity::attention, Quantity::attention_without_gate, Quantity::gate_effect};
 constexpr std::array<Quantity, MapsView::kMostPanes> kUngatedQuantities{Quantity::attention, Quantity::logits,
                                                                         Quantity::attention, Quantity::logits};
 
-/// Of a model whose first layer is a linear mixer, with and without a decay.
+/// The first quantities for a model whose first layer is a linear mixer, with and without a decay.
 constexpr std::array<Quantity, MapsView::kMostPanes> kMixingQuantities{Quantity::mixing, Quantity::forget,
                                                                        Quantity::attention, Quantity::log_forget};
 constexpr std::array<Quantity, MapsView::kMostPanes> kUndecayedQuantities{Quantity::mixing, Quantity::attention,
@@ -311,7 +311,7 @@ void MapsView::makeBar() {
   m_bar->setSpacing(2);
   enum class Words { hidden, shown };
   const auto add = [](QHBoxLayout* row, QAction* action, const QString& icon, const QString& text, Words words) {
-    // What stands on the button; the command's own text is longer.
+    // The button's text; the command's own is longer.
     action->setIconText(text);
     action->setIcon(themedIcon(icon));
     auto* button = new QToolButton;

@@ -51,7 +51,7 @@ class MapsView : public QWidget, public ViewPart {
   void setPaneState(int pane, const PaneState& state);
   [[nodiscard]] MapPane& pane(int pane) const { return *m_panes[index_of(pane)]; }
 
-  /// What the active pane shows, once it is exact: for a figure, for its data, as it stands on the screen.
+  /// The picture of the active pane, once it is exact: for a figure, for its data, as it stands on the screen.
   [[nodiscard]] std::optional<figure::MapFigure> figureOfActivePane() const;
   [[nodiscard]] std::optional<ShownMap> shownMap() const;
   [[nodiscard]] std::optional<MapRequest> requestOfActivePane() const;
@@ -97,7 +97,7 @@ class MapsView : public QWidget, public ViewPart {
   QAction* addCommand(const CommandText& text, Run run);
   void addSeparator();
   void toggleFirstKey();
-  /// Of all panes that show attention.
+  /// Whether all panes that show attention leave key 0 out.
   [[nodiscard]] bool firstKeyIsLeftOut() const;
   /// Check marks of commands say what is.
   void showChecks();

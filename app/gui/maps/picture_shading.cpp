@@ -20,7 +20,7 @@ using figure::ScaledColours;
 /// Enough that the two colours beside a place differ by less than one step of a channel.
 constexpr int kSteps = 4096;
 
-/// Of log2 between two powers of 2; enough for kSteps over one of them.
+/// Bits for log2 between two powers of 2; enough for kSteps over one of them.
 constexpr int kMantissaBits = 12;
 
 /// log2 of the numbers from 1 to 2, each the middle of its step.

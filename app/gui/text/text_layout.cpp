@@ -133,7 +133,7 @@ void TextLayout::placeByDirection(std::vector<Piece>& pieces) const {
     if (direction == Qt::RightToLeft) return 1;
     return direction == Qt::LeftToRight ? 2 * base : base;
   };
-  // What has no direction takes that of its neighbours where they agree, else the paragraph's.
+  // Clusters without a direction take that of their neighbours where these agree, else the paragraph's.
   std::vector<int> level(count, base);
   for (std::size_t n = 0; n < count;) {
     std::size_t end = n;
@@ -182,7 +182,7 @@ void TextLayout::eachCluster(std::int64_t line, const Visit& visit) const {
         visit(*cluster, (cluster + 1)->byte, piece.left + static_cast<double>(cluster->left));
       continue;
     }
-    // Of a broken word: clusters side by side as they stand in the whole one, where others may lie between them.
+    // A broken word: clusters stand side by side as in the whole word, where others may lie between them.
     for (const Cluster* cluster = begin; cluster != end; ++cluster) {
       double before = 0;
       for (const Cluster* other = begin; other != end; ++other) {

@@ -54,7 +54,7 @@ class TextLayout {
   [[nodiscard]] QRectF mainRect(std::int64_t cell) const;
 
   [[nodiscard]] std::int64_t lineOfByte(double byte) const;
-  /// That of the main rectangle.
+  /// The line of the cell's main rectangle.
   [[nodiscard]] std::int64_t lineOfCell(std::int64_t cell) const;
   /// The first cell that begins on or reaches into a line; for line = lineCount(), one past the last cell.
   [[nodiscard]] std::int64_t firstCell(std::int64_t line) const;

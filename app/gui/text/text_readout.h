@@ -11,7 +11,7 @@
 
 namespace foxscope::gui {
 
-/// Whose numbers a read-out tells.
+/// The trace and head whose numbers a read-out gives.
 struct ReadoutRequest {
   struct NamedTrace {
     QString name;

@@ -72,7 +72,7 @@ std::vector<float> gateLoss(const TintRequest& request) {
   return value;
 }
 
-/// What one per cent of each gate, or of a nat in the logits of each key, changes.
+/// The change of the loss for one per cent of each gate, or for a nat in the logits of each key.
 std::vector<float> changesBy(const TintRequest& request) {
   const std::span<const float> gradient = request.run->log_forget_gradient(request.layer, request.head);
   std::vector<float> value(gradient.begin(), gradient.end());

@@ -12,7 +12,7 @@
 
 namespace foxscope::gui {
 
-/// What the words of the text are tinted by.
+/// The quantity that tints the words of the text.
 enum class TintKind {
   none,
   loss,            ///< of one run, by the position that predicts the word, nats
@@ -64,7 +64,7 @@ struct Tint {
   std::int64_t lastReadCell = -1;  ///< of a row: the query's own cell; what comes after, the query does not see
 };
 
-/// What a tint is computed from.
+/// The input of a tint.
 struct TintRequest {
   TintKind kind = TintKind::none;
   TintScaling scaling = TintScaling::linear;

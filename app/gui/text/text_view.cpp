@@ -210,7 +210,7 @@ void TextView::takeRuns() {
   if (trace != m_reference) {
     m_reference = trace;
     m_tinter->setReference(trace);
-    // What was asked for is there: it is shown.
+    // The text that was asked for is there: it is shown.
     m_editing = false;
     requestShape();
   }
@@ -329,7 +329,7 @@ void TextView::requestSearch() {
   m_find->showSearching();
   request.done = [this](std::vector<Stretch> found) {
     m_searching = false;
-    // What was found before, and is found again where the text was laid anew, does not move the page.
+    // A hit that was found before, and again where the text was laid anew, does not move the page.
     const SearchHits before = std::exchange(m_leftHits, {});
     if (before.current >= 0 && before.place == found) {
       m_page->setHits(before);

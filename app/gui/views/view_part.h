@@ -6,8 +6,8 @@
 
 namespace foxscope::gui {
 
-/// What the window asks of each of its views, beside showing itself: a share of the session file, commands for menus
-/// and the command palette, and whether what it shows is final.
+/// The interface that the window needs of each view, beside showing itself: a share of the session file, commands for
+/// menus and the command palette, and whether what it shows is final.
 class ViewPart {
  public:
   ViewPart() = default;
@@ -15,7 +15,7 @@ class ViewPart {
   ViewPart& operator=(const ViewPart&) = delete;
   virtual ~ViewPart() = default;
 
-  /// What a session keeps of this view. Runs are named by their name, never by their number.
+  /// The view's share of a session. Runs are named by their name, never by their number.
   [[nodiscard]] virtual QJsonObject saveState() const = 0;
   /// Takes over what fits and leaves the rest as it is; may come before the runs that it speaks of.
   virtual void restoreState(const QJsonObject& state) = 0;

@@ -9,7 +9,7 @@
 namespace foxscope::gui {
 namespace {
 
-// Of parts at first, logical pixels: least and most.
+// First sizes of parts, logical pixels: least and most.
 constexpr std::pair kHeadsWidth{160, 190};
 constexpr std::pair kTextWidth{240, 340};
 constexpr int kAroundCentre = 110;  ///< height of menus, bars and the status line

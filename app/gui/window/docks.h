@@ -27,7 +27,7 @@ class Docks : public QObject {
     QWidget* evaluations;
     QWidget* training;
   };
-  /// What there is to be shown.
+  /// The parts that there are to show.
   struct Content {
     bool anything = false;  ///< that docks of runs could show
     bool effects = false;

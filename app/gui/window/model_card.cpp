@@ -40,7 +40,7 @@ QString partHtml(const CardPart& part) {
   return html;
 }
 
-// What cannot be read says so; the run's own part stays.
+// A checkpoint that cannot be read says so; the run's own part stays.
 void addCheckpoint(std::vector<CardPart>& parts, const CardInput& input) {
   CardPart part{ModelCard::tr("Checkpoint"), {}};
   try {

@@ -40,7 +40,7 @@ constexpr std::array<WordColumnText, WordRows::kColumns> kWordColumns{{
 
 bool isWholeNumber(int column) { return column == WordRows::kRank || column > WordRows::kGate; }
 
-/// Of each string its place among all in the order of the alphabet, equal strings in one place.
+/// The rank of each string in alphabetical order, equal strings having one rank.
 std::vector<double> alphabetPlaces(const std::vector<QString>& strings) {
   std::vector<QString> folded;
   folded.reserve(strings.size());
@@ -132,7 +132,7 @@ void WordTable::arrange() {
   }
   const std::vector<double>& key = rows.number[index_of(m_column)];
   const bool rising = m_order == Qt::AscendingOrder;
-  // What is not known stands at the end, equals in the order of the text.
+  // Words without a value stand at the end, equals in the order of the text.
   std::ranges::stable_sort(m_shown, [&](int left, int right) {
     const double a = key[index_of(left)];
     const double b = key[index_of(right)];

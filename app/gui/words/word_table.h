@@ -27,7 +27,7 @@ struct WordRows {
   [[nodiscard]] int size() const { return static_cast<int>(table.words.size()); }
   /// Whether there is a number in a column at all: ranks need logits, gates a head that has one.
   [[nodiscard]] bool has(Column column) const;
-  /// Of a word's tokens the one that it begins in, or the first; of a word without tokens the one that holds it.
+  /// The token that a word begins in, or its first; of a word without tokens the one that holds it.
   [[nodiscard]] std::int64_t tokenOf(int word) const;
   /// The word that a token belongs to.
   [[nodiscard]] int wordOf(std::int64_t token) const;

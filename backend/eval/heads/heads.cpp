@@ -52,8 +52,8 @@ std::optional<HeadsModel> plan(const OpenedModel& model, const WindowSource& sou
   return planned;
 }
 
-/// What windows tell about a model's heads, whoever has them: added up in the windows' order, so that only those that
-/// are before their time wait.
+/// Statistics of a model's heads over windows, whichever process has them: added up in the windows' order, so that only
+/// those that are before their time wait.
 class HeadsOfWindows {
  public:
   explicit HeadsOfWindows(const HeadsModel& model) : model_(model), added_(model.info) {}
@@ -135,7 +135,7 @@ class HeadsWork {
     if (!pass) return false;
     for (std::size_t n = 0; n < batch.size(); ++n) {
       const Window& window = model_.windows.windows[batch[n]];
-      // What comes again is part of the statistics.
+      // Tokens that come again are part of the statistics.
       auto tokens = std::make_shared<TokenTable>();
       tokens->id.assign(window.ids.begin(), window.ids.end());
       tokens->input_id = input_ids(window.ids, model_.bos_id);

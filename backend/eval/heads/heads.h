@@ -19,7 +19,7 @@ struct HeadsRequest {
   EvaluationInput input;
 };
 
-/// What a caller hears on the way, beside the job's progress.
+/// Events for the caller on the way, beside the job's progress.
 struct HeadsEvents {
   std::function<void(const std::string& name)> model;  ///< a model's turn comes
   std::function<void(const std::string& text)> note;   ///< what the user should be told

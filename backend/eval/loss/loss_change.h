@@ -16,7 +16,7 @@ struct TokenChange {
   bool operator==(const TokenChange&) const = default;
 };
 
-/// What a change of a model did to its losses on one text.
+/// The effect of a change of a model on its losses on one text.
 struct LossChange {
   Estimate mean;                    ///< nats per token, above 0: the change hurts; the error as loss_change says
   std::int64_t tokens = 0;          ///< L

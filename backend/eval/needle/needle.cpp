@@ -19,7 +19,7 @@
 namespace foxscope {
 namespace {
 
-/// What one cell gives, as a row of numbers: found, log-probability, mass and gate of every head, ids.
+/// The result of one cell, as a row of numbers: found, log-probability, mass and gate of every head, ids.
 struct Cell {
   bool found = false;
   float log_probability = 0;

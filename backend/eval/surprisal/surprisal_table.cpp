@@ -168,10 +168,11 @@ std::vector<SurprisalWord> words_between_white_space(std::string_view text) {
   return words;
 }
 
-/// What begins at a place that is no white space and ends at the next word boundary. A letter takes what its rules
-/// join: marks and format characters, letters behind one of . ' : and their like, digits behind one of . , ' ; and
-/// theirs, connectors as _ is one. Ideographs, hiragana and the letters of scripts that dictionaries cut stand alone,
-/// as what is no letter or digit does, each with its marks (\X). Left out is the quotation mark inside Hebrew words.
+/// A regular expression for the text from a place that is no white space to the next word boundary. A letter takes what
+/// its rules join: marks and format characters, letters behind one of . ' : and their like, digits behind one of . , '
+/// ; and theirs, connectors as _ is one. Ideographs, hiragana and the letters of scripts that dictionaries cut stand
+/// alone, as what is no letter or digit does, each with its marks (\X). Left out is the quotation mark inside Hebrew
+/// words.
 std::string boundary_expression() {
   const std::string marks = R"([\p{M}\p{Cf}]*+)";
   const std::string letter = R"((?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{Nl}])";

@@ -37,13 +37,13 @@ struct SweepPlan : OpenedModel {
 /// @throws Error and UsageError with the remedy, as run_model does; for a change of gates in a model without
 std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest& request, const Job& job);
 
-/// What a caller hears on the way, beside the job's progress; on the working thread.
+/// Events for the caller on the way, beside the job's progress; on the working thread.
 struct SweepEvents {
   std::function<void(const SweepEvaluation&)> unchanged;                  ///< the unchanged losses are known
   std::function<void(const SweepEvaluation&, int layer, int head)> head;  ///< this head's are
 };
 
-/// What a sweep took.
+/// The cost of a sweep.
 struct SweepTiming {
   double load_seconds = 0;
   double forward_seconds = 0;

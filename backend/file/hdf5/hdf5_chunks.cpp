@@ -157,7 +157,7 @@ class ChunkIndex {
     sort();
   }
 
-  /// What an index says of a chunk: its address and, with filters, its size and which of them were left out.
+  /// Reads an index's entry of a chunk: its address and, with filters, its size and which of them were left out.
   Hdf5Chunk read_element(Hdf5Cursor& cursor, std::size_t bytes) const {
     Hdf5Chunk chunk;
     chunk.address = cursor.u64();

@@ -137,7 +137,7 @@ class DeviceMap {
     return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
   }
 
-  /// Of a linear mixer.
+  /// Computes the map of a linear mixer.
   Status mix(const Job& job, Image& image) {
     const HeadOf& head = request_.head;
     const bool shares = request_.quantity == Quantity::attention;

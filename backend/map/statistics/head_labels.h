@@ -12,7 +12,7 @@ namespace foxscope {
 
 struct AttentionSpread;
 
-/// What a head does by the statistics of its attention. A head may have several labels, or none.
+/// A head's role by the statistics of its attention. A head may have several labels, or none.
 enum class HeadLabel { previous_token, local, sink, positional, induction, long_memory };
 inline constexpr int kHeadLabels = 6;
 

@@ -199,7 +199,7 @@ class CudaPointwiseOps final : public PointwiseOps {
     return bytes == 0 ? at::Tensor() : at::empty({static_cast<std::int64_t>(bytes)}, weights_.options(at::kByte));
   }
 
-  /// What the step and its gradient have in common.
+  /// The arguments that the step and its gradient have in common.
   template <typename Call>
   void describe(const Heads& step, Call& call) const {
     call.rows = step.projected.size(0);

@@ -12,7 +12,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What the gradient does not go through, on the way there and back.
+/// The arguments of attention that have no gradient, on the way there and back.
 struct AttentionCall : torch::CustomClassHolder {
   AttentionTensors tensors;  ///< without query, key, value and output
   std::stop_token stop;

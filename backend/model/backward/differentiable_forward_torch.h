@@ -18,7 +18,7 @@ namespace foxscope {
 /// layer's graph is made only then, and nothing but what entered it is kept.
 class DifferentiableForward final : public GradientForward {
  public:
-  /// What attention and the loss are made of.
+  /// The steps of attention and the loss.
   enum class Steps {
     kernels,   ///< of the kernels where they take the head dimension, and Mamba's scan
     composed,  ///< LibTorch's operations alone: the twin

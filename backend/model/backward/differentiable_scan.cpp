@@ -12,8 +12,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What a scan reads, for all sequences: `input`, `step` and `decay_step` [B, n, H], `rate` [d, H], `key` and `query`
-/// [B, n, d].
+/// The operands of a scan, for all sequences: `input`, `step` and `decay_step` [B, n, H], `rate` [d, H], `key` and
+/// `query` [B, n, d].
 struct ScanTensors {
   at::Tensor input, step, decay_step, rate, key, query;
 

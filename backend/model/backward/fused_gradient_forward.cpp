@@ -99,7 +99,7 @@ bool FusedGradientForward::predict() {
         fused_.steps().loss_backward(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
                                      loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
     fused_.add_weight_gradient(grad_weights().padded_head, grad_logits, normed_chunk);
-    // What the head read is not needed any more: its gradient takes the place.
+    // The gradient takes the place of the head's input, which is not needed any more.
     at::Tensor grad_chunk = normed_chunk;
     at::mm_out(grad_chunk, grad_logits, head);
   }

@@ -41,7 +41,7 @@ class FusedGradientForward final : public GradientForward {
   void end_layer(int layer) override;
 
  private:
-  /// What is kept of a layer's MLP.
+  /// The arrays that are kept of a layer's MLP.
   struct Layer {
     at::Tensor middle;  ///< [R, D] float32 x behind attention
     at::Tensor wide;    ///< [R, 2 I]
@@ -49,7 +49,7 @@ class FusedGradientForward final : public GradientForward {
   [[nodiscard]] Layer& kept(int layer) { return layers_[index_of(layer)]; }
   /// The MLP's two inputs to its product, [R, 2 I], from norm(x).
   [[nodiscard]] at::Tensor mlp_inputs(int layer, const at::Tensor& normed) const;
-  /// What was not kept of a layer.
+  /// Computes again what was not kept of a layer.
   /// @returns false if the job was stopped
   bool make_again(int layer);
   void feed_forward_backward(int layer);

@@ -11,8 +11,8 @@
 
 namespace foxscope {
 
-/// What the steps of a FusedGradientForward share, there and back: kernels between the matrix products, products whose
-/// sums are float32, and the gradient by x. R = B n rows.
+/// The state that the steps of a FusedGradientForward share, forward and backward: kernels between the matrix products,
+/// products whose sums are float32, and the gradient by x. R = B n rows.
 class FusedPass {
  public:
   /// @param pass     must outlive it, as options must

@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// What a loss is differentiated by.
+/// The variables that a loss is differentiated by.
 struct GradientOptions {
   /// log f of every layer, head and position, as the probes have changed it; of a linear mixer its log decay, where
   /// that is one a head and no probe changes it

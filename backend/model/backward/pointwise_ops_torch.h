@@ -81,7 +81,7 @@ class PointwiseOps {
   virtual at::Tensor loss_backward(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
                                    const at::Tensor& loss) = 0;
 
-  /// Of rows of a table: grad_table[id] += each row of that id.
+  /// The gradient of a table that rows are looked up in: grad_table[id] += each row of that id.
   /// @param ids       [R] int32
   /// @param grad_rows   [R, D] float32
   /// @param grad_table  [V, D] float32, added to

@@ -56,7 +56,7 @@ class Forward : protected ForwardPass {
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
-  /// What mixes the positions of a layer. Its steps:
+  /// The mixer of a layer's positions. Its steps:
   /// - project: n = norm(x); q, k, v = n W_q, n W_k, n W_v; k and v shifted, k_t <- a_t k_(t-1) + (1 - a_t) k_t with
   ///   a = sigmoid(n W_a); q and k normed and turned by their positions; logits of f = n W_f + b_f. Of a linear mixer
   ///   (linear_mixer.h) q, k, v behind its convolution, log alpha, beta, and the gate of what comes out.
@@ -72,7 +72,7 @@ class Forward : protected ForwardPass {
   virtual bool predict() = 0;
   /// Waits for what is under way, and hands over what the probes keep.
   virtual bool finish() { return true; }
-  /// What the probes keep of x as it enters a layer.
+  /// Keeps x as it enters a layer, where the probes ask for it.
   virtual void keep_hidden(int layer) = 0;
   virtual void end_layer(int /*layer*/) {}
   /// Layers that are known to be done once `begun` have been begun.

@@ -15,7 +15,7 @@
 namespace foxscope {
 namespace {
 
-/// Of a text's positions, how many may be padding, as one part in so many.
+/// Padding is at most one in this many of a text's positions.
 constexpr std::int64_t kPaddingShare = 8;
 /// Logits that are looked at together.
 constexpr std::size_t kLogitsAtOnce = 256;
@@ -97,7 +97,7 @@ void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
 
 void TokenChoice::take_likeliest(std::int64_t first, std::span<const float> logits) {
   const std::size_t most = std::max<std::size_t>(top_, 1);
-  // What comes later has a higher id: of equals, those that came stay.
+  // A later token has a higher id: of equals, those that came stay.
   const auto beaten = [&](float logit) { return best_.size() == most && !(logit > best_.back().log_probability); };
   if (best_.size() == most) {
     // A loop without a way out, of which the compiler makes vectors: most logits are below the likeliest by far.

@@ -33,7 +33,7 @@ struct ForwardRequest : PassOptions {
     std::span<const float> hidden = {};  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
   };
   Start start = {};
-  /// Of whose mean the gradients are, for recorders that keep saliency; none: of all.
+  /// Range of positions whose mean loss the gradients are of, for recorders that keep saliency; none: all.
   std::optional<Range> saliency = {};
 };
 

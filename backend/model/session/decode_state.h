@@ -9,10 +9,10 @@
 
 namespace foxscope {
 
-/// What a continuation begins with.
+/// The prompt that a continuation begins with.
 struct PromptRequest : PassOptions {
   std::span<const std::int32_t> input_ids = {};  ///< [L] what each position reads, BOS included
-  /// What the pass over the prompt records, beside; null: nothing. Its losses are those of `labels`.
+  /// Records the pass over the prompt; null: nothing is recorded. Its losses are those of `labels`.
   Recorder* recorder = nullptr;
   std::span<const std::int32_t> labels = {};  ///< [L]; empty without a recorder
 };

@@ -37,7 +37,7 @@ class ModelDecodeState final : public DecodeState {
   [[nodiscard]] ForwardState* state() { return state_.get(); }
   [[nodiscard]] bool changed() const { return !interventions_.empty(); }
   [[nodiscard]] std::span<float> next() { return log_probabilities_; }
-  /// What keeps and changes what passes of its prompt.
+  /// The probe of its prompt.
   [[nodiscard]] Probe probe(Recorder* recorder) const { return {recorder, interventions_}; }
 
   [[nodiscard]] std::unique_ptr<DecodeState> copy() const override { return std::make_unique<ModelDecodeState>(*this); }

@@ -146,7 +146,7 @@ void pull_back_gates(std::span<const Intervention> interventions, int layer, con
     const auto row = [&](auto* all) {
       return std::span(all + head * range.length, static_cast<std::size_t>(range.length));
     };
-    // What each change found, as the next one changes it again.
+    // The gates that each change found, as the next one changes them again.
     std::vector<std::pair<const Intervention*, std::vector<double>>> found;
     std::vector<double> now(row(log_gate).begin(), row(log_gate).end());
     for (const Intervention& intervention : interventions) {

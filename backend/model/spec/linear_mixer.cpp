@@ -22,7 +22,7 @@ std::int64_t LinearMixer::carried_size() const { return state_size() + rows_befo
 
 std::int64_t LinearMixer::bytes_per_position() const {
   const std::int64_t channels = decays_by_channel() ? key_size() : heads;
-  // Of a mixer that selects steps and, where they are changed, those of decays.
+  // Steps of a selective mixer and, where they are changed, of decays.
   const std::int64_t steps = is_selective() ? 2 * std::int64_t{heads} : 0;
   return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps) +
          8 * channels;

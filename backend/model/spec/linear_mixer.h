@@ -12,7 +12,7 @@ namespace foxscope {
 
 enum class LinearActivation { none, silu, relu, elu_plus_one };
 
-/// Of LinearNorm::l2.
+/// The epsilon of LinearNorm::l2.
 inline constexpr double kLinearNormEpsilon = 1e-6;
 
 /// How the keys and queries of a delta rule are normed, a head each.
@@ -134,8 +134,8 @@ struct DecayPlace {
 /// @throws Error likewise
 [[noreturn]] void throw_bad_beta(const DecayPlace& place, const LinearMixer& mixer, double beta);
 
-/// What a head's log decay is multiplied by for each channel of its keys (LinearDecay::rates), and its mean rate, which
-/// makes the head's log decay of a step.
+/// The factors of a head's log decay for each channel of its keys (LinearDecay::rates), and its mean rate, which makes
+/// the head's log decay of a step.
 struct ChannelRates {
   /// @param logarithms  [H, d] A
   ChannelRates(std::span<const float> logarithms, int heads);

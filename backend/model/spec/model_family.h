@@ -31,7 +31,7 @@ struct ModelFamily {
 /// @throws Error naming the file, the model_type and those that are supported
 const ModelFamily& family_of(const ConfigKeys& keys);
 
-/// What readers of config.json have in common.
+/// Helpers that readers of config.json share.
 namespace family {
 
 /// Largest sizes that are read: far beyond any published model, and small enough that no product of two overflows.

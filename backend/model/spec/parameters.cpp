@@ -18,7 +18,7 @@ struct HeadRows {
   std::int64_t heads = 0;  ///< 0: the rows lie otherwise
   std::vector<Part> parts;
 
-  /// Of the weight.
+  /// Rows of the weight.
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 0;
     for (const Part& part : parts) count += part.first < 0 ? 0 : heads * part.rows;

@@ -44,7 +44,7 @@ struct LayerWeights {
   FloatArray mlp_in_bias;              ///< [2 I] or [I]
   FloatArray mlp_out;                  ///< [D, I]
   FloatArray mlp_out_bias;             ///< [D]
-  /// Of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
+  /// Weights of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]
   FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
@@ -121,7 +121,7 @@ class ParameterList {
            std::int64_t first = 0, ParameterLayout layout = ParameterLayout::rows);
   /// The parameter that was added last holds what is beyond 1.
   void zero_centered() { parameters_.back().zero_centered = true; }
-  /// What makes logits, unless it is the embedding.
+  /// Lists the matrix that makes logits, unless it is the embedding.
   void add_head();
 
   [[nodiscard]] std::vector<Parameter> take() { return std::move(parameters_); }

@@ -38,7 +38,7 @@ class TorchProcesses final : public Processes {
   void begin_sum(const at::Tensor& flat);
   /// Together: begins to give every process the parts of all.
   void begin_share(const at::Tensor& flat);
-  /// What the device does from here on comes after all that was begun.
+  /// Work of the device from here on comes after all that was begun.
   void finish();
   /// Together: sums a whole tensor, for all processes.
   void add_up(at::Tensor& values);
@@ -62,7 +62,7 @@ class TorchProcesses final : public Processes {
   auto in_store(const Action& action) const;
   /// Where the first cannot say it, the second does.
   [[nodiscard]] bool speaks_without_first() const { return distributed().rank == 1; }
-  /// What is said where the store has gone with the first process.
+  /// The message for a store that has gone with the first process.
   [[nodiscard]] std::string without_first() const;
   [[nodiscard]] std::string key(const char* what, int rank) const;
 

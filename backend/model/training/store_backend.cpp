@@ -74,7 +74,7 @@ class StoreBackend final : public c10d::Backend {
  private:
   std::string key(std::int64_t number, int rank) const { return fmt::format("exchange/{}/{}", number, rank); }
 
-  /// What every process gives, by rank.
+  /// Collects the bytes that every process gives, by rank.
   /// @param giver  alone gives something, the others nothing; none: all do
   /// @throws Error where another process gives more or less than this one's tensor takes
   std::vector<Bytes> exchange(const at::Tensor& mine, std::optional<int> giver = std::nullopt) {

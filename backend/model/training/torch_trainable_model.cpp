@@ -336,7 +336,7 @@ class TorchTrainableModel final : public TrainableModel {
     return forward.run_forward(input, probes_, {job.stop, {}, job.executor}, forward_report_);
   }
 
-  /// What this process updates: its parts of the chunks.
+  /// The part that this process updates: its parts of the chunks.
   struct Updated {
     std::vector<at::Tensor> masters;
     std::vector<at::Tensor> gradients;
@@ -380,7 +380,7 @@ class TorchTrainableModel final : public TrainableModel {
     summed_.assign(summed_.size(), false);
   }
 
-  /// Of this process's gradients, [] float64.
+  /// Squares of this process's gradients, [] float64.
   [[nodiscard]] at::Tensor squares() const {
     std::vector<at::Tensor> norms;
     for (const Updated* updated : {&decayed_, &not_decayed_}) {
@@ -489,7 +489,7 @@ class TorchTrainableModel final : public TrainableModel {
     const WeightTensors views = trained_.layout().views(all);
     const auto copy = [](const at::Tensor& into, const at::Tensor& from) {
       if (!into.defined()) return;
-      // Of what all heads share there is one for each head.
+      // A weight that all heads share has one gradient for each head.
       into.copy_(from.dim() == into.dim() ? from : from[0]);
     };
     for (const auto member : WeightTensors::outside()) copy(views.*member, moments.*member);

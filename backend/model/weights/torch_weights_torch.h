@@ -20,7 +20,7 @@ struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
       constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
       mlp_out, mlp_out_bias;
-  /// Of a linear mixer; its `gates` are LinearColumns' from `precise` on.
+  /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
   at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
   /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
@@ -34,7 +34,8 @@ struct TorchLayer {
 struct WeightTensors {
   at::Tensor embedding;  ///< [V, D] float32
   at::Tensor positions;  ///< [learned_positions, D] float32; undefined where there are none
-  /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
+  /// The matrix that makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are
+  /// aligned.
   at::Tensor padded_head;
   at::Tensor final_norm, final_norm_bias;  ///< [D] float32
   at::Tensor lower_bounds;                 ///< [layers, H d] float32, of HGRN2; undefined elsewhere
@@ -48,7 +49,7 @@ struct WeightTensors {
 struct TorchWeights : WeightTensors {
   /// Without weights.
   TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
-  /// Of a model whose weights are in memory: on the CPU and in float32 they are lent, and must outlive it.
+  /// The weights of a model in memory: on the CPU and in float32 they are lent, and must outlive it.
   TorchWeights(const ModelConfig& config, const ModelWeights& host);
   /// @returns false if the job was stopped
   bool load(const Checkpoint& checkpoint, const Job& job);

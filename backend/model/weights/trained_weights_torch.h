@@ -78,7 +78,7 @@ class TrainedWeights {
 
   [[nodiscard]] const TorchWeights& computing() const { return computing_; }
   [[nodiscard]] const FlatLayout& layout() const { return layout_; }
-  /// What a pass adds its gradients to.
+  /// The arrays that a pass adds its gradients to.
   [[nodiscard]] const WeightTensors& gradients() const { return gradients_; }
   /// Brings gradients of what stands in several places together in the flat array.
   void collect_gradients();

@@ -10,7 +10,7 @@
 
 namespace foxscope {
 
-/// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
+/// The mixer of a layer's positions: softmax attention, with or without a forget gate; the selective state space of
 /// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet,
 /// Kimi Delta Attention); the selective state space of the first Mamba, each channel of which is a head with one value.
 enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba };
@@ -29,8 +29,8 @@ const char* to_string(Decay decay);
 /// None for another name.
 std::optional<Decay> parse_decay(std::string_view name);
 
-/// What is to be known of a kind of mixer wherever runs are recorded, written, read, mapped and described; no other
-/// place asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
+/// The description of a kind of mixer, wherever runs are recorded, written, read, mapped and described; no other place
+/// asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
 ///
 ///     S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t,
 ///

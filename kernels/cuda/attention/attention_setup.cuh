@@ -1,4 +1,4 @@
-// What the calls of attention and of its backward do before they launch a kernel. Private to kernels/cuda.
+// Set-up of a call of attention or of its backward before a kernel is launched. Private to kernels/cuda.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -37,10 +37,10 @@ inline bool current_device(Device& device) {
 }
 
 constexpr std::int64_t kMostAttentionDim = 256;
-/// Of float32, and of gradients.
+/// The widest heads of float32, and of gradients.
 constexpr std::int64_t kMostGradientDim = 128;
 
-/// Of the kernels for bfloat16; those of gradients end at kMostGradientDim.
+/// Whether the bfloat16 kernels know a head dimension; those of gradients end at kMostGradientDim.
 constexpr bool known_head_dim(std::int64_t d) {
   return d == 16 || d == 32 || d == 64 || d == 96 || d == 128 || d == 192 || d == 256;
 }
@@ -114,7 +114,7 @@ struct PruningPlan {
   }
 };
 
-/// What attention and its backward are told of a call alike.
+/// The parameters that attention and its backward have in common.
 inline AttentionParameters common_parameters(const ForgettingAttention& a) {
   AttentionParameters p;
   p.query = view(a.query, a.query_strides, a.heads, a);

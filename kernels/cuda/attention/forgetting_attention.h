@@ -56,7 +56,7 @@ enum class AttentionKernel {
   portable,  ///< mma.sync: compute capability 8.0 and later
 };
 
-/// What `automatic` stands for, with these arguments on the current device; `automatic` where neither can.
+/// The kernel that `automatic` stands for, with these arguments on the current device; `automatic` where neither can.
 AttentionKernel automatic_kernel(const ForgettingAttention& arguments);
 
 /// Bytes of workspace for these sizes, for either type; pointers and strides are not looked at.

@@ -12,7 +12,7 @@ namespace foxscope::kernels::cuda::maps {
 
 constexpr int kDeltaWarps = 8;
 constexpr int kDeltaRows = kDeltaWarps * 16;
-/// What is left of a query below this changes no float32 entry.
+/// A rest of a query below this changes no float32 entry.
 constexpr float kNothingLeft = 1e-37F;
 
 /// A block's G and N in shared memory, both parts of each.

@@ -212,7 +212,7 @@ Status forget_map(const ForgetMap& map, Stream stream) {
   p.pixel_columns = static_cast<int>(map.pixel_columns);
   p.logarithm = map.value == ForgetValue::log_forget;
   p.reduction = map.reduction;
-  // Of values of at most 0, as log F is, the one of largest size is the smallest; of F it is the largest.
+  // Among values of at most 0, as log F is, the one of largest size is the smallest; of F it is the largest.
   if (p.reduction == MapReduction::absmax) p.reduction = p.logarithm ? MapReduction::min : MapReduction::max;
   p.row_sum = static_cast<double*>(map.workspace);
   p.column_sum = p.row_sum + map.heads * map.pixel_rows;

@@ -242,7 +242,7 @@ struct LogTerms {
   double base = 0;  ///< about the gate at the first query of the thread block
   float high[4];    ///< of the thread's queries: c_i - lse_i - base
   float low[4];
-  // Of the tile that was set last:
+  // Gates of the tile that was set last:
   float row_high[4];  ///< of the queries, relative to the tile's first key
   float row_low[4];
   bool far = false;  ///< the gate changes so much within the tile that a key's term is in two parts

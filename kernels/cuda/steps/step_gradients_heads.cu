@@ -36,7 +36,7 @@ struct SequenceRow {
   }
 };
 
-/// What a head of the projection went through, and where its gradients lie.
+/// The steps that a head of the projection went through, and where its gradients lie.
 struct GradientPath {
   const Bfloat16* from = nullptr;  ///< gradient of query, key or value
   std::int64_t batch_stride = 0;
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kThreads)
       if (!place.inside || ahead.row < begin) continue;
       columns.load(path.at(ahead), gradient[r]);
       if (path.shift != nullptr) logits[r] = path.shift[ahead.row * a.shift_stride];
-      // Of the row before, which is the next to come or what the shift brought here.
+      // The row before, which is the next to come or was brought here by the shift.
       const bool needed = ahead.row > begin || (path.shift != nullptr && ahead.within > 0);
       if (reads && needed) columns.load(input + (ahead.row - 1) * a.projected_stride, earlier[r]);
     }

@@ -121,7 +121,7 @@ void LossTab::followWidth() {
   if (wantedWidth() != m_width) outdate();
 }
 
-// Of the chosen head's run, else of the first that has losses.
+// Lists the worst losses of the chosen head's run, else of the first that has losses.
 void LossTab::listWorst() {
   const RunLoss* shown = nullptr;
   for (const RunLoss& loss : m_curves.runs) {

@@ -16,7 +16,7 @@ namespace foxscope::gui::curves {
 
 class PositionPlot;
 
-/// What stands along a line of the chosen head's map: the row of the pinned query, the column of the pinned key, or the
+/// The values along a line of the chosen head's map: the row of the pinned query, the column of the pinned key, or the
 /// diagonal of the pinned pair's distance; without a pin of the token that was hovered last.
 class ProfileTab : public CurveTab {
   Q_OBJECT

@@ -23,7 +23,7 @@ struct NamedHead {
 /// other.
 enum class Sides { left, right, splitVertically, splitHorizontally, difference };
 
-/// What was chosen of a pane's colours; what is absent follows from the quantity and its values
+/// The choices by hand of a pane's colours; an absent one follows from the quantity and its values
 /// (figure::chooseColours).
 struct ColourState {
   std::optional<figure::ColourMapName> map;
@@ -60,7 +60,8 @@ struct PaneState {
   void setQuantity(Quantity wanted);
   /// Differences have other limits than what they are made of.
   void setSides(Sides wanted);
-  /// What many heads park on key 0 hides all else: limits by hand are of the one or of the other.
+  /// Sets whether key 0 counts. Many heads park there, which hides all else: limits by hand belong to the one or to the
+  /// other.
   void setFirstKey(FirstKey wanted);
 
   [[nodiscard]] QJsonObject toJson() const;

@@ -299,7 +299,7 @@ void ExportDialog::followSource() {
     m_kind->clear();
     const auto add = [&](const Ending& ending) { m_kind->addItem(tr(ending.name), static_cast<int>(ending.kind)); };
     if (chosenSource() == Source::window) {
-      // What the window shows is pixels; outlines of its letters do not exist.
+      // The window is shown as pixels; outlines of its letters do not exist.
       for (const Ending& ending : kPictures) {
         if (ending.kind != Kind::svg) add(ending);
       }

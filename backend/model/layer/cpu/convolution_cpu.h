@@ -32,7 +32,7 @@ class ConvolutionCpu {
   [[nodiscard]] const float* row_of(const Projected& projected, std::int64_t row) const {
     return projected.values + (row - projected.first) * columns_.count;
   }
-  /// Of columns [convolved, precise) of one row; without taps these columns themselves.
+  /// Convolves columns [convolved, precise) of one row; without taps copies these columns.
   /// @param row  of all B n
   /// @param out  [convolved_size()]
   void convolve(int layer, const Projected& projected, std::int64_t row, float* out) const;

@@ -10,7 +10,7 @@
 namespace foxscope {
 namespace {
 
-/// Of the layers that are no attention; null where all are.
+/// The steps of the layers that are no attention; null where all are.
 std::unique_ptr<MixerSteps> make_linear(CpuPass& pass) {
   const auto& mixer = pass.config().linear;
   if (!mixer) return nullptr;

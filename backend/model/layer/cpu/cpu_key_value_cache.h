@@ -18,7 +18,7 @@ class KeyValuePages {
  public:
   static constexpr std::int64_t kPageKeys = 64;
 
-  /// Of a page of keys and values.
+  /// Numbers of a page of keys and values.
   static std::int64_t numbers_of_page(std::int64_t head_dim) { return 2 * kPageKeys * head_dim; }
 
   /// @param pool  of pages of numbers_of_page(head_dim)

@@ -19,10 +19,10 @@
 
 namespace foxscope {
 
-/// What the steps of a forward pass on the CPU share: which run they belong to, weights, memory, threads, norms and
-/// matrix products in float32. Steps that treat each row alone go by chunks of rows that stay in a core's cache from
-/// norm to norm; where there is one position of each sequence, threads share the columns of each matrix instead, and a
-/// sequence has the same digits whatever others are beside it.
+/// The state that the steps of a forward pass on the CPU share: which run they belong to, weights, memory, threads,
+/// norms and matrix products in float32. Steps that treat each row alone go by chunks of rows that stay in a core's
+/// cache from norm to norm; where there is one position of each sequence, threads share the columns of each matrix
+/// instead, and a sequence has the same digits whatever others are beside it.
 class CpuPass final : public ForwardPass {
  public:
   using Scratch = CpuWorkspace::Scratch;
@@ -80,7 +80,7 @@ class CpuPass final : public ForwardPass {
   /// Sets the output of the cut heads of a row to 0.  @param output  [size]
   void cut_heads(std::int64_t row, std::int64_t size, float* output) const;
 
-  /// Of rows [begin, end) of the residual stream.  @param out  [rows, D]
+  /// Norms rows [begin, end) of the residual stream.  @param out  [rows, D]
   void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
   /// @param bias  as wide as the rows, or empty
   static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);

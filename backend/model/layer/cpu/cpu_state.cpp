@@ -55,7 +55,7 @@ std::vector<std::int64_t> CpuState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
     for (const std::int64_t first : cache.first) held.push_back(length() - first);
-    // What a linear mixer has read is in its state.
+    // A linear mixer holds its past in its state, not in keys.
     held.insert(held.end(), cache.recurrent_heads, 0);
   }
   return held;

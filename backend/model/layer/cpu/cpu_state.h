@@ -13,8 +13,8 @@
 
 namespace foxscope {
 
-/// What a model on the CPU carries from position to position: keys, values and gates of each layer, and the last
-/// projection for the shifts. Copies share the pages of keys and values.
+/// The state of a sequence on the CPU: keys, values and gates of each layer, and the last projection for the shifts.
+/// Copies share the pages of keys and values.
 class CpuState final : public ForwardState {
  public:
   /// Before the first position.

@@ -46,7 +46,7 @@ FOXSCOPE_INLINE float exponential(float x) {
   return p * power;
 }
 
-/// Of all lanes, halves onto halves: lane after lane each addition would wait for the one before it.
+/// Sums all lanes, halves onto halves: lane after lane each addition would wait for the one before it.
 FOXSCOPE_INLINE float sum_of_lanes(std::array<float, kLanes> sums) {
   for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
     for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
@@ -94,7 +94,7 @@ void rms_norm(const float* x, const float* weight, std::int64_t size, float epsi
 FOXSCOPE_VECTOR_CLONES
 void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t size, float epsilon, float* out) {
   const float mean = sum_of(x, size) / static_cast<float>(size);
-  // Of the differences, as sum(x^2) - n mean^2 would lose what is small beside the mean.
+  // The sum of squared differences, as sum(x^2) - n mean^2 would lose what is small beside the mean.
   for (std::int64_t n = 0; n < size; ++n) out[n] = x[n] - mean;
   const float factor = 1.0F / std::sqrt(sum_of_squares(out, size) / static_cast<float>(size) + epsilon);
   for (std::int64_t n = 0; n < size; ++n) out[n] = out[n] * factor * weight[n] + bias[n];

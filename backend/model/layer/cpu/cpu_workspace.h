@@ -10,9 +10,10 @@
 
 namespace foxscope {
 
-/// What CpuForward computes in. Arrays are as large as they have been needed so far, and what is in them is left over.
+/// Memory that CpuForward computes in. Arrays are as large as they have been needed so far, and what is in them is left
+/// over.
 struct CpuWorkspace {
-  /// What one thread needs for one chunk of rows.
+  /// Memory of one thread for one chunk of rows.
   struct Scratch {
     FloatArray normed;  ///< [rows + 1, D]
     FloatArray wide;    ///< [rows + 1, the widest product]

@@ -55,7 +55,7 @@ void MambaCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   convolution_.keep_windows(layer, projected);
 }
 
-/// What is made of the values: dt by way of a low rank, keys and queries.
+/// Computes dt, by way of a low rank, keys and queries from the values.
 void MambaCpu::select_rows(int layer, const CpuPass::Rows& rows) {
   const LayerWeights& weights = pass_.weights(layer);
   const std::int64_t size = mixer_.x_proj_size();
@@ -102,7 +102,7 @@ void MambaCpu::sum_gates(int layer) {
   }
 }
 
-/// What is not a number here would make everything after it so.
+/// A step that is no number would spoil every later position.
 void MambaCpu::check_steps(int layer) const {
   const auto bad = std::ranges::find_if(steps_, [](float step) { return !std::isfinite(step); });
   if (bad == steps_.end()) return;

@@ -29,7 +29,7 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   [[nodiscard]] std::shared_ptr<float> take();
 
   [[nodiscard]] std::int64_t numbers() const { return numbers_; }
-  /// Of the system, now.
+  /// Blocks that the pool has of the system now.
   [[nodiscard]] std::int64_t blocks() const;
 
  private:

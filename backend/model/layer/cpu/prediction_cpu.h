@@ -10,7 +10,7 @@
 
 namespace foxscope {
 
-/// What a model on the CPU predicts behind its final norm: logits and losses of all rows, scores of some, and
+/// The prediction of a model on the CPU behind its final norm: logits and losses of all rows, scores of some, and
 /// probabilities of the next token.
 class PredictionCpu {
  public:

@@ -25,7 +25,7 @@ class CudaAttentionSteps : public TorchAttentionSteps {
  protected:
   /// From the projection to query_, key_ and value_.
   virtual void split_heads(int layer);
-  /// What of that is the same for a text and for its next position.
+  /// The arguments that are the same for a text and for its next position.
   [[nodiscard]] kernels::cuda::ProjectedHeads projected_heads(int layer) const;
 
   CudaPass& cuda_;

@@ -266,7 +266,7 @@ gpu::HeadRows head_rows(const at::Tensor& x) {
   return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-/// What the chunks of a mixer with a decay a head are made of.
+/// The chunks of a mixer with one decay a head.
 struct HeadChunks {
   at::Tensor query, key;  ///< [B, G, N, T, d] bfloat16
   at::Tensor product;     ///< [B, G, N, T, T] bfloat16 of them

@@ -19,7 +19,7 @@ namespace {
 /// Nats that a log decay may be above 0 by rounding.
 constexpr double kDecayRounding = 1e-4;
 
-/// Of [B, n, heads d], [B, heads, n, d].
+/// [B, n, heads d] as [B, heads, n, d].
 at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
   return x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
 }
@@ -207,7 +207,7 @@ void TorchLinearSteps::change_decays(int layer) {
 
 /// A decay or a beta that is not a number would make everything after it so.
 void TorchLinearSteps::check_decays(int layer) const {
-  // Of [B, heads, n, ...] the first place, and what is there.
+  // The first bad index of [B, heads, n, ...], and the value there.
   const auto find = [&](const at::Tensor& values, const at::Tensor& bad) {
     const at::Tensor index = bad.nonzero()[0].to(at::kCPU);
     const double value = values.masked_select(bad)[0].item<double>();

@@ -20,8 +20,8 @@ namespace foxscope {
 /// Copies a tensor to host memory, and waits for it.  @param into  from.nbytes() bytes
 void copy_to_host(const at::Tensor& from, void* into);
 
-/// What the steps of a pass over LibTorch's tensors share: which run it is, weights, the residual stream, and the way
-/// to the host for what the probes keep.
+/// The state that the steps of a pass over LibTorch's tensors share: which run it is, weights, the residual stream, and
+/// the way to the host for what the probes keep.
 class TorchPass : public ForwardPass {
  public:
   /// @param weights  on the current device; must outlive it
@@ -45,7 +45,7 @@ class TorchPass : public ForwardPass {
   [[nodiscard]] TorchState& torch_state(std::int64_t sequence = 0) const {
     return static_cast<TorchState&>(state(sequence));
   }
-  /// What the probe of a sequence records to; null where it keeps nothing.
+  /// The recorder of a sequence; null where its probe keeps nothing.
   [[nodiscard]] Recorder* recorder(std::int64_t sequence) const { return probes()[index_of(sequence)].recorder(); }
   /// Whether attention and the sums of gates are kernels/cuda's.
   [[nodiscard]] bool by_kernel() const { return by_kernel_; }

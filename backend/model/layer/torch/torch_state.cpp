@@ -56,7 +56,7 @@ void TorchState::drop_keys(int index, std::int64_t window_size, const std::vecto
 std::vector<std::int64_t> TorchState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
-    // What a linear mixer has read is in its state.
+    // A linear mixer holds its past in its state, not in keys.
     if (cache.recurrent.defined()) {
       held.insert(held.end(), static_cast<std::size_t>(cache.recurrent.size(0)), 0);
       continue;

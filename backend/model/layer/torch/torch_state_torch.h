@@ -12,8 +12,8 @@
 
 namespace foxscope {
 
-/// What a model in LibTorch's tensors carries from position to position. Copies share what both hold. The heads of a
-/// layer drop keys together: those that none of them needs.
+/// The state of a sequence in LibTorch's tensors. Copies share what both hold. The heads of a layer drop keys together:
+/// those that none of them needs.
 class TorchState final : public ForwardState {
  public:
   /// @param layers     number of layers

@@ -17,7 +17,7 @@ namespace foxscope::family {
 namespace {
 
 constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max();
-/// Of a file that does not say; null is no window.
+/// The window of a file that does not name one; null is no window.
 constexpr std::int64_t kWindowOtherwise = 4096;
 
 /// @param head_dim  where the file does not say; 0: hidden size / heads

@@ -160,7 +160,7 @@ struct BackwardBlock {
     }
   }
 
-  /// Of dS, over the other side.
+  /// Stores the sums of dS over the other side.
   __device__ void store_sums(float (&sums)[kOwn], float* to) const {
 #pragma unroll
     for (int r = 0; r < kOwn; ++r) {

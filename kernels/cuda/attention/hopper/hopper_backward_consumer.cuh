@@ -245,7 +245,7 @@ struct BackwardConsumer {
     if (lane == 0) storage.sums_full[slot].arrive();
   }
 
-  /// What the head has added to the sums of columns. They go on from head to head: a store to registers of a product
+  /// Stores the head's part of the sums of columns. They go on from head to head: a store to registers of a product
   /// would have to wait for all products.
   __device__ void finish_head(int flat_head) {
 #pragma unroll
@@ -288,8 +288,8 @@ struct BackwardConsumer {
     pack(gradients, packed);
   }
 
-  /// What a block of rows adds to the gradients. dQ is handed on while dK is computed. At the end no product goes on:
-  /// the compiler waits for each at once where one crosses the start of the loop.
+  /// Adds a block of rows to the gradients. At the end no product goes on: the compiler waits for each at once where
+  /// one crosses the start of the loop.
   __device__ void visit(int row_block, const Ring<P::kSlots>& ring) {
     Packed weights;
     Packed gradients;

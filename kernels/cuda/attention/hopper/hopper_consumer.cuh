@@ -17,7 +17,7 @@ struct Consumer {
   Ring<P::kSlots> ring;
   Ring<2> queries;
 
-  /// Of the first N keys of a tile.
+  /// Logits of the first N keys of a tile.
   template <int N>
   using LogitsOf = decltype(partition_fragment_C(typename P::template MmaQK<N>{}, Shape<_64, Int<N>>{}));
   using Logits = LogitsOf<P::kKeys>;
@@ -249,7 +249,7 @@ struct Consumer {
     return own_last;
   }
 
-  /// Of the tile that is visited first, less the largest. Not a number where the gate falls too far in it.
+  /// Logits of the tile that is visited first, less the largest. Not a number where the gate falls too far in it.
   template <int N>
   __device__ void first_logits(Logits& all, int tile) {
     double last = gate == nullptr ? 0 : gate[last_key(tile)];
@@ -369,7 +369,7 @@ struct Consumer {
     sum[1] = over_quad(sum[1], true);
   }
 
-  /// Of four values of each of a row's four lanes: lane l gets the l-th of each.
+  /// Transposes four values of each of a row's four lanes: lane l gets the l-th of each.
   __device__ void transpose(std::uint32_t (&x)[4]) {
     CUTE_UNROLL
     for (int step = 1; step < 4; step *= 2) {
