@@ -43,7 +43,7 @@ std::string names() {
   return text;
 }
 
-// Beside the executable in a build folder, in libexec once installed.
+// The benchmark's path: beside the executable in a build folder, in libexec once installed.
 std::filesystem::path findBenchmark(const std::string& name, const std::filesystem::path& programFolder) {
   const std::string program = "foxscope-bench-" + name;
   for (const auto& folder : {programFolder, programFolder / ".." / "libexec" / "foxscope"}) {

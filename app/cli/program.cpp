@@ -120,7 +120,7 @@ void checkOwnOption(const CLI::App& program, const std::string& word) {
 }
 
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
-/// `open`. What is neither a command nor a path is answered before the parser sees it.
+/// `open`. A word that is neither a command nor a path is answered before the parser sees it.
 std::vector<std::string> commandFirst(const CLI::App& program, const std::vector<std::string>& arguments) {
   std::vector<std::string> words(arguments.begin() + 1, arguments.end());
   const auto open = [&] {

@@ -87,7 +87,7 @@ PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& s
   return plan;
 }
 
-// At most as many tokens as the run will have, known without cutting the text.
+// An upper bound on the run's tokens, known without cutting the text.
 std::int64_t lengthBound(const PlannedRun& plan) {
   const RunInput& input = plan.request.input;
   const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();

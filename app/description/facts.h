@@ -27,7 +27,7 @@ std::string tokenizerOf(const Checkpoint& checkpoint);
 Facts runFacts(const Trace& trace);
 /// The words of --keep whose parts are there.
 std::vector<std::string> keptWords(const Trace& trace);
-/// Nothing where no losses were kept.
+/// The mean; nothing where no losses were kept.
 std::optional<double> meanOf(std::span<const float> losses);
 /// A run's text: its size and SHA-256.
 std::string textFact(const Text* text);

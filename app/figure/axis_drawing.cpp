@@ -121,7 +121,7 @@ void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const st
   const QPen pen(Qt::black, em::kStroke * fontSize, Qt::SolidLine, Qt::FlatCap);
   const auto tickAt = [&](double value, double length) {
     const double position = edge.position(value);
-    // From within the frame's line, not from its inner edge: no dot inside is touched.
+    // Ticks begin within the frame's line, not at its inner edge: no dot inside is touched.
     canvas.line(points.at(position, em::kStroke * fontSize / 2), points.at(position, length * fontSize), pen);
     return position;
   };

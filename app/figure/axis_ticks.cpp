@@ -23,7 +23,7 @@ constexpr int kMostWritten = 4;
 
 const char* const kSuperscripts[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
 
-// With a true minus sign; "-0" is 0.
+// A number with a true minus sign; "-0" is 0.
 std::string tickNumber(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", std::abs(value), decimals);
   const bool zero = text.find_first_not_of("0.") == std::string::npos;

@@ -100,7 +100,7 @@ void PanelPage::shareAcrossNames() {
   }
 }
 
-// In the first column, of panels one below the other with nothing written between them.
+// Shares names in the first column, of panels one below the other with nothing written between them.
 void PanelPage::shareUpNames() {
   m_upNames.clear();
   std::vector<const Item*> below(m_rows.size(), nullptr);

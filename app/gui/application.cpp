@@ -78,7 +78,7 @@ class Screenshot : public QObject {
     connect(&window.document(), &Document::messageRaised, this, [this](const Message& message) {
       if (message.kind == Message::Kind::error) fail(message.text.toStdString());
     });
-    // Nobody is there to answer.
+    // A screenshot has no user to answer.
     connect(&window.document().modelRuns(), &ModelRuns::memoryAsked, &window.document().modelRuns(),
             &ModelRuns::runAnyway);
     m_poll.setInterval(50);
@@ -120,7 +120,7 @@ class Screenshot : public QObject {
   int m_calm = 0;
 };
 
-// Who names a model and a text wants to see the one read the other.
+// A user who names a model and a text wants to see the one read the other.
 void openAndRun(Document& document, const QStringList& paths) {
   QObject::connect(
       &document, &Document::idle, &document,

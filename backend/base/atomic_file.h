@@ -10,8 +10,8 @@ namespace foxscope {
 /// A file that appears under its name only when it is whole. It is written without a name where the system allows
 /// (O_TMPFILE), so that not even a killed process leaves anything; else under a temporary name beside the target, which
 /// remove_unfinished_files() knows. commit() flushes it to disk and puts it in place. An object that goes away without
-/// commit leaves nothing behind. A target that is a symbolic link stays one: the file that it points to is replaced.
-/// What replaces a file has its permissions and its access control list, and as far as this user may its owner and
+/// commit leaves nothing behind. A target that is a symbolic link stays one: the file that it points to is replaced. A
+/// new file takes over the old one's permissions and access control list, and as far as this user may its owner and
 /// group.
 class AtomicFile {
  public:

@@ -43,8 +43,8 @@ class CorpusReader {
   /// The files that documents come from, in their order.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
 
-  /// Size of all files as they lay on disk at first, and how much of it has been taken in, for progress. Of files that
-  /// have grown since, what has been taken in is the least that there is.
+  /// Size of all files as they lay on disk at first, and how much of it has been taken in, for progress. If files have
+  /// grown since, the bytes taken in are the least that there are.
   [[nodiscard]] std::int64_t total_bytes() const { return std::max(total_bytes_, bytes_done()); }
   [[nodiscard]] std::int64_t bytes_done() const;
 

@@ -102,7 +102,7 @@ class EvaluationWriter {
   /// @param first    group that a viewer shows first
   EvaluationWriter(const std::filesystem::path& path, const Provenance& provenance, Overwrite overwrite,
                    const char* content, const std::string& first);
-  /// No other call may follow.
+  /// Ends the file: no other call may follow.
   void finish();
 
   [[nodiscard]] Hdf5Writer& hdf5() { return writer_; }

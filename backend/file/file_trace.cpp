@@ -190,7 +190,7 @@ class ArraySearch {
  public:
   ArraySearch(TraceInfo& info, Hdf5Account& account) : info_(info), account_(account) {}
 
-  /// Those that are not a layer's.
+  /// Searches the arrays that are not a layer's.
   void search_model(const Hdf5Object& model) {
     for (const ArraySpec& spec : kTraceArrays) {
       if (spec.repeat == Repeat::layers) continue;

@@ -220,7 +220,7 @@ bool write_map_csv(const std::filesystem::path& path, const MapRequest& request,
   std::size_t row = 0;
   const bool whole = for_each_stripe(request, {}, job, [&](const Image& stripe) {
     fmt::memory_buffer text;
-    // With the first stripe: by then compute_map has checked the request.
+    // Writes the axes with the first stripe: by then compute_map has checked the request.
     if (row == 0) {
       const Trace& trace = *request.head.trace;
       queries = axis_labels(trace, request.rows, request.pixel_rows);

@@ -26,7 +26,7 @@ constexpr double kFloat32Tolerance = 1e-5;
 constexpr double kBfloat16Tolerance = 1e-3;
 /// Float32 rounds a logit and a normaliser each by some units in the last place.
 constexpr double kRounding = 4 * 0x1p-24;
-/// And who sums c in float32 rounds it by as much as it may rise.
+/// A sum of c in float32 is rounded by as much as it may rise.
 constexpr double kSumRounding = 8 * 0x1p-23;
 /// However large logits and sums are, a row that is further from 1 is none.
 constexpr double kMostTolerance = 1e-2;

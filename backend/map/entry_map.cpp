@@ -111,7 +111,7 @@ std::vector<Task> from_coarse_to_fine(std::vector<Task> tasks) {
   return ordered;
 }
 
-/// Which lines are done, by all threads; shown by the calling one.
+/// The lines that are done, by all threads; shown by the calling one.
 class StagedLines {
  public:
   StagedLines(const MapStages& stages, std::int64_t lines)
@@ -339,7 +339,7 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
       continue;
     }
     if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
-    // Without a gate there is nothing to skip: logits alone do not fall with distance.
+    // Logits without a gate do not fall with distance: there is nothing to skip.
     HeadEntries::KeyMeasures measures;
     measures.norms = added.gated && (attention || request.quantity == Quantity::forget);
     measures.rounded = looks_for_largest(request, added);

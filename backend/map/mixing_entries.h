@@ -14,11 +14,11 @@ namespace foxscope {
 /// The source of the entries of one head of a linear mixer: M with y_i = sum_j M_ij v_j (docs/maps.md), its size as a
 /// share of its row, or F where each channel decays. Shared by the threads of a map, read only once it is prepared.
 ///
-/// Keys are taken in blocks of 64. What a block gives to any later query is prepared once, relative to the block's last
-/// position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j k_j), so
-/// that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn what is
-/// left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Where each channel
-/// of a delta rule decays, queries meet the keys one by one.
+/// Keys are taken in blocks of 64. The contribution of a block to any later query is prepared once, relative to the
+/// block's last position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j
+/// k_j), so that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn
+/// what is left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Where each
+/// channel of a delta rule decays, queries meet the keys one by one.
 class MixingEntries {
  public:
   /// @param of     a head of a linear mixer

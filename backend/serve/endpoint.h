@@ -48,7 +48,7 @@ class Endpoint {
 
   /// Refuses a request whatever its body holds.
   [[nodiscard]] HttpAnswer check(const HttpRequest& request) const;
-  /// From any thread.
+  /// Answers a request. From any thread.
   [[nodiscard]] HttpAnswer answer(HttpRequest request);
   /// Headers of every answer to a request: those by which a browser lets a page of an allowed origin read it (CORS).
   [[nodiscard]] std::vector<HttpHeader> headers(const HttpRequest& request) const;

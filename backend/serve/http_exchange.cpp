@@ -57,7 +57,7 @@ class BoundedStream final : public httplib::Stream {
   [[nodiscard]] bool began() const { return head_bytes_ > 0; }
   [[nodiscard]] bool answered() const { return answered_; }
   [[nodiscard]] bool in_head() const { return in_head_; }
-  /// Nothing more is read on the connection once this is answered.
+  /// Closes the connection once this is answered: nothing more is read on it.
   void close() { closes_ = true; }
   [[nodiscard]] bool closes() const { return closes_; }
 
@@ -305,7 +305,7 @@ class HttpExchange::Server final : public httplib::Server {
     put(std::move(answer), response);
   }
 
-  /// For a request line that httplib gave up on.
+  /// Answers a request line that httplib gave up on.
   static void answer_broken(BoundedStream& stream) {
     httplib::Response response;
     stream.close();

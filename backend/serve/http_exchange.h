@@ -53,7 +53,7 @@ struct HttpHeader {
   std::string value;
 };
 
-/// Its body is JSON.
+/// An answer whose body is JSON.
 struct HttpAnswer {
   int status = 200;
   std::string body = {};

@@ -45,8 +45,8 @@ constexpr TokenClassSet set_of(TokenClass token_class) {
   return static_cast<TokenClassSet>(1U << static_cast<unsigned>(token_class));
 }
 
-/// How often each word of a text, or of a corpus, occurs; capital letters of ASCII count as small ones. What is rare is
-/// decided by the text and not by a tokenizer, so that models with different tokenizers speak of the same words.
+/// How often each word of a text, or of a corpus, occurs; capital letters of ASCII count as small ones. The text and
+/// not a tokenizer decides which words are rare, so that models with different tokenizers speak of the same words.
 class WordCounts {
  public:
   /// @param text  well-formed UTF-8

@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// Which arrays of a head are asked for.
+/// The arrays of a head that are asked for.
 struct DeviceParts {
   bool query_key = false;
   bool gate = false;  ///< with the tables that maps need beside it, where queries and keys are asked for too
@@ -44,7 +44,7 @@ struct DeviceHead {
 /// A head for the kernels, with all that was uploaded of it.
 kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
 
-/// Which of the kernels' recurrences a linear mixer has; none: no kernel computes its M.
+/// The recurrence of a linear mixer that kernels have; none: no kernel computes its M.
 std::optional<kernels::cuda::MixingKind> mixing_kind(const LayerMixer& mixer);
 
 /// A head of a linear mixer for the kernels, without arrays.

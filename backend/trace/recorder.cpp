@@ -25,7 +25,7 @@ class MemorySource final : public TraceSource {
   Arrays arrays_;
 };
 
-/// No numbers yet, of the array's type.
+/// An empty array of the array's type.
 ArrayValues no_numbers(const ArraySpec& spec) {
   if (spec.number == ArrayNumber::float64) return std::vector<double>{};
   return std::vector<float>{};

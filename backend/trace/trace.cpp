@@ -324,8 +324,8 @@ std::span<const float> Trace::known_or(HeadRows& rows, int layer, int head,
     const std::lock_guard lock(mutex_);
     if (const auto found = rows.find(key); found != rows.end()) return found->second;
   }
-  // Computed outside the lock: other heads and other readers need not wait. Of two that compute the same row, the first
-  // to finish is kept.
+  // Computed outside the lock: other heads and other readers need not wait. If two compute the same row, the first to
+  // finish is kept.
   std::vector<float> computed = compute();
   if (computed.empty()) return {};
   assert(static_cast<std::int64_t>(computed.size()) == info_.length);

@@ -71,8 +71,8 @@ struct TraceInfo : TraceSizes {
 
 /// The key head that a head of a layer of softmax attention reads: h / (H / H_kv).
 int key_head_of(const TraceInfo& info, int layer, int head);
-/// Whether a layer forgets: c of some head, or the sum of log decays of some channel, is not 0 throughout. What made it
-/// so does not matter: the model's gates, an intervention, what a file holds. No other place decides this.
+/// Whether a layer forgets: c of some head, or the sum of log decays of some channel, is not 0 throughout. The reason
+/// does not matter: the model's gates, an intervention, what a file holds. No other place decides this.
 bool forgets(const TraceInfo& info, int layer);
 /// Whether any layer does.
 bool forgets(const TraceInfo& info);

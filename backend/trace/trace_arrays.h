@@ -202,7 +202,7 @@ int count_of(const ArraySpec& spec, int layers);
 /// Whether a layer of that kind has an array: row normalisers are those of softmax attention, c is of heads that have
 /// one decay, with rates or without (and zero for attention without a gate), beta is of both Mambas and the delta rule.
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer);
-/// Its path for layer `index`, which has two digits or more.
+/// The path of an array for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);
 /// The last part of its path.
 std::string name_of(const ArraySpec& spec);

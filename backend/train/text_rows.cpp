@@ -312,8 +312,8 @@ std::vector<CachedFile> cached_files(const fs::path& folder) {
   return files;
 }
 
-/// Notes that a file is used now, and removes others until the cache is within its bound. What another process has open
-/// stays readable for it.
+/// Notes that a file is used now, and removes others until the cache is within its bound. A file that another process
+/// has open stays readable for it.
 void settle_cache(const fs::path& used, const TextOptions& options) {
   std::error_code failed;
   fs::last_write_time(used, fs::file_time_type::clock::now(), failed);

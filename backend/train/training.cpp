@@ -44,7 +44,8 @@ constexpr std::size_t kStepsBefore = 16;
 /// Bytes of each parameter in a checkpoint: the weight and its two moments.
 constexpr std::int64_t kBytesOfParameter = 12;
 
-/// Lists what several processes must have alike. What files hold is compared by itself: their paths may differ.
+/// Lists what several processes must have alike. The contents of files are compared by themselves: their paths may
+/// differ.
 std::string shared_recipe(const Recipe& recipe) {
   Recipe shared = recipe;
   for (std::string* path : {&shared.init, &shared.tokenizer, &shared.eval}) {

@@ -75,7 +75,7 @@ std::vector<std::int64_t> parse_sizes(const json* sizes, const char* key, std::i
                           name, key));
 }
 
-/// Nothing where it is more than kMostNumbers.
+/// The product; nothing where it is more than kMostNumbers.
 std::optional<std::int64_t> product(const std::vector<std::int64_t>& sizes) {
   std::int64_t result = 1;
   for (const std::int64_t size : sizes) {

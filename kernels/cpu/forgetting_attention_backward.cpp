@@ -21,7 +21,7 @@ constexpr std::int64_t kEdgeUnit = 192;
 static_assert(kEdgeUnit % kQueryBlock == 0 && kEdgeUnit % kKeyBlock == 0);
 constexpr std::int64_t kLargestEdge = 2;      // units
 constexpr std::int64_t kCellsAlongAHead = 8;  // at least, where that leaves an edge of one unit
-// So many bytes are packed at a time, but of as many heads as give every thread enough to do.
+// Bytes that are packed at a time, but of as many heads as give every thread enough to do.
 constexpr std::int64_t kBytesAtATime = std::int64_t{8} << 20;
 constexpr std::int64_t kCellsPerThread = 8;
 constexpr double kLn2 = 0.6931471805599453;

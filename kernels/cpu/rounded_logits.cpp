@@ -45,7 +45,7 @@ struct Candidate {
   std::uint8_t lane;
   std::uint16_t place;  ///< of its part in the result
 };
-/// So many are computed side by side that none waits for its own sums.
+/// Entries that are computed side by side, so many that none waits for its own sums.
 constexpr std::int64_t kTogether = 4;
 
 /// logits[n] of a few candidates, summed in logit_tile's order.

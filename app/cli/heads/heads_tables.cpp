@@ -38,7 +38,7 @@ std::string numberCell(double value, int places) {
   return std::isinf(value) ? "inf" : fmt::format("{:.{}f}", value, places);
 }
 
-/// "fox, 2,048 tokens": what a table is of, in front of what it says. Of a run that was opened unchecked that too.
+/// "fox, 2,048 tokens": what a table is of, in front of what it says. A run that was opened unchecked is marked.
 std::string ofRun(const HeadsReport& report) {
   return fmt::format("{}{}, {} {}", report.model, report.run->info().unchecked ? " (unchecked)" : "",
                      countText(report.tokens), plural(report.tokens, "token"));
@@ -60,7 +60,7 @@ std::string sortedCell(const HeadsReport& report, const ReportedHead& head) {
   return "-";
 }
 
-// From the fastest channel's decay time to the slowest one's.
+// The range from the fastest channel's decay time to the slowest one's.
 std::string spectrumCell(const HeadStatistics& head) {
   const std::vector<double> times = channel_decay_times(head);
   if (times.empty()) return "-";

@@ -45,7 +45,7 @@ struct FigureSources {
   EvaluatedRuns* evaluated = nullptr;   ///< of runs; not null where there are some
 };
 
-/// A figure that is to be drawn. Of the runs and models of files it draws those that the options name.
+/// A figure that is to be drawn. It draws the runs and models of its files that the options name.
 struct FigureRequest {
   using Runs = std::vector<std::shared_ptr<const Trace>>;
 

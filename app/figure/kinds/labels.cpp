@@ -15,7 +15,7 @@
 namespace foxscope::figure {
 namespace {
 
-// In font sizes.
+// The largest cell in font sizes.
 constexpr double kLargestCell = 2.2;
 constexpr double kLeastBeside = 1.5;  ///< where the legend stands beside the grids
 constexpr double kLegend = 13;        ///< beside the grids it is at least so wide

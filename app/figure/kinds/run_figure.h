@@ -28,7 +28,7 @@ std::optional<DrawnFigure> drawRunFigure(const RunFigure& figure, const FigureSt
 /// The figure as `foxscope figure spec` reads it, with everything that differs from what the command does by itself.
 FigureSpec specOf(const RunFigure& figure, const FigureStyle& style);
 
-/// Why the command line cannot draw the figure, in one sentence; empty where it can.
+/// The reason why the command line cannot draw the figure, in one sentence; empty where it can.
 std::string commandObstacle(const RunFigure& figure);
 
 enum class Folders { kept, leftOut };

@@ -77,7 +77,7 @@ Curve heldOutCurve(const TrainingSource& training, const Curve& like, std::size_
   return points;
 }
 
-/// From no token to the last, and a little more, so that no point lies on the frame.
+/// The axis from no token to the last, and a little more, so that no point lies on the frame.
 AxisLimits allTokens(std::span<const TrainingSource> trainings, const TokenUnit& unit) {
   constexpr double kBeyond = 1.02;
   return {0, kBeyond * static_cast<double>(mostTokens(trainings)) / unit.tokens};

@@ -16,7 +16,7 @@ struct MapAxis {
   std::string name;                 ///< "query *i*"
   std::vector<std::string> labels;  ///< one for each entry; empty: numbers of positions
   AxisShown shown = AxisShown::ticksAndName;
-  /// Which of the labels are written where not all have room: none, or every second, third ...
+  /// The labels that are written where not all have room: none, or every second, third ...
   enum class Crowded { none, thinned };
   Crowded crowded = Crowded::none;
 };

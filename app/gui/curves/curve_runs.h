@@ -31,7 +31,7 @@ std::vector<CurveRun> curveRuns(const RunList& list);
 /// [L] of the run else.
 /// Without a text to go by, positions stay as they are.
 std::vector<double> placesPredicted(const TokenTable& run, const TokenTable& reference);
-/// Likewise of the tokens that they read: position p reads what p - 1 predicts.
+/// The same for the tokens that they read: position p reads what p - 1 predicts.
 std::vector<double> placesRead(const TokenTable& run, const TokenTable& reference);
 
 /// Loss of every token of a run, and means over it, by position of the first run on its text. Null where it was not

@@ -50,7 +50,7 @@ struct PositionAxis {
   [[nodiscard]] std::int64_t origin() const { return kind == Kind::distance ? line->at : 0; }
   /// Positions that have a place.
   [[nodiscard]] Range placed() const { return kind == Kind::distance ? line->positions(length) : Range{0, length}; }
-  /// All that the axis can show.
+  /// All positions that the axis can show.
   [[nodiscard]] figure::AxisLimits whole() const { return limitsOf(placed()); }
 };
 

@@ -21,7 +21,7 @@ namespace foxscope::gui::curves {
 struct Stripe;
 
 /// Curves along the text that share one horizontal axis with the other views: the selection's range, its hovered and
-/// its pinned positions; of queries, or of the keys of a row (PositionAxis). What is drawn is decimated by jobs.
+/// its pinned positions; of queries, or of the keys of a row (PositionAxis). Jobs decimate the lines.
 class PositionPlot : public QWidget {
   Q_OBJECT
 
@@ -53,11 +53,11 @@ class PositionPlot : public QWidget {
 
   /// Positions that are shown.
   [[nodiscard]] Range range() const;
-  /// Something is drawn, or was.
+  /// Whether something is drawn, or was.
   [[nodiscard]] bool hasDrawn() const { return m_drawn > 0; }
   [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
 
-  /// All of the text.
+  /// Shows all of the text.
   void fit();
 
  signals:

@@ -181,7 +181,7 @@ void JobRunner::receive() {
   message();
 }
 
-// On the compute thread. One message is on its way at a time, and the last word travels with it.
+// Runs on the compute thread. One message is on its way at a time, and the last word travels with it.
 void JobRunner::sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress) {
   const std::lock_guard lock(m_mutex);
   entry->progress.fraction =

@@ -86,7 +86,7 @@ class JobRunner : public QObject {
   [[nodiscard]] bool busy() const;
 
  signals:
-  /// Nothing is queued, runs or waits to be answered.
+  /// Says that nothing is queued, runs or waits to be answered.
   void idle();
 
  private:
@@ -117,8 +117,8 @@ class JobRunner : public QObject {
   void sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress);
   void tellProgress(const std::shared_ptr<Entry>& entry);
   void show(const std::shared_ptr<Entry>& entry, const Answer& stage);
-  /// Has the window's thread call this, with the mutex held. What is called stays behind that mutex: what Qt's queue
-  /// does the thread sanitizer does not see.
+  /// Has the window's thread call this, with the mutex held. The receiver stays behind that mutex: the thread sanitizer
+  /// does not see Qt's queue.
   void send(std::function<void()> message);
   Q_INVOKABLE void receive();
   [[nodiscard]] std::shared_ptr<Entry> takeNext();

@@ -49,7 +49,7 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
   return question;
 }
 
-/// Why a run cannot be made once more; empty where it can.
+/// The reason why a run cannot be made once more; empty where it can.
 QString obstacleTo(const Run& run, const QString& doing) {
   if (run.model.isEmpty()) {
     return ModelRuns::tr(

@@ -81,7 +81,7 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   return {session, notes};
 }
 
-/// Nothing for a run file.
+/// The evaluation in a file; nothing for a run file.
 std::optional<Evaluation> openEvaluation(const QString& path) {
   const std::filesystem::path file = path.toStdString();
   const std::string content = read_content(file);

@@ -57,7 +57,7 @@ struct Run {
   QString command = {};                    ///< of its file: what made it
   QString textFile = {};  ///< that the text came from that it read; empty: typed, or the run comes from a file
 
-  /// As the model is called in the run itself.
+  /// The model's name in the run itself.
   [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }
   /// "fox · first", of a file first.h5: tells runs apart whose models have one name.
   [[nodiscard]] QString nameWithFile() const {
@@ -120,7 +120,7 @@ struct Unsaved {
   [[nodiscard]] bool empty() const { return runs.isEmpty() && !text; }
 };
 
-/// Something that the user should know, shown in the window's message bar.
+/// A message to the user, shown in the window's message bar.
 struct Message {
   enum class Kind { note, warning, error };
   Kind kind = Kind::note;

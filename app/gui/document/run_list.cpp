@@ -68,7 +68,7 @@ class RunList::Removal : public QUndoCommand {
     if (m_model) {
       auto& models = m_list.m_models;
       const auto place = std::min<std::size_t>(static_cast<std::size_t>(m_model->first), models.size());
-      // It may have been opened again meanwhile.
+      // The model may have been opened again meanwhile.
       m_model->second.name = freeModelName(models, m_model->second.name);
       models.insert(models.begin() + static_cast<std::ptrdiff_t>(place), m_model->second);
       emit m_list.modelsChanged();
@@ -116,7 +116,7 @@ class RunList::LockChange : public QUndoCommand {
 
 RunList::RunList(QObject* parent) : QObject(parent), m_jobs(Threads::lent), m_quick(Threads::lent) {
   m_undo.setUndoLimit(kMostUndone);
-  // Before any view: they ask for positions of the reference when they hear of the head.
+  // This comes before any view: they ask for positions of the reference when they hear of the head.
   connect(&m_selection, &Selection::headChanged, this, &RunList::followHead);
 }
 

@@ -71,7 +71,7 @@ class Selection : public QObject {
   void endMovement();
   /// Back to the view before the last movement.
   void goBack();
-  /// All of a text of this length, without a history.
+  /// Shows all of a text of this length, without a history.
   void resetView(std::int64_t length);
 
  signals:

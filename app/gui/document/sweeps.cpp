@@ -130,7 +130,7 @@ std::vector<const HeadSweep*> Sweeps::visible() const {
   return list;
 }
 
-// In the place of one that is hidden, until it can be seen again, the newest stands.
+// The newest sweep stands in the place of one that is hidden, until it can be seen again.
 const HeadSweep* Sweeps::shown() const {
   const auto list = visible();
   const auto found = std::find_if(list.begin(), list.end(), [this](const auto* sweep) { return sweep->id == m_shown; });

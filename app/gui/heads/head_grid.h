@@ -27,7 +27,7 @@ class HeadGrid : public HeadCells {
   [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const override;
   /// The value that a cell's colour stands for.
   [[nodiscard]] double shownValue(const HeadChoice& head) const;
-  /// Its name and all its numbers.
+  /// The name of a head and all its numbers.
   [[nodiscard]] QString description(const HeadChoice& head) const override;
 
   [[nodiscard]] int heightForWidth(int width) const override;

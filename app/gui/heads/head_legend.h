@@ -26,7 +26,7 @@ class HeadLegend : public QWidget {
   void resizeEvent(QResizeEvent* event) override;
 
  private:
-  /// That the title needs; two at the most.
+  /// Lines that the title needs; two at the most.
   [[nodiscard]] int titleLines() const;
   [[nodiscard]] QRect labelPlace(HeadLabel label) const;
   void paintLabels(QPainter& painter) const;

@@ -79,7 +79,7 @@ class HeadOrder : public QSortFilterProxyModel {
     m_label = label;
     invalidateFilter();
   }
-  /// Without it nothing is listed: all runs are hidden.
+  /// Shows heads, or none where all runs are hidden.
   void setListed(bool listed) {
     if (listed == m_listed) return;
     m_listed = listed;

@@ -36,7 +36,7 @@ class HeadsView : public QWidget, public ViewPart {
   void setTab(Tab tab) { m_tabs->setCurrentIndex(static_cast<int>(tab)); }
   [[nodiscard]] HeadColouring colouring() const;
   void setColouring(const HeadColouring& colouring);
-  /// Only heads with this label are listed, others are faded; nothing: all are shown.
+  /// Lists heads with this label alone, others are faded; nothing: all are shown.
   void setLabel(std::optional<HeadLabel> label);
   [[nodiscard]] std::optional<HeadLabel> label() const;
 

@@ -95,7 +95,7 @@ struct MapPicture {
 };
 using PicturePointer = std::shared_ptr<const MapPicture>;
 
-/// Who is shown a picture while it is made, and how often.
+/// The receiver of a picture while it is made, and how often it gets one.
 struct PictureStages {
   std::function<void(PicturePointer)> show;  ///< pictures that are not exact: some lines are, and stand for the others
   std::chrono::milliseconds interval{150};

@@ -388,7 +388,7 @@ void MapsView::changeActive(Change change) {
   if (state != paneState(m_active)) setPaneState(m_active, state);
 }
 
-// Without gates F is 1 everywhere. What was chosen by hand stays.
+// Without gates F is 1 everywhere. A choice by hand stays.
 void MapsView::chooseFirstQuantities() {
   const RunList& runs = m_runs;
   const bool gated =
@@ -507,7 +507,7 @@ void MapsView::panBy(double rows, double columns) {
   if (m_runs.length() < 1) return;
   Selection& selection = m_runs.selection();
   const View& view = selection.view();
-  // At least one token.
+  // A step is at least one token.
   const auto step = [](const Range& range, double share) {
     const double tokens = share * static_cast<double>(range.size());
     return static_cast<std::int64_t>(share < 0 ? std::floor(tokens) : std::ceil(tokens));

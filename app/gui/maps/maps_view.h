@@ -39,7 +39,7 @@ class MapsView : public QWidget, public ViewPart {
   explicit MapsView(RunList& runs, QWidget* parent = nullptr);
   ~MapsView() override;
 
-  /// Who knows which heads of two models are alike. The heads view does.
+  /// Sets the function that knows which heads of two models are alike: the heads view's. The heads view does.
   void setNearestHead(NearestHead nearest);
 
   [[nodiscard]] int paneCount() const { return m_count; }

@@ -145,7 +145,7 @@ void TextLayout::placeByDirection(std::vector<Piece>& pieces) const {
       ++n;
     }
   }
-  // From the highest level down, what has at least that level is turned round (L2).
+  // From the highest level down, clusters of at least that level are turned round (L2).
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (int turned = 2; turned >= 1; --turned) {

@@ -172,7 +172,7 @@ void TextPage::showLines(const Range& lines) {
   const double at = verticalScrollBar()->value();
   if (top >= at && bottom <= at + seen) return;
   const double around = std::min(kLinesAround * height, std::max(0.0, (seen - height) / 2));
-  // From far away to the middle, from nearby by as little as is needed.
+  // A line that is far away moves to the middle, a near one by as little as is needed.
   const bool isNear = top >= at - 2 * height && bottom <= at + seen + 2 * height;
   double wanted = (top + std::min(bottom, top + seen) - seen) / 2;
   if (isNear) wanted = top < at ? top - around : bottom + around - seen;

@@ -123,7 +123,7 @@ class WordMeasure {
     const float first = extent.left.empty() ? 0 : *std::min_element(extent.left.begin(), extent.left.end());
     for (std::size_t n = 0; n < extent.left.size(); ++n) {
       extent.left[n] -= first;
-      // Not the natural width, which has room for letters that lean over their own edge.
+      // The width is not the natural one, which has room for letters that lean over their own edge.
       extent.total = std::max(extent.total, extent.left[n] + extent.width[n]);
     }
     return *known.insert(word, extent);

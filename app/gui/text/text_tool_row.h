@@ -20,7 +20,7 @@ namespace foxscope::gui {
 class ElidedLabel;
 class TintBar;
 
-/// Which query a row is of.
+/// The query of a row.
 enum class RowQuery { pinned, pointer };
 
 /// The user's choice of a tint behind the words. Runs are chosen by name; a name that no run has stands for the first
@@ -58,7 +58,7 @@ class TextToolRow : public QWidget {
   void setChoice(const TintChoice& choice);
   [[nodiscard]] const TintChoice& choice() const { return m_choice; }
 
-  /// No scale where there is nothing to be read off it.
+  /// Shows the scale; none where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
   void setCaption(const QString& caption);
   /// Sets the remedy for what the caption calls missing: a button beside it, hidden until it is shown.

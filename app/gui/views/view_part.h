@@ -19,7 +19,7 @@ class ViewPart {
   [[nodiscard]] virtual QJsonObject saveState() const = 0;
   /// Takes over what fits and leaves the rest as it is; may come before the runs that it speaks of.
   virtual void restoreState(const QJsonObject& state) = 0;
-  /// Its commands, with text, tooltip, and shortcut; owned by the view.
+  /// Commands of the view, with text, tooltip, and shortcut; owned by the view.
   [[nodiscard]] virtual QList<QAction*> commands() const { return {}; }
   /// False while what is shown is coarse, old, or about to be asked for; whether work is done is looked at beside it.
   [[nodiscard]] virtual bool isSettled() const { return true; }

@@ -107,7 +107,7 @@ void Docks::follow() {
   if (before.isEmpty()) return reset();
   m_wanted = before;
   place(Size::pending);
-  // They may have come while the others were away.
+  // Evaluations may have come while the others were away.
   if (content.evaluations) m_evaluations->show();
   if (content.effects) m_effects->show();
   if (content.training) m_training->show();

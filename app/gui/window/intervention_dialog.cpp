@@ -41,7 +41,7 @@ InterventionDialog::InterventionDialog(RunList& runs, ModelRuns& modelRuns, cons
   m_value->setDecimals(4);
   m_value->setSingleStep(0.1);
   form->addRow(tr("&Value"), m_value);
-  // As far as the run goes that is changed.
+  // The positions end with the run that is changed.
   const auto places = m_runs.placesOf(head.run).fromReference;
   const auto length = static_cast<int>(places ? places->covered() : m_runs.length());
   m_position->setRange(0, std::max(0, length - 1));

@@ -46,7 +46,7 @@ class WordTable : public QAbstractTableModel {
   /// Rows stay where they are, and what is chosen among them, where another head's numbers leave their order.
   void setContent(std::shared_ptr<const WordRows> rows);
   [[nodiscard]] const std::shared_ptr<const WordRows>& content() const { return m_rows; }
-  /// Only words that hold this, whatever its case; empty: all.
+  /// Shows words that hold these letters, whatever their case; empty: all.
   void setFilter(const QString& letters);
   void sort(int column, Qt::SortOrder order) override;
 

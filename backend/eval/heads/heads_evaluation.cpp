@@ -17,7 +17,7 @@ namespace foxscope {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-/// Not a number that has a mean: the mean decay time follows from the mean log gate.
+/// The decay time has no mean of its own: the mean decay time follows from the mean log gate.
 constexpr std::string_view kDecayTime = "rate_decay_time";
 
 /// -1 / mean log f; its error by the delta method.

@@ -75,7 +75,7 @@ class HeadsAccumulator {
   /// @pre a window is whole
   [[nodiscard]] EvaluatedHeads finish();
 
-  /// All that was added, as bytes of MessagePack for another process of the same program.
+  /// The sums as bytes of MessagePack, for another process of the same program.
   [[nodiscard]] std::vector<std::uint8_t> packed() const;
   /// @param info    as that of the one that was packed
   /// @param packed  what packed() gave

@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// By how much the loss of one position changed.
+/// The change of the loss at one position.
 struct TokenChange {
   std::int64_t position = 0;
   double change = 0;  ///< nats

@@ -52,9 +52,9 @@ struct SweepTiming {
 };
 
 /// Runs the unchanged model once and then with each head changed whose losses are not known yet, and puts the losses
-/// into the plan. The weights are loaded once. What a change in layer l does not reach is not computed again: each pass
-/// begins with the input of layer l that the unchanged model had, whose losses and those of a whole pass are the same
-/// numbers.
+/// into the plan. The weights are loaded once. Layers that a change in layer l does not reach are not computed again:
+/// each pass begins with the input of layer l that the unchanged model had, whose losses and those of a whole pass are
+/// the same numbers.
 /// @returns nothing if the job was stopped: the plan holds what is known
 /// @throws Error for a loss that is not a number, and as run_model does
 std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events, const Job& job);

@@ -247,7 +247,7 @@ class ChunkIndex {
     }
   }
 
-  /// Those of some elements that an array has need of.
+  /// Copies those elements that an array needs.
   static void put(std::span<const std::byte> elements, std::uint64_t begin, Elements& result) {
     const std::uint64_t at = std::min<std::uint64_t>(begin * result.bytes, result.elements.size());
     const auto count = std::min<std::uint64_t>(elements.size(), result.elements.size() - at);

@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 
-// From 1.14 on, what a driver is made of has a header of its own.
+// From 1.14 on, a driver's parts have a header of their own.
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h>
 #endif

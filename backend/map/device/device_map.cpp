@@ -99,7 +99,7 @@ bool device_takes(const MapRequest& request, const HeadOf& head) {
   return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
 }
 
-/// Everything of a request that lies on the GPU while it is computed.
+/// The arrays of a request on the GPU while it is computed.
 class DeviceMap {
  public:
   DeviceMap(const MapRequest& request, int gpu) : request_(request), heads_(request.head.trace->device_heads(gpu)) {}
@@ -316,7 +316,7 @@ Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vec
   const std::span<float> part(sizes.data() + rows.begin, static_cast<std::size_t>(rows.size()));
   const bool whole = cuda::copy_to_host(std::as_writable_bytes(part), memory, heads->stream());
   require_device(whole ? Status::ok : Status::failed, gpu);
-  // From means over a row's keys to their sums.
+  // Turns means over a row's keys into their sums.
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     float& size = sizes[index_of(row)];
     size = static_cast<float>(static_cast<double>(size) * static_cast<double>(row + 1));

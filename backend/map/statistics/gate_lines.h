@@ -58,7 +58,7 @@ class GateLines {
   std::vector<std::int64_t> column_edges_;
   std::vector<double> key_c_;       ///< [pixel columns] c of the key that decides a full bin, or its reference
   std::vector<double> key_factor_;  ///< [pixel columns] mean of the bin's columns, for means
-  // For means. Of F: sums within a bin, relative to one of its members so that every term is at most 1.
+  // For means. Sums of F within a bin, relative to one of its members so that every term is at most 1.
   std::vector<double> row_tail_;  ///< sum over i' >= i in the row bin of exp(c_i' - c_i); of log F: of c_i' - c_first
   std::vector<double> key_head_;  ///< sum over j' <= j in the column bin of exp(c_j - c_j'); of log F: c_j' - c_first
   std::vector<double> key_tail_;  ///< sum over j' >= j in the column bin of exp(c_last - c_j'); with a window only

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
-// By HeadLabel.
+// The texts by HeadLabel.
 constexpr HeadLabelText kTexts[kHeadLabels] = {
     {"previous_token", "previous token", 'P', 0.4, "attention on the token before, mean over positions"},
     {"local", "local", 'L', 0.8, "share of attention within 32 tokens, key 0 left out"},

@@ -49,7 +49,7 @@ struct AttentionSpread {
   std::int64_t repeats = 0;  ///< how many do
 };
 
-/// The statistics of one head that docs/maps.md defines. Of a linear mixer f is its decay and attention |M_ij| / sum_j
+/// The statistics of one head that docs/maps.md defines. For a linear mixer f is its decay and attention |M_ij| / sum_j
 /// |M_ij|. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is absent when q and k, or the
 /// row normalisers, were not kept.
 struct HeadStatistics : AttentionSpread {

@@ -81,7 +81,7 @@ void DifferentiableForward::begin() {
   if (recomputes()) at::GradMode::set_enabled(false);
 }
 
-/// From here on x is cut off from what made it, which is gone back through from its own end.
+/// Cuts x off from the operations that made it: their backward begins at x.
 void DifferentiableForward::enter(int layer) {
   pass_.residual = pass_.residual.detach().requires_grad_();
   layers_[index_of(layer)].entered = pass_.residual;

@@ -25,7 +25,7 @@ struct GradientOptions {
   /// May be empty; told on the way back that the gradients of a layer's matrices are whole, from the last layer to the
   /// first. Not every way tells it.
   std::function<void(int layer)> layer_done = nullptr;
-  /// For passes that keep nothing for recorders.
+  /// Arrays that are made again, in passes that keep nothing for recorders.
   Recompute recompute = Recompute::none;
 };
 

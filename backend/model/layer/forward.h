@@ -10,8 +10,8 @@
 namespace foxscope {
 
 /// The forward pass: which steps make a layer, and in which order, for whole texts and for the next position of one, on
-/// every device. What computes the steps, and in which memory, is a subclass's: CpuForward, TorchForward, CudaForward.
-/// B sequences of n positions go together; x is the residual stream [B, n, D], which begins as the embedding.
+/// every device. A subclass computes the steps, in memory of its own: CpuForward, TorchForward, CudaForward. B
+/// sequences of n positions go together; x is the residual stream [B, n, D], which begins as the embedding.
 class Forward : protected ForwardPass {
  public:
   using Input = ForwardInput;
@@ -49,7 +49,7 @@ class Forward : protected ForwardPass {
   /// @param config  must outlive it
   Forward(const ModelConfig& config, std::int64_t batch, std::int64_t length) : ForwardPass(config, batch, length) {}
 
-  /// All layers that the input asks for, in their order.
+  /// Runs all layers that the input asks for, in their order.
   virtual bool run_layers();
   /// The steps of a layer, in their order.
   bool run_layer(int layer);

@@ -12,7 +12,7 @@ namespace foxscope {
 /// or neither. The forward owns its memory; only for arrays too large to be there twice does the recorder lend its own.
 class Probe {
  public:
-  /// Nothing is kept or changed.
+  /// A probe that keeps and changes nothing.
   Probe() = default;
   /// @param recorder       may be null
   /// @param interventions  must outlive the probe

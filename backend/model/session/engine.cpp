@@ -24,7 +24,7 @@ constexpr double kDefaultPruning = 0x1p-24;  // below the rounding of float32
 /// Share of the free memory that a kept model may take.
 constexpr std::int64_t kFreeShare = 4;
 
-/// Which files the weights are in, and of when.
+/// The files of the weights, with their times.
 std::string files_of(const Checkpoint& checkpoint) {
   std::string key;
   for (const std::filesystem::path& file : checkpoint.weight_files()) {

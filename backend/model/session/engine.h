@@ -41,7 +41,7 @@ class OpenedModel {
   DType dtype = DType::float32;
   PassOptions options;
 
-  /// Its folder's; null: there is none.
+  /// The tokenizer of its folder; null: there is none.
   [[nodiscard]] const Tokenizer* find_tokenizer() const;
   /// @throws Error where there is none
   [[nodiscard]] const Tokenizer& tokenizer() const;

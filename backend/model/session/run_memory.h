@@ -25,7 +25,8 @@ struct RunMemory {
 RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
                           bool on_gpu);
 
-/// The same for the memory of a GPU. What queries, keys and values add is theirs alone: they may also stay on the host.
+/// The same for the memory of a GPU. Queries, keys and values are counted by themselves: they may also stay on the
+/// host.
 RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype);
 
 /// Bytes that recomputing either spares for each token of a pass with gradients.

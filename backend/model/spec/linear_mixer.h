@@ -117,7 +117,7 @@ struct LinearMixer {
   [[nodiscard]] std::int64_t carried_size() const;
   /// Bytes that a layer takes for a position on its way, float32: one product, its parts by head, the output.
   [[nodiscard]] std::int64_t bytes_per_position() const;
-  /// As traces describe it.
+  /// The layer as traces describe it.
   [[nodiscard]] LayerMixer layer() const;
 };
 
@@ -148,8 +148,8 @@ struct ChannelRates {
 };
 
 /// Where the parts of a linear mixer's merged projection begin, in columns. Mamba-2's values come before its keys and
-/// queries, as in its files; Mamba's projection has no more than its values behind the gate. What makes decays and beta
-/// comes last: it is float32 whatever the dtype of matrices is.
+/// queries, as in its files; Mamba's projection has no more than its values behind the gate. The columns of decays and
+/// beta come last: they are float32 whatever the dtype of matrices is.
 struct LinearColumns {
   explicit LinearColumns(const LinearMixer& mixer);
   std::int64_t convolved = 0;  ///< the convolution is of columns [convolved, precise); before it the output's gate

@@ -56,7 +56,7 @@ void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& conf
 /// The MLP's width as the FoX authors and the FLA library write it: intermediate_size, or from hidden_ratio.
 void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config);
 
-/// All layers are the linear mixer that was read.
+/// Makes all layers the linear mixer that was read.
 void use_linear_mixer_alone(ModelConfig& config);
 
 void read_bos(const ConfigKeys& keys, ModelConfig& config);

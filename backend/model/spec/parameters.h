@@ -27,7 +27,7 @@ struct CacheLineAllocator {
 using FloatArray = std::vector<float, CacheLineAllocator<float>>;
 
 /// The weights of one layer in float32, with everything that reads the same input merged into one matrix. Matrices are
-/// [out, in]. What a configuration does not have is empty.
+/// [out, in]. Weights that a configuration does not have are empty.
 struct LayerWeights {
   FloatArray attention_norm, attention_norm_bias;  ///< [D]
   FloatArray projection;               ///< [columns, D]: query, key, value, key shift, value shift, forget gate

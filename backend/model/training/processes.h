@@ -27,9 +27,9 @@ struct ProcessEvents {
   WorkLost lost;
 };
 
-/// The processes that do one piece of work together. What is called "together" must be called by all of them, in the
-/// same order. On GPUs, one for each process, they exchange over NCCL; on CPUs over the store at which they meet,
-/// which is slow, and meant for tests. LibTorch inside, none of it in this header.
+/// The processes that do one piece of work together. A function that is called "together" must be called by all of
+/// them, in the same order. On GPUs, one for each process, they exchange over NCCL; on CPUs over the store at which
+/// they meet, which is slow, and meant for tests. LibTorch inside, none of it in this header.
 class Processes {
  public:
   /// Meets the others, and watches from then on that they live: each gives a sign every two seconds, and is lost when

@@ -44,8 +44,9 @@ auto in_store_of(const DistributedConfig& distributed, const Action& action) {
 /// Where the processes of one piece of work come together: a store, which the first process or the starter keeps, and
 /// in it keys that are this work's alone. Several jobs may have been given one port, and a starter's store outlives the
 /// work, so a number and a count do not show that who is there belongs together: the first process draws an id and
-/// answers each that asks with the id and with what the work is. Who was started for the same work then claims its
-/// number under that id; all else is refused. What earlier processes have left in the store is never read.
+/// answers each that asks with the id and with what the work is. A process that was started for the same work then
+/// claims its number under that id; all else is refused. The rest that earlier processes left in the store is never
+/// read.
 class Rendezvous {
  public:
   using Text = std::function<void(const std::string&)>;
@@ -57,7 +58,7 @@ class Rendezvous {
   ///         this process
   Rendezvous(const DistributedConfig& distributed, const std::string& work, const Text& waiting);
 
-  /// With the keys of this work.
+  /// The store with the keys of this work.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   /// The same over a connection of its own, for another thread: a connection serves one call.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& second_store() const { return second_store_; }

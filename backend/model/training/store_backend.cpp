@@ -90,7 +90,7 @@ class StoreBackend final : public c10d::Backend {
                       "and the same files",
                       rank, getSize(), all.back().size(), getRank(), wanted));
     }
-    // Who has given for this exchange has read the last one.
+    // A process that has given for this exchange has read the last one.
     if (number_ > 0) store_->deleteKey(key(number_ - 1, getRank()));
     ++number_;
     return all;

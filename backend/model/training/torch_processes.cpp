@@ -85,7 +85,7 @@ void TorchProcesses::watch(const std::stop_token& stop) {
     try {
       watched_->add(key("left", distributed().rank), 1);  // who keeps the store need not wait
     } catch (const c10::Error&) {
-      // Nobody keeps it any more.
+      // The store is gone with its last keeper.
     }
     lost_(message);
   };
@@ -204,7 +204,7 @@ std::vector<std::string> TorchProcesses::gather(const std::string& text) {
     store_->set(name(gathered_, distributed().rank), bytes_of(text));
     for (int rank = 0; rank < distributed().world_size; ++rank)
       all.push_back(text_of(store_->get(name(gathered_, rank))));
-    // Who has given this time has read all of the last.
+    // A process that has given this time has read all of the last.
     if (gathered_ > 0) store_->deleteKey(name(gathered_ - 1, distributed().rank));
     ++gathered_;
     return all;

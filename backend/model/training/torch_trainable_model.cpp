@@ -45,7 +45,7 @@ double peak_flops_of(std::string_view device, DType dtype) {
   return 0;
 }
 
-/// For the whole process, from here on.
+/// Makes kernels deterministic for the whole process, from here on.
 void choose_deterministic_kernels() {
   // cuBLAS sums in a fixed order with this workspace alone, and LibTorch refuses to multiply without it.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
@@ -112,7 +112,7 @@ class HostSnapshot final : public TrainingSnapshot {
   }
 
  private:
-  /// Its first numbers are the parameter's.
+  /// The tensor whose first numbers are the parameter's.
   static const at::Tensor& tensor_of(const Parameter& parameter, const WeightTensors& tensors) {
     if (parameter.of_model == &ModelWeights::embedding) return tensors.embedding;
     if (parameter.of_model == &ModelWeights::positions) return tensors.positions;
@@ -266,7 +266,7 @@ class TorchTrainableModel final : public TrainableModel {
     with_errors(tokens_of(sequences), [&] {
       const std::int64_t rows = sequences.batch * sequences.length;
       const at::Tensor none = at::zeros({rows}, weights().options(at::kFloat));
-      // Nothing is gone back through: nothing is kept for it.
+      // A pass without a backward keeps nothing for one.
       const auto forward =
           make_gradient_forward(weights(), sequences.batch, sequences.length, none, {.recompute = Recompute::layers});
       if (!run(*forward, sequences, job)) return;

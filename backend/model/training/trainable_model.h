@@ -49,7 +49,7 @@ struct CurveSums {
 class TrainingSnapshot {
  public:
   virtual ~TrainingSnapshot() = default;
-  /// By process; empty where nothing was seen since curves were taken.
+  /// Curves by process; empty where nothing was seen since curves were taken.
   [[nodiscard]] virtual const std::vector<CurveSums>& curves() const = 0;
   /// Calls with every parameter, in the order of the table of parameters. From any thread.
   /// @param take  gets the numbers as the checkpoint has them; false ends it. Weights that are not trained have moments

@@ -41,20 +41,20 @@ struct WeightTensors {
   at::Tensor lower_bounds;                 ///< [layers, H d] float32, of HGRN2; undefined elsewhere
   std::vector<TorchLayer> layers;
 
-  /// Those outside the layers, as members.
+  /// The weights outside the layers, as members.
   static std::span<at::Tensor WeightTensors::*const> outside();
 };
 
 /// The weights of a model on a device.
 struct TorchWeights : WeightTensors {
-  /// Without weights.
+  /// Makes weights without values.
   TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
   /// The weights of a model in memory: on the CPU and in float32 they are lent, and must outlive it.
   TorchWeights(const ModelConfig& config, const ModelWeights& host);
   /// @returns false if the job was stopped
   bool load(const Checkpoint& checkpoint, const Job& job);
   bool load(const ParameterSource& source, const Job& job);
-  /// From here on a loss can be differentiated by every weight.
+  /// Makes a loss differentiable by every weight from here on.
   void require_gradients();
   /// Zeros for the gradient by every weight, float32, on the device.
   [[nodiscard]] WeightTensors zero_gradients() const;
@@ -84,7 +84,7 @@ struct TorchWeights : WeightTensors {
 /// The weights of a layer that a loss can be differentiated by.
 std::span<at::Tensor TorchLayer::*const> differentiable_weights();
 
-/// The same on the host, in float32, as the table of parameters has them. Of gradients as well.
+/// The same on the host, in float32, as the table of parameters has them. Takes gradients as well.
 LayerWeights to_host(const TorchLayer& layer);
 
 }  // namespace foxscope

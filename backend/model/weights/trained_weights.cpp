@@ -151,7 +151,7 @@ TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
   }
   const WeightTensors matrices = matrices_.defined() ? layout_.views(matrices_) : WeightTensors();
 
-  /// From here on a weight lies in the flat arrays.
+  /// Moves a weight into the flat arrays.
   const auto move = [](at::Tensor& weight, const at::Tensor& flat_master, const at::Tensor& matrix) {
     if (!flat_master.defined()) return;
     flat_master.copy_(weight);

@@ -65,8 +65,8 @@ class FlatLayout {
   std::int64_t trained_ = 0;
 };
 
-/// Weights that are trained: what computes, and behind it float32 masters, gradients and moments in flat arrays. Of W
-/// processes each holds one of W parts of the moments, of each chunk its own part, one behind the other.
+/// Weights that are trained: what computes, and behind it float32 masters, gradients and moments in flat arrays. Each
+/// of W processes holds one of W parts of the moments, of each chunk its own part, one behind the other.
 class TrainedWeights {
  public:
   /// @param start  the weights to begin with, in float32 on their device

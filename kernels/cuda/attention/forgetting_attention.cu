@@ -8,7 +8,7 @@
 namespace foxscope::kernels::cuda {
 namespace {
 
-/// Which kernel was chosen.
+/// The kernel that was chosen.
 enum class Choice { hopper, portable, float32 };
 
 bool valid(const ForgettingAttention& a) { return arguments_valid(a) && a.workspace != nullptr; }

@@ -1,6 +1,6 @@
 // Entries of the delta rule into pixels. Private to kernels/cuda.
 //
-// A warp has 16 queries and meets the blocks of keys from its own to the left. What is left of its queries, R, stays in
+// A warp has 16 queries and meets the blocks of keys from its own to the left. The rest of its queries, R, stays in
 // registers as mma.sync leaves it: with G and N of a block (MixingTables::key and ::left) the entries are S = R G^T,
 // and R <- a R + S N, a = exp(c_e - c_(b-1)). Each number is taken in two bfloat16 parts for the products alone.
 #pragma once

@@ -128,7 +128,7 @@ bool sizes_valid(const PooledMap& map);
 /// of pooled_map_workspace_bytes; of the head only its length is looked at, here and in what follows.
 Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream);
 
-/// From what was gathered to the map's pixels.
+/// Makes the map's pixels of the sums.
 Status finish_pixels(const PooledMap& map, const PoolParameters& p, cudaStream_t stream);
 
 }  // namespace foxscope::kernels::cuda::maps

@@ -72,7 +72,7 @@ class CurveTab : public QWidget {
   virtual void showReading() = 0;
   [[nodiscard]] virtual bool plotIsSettled() const = 0;
 
-  /// To be called when what is shown is no longer what there is.
+  /// Says that the shown content is no longer the present one.
   void outdate();
   /// Whether the tab shows its present content.
   [[nodiscard]] bool isFresh() const { return m_fresh; }
@@ -84,7 +84,7 @@ class CurveTab : public QWidget {
   /// The message of a view without any run.
   [[nodiscard]] QString noRunText() const;
 
-  /// Without the lines whose entries of the legend are switched off.
+  /// The content without the lines whose entries of the legend are switched off.
   [[nodiscard]] PlotContent withoutHidden(PlotContent content) const;
 
   void contextMenuEvent(QContextMenuEvent* event) override;

@@ -59,7 +59,7 @@ class ProfileTab : public CurveTab {
   /// The tokens that the line is to go through; nothing while there are none.
   [[nodiscard]] std::optional<Cursor> wantedPair() const;
   [[nodiscard]] MapLine lineThrough(const Cursor& pair) const;
-  /// In positions of the run; nothing where that has not read so far.
+  /// The line in positions of the run; nothing where that has not read so far.
   [[nodiscard]] std::optional<MapLine> ownLineThrough(const Cursor& pair) const;
   [[nodiscard]] QString howToPin() const;
   void follow();

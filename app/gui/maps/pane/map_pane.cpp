@@ -237,7 +237,7 @@ Shading MapPane::shading() const {
 PictureRequest MapPane::completed(const PictureContent& content) const {
   PictureRequest request;
   request.content = content;
-  // Only what was read: the rest of the plot stays blank.
+  // The part that was read: the rest of the plot stays blank.
   const View shown = view();
   const auto read = [end = content.covered()](const Range& range) {
     return Range{range.begin, std::min(range.end, end)};

@@ -36,7 +36,7 @@ struct ColourState {
   [[nodiscard]] figure::ColourChoice choice() const;
 };
 
-/// All that makes a pane what it is, beside the range and the head that the views share.
+/// The state of a pane, beside the range and the head that the views share.
 struct PaneState {
   std::optional<NamedHead> own;  ///< absent: the head that is chosen in the window
   Quantity quantity = Quantity::forget;
@@ -53,10 +53,10 @@ struct PaneState {
   [[nodiscard]] FirstKey effectiveFirstKey() const;
   /// Entries of both signs: colours diverge from zero.
   [[nodiscard]] bool hasSigns() const;
-  /// All entries are above zero, so that a logarithmic scale is possible.
+  /// Whether all entries are above zero, so that a logarithmic scale is possible.
   [[nodiscard]] bool allowsLogarithm() const;
   [[nodiscard]] figure::ColourScale effectiveScale() const;
-  /// Another quantity: limits and scale of the old one mean nothing to it.
+  /// Sets another quantity: limits and scale of the old one mean nothing to it.
   void setQuantity(Quantity wanted);
   /// Differences have other limits than what they are made of.
   void setSides(Sides wanted);

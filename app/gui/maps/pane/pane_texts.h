@@ -35,7 +35,7 @@ struct EntryReading {
 
 /// The place under the pointer, or else the pinned one.
 Cursor readPlace(const Selection& selection);
-/// Which side of the plot shows a place.
+/// The side of the plot that shows a place.
 std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column);
 
 /// "2012 ␣the": a position of the reference run, in the side's own run, and the token that it reads.

@@ -93,7 +93,7 @@ std::vector<PaperFigure> paperFigures(const RunList& list) {
   };
   const View& view = selection.view();
   const Chosen chosen{runOf(*run), {head->layer, head->head}, there(view.rows), there(view.columns)};
-  // Those on other texts cannot stand in one figure with it.
+  // Runs on other texts cannot stand in one figure with it.
   std::vector<FigureRun> runs;
   for (const Run* one : list.runsOnText()) runs.push_back(runOf(*one));
   std::vector<PaperFigure> figures = figuresOfRun(chosen);

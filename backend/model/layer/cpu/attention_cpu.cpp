@@ -128,7 +128,7 @@ void AttentionCpu::sum_gates(int layer) {
   }
 }
 
-/// From all keys up to each position; the state takes them up.
+/// Attends from each position to all keys up to it; the state takes the keys up.
 bool AttentionCpu::attend(int layer) {
   const std::int64_t batch = pass_.batch();
   if (pass_.continues()) {

@@ -27,7 +27,7 @@ class ConvolutionCpu {
   static void lay_out(const LinearMixer& mixer, LayerWeights& weights);
 
   [[nodiscard]] const LinearColumns& columns() const { return columns_; }
-  /// To be called in a step for rows, when the layer's projection is packed.
+  /// Projects rows; to be called in a step for rows, when the layer's projection is packed.
   [[nodiscard]] Projected project(int layer, const CpuPass::Rows& rows);
   [[nodiscard]] const float* row_of(const Projected& projected, std::int64_t row) const {
     return projected.values + (row - projected.first) * columns_.count;

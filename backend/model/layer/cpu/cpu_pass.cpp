@@ -10,7 +10,7 @@ namespace foxscope {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;
-/// For fewer no thread is woken.
+/// Fewer rows wake no thread.
 constexpr std::int64_t kFewestRows = 16;
 /// Rows up to which threads share the columns.
 constexpr std::int64_t kRowsByColumns = 64;
@@ -35,7 +35,7 @@ CpuPass::CpuPass(const ModelConfig& config, const ModelWeights& weights, std::in
       cut_heads_(index_of(batch)) {
   chunk_ = rows();
   if (by_columns_) return;
-  // As many chunks for each thread, and few: each turns the weights once more.
+  // All threads have equally many chunks, and few: each turns the weights once more.
   const std::int64_t threads = team_.threads();
   const std::int64_t turns = (rows() + threads * kRowsAtOnce - 1) / (threads * kRowsAtOnce);
   chunk_ = std::max(kFewestRows, (rows() + threads * turns - 1) / (threads * turns));

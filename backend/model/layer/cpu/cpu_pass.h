@@ -110,7 +110,7 @@ class CpuPass final : public ForwardPass {
   void multiply_columns(const kernels::cpu::RowProducts& products);
 
  private:
-  /// Which matrix is in panels, for all rows of a step.
+  /// The matrix that is in panels, for all rows of a step.
   struct PackedMatrix {
     std::span<const float> of;  ///< empty: none
     std::int64_t depth = 0;     ///< of the products that it is packed for

@@ -33,7 +33,7 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   [[nodiscard]] std::int64_t blocks() const;
 
  private:
-  /// Not by malloc, whose heap returns only what lies at its end.
+  /// Pages of the system, not of malloc, whose heap returns only what lies at its end.
   struct Block {
     Block(std::uint64_t age, std::int64_t numbers);
     ~Block();

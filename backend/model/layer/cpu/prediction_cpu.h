@@ -19,7 +19,7 @@ class PredictionCpu {
   /// Logits and losses of all rows, as far as the probes keep them. The norm goes where the mixer's output was.
   /// @returns false if the job was stopped
   bool predict();
-  /// To the probes that keep losses.
+  /// Gives the losses to the probes that keep them.
   void take_losses() const;
   /// See Forward::score.
   bool score(std::span<const Forward::ScoredRow> scored, int top, const Job& job);

@@ -36,7 +36,7 @@ bool attention_kernels_take(const TorchWeights& weights);
 /// @throws Error where a kernel is refused
 AttentionDone attend(const AttentionTensors& tensors, const std::stop_token& stop);
 
-/// Gradients of a loss, from that by the output. What pruning left out has none.
+/// Gradients of a loss, from that by the output. Entries that pruning left out have none.
 struct AttentionGradients {
   at::Tensor grad_query;     ///< as `query`, written
   at::Tensor grad_key;       ///< as `key`, written

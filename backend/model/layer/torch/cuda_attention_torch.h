@@ -39,7 +39,7 @@ struct CudaAttentionGradients {
 /// kernels' are filled up with zeros, which change no product.
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type);
 
-/// Likewise for the way back, whose heads are at most 128 wide.
+/// The same for the backward, whose heads are at most 128 wide.
 bool cuda_attention_back_takes(std::int64_t head_dim, at::ScalarType type);
 
 /// Forgetting attention (Lin et al. 2025, eq. 6) by kernels/cuda, asynchronous on the current stream.

@@ -251,7 +251,7 @@ at::Tensor padded(const at::Tensor& x) {
 /// [B, H, N, T, ...]
 at::Tensor chunked(const at::Tensor& x) { return x.unflatten(2, {x.size(2) / kChunk, kChunk}); }
 
-/// In one pass, heads first, as products read them.
+/// Splits x in one pass, heads first, as products read them.
 at::Tensor halves_in_chunks(const at::Tensor& x) {
   return chunked(padded(x.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous)));
 }
@@ -499,7 +499,7 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
     const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
     if (whole) return at::GradMode::is_enabled() ? of_span.to(at::kFloat) : of_span;
     if (!output.defined()) {
-      // In the order of its spans.
+      // The result lies in the order of its spans.
       const bool heads_first = of_span.stride(1) > of_span.stride(2);
       const at::Tensor rows = heads_first ? of_span : of_span.transpose(1, 2);
       auto sizes = rows.sizes().vec();

@@ -102,7 +102,7 @@ void read_qwen3(const ConfigKeys& keys, ModelConfig& config) {
   refuse_rest(keys);
 }
 
-/// Which layers are softmax attention, which Gated DeltaNet.
+/// The mixer of each layer: softmax attention or Gated DeltaNet.
 std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& config) {
   const std::int64_t interval = keys.integer("full_attention_interval", 1, kMaxLayers, 4);
   std::vector<Mixer> mixers;
@@ -173,7 +173,7 @@ bool is_dense(const ConfigKeys& keys, int layer) {
   return named.is_array() && std::ranges::find(named, nlohmann::json(layer)) != named.end();
 }
 
-/// As Qwen 3.5, of which the files hold projections head by head, where no layer has experts.
+/// Reads what Qwen 3.5 has, in files that hold projections head by head, where no layer has experts.
 void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
   read_gated_layers(keys, config);
   for (int layer = 0; layer < config.layers; ++layer) {
@@ -183,7 +183,7 @@ void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
                           "are not run",
                           layer));
   }
-  // Without experts these mean nothing.
+  // Without experts these keys mean nothing.
   for (const char* key : {"mlp_only_layers", "moe_intermediate_size", "shared_expert_intermediate_size",
                           "num_experts_per_tok", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"}) {
     static_cast<void>(keys.has(key));

@@ -30,7 +30,7 @@ struct BackwardStorage {
   float weights[Block * kWeightStride];  // P or dS, a row of the thread block's own after the other
 };
 
-/// Which side a thread block owns.
+/// The side that a thread block owns.
 enum class Owns { keys, rows };
 
 /// A thread's part: rows group + 8 r of its own block, entries lane + 16 j of the other, columns lane + 16 x.
@@ -145,7 +145,7 @@ struct BackwardBlock {
     }
   }
 
-  /// To [B, H or H_kv, L, d].
+  /// Stores sums to [B, H or H_kv, L, d].
   __device__ void store(const Sums& sums, const MutableTensorView& view, std::int64_t offset, int head_dim,
                         float factor) const {
 #pragma unroll

@@ -71,7 +71,7 @@ struct BackwardConsumer {
   /// Key of the thread: row r of the two that it has of the products.
   [[nodiscard]] __device__ int key(int r) const { return first_key + own_key + 8 * r; }
 
-  /// In shared memory.
+  /// An address in shared memory.
   [[nodiscard]] __device__ std::uint32_t address(const void* of_storage) const {
     return shared_address +
            static_cast<std::uint32_t>(static_cast<const char*>(of_storage) - reinterpret_cast<const char*>(&storage));
@@ -89,7 +89,7 @@ struct BackwardConsumer {
     __syncwarp();
   }
 
-  /// Starts result = (64 of the keys' rows) (rows)^T. What the result held is not looked at, so that it need not live.
+  /// Starts result = (64 of the keys' rows) (rows)^T. The old result is not read, so that it need not live.
   __device__ void start_rows_product(const Element* keys, const Element* rows, OfRows& result) {
     const std::uint32_t own_keys = static_cast<std::uint32_t>(warpgroup) * 64 * 128;
     warpgroup_arrive();
@@ -314,7 +314,7 @@ struct BackwardConsumer {
     if (lane == 0) storage.empty[ring.slot].arrive();
   }
 
-  /// All blocks of rows.
+  /// Goes through all blocks of rows.
   __device__ void run() {
     RowBlocks now(p, work, P::kTile);
     make_uniform(now);
@@ -334,7 +334,7 @@ struct BackwardConsumer {
     }
   }
 
-  /// To 64 columns of a row of [B, H_kv, L, d].
+  /// Stores 64 columns of a row of [B, H_kv, L, d].
   template <int N>
   __device__ void store(const float (&gradient)[N], int first, const MutableTensorView& view, int column,
                         float factor) const {

@@ -39,8 +39,8 @@ struct Consumer {
         warpgroup(uniform(static_cast<int>(threadIdx.x) / 128 % P::kWarpgroups)),
         lane(static_cast<int>(threadIdx.x) % 32) {}
 
-  /// Tells the compiler that the warp has one value. What follows from it (slots, addresses, descriptors) then lives in
-  /// uniform registers; without that the loop over the tiles spills.
+  /// Tells the compiler that the warp has one value. Values that follow from it (slots, addresses, descriptors) then
+  /// lives in uniform registers; without that the loop over the tiles spills.
   __device__ static int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
 
   __device__ void start() {

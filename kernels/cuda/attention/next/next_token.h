@@ -8,8 +8,8 @@
 #include "kernels/status.h"
 
 // The newest position of each of B sequences that are continued together, each with keys and values of its own and as
-// many as it likes. What differs from token to token lies in device memory (HeldSequence), so that launches that were
-// recorded once (DeviceGraph) serve every token. Asynchronous on the stream; statuses as of steps.h.
+// many as it likes. Numbers that differ from token to token lie in device memory (HeldSequence), so that launches that
+// were recorded once (DeviceGraph) serve every token. Asynchronous on the stream; statuses as of steps.h.
 namespace foxscope::kernels::cuda {
 
 /// The keys, values and gates that a sequence holds of a layer. Row r of head h begins at h * stride + r * d.

@@ -154,7 +154,7 @@ struct BackwardWarp {
     }
   }
 
-  /// As the left side of a product over rows.
+  /// Packs rows as the left side of a product over rows.
   __device__ static void pack_rows(const float (&x)[kRows / 8][4], std::uint32_t (&packed)[kRows / 16][4]) {
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
