@@ -121,7 +121,7 @@ void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const st
   const QPen pen(Qt::black, em::kStroke * fontSize, Qt::SolidLine, Qt::FlatCap);
   const auto tickAt = [&](double value, double length) {
     const double position = edge.position(value);
-    // From within the frame's line, not from its inner edge: no dot inside is touched.
+    // Ticks begin within the frame's line, not at its inner edge: no dot inside is touched.
     canvas.line(points.at(position, em::kStroke * fontSize / 2), points.at(position, length * fontSize), pen);
     return position;
   };
@@ -156,7 +156,7 @@ std::vector<QString> titleLinesOf(const std::string& title, const TextStyle& sty
                                   const std::vector<std::string>& beside) {
   static const QRegularExpression kNumber(QStringLiteral("\\d+"));
   static const QRegularExpression kHead(QStringLiteral("[Ll]ayer[ \\x{a0}](\\d+), head[ \\x{a0}](\\d+)"));
-  // Of panels beside one another all are brief or none, whatever the numbers of their heads.
+  // Panels beside one another are all brief or none is, whatever the numbers of their heads.
   const auto small = [&](const std::string& text) {
     const std::string alike = QString::fromStdString(text).replace(kNumber, QStringLiteral("00")).toStdString();
     return fitted(style, wrapped(alike, style, width), width).size < kLittleSmaller * style.size;

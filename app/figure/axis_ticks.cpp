@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope::figure {
 namespace {
 
@@ -21,7 +23,7 @@ constexpr int kMostWritten = 4;
 
 const char* const kSuperscripts[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
 
-// With a true minus sign; "-0" is 0.
+// A number with a true minus sign; "-0" is 0.
 std::string tickNumber(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", std::abs(value), decimals);
   const bool zero = text.find_first_not_of("0.") == std::string::npos;
@@ -118,7 +120,7 @@ Ticks logarithmicTicks(double lower, double upper, int most) {
     const auto exponentOf = [](double value) { return static_cast<int>(std::lround(std::log10(value))); };
     const bool written = exponentOf(decades.front()) >= kLeastWritten && exponentOf(decades.back()) <= kMostWritten;
     for (int index = 0; index < count; index += every) {
-      const double value = decades[static_cast<std::size_t>(index)];
+      const double value = decades[index_of(index)];
       const int exponent = exponentOf(value);
       ticks.major.push_back({value, written ? tickNumber(value, std::max(0, -exponent)) : powerOfTen(exponent)});
     }

@@ -54,7 +54,7 @@ double designWidth(const Piece& piece, const TextStyle& style) {
   return QFontMetricsF(designFont(style, piece.slant)).horizontalAdvance(piece.text);
 }
 
-// From the design font's coordinates to those of the page.
+// Maps the design font's coordinates to those of the page.
 QTransform placement(const QString& text, const TextPlace& place, const TextStyle& style) {
   const double scale = style.size / kDesignSize;
   const double width = textWidth(text, style) / scale;

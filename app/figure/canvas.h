@@ -53,13 +53,13 @@ double textWidth(const QString& text, const TextStyle& style);
 /// Half the height of digits over their size: added to a centre, it gives the baseline.
 inline constexpr double kHalfDigit = 0.365;
 
-/// What figures are drawn with: points of 1/72 inch from the upper left corner, white paper.
+/// The surface that figures are drawn on: points of 1/72 inch from the upper left corner, white paper.
 class Canvas {
  public:
   /// Glyphs stay text, for a file that embeds its fonts; outlines need no font.
   enum class TextAs { glyphs, outlines };
 
-  /// What suits a kind of file.
+  /// The traits of a kind of file.
   struct Traits {
     TextAs textAs = TextAs::outlines;
     double imageInset = 0;     ///< by how much less than its rectangle an image is drawn on every side, points

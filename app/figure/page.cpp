@@ -68,7 +68,7 @@ std::string pngPage(const FigureFormat& format, const QSizeF& size, const Figure
   return bytes.toStdString();
 }
 
-// Of PDF and of SVG: what a viewer shows of a document, in the words of XML.
+// Text for XML, in the metadata of PDF and of SVG.
 QString escaped(const std::string& text) { return QString::fromStdString(text).toHtmlEscaped(); }
 
 // XMP (ISO 16684-1): what remains of the origin where the document information is Qt's own.
@@ -157,7 +157,7 @@ std::string svgPage(const FigureFormat& format, const QSizeF& size, const Figure
   }
   QString text = QString::fromUtf8(bytes);
   const qsizetype body = text.indexOf("<defs>");
-  // Without it, the head of another version of Qt stays as it is.
+  // Without a body the head of another version of Qt stays as it is.
   if (body >= 0) text = svgHead(size, origin) + text.mid(body);
   // Qt's value is no longer in the standard, and viewers smooth the picture all the same.
   text.replace("image-rendering=\"optimizeSpeed\"", "style=\"image-rendering:crisp-edges;image-rendering:pixelated\"");

@@ -11,7 +11,7 @@
 
 namespace foxscope::figure {
 
-/// What stands at an edge of a panel.
+/// The parts of an axis at an edge of a panel.
 enum class AxisShown { nothing, ticks, ticksAndName };
 
 /// A part of a page: an inner rectangle, and labels around it whose room it can say before it is drawn. Lengths are
@@ -32,7 +32,7 @@ class Panel {
   /// Whether a chosen height of the page may change the proportions.
   enum class Proportions { free, kept };
   [[nodiscard]] virtual Proportions proportions() const { return Proportions::free; }
-  /// What the panel uses of this room, which is of whole dots.
+  /// The size that the panel uses of this room, in whole dots.
   [[nodiscard]] virtual QSizeF sizeIn(const QSizeF& room) const { return room; }
   virtual void draw(Canvas& canvas, const QRectF& inner) const = 0;
 
@@ -52,7 +52,7 @@ class Panel {
   [[nodiscard]] std::string lettered(const std::string& title) const {
     return m_letter.empty() || title.empty() ? m_letter + title : m_letter + "\u00a0" + title;
   }
-  /// What the panel itself writes below and at the left.
+  /// The name of the axis that the panel itself writes below, and at the left.
   [[nodiscard]] std::string ownAcrossName() const { return m_acrossNameLeft ? std::string() : acrossName(); }
   [[nodiscard]] std::string ownUpName() const { return m_upNameLeft ? std::string() : upName(); }
 

@@ -8,6 +8,7 @@
 
 #include "app/figure/axis_drawing.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -99,12 +100,12 @@ void PanelPage::shareAcrossNames() {
   }
 }
 
-// In the first column, of panels one below the other with nothing written between them.
+// Shares names in the first column, of panels one below the other with nothing written between them.
 void PanelPage::shareUpNames() {
   m_upNames.clear();
   std::vector<const Item*> below(m_rows.size(), nullptr);
   for (const Item& item : m_items) {
-    if (item.place.column == 0 && item.place.rows == 1) below[static_cast<std::size_t>(item.place.row)] = &item;
+    if (item.place.column == 0 && item.place.rows == 1) below[index_of(item.place.row)] = &item;
   }
   const auto nameIn = [&](std::size_t row) {
     return row < below.size() && below[row] != nullptr ? below[row]->panel->upName() : std::string();
@@ -125,7 +126,7 @@ QSizeF PanelPage::sizeOf(const Item& item) const {
   const auto span = [gap](const std::vector<Line>& lines, int first, int count) {
     double size = 0;
     for (int index = first; index < first + count; ++index) {
-      const Line& line = lines[static_cast<std::size_t>(index)];
+      const Line& line = lines[index_of(index)];
       size += line.size;
       if (index > first) size += line.before + gap;
       if (index < first + count - 1) size += line.after;
@@ -141,7 +142,7 @@ void PanelPage::measureMargins() {
   }
   for (const Item& item : m_items) {
     const Margins margins = item.panel->margins(sizeOf(item));
-    const auto at = [](std::vector<Line>& lines, int index) -> Line& { return lines[static_cast<std::size_t>(index)]; };
+    const auto at = [](std::vector<Line>& lines, int index) -> Line& { return lines[index_of(index)]; };
     const auto most = [](double& room, double needed) { room = std::max(room, needed); };
     most(at(m_columns, item.place.column).before, margins.left);
     most(at(m_columns, item.place.column + item.place.columns - 1).after, margins.right);
@@ -157,7 +158,7 @@ void PanelPage::shareWidth() {
   for (const Item& item : m_items) {
     const auto width = item.panel->fixedWidth();
     if (!width || item.place.columns != 1) continue;
-    Line& column = m_columns[static_cast<std::size_t>(item.place.column)];
+    Line& column = m_columns[index_of(item.place.column)];
     column.fixed = true;
     column.size = *width;
   }
@@ -206,7 +207,7 @@ void PanelPage::keepProportions(double factor) {
     if (item.panel->proportions() == Panel::Proportions::free) continue;
     factor = std::min(factor, 1.0);
     for (int column = item.place.column; column < item.place.column + item.place.columns; ++column) {
-      Line& line = m_columns[static_cast<std::size_t>(column)];
+      Line& line = m_columns[index_of(column)];
       if (!line.fixed) line.size = std::min(line.size, line.size * factor);
       line.fixed = true;  // once
     }
@@ -258,8 +259,8 @@ void PanelPage::place() {
                                            : std::ceil(bottom));
   for (Item& item : m_items) {
     const auto span = [](const std::vector<Line>& lines, int first, int count) {
-      const Line& last = lines[static_cast<std::size_t>(first + count - 1)];
-      const double start = lines[static_cast<std::size_t>(first)].start;
+      const Line& last = lines[index_of(first + count - 1)];
+      const double start = lines[index_of(first)].start;
       return std::pair(start, last.start + last.size - start);
     };
     const auto [left, width] = span(m_columns, item.place.column, item.place.columns);

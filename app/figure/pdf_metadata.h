@@ -5,7 +5,7 @@
 
 namespace foxscope::figure {
 
-/// What a PDF says of itself, UTF-8.
+/// The metadata of a PDF, UTF-8.
 struct PdfMetadata {
   std::string title;
   std::string subject;
@@ -20,7 +20,7 @@ struct PdfMetadata {
 /// @returns nothing where the file does not have the form that Qt 6.4 writes: it is a figure as it is
 std::optional<std::string> withMetadata(const std::string& pdf, const PdfMetadata& metadata);
 
-/// What is to be said of a figure's file: a line where it is a PDF that withMetadata did not know.
+/// A note on a figure's file: a line where it is a PDF that withMetadata did not know.
 std::optional<std::string> pdfNote(const std::string& file);
 
 }  // namespace foxscope::figure

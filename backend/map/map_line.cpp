@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/base/index.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/mixing_entries.h"
 
@@ -45,7 +46,7 @@ std::optional<std::vector<float>> diagonal_entries(const LineRequest& request, c
     const auto image = entries_of(request, rows, {request.line.key(rows.begin), request.line.key(rows.end)}, job);
     if (!image) return std::nullopt;
     for (std::int64_t n = 0; n < rows.size(); ++n) {
-      values.push_back(image->value[static_cast<std::size_t>(n * rows.size() + n)]);
+      values.push_back(image->value[index_of(n * rows.size() + n)]);
     }
   }
   return values;

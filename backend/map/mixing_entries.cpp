@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_map.h"
 #include "kernels/cpu/mixing.h"
 #include "kernels/cpu/pooled_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope {
 namespace {
@@ -20,14 +22,13 @@ namespace {
 namespace cpu = kernels::cpu;
 using cpu::kMapTile;
 
-constexpr double kLog2OfE = 1.4426950408889634;
 /// Room for float32's rounding in a bound on entries.
 constexpr double kNormSlack = 1.0 + 1e-4;
 /// Depths of products are padded to whole parts of a sum (mixing_product).
 constexpr std::int64_t kDepthStep = 16;
 /// Keys near the diagonal are taken so many at a time, those between one another pair by pair.
 constexpr std::int64_t kNearKeys = 16;
-/// What is left of a query below this changes no float32 entry.
+/// A rest of a query below this changes no float32 entry.
 constexpr float kNothing = 1e-37F;
 
 /// Inverse of I + A, A strictly lower triangular, [64][64] by rows; only the first `size` rows count.
@@ -45,7 +46,7 @@ void invert_triangle(const double* a, std::int64_t size, float* inverse) {
   std::fill_n(inverse, size * kMapTile, 0.0F);
   for (std::int64_t row = 0; row < size; ++row) {
     for (std::int64_t column = 0; column <= row; ++column) {
-      inverse[row * kMapTile + column] = static_cast<float>(t[static_cast<std::size_t>(row * size + column)]);
+      inverse[row * kMapTile + column] = static_cast<float>(t[index_of(row * size + column)]);
     }
   }
 }
@@ -157,7 +158,7 @@ void MixingEntries::prepare_block(std::int64_t block, std::vector<float>& scratc
       for (std::int64_t n = 0; n < depth_; ++n) to[n] = in[n] * factor;
     }
   }
-  block_norm_[static_cast<std::size_t>(block)] = cpu::largest_norm(out, keys.size(), depth_);
+  block_norm_[index_of(block)] = cpu::largest_norm(out, keys.size(), depth_);
 }
 
 /// Query r at a block's last position e meets the block's keys from the last to the first, r <- alpha_j (r - m_j k_j)
@@ -173,9 +174,9 @@ void MixingEntries::prepare_delta(std::int64_t block, const Range& keys, const f
   std::vector<double> a(kMapTile * kMapTile, 0.0);
   for (std::int64_t l = 0; l < size; ++l) {
     for (std::int64_t j = 0; j < l; ++j) {
-      a[static_cast<std::size_t>(l * kMapTile + j)] =
-          static_cast<double>(beta(keys.begin + j)) * std::exp(c(keys.begin + l) - c(keys.begin + j)) *
-          static_cast<double>(products[static_cast<std::size_t>(j * kMapTile + l)]);
+      a[index_of(l * kMapTile + j)] = static_cast<double>(beta(keys.begin + j)) *
+                                      std::exp(c(keys.begin + l) - c(keys.begin + j)) *
+                                      static_cast<double>(products[index_of(j * kMapTile + l)]);
     }
   }
   float* const inverse = inverse_.data() + block * kMapTile * kMapTile;
@@ -189,7 +190,7 @@ void MixingEntries::prepare_delta(std::int64_t block, const Range& keys, const f
     const auto to_end = static_cast<float>(std::exp(c(keys.end - 1) - c(key))) * beta(key);
     const auto from_start = -static_cast<float>(std::exp(c(key) - before));
     for (std::int64_t n = 0; n < depth_; ++n) {
-      driven[static_cast<std::size_t>(l * depth_ + n)] = padded[l * depth_ + n] * to_end;
+      driven[index_of(l * depth_ + n)] = padded[l * depth_ + n] * to_end;
       left[l * depth_ + n] = padded[l * depth_ + n] * from_start;
     }
   }
@@ -216,7 +217,7 @@ class MixingReader final : public TileReader {
   void tile(std::int64_t strip, const Range& keys, float* out) override;
   void log_attention_tile(std::int64_t strip, const Range& keys, float* out) override {
     mixing_tile(strip, keys, out);
-    cpu::size_tile(strips_[static_cast<std::size_t>(strip)].share, keys.size(), out);
+    cpu::size_tile(strips_[index_of(strip)].share, keys.size(), out);
     cpu::log_tile(keys.size(), out);
   }
 
@@ -243,7 +244,7 @@ class MixingReader final : public TileReader {
   void pass_block(Strip& strip, const Range& block, float* out);
   void pass_keys(Strip& strip, const Range& block, float* out);
   void start_rows(Strip& strip, const Range& block, float* out);
-  [[nodiscard]] Strip& strip_of(std::int64_t index) { return strips_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Strip& strip_of(std::int64_t index) { return strips_[index_of(index)]; }
 
   const MixingEntries& of_;
   double skip_below_;
@@ -282,7 +283,7 @@ void MixingReader::set_band(const Range& rows) {
         for (std::int64_t n = 0; n < depth; ++n) query[n] *= factor;
       }
       if (of_.row_sizes_.empty()) continue;
-      const float size = of_.row_sizes_[static_cast<std::size_t>(row)];
+      const float size = of_.row_sizes_[index_of(row)];
       strip.share[lane] = size == 0 ? 0.0F : 1.0F / size;  // a row of zeros has shares of 0
       strip.largest_share = std::max(strip.largest_share, static_cast<double>(strip.share[lane]));
       if (std::isnan(size)) strip.largest_share = std::numeric_limits<double>::quiet_NaN();
@@ -294,11 +295,11 @@ void MixingReader::set_band(const Range& rows) {
 }
 
 bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2_limit) const {
-  const Strip& strip = strips_[static_cast<std::size_t>(index)];
+  const Strip& strip = strips_[index_of(index)];
   if (of_.erases_) return false;
   const Range block = block_of(keys.begin, of_.length_);
   if (block.end > strip.rows.begin) return false;
-  const double norm = of_.block_norm_[static_cast<std::size_t>((block.begin - of_.first_) / kMapTile)];
+  const double norm = of_.block_norm_[index_of((block.begin - of_.first_) / kMapTile)];
   double decay = of_.c(strip.rows.begin) - of_.c(block.end - 1);
   if (!of_.decay_.empty()) {
     const double* const row = of_.sums(strip.rows.begin);
@@ -309,7 +310,8 @@ bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2
       if (!(row[n] - key[n] <= decay)) decay = row[n] - key[n];
     }
   }
-  return std::log2(strip.query_norm * norm * strip.largest_share * kNormSlack) + decay * kLog2OfE < log2_limit - 1e-3;
+  return std::log2(strip.query_norm * norm * strip.largest_share * kNormSlack) + decay * kernels::kLog2E <
+         log2_limit - 1e-3;
 }
 
 void MixingReader::tile(std::int64_t index, const Range& keys, float* out) {
@@ -424,8 +426,7 @@ void MixingReader::pass_block(Strip& strip, const Range& block, float* out) {
     const std::int64_t lane = row - strip.rows.begin;
     const auto decay = static_cast<float>(std::exp(of_.c(row) - before));
     for (std::int64_t n = 0; n < depth; ++n) {
-      strip.left[static_cast<std::size_t>(n * kMapTile + lane)] =
-          strip.query[static_cast<std::size_t>(lane * depth + n)] * decay;
+      strip.left[index_of(n * kMapTile + lane)] = strip.query[index_of(lane * depth + n)] * decay;
     }
   }
   const float* const left = of_.left_.data() + (block.begin - of_.first_) * depth;
@@ -486,7 +487,7 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
   // Rows of the inverse beyond a short block are not there: its columns are, as zeros.
   queries_.assign(kMapTile * kMapTile, 0.0F);
   cpu::add_transposed_product(kMapTile, kMapTile, block.size(), inverse, started_.data(), queries_.data());
-  for (std::int64_t n = 0; n < block.size() * kMapTile; ++n) out[n] += queries_[static_cast<std::size_t>(n)];
+  for (std::int64_t n = 0; n < block.size() * kMapTile; ++n) out[n] += queries_[index_of(n)];
 }
 
 std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, FirstKey first_key, const Job& job) {
@@ -505,7 +506,7 @@ std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, Firs
   std::vector<std::unique_ptr<TileReader>> readers(static_cast<std::size_t>(team.threads()));
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done = team.run({"summing rows", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
-    auto& reader = readers[static_cast<std::size_t>(thread)];
+    auto& reader = readers[index_of(thread)];
     if (!reader) reader = entries.reader(kSmallestExponent);
     // Later rows see more keys: they go first, so that the threads finish together.
     const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
@@ -525,7 +526,7 @@ std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, Firs
         });
     if (!whole) return;
     for (std::int64_t n = 0; n < band.size(); ++n) {
-      sizes[static_cast<std::size_t>(band.begin + n)] = static_cast<float>(sums[n]);
+      sizes[index_of(band.begin + n)] = static_cast<float>(sums[n]);
     }
     team.advance(band.size(), thread);
   });

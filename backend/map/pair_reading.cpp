@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -28,8 +29,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.forward_survival = static_cast<double>(info.length - 1 - key);
   if (!forgets(info, head.layer)) return;
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
-  const double at_key = c[static_cast<std::size_t>(key)];
-  reading.log_forget = c[static_cast<std::size_t>(query)] - at_key;
+  const double at_key = c[index_of(key)];
+  reading.log_forget = c[index_of(query)] - at_key;
   reading.forget = std::exp(reading.log_forget);
   // c never increases: the first position after the key where F has fallen below the level.
   const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
@@ -43,7 +44,7 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
-/// What is left of a query when it has met all keys behind one: r <- a_j r + e_j (b_j.r) (MixerKind); of the delta rule
+/// Passes a query over all keys behind one: r <- a_j r + e_j (b_j.r) (MixerKind), of the delta rule
 /// r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or of each channel.
 /// @param between  that key and the query
 /// @param k        [query - key + 1, d]
@@ -124,7 +125,7 @@ void read_mixing(const HeadOf& head, std::int64_t query, std::int64_t key, PairR
   reading.has_mixing = true;
   reading.mixing = mixing_entry(head, query, key);
   if (!head.trace->knows_row_sizes(head.layer, head.head)) return;
-  const float size = head.trace->row_sizes(head.layer, head.head, {})[static_cast<std::size_t>(query)];
+  const float size = head.trace->row_sizes(head.layer, head.head, {})[index_of(query)];
   reading.has_attention = true;
   reading.attention = size == 0 ? 0.0 : std::abs(reading.mixing) / static_cast<double>(size);
 }
@@ -146,7 +147,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
   reading.logit = dot * static_cast<double>(info.softmax_scale);
   if (!reading.in_window) return;
-  const double normalizer = trace.log_normalizer(head.layer, head.head)[static_cast<std::size_t>(query)];
+  const double normalizer = trace.log_normalizer(head.layer, head.head)[index_of(query)];
   reading.attention = std::exp(reading.logit + reading.log_forget - normalizer);
 }
 

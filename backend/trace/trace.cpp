@@ -177,7 +177,7 @@ const ArrayValues* Trace::find(TraceArray array, int index) const {
   return values.get();
 }
 
-/// What an array whose axes begin with head, or with layer and head, has of one head.
+/// One head's part of an array whose axes begin with head, or with layer and head.
 template <typename T>
 std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   check_head(layer, head);
@@ -223,7 +223,7 @@ std::span<const double> Trace::mean_decay(int layer, int head) const {
   return mean_decay_.try_emplace({layer, head}, std::move(mean)).first->second;
 }
 
-/// Of each of some c the log decays of all channels, nats.
+/// The log decays of all channels for each of some c, nats.
 std::vector<double> Trace::decays_by_rates(int layer, int head, std::span<const double> sums) const {
   const std::span<const double> rates = row<double>(TraceArray::decay_rate, layer, head);
   std::vector<double> decays;
@@ -325,8 +325,8 @@ std::span<const float> Trace::known_or(HeadRows& rows, int layer, int head,
     const std::lock_guard lock(mutex_);
     if (const auto found = rows.find(key); found != rows.end()) return found->second;
   }
-  // Computed outside the lock: other heads and other readers need not wait. Of two that compute the same row, the first
-  // to finish is kept.
+  // Computed outside the lock: other heads and other readers need not wait. If two compute the same row, the first to
+  // finish is kept.
   std::vector<float> computed = compute();
   if (computed.empty()) return {};
   assert(static_cast<std::int64_t>(computed.size()) == info_.length);

@@ -30,7 +30,7 @@ constexpr float kVanished = 1e-30F;
 
 std::int64_t padded(std::int64_t size) { return (size + kRowBlock - 1) / kRowBlock * kRowBlock; }
 
-/// What one thread needs for one head.
+/// The memory of one thread for one head.
 struct LinearScratch {
   using Buffer = hwy::AlignedFreeUniquePtr<float[]>;
   explicit LinearScratch(const LinearMixing& a)
@@ -224,7 +224,7 @@ class LinearHead {
         for (std::int64_t j = 0; j < columns; ++j) erasing[j] *= factor * gamma[j];
       }
     }
-    // What is left at the chunk's end.
+    // The decay from each position to the chunk's end.
     float left = 1;
     for (std::int64_t j = count_ - 1; j >= 0; --j) {
       const float* HWY_RESTRICT from = key(j);
@@ -317,7 +317,7 @@ class LinearHead {
     copy_rows(value_ + first_ * a_.value_dim, a_.value_dim, count_, written, wide_);
     std::fill(written + count_ * wide_, written + cpu::padded(count_) * wide_, 0.0F);
     if (a_.delta_rule) {
-      // What the state holds for each key is erased; `output` is free until it is read.
+      // The state's value for each key is erased; `output` is free until it is read.
       float* const held = s_.output.get();
       tile_product<Start::zero>(count_, wide_, dim_, key(0), dim_, state_, wide_, nullptr, held, wide_);
       for (std::int64_t i = 0; i < count_; ++i) {

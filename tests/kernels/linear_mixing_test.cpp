@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "kernels/executor.h"
 #include "tests/kernels/instruction_set.h"
 
@@ -78,7 +79,7 @@ struct MixingProblem {
   /// The recurrence in float64, position by position; the largest |y| and |S| of it.
   void expect_recurrence() {
     const auto at = [](const std::vector<float>& values, std::int64_t n) {
-      return static_cast<double>(values[static_cast<std::size_t>(n)]);
+      return static_cast<double>(values[index_of(n)]);
     };
     const std::vector<float> before = state;
     ThreadPool pool(2);
@@ -90,7 +91,7 @@ struct MixingProblem {
       const std::int64_t k = head / (shape.heads / shape.key_heads) * shape.length * d;
       const std::int64_t v = head / (shape.heads / shape.value_heads) * shape.length * dv;
       std::vector<double> s(static_cast<std::size_t>(d * dv));
-      for (std::int64_t n = 0; n < d * dv; ++n) s[static_cast<std::size_t>(n)] = at(before, head * d * dv + n);
+      for (std::int64_t n = 0; n < d * dv; ++n) s[index_of(n)] = at(before, head * d * dv + n);
       for (std::int64_t t = 0; t < shape.length; ++t) {
         std::vector<double> erased(static_cast<std::size_t>(dv), 0.0);
         for (std::int64_t n = 0; !erase_read.empty() && n < d * dv; ++n) {
@@ -101,20 +102,20 @@ struct MixingProblem {
           double alpha = decay.empty() ? 1 : at(decay, head * shape.length + t);
           if (!channel_decay.empty()) alpha = at(channel_decay, k + t * d + a);
           for (std::int64_t x = 0; x < dv; ++x) {
-            double& entry = s[static_cast<std::size_t>(a * dv + x)];
+            double& entry = s[index_of(a * dv + x)];
             entry *= alpha;
-            if (!erase_write.empty()) entry += at(erase_write, k + t * d + a) * erased[static_cast<std::size_t>(x)];
+            if (!erase_write.empty()) entry += at(erase_write, k + t * d + a) * erased[index_of(x)];
           }
         }
         for (std::int64_t x = 0; x < dv; ++x) {
           double u = at(value, v + t * dv + x);
           if (shape.delta_rule) {
-            for (std::int64_t a = 0; a < d; ++a) u -= s[static_cast<std::size_t>(a * dv + x)] * at(key, k + t * d + a);
+            for (std::int64_t a = 0; a < d; ++a) u -= s[index_of(a * dv + x)] * at(key, k + t * d + a);
           }
           if (!beta.empty()) u *= at(beta, head * shape.length + t);
           double y = 0;
           for (std::int64_t a = 0; a < d; ++a) {
-            double& entry = s[static_cast<std::size_t>(a * dv + x)];
+            double& entry = s[index_of(a * dv + x)];
             entry += u * at(key, k + t * d + a);
             y += entry * at(query, q + t * d + a);
           }
@@ -124,7 +125,7 @@ struct MixingProblem {
         }
       }
       for (std::int64_t n = 0; n < d * dv; ++n) {
-        ASSERT_NEAR(at(state, head * d * dv + n), s[static_cast<std::size_t>(n)], 3e-5) << "state " << n;
+        ASSERT_NEAR(at(state, head * d * dv + n), s[index_of(n)], 3e-5) << "state " << n;
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "backend/base/index.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope::test {
@@ -50,9 +51,7 @@ struct LinearHead {
     const auto at = static_cast<std::size_t>(position * step + (by_channel ? channel : 0));
     return std::exp(sums[at] - sums[at - static_cast<std::size_t>(step)]);
   }
-  [[nodiscard]] double beta_at(std::int64_t position) const {
-    return beta.empty() ? 1 : beta[static_cast<std::size_t>(position)];
-  }
+  [[nodiscard]] double beta_at(std::int64_t position) const { return beta.empty() ? 1 : beta[index_of(position)]; }
   [[nodiscard]] double dot(const std::vector<double>& of, std::int64_t position, const std::vector<double>& w) const {
     double sum = 0;
     for (std::size_t n = 0; n < w.size(); ++n) sum += of[static_cast<std::size_t>(position) * w.size() + n] * w[n];
@@ -192,7 +191,7 @@ std::vector<double> dense_mixing(const HeadOf& head, const Range& rows) {
     for (std::int64_t row = key; row < rows.end; ++row) {
       if (row > key) of.step(row, w);
       if (row >= rows.begin) {
-        entries[static_cast<std::size_t>((row - rows.begin) * of.length + key)] = of.dot(of.query, row, w);
+        entries[index_of((row - rows.begin) * of.length + key)] = of.dot(of.query, row, w);
       }
     }
   }

@@ -11,7 +11,7 @@
 
 namespace foxscope::figure {
 
-/// What a legend says: a sample and a name of each curve that has one, and a note.
+/// The content of a legend: a sample and a name of each curve that has one, and a note.
 struct Legend {
   std::span<const Curve> curves;
   std::string note = {};

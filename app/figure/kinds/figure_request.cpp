@@ -26,7 +26,7 @@ std::string namesOf(const std::vector<Of>& all) {
   return names;
 }
 
-/// Those that --models names, or all of them where no name is given.
+/// The sources that --models names, or all of them where no name is given.
 template <typename Of>
 std::vector<Of> chosenOf(const std::vector<Of>& all, const FigureSpec& spec) {
   std::vector<Of> chosen;

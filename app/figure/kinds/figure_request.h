@@ -37,7 +37,7 @@ class EvaluatedRuns {
   std::map<std::shared_ptr<const Trace>, std::shared_ptr<const EvaluatedHeads>> m_known;
 };
 
-/// What a figure is drawn from.
+/// The sources that a figure is drawn from.
 struct FigureSources {
   std::vector<std::string> files = {};
   std::vector<std::string> names = {};  ///< of files that were named, one each
@@ -45,7 +45,7 @@ struct FigureSources {
   EvaluatedRuns* evaluated = nullptr;   ///< of runs; not null where there are some
 };
 
-/// A figure that is to be drawn. Of the runs and models of files it draws those that the options name.
+/// A figure that is to be drawn. It draws the runs and models of its files that the options name.
 struct FigureRequest {
   using Runs = std::vector<std::shared_ptr<const Trace>>;
 
@@ -77,7 +77,7 @@ struct FigureRequest {
   [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> heads() const;
   /// The same of the models that --models names.
   [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> chosenHeads() const;
-  /// Of the losses of evaluations, or of the only text of runs, those that --models names. Models of one name are told
+  /// The losses of evaluations, or of the only text of runs: those that --models names. Models of one name are told
   /// apart by their files.
   [[nodiscard]] std::vector<LossSource> losses() const;
 };

@@ -121,7 +121,7 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
   HeadOf head{trace, 0, 0};
   if (chosen.tint != PassageTint::loss) {
     if (!chosen.head) {
-      const auto choice = tellingHeads(trace, job);
+      const auto choice = representativeHeads(trace, job);
       if (!choice) return std::nullopt;
       chosen.head = choice->heads[choice->heads.size() / 2];
       drawn.notes.push_back(fmt::format("{}: {}:{} has a middle memory; --head chooses another", trace->info().name,

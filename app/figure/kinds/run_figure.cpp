@@ -35,7 +35,7 @@ void addStyle(const RunFigure& figure, const FigureStyle& style, FigureSpec& spe
   if (format.svgText == FigureFormat::SvgText::text) spec.set("svg-text", true);
 }
 
-// Those that differ from what their place gives.
+// Adds the looks that differ from those of their place.
 void addLooks(const RunFigure& figure, FigureSpec& spec) {
   const FigureKind& row = figure.row();
   if (!row.takes("look") || !row.takes("models")) return;

@@ -16,7 +16,7 @@ struct RunFigure : FigureSpec {
   [[nodiscard]] const FigureKind& row() const { return *findFigureKind(kind); }
   /// The quantities whose colour bars can have limits.
   [[nodiscard]] std::vector<Quantity> quantities() const;
-  /// What its run is called in the figure unless a label says otherwise: as in its file, where no other is called so.
+  /// The name of its run in the figure unless a label says otherwise: its name in the file, where no other run has it.
   [[nodiscard]] std::string nameOf(const FigureRun& run) const;
 };
 
@@ -28,7 +28,7 @@ std::optional<DrawnFigure> drawRunFigure(const RunFigure& figure, const FigureSt
 /// The figure as `foxscope figure spec` reads it, with everything that differs from what the command does by itself.
 FigureSpec specOf(const RunFigure& figure, const FigureStyle& style);
 
-/// Why the command line cannot draw the figure, in one sentence; empty where it can.
+/// The reason why the command line cannot draw the figure, in one sentence; empty where it can.
 std::string commandObstacle(const RunFigure& figure);
 
 enum class Folders { kept, leftOut };

@@ -57,7 +57,7 @@ HeadIndex strongestHead(const Image& sizes) {
   return {static_cast<int>(place / sizes.columns), static_cast<int>(place % sizes.columns)};
 }
 
-/// Those that the target ends with, where it is a part of the text.
+/// The positions that the target ends with, where it is a part of the text.
 Range shownByItself(const TraceInfo& info) {
   const std::optional<Range> target = saliency_range(info);
   const std::int64_t end =

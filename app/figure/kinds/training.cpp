@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kWidthsInTraining = 50;
 constexpr Rgb kNeutral{110, 110, 110};
-// Of viridis: its end is too light for a line on white, its beginning too dark for one on a dark ground.
+// Range of viridis: its end is too light for a line on white, its beginning too dark for one on a dark ground.
 constexpr double kLightestLayer = 0.85;
 constexpr double kDarkestLayer = 0.35;
 constexpr int kMostNamedLayers = 6;
@@ -77,7 +77,7 @@ Curve heldOutCurve(const TrainingSource& training, const Curve& like, std::size_
   return points;
 }
 
-/// From no token to the last, and a little more, so that no point lies on the frame.
+/// The axis from no token to the last, and a little more, so that no point lies on the frame.
 AxisLimits allTokens(std::span<const TrainingSource> trainings, const TokenUnit& unit) {
   constexpr double kBeyond = 1.02;
   return {0, kBeyond * static_cast<double>(mostTokens(trainings)) / unit.tokens};

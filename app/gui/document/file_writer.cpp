@@ -22,7 +22,7 @@ struct FileWriter::Export {
 };
 
 FileWriter::FileWriter(RunList& runs, ModelRuns& models, QObject* parent)
-    : QObject(parent), m_runs(runs), m_models(models), m_writer(Team::lent, kBehindPictures) {
+    : QObject(parent), m_runs(runs), m_models(models), m_writer(Threads::lent, kBehindPictures) {
   connect(&m_writer, &JobRunner::idle, this, &FileWriter::idle);
 }
 

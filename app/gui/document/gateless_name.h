@@ -7,8 +7,8 @@
 
 namespace foxscope::gui {
 
-/// What has no forget gate, for a message about a head in a layer that does not forget: the run where no layer of it
-/// forgets, else the layer.
+/// The name of a thing without a forget gate, for a message about a head in a layer that does not forget: the run where
+/// no layer of it forgets, else the layer.
 inline QString gatelessName(const QString& run, const TraceInfo& info, int layer) {
   if (!forgets(info)) return run;
   return QCoreApplication::translate("foxscope::gui", "layer %1 of %2").arg(layer).arg(run);

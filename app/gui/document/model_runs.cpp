@@ -8,6 +8,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/run_list.h"
+#include "backend/base/index.h"
 #include "backend/base/sha256.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/session/run.h"
@@ -48,7 +49,7 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
   return question;
 }
 
-/// Why a run cannot be made once more; empty where it can.
+/// The reason why a run cannot be made once more; empty where it can.
 QString obstacleTo(const Run& run, const QString& doing) {
   if (run.model.isEmpty()) {
     return ModelRuns::tr(
@@ -97,12 +98,12 @@ class ModelRuns::Replacement : public QUndoCommand {
 
 struct ModelRuns::Produced {
   ModelInput model;
-  TellingHead telling;
+  RepresentativeHead representative;
   RunResult result;
 };
 
 ModelRuns::ModelRuns(RunList& runs, QObject* parent)
-    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Team::own) {
+    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Threads::own) {
   connect(&m_runner, &JobRunner::idle, this, &ModelRuns::idle);
   const auto withoutRuns = [this] {
     if (m_runs.empty()) emit noRunTextChanged();
@@ -272,7 +273,7 @@ void ModelRuns::estimateMemory() {
     m_memoryAsked = true;
     emit memoryAsked(*question);
   };
-  // What is wrong with a model is told when its turn comes, after the results of those before it.
+  // The error of a model is told when its turn comes, after the results of those before it.
   request.failed = [this](const QString& /*message*/) { runNext(); };
   m_runner.submit(this, kRun, std::move(request));
 }
@@ -308,7 +309,7 @@ RunRequest ModelRuns::requestOfRun() const {
 }
 
 void ModelRuns::runNext() {
-  const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
+  const ModelInput& model = m_queue[index_of(m_status.index)];
   m_status.model = shownName(model);
   tellStage(tr("starting"), -1, -1);
 
@@ -320,7 +321,7 @@ void ModelRuns::runNext() {
     }
     auto result = run_model(engine.open(wanted), run, job);
     if (!result) return std::nullopt;
-    return Produced{model, tellingHead(*result->trace), std::move(*result)};
+    return Produced{model, representativeHead(*result->trace), std::move(*result)};
   };
   request.done = [this](const Produced& produced) { receiveRun(produced); };
   request.failed = [this](const QString& message) {
@@ -343,15 +344,16 @@ void ModelRuns::receiveRun(const Produced& produced) {
            {},
            result.report.forward_seconds,
            produced.model.base,
-           produced.telling};
+           produced.representative};
   made.look = produced.model.look;
   made.textFile = m_reading.file;
   made.ofSession = m_reading.wanted == Wanted::bySession;
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
-  const HeadChoice telling{m_runs.addMade(made), made.telling.layer, made.telling.head};
-  // What was asked for is shown, also where runs of files on another text are open.
-  if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(telling.run)) m_runs.selection().setHead(telling);
+  const HeadChoice representative{m_runs.addMade(made), made.representative.layer, made.representative.head};
+  // The run that was asked for is shown, also where runs of files on another text are open.
+  if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(representative.run))
+    m_runs.selection().setHead(representative);
   if (++m_status.index < m_status.count) {
     runNext();
   } else {

@@ -63,14 +63,13 @@ class ModelRuns : public QObject {
   /// Runs models once more that a session had run: opening it makes their runs again. Nothing where no run can be made.
   void startSessionRun(const std::vector<ModelInput>& models);
   /// Runs the model of a run once more on the text of that run, with changes to its gates or heads: a model of its own
-  /// from then on. What is in the way is told by a message.
+  /// from then on. A message tells of an obstacle.
   void startDerivedRun(RunId base, const QStringList& interventions);
   /// Runs the model of a run once more on the text of that run, for what the mean loss of some positions owes to every
-  /// gate (Keep::saliency): the run with it takes the place of the one without. What is in the way is told by a
-  /// message.
+  /// gate (Keep::saliency): the run with it takes the place of the one without. A message tells of an obstacle.
   /// @param target  positions of that run; nothing: all
   void startSaliency(RunId id, std::optional<Range> target);
-  /// Why that cannot be had of a run, and what to do, in a line; empty where it can.
+  /// The reason why a run cannot have saliency, and what to do, in a line; empty where it can.
   [[nodiscard]] QString saliencyObstacle(RunId id) const;
   void cancelRun();
   /// The answers to memoryAsked: all the same, or over the first tokens alone. Without an answer nothing runs.
@@ -91,7 +90,7 @@ class ModelRuns : public QObject {
   struct Produced;
   class Replacement;
   enum class Wanted { byUser, bySession };
-  /// Which text models read, and what is kept of them.
+  /// The text that models read, and the arrays that are kept of them.
   struct Reading {
     QString file;  ///< name of the text's file, for errors; may be empty
     std::shared_ptr<const Text> text;

@@ -8,8 +8,8 @@
 #include <QString>
 #include <QStringList>
 
+#include "app/gui/document/representative_head.h"
 #include "app/gui/document/selection.h"
-#include "app/gui/document/telling_head.h"
 #include "backend/base/device_name.h"
 #include "backend/trace/dtype.h"
 #include "backend/trace/trace.h"
@@ -48,16 +48,16 @@ struct Run {
   QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
   QString file = {};   ///< run file that it comes from, or was saved to
   double forwardSeconds = 0;
-  QString base = {};         ///< plainName of the run that it is a changed copy of; empty: none
-  TellingHead telling = {};  ///< the head to look at first
-  int text = 0;              ///< runs of an equal number read the same text; 0: not known yet
-  bool ofSession = false;    ///< made by opening a session, or saved with one: opening it makes it again
-  RunLook look = {};         ///< the same as its model's, where that is there
-  QString created = {};      ///< of its file: when, and by which version
-  QString command = {};      ///< of its file: what made it
-  QString textFile = {};     ///< that the text came from that it read; empty: typed, or the run comes from a file
+  QString base = {};                       ///< plainName of the run that it is a changed copy of; empty: none
+  RepresentativeHead representative = {};  ///< the head to look at first
+  int text = 0;                            ///< runs of an equal number read the same text; 0: not known yet
+  bool ofSession = false;                  ///< made by opening a session, or saved with one: opening it makes it again
+  RunLook look = {};                       ///< the same as its model's, where that is there
+  QString created = {};                    ///< of its file: when, and by which version
+  QString command = {};                    ///< of its file: what made it
+  QString textFile = {};  ///< that the text came from that it read; empty: typed, or the run comes from a file
 
-  /// As the model is called in the run itself.
+  /// The model's name in the run itself.
   [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }
   /// "fox · first", of a file first.h5: tells runs apart whose models have one name.
   [[nodiscard]] QString nameWithFile() const {
@@ -120,7 +120,7 @@ struct Unsaved {
   [[nodiscard]] bool empty() const { return runs.isEmpty() && !text; }
 };
 
-/// Something that the user should know, shown in the window's message bar.
+/// A message to the user, shown in the window's message bar.
 struct Message {
   enum class Kind { note, warning, error };
   Kind kind = Kind::note;

@@ -9,6 +9,7 @@
 
 #include "app/figure/curves/curve_palette.h"
 #include "app/gui/document/intervention_text.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 
@@ -26,7 +27,7 @@ std::vector<ListRow> listRows(const std::vector<Run>& runs, const std::vector<Mo
   };
   for (const Run& run : runs) rows.push_back({modelOf(run), run.id});
   for (int index = 0; index < static_cast<int>(models.size()); ++index) {
-    const ModelInput& model = models[static_cast<std::size_t>(index)];
+    const ModelInput& model = models[index_of(index)];
     if (std::ranges::none_of(runs, [&](const Run& run) { return run.isOf(model); })) rows.push_back({index});
   }
   return rows;
@@ -43,7 +44,7 @@ QString freeModelName(const std::vector<ModelInput>& models, const QString& want
 int freeColour(const std::vector<Run>& runs, const std::vector<ModelInput>& models) {
   std::array<int, figure::kCurveColours> uses{};
   const auto count = [&](const RunLook& look) {
-    if (look.colour >= 0 && look.change == 0) ++uses[static_cast<std::size_t>(look.colour % figure::kCurveColours)];
+    if (look.colour >= 0 && look.change == 0) ++uses[index_of(look.colour % figure::kCurveColours)];
   };
   for (const ModelInput& model : models) count(model.look);
   for (const Run& run : runs) {

@@ -39,7 +39,7 @@ struct ListRow {
                                     const QStringList& interventions);
 
 /// Puts a run that a model has made in the place of the one before. The runs that models made stand in the order of
-/// their models, unless they were put into another one. What models made on another text goes; what files hold stays.
+/// their models, unless they were put into another one. Runs of models on another text go; runs of files stay.
 void placeMade(std::vector<Run>& runs, const std::vector<ModelInput>& models, const Run& made);
 /// Puts runs that a session names into the session's order, the others behind them.
 void sortAsInSession(std::vector<Run>& runs, const std::vector<SessionRun>& session);

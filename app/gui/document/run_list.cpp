@@ -12,6 +12,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/opened_path.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -38,7 +39,7 @@ class RunList::Removal : public QUndoCommand {
  public:
   Removal(RunList& list, std::optional<int> model, const std::vector<RunId>& ids, const QString& what)
       : QUndoCommand(RunList::tr("remove %1").arg(what)), m_list(list) {
-    if (model) m_model = {*model, list.m_models[static_cast<std::size_t>(*model)]};
+    if (model) m_model = {*model, list.m_models[index_of(*model)]};
     for (std::size_t place = 0; place < list.m_runs.size(); ++place) {
       const Run& run = list.m_runs[place];
       if (std::find(ids.begin(), ids.end(), run.id) != ids.end()) m_runs.emplace_back(place, run);
@@ -67,7 +68,7 @@ class RunList::Removal : public QUndoCommand {
     if (m_model) {
       auto& models = m_list.m_models;
       const auto place = std::min<std::size_t>(static_cast<std::size_t>(m_model->first), models.size());
-      // It may have been opened again meanwhile.
+      // The model may have been opened again meanwhile.
       m_model->second.name = freeModelName(models, m_model->second.name);
       models.insert(models.begin() + static_cast<std::ptrdiff_t>(place), m_model->second);
       emit m_list.modelsChanged();
@@ -113,9 +114,9 @@ class RunList::LockChange : public QUndoCommand {
   std::vector<Cursor> m_after;
 };
 
-RunList::RunList(QObject* parent) : QObject(parent), m_jobs(Team::lent), m_quick(Team::lent) {
+RunList::RunList(QObject* parent) : QObject(parent), m_jobs(Threads::lent), m_quick(Threads::lent) {
   m_undo.setUndoLimit(kMostUndone);
-  // Before any view: they ask for positions of the reference when they hear of the head.
+  // This comes before any view: they ask for positions of the reference when they hear of the head.
   connect(&m_selection, &Selection::headChanged, this, &RunList::followHead);
 }
 
@@ -128,12 +129,12 @@ const Run* RunList::run(RunId id) const {
 
 const Run* RunList::baseOf(const Run& run) const {
   const auto named = [&](const Run& other) {
-    // Of a training's model another checkpoint may be shown by now.
+    // A training's model may show another checkpoint by now.
     const bool sameModel = run.model.isEmpty() || other.model.isEmpty() || other.model == run.model;
     return other.id != run.id && other.text == run.text && other.plainName() == run.base && sameModel;
   };
   auto found = run.base.isEmpty() ? m_runs.end() : std::find_if(m_runs.begin(), m_runs.end(), named);
-  // What comes from a file names no other run: the unchanged one has its weights, and read its text.
+  // A run from a file names no other run: the unchanged one has its weights, and read its text.
   const TraceInfo& info = run.trace->info();
   if (found == m_runs.end() && !info.intervention.empty() && !info.weights_sha256.empty()) {
     found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {
@@ -245,17 +246,17 @@ std::vector<Cursor> RunList::inText(const std::vector<Cursor>& pairs) const {
 
 QString RunList::nameOf(const ListRow& row) const {
   if (const Run* shown = run(row.run)) return shown->name;
-  return shownName(m_models[static_cast<std::size_t>(*row.model)]);
+  return shownName(m_models[index_of(*row.model)]);
 }
 
 const RunLook& RunList::lookOf(const ListRow& row) const {
   const Run* shown = run(row.run);
-  return shown != nullptr ? shown->look : m_models[static_cast<std::size_t>(*row.model)].look;
+  return shown != nullptr ? shown->look : m_models[index_of(*row.model)].look;
 }
 
 void RunList::setLook(const ListRow& row, const RunLook& look) {
   if (look == lookOf(row)) return;
-  if (row.model) m_models[static_cast<std::size_t>(*row.model)].look = look;
+  if (row.model) m_models[index_of(*row.model)].look = look;
   if (run(row.run) == nullptr) {
     emit modelsChanged();
     return;
@@ -272,7 +273,7 @@ void RunList::setLook(const ListRow& row, const RunLook& look) {
     next = &*seen;
   }
   HeadChoice choice{next->id, m_selection.head().layer, m_selection.head().head};
-  if (!headOf(choice)) choice = {next->id, next->telling.layer, next->telling.head};
+  if (!headOf(choice)) choice = {next->id, next->representative.layer, next->representative.head};
   m_selection.setHead(choice);
 }
 
@@ -283,14 +284,14 @@ void RunList::moveRow(int from, int to) {
   if (from < 0 || from >= count) return;
   to = from < runCount ? std::clamp(to, 0, runCount - 1) : std::clamp(to, runCount, count - 1);
   if (from == to) return;
-  const ListRow moved = rows[static_cast<std::size_t>(from)];
+  const ListRow moved = rows[index_of(from)];
   rows.erase(rows.begin() + from);
   rows.insert(rows.begin() + to, moved);
   m_sessionRuns.clear();
   std::vector<ModelInput> models;
   std::vector<Run> runs;
   for (const ListRow& row : rows) {
-    if (row.model) models.push_back(m_models[static_cast<std::size_t>(*row.model)]);
+    if (row.model) models.push_back(m_models[index_of(*row.model)]);
     if (const Run* each = run(row.run)) runs.push_back(*each);
   }
   m_models = std::move(models);
@@ -306,7 +307,7 @@ void RunList::removeRun(RunId id) {
 
 void RunList::removeModel(int index) {
   if (index < 0 || index >= static_cast<int>(m_models.size())) return;
-  const ModelInput& model = m_models[static_cast<std::size_t>(index)];
+  const ModelInput& model = m_models[index_of(index)];
   std::vector<RunId> made;
   for (const Run& run : m_runs) {
     if (run.isOf(model)) made.push_back(run.id);
@@ -381,7 +382,7 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
     emit messageRaised(
         {Message::Kind::note,
          tr("%1 is open already: to read it anew, remove its runs first").arg(QFileInfo(path).fileName())});
-    m_selection.setHead({there->id, there->telling.layer, there->telling.head});
+    m_selection.setHead({there->id, there->representative.layer, there->representative.head});
     return {};
   }
   // A session names those of the file's runs that it had open.
@@ -397,7 +398,7 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
     Run run{++m_lastRun, QString::fromStdString(trace->info().name), trace};
     if (left(run.name)) continue;
     run.file = path;
-    run.telling = opened.telling[index];
+    run.representative = opened.representative[index];
     run.created =
         tr("%1 by foxscope %2")
             .arg(QString::fromStdString(opened.file.created), QString::fromStdString(opened.file.program_version));
@@ -480,7 +481,8 @@ void RunList::takeRuns(std::vector<Run> runs) {
   if (m_runs.empty()) return m_leftPlaces.clear();
   if (run(head.run) == nullptr) {
     HeadChoice choice{next->id, head.layer, head.head};
-    if (head.run == kNoRun || !headOf(choice)) choice = {next->id, next->telling.layer, next->telling.head};
+    if (head.run == kNoRun || !headOf(choice))
+      choice = {next->id, next->representative.layer, next->representative.head};
     m_selection.setHead(choice);
   }
   const std::shared_ptr<const TokenTable>& now = reference()->trace->tokens();

@@ -130,10 +130,10 @@ class RunList : public QObject {
   /// The chosen head with its run's name, pins, locked pairs and range.
   [[nodiscard]] SelectionState selectionState() const;
   /// Puts the models of a session in the place of everything. Its runs come later, and find their order, their looks
-  /// and what was chosen in them. What was to be undone is forgotten, and with it the memory of removed runs.
+  /// and what was chosen in them. The history of undo is forgotten, and with it the memory of removed runs.
   void replace(const std::vector<ModelInput>& models, const std::vector<SessionRun>& runs,
                const QJsonObject& selection);
-  /// Everything goes, as replace() does with nothing.
+  /// Removes everything, as replace() does with nothing.
   void clear() { replace({}, {}, {}); }
 
   /// The runner of work that may take seconds: maps, statistics, files that are opened.

@@ -11,7 +11,7 @@
 
 namespace foxscope::gui {
 
-/// What is chosen, with the run by its name, as numbers of runs end with the window.
+/// The selection in a session, with the run by its name, as numbers of runs end with the window.
 struct SelectionState {
   QString run;
   int layer = 0;

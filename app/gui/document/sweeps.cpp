@@ -12,11 +12,12 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/eval/sweep/sweep.h"
 
 namespace foxscope::gui {
 
-/// What the thread of sweeps has of one of them; the heads that are new are handed over under the mutex.
+/// The state of a sweep on the thread of sweeps; the heads that are new are handed over under the mutex.
 struct Sweeps::Work {
   Engine engine;
   ModelRequest model;
@@ -72,14 +73,14 @@ QString HeadSweep::place() const {
 }
 
 bool HeadSweep::has(int layer, int head) const {
-  return layer >= 0 && layer < layers && head >= 0 && head < headsOfLayer[static_cast<std::size_t>(layer)];
+  return layer >= 0 && layer < layers && head >= 0 && head < headsOfLayer[index_of(layer)];
 }
 
 int HeadSweep::total() const { return std::accumulate(headsOfLayer.begin(), headsOfLayer.end(), 0); }
 
 const LossChange* HeadSweep::effect(int layer, int head) const {
   if (!has(layer, head)) return nullptr;
-  const auto& entry = effects[static_cast<std::size_t>(std::int64_t{layer} * heads + head)];
+  const auto& entry = effects[index_of(std::int64_t{layer} * heads + head)];
   return entry ? &*entry : nullptr;
 }
 
@@ -108,7 +109,7 @@ QString wordsOf(const std::vector<Intervention>& interventions) {
 }
 
 Sweeps::Sweeps(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
-    : QObject(parent), m_runs(runs), m_modelRuns(modelRuns), m_runner(Team::own, kBehindPictures) {
+    : QObject(parent), m_runs(runs), m_modelRuns(modelRuns), m_runner(Threads::own, kBehindPictures) {
   connect(&m_runs, &RunList::runsChanged, this, &Sweeps::followRuns);
 }
 
@@ -129,7 +130,7 @@ std::vector<const HeadSweep*> Sweeps::visible() const {
   return list;
 }
 
-// In the place of one that is hidden, until it can be seen again, the newest stands.
+// The newest sweep stands in the place of one that is hidden, until it can be seen again.
 const HeadSweep* Sweeps::shown() const {
   const auto list = visible();
   const auto found = std::find_if(list.begin(), list.end(), [this](const auto* sweep) { return sweep->id == m_shown; });
@@ -274,8 +275,7 @@ void Sweeps::takeKnown(HeadSweep& sweep, Work& work) {
     fresh.swap(work.fresh);
   }
   for (HeadChange& head : fresh) {
-    sweep.effects[static_cast<std::size_t>(std::int64_t{head.layer} * sweep.heads + head.head)] =
-        std::move(head.change);
+    sweep.effects[index_of(std::int64_t{head.layer} * sweep.heads + head.head)] = std::move(head.change);
   }
 }
 
@@ -288,7 +288,7 @@ void Sweeps::finish(int id, std::shared_ptr<const SweepEvaluation> whole) {
   emit changed();
 }
 
-// What the thread still finishes comes to light when the sweep goes on.
+// Heads that the thread still finishes are shown when the sweep goes on.
 void Sweeps::stop() {
   if (!running()) return;
   m_runner.cancel(this, kSweep);
@@ -310,7 +310,7 @@ void Sweeps::takeOut() {
   emit changed();
 }
 
-// What the user takes out of the window is not to come back. The thread may still write it: it goes behind that.
+// A sweep that the user takes out of the window does not come back. The thread may still write it: it goes behind that.
 void Sweeps::forgetKept(int id) {
   const auto entry = std::find_if(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == id; });
   if (entry == m_works.end() || entry->second->folder.isEmpty()) return;

@@ -36,7 +36,7 @@ struct HeadSweep {
   double fraction = -1;     ///< of its work, 0 to 1; negative: not known
   double secondsLeft = -1;  ///< negative: not known
 
-  /// What the losses are of: "on up-from-slavery-1.txt (2,048 tokens)".
+  /// The text of the losses: "on up-from-slavery-1.txt (2,048 tokens)".
   [[nodiscard]] QString place() const;
   /// Whether a layer has a head: layers need not have equally many.
   [[nodiscard]] bool has(int layer, int head) const;
@@ -71,8 +71,8 @@ class Sweeps : public QObject {
   /// Null where there is none.
   [[nodiscard]] const HeadSweep* shown() const;
   void show(int id);
-  /// Begins one over the heads of a run on the text that it read; one of the same kind that was stopped goes on. What
-  /// is in the way is told by a message.
+  /// Begins one over the heads of a run on the text that it read; one of the same kind that was stopped goes on. A
+  /// message tells of an obstacle.
   void start(RunId run, const Intervention& change);
   /// The one that is shown goes on, or stops.
   void resume();
@@ -83,9 +83,9 @@ class Sweeps : public QObject {
   void close();
   [[nodiscard]] bool running() const;
 
-  /// Those of open runs that are not read from a file, for a session.
+  /// The sweeps of open runs that are not read from a file, for a session.
   [[nodiscard]] QJsonArray saveState() const;
-  /// They come back, as far as their work was kept, when their runs are there.
+  /// Restores sweeps, as far as their work was kept, when their runs are there.
   void restoreState(const QJsonArray& sweeps);
 
  signals:

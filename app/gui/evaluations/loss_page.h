@@ -42,7 +42,7 @@ class LossPage : public QWidget {
   void take(figure::CurvePlot plot);
   void restyle();
   void tell(double position);
-  /// What lines and bands are.
+  /// The meaning of lines and bands.
   [[nodiscard]] QString note() const;
 
   EvaluationList& m_evaluations;

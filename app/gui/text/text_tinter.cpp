@@ -30,7 +30,7 @@ const Run* TextTinter::chosenRun(const QString& name, std::size_t otherwise) con
   const Run* named = m_runs.runNamed(name);
   if (named != nullptr && m_runs.isOnText(named->id) && !named->look.hidden) return named;
   const std::vector<const Run*> runs = m_runs.runsOnText();
-  // All of them hidden: the text is still that of the first.
+  // With all runs hidden the text is still that of the first.
   return runs.empty() ? m_runs.reference() : runs[std::min(otherwise, runs.size() - 1)];
 }
 

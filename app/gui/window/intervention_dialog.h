@@ -21,7 +21,7 @@ class InterventionDialog : public QDialog {
   InterventionDialog(RunList& runs, ModelRuns& modelRuns, const HeadChoice& head, QWidget* parent);
 
   void accept() override;
-  /// As on the command line: LAYER:HEAD:KIND.
+  /// The change as on the command line: LAYER:HEAD:KIND.
   [[nodiscard]] QString intervention() const;
 
  private:

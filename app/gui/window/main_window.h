@@ -63,7 +63,7 @@ class MainWindow : public QMainWindow {
   using Remembering = FileCommands::Remembering;
   /// Whether closing remembers places and asks about what is not saved, and opening remembers paths.
   void setRemembering(Remembering remembering);
-  /// Everything that is shown is final.
+  /// Whether everything that is shown is final.
   [[nodiscard]] bool isSettled() const;
   /// Every command, as in the menus.
   [[nodiscard]] QList<QAction*> commands() const;

@@ -8,7 +8,7 @@
 
 namespace foxscope::gui {
 
-/// Why `foxscope map` cannot draw what a pane shows, in one sentence; empty where it can.
+/// The reason why `foxscope map` cannot draw what a pane shows, in one sentence; empty where it can.
 QString mapCommandObstacle(const ShownMap& shown, const RunCommands& runs);
 
 /// The command that draws this map of the pane in this format into a file, as a shell takes it.

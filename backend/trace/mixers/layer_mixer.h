@@ -7,8 +7,8 @@
 
 namespace foxscope {
 
-/// What mixes the positions of one layer, and the extents of its arrays. H heads have maps; head h reads query head
-/// h / (H / H_q), and keys and values likewise.
+/// The mixer of one layer, and the extents of its arrays. H heads have maps; head h reads query head h / (H / H_q), and
+/// keys and values likewise.
 struct LayerMixer {
   Mixer mixer = Mixer::attention;
   Decay decay = Decay::head;
@@ -60,7 +60,7 @@ LayerMixer attention_layer(int heads, int key_heads, int head_dim);
 /// Why a mixer cannot have these extents and this decay, "4 heads cannot share 3 key heads"; empty: it can.
 std::string mixer_problem(const LayerMixer& mixer);
 
-/// What mixes the positions of a layer, for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
+/// The name of a layer's mixer for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
 /// "attention".
 const char* mixer_words(const LayerMixer& mixer);
 

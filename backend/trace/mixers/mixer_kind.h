@@ -6,9 +6,11 @@
 #include <optional>
 #include <string_view>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 
-/// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
+/// The mixer of a layer's positions: softmax attention, with or without a forget gate; the selective state space of
 /// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet,
 /// Kimi Delta Attention); the selective state space of the first Mamba, each channel of which is a head with one value;
 /// a recurrence whose transition is any diagonal plus a matrix of rank one (RWKV-7 and what is like it).
@@ -29,15 +31,15 @@ const char* to_string(Decay decay);
 /// None for another name.
 std::optional<Decay> parse_decay(std::string_view name);
 
-/// What a position takes away of the state before it writes: b_t e_t^T of the recurrence (MixerKind).
+/// The part of the state that a position takes away before it writes: b_t e_t^T of the recurrence (MixerKind).
 enum class Erasing {
   nothing,  ///< b_t = 0
   own_key,  ///< what the state holds at the position's key: b_t = -beta_t k_t, e_t = a_t k_t
   arrays,   ///< a trace keeps b_t and e_t (TraceArray::erase_write, erase_read)
 };
 
-/// What is to be known of a kind of mixer wherever runs are recorded, written, read, mapped and described; no other
-/// place asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
+/// The description of a kind of mixer, wherever runs are recorded, written, read, mapped and described; no other place
+/// asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
 ///
 ///     S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t,
 ///
@@ -95,7 +97,7 @@ inline constexpr std::array<MixerKind, 6> kMixerKinds = {{
      .erases = Erasing::arrays},
 }};
 
-constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[static_cast<std::size_t>(mixer)]; }
+constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[index_of(mixer)]; }
 static_assert(std::ranges::all_of(kMixerKinds, [](const MixerKind& kind) { return &kind_of(kind.mixer) == &kind; }));
 
 }  // namespace foxscope

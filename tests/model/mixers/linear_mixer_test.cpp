@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
@@ -168,18 +168,18 @@ TEST_P(LinearModel, ContinuesAsTheWholeTextGoesOn) {
 TEST_P(LinearModel, TogetherHaveTheDigitsOfEachAlone) {
   const LinearGolden wanted(GetParam());
   const auto model = wanted.load();
-  std::vector<std::unique_ptr<Continuation>> alone;
-  std::vector<std::unique_ptr<Continuation>> together;
+  std::vector<std::unique_ptr<DecodeState>> alone;
+  std::vector<std::unique_ptr<DecodeState>> together;
   for (const std::size_t prompt : {2, 1, 50}) {
     PromptRequest request;
     request.input_ids = std::span(wanted.ids).first(prompt);
     alone.push_back(model->begin(request, {}));
     together.push_back(alone.back()->copy());
   }
-  const std::vector<Continuation*> all = {together[0].get(), together[1].get(), together[2].get()};
+  const std::vector<DecodeState*> all = {together[0].get(), together[1].get(), together[2].get()};
   for (std::size_t step = 0; step < 8; ++step) {
     const std::vector<std::int32_t> ids = {wanted.ids[step], wanted.ids[step + 1], wanted.ids[step + 2]};
-    model->read_together(all, ids);
+    model->decode_step(all, ids);
     for (std::size_t n = 0; n < all.size(); ++n) {
       alone[n]->read(ids[n]);
       EXPECT_EQ(test::largest_difference(all[n]->log_probabilities(), alone[n]->log_probabilities()), 0) << step;
@@ -193,11 +193,11 @@ TEST_P(LinearModel, ChoosesTheSame512TokensOneByOneAndAtOnce) {
   std::vector<std::int32_t> ids(wanted.ids.begin(), wanted.ids.begin() + 8);
   PromptRequest request;
   request.input_ids = std::span(wanted.ids).first(8);
-  const auto continuation = model->begin(request, {});
+  const auto decode_state = model->begin(request, {});
   for (int n = 0; n < 512; ++n) {
-    const auto next = continuation->log_probabilities();
+    const auto next = decode_state->log_probabilities();
     ids.push_back(static_cast<std::int32_t>(std::ranges::max_element(next) - next.begin()));
-    continuation->read(ids.back());
+    decode_state->read(ids.back());
   }
   test::Batch batch;
   batch.input_ids.assign(ids.begin(), ids.end() - 1);

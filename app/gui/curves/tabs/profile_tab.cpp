@@ -74,7 +74,7 @@ ProfileTab::ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* paren
   for (QAction* action : m_shown) connect(action, &QAction::toggled, this, whenChosen);
   for (QAction* action : {m_distance, m_logX, m_logY}) connect(action, &QAction::toggled, this, whenChosen);
   connect(m_along, &QComboBox::currentIndexChanged, this, [this] {
-    // On a diagonal it is the same everywhere.
+    // On a diagonal the distance is the same everywhere.
     m_distance->setEnabled(along() != Along::diagonal);
     outdate();
   });

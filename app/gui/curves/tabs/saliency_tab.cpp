@@ -50,7 +50,7 @@ std::vector<SaliencyEvent> eventsOf(const std::vector<float>& gradient, bool key
   return kept;
 }
 
-/// Of all heads, the largest first.
+/// The events of all heads, the largest first.
 std::vector<HeadEvent> eventsOfHeads(const std::shared_ptr<const Trace>& trace, RunId run, bool keys, const Job& job) {
   std::vector<HeadEvent> events;
   for (int layer = 0; layer < trace->info().layers && !job.stopped(); ++layer) {

@@ -23,7 +23,7 @@ struct PaneHead {
   HeadOf head;
 };
 
-/// What a pane is to show: a picture's content, or why there is none.
+/// A picture's content for a pane, or why there is none.
 struct WantedContent {
   std::optional<PictureContent> content;
   QString notice;

@@ -127,7 +127,7 @@ at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
   const auto solve = [&](const at::Tensor& right) {
     return at::linalg_solve_triangular(triangle, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
   };
-  // What each position writes is `written` - `erased` S.
+  // Each position writes `written` - `erased` S.
   const at::Tensor written = solve(chunks.value * chunks.beta.unsqueeze(4));
   const at::Tensor erased = solve(keys * exponential_of(chunks.cumulative).unsqueeze(4));
   const at::Tensor mixing = at::matmul(chunks.query, chunks.key.transpose(3, 4)) * gamma;

@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What a linear mixer's operator reads; all tensors on one device.
+/// The operands of a linear mixer; all tensors on one device.
 struct LinearOperands {
   at::Tensor query;        ///< [B, H_q, n, d] float32, its factor in it; head h reads h / (H / H_q), and so with others
   at::Tensor key;          ///< [B, H_k, n, d] float32

@@ -1,4 +1,4 @@
-#include "app/gui/document/telling_head.h"
+#include "app/gui/document/representative_head.h"
 
 #include <cmath>
 #include <limits>
@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kShort = 0.25;  // of the text
 
-TellingHead byDecayTime(const Trace& trace) {
+RepresentativeHead byDecayTime(const Trace& trace) {
   const TraceInfo& info = trace.info();
   const auto length = static_cast<double>(info.length);
-  TellingHead best;
+  RepresentativeHead best;
   double longest = 0;
   double shortest = std::numeric_limits<double>::infinity();
   for (int layer = 0; layer < info.layers; ++layer) {
@@ -34,7 +34,7 @@ TellingHead byDecayTime(const Trace& trace) {
 
 }  // namespace
 
-TellingHead tellingHead(const Trace& trace) {
+RepresentativeHead representativeHead(const Trace& trace) {
   if (!forgets(trace.info())) return {};
   try {
     return byDecayTime(trace);

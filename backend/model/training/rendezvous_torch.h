@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "backend/base/distributed_config.h"
 #include "backend/base/error.h"
-#include "backend/base/process_place.h"
 #include "backend/model/weights/device_errors_torch.h"
 
 namespace foxscope {
@@ -31,21 +31,23 @@ bool wait_until(std::chrono::milliseconds longest, const Condition& holds) {
 
 /// Uses a store.  @throws Error where it is gone
 template <typename Action>
-auto in_store_of(const ProcessPlace& place, const Action& action) {
+auto in_store_of(const DistributedConfig& distributed, const Action& action) {
   try {
     return action();
   } catch (const c10::Error& error) {
-    throw Error(fmt::format("process {} of {}: the store at {}:{} is gone: {}", place.rank, place.count, place.host,
-                            place.port, first_line(error.what_without_backtrace())));
+    throw Error(fmt::format("process {} of {}: the store at {}:{} is gone: {}", distributed.rank,
+                            distributed.world_size, distributed.host, distributed.port,
+                            first_line(error.what_without_backtrace())));
   }
 }
 
 /// Where the processes of one piece of work come together: a store, which the first process or the starter keeps, and
 /// in it keys that are this work's alone. Several jobs may have been given one port, and a starter's store outlives the
 /// work, so a number and a count do not show that who is there belongs together: the first process draws an id and
-/// answers each that asks with the id and with what the work is. Who was started for the same work then claims its
-/// number under that id; all else is refused. What earlier processes have left in the store is never read.
-class Meeting {
+/// answers each that asks with the id and with what the work is. A process that was started for the same work then
+/// claims its number under that id; all else is refused. The rest that earlier processes left in the store is never
+/// read.
+class Rendezvous {
  public:
   using Text = std::function<void(const std::string&)>;
 
@@ -54,9 +56,9 @@ class Meeting {
   /// @param waiting  told once for whom this process waits, where that takes more than five seconds
   /// @throws Error where the others do not come within five minutes, and where others are there than were started with
   ///         this process
-  Meeting(const ProcessPlace& place, const std::string& work, const Text& waiting);
+  Rendezvous(const DistributedConfig& distributed, const std::string& work, const Text& waiting);
 
-  /// With the keys of this work.
+  /// The store with the keys of this work.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   /// The same over a connection of its own, for another thread: a connection serves one call.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& second_store() const { return second_store_; }
@@ -73,10 +75,12 @@ class Meeting {
   void await_beginning();
   void answer(c10d::Store& entrance);
   [[noreturn]] void refuse(const std::string& other) const;
-  [[nodiscard]] std::string whose() const { return fmt::format("process {} of {}", place_.rank, place_.count); }
-  [[nodiscard]] std::string store_name() const { return fmt::format("{}:{}", place_.host, place_.port); }
+  [[nodiscard]] std::string whose() const {
+    return fmt::format("process {} of {}", distributed_.rank, distributed_.world_size);
+  }
+  [[nodiscard]] std::string store_name() const { return fmt::format("{}:{}", distributed_.host, distributed_.port); }
 
-  ProcessPlace place_;
+  DistributedConfig distributed_;
   std::string work_;
   std::string id_;
   c10::intrusive_ptr<c10d::Store> whole_;     ///< with all keys

@@ -1,5 +1,5 @@
 // What starters of processes tell in their environment, as torchrun and srun set it.
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 
 #include <map>
 #include <set>
@@ -13,8 +13,8 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-std::optional<ProcessPlace> place_in(const Variables& variables) {
-  return process_place([&](const std::string& name) -> std::optional<std::string> {
+std::optional<DistributedConfig> place_in(const Variables& variables) {
+  return distributed_config([&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   });
@@ -47,7 +47,7 @@ std::string refusal(const Variables& variables) {
   return "";
 }
 
-TEST(ProcessPlace, OneProcessIsAlone) {
+TEST(DistributedConfig, OneProcessIsAlone) {
   EXPECT_FALSE(place_in({}));
   Variables one = torchrun();
   one["WORLD_SIZE"] = "1";
@@ -55,17 +55,17 @@ TEST(ProcessPlace, OneProcessIsAlone) {
   EXPECT_FALSE(place_in(one));
 }
 
-TEST(ProcessPlace, TorchrunKeepsTheStore) {
-  const auto place = place_in(torchrun());
-  ASSERT_TRUE(place);
-  EXPECT_EQ(place->rank, 5);
-  EXPECT_EQ(place->count, 8);
-  EXPECT_EQ(place->local_rank, 1);
-  EXPECT_EQ(place->host, "node-a");
-  EXPECT_EQ(place->port, 29500);
-  EXPECT_EQ(place->run, "2");
-  EXPECT_EQ(place->job, "books");
-  EXPECT_FALSE(place->one_node);
+TEST(DistributedConfig, TorchrunKeepsTheStore) {
+  const auto distributed = place_in(torchrun());
+  ASSERT_TRUE(distributed);
+  EXPECT_EQ(distributed->rank, 5);
+  EXPECT_EQ(distributed->world_size, 8);
+  EXPECT_EQ(distributed->local_rank, 1);
+  EXPECT_EQ(distributed->host, "node-a");
+  EXPECT_EQ(distributed->port, 29500);
+  EXPECT_EQ(distributed->run, "2");
+  EXPECT_EQ(distributed->job, "books");
+  EXPECT_FALSE(distributed->one_node);
   Variables together = torchrun();
   together["LOCAL_WORLD_SIZE"] = "8";
   EXPECT_TRUE(place_in(together)->one_node);
@@ -76,16 +76,16 @@ TEST(ProcessPlace, TorchrunKeepsTheStore) {
   EXPECT_TRUE(place_in(first)->hosts_store);
 }
 
-TEST(ProcessPlace, StepsOfSlurmMeetAtTheFirstNode) {
-  const auto place = place_in(srun());
-  ASSERT_TRUE(place);
-  EXPECT_EQ(place->count, 16);
-  EXPECT_EQ(place->host, "gpu012");
-  EXPECT_TRUE(place->hosts_store);
+TEST(DistributedConfig, StepsOfSlurmMeetAtTheFirstNode) {
+  const auto distributed = place_in(srun());
+  ASSERT_TRUE(distributed);
+  EXPECT_EQ(distributed->world_size, 16);
+  EXPECT_EQ(distributed->host, "gpu012");
+  EXPECT_TRUE(distributed->hosts_store);
   Variables other = srun();
   other["SLURM_PROCID"] = "9";
   EXPECT_FALSE(place_in(other)->hosts_store);
-  EXPECT_EQ(place_in(other)->port, place->port);
+  EXPECT_EQ(place_in(other)->port, distributed->port);
   other["MASTER_ADDR"] = "gpu015";
   other["MASTER_PORT"] = "4000";
   EXPECT_EQ(place_in(other)->host, "gpu015");
@@ -93,25 +93,25 @@ TEST(ProcessPlace, StepsOfSlurmMeetAtTheFirstNode) {
 }
 
 // Two steps of one job, and a job that was begun again, are told apart, also where they share a port.
-TEST(ProcessPlace, StepsOfAJobDoNotMeet) {
-  const auto place = place_in(srun());
+TEST(DistributedConfig, StepsOfAJobDoNotMeet) {
+  const auto distributed = place_in(srun());
   Variables step = srun();
   step["SLURM_STEP_ID"] = "1";
-  EXPECT_NE(place_in(step)->port, place->port);
-  EXPECT_EQ(place->job, "1234567.0");
+  EXPECT_NE(place_in(step)->port, distributed->port);
+  EXPECT_EQ(distributed->job, "1234567.0");
   EXPECT_EQ(place_in(step)->job, "1234567.1");
   step["MASTER_PORT"] = "4000";
   EXPECT_EQ(place_in(step)->port, 4000);
   EXPECT_EQ(place_in(step)->run, "0");
   step["SLURM_RESTART_COUNT"] = "3";
   EXPECT_EQ(place_in(step)->run, "3");
-  EXPECT_FALSE(place->one_node);
+  EXPECT_FALSE(distributed->one_node);
   step["SLURM_STEP_NODELIST"] = "gpu012";
   EXPECT_TRUE(place_in(step)->one_node);
 }
 
 // Ports of the steps of neighbouring jobs differ, and stay among those that nobody else is given.
-TEST(ProcessPlace, PortsOfSteps) {
+TEST(DistributedConfig, PortsOfSteps) {
   std::set<int> ports;
   Variables step = srun();
   for (int job = 0; job < 20; ++job) {
@@ -129,13 +129,13 @@ TEST(ProcessPlace, PortsOfSteps) {
 }
 
 // Its script runs once, for all of its tasks.
-TEST(ProcessPlace, AScriptOfSlurmIsAlone) {
+TEST(DistributedConfig, AScriptOfSlurmIsAlone) {
   Variables script = srun();
   script.erase("SLURM_STEP_NUM_TASKS");
   EXPECT_FALSE(place_in(script));
 }
 
-TEST(ProcessPlace, NamesTheVariableThatMakesNoSense) {
+TEST(DistributedConfig, NamesTheVariableThatMakesNoSense) {
   for (const auto& [name, value, words] : {std::tuple{"RANK", "8", "RANK: expected an integer from 0 to 7, got \"8\""},
                                            {"RANK", "x", "RANK: expected an integer"},
                                            {"WORLD_SIZE", "-1", "WORLD_SIZE: expected"},
@@ -156,7 +156,7 @@ TEST(ProcessPlace, NamesTheVariableThatMakesNoSense) {
   EXPECT_NE(refusal(nowhere).find("set MASTER_ADDR"), std::string::npos);
 }
 
-TEST(ProcessPlace, FirstHostOfAList) {
+TEST(DistributedConfig, FirstHostOfAList) {
   EXPECT_EQ(first_host("one"), "one");
   EXPECT_EQ(first_host("one,two"), "one");
   EXPECT_EQ(first_host("node[003-007,9],other"), "node003");

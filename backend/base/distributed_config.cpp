@@ -1,4 +1,4 @@
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -31,7 +31,7 @@ int number_of(const Environment& environment, const std::string& name, int least
 }
 
 /// Names of the variables by which a starter tells the places of its processes.
-struct PlaceNames {
+struct VariableNames {
   std::string rank;
   std::string count;
   std::string local_rank;
@@ -39,13 +39,13 @@ struct PlaceNames {
 
 constexpr int kMostProcesses = 65536;
 
-std::optional<ProcessPlace> place_of(const Environment& environment, const PlaceNames& names) {
-  ProcessPlace place;
-  place.count = number_of(environment, names.count, 1, kMostProcesses);
-  place.rank = number_of(environment, names.rank, 0, place.count - 1);
-  place.local_rank = number_of(environment, names.local_rank, 0, place.count - 1);
-  if (place.count == 1) return std::nullopt;
-  return place;
+std::optional<DistributedConfig> config_from(const Environment& environment, const VariableNames& names) {
+  DistributedConfig distributed;
+  distributed.world_size = number_of(environment, names.count, 1, kMostProcesses);
+  distributed.rank = number_of(environment, names.rank, 0, distributed.world_size - 1);
+  distributed.local_rank = number_of(environment, names.local_rank, 0, distributed.world_size - 1);
+  if (distributed.world_size == 1) return std::nullopt;
+  return distributed;
 }
 
 /// @returns 0 where Slurm does not number the step, as an interactive one
@@ -70,42 +70,42 @@ std::string first_host(std::string_view list) {
   return host + first_host(rest);
 }
 
-std::optional<ProcessPlace> process_place(const Environment& environment) {
-  std::optional<ProcessPlace> place;
+std::optional<DistributedConfig> distributed_config(const Environment& environment) {
+  std::optional<DistributedConfig> distributed;
   const std::optional<std::string> host = environment("MASTER_ADDR");
   const bool has_port = environment("MASTER_PORT").has_value();
   if (environment("RANK") && environment("WORLD_SIZE")) {
-    place = place_of(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK"});
-    if (!place) return std::nullopt;
+    distributed = config_from(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK"});
+    if (!distributed) return std::nullopt;
     if (!host || host->empty()) throw UsageError("MASTER_ADDR: is not set, but RANK and WORLD_SIZE are");
-    place->host = *host;
-    place->port = number_of(environment, "MASTER_PORT", 1, kLargestPort);
-    place->hosts_store = place->rank == 0 && environment("TORCHELASTIC_USE_AGENT_STORE") != "True";
-    place->one_node = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
-    place->job = environment("TORCHELASTIC_RUN_ID").value_or("");
-    place->run = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
-    return place;
+    distributed->host = *host;
+    distributed->port = number_of(environment, "MASTER_PORT", 1, kLargestPort);
+    distributed->hosts_store = distributed->rank == 0 && environment("TORCHELASTIC_USE_AGENT_STORE") != "True";
+    distributed->one_node = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
+    distributed->job = environment("TORCHELASTIC_RUN_ID").value_or("");
+    distributed->run = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    return distributed;
   }
   if (!environment("SLURM_STEP_NUM_TASKS")) return std::nullopt;
-  place = place_of(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"});
-  if (!place) return std::nullopt;
+  distributed = config_from(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"});
+  if (!distributed) return std::nullopt;
   const std::string nodes = environment("SLURM_STEP_NODELIST").value_or("");
-  place->host = host ? *host : first_host(nodes);
-  if (place->host.empty())
+  distributed->host = host ? *host : first_host(nodes);
+  if (distributed->host.empty())
     throw UsageError("SLURM_STEP_NODELIST: is not set: set MASTER_ADDR to the first node's name");
   constexpr int kLargestJob = 2'000'000'000;
   const std::string step = environment("SLURM_STEP_ID").value_or("0");
-  place->port = has_port ? number_of(environment, "MASTER_PORT", 1, kLargestPort)
-                         : step_port(number_of(environment, "SLURM_JOB_ID", 0, kLargestJob), step);
-  place->hosts_store = place->rank == 0;
-  place->one_node = !nodes.empty() && first_host(nodes) == nodes;
-  place->job = fmt::format("{}.{}", environment("SLURM_JOB_ID").value_or(""), step);
-  place->run = environment("SLURM_RESTART_COUNT").value_or("0");
-  return place;
+  distributed->port = has_port ? number_of(environment, "MASTER_PORT", 1, kLargestPort)
+                               : step_port(number_of(environment, "SLURM_JOB_ID", 0, kLargestJob), step);
+  distributed->hosts_store = distributed->rank == 0;
+  distributed->one_node = !nodes.empty() && first_host(nodes) == nodes;
+  distributed->job = fmt::format("{}.{}", environment("SLURM_JOB_ID").value_or(""), step);
+  distributed->run = environment("SLURM_RESTART_COUNT").value_or("0");
+  return distributed;
 }
 
-std::optional<ProcessPlace> process_place() {
-  return process_place([](const std::string& name) -> std::optional<std::string> {
+std::optional<DistributedConfig> distributed_config() {
+  return distributed_config([](const std::string& name) -> std::optional<std::string> {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });

@@ -1,4 +1,4 @@
-#include "app/gui/maps/plot_area.h"
+#include "app/gui/maps/map_area.h"
 
 #include <algorithm>
 
@@ -7,15 +7,15 @@
 
 namespace foxscope::gui {
 
-PlotArea::PlotArea(QWidget* parent) : QWidget(parent), m_plot(new MapPlot(this)), m_bar(new ColourBar(this)) {
+MapArea::MapArea(QWidget* parent) : QWidget(parent), m_plot(new MapPlot(this)), m_bar(new ColourBar(this)) {
   setMinimumSize(120, 100);
   m_plot->setRightRoom(m_bar->barWidth());
-  connect(m_plot, &MapPlot::shapeChanged, this, &PlotArea::place);
+  connect(m_plot, &MapPlot::shapeChanged, this, &MapArea::place);
 }
 
-void PlotArea::resizeEvent(QResizeEvent* /*event*/) { place(); }
+void MapArea::resizeEvent(QResizeEvent* /*event*/) { place(); }
 
-void PlotArea::place() {
+void MapArea::place() {
   m_plot->setRightRoom(m_bar->barWidth());
   const int plot = std::min(width(), m_plot->usefulWidth(height()));
   const int left = (width() - plot) / 2;

@@ -9,14 +9,14 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "backend/model/training/meeting_torch.h"
 #include "backend/model/training/processes.h"
+#include "backend/model/training/rendezvous_torch.h"
 #include "backend/model/training/store_socket.h"
 
 namespace foxscope {
 namespace {
 
-constexpr std::chrono::minutes kMeetingTime(5);
+constexpr std::chrono::minutes kRendezvousTime(5);
 constexpr std::chrono::seconds kUntilSaid(5);
 constexpr std::chrono::hours kNoLimit(24 * 365);  // of the store's own: whom it waits for is watched
 
@@ -47,7 +47,7 @@ c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& name, const c10::
 /// Says something once, if it still lives then.
 class Reminder {
  public:
-  Reminder(const Meeting::Text& say, std::string text)
+  Reminder(const Rendezvous::Text& say, std::string text)
       : thread_([say, words = std::move(text)](const std::stop_token& stop) {
           std::mutex mutex;
           std::condition_variable_any wake;
@@ -68,14 +68,15 @@ std::string with_commas(const std::vector<int>& numbers) {
 
 }  // namespace
 
-Meeting::Meeting(const ProcessPlace& place, const std::string& work, const Text& waiting)
-    : place_(place),
-      work_(fmt::format("{}\n{} processes\njob \"{}\"\nstart {}", work, place.count, place.job, place.run)) {
+Rendezvous::Rendezvous(const DistributedConfig& distributed, const std::string& work, const Text& waiting)
+    : distributed_(distributed),
+      work_(fmt::format("{}\n{} processes\njob \"{}\"\nstart {}", work, distributed.world_size, distributed.job,
+                        distributed.run)) {
   keep_torch_quiet();
   // One of each node speaks, and the second, if the first is the only one of its node.
-  const bool speaks = place.local_rank == 0 || place.rank == 1;
+  const bool speaks = distributed.local_rank == 0 || distributed.rank == 1;
   const Text say = speaks ? waiting : Text();
-  if (place.rank == 0) {
+  if (distributed.rank == 0) {
     open();
     id_ = random_id();
   } else {
@@ -85,8 +86,8 @@ Meeting::Meeting(const ProcessPlace& place, const std::string& work, const Text&
   const auto second = whole_->clone();
   second_store_ = with_prefix(id_, second);
   second_entrance_ = with_prefix("entrance", second);
-  in_store_of(place_, [&] {
-    if (place_.rank == 0) {
+  in_store_of(distributed_, [&] {
+    if (distributed_.rank == 0) {
       await_all(say);
     } else {
       claim();
@@ -96,15 +97,15 @@ Meeting::Meeting(const ProcessPlace& place, const std::string& work, const Text&
   });
 }
 
-void Meeting::open() {
+void Rendezvous::open() {
   c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(place_.port);
-  options.isServer = place_.hosts_store;
+  options.port = static_cast<std::uint16_t>(distributed_.port);
+  options.isServer = distributed_.hosts_store;
   options.waitWorkers = false;
-  options.timeout = kMeetingTime;
-  if (place_.hosts_store) options.masterListenFd = open_store_socket(place_);
+  options.timeout = kRendezvousTime;
+  if (distributed_.hosts_store) options.masterListenFd = open_store_socket(distributed_);
   try {
-    whole_ = c10::make_intrusive<c10d::TCPStore>(place_.host, options);
+    whole_ = c10::make_intrusive<c10d::TCPStore>(distributed_.host, options);
     entrance_ = with_prefix("entrance", whole_);
   } catch (const c10::Error& error) {
     throw Error(fmt::format("{}: no store at {} to meet the others at: {}", whose(), store_name(),
@@ -113,14 +114,14 @@ void Meeting::open() {
 }
 
 /// @returns the id of the work
-std::string Meeting::ask(const Text& waiting) {
+std::string Rendezvous::ask(const Text& waiting) {
   const Reminder reminder(waiting, fmt::format("{} waits for process 0 at {}", whose(), store_name()));
   open();
-  return in_store_of(place_, [&] {
+  return in_store_of(distributed_, [&] {
     const std::string key = answer_key(entrance_->add(kAsked, 1));
-    if (!wait_until(kMeetingTime, [&] { return entrance_->check({key}); })) {
+    if (!wait_until(kRendezvousTime, [&] { return entrance_->check({key}); })) {
       throw Error(fmt::format("{}: process 0 has not come to the store at {} within {} minutes: start all of them",
-                              whose(), store_name(), kMeetingTime.count()));
+                              whose(), store_name(), kRendezvousTime.count()));
     }
     const std::vector<std::uint8_t> bytes = entrance_->get(key);
     entrance_->deleteKey(key);
@@ -132,7 +133,7 @@ std::string Meeting::ask(const Text& waiting) {
   });
 }
 
-void Meeting::refuse(const std::string& other) const {
+void Rendezvous::refuse(const std::string& other) const {
   const LineDifference difference = first_difference(other, work_);
   throw Error(
       fmt::format("{}: process 0 at {} belongs to other work: {} instead of {}: give each job a MASTER_PORT of "
@@ -140,8 +141,8 @@ void Meeting::refuse(const std::string& other) const {
                   whose(), store_name(), difference.one, difference.other));
 }
 
-void Meeting::claim() {
-  if (store_->add(claim_key(place_.rank), 1) == 1) {
+void Rendezvous::claim() {
+  if (store_->add(claim_key(distributed_.rank), 1) == 1) {
     store_->add(kCame, 1);
     return;
   }
@@ -151,41 +152,41 @@ void Meeting::claim() {
                   whose(), store_name()));
 }
 
-void Meeting::answer(c10d::Store& entrance) {
+void Rendezvous::answer(c10d::Store& entrance) {
   const std::int64_t asked = entrance.add(kAsked, 0);
   while (answered_ < asked) entrance.set(answer_key(++answered_), in_bytes(id_ + '\n' + work_));
 }
 
-void Meeting::answer_latecomers() {
-  if (place_.hosts_store) answer(*second_entrance_);
+void Rendezvous::answer_latecomers() {
+  if (distributed_.hosts_store) answer(*second_entrance_);
 }
 
-void Meeting::await_all(const Text& waiting) {
+void Rendezvous::await_all(const Text& waiting) {
   const auto absent = [this] {
     std::vector<int> ranks;
-    for (int rank = 1; rank < place_.count; ++rank) {
+    for (int rank = 1; rank < distributed_.world_size; ++rank) {
       if (store_->add(claim_key(rank), 0) == 0) ranks.push_back(rank);
     }
     return with_commas(ranks);
   };
   const auto all_came = [this] {
     answer(*entrance_);
-    return store_->add(kCame, 0) >= place_.count - 1;
+    return store_->add(kCame, 0) >= distributed_.world_size - 1;
   };
   if (!wait_until(kUntilSaid, all_came)) {
     if (waiting) waiting(fmt::format("{} waits at {} for process {}", whose(), store_name(), absent()));
-    if (!wait_until(kMeetingTime, all_came)) {
+    if (!wait_until(kRendezvousTime, all_came)) {
       throw Error(fmt::format("{}: process {} has not come to the store at {} within {} minutes: start all of them",
-                              whose(), absent(), store_name(), kMeetingTime.count()));
+                              whose(), absent(), store_name(), kRendezvousTime.count()));
     }
   }
   store_->add(kBegun, 1);
 }
 
-void Meeting::await_beginning() {
-  if (wait_until(2 * kMeetingTime, [this] { return store_->check({kBegun}); })) return;
+void Rendezvous::await_beginning() {
+  if (wait_until(2 * kRendezvousTime, [this] { return store_->check({kBegun}); })) return;
   throw Error(fmt::format("{}: process 0 has not begun at {} within {} minutes: start all of them", whose(),
-                          store_name(), (2 * kMeetingTime).count()));
+                          store_name(), (2 * kRendezvousTime).count()));
 }
 
 }  // namespace foxscope

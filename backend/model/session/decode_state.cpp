@@ -1,4 +1,4 @@
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,12 +10,12 @@
 
 namespace foxscope {
 
-TextScores score_ending(Continuation& continuation, std::span<const std::int32_t> ids, int top) {
+TextScores score_ending(DecodeState& decode_state, std::span<const std::int32_t> ids, int top) {
   TextScores scores;
   for (std::size_t n = 0; n < ids.size(); ++n) {
-    if (n > 0) continuation.read(ids[n - 1]);
+    if (n > 0) decode_state.read(ids[n - 1]);
     TokenChoice choice(ids[n], top);
-    choice.add(0, continuation.log_probabilities());
+    choice.add(0, decode_state.log_probabilities());
     scores.push_back(choice.finish(0));
   }
   return scores;
@@ -51,13 +51,13 @@ void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig&
   check_ids({&id, 1}, config.vocabulary_size, "the next token");
 }
 
-std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype) {
+std::int64_t decode_state_bytes_per_token(const ModelConfig& config, DType dtype) {
   const std::int64_t gates = 8 * static_cast<std::int64_t>(config.heads);
   // A linear mixer's state does not grow.
   return config.attention_layers() * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
 }
 
-std::int64_t continuation_bytes_of_states(const ModelConfig& config) {
+std::int64_t mixer_state_bytes(const ModelConfig& config) {
   std::int64_t numbers = 0;
   for (int layer = 0; layer < config.layers; ++layer) numbers += config.carried_size(layer);
   return numbers * static_cast<std::int64_t>(sizeof(float));

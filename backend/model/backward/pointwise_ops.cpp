@@ -1,10 +1,10 @@
-#include "backend/model/backward/cpu_small_steps_torch.h"
-#include "backend/model/backward/cuda_small_steps_torch.h"
-#include "backend/model/backward/small_steps_torch.h"
+#include "backend/model/backward/cpu_pointwise_ops_torch.h"
+#include "backend/model/backward/cuda_pointwise_ops_torch.h"
+#include "backend/model/backward/pointwise_ops_torch.h"
 
 namespace foxscope {
 
-bool SmallSteps::take(const TorchWeights& weights) {
+bool PointwiseOps::take(const TorchWeights& weights) {
   const ModelConfig& config = weights.config;
   const bool device = weights.on_gpu() ? weights.dtype == DType::bfloat16 && config.head_dim % 8 == 0 &&
                                              (!config.rope || config.head_dim % 16 == 0)
@@ -14,8 +14,8 @@ bool SmallSteps::take(const TorchWeights& weights) {
          (!config.rope || config.rotary_dim == config.head_dim);
 }
 
-std::unique_ptr<SmallSteps> SmallSteps::make(const TorchWeights& weights, std::int64_t length) {
-  return weights.on_gpu() ? make_cuda_small_steps(weights, length) : make_cpu_small_steps(weights, length);
+std::unique_ptr<PointwiseOps> PointwiseOps::make(const TorchWeights& weights, std::int64_t length) {
+  return weights.on_gpu() ? make_cuda_pointwise_ops(weights, length) : make_cpu_pointwise_ops(weights, length);
 }
 
 }  // namespace foxscope

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "backend/base/error.h"
-#include "backend/model/backward/cpu_small_steps_torch.h"
+#include "backend/model/backward/cpu_pointwise_ops_torch.h"
 #include "backend/model/layer/cpu/cpu_rows.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "backend/model/layer/cpu/cpu_team.h"
@@ -24,9 +24,9 @@ void check_step(kernels::Status status) {
   if (status != kernels::Status::ok) throw Error("the gradients of a layer's steps were refused: leave saliency out");
 }
 
-class CpuSmallSteps final : public SmallSteps {
+class CpuPointwiseOps final : public PointwiseOps {
  public:
-  CpuSmallSteps(const TorchWeights& weights, std::int64_t length)
+  CpuPointwiseOps(const TorchWeights& weights, std::int64_t length)
       : config_(weights.config), length_(length), rotary_(weights.config, 0, length), back_(rotary_.sine) {
     for (float& sine : back_) sine = -sine;
   }
@@ -39,19 +39,19 @@ class CpuSmallSteps final : public SmallSteps {
     });
   }
 
-  void norm_back(const Norm& step, const at::Tensor& of_out, const at::Tensor& of_x,
-                 const at::Tensor& of_weight) override {
+  void norm_backward(const Norm& step, const at::Tensor& grad_out, const at::Tensor& grad_x,
+                     const at::Tensor& grad_weight) override {
     cpu::RmsNormGradient call;
     call.rows = step.x.size(0);
     call.width = step.x.size(1);
     call.epsilon = epsilon();
     call.input = read_numbers(step.x);
     call.weight = read_numbers(step.weight);
-    call.output_gradient = read_numbers(of_out);
-    call.output_gradient_stride = of_out.stride(0);
-    call.residual_gradient = read_numbers(of_x);
-    call.input_gradient = numbers(of_x);
-    call.weight_gradient = numbers(of_weight);
+    call.output_gradient = read_numbers(grad_out);
+    call.output_gradient_stride = grad_out.stride(0);
+    call.residual_gradient = read_numbers(grad_x);
+    call.input_gradient = numbers(grad_x);
+    call.weight_gradient = numbers(grad_weight);
     check_step(cpu::rms_norm_gradient(call, team_));
   }
 
@@ -76,31 +76,33 @@ class CpuSmallSteps final : public SmallSteps {
     });
   }
 
-  void heads_back(const Heads& step, const QueryKeyValue& of_out, const at::Tensor& of_projected,
-                  const at::Tensor& of_gates, const TorchLayer& of_layer) override {
+  void heads_backward(const Heads& step, const QueryKeyValue& grad_out, const at::Tensor& grad_projected,
+                      const at::Tensor& grad_gates, const TorchLayer& grad_layer) override {
     const std::int64_t queries = config_.query_size();
     const std::int64_t keys = config_.key_size();
-    for_rows(of_out.query.size(0), [&](std::int64_t row) {
-      rotate_row(row, config_.heads, back_, numbers(of_out.query) + row * queries);
-      rotate_row(row, config_.key_heads, back_, numbers(of_out.key) + row * keys);
+    for_rows(grad_out.query.size(0), [&](std::int64_t row) {
+      rotate_row(row, config_.heads, back_, numbers(grad_out.query) + row * queries);
+      rotate_row(row, config_.key_heads, back_, numbers(grad_out.key) + row * keys);
     });
     const TorchLayer& layer = *step.layer;
     const auto part = [](const at::Tensor& x, std::int64_t begin, std::int64_t size) {
       return x.slice(1, begin, begin + size);
     };
     if (layer.query_norm.defined()) {
-      norm_heads_back(part(step.projected, 0, queries), layer.query_norm, of_out.query.flatten(1),
-                      part(of_projected, 0, queries), of_layer.query_norm);
+      norm_heads_backward(part(step.projected, 0, queries), layer.query_norm, grad_out.query.flatten(1),
+                          part(grad_projected, 0, queries), grad_layer.query_norm);
       // The norm read keys that were shifted.
-      const at::Tensor shifted = at::empty_like(of_out.key).flatten(1);
+      const at::Tensor shifted = at::empty_like(grad_out.key).flatten(1);
       for_rows(shifted.size(0),
                [&](std::int64_t row) { shift_row(step, Part::key, row, numbers(shifted) + row * keys); });
-      norm_heads_back(shifted, layer.key_norm, of_out.key.flatten(1), of_out.key.flatten(1), of_layer.key_norm);
+      norm_heads_backward(shifted, layer.key_norm, grad_out.key.flatten(1), grad_out.key.flatten(1),
+                          grad_layer.key_norm);
     } else {
-      part(of_projected, 0, queries).copy_(of_out.query.flatten(1));
+      part(grad_projected, 0, queries).copy_(grad_out.query.flatten(1));
     }
-    shift_back(step, Part::key, of_out.key.flatten(1), part(of_projected, queries, keys), of_gates);
-    shift_back(step, Part::value, of_out.value.flatten(1), part(of_projected, queries + keys, keys), of_gates);
+    shift_backward(step, Part::key, grad_out.key.flatten(1), part(grad_projected, queries, keys), grad_gates);
+    shift_backward(step, Part::value, grad_out.value.flatten(1), part(grad_projected, queries + keys, keys),
+                   grad_gates);
   }
 
   void gated(const Gated& step, const at::Tensor& out) override {
@@ -123,14 +125,14 @@ class CpuSmallSteps final : public SmallSteps {
     });
   }
 
-  void gated_back(const Gated& step, const at::Tensor& of_out, const at::Tensor& of_attended, const at::Tensor& of_gate,
-                  const at::Tensor& of_norm) override {
+  void gated_backward(const Gated& step, const at::Tensor& grad_out, const at::Tensor& grad_attended,
+                      const at::Tensor& grad_gate, const at::Tensor& grad_norm) override {
     if (!step.norm.defined() && !step.gate.defined()) {
-      of_attended.flatten(1).copy_(of_out);
+      grad_attended.flatten(1).copy_(grad_out);
       return;
     }
     cpu::GatedOutputGradient call;
-    call.rows = of_out.size(0);
+    call.rows = grad_out.size(0);
     call.heads = config_.heads;
     call.head_dim = config_.head_dim;
     call.attended = read_numbers(step.attended);
@@ -139,11 +141,11 @@ class CpuSmallSteps final : public SmallSteps {
     call.gate = read_numbers(step.gate);
     if (step.gate.defined()) call.gate_stride = step.gate.stride(0);
     call.activation = silu(step) ? cpu::GateActivation::silu : cpu::GateActivation::sigmoid;
-    call.output_gradient = read_numbers(of_out);
-    call.attended_gradient = numbers(of_attended);
-    call.gate_gradient = numbers(of_gate);
-    if (of_gate.defined()) call.gate_gradient_stride = of_gate.stride(0);
-    call.norm_gradient = numbers(of_norm);
+    call.output_gradient = read_numbers(grad_out);
+    call.attended_gradient = numbers(grad_attended);
+    call.gate_gradient = numbers(grad_gate);
+    if (grad_gate.defined()) call.gate_gradient_stride = grad_gate.stride(0);
+    call.norm_gradient = numbers(grad_norm);
     check_step(cpu::gated_output_gradient(call, team_));
   }
 
@@ -155,7 +157,7 @@ class CpuSmallSteps final : public SmallSteps {
     });
   }
 
-  void swiglu_back(const at::Tensor& wide, const at::Tensor& product, bool product_wanted) override {
+  void swiglu_backward(const at::Tensor& wide, const at::Tensor& product, bool product_wanted) override {
     cpu::SwiGluGradient call;
     call.rows = wide.size(0);
     call.inner = product.size(1);
@@ -166,8 +168,8 @@ class CpuSmallSteps final : public SmallSteps {
     check_step(cpu::swiglu_gradient(call, team_));
   }
 
-  at::Tensor loss_back(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
-                       const at::Tensor& loss) override {
+  at::Tensor loss_backward(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
+                           const at::Tensor& loss) override {
     const at::Tensor wide_labels = labels.to(at::kLong);
     const bool all = at::all(weight != 0).item<bool>();
     if (!all) {
@@ -189,20 +191,21 @@ class CpuSmallSteps final : public SmallSteps {
     return whole;
   }
 
-  void embedding_back(const at::Tensor& ids, const at::Tensor& of_rows, const at::Tensor& of_table) override {
-    of_table.index_add_(0, ids, of_rows);
+  void embedding_backward(const at::Tensor& ids, const at::Tensor& grad_rows, const at::Tensor& grad_table) override {
+    grad_table.index_add_(0, ids, grad_rows);
   }
 
-  void log_gate_back(const Heads& step, const at::Tensor& of_log_gate, const at::Tensor& of_gates,
-                     const at::Tensor& of_constant) override {
+  void log_gate_backward(const Heads& step, const at::Tensor& grad_log_gate, const at::Tensor& grad_gates,
+                         const at::Tensor& grad_constant) override {
     const at::Tensor& constant = step.layer->constant_gate;
     if (constant.defined()) {
-      if (of_constant.defined()) of_constant.add_(of_log_gate.sum(at::IntArrayRef({0, 2})) * at::sigmoid(-constant));
+      if (grad_constant.defined())
+        grad_constant.add_(grad_log_gate.sum(at::IntArrayRef({0, 2})) * at::sigmoid(-constant));
       return;
     }
     const std::int64_t first = step.gates.size(1) - config_.heads;
     const at::Tensor logits = step.gates.slice(1, first);
-    of_gates.slice(1, first).copy_(of_log_gate.transpose(1, 2).reshape(logits.sizes()) * at::sigmoid(-logits));
+    grad_gates.slice(1, first).copy_(grad_log_gate.transpose(1, 2).reshape(logits.sizes()) * at::sigmoid(-logits));
   }
 
  private:
@@ -251,14 +254,14 @@ class CpuSmallSteps final : public SmallSteps {
     }
   }
 
-  void shift_back(const Heads& step, Part part, const at::Tensor& of_shifted, const at::Tensor& of_projected,
-                  const at::Tensor& of_gates) {
+  void shift_backward(const Heads& step, Part part, const at::Tensor& grad_shifted, const at::Tensor& grad_projected,
+                      const at::Tensor& grad_gates) {
     if (!shifts(part)) {
-      of_projected.copy_(of_shifted);
+      grad_projected.copy_(grad_shifted);
       return;
     }
     cpu::ShiftGradient call;
-    call.rows = of_shifted.size(0);
+    call.rows = grad_shifted.size(0);
     call.length = length_;
     call.heads = config_.key_heads;
     call.head_dim = config_.head_dim;
@@ -266,16 +269,16 @@ class CpuSmallSteps final : public SmallSteps {
     call.input_stride = step.projected.stride(0);
     call.logits = read_numbers(step.gates) + shift_column(part);
     call.logits_stride = step.gates.stride(0);
-    call.output_gradient = read_numbers(of_shifted);
-    call.input_gradient = numbers(of_projected);
-    call.input_gradient_stride = of_projected.stride(0);
-    call.logits_gradient = numbers(of_gates) + shift_column(part);
-    call.logits_gradient_stride = of_gates.stride(0);
+    call.output_gradient = read_numbers(grad_shifted);
+    call.input_gradient = numbers(grad_projected);
+    call.input_gradient_stride = grad_projected.stride(0);
+    call.logits_gradient = numbers(grad_gates) + shift_column(part);
+    call.logits_gradient_stride = grad_gates.stride(0);
     check_step(cpu::shift_gradient(call, team_));
   }
 
-  void norm_heads_back(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& of_out,
-                       const at::Tensor& of_input, const at::Tensor& of_weight) {
+  void norm_heads_backward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& grad_out,
+                           const at::Tensor& grad_input, const at::Tensor& grad_weight) {
     cpu::RmsNormGradient call;
     call.rows = input.size(0);
     call.heads = weight.size(0);
@@ -285,10 +288,10 @@ class CpuSmallSteps final : public SmallSteps {
     call.input = read_numbers(input);
     call.input_stride = input.stride(0);
     call.weight = read_numbers(weight);
-    call.output_gradient = read_numbers(of_out);
-    call.input_gradient = numbers(of_input);
-    call.input_gradient_stride = of_input.stride(0);
-    call.weight_gradient = numbers(of_weight);
+    call.output_gradient = read_numbers(grad_out);
+    call.input_gradient = numbers(grad_input);
+    call.input_gradient_stride = grad_input.stride(0);
+    call.weight_gradient = numbers(grad_weight);
     check_step(cpu::rms_norm_gradient(call, team_));
   }
 
@@ -309,8 +312,8 @@ class CpuSmallSteps final : public SmallSteps {
 
 }  // namespace
 
-std::unique_ptr<SmallSteps> make_cpu_small_steps(const TorchWeights& weights, std::int64_t length) {
-  return std::make_unique<CpuSmallSteps>(weights, length);
+std::unique_ptr<PointwiseOps> make_cpu_pointwise_ops(const TorchWeights& weights, std::int64_t length) {
+  return std::make_unique<CpuPointwiseOps>(weights, length);
 }
 
 }  // namespace foxscope

@@ -9,9 +9,9 @@ namespace foxscope {
 
 /// One of several processes that do one piece of work together, as a starter (torchrun, srun) tells it in its
 /// environment.
-struct ProcessPlace {
+struct DistributedConfig {
   int rank = 0;
-  int count = 1;
+  int world_size = 1;
   int local_rank = 0;  ///< among the processes of one node: which of its GPUs is this process's
   std::string host;    ///< where the store is that they meet at
   int port = 0;
@@ -31,9 +31,9 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// works alone. Steps of one job that run at once have ports of their own.
 /// @returns nothing where one process works alone
 /// @throws UsageError naming the variable that is missing or makes no sense
-std::optional<ProcessPlace> process_place(const Environment& environment);
-/// Of the environment of this process.
-std::optional<ProcessPlace> process_place();
+std::optional<DistributedConfig> distributed_config(const Environment& environment);
+/// Reads the environment of this process.
+std::optional<DistributedConfig> distributed_config();
 
 /// The first host of a list as Slurm writes it: "node[003-007,9],other" is node003.
 std::string first_host(std::string_view list);

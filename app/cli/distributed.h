@@ -17,11 +17,11 @@ namespace foxscope::cli {
 /// @param device  of all; --device cuda is each one's own GPU
 /// @param remedy  what to do when a process is lost
 /// @param work    gets the processes, null where this one is alone; returns an exit code
-int workTogether(const Session& session, const DeviceChoice& device, const std::string& remedy,
-                 const std::function<int(Processes*)>& work);
+int runDistributed(const CommandContext& context, const DeviceChoice& device, const std::string& remedy,
+                   const std::function<int(Processes*)>& work);
 
 /// For commands that do not share their work.
 /// @throws UsageError where torchrun or srun started several processes
-void requireAlone(const std::string& command);
+void requireSingleProcess(const std::string& command);
 
 }  // namespace foxscope::cli

@@ -9,10 +9,10 @@
 
 namespace foxscope {
 
-/// What a continuation begins with.
+/// The prompt that a continuation begins with.
 struct PromptRequest : PassOptions {
   std::span<const std::int32_t> input_ids = {};  ///< [L] what each position reads, BOS included
-  /// What the pass over the prompt records, beside; null: nothing. Its losses are those of `labels`.
+  /// Records the pass over the prompt; null: nothing is recorded. Its losses are those of `labels`.
   Recorder* recorder = nullptr;
   std::span<const std::int32_t> labels = {};  ///< [L]; empty without a recorder
 };
@@ -22,11 +22,11 @@ struct PromptRequest : PassOptions {
 /// must outlive it. Keys leave the cache when they are out of the window, and when the gate has brought all that lies
 /// before some position below half of the tolerance for every row to come: c only falls, and no row's logits can win
 /// that back (LayerWeights::logit_bound). The other half is what a step may skip.
-class Continuation {
+class DecodeState {
  public:
-  virtual ~Continuation() = default;
+  virtual ~DecodeState() = default;
   /// The same state, to be continued in another way; what both hold is shared.
-  [[nodiscard]] virtual std::unique_ptr<Continuation> copy() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<DecodeState> copy() const = 0;
 
   /// Positions read so far.
   [[nodiscard]] virtual std::int64_t length() const = 0;
@@ -41,7 +41,7 @@ class Continuation {
 
 /// Scores an ending: log p of each of its tokens after those before it, which are read. The last is not.
 /// @param top  k of ScoredPosition::top
-TextScores score_ending(Continuation& continuation, std::span<const std::int32_t> ids, int top = 0);
+TextScores score_ending(DecodeState& decode_state, std::span<const std::int32_t> ids, int top = 0);
 
 /// @throws Error for ids out of range; UsageError as check_continued does; ShapeError for no prompt, for one that is
 ///         empty or of another length or pruning than the others, or a recorder or labels of another length
@@ -51,8 +51,8 @@ void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& co
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config);
 
 /// Bytes that the cache takes for each position, before anything is dropped.
-std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype);
+std::int64_t decode_state_bytes_per_token(const ModelConfig& config, DType dtype);
 /// Bytes of the states of linear mixers, whatever the length; 0 where there are none.
-std::int64_t continuation_bytes_of_states(const ModelConfig& config);
+std::int64_t mixer_state_bytes(const ModelConfig& config);
 
 }  // namespace foxscope

@@ -1,4 +1,4 @@
-#include "app/cli/together.h"
+#include "app/cli/distributed.h"
 
 #include <unistd.h>
 
@@ -13,21 +13,21 @@
 
 namespace foxscope::cli {
 
-int workTogether(const Session& session, const DeviceChoice& device, const std::string& remedy,
-                 const std::function<int(Processes*)>& work) {
-  const std::optional<ProcessPlace> place = process_place();
-  if (!place) return work(nullptr);
-  const auto lost = [&console = session.console](const std::string& message) {
+int runDistributed(const CommandContext& context, const DeviceChoice& device, const std::string& remedy,
+                   const std::function<int(Processes*)>& work) {
+  const std::optional<DistributedConfig> distributed = distributed_config();
+  if (!distributed) return work(nullptr);
+  const auto lost = [&console = context.console](const std::string& message) {
     if (!message.empty()) console.error(message);
     remove_unfinished_files();
     _exit(kFailed);
   };
-  const auto waiting = [&console = session.console](const std::string& text) { console.note(text); };
-  const std::unique_ptr<Processes> processes = Processes::join(*place, Processes::device_of(*place, device),
+  const auto waiting = [&console = context.console](const std::string& text) { console.note(text); };
+  const std::unique_ptr<Processes> processes = Processes::join(*distributed, Processes::device_of(*distributed, device),
                                                                {"foxscope " FOXSCOPE_VERSION, remedy, waiting, lost});
   if (!processes->first()) {
-    session.console.setVerbosity(Verbosity::quiet);
-    session.interrupt.say("");
+    context.console.setVerbosity(Verbosity::quiet);
+    context.interrupt.say("");
   }
   try {
     return work(processes.get());
@@ -41,8 +41,8 @@ int workTogether(const Session& session, const DeviceChoice& device, const std::
   }
 }
 
-void requireAlone(const std::string& command) {
-  if (!process_place()) return;
+void requireSingleProcess(const std::string& command) {
+  if (!distributed_config()) return;
   throw UsageError(command +
                    " works in one process, and several were started for it: start it without torchrun or srun");
 }

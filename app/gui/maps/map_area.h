@@ -8,11 +8,11 @@ class MapPlot;
 class ColourBar;
 
 /// A map and its colour bar, which stands at the map's side, in the room that the plot keeps free there.
-class PlotArea : public QWidget {
+class MapArea : public QWidget {
   Q_OBJECT
 
  public:
-  explicit PlotArea(QWidget* parent = nullptr);
+  explicit MapArea(QWidget* parent = nullptr);
   [[nodiscard]] MapPlot& plot() const { return *m_plot; }
   [[nodiscard]] ColourBar& bar() const { return *m_bar; }
 

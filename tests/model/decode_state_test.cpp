@@ -1,5 +1,5 @@
 // Reading on from a cache: the same predictions as a pass over everything, for every kind of model.
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 
 #include <algorithm>
 #include <cmath>
@@ -49,8 +49,8 @@ Rows by_one_pass(CausalLM& model, const Ids& ids, const std::vector<Intervention
   return rows;
 }
 
-std::unique_ptr<Continuation> begin(CausalLM& model, std::span<const std::int32_t> prompt, double tolerance = 0x1p-24,
-                                    const std::vector<Intervention>& interventions = {}) {
+std::unique_ptr<DecodeState> begin(CausalLM& model, std::span<const std::int32_t> prompt, double tolerance = 0x1p-24,
+                                   const std::vector<Intervention>& interventions = {}) {
   PromptRequest request;
   request.input_ids = prompt;
   request.pruning_tolerance = tolerance;
@@ -59,12 +59,12 @@ std::unique_ptr<Continuation> begin(CausalLM& model, std::span<const std::int32_
 }
 
 /// The largest difference in log p between reading on from a prompt and one pass, over all places after the prompt.
-double difference(const Rows& expected, Continuation& continuation, const Ids& ids) {
-  const auto length = static_cast<std::size_t>(continuation.length());
-  double largest = test::largest_difference(continuation.log_probabilities(), expected[length - 1]);
+double difference(const Rows& expected, DecodeState& decode_state, const Ids& ids) {
+  const auto length = static_cast<std::size_t>(decode_state.length());
+  double largest = test::largest_difference(decode_state.log_probabilities(), expected[length - 1]);
   for (std::size_t p = length; p < ids.size(); ++p) {
-    continuation.read(ids[p]);
-    const double now = test::largest_difference(continuation.log_probabilities(), expected[p]);
+    decode_state.read(ids[p]);
+    const double now = test::largest_difference(decode_state.log_probabilities(), expected[p]);
     if (!(now <= largest)) largest = now;
   }
   return largest;
@@ -84,9 +84,9 @@ class ContinuedFixture : public testing::TestWithParam<const char*> {
     const Ids ids = tokens(count);
     const Rows expected = by_one_pass(model, ids);
     for (const std::size_t prompt : {1, 2, 17}) {
-      const auto continuation = begin(model, {ids.data(), prompt});
-      EXPECT_LE(difference(expected, *continuation, ids), 1e-4) << "prompt of " << prompt;
-      EXPECT_EQ(continuation->length(), static_cast<std::int64_t>(count));
+      const auto decode_state = begin(model, {ids.data(), prompt});
+      EXPECT_LE(difference(expected, *decode_state, ids), 1e-4) << "prompt of " << prompt;
+      EXPECT_EQ(decode_state->length(), static_cast<std::int64_t>(count));
     }
     const auto after_all = begin(model, ids);
     EXPECT_LE(test::largest_difference(after_all->log_probabilities(), expected.back()), 1e-4);
@@ -108,13 +108,13 @@ TEST_P(ContinuedFixture, CudaPredictsLikeOnePass) {
 TEST_P(ContinuedFixture, GreedyTokensAreThoseOfOnePassOverThem) {
   const auto model = fused(Checkpoint::open(test::data_path(GetParam())));
   Ids ids = tokens(9);
-  const auto continuation = begin(*model, ids);
+  const auto decode_state = begin(*model, ids);
   const auto likeliest = [](std::span<const float> row) {
     return static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
   };
   for (int n = 0; n < 512; ++n) {
-    ids.push_back(likeliest(continuation->log_probabilities()));
-    continuation->read(ids.back());
+    ids.push_back(likeliest(decode_state->log_probabilities()));
+    decode_state->read(ids.back());
   }
   const Rows expected = by_one_pass(*model, ids);
   for (std::size_t p = 8; p + 1 < ids.size(); ++p) ASSERT_EQ(ids[p + 1], likeliest(expected[p])) << "position " << p;
@@ -122,9 +122,9 @@ TEST_P(ContinuedFixture, GreedyTokensAreThoseOfOnePassOverThem) {
 
 /// Reads on from prompts, all together, and each by itself: log p at every step, digit for digit.
 void expect_together_as_alone(CausalLM& model, const Ids& ids, const std::vector<std::size_t>& prompts) {
-  std::vector<std::unique_ptr<Continuation>> together;
-  std::vector<std::unique_ptr<Continuation>> alone;
-  std::vector<Continuation*> all;
+  std::vector<std::unique_ptr<DecodeState>> together;
+  std::vector<std::unique_ptr<DecodeState>> alone;
+  std::vector<DecodeState*> all;
   for (const std::size_t prompt : prompts) {
     alone.push_back(begin(model, {ids.data(), prompt}));
     together.push_back(alone.back()->copy());
@@ -135,7 +135,7 @@ void expect_together_as_alone(CausalLM& model, const Ids& ids, const std::vector
     const std::size_t count = step == 7 ? all.size() - 1 : all.size();
     Ids next;
     for (std::size_t n = 0; n < count; ++n) next.push_back(ids[(prompts[n] + step * (n + 1)) % ids.size()]);
-    model.read_together(std::span(all).first(count), next);
+    model.decode_step(std::span(all).first(count), next);
     for (std::size_t n = 0; n < count; ++n) {
       alone[n]->read(next[n]);
       ASSERT_EQ(together[n]->length(), alone[n]->length());
@@ -188,9 +188,9 @@ TEST_P(ContinuedOption, WindowIsSeenAndNoMoreIsHeld) {
   const Ids ids = tokens(150);
   const Rows expected = by_one_pass(*model, ids);
   for (const std::size_t prompt : {1, 6, 7, 8, 70}) {
-    const auto continuation = begin(*model, {ids.data(), prompt});
-    EXPECT_LE(difference(expected, *continuation, ids), 1e-4) << prompt;
-    EXPECT_EQ(most(continuation->held_keys()), 6);  // the row to come adds its own
+    const auto decode_state = begin(*model, {ids.data(), prompt});
+    EXPECT_LE(difference(expected, *decode_state, ids), 1e-4) << prompt;
+    EXPECT_EQ(most(decode_state->held_keys()), 6);  // the row to come adds its own
   }
 }
 
@@ -200,8 +200,8 @@ TEST_P(ContinuedOption, GroupedKeysAndBiases) {
            {"transformer-project_fox", {{"num_kv_heads", 1}}},
            {"forgetting_transformer", {{"num_kv_heads", 1}, {"qkv_bias", true}}}}) {
     const auto model = make(options, type);
-    const auto continuation = begin(*model, {ids.data(), 5});
-    EXPECT_LE(difference(by_one_pass(*model, ids), *continuation, ids), 1e-4) << type;
+    const auto decode_state = begin(*model, {ids.data(), 5});
+    EXPECT_LE(difference(by_one_pass(*model, ids), *decode_state, ids), 1e-4) << type;
   }
 }
 
@@ -218,9 +218,9 @@ TEST_P(ContinuedOption, GateChangesHoldForTokensThatAreReadOn) {
   for (const auto& texts : changes) {
     std::vector<Intervention> interventions;
     for (const std::string& text : texts) interventions.push_back(Intervention::parse(text));
-    const auto continuation = begin(*model, {ids.data(), 10}, 0x1p-24, interventions);
+    const auto decode_state = begin(*model, {ids.data(), 10}, 0x1p-24, interventions);
     const Rows expected = by_one_pass(*model, ids, interventions);
-    EXPECT_LE(difference(expected, *continuation, ids), 1e-4) << texts[0];
+    EXPECT_LE(difference(expected, *decode_state, ids), 1e-4) << texts[0];
     const Rows unchanged = by_one_pass(*model, ids);
     EXPECT_GT(test::largest_difference(expected[40], unchanged[40]), 1e-3) << texts[0];
   }
@@ -240,13 +240,13 @@ TEST_P(ContinuedOption, AForgettingHeadDropsKeysAndPredictsTheSame) {
   const Ids ids = tokens(300);
   const Rows expected = by_one_pass(*model, ids);
   for (const double tolerance : {0x1p-24, 1e-3}) {
-    const auto continuation = begin(*model, {ids.data(), 200}, tolerance);
-    const auto held_at_first = most(continuation->held_keys());
-    EXPECT_LE(difference(expected, *continuation, ids), std::max(1e-4, 20 * tolerance));
+    const auto decode_state = begin(*model, {ids.data(), 200}, tolerance);
+    const auto held_at_first = most(decode_state->held_keys());
+    EXPECT_LE(difference(expected, *decode_state, ids), std::max(1e-4, 20 * tolerance));
     // 2 |S| + log(300) + log(2 / tolerance) nats: 21 tokens, and 13.
     EXPECT_LE(held_at_first, tolerance < 1e-6 ? 24 : 15);
-    EXPECT_LE(most(continuation->held_keys()), tolerance < 1e-6 ? 24 : 15);
-    EXPECT_GE(most(continuation->held_keys()), 5);
+    EXPECT_LE(most(decode_state->held_keys()), tolerance < 1e-6 ? 24 : 15);
+    EXPECT_GE(most(decode_state->held_keys()), 5);
   }
   const auto exact = begin(*model, {ids.data(), 200}, 0);
   EXPECT_EQ(exact->held_keys(), std::vector<std::int64_t>(4, 200));
@@ -303,17 +303,17 @@ TEST_P(ContinuedOption, TogetherWithOneThatIsChanged) {
   const auto changed = begin(*model, ids, 0x1p-24, {Intervention::parse("0:0:zero@20")});
   const auto expected = changed->copy();
   expected->read(3);
-  const std::vector<Continuation*> all = {plain.get(), changed.get(), other.get()};
+  const std::vector<DecodeState*> all = {plain.get(), changed.get(), other.get()};
   EXPECT_PRED2(test::says, test::error_of([&] {
-                 model->read_together(all, Ids{1, 2, 11});
+                 model->decode_step(all, Ids{1, 2, 11});
                }),
                (test::Parts{"the next token: the id 11"}));
   EXPECT_PRED2(test::says, test::error_of([&] {
-                 model->read_together(all, Ids{1, 2});
+                 model->decode_step(all, Ids{1, 2});
                }),
-               (test::Parts{"[read_together] ids: expected 3, got 2"}));
+               (test::Parts{"[decode_step] ids: expected 3, got 2"}));
   EXPECT_EQ(plain->length(), 20);
-  model->read_together(all, Ids{3, 3, 3});
+  model->decode_step(all, Ids{3, 3, 3});
   EXPECT_EQ(test::largest_difference(changed->log_probabilities(), expected->log_probabilities()), 0);
   EXPECT_GT(test::largest_difference(changed->log_probabilities(), plain->log_probabilities()), 1e-4);
   EXPECT_EQ(other->length(), 13);
@@ -333,9 +333,9 @@ TEST_P(ContinuedOption, BadRequestsAreRefused) {
   EXPECT_PRED2(test::says, error(ids, 1, ""), (test::Parts{"--pruning 1"}));
   EXPECT_PRED2(test::says, error(ids, 0, "0:0:mean"), (test::Parts{"0:0:mean", "constant=f"}));
   EXPECT_PRED2(test::says, error(ids, 0, "2:0:one"), (test::Parts{"there is no layer 2"}));
-  const auto continuation = begin(*model, ids);
-  EXPECT_PRED2(test::says, test::error_of([&] { continuation->read(-1); }), (test::Parts{"the next token: the id -1"}));
-  EXPECT_EQ(continuation->length(), 10);
+  const auto decode_state = begin(*model, ids);
+  EXPECT_PRED2(test::says, test::error_of([&] { decode_state->read(-1); }), (test::Parts{"the next token: the id -1"}));
+  EXPECT_EQ(decode_state->length(), 10);
 }
 
 TEST_P(ContinuedOption, StopsWhenAsked) {

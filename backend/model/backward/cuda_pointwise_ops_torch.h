@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "backend/model/backward/small_steps_torch.h"
+#include "backend/model/backward/pointwise_ops_torch.h"
 
 namespace foxscope {
 
 /// The small steps on the current GPU in bfloat16, asynchronous on LibTorch's current stream.
-std::unique_ptr<SmallSteps> make_cuda_small_steps(const TorchWeights& weights, std::int64_t length);
+std::unique_ptr<PointwiseOps> make_cuda_pointwise_ops(const TorchWeights& weights, std::int64_t length);
 
 }  // namespace foxscope

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/model/backward/cuda_small_steps_torch.h"
+#include "backend/model/backward/cuda_pointwise_ops_torch.h"
 #include "backend/model/layer/cuda/tensor_memory_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "kernels/cuda/steps/step_gradients.h"
@@ -17,9 +17,9 @@ gpu::AttentionStrides strides_by_rows(const at::Tensor& x, std::int64_t length) 
   return {length * x.stride(0), x.stride(1), x.stride(0)};
 }
 
-class CudaSmallSteps final : public SmallSteps {
+class CudaPointwiseOps final : public PointwiseOps {
  public:
-  CudaSmallSteps(const TorchWeights& weights, std::int64_t length)
+  CudaPointwiseOps(const TorchWeights& weights, std::int64_t length)
       : weights_(weights), config_(weights.config), length_(length), stream_(current_stream(weights.place)) {
     if (!config_.rope) return;
     rotation_ = at::empty({length, config_.head_dim / 2, 2}, weights.options(at::kFloat));
@@ -41,18 +41,18 @@ class CudaSmallSteps final : public SmallSteps {
     check(gpu::residual_norm(call, stream_), "a norm");
   }
 
-  void norm_back(const Norm& step, const at::Tensor& of_out, const at::Tensor& of_x,
-                 const at::Tensor& of_weight) override {
+  void norm_backward(const Norm& step, const at::Tensor& grad_out, const at::Tensor& grad_x,
+                     const at::Tensor& grad_weight) override {
     gpu::ResidualNormGradient call;
     call.rows = step.x.size(0);
     call.width = step.x.size(1);
     call.residual = floats_of(step.x);
     call.weight = floats_of(step.weight);
     call.epsilon = epsilon();
-    const at::Tensor rows = of_out.contiguous();
+    const at::Tensor rows = grad_out.contiguous();
     call.normed_gradient = memory_of(rows);
-    call.residual_gradient = floats_of(of_x);
-    call.weight_gradient = floats_of(of_weight);
+    call.residual_gradient = floats_of(grad_x);
+    call.weight_gradient = floats_of(grad_weight);
     const at::Tensor workspace = workspace_of(gpu::workspace_bytes(call));
     call.workspace = memory_of(workspace);
     check(gpu::residual_norm_gradient(call, stream_), "the gradient of a norm");
@@ -67,23 +67,23 @@ class CudaSmallSteps final : public SmallSteps {
     check(gpu::project_heads(call, stream_), "the shift and norm of heads");
   }
 
-  void heads_back(const Heads& step, const QueryKeyValue& of_out, const at::Tensor& of_projected,
-                  const at::Tensor& of_gates, const TorchLayer& of_layer) override {
+  void heads_backward(const Heads& step, const QueryKeyValue& grad_out, const at::Tensor& grad_projected,
+                      const at::Tensor& grad_gates, const TorchLayer& grad_layer) override {
     gpu::ProjectedHeadsGradient call;
     describe(step, call);
-    call.query_gradient = memory_of(of_out.query);
-    call.query_strides = strides_by_rows(of_out.query, length_);
-    call.key_gradient = memory_of(of_out.key);
-    call.key_strides = strides_by_rows(of_out.key, length_);
-    call.value_gradient = memory_of(of_out.value);
-    call.value_strides = strides_by_rows(of_out.value, length_);
-    call.projected_gradient = memory_of(of_projected);
-    call.projected_gradient_stride = of_projected.stride(0);
-    if (config_.key_shift) call.key_shift_gradient = floats_of(of_gates);
-    if (config_.value_shift) call.value_shift_gradient = floats_of(of_gates) + value_shift_column();
-    if (of_gates.defined()) call.shift_gradient_stride = of_gates.stride(0);
-    call.query_norm_gradient = floats_of(of_layer.query_norm);
-    call.key_norm_gradient = floats_of(of_layer.key_norm);
+    call.query_gradient = memory_of(grad_out.query);
+    call.query_strides = strides_by_rows(grad_out.query, length_);
+    call.key_gradient = memory_of(grad_out.key);
+    call.key_strides = strides_by_rows(grad_out.key, length_);
+    call.value_gradient = memory_of(grad_out.value);
+    call.value_strides = strides_by_rows(grad_out.value, length_);
+    call.projected_gradient = memory_of(grad_projected);
+    call.projected_gradient_stride = grad_projected.stride(0);
+    if (config_.key_shift) call.key_shift_gradient = floats_of(grad_gates);
+    if (config_.value_shift) call.value_shift_gradient = floats_of(grad_gates) + value_shift_column();
+    if (grad_gates.defined()) call.shift_gradient_stride = grad_gates.stride(0);
+    call.query_norm_gradient = floats_of(grad_layer.query_norm);
+    call.key_norm_gradient = floats_of(grad_layer.key_norm);
     const at::Tensor workspace = workspace_of(gpu::workspace_bytes(call));
     call.workspace = memory_of(workspace);
     check(gpu::project_heads_gradient(call, stream_), "the gradient of the shift and norm of heads");
@@ -100,19 +100,19 @@ class CudaSmallSteps final : public SmallSteps {
     check(gpu::gate_output(call, stream_), "the output's norm and gate");
   }
 
-  void gated_back(const Gated& step, const at::Tensor& of_out, const at::Tensor& of_attended, const at::Tensor& of_gate,
-                  const at::Tensor& of_norm) override {
+  void gated_backward(const Gated& step, const at::Tensor& grad_out, const at::Tensor& grad_attended,
+                      const at::Tensor& grad_gate, const at::Tensor& grad_norm) override {
     if (!step.norm.defined() && !step.gate.defined()) {
-      of_attended.flatten(1).copy_(of_out);
+      grad_attended.flatten(1).copy_(grad_out);
       return;
     }
     gpu::GatedOutputGradient call;
     describe(step, call);
-    call.output_gradient = memory_of(of_out);
-    call.attended_gradient = memory_of(of_attended);
-    call.gate_gradient = memory_of(of_gate);
-    if (of_gate.defined()) call.gate_gradient_stride = of_gate.stride(0);
-    call.norm_gradient = floats_of(of_norm);
+    call.output_gradient = memory_of(grad_out);
+    call.attended_gradient = memory_of(grad_attended);
+    call.gate_gradient = memory_of(grad_gate);
+    if (grad_gate.defined()) call.gate_gradient_stride = grad_gate.stride(0);
+    call.norm_gradient = floats_of(grad_norm);
     const at::Tensor workspace = workspace_of(gpu::workspace_bytes(call));
     call.workspace = memory_of(workspace);
     check(gpu::gate_output_gradient(call, stream_), "the gradient of the output's norm and gate");
@@ -127,7 +127,7 @@ class CudaSmallSteps final : public SmallSteps {
     check(gpu::swiglu(call, stream_), "SwiGLU");
   }
 
-  void swiglu_back(const at::Tensor& wide, const at::Tensor& product, bool product_wanted) override {
+  void swiglu_backward(const at::Tensor& wide, const at::Tensor& product, bool product_wanted) override {
     gpu::SwiGluGradient call;
     call.rows = wide.size(0);
     call.inner = product.size(1);
@@ -138,9 +138,9 @@ class CudaSmallSteps final : public SmallSteps {
     check(gpu::swiglu_gradient(call, stream_), "the gradient of SwiGLU");
   }
 
-  at::Tensor loss_back(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
-                       const at::Tensor& loss) override {
-    at::Tensor of_logits = at::empty({logits.size(0), logits.stride(0)}, weights_.options(at::kBFloat16));
+  at::Tensor loss_backward(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
+                           const at::Tensor& loss) override {
+    at::Tensor grad_logits = at::empty({logits.size(0), logits.stride(0)}, weights_.options(at::kBFloat16));
     gpu::TokenLossGradient call;
     call.rows = logits.size(0);
     call.vocabulary = logits.size(1);
@@ -150,43 +150,43 @@ class CudaSmallSteps final : public SmallSteps {
     call.labels = labels.const_data_ptr<std::int32_t>();
     call.loss_gradient = weight.const_data_ptr<float>();
     call.loss = floats_of(loss);
-    call.logits_gradient = memory_of(of_logits);
-    call.logits_gradient_stride = of_logits.stride(0);
+    call.logits_gradient = memory_of(grad_logits);
+    call.logits_gradient_stride = grad_logits.stride(0);
     check(gpu::token_loss_gradient(call, stream_), "the gradient of the loss");
-    return of_logits;
+    return grad_logits;
   }
 
-  void embedding_back(const at::Tensor& ids, const at::Tensor& of_rows, const at::Tensor& of_table) override {
+  void embedding_backward(const at::Tensor& ids, const at::Tensor& grad_rows, const at::Tensor& grad_table) override {
     gpu::EmbeddingGradient call;
-    call.rows = of_rows.size(0);
-    call.width = of_rows.size(1);
-    call.vocabulary = of_table.size(0);
+    call.rows = grad_rows.size(0);
+    call.width = grad_rows.size(1);
+    call.vocabulary = grad_table.size(0);
     call.ids = ids.const_data_ptr<std::int32_t>();
-    call.residual_gradient = floats_of(of_rows);
-    call.table_gradient = floats_of(of_table);
+    call.residual_gradient = floats_of(grad_rows);
+    call.table_gradient = floats_of(grad_table);
     const at::Tensor workspace = workspace_of(gpu::workspace_bytes(call));
     call.workspace = memory_of(workspace);
     check(gpu::embedding_gradient(call, stream_), "the gradient of the embedding");
   }
 
-  void log_gate_back(const Heads& step, const at::Tensor& of_log_gate, const at::Tensor& of_gates,
-                     const at::Tensor& of_constant) override {
+  void log_gate_backward(const Heads& step, const at::Tensor& grad_log_gate, const at::Tensor& grad_gates,
+                         const at::Tensor& grad_constant) override {
     const at::Tensor& constant = step.layer->constant_gate;
-    if (constant.defined() && !of_constant.defined()) return;
+    if (constant.defined() && !grad_constant.defined()) return;
     gpu::ForgetGateGradient call;
-    call.batch = of_log_gate.size(0);
+    call.batch = grad_log_gate.size(0);
     call.heads = config_.heads;
-    call.length = of_log_gate.size(2);
-    call.log_gate_gradient = floats_of(of_log_gate);
+    call.length = grad_log_gate.size(2);
+    call.log_gate_gradient = floats_of(grad_log_gate);
     if (constant.defined()) {
       call.constant_logits = floats_of(constant);
-      call.logits_gradient = floats_of(of_constant);
+      call.logits_gradient = floats_of(grad_constant);
     } else {
       const std::int64_t first = step.gates.size(1) - config_.heads;
       call.logits = floats_of(step.gates) + first;
       call.logits_stride = step.gates.stride(0);
-      call.logits_gradient = floats_of(of_gates) + first;
-      call.logits_gradient_stride = of_gates.stride(0);
+      call.logits_gradient = floats_of(grad_gates) + first;
+      call.logits_gradient_stride = grad_gates.stride(0);
     }
     check(gpu::forget_gate_gradient(call, stream_), "the gradient of the gates");
   }
@@ -199,7 +199,7 @@ class CudaSmallSteps final : public SmallSteps {
     return bytes == 0 ? at::Tensor() : at::empty({static_cast<std::int64_t>(bytes)}, weights_.options(at::kByte));
   }
 
-  /// What the step and its gradient have in common.
+  /// The arguments that the step and its gradient have in common.
   template <typename Call>
   void describe(const Heads& step, Call& call) const {
     call.rows = step.projected.size(0);
@@ -248,8 +248,8 @@ class CudaSmallSteps final : public SmallSteps {
 
 }  // namespace
 
-std::unique_ptr<SmallSteps> make_cuda_small_steps(const TorchWeights& weights, std::int64_t length) {
-  return std::make_unique<CudaSmallSteps>(weights, length);
+std::unique_ptr<PointwiseOps> make_cuda_pointwise_ops(const TorchWeights& weights, std::int64_t length) {
+  return std::make_unique<CudaPointwiseOps>(weights, length);
 }
 
 }  // namespace foxscope

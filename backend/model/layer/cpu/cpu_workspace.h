@@ -10,9 +10,10 @@
 
 namespace foxscope {
 
-/// What CpuForward computes in. Arrays are as large as they have been needed so far, and what is in them is left over.
-struct CpuPassMemory {
-  /// What one thread needs for one chunk of rows.
+/// Memory that CpuForward computes in. Arrays are as large as they have been needed so far, and what is in them is left
+/// over.
+struct CpuWorkspace {
+  /// Memory of one thread for one chunk of rows.
   struct Scratch {
     FloatArray normed;  ///< [rows + 1, D]
     FloatArray wide;    ///< [rows + 1, the widest product]
@@ -30,14 +31,14 @@ struct CpuPassMemory {
 
 /// The memory of a pass for the next one, so that a model which runs pass after pass asks the system once. From any
 /// thread: a pass beside another has memory of its own.
-class KeptPassMemory {
+class WorkspaceCache {
  public:
-  [[nodiscard]] std::unique_ptr<CpuPassMemory> take();
-  void keep(std::unique_ptr<CpuPassMemory> memory);
+  [[nodiscard]] std::unique_ptr<CpuWorkspace> take();
+  void keep(std::unique_ptr<CpuWorkspace> memory);
 
  private:
   std::mutex mutex_;
-  std::unique_ptr<CpuPassMemory> kept_;
+  std::unique_ptr<CpuWorkspace> kept_;
 };
 
 }  // namespace foxscope
