@@ -9,7 +9,7 @@
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
-#include "app/figure/pdf_metadata.h"
+#include "app/figure/page/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/map/device/map_device.h"

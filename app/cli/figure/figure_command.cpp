@@ -11,9 +11,9 @@
 #include "app/cli/model_names.h"
 #include "app/cli/parse_error.h"
 #include "app/figure/figure_kind.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/pdf_metadata.h"
+#include "app/figure/page/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <tuple>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/curves/curve_pen.h"
 #include "app/figure/figure_measures.h"
+#include "app/figure/page/axis_drawing.h"
 
 namespace foxscope::figure {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <QRectF>
 
-#include "app/figure/canvas.h"
 #include "app/figure/curves/curve_plot.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/curves/curve_legend.h"
 #include "app/figure/curves/curve_limits.h"
 #include "app/figure/curves/curve_pen.h"
+#include "app/figure/page/axis_drawing.h"
 
 namespace foxscope::figure {
 namespace {

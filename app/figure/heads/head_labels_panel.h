@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/figure/heads/head_axes.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/panel.h"
 #include "backend/map/statistics/head_labels.h"
 
 namespace foxscope::figure {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "app/figure/curves/curve_panel.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/figure_request.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_statistics.h"
 

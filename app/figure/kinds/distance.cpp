@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/kinds/evaluated_heads.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/legend_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/index.h"
 
 namespace foxscope::figure {

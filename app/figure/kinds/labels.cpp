@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/figure_request.h"
 #include "app/figure/heads/head_labels_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 

@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/axis_ticks.h"
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/passage_words.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/axis_ticks.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {

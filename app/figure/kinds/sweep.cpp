@@ -9,10 +9,10 @@
 
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 

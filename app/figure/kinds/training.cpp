@@ -11,10 +11,10 @@
 #include "app/figure/curves/curve_pen.h"
 #include "app/figure/figure_measures.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/loss_source.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/colour_scale.h"
 #include "app/figure/maps/map_layout.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/axis_drawing.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 

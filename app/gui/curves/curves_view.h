@@ -7,8 +7,8 @@
 #include <QWidget>
 
 #include "app/figure/curves/curve_figure.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/views/view_part.h"
 #include "backend/map/map_line.h"
 

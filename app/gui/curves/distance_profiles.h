@@ -6,7 +6,7 @@
 #include <QObject>
 #include <QString>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/eval/heads/head_measures.h"
 
 namespace foxscope::gui::curves {

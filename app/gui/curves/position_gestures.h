@@ -6,7 +6,7 @@
 #include <QPointF>
 #include <QTimer>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QContextMenuEvent;
 class QKeyEvent;

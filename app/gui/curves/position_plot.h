@@ -9,7 +9,7 @@
 
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QCPGraph;
 class QCPItemText;

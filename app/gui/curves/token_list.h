@@ -8,7 +8,7 @@
 #include <QString>
 #include <QTableView>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QSplitter;
 

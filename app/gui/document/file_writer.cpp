@@ -6,8 +6,8 @@
 
 #include <QFileInfo>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/stage_clock.h"
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"

@@ -6,7 +6,7 @@
 
 #include <QAbstractTableModel>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/map/pair_reading.h"
 #include "backend/map/statistics/head_labels.h"
 #include "backend/map/statistics/head_match.h"

@@ -6,7 +6,7 @@
 #include <QString>
 #include <QStringList>
 
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 #include "app/gui/document/selection.h"
 
 namespace foxscope::gui {

@@ -8,7 +8,7 @@
 #include <QString>
 #include <QStringList>
 
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 
 namespace foxscope::gui {
 

@@ -10,8 +10,8 @@
 #include <QString>
 #include <QTimer>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/train/training_record.h"
 
 namespace foxscope::gui {

@@ -7,7 +7,7 @@
 #include <QSplitter>
 #include <QToolButton>
 
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "app/gui/effects/change_card.h"
 #include "app/gui/effects/sweep_grid.h"
 #include "app/gui/views/elided_label.h"

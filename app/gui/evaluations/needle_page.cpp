@@ -7,7 +7,7 @@
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"

@@ -6,7 +6,7 @@
 #include <QImage>
 #include <QObject>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/map/map.h"
 
 namespace foxscope::gui {

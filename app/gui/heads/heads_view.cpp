@@ -17,7 +17,7 @@
 #include <QStackedWidget>
 #include <QVBoxLayout>
 
-#include "app/gui/document/saliency_action.h"
+#include "app/gui/document/runs/saliency_action.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"

@@ -11,7 +11,7 @@
 #include <QWidget>
 
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_heads.h"
 #include "app/gui/maps/pane/pane_state.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/gui/document/gateless_name.h"
 #include "app/gui/document/places.h"
+#include "app/gui/document/runs/gateless_name.h"
 #include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {

@@ -15,7 +15,7 @@
 #include <QToolTip>
 #include <QVBoxLayout>
 
-#include "app/gui/document/saliency_action.h"
+#include "app/gui/document/runs/saliency_action.h"
 #include "app/gui/text/find_bar.h"
 #include "app/gui/text/go_bar.h"
 #include "app/gui/text/text_editor.h"

@@ -6,8 +6,8 @@
 #include <QLabel>
 #include <QSpinBox>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 

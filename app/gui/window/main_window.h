@@ -8,7 +8,7 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/head_table.h"
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "app/gui/document/trainings.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/window/figures/export_dialog.h"

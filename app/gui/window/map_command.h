@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "app/figure/kinds/run_figure.h"
+#include "app/figure/run_figure.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/run_commands.h"
 

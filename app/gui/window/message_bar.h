@@ -5,7 +5,7 @@
 #include <QStringList>
 #include <QWidget>
 
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 
 class QVBoxLayout;
 

@@ -2,7 +2,7 @@
 
 #include <QDialog>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QTextBrowser;
 

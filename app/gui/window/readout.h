@@ -4,7 +4,7 @@
 
 #include <QLabel>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/map/pair_reading.h"
 
 namespace foxscope::gui {

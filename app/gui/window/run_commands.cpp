@@ -6,7 +6,7 @@
 #include <QDir>
 #include <QFileInfo>
 
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "backend/base/command_line.h"
 
 namespace foxscope::gui {

@@ -7,7 +7,7 @@
 
 #include <QString>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 

@@ -7,7 +7,7 @@
 #include <QMimeData>
 #include <QPalette>
 
-#include "app/gui/document/intervention_text.h"
+#include "app/gui/document/runs/intervention_text.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"

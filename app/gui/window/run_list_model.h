@@ -4,7 +4,7 @@
 
 #include <QAbstractTableModel>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 

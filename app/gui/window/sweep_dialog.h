@@ -5,7 +5,7 @@
 #include <QDoubleSpinBox>
 #include <QLabel>
 
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 
 namespace foxscope::gui {
 

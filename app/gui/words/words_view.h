@@ -10,8 +10,8 @@
 #include <QToolButton>
 
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/words/word_table.h"
 #include "backend/eval/surprisal/trace_surprisal.h"

@@ -3,7 +3,7 @@
 #include <QTest>
 
 #include "app/gui/document/document.h"
-#include "app/gui/document/intervention_text.h"
+#include "app/gui/document/runs/intervention_text.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 

@@ -8,8 +8,8 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/gui/curves/plot_content.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QAction;
 class QLabel;

@@ -8,7 +8,7 @@
 #include <QWidget>
 
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/head_form.h"
 #include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_picture.h"

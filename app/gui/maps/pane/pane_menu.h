@@ -5,7 +5,7 @@
 
 #include <QMenu>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 
 namespace foxscope::gui {

@@ -7,7 +7,7 @@
 #include <QElapsedTimer>
 #include <QObject>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/map_picture.h"
 
 namespace foxscope::gui {

@@ -22,7 +22,7 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_length.h"
-#include "app/figure/page.h"
+#include "app/figure/page/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/document/document.h"
 #include "app/gui/maps/maps_view.h"

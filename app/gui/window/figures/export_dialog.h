@@ -11,7 +11,7 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/figures/figure_preview.h"
 #include "app/gui/window/figures/paper_figures.h"

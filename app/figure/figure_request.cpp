@@ -1,4 +1,4 @@
-#include "app/figure/kinds/figure_request.h"
+#include "app/figure/figure_request.h"
 
 #include <algorithm>
 #include <filesystem>

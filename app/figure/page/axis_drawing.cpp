@@ -1,4 +1,4 @@
-#include "app/figure/axis_drawing.h"
+#include "app/figure/page/axis_drawing.h"
 
 #include <algorithm>
 #include <limits>

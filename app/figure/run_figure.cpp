@@ -1,4 +1,4 @@
-#include "app/figure/kinds/run_figure.h"
+#include "app/figure/run_figure.h"
 
 #include <algorithm>
 

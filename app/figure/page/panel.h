@@ -6,8 +6,8 @@
 #include <QRectF>
 #include <QSizeF>
 
-#include "app/figure/canvas.h"
 #include "app/figure/figure_measures.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 

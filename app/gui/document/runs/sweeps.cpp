@@ -1,4 +1,4 @@
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 
 #include <algorithm>
 #include <numeric>

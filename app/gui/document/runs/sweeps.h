@@ -9,8 +9,8 @@
 #include <QObject>
 #include <QString>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/eval/sweep/sweep_file.h"
 
 namespace foxscope::gui {

@@ -1,4 +1,4 @@
-#include "app/gui/document/saliency_action.h"
+#include "app/gui/document/runs/saliency_action.h"
 
 #include <optional>
 

@@ -12,8 +12,8 @@
 #include <QUndoStack>
 
 #include "app/gui/document/job_runner.h"
-#include "app/gui/document/run.h"
-#include "app/gui/document/run_arrangement.h"
+#include "app/gui/document/runs/run.h"
+#include "app/gui/document/runs/run_arrangement.h"
 #include "app/gui/document/selection.h"
 #include "app/gui/document/session.h"
 

@@ -1,4 +1,4 @@
-#include "app/gui/document/intervention_text.h"
+#include "app/gui/document/runs/intervention_text.h"
 
 #include "backend/base/error.h"
 #include "backend/model/spec/intervention.h"

@@ -1,4 +1,4 @@
-#include "app/figure/page.h"
+#include "app/figure/page/page.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -12,9 +12,9 @@
 #include <QSvgGenerator>
 #include <fmt/format.h>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/figure_measures.h"
-#include "app/figure/pdf_metadata.h"
+#include "app/figure/page/axis_drawing.h"
+#include "app/figure/page/pdf_metadata.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {

@@ -1,4 +1,4 @@
-#include "app/gui/document/model_runs.h"
+#include "app/gui/document/runs/model_runs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include <QUndoCommand>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/base/index.h"
 #include "backend/base/sha256.h"
 #include "backend/model/session/engine.h"

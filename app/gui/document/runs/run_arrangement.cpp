@@ -1,4 +1,4 @@
-#include "app/gui/document/run_arrangement.h"
+#include "app/gui/document/runs/run_arrangement.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <QObject>
 
 #include "app/figure/curves/curve_palette.h"
-#include "app/gui/document/intervention_text.h"
+#include "app/gui/document/runs/intervention_text.h"
 #include "backend/base/index.h"
 
 namespace foxscope::gui {

@@ -5,9 +5,9 @@
 
 #include <QSizeF>
 
-#include "app/figure/canvas.h"
 #include "app/figure/figure_format.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 

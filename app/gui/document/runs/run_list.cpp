@@ -1,4 +1,4 @@
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/axis_drawing.h"
+#include "app/figure/page/axis_drawing.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 

@@ -1,4 +1,4 @@
-#include "app/figure/axis_ticks.h"
+#include "app/figure/page/axis_ticks.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "app/figure/canvas.h"
+#include "app/figure/page/canvas.h"
 
 #include <algorithm>
 #include <vector>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/figure/figure_kind.h"
-#include "app/figure/kinds/figure_request.h"
+#include "app/figure/figure_request.h"
 
 namespace foxscope::figure {
 

@@ -10,7 +10,7 @@
 #include <QStringList>
 
 #include "app/gui/document/job_runner.h"
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 #include "app/gui/document/stage_clock.h"
 
 namespace foxscope {

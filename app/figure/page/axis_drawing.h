@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "app/figure/axis_ticks.h"
-#include "app/figure/canvas.h"
+#include "app/figure/page/axis_ticks.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 

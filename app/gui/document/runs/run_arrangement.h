@@ -9,7 +9,7 @@
 #include <QStringList>
 
 #include "app/gui/document/places.h"
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 #include "app/gui/document/session.h"
 
 // How runs stand in a list: their order, names, looks, and which of them read the same text.

@@ -6,8 +6,8 @@
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_style.h"
-#include "app/figure/page.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/page.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 
