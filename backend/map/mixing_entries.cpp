@@ -88,8 +88,8 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
   if (!mixer_.keeps_erasing()) return;
-  erase_read_ = trace.row<float>(TraceArray::erase_read, of.layer, of.head);
-  erase_write_ = trace.row<float>(TraceArray::erase_write, of.layer, of.head);
+  erase_read_ = trace.erase_read(of.layer, of.head);
+  erase_write_ = trace.erase_write(of.layer, of.head);
 }
 
 void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch,

@@ -55,11 +55,9 @@ void pass_keys(const HeadOf& head, const Range& between, std::span<const float> 
   const std::size_t channels = r.size();
   const LayerMixer mixer = trace.info().mixer(head.layer);
   const bool by_channel = mixer.decays_by_channel();
-  const auto of_trace = [&](TraceArray array) {
-    return mixer.keeps_erasing() ? trace.row<float>(array, head.layer, head.head) : std::span<const float>();
-  };
-  const std::span<const float> e = of_trace(TraceArray::erase_read);
-  const std::span<const float> b = of_trace(TraceArray::erase_write);
+  const bool erases_by_arrays = mixer.keeps_erasing();
+  const auto e = erases_by_arrays ? trace.erase_read(head.layer, head.head) : std::span<const float>();
+  const auto b = erases_by_arrays ? trace.erase_write(head.layer, head.head) : std::span<const float>();
   const ChannelSums sums = by_channel ? trace.cumulative_log_decay(head.layer, head.head) : ChannelSums();
   const std::span<const double> c = by_channel ? sums.values : trace.cumulative_log_gate(head.layer, head.head);
   const auto beta = mixer.kind().writes_beta ? trace.beta(head.layer, head.head) : std::span<const float>();

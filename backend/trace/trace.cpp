@@ -274,6 +274,14 @@ std::vector<double> Trace::log_decay_at(int layer, int head, std::int64_t positi
 
 std::span<const float> Trace::beta(int layer, int head) const { return row<float>(TraceArray::beta, layer, head); }
 
+std::span<const float> Trace::erase_read(int layer, int head) const {
+  return row<float>(TraceArray::erase_read, layer, head);
+}
+
+std::span<const float> Trace::erase_write(int layer, int head) const {
+  return row<float>(TraceArray::erase_write, layer, head);
+}
+
 std::span<const float> Trace::log_normalizer(int layer, int head) const {
   return row<float>(TraceArray::log_normalizer, layer, head);
 }

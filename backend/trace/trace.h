@@ -148,6 +148,9 @@ class Trace {
   [[nodiscard]] std::vector<double> log_decay_at(int layer, int head, std::int64_t position) const;
   /// The delta rule's beta, or dt of Mamba and Mamba-2, [L]. @throws Error likewise
   [[nodiscard]] std::span<const float> beta(int layer, int head) const;
+  /// e and b of the recurrence (MixerKind) of a layer that keeps them, [L, d]. @throws Error likewise
+  [[nodiscard]] std::span<const float> erase_read(int layer, int head) const;
+  [[nodiscard]] std::span<const float> erase_write(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.

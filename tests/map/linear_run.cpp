@@ -34,9 +34,9 @@ struct LinearHead {
       sums.assign(p.values.begin(), p.values.end());
     }
     if (mixer.mixer == Mixer::diagonal_plus_low_rank) {
-      const auto e = trace.row<float>(TraceArray::erase_read, head.layer, head.head);
+      const auto e = trace.erase_read(head.layer, head.head);
       erase_read.assign(e.begin(), e.end());
-      const auto b = trace.row<float>(TraceArray::erase_write, head.layer, head.head);
+      const auto b = trace.erase_write(head.layer, head.head);
       erase_write.assign(b.begin(), b.end());
     } else if (mixer.mixer != Mixer::gated_linear_attention) {
       const auto b = trace.beta(head.layer, head.head);
