@@ -20,7 +20,7 @@ PICTURES = SOURCE / "resources" / "readme"
 
 # What a comment says of a command that is not run by the tests. A comment on a line of its own speaks of all commands up
 # to the next empty line.
-NOT_HERE = re.compile(r"on (a|two|several) GPUs?\b|needs (root|the network|a display|Apptainer|Podman)|in a job of Slurm|"
+NOT_HERE = re.compile(r"on (a|two|several) GPUs?\b|needs (root|the network|a display|Apptainer|Podman|pandas)|in a job of Slurm|"
                       r"takes? (a|an|\d+|some|a few) (minutes?|hours?|days?)|until Ctrl\+C|opens the window|while it answers")
 
 
@@ -143,8 +143,14 @@ def environment(folder):
             "PATH": f"{folder / 'build'}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
+# What the tests never start: documents have to say what such a command needs.
+NEVER_STARTED = re.compile(r"\s*(sudo|apt|apt-get|pip|git|podman|docker|apptainer|srun|sbatch|torchrun|lm_eval|\./dev)\b")
+
+
 def run(example, folder):
     """Runs one as it stands; standard output, standard error and exit status."""
+    if NEVER_STARTED.match(example.text):
+        raise AssertionError(f"{example.text}: a comment has to say what this needs: see NOT_HERE")
     words = [sys.executable, "-c"] if example.kind == "python" else ["bash", "-euc"]
     return subprocess.run([*words, example.text], cwd=folder, env=environment(folder), capture_output=True, text=True,
                           timeout=600, stdin=subprocess.DEVNULL)

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from sentences import blocks, sentences, words
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Which folder may include which (a folder may always include itself). The longest matching name counts.
@@ -140,6 +142,9 @@ def check_names(_):
 COMMENTS = {".h": "//", ".cpp": "//", ".cu": "//", ".cuh": "//", ".py": "#", ".cmake": "#", ".txt": "#", "": "#"}
 DOCUMENT = re.compile(r"(?<![\w./-])[\w./-]+\.md\b")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+# How many words a sentence may have, where readers come first and where they come later, and the README in all.
+LONGEST_SENTENCE = {"README.md": 25, "docs/guide.md": 25}
+LONGEST_README = 1200
 QUOTED_PATH = re.compile(r"`((?:kernels|backend|app|tests|resources|cmake|docs)/[\w./*-]*)`")
 
 
@@ -149,8 +154,17 @@ def exists(path):
     return any(True for end in ("", ".*") for _ in ROOT.glob(path + end))
 
 
+def check_sentences(name, text):
+    longest = LONGEST_SENTENCE.get(name)
+    errors = [f"{name}:{line}: {len(words(one))} words, more than {longest}: make two sentences of it: {one}"
+              for line, block in blocks(text) for one in sentences(block) if longest and len(words(one)) > longest]
+    if name == "README.md" and len(text.split()) > LONGEST_README:
+        errors.append(f"{name}: {len(text.split())} words, more than {LONGEST_README}: move some to docs/")
+    return errors
+
+
 def check_documents(_):
-    """Documents that comments point to, links between documents, and files that documents speak of."""
+    """Documents that comments point to, links between documents, files that documents speak of, and long sentences."""
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout
     errors = []
@@ -165,6 +179,7 @@ def check_documents(_):
                     if not (ROOT / found).exists():
                         errors.append(f"{name}:{number}: {found}: no such document: write its path from the top")
         elif path.suffix == ".md":
+            errors += check_sentences(name, path.read_text())
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 for target in LINK.findall(line):
                     if not (path.parent / target).exists():
