@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from sentences import blocks, sentences, words
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # The rooms of backend/model, the lowest first: each may see those before it.
@@ -165,7 +167,12 @@ def check_names(_):
 # Where a comment begins, by the ending of the file's name; "" is ./dev.
 COMMENTS = {".h": "//", ".cpp": "//", ".cu": "//", ".cuh": "//", ".py": "#", ".cmake": "#", ".txt": "#", "": "#"}
 DOCUMENT = re.compile(r"(?<![\w./-])[\w./-]+\.md\b")
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+# How many words a sentence may have: where readers come first, and in the documents; and how many the README has in all.
+LONGEST_SENTENCE = {"README.md": 25, "docs/guide.md": 25}
+LONGEST_IN_DOCUMENTS = 30
+LONGER_SENTENCES = {"docs/architecture.md", "docs/traps.md", "docs/commands.md"}  # the last is the program's help
+LONGEST_README = 1200
 QUOTED_PATH = re.compile(r"`((?:kernels|backend|app|tests|resources|cmake|docs)/[\w./*-]*)`")
 
 
@@ -175,8 +182,25 @@ def exists(path):
     return any(True for end in ("", ".*") for _ in ROOT.glob(path + end))
 
 
+def anchors(path):
+    """What links to the headings of a document end in, as GitHub makes it of them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_sentences(name, text):
+    longest = LONGEST_SENTENCE.get(name)
+    if longest is None and name.startswith("docs/") and name not in LONGER_SENTENCES:
+        longest = LONGEST_IN_DOCUMENTS
+    errors = [f"{name}:{line}: {len(words(one))} words in a sentence, more than {longest}: make two of it: {one}"
+              for line, block in blocks(text) for one in sentences(block) if longest and len(words(one)) > longest]
+    if name == "README.md" and len(text.split()) > LONGEST_README:
+        errors.append(f"{name}: {len(text.split())} words, more than {LONGEST_README}: move some to docs/")
+    return errors
+
+
 def check_documents(_):
-    """Documents that comments point to, links between documents, and files that documents speak of."""
+    """Documents that comments point to, links between documents, files that documents speak of, and long sentences."""
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout
     errors = []
@@ -191,10 +215,12 @@ def check_documents(_):
                     if not (ROOT / found).exists():
                         errors.append(f"{name}:{number}: {found}: no such document: write its path from the top")
         elif path.suffix == ".md":
+            errors += check_sentences(name, path.read_text())
             for number, line in enumerate(path.read_text().splitlines(), 1):
-                for target in LINK.findall(line):
-                    if not (path.parent / target).exists():
-                        errors.append(f"{name}:{number}: {target}: this link leads nowhere")
+                for target, anchor in LINK.findall(line):
+                    linked = path.parent / target if target else path
+                    if not linked.exists() or (anchor and linked.suffix == ".md" and anchor not in anchors(linked)):
+                        errors.append(f"{name}:{number}: {target}{'#' if anchor else ''}{anchor}: this link leads nowhere")
                 for target in QUOTED_PATH.findall(line):
                     if "NAME" not in target and not exists(target):
                         errors.append(f"{name}:{number}: {target}: no such file or folder")
