@@ -118,7 +118,11 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
       {Mixer::mamba,
        Decay::rates,
        "Mamba",
-       {TraceArray::cumulative_log_gate, TraceArray::decay_rate, TraceArray::beta}}};
+       {TraceArray::cumulative_log_gate, TraceArray::decay_rate, TraceArray::beta}},
+      {Mixer::diagonal_plus_low_rank,
+       Decay::channel,
+       "diagonal plus low rank",
+       {TraceArray::cumulative_log_decay, TraceArray::erase_read, TraceArray::erase_write}}};
   for (const MixerKind& kind : kMixerKinds) {
     for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
       const LayerMixer mixer{kind.mixer, decay, 4, 2, 2, 4, 3, 5};
