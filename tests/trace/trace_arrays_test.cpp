@@ -90,7 +90,8 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
     std::set<TraceArray> found;
     for (const TraceArray array :
          {TraceArray::cumulative_log_gate, TraceArray::cumulative_log_decay, TraceArray::decay_rate, TraceArray::beta,
-          TraceArray::log_normalizer, TraceArray::log_normalizer_without_gate}) {
+          TraceArray::erase_read, TraceArray::erase_write, TraceArray::log_normalizer,
+          TraceArray::log_normalizer_without_gate}) {
       if (belongs_to(spec_of(array), mixer)) found.insert(array);
     }
     return found;
