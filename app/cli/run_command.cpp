@@ -1,15 +1,16 @@
-#include "app/cli/run_command.h"
-
 #include <algorithm>
 #include <fstream>
 #include <map>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/command.h"
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/file_size.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
+#include "app/cli/running_options.h"
 #include "app/cli/together.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
@@ -18,9 +19,25 @@
 #include "backend/file/run_file.h"
 #include "backend/model/session/run.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/read_text.h"
+#include "backend/text/token_ids.h"
 
 namespace foxscope::cli {
 namespace {
+
+/// `foxscope run`, as typed.
+struct RunOptions : RunningOptions {
+  std::vector<std::string> models;  ///< [NAME=]DIR
+  std::string text;                 ///< file, "-" for standard input; empty: ids
+  std::string ids;
+  std::optional<std::int64_t> limit;
+  std::string keep = "loss,gates,rows,qk";
+  std::string saliency;  ///< A:B
+  std::string invalidUtf8 = "refuse";
+  std::string output;
+  bool force = false;
+  bool json = false;
+};
 
 // A byte of text becomes at most this many tokens: JSON-escaping writes six characters for one.
 constexpr std::int64_t kTokensPerByte = 6;
@@ -149,8 +166,6 @@ void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
   }
 }
 
-}  // namespace
-
 int runModels(const RunOptions& options, const Session& session) {
   requireAlone("run");
   checkOptions(options);
@@ -209,6 +224,58 @@ int runModels(const RunOptions& options, const Session& session) {
     session.console.report(summaryTable(options.output, summaries));
   }
   return kDone;
+}
+
+}  // namespace
+
+void addRunCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = addSubcommand(
+      program, selection, "run", "Run one or more models on one text and write a run file",
+      "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
+      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
+      "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
+      "  foxscope run --model FOLDER --text chapter.txt --keep loss,gates,saliency --saliency 512:1024 -o owed.h5\n"
+      "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
+  command
+      ->add_option("--model", options->models,
+                   "Checkpoint folder or hub id, run under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE");
+  command
+      ->add_option("--ids", options->ids,
+                   "Instead of a text: JSON array of token ids, or {\"input_ids\": [...], \"labels\": [...]}")
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
+  command
+      ->add_option("--limit", options->limit,
+                   "Only the first N tokens; the file holds the part of the text that they are")
+      ->type_name("N");
+  addRunningOptions(*command, *options, "the sequence");
+  addInterventions(*command, *options,
+                   "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, zero@p "
+                   "or cut; repeatable");
+  command
+      ->add_option("--keep", options->keep,
+                   fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
+      ->type_name("LIST");
+  command
+      ->add_option(
+          "--saliency", options->saliency,
+          "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all); gates behind "
+          "B have none, so --limit B leaves nothing out")
+      ->type_name("A:B");
+  command
+      ->add_option("--invalid-utf8", options->invalidUtf8,
+                   "Bytes of the text that are not UTF-8: refuse, or replace by U+FFFD (default: refuse)")
+      ->type_name("refuse|replace");
+  command->add_flag("--force", options->force, "Overwrite the output");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return runModels(*options, session); };
+  });
 }
 
 }  // namespace foxscope::cli

@@ -12,6 +12,7 @@
 #include "backend/base/log.h"
 #include "backend/data/corpus_lines.h"
 #include "backend/text/json_reading.h"
+#include "backend/text/read_text.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {

@@ -17,6 +17,7 @@
 #include "backend/eval/heads/heads_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/device/map_device.h"
+#include "backend/map/map.h"
 #include "backend/map/team.h"
 
 namespace foxscope::cli {

@@ -17,6 +17,7 @@
 #include "backend/base/sha256.h"
 #include "backend/model/spec/model_family.h"
 #include "backend/model/spec/parameters.h"
+#include "backend/model/weights/hub_cache.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 

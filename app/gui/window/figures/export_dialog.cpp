@@ -33,7 +33,7 @@
 #include "app/gui/window/settings.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
-#include "backend/file/run_file.h"
+#include "backend/file/map_file.h"
 
 namespace foxscope::gui {
 namespace {
