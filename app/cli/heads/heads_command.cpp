@@ -9,6 +9,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/heads/heads_report.h"
+#include "app/cli/heads/heads_tables.h"
 #include "app/cli/map_options.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"

@@ -1,4 +1,7 @@
+#include "app/cli/heads/heads_report.h"
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -6,11 +9,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
-#include "app/cli/heads/heads_report.h"
 #include "app/cli/parse_error.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::cli {
 namespace {
@@ -97,16 +101,22 @@ void addSplit(Columns& columns, const HeadsReport& report, const ReportedHead& h
   addBins(columns, report, head, "logit_decay");
 }
 
+/// What is said of the gates of a class of tokens.
+Columns numbersOf(const GateGroup& group) {
+  return {{"mean_log_gate", group.mean_log_gate},
+          {"gate_lower_quartile", group.lower_quartile},
+          {"gate_median", group.median},
+          {"gate_upper_quartile", group.upper_quartile},
+          {"share_below_half", group.share_below_half}};
+}
+
 void addClasses(Columns& columns, const ReportedHead& head) {
   for (std::size_t n = 0; n < head.measures.classes.size(); ++n) {
     const std::string name = to_string(static_cast<TokenClass>(n));
-    const GateGroup group = head.measures.classes[n].summary();
-    columns.emplace_back("tokens_" + name, static_cast<double>(group.count));
-    columns.emplace_back("mean_log_gate_" + name, group.mean_log_gate);
-    columns.emplace_back("gate_lower_quartile_" + name, group.lower_quartile);
-    columns.emplace_back("gate_median_" + name, group.median);
-    columns.emplace_back("gate_upper_quartile_" + name, group.upper_quartile);
-    columns.emplace_back("share_below_half_" + name, group.share_below_half);
+    columns.emplace_back("tokens_" + name, static_cast<double>(head.measures.classes[n].count()));
+    for (const auto& [number, value] : numbersOf(head.measures.classes[n].summary())) {
+      columns.emplace_back(number + ('_' + name), value);
+    }
   }
 }
 
@@ -132,7 +142,20 @@ void addSpectrum(Columns& columns, const HeadsReport& report, const ReportedHead
   addNumbers(columns, spectrum_numbers(own.channel_log_decay.empty() ? known : own));
 }
 
-// Effective memory: the share of attention within 1, 2, 4... tokens, the position itself among them.
+/// Effective memory of a head: the share of its attention within 1, 2, 4... tokens, the position itself among them, up
+/// to the text's length; NaN without attention.
+std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head) {
+  const auto mass = std::ranges::find(head.profiles, std::string("mass"), &HeadProfile::name);
+  std::vector<std::pair<std::int64_t, double>> within;
+  double sum = 0;
+  const auto bins = distance_bins(report.tokens);
+  for (std::size_t n = 0; n < bins.size(); ++n) {
+    sum += mass == head.profiles.end() ? kNone : mass->bins[n];
+    within.emplace_back(bins[n].to, sum);
+  }
+  return within;
+}
+
 void addMemory(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
   for (const auto& [tokens, share] : massWithin(report, head.measures)) {
     columns.emplace_back(fmt::format("mass_within_{}", tokens), share);
@@ -171,19 +194,176 @@ double valueOf(const HeadsReport& report, const ReportedHead& head, const std::s
   return found->second;
 }
 
-}  // namespace
+using Json = nlohmann::ordered_json;
 
-std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head) {
-  const auto mass = std::ranges::find(head.profiles, std::string("mass"), &HeadProfile::name);
-  std::vector<std::pair<std::int64_t, double>> within;
-  double sum = 0;
-  const auto bins = distance_bins(report.tokens);
-  for (std::size_t n = 0; n < bins.size(); ++n) {
-    sum += mass == head.profiles.end() ? kNone : mass->bins[n];
-    within.emplace_back(bins[n].to, sum);
+/// The numbers whose names begin with a word, by what follows it.
+Json numbersOf(const std::vector<HeadNumber>& numbers, const std::string& word) {
+  Json json;
+  for (const HeadNumber& number : numbers) {
+    if (number.name.starts_with(word)) json[number.name.substr(word.size())] = jsonNumber(number.value);
+  }
+  return json;
+}
+
+/// Quartiles over positions at each level that is told apart.
+Json levelsJson(const std::vector<HeadNumber>& numbers, const std::string& name) {
+  Json levels;
+  for (const std::string level : {"1_over_e", "half", "0.01"}) levels[level] = numbersOf(numbers, name + level + '_');
+  return levels;
+}
+
+Json profileJson(const HeadsReport& report, const HeadMeasures& head, const DistanceProfile& profile,
+                 const std::string& name) {
+  Json bins = Json::array();
+  const auto distances = distance_bins(report.tokens);
+  const auto mass = std::ranges::find(head.profiles, name, &HeadProfile::name);
+  for (std::size_t n = 0; mass != head.profiles.end() && n < mass->bins.size(); ++n) {
+    bins.push_back({{"from", distances[n].from}, {"to", distances[n].to - 1}, {"mass", jsonNumber(mass->bins[n])}});
+  }
+  return {{"d50", jsonNumber(profile.d50)}, {"d90", jsonNumber(profile.d90)}, {"mass", std::move(bins)}};
+}
+
+Json memoryJson(const HeadsReport& report, const HeadMeasures& head) {
+  Json within = Json::array();
+  for (const auto& [tokens, share] : massWithin(report, head)) {
+    within.push_back({{"tokens", tokens}, {"mass", jsonNumber(share)}});
   }
   return within;
 }
+
+/// Quantiles by their names, and the decay time of every channel.
+Json spectrumJson(const HeadStatistics& head) {
+  Json spectrum = numbersOf(spectrum_numbers(head), "channel_decay_time_");
+  Json channels = Json::array();
+  for (const double mean : head.channel_log_decay) channels.push_back(jsonNumber(decay_time(mean)));
+  spectrum["channels"] = std::move(channels);
+  return spectrum;
+}
+
+Json spreadJson(const HeadsReport& report, const HeadMeasures& head, const AttentionSpread& spread,
+                const std::string& suffix) {
+  return {{"entropy", jsonNumber(spread.entropy)},
+          {"mass_on_first", jsonNumber(spread.mass_on_first)},
+          {"mass_on_self", jsonNumber(spread.mass_on_self)},
+          {"distance", profileJson(report, head, spread.distance, "mass" + suffix)},
+          {"distance_without_first",
+           profileJson(report, head, spread.distance_without_first, "mass" + suffix + kWithoutFirst)}};
+}
+
+Json localityJson(const Locality& locality) {
+  return {{"total", jsonNumber(locality.total())},
+          {"by_decay", jsonNumber(locality.by_decay())},
+          {"by_content", jsonNumber(locality.by_content())},
+          {"log_distance", jsonNumber(locality.both)},
+          {"log_distance_content_only", jsonNumber(locality.content_only)},
+          {"log_distance_decay_only", jsonNumber(locality.decay_only)},
+          {"log_distance_uniform", jsonNumber(locality.uniform)}};
+}
+
+Json splitJson(const HeadsReport& report, const HeadMeasures& head) {
+  if (!head.split) return nullptr;
+  Json logits = Json::array();
+  for (const LogitMeans& means : head.split->logits) {
+    logits.push_back({{"from", means.distance.from},
+                      {"to", means.distance.to - 1},
+                      {"content", jsonNumber(means.content)},
+                      {"decay", jsonNumber(means.decay)}});
+  }
+  return {{"divergence", jsonNumber(head.split->divergence)},
+          {"locality", localityJson(head.split->locality)},
+          {"locality_without_first", localityJson(head.split->locality_without_first)},
+          {"without_gate", spreadJson(report, head, head.split->without_gate, "_without_gate")},
+          {"without_content", spreadJson(report, head, head.split->without_content, "_without_content")},
+          {"logits", std::move(logits)}};
+}
+
+Json classesJson(const HeadMeasures& head) {
+  Json classes = Json::object();
+  for (std::size_t n = 0; n < head.classes.size(); ++n) {
+    Json& one = classes[to_string(static_cast<TokenClass>(n))] = {{"tokens", head.classes[n].count()}};
+    for (const auto& [name, value] : numbersOf(head.classes[n].summary())) one[name] = jsonNumber(value);
+  }
+  return classes;
+}
+
+Json nearestJson(const HeadsReport& report, const ReportedHead& head) {
+  Json nearest = Json::array();
+  for (const NearestHead& other : head.nearest) {
+    nearest.push_back({{"model", report.matched},
+                       {"layer", other.layer},
+                       {"head", other.head},
+                       {"octaves", jsonNumber(other.octaves)}});
+  }
+  return nearest;
+}
+
+Json labelsJson(const HeadStatistics& head) {
+  Json labels = Json::array();
+  for (const HeadLabel label : labels_of(head.label_scores)) labels.push_back(text_of(label).name);
+  return labels;
+}
+
+Json labelScoresJson(const HeadStatistics& head) {
+  Json scores = numbersOf(attention_numbers(head), "label_");
+  scores["repeats"] = head.repeats;
+  return scores;
+}
+
+Json saliencyJson(const HeadSaliency& saliency) {
+  Json events = Json::array();
+  for (const SaliencyEvent& event : saliency.events) {
+    events.push_back({{"position", event.position}, {"saliency", jsonNumber(event.saliency)}});
+  }
+  Json json;
+  for (const SaliencyNumber number : kSaliencyNumbers) json[to_string(number)] = jsonNumber(value_of(saliency, number));
+  json["largest_events"] = std::move(events);
+  return json;
+}
+
+Json headJson(const HeadsReport& report, const ReportedHead& reported) {
+  const HeadMeasures& measures = reported.measures;
+  const HeadStatistics& head = measures.statistics;
+  const std::vector<HeadNumber> numbers = gate_numbers(head);
+  Json gate;
+  for (const auto& [rest, value] : numbersOf(numbers, "gate_").items()) gate["gate_" + rest] = value;
+  Json events = Json::array();
+  for (const ForgettingEvent& event : head.strongest_events) {
+    events.push_back({{"position", event.position}, {"forget_gate", jsonNumber(event.forget_gate)}});
+  }
+  Json json = {{"layer", head.layer},
+               {"head", head.head},
+               {"rate_decay_time", jsonNumber(head.rate_decay_time)},
+               {"mean_log_gate", jsonNumber(head.mean_log_gate)},
+               {"gate", std::move(gate)},
+               {"backward_horizon", levelsJson(numbers, "horizon_")},
+               {"forward_survival", levelsJson(numbers, "survival_")},
+               {"strongest_events", std::move(events)},
+               {"attention", head.has_attention ? spreadJson(report, measures, head, "") : Json(nullptr)},
+               {"labels", labelsJson(head)},
+               {"label_scores", head.has_attention ? labelScoresJson(head) : Json(nullptr)}};
+  const LayerMixer mixer = report.run->info().mixer(head.layer);
+  json["mixer"] = to_string(mixer.mixer);
+  if (!head.channel_log_decay.empty()) json["channel_decay_time"] = spectrumJson(head);
+  if (head.has_attention) json["mass_within"] = memoryJson(report, measures);
+  if (head.saliency) json["saliency"] = saliencyJson(*head.saliency);
+  if (report.split) json["split"] = splitJson(report, measures);
+  if (report.classes) json["gates_by_class"] = classesJson(measures);
+  if (!report.matched.empty()) json["nearest"] = nearestJson(report, reported);
+  return json;
+}
+
+Json reportJson(const HeadsReport& report) {
+  Json heads = Json::array();
+  for (const ReportedHead& head : report.heads) heads.push_back(headJson(report, head));
+  Json document{{"model", report.model}, {"tokens", report.tokens}};
+  if (report.run->info().unchecked) document["unchecked"] = true;
+  const std::string& target = report.run->info().saliency_target;
+  if (!target.empty()) document["saliency_target"] = target;
+  document["heads"] = std::move(heads);
+  return document;
+}
+
+}  // namespace
 
 Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
   const HeadStatistics& statistics = head.measures.statistics;
@@ -248,6 +428,13 @@ std::string headsCsv(std::span<const HeadsReport> reports) {
     text += fmt::format("{}\n", fmt::join(values, ","));
   }
   return text;
+}
+
+std::string headsJson(std::span<const HeadsReport> reports) {
+  Json models = Json::array();
+  for (const HeadsReport& report : reports) models.push_back(reportJson(report));
+  const Json document = models.size() == 1 ? models.front() : Json{{"models", models}};
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace foxscope::cli
