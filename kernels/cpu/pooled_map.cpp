@@ -4,11 +4,14 @@
 #include <cmath>
 #include <limits>
 
+// foreach_target.h compiles what follows once per instruction set, so it comes first.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/pooled_map.cpp"
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/foreach_target.h>
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+// clang-format on
 
 #include "kernels/cpu/tile_math-inl.h"
 

@@ -23,62 +23,6 @@
 namespace foxscope::cli {
 namespace {
 
-/// `foxscope eval heads`, as typed.
-struct EvalHeadsOptions : EvalOptions {
-  bool force = false;
-};
-
-constexpr const char* kMeaning =
-    "Windows are chosen as `foxscope eval loss` chooses them. Every statistic of `foxscope heads --split --by-class` "
-    "is\n"
-    "averaged over the windows; errors come from leaving out one document at a time, and take four documents of about\n"
-    "one size. A decay time is -1 / mean log f over all windows. Rare words are those that occur once "
-    "in\n"
-    "100,000 words of the corpus or less.\n"
-    "\n";
-
-enum class Form { csv, json, hdf5 };
-
-Form formOf(const std::string& output) {
-  const std::string ending = std::filesystem::path(output).extension().string();
-  if (ending == ".h5") return Form::hdf5;
-  if (ending == ".json") return Form::json;
-  if (ending == ".csv") return Form::csv;
-  throw UsageError(fmt::format("-o {}: give the file one of the endings .h5, .csv and .json", output));
-}
-
-void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEvaluation& evaluation,
-                     const Session& session) {
-  if (form == Form::hdf5) {
-    write_heads_file(options.output, evaluation, {session.commandLine, ""},
-                     options.force ? Overwrite::force : Overwrite::refuse);
-    return;
-  }
-  const std::string text = form == Form::csv ? evaluatedHeadsCsv(evaluation) : evaluatedHeadsJson(evaluation);
-  AtomicFile file(options.output, options.force);
-  file.write(text.data(), text.size());
-  file.commit();
-}
-
-int evaluateHeads(const EvalHeadsOptions& options, const Session& session, Processes* processes) {
-  const Form form = formOf(options.output);
-  requireWritable(options.output, options.force);
-  const HeadsRequest request{openModels(options, processes), evalInput(options)};
-  std::size_t turn = 0;
-  HeadsEvents events;
-  events.model = [&](const std::string& name) {
-    session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
-  };
-  events.note = [&](const std::string& text) { session.console.note(text); };
-  const auto evaluation = evaluate_heads(request, events, session.job(), processes);
-  if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
-  if (!evaluation) return kInterrupted;
-  writeEvaluation(options, form, *evaluation, session);
-  session.console.endProgress();
-  session.console.report(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
-  return kDone;
-}
-
 using Json = nlohmann::ordered_json;
 
 std::string cell(double value) {
@@ -196,15 +140,15 @@ Json modelJson(const EvaluatedHeads& model) {
           {"length", model.info.length},  {"heads", std::move(heads)}};
 }
 
-using Columns = std::vector<std::pair<std::string, double>>;
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
-void addEstimate(Columns& columns, const std::string& name, const HeadArray& array, std::size_t place) {
+void addEstimate(NamedNumbers& columns, const std::string& name, const HeadArray& array, std::size_t place) {
   columns.emplace_back(name, array.value[place]);
   columns.emplace_back(name + "_error", array.error[place]);
 }
 
-Columns columnsOf(const EvaluatedHeads& model, std::size_t head) {
-  Columns columns;
+NamedNumbers columnsOf(const EvaluatedHeads& model, std::size_t head) {
+  NamedNumbers columns;
   for (const HeadArray& array : model.numbers) addEstimate(columns, array.name, array, head);
   const std::size_t bins = model.distances.size();
   for (const HeadArray& array : model.by_distance) {
@@ -223,6 +167,106 @@ Columns columnsOf(const EvaluatedHeads& model, std::size_t head) {
     }
   }
   return columns;
+}
+
+/// The figures that tell the heads of each model apart, with standard errors, one line a head.
+std::string evaluatedHeadsTable(const HeadsEvaluation& evaluation) {
+  std::vector<std::string> tables;
+  for (const EvaluatedHeads& model : evaluation.models) tables.push_back(modelTable(model));
+  return fmt::format("{}", fmt::join(tables, "\n"));
+}
+
+/// Every number with its error and unit; what is not known is null.
+std::string evaluatedHeadsJson(const HeadsEvaluation& evaluation) {
+  Json models = Json::array();
+  for (const EvaluatedHeads& model : evaluation.models) models.push_back(modelJson(model));
+  const Json document{
+      {"source", evaluation.corpus.source}, {"seed", evaluation.corpus.seed}, {"models", std::move(models)}};
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+/// One line a model and head; each number NAME is followed by NAME_error. What is not known is empty.
+std::string evaluatedHeadsCsv(const HeadsEvaluation& evaluation) {
+  // Models whose windows differ in length have other bins: a column that one of them lacks is empty there.
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const EvaluatedHeads& model : evaluation.models) {
+    for (const auto& [name, value] : columnsOf(model, 0)) {
+      if (known.insert(name).second) names.push_back(name);
+    }
+  }
+  std::string text = fmt::format("model,layer,head,{}\n", fmt::join(names, ","));
+  for (const EvaluatedHeads& model : evaluation.models) {
+    for (std::size_t head = 0; head < model.head_count(); ++head) {
+      if (!isThere(model, head)) continue;
+      const auto heads = static_cast<std::size_t>(model.info.heads);
+      const NamedNumbers columns = columnsOf(model, head);
+      const std::map<std::string, double> values(columns.begin(), columns.end());
+      text += fmt::format("{},{},{}", model.info.name, head / heads, head % heads);
+      for (const std::string& name : names) {
+        const auto found = values.find(name);
+        text += fmt::format(",{}", found == values.end() ? "" : digits(found->second));
+      }
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+/// `foxscope eval heads`, as typed.
+struct EvalHeadsOptions : EvalOptions {
+  bool force = false;
+};
+
+constexpr const char* kMeaning =
+    "Windows are chosen as `foxscope eval loss` chooses them. Every statistic of `foxscope heads --split --by-class` "
+    "is\n"
+    "averaged over the windows; errors come from leaving out one document at a time, and take four documents of about\n"
+    "one size. A decay time is -1 / mean log f over all windows. Rare words are those that occur once "
+    "in\n"
+    "100,000 words of the corpus or less.\n"
+    "\n";
+
+enum class Form { csv, json, hdf5 };
+
+Form formOf(const std::string& output) {
+  const std::string ending = std::filesystem::path(output).extension().string();
+  if (ending == ".h5") return Form::hdf5;
+  if (ending == ".json") return Form::json;
+  if (ending == ".csv") return Form::csv;
+  throw UsageError(fmt::format("-o {}: give the file one of the endings .h5, .csv and .json", output));
+}
+
+void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEvaluation& evaluation,
+                     const Session& session) {
+  if (form == Form::hdf5) {
+    write_heads_file(options.output, evaluation, {session.commandLine, ""},
+                     options.force ? Overwrite::force : Overwrite::refuse);
+    return;
+  }
+  const std::string text = form == Form::csv ? evaluatedHeadsCsv(evaluation) : evaluatedHeadsJson(evaluation);
+  AtomicFile file(options.output, options.force);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+int evaluateHeads(const EvalHeadsOptions& options, const Session& session, Processes* processes) {
+  const Form form = formOf(options.output);
+  requireWritable(options.output, options.force);
+  const HeadsRequest request{openModels(options, processes), evalInput(options)};
+  std::size_t turn = 0;
+  HeadsEvents events;
+  events.model = [&](const std::string& name) {
+    session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
+  };
+  events.note = [&](const std::string& text) { session.console.note(text); };
+  const auto evaluation = evaluate_heads(request, events, session.job(), processes);
+  if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
+  if (!evaluation) return kInterrupted;
+  writeEvaluation(options, form, *evaluation, session);
+  session.console.endProgress();
+  session.console.report(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
+  return kDone;
 }
 
 }  // namespace
@@ -248,47 +292,6 @@ void addEvalHeadsCommand(CLI::App& eval, Selection& selection) {
                               [&](Processes* processes) { return evaluateHeads(*options, session, processes); });
     };
   });
-}
-
-std::string evaluatedHeadsTable(const HeadsEvaluation& evaluation) {
-  std::vector<std::string> tables;
-  for (const EvaluatedHeads& model : evaluation.models) tables.push_back(modelTable(model));
-  return fmt::format("{}", fmt::join(tables, "\n"));
-}
-
-std::string evaluatedHeadsJson(const HeadsEvaluation& evaluation) {
-  Json models = Json::array();
-  for (const EvaluatedHeads& model : evaluation.models) models.push_back(modelJson(model));
-  const Json document{
-      {"source", evaluation.corpus.source}, {"seed", evaluation.corpus.seed}, {"models", std::move(models)}};
-  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
-std::string evaluatedHeadsCsv(const HeadsEvaluation& evaluation) {
-  // Models whose windows differ in length have other bins: a column that one of them lacks is empty there.
-  std::vector<std::string> names;
-  std::set<std::string> known;
-  for (const EvaluatedHeads& model : evaluation.models) {
-    for (const auto& [name, value] : columnsOf(model, 0)) {
-      if (known.insert(name).second) names.push_back(name);
-    }
-  }
-  std::string text = fmt::format("model,layer,head,{}\n", fmt::join(names, ","));
-  for (const EvaluatedHeads& model : evaluation.models) {
-    for (std::size_t head = 0; head < model.head_count(); ++head) {
-      if (!isThere(model, head)) continue;
-      const auto heads = static_cast<std::size_t>(model.info.heads);
-      const Columns columns = columnsOf(model, head);
-      const std::map<std::string, double> values(columns.begin(), columns.end());
-      text += fmt::format("{},{},{}", model.info.name, head / heads, head % heads);
-      for (const std::string& name : names) {
-        const auto found = values.find(name);
-        text += fmt::format(",{}", found == values.end() ? "" : digits(found->second));
-      }
-      text += '\n';
-    }
-  }
-  return text;
 }
 
 }  // namespace foxscope::cli

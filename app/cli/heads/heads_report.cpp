@@ -208,7 +208,7 @@ Json numbersOf(const std::vector<HeadNumber>& numbers, const std::string& word) 
 /// Quartiles over positions at each level that is told apart.
 Json levelsJson(const std::vector<HeadNumber>& numbers, const std::string& name) {
   Json levels;
-  for (const std::string level : {"1_over_e", "half", "0.01"}) levels[level] = numbersOf(numbers, name + level + '_');
+  for (const char* level : {"1_over_e", "half", "0.01"}) levels[level] = numbersOf(numbers, name + level + '_');
   return levels;
 }
 
@@ -325,7 +325,9 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   const HeadStatistics& head = measures.statistics;
   const std::vector<HeadNumber> numbers = gate_numbers(head);
   Json gate;
-  for (const auto& [rest, value] : numbersOf(numbers, "gate_").items()) gate["gate_" + rest] = value;
+  for (const HeadNumber& number : numbers) {
+    if (number.name.starts_with("gate_")) gate[number.name] = jsonNumber(number.value);
+  }
   Json events = Json::array();
   for (const ForgettingEvent& event : head.strongest_events) {
     events.push_back({{"position", event.position}, {"forget_gate", jsonNumber(event.forget_gate)}});

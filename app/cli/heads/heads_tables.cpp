@@ -44,27 +44,27 @@ std::string ofRun(const HeadsReport& report) {
                      countText(report.tokens), plural(report.tokens, "token"));
 }
 
-using Column = TableColumn<ReportedHead>;
+using HeadColumn = TableColumn<ReportedHead>;
 
 /// A column of what is known of every head.
 template <typename Cell>
-Column statistic(const char* title, const char* unit, Cell cell) {
+HeadColumn statistic(const char* title, const char* unit, Cell cell) {
   return {{title, unit}, [cell](const ReportedHead& head) { return cell(head.measures.statistics); }};
 }
 
 /// One that heads without attention have nothing to say of.
 template <typename Cell>
-Column ofAttention(const char* title, const char* unit, Cell cell) {
+HeadColumn ofAttention(const char* title, const char* unit, Cell cell) {
   return statistic(title, unit,
                    [cell](const HeadStatistics& head) { return head.has_attention ? cell(head) : std::string("-"); });
 }
 
-std::vector<Column> placeOfHead() {
+std::vector<HeadColumn> placeOfHead() {
   return {statistic("layer", "", [](const HeadStatistics& head) { return std::to_string(head.layer); }),
           statistic("head", "", [](const HeadStatistics& head) { return std::to_string(head.head); })};
 }
 
-Column decayTime() {
+HeadColumn decayTime() {
   return statistic("decay time", "tokens", [](const HeadStatistics& head) { return tokensCell(head.rate_decay_time); });
 }
 
@@ -83,10 +83,10 @@ std::string spectrumCell(const HeadStatistics& head) {
   return fmt::format("{} to {}", tokensCell(times.front()), tokensCell(times.back()));
 }
 
-std::vector<Column> overviewColumns(const HeadsReport& report) {
+std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
   using Head = HeadStatistics;
   const TraceInfo& info = report.run->info();
-  std::vector<Column> columns = placeOfHead();
+  std::vector<HeadColumn> columns = placeOfHead();
   if (!info.mixers.empty()) {
     columns.push_back(statistic("mixer", "", [&info](const Head& head) { return mixer_text(info, head.layer); }));
   }
@@ -132,7 +132,7 @@ std::string overview(const HeadsReport& report) {
 }
 
 std::string splitTable(const HeadsReport& report) {
-  std::vector<Column> columns = placeOfHead();
+  std::vector<HeadColumn> columns = placeOfHead();
   columns.push_back(decayTime());
   const auto add = [&](const char* title, const char* unit, const auto& cell) {
     columns.push_back({{title, unit}, [cell](const ReportedHead& head) {
@@ -160,7 +160,7 @@ std::string splitTable(const HeadsReport& report) {
 }
 
 std::string classTable(const HeadsReport& report) {
-  std::vector<Column> columns = placeOfHead();
+  std::vector<HeadColumn> columns = placeOfHead();
   for (std::size_t n = 0; n < kTokenClasses; ++n) {
     const std::int64_t tokens = report.heads.empty() ? 0 : report.heads.front().measures.classes[n].count();
     const std::string count = report.heads.empty() ? "" : countText(tokens) + ' ' + plural(tokens, "token");
@@ -174,7 +174,7 @@ std::string classTable(const HeadsReport& report) {
 
 std::string matchTable(const HeadsReport& report) {
   using Head = HeadStatistics;
-  std::vector<Column> columns = placeOfHead();
+  std::vector<HeadColumn> columns = placeOfHead();
   columns.push_back(statistic("d50", "tokens", [](const Head& head) { return tokensCell(head.distance.d50); }));
   columns.push_back(statistic("d90", "tokens", [](const Head& head) { return tokensCell(head.distance.d90); }));
   const char* const kOrder[] = {"nearest", "second", "third"};
@@ -205,7 +205,7 @@ std::string readCell(const Trace& run, std::int64_t position) {
 
 std::string saliencyTable(const HeadsReport& report) {
   const bool gated = forgets(report.run->info());
-  std::vector<Column> columns = placeOfHead();
+  std::vector<HeadColumn> columns = placeOfHead();
   columns.push_back(decayTime());
   const auto add = [&](const char* title, const char* unit, double HeadSaliency::*number) {
     columns.push_back(statistic(
