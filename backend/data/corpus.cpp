@@ -1,7 +1,6 @@
 #include "backend/data/corpus.h"
 
 #include <algorithm>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>

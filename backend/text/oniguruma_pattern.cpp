@@ -1,7 +1,6 @@
 #include "backend/text/oniguruma_pattern.h"
 
 #include <algorithm>
-#include <array>
 
 #include "backend/base/error.h"
 #include "backend/text/json_reading.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "backend/base/error.h"
 #include "backend/text/json_reading.h"

@@ -1,7 +1,6 @@
 #include "app/cli/heads/heads_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>

@@ -1,7 +1,5 @@
 #include "backend/model/backward/differentiable_attention_torch.h"
 
-#include <utility>
-
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 

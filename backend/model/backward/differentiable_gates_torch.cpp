@@ -1,6 +1,5 @@
 #include "backend/model/backward/differentiable_gates_torch.h"
 
-#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>

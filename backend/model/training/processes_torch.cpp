@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <utility>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,6 @@
 #include "app/gui/curves/tabs/curve_tab.h"
 
 #include <algorithm>
-#include <vector>
 
 #include <QAction>
 #include <QApplication>

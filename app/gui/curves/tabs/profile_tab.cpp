@@ -1,7 +1,6 @@
 #include "app/gui/curves/tabs/profile_tab.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <QAction>
 #include <QComboBox>

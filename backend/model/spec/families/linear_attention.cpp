@@ -2,7 +2,6 @@
 // authors' baselines and as the FLA library writes them.
 #include "backend/model/spec/families/linear_attention.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
