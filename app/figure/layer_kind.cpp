@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
 #include "backend/trace/mixer_text.h"
 #include "backend/trace/shown_heads.h"
 
@@ -16,13 +17,14 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kPink{204, 121, 167};
   constexpr Rgb kVermilion{213, 94, 0};
   constexpr Rgb kGreen{0, 158, 115};
+  constexpr Rgb kSkyBlue{86, 180, 233};
   // In the order of kMixerKinds.
-  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen});
+  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue});
   static_assert(kColours.size() == kMixerKinds.size());
   std::string words = mixer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);
   if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
-  return {words, kColours[static_cast<std::size_t>(mixer.mixer)]};
+  return {words, kColours[index_of(mixer.mixer)]};
 }
 
 std::vector<LayerKind> kindsOf(const TraceInfo& info) {

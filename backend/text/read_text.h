@@ -5,7 +5,7 @@
 
 namespace foxscope {
 
-/// What to do with bytes that are not UTF-8.
+/// The treatment of bytes that are not UTF-8.
 enum class InvalidUtf8 { refuse, replace };
 
 /// A text file (or standard input for "-") as the program takes it in.

@@ -53,38 +53,38 @@ LossRequest makeRequest(const LossOptions& options, const Processes* processes) 
   return request;
 }
 
-int evaluateLoss(const LossOptions& options, const Session& session, Processes* processes) {
+int evaluateLoss(const LossOptions& options, const CommandContext& context, Processes* processes) {
   requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
   const LossRequest request = makeRequest(options, processes);
   std::size_t turn = 0;
   LossEvents events;
   events.model = [&](const std::string& name) {
-    session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
+    context.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
-  events.partial = sayKept(session);
-  const auto result = evaluate_loss(request, events, session.job(), processes);
+  events.partial = sayKept(context);
+  const auto result = evaluate_loss(request, events, context.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(result.has_value());
   if (!result) return kInterrupted;
   for (std::size_t n = 0; n < result->timings.size(); ++n) {
     const LossTiming& timing = result->timings[n];
     const std::string& name = request.models[n].request.name;
-    for (const std::string& note : timing.notes) session.console.note(fmt::format("{}: {}", name, note));
+    for (const std::string& note : timing.notes) context.console.note(fmt::format("{}: {}", name, note));
     if (timing.resumed > 0) {
-      session.console.note(fmt::format("{}: the losses of {} of {} windows were computed before", name, timing.resumed,
+      context.console.note(fmt::format("{}: the losses of {} of {} windows were computed before", name, timing.resumed,
                                        result->evaluation.models[n].losses.windows));
     }
-    session.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(timing.tokens),
+    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(timing.tokens),
                                        timing.attention_kernel.empty() ? "nothing" : timing.attention_kernel));
   }
-  write_loss_file(options.output, result->evaluation, {session.commandLine, ""},
+  write_loss_file(options.output, result->evaluation, {context.commandLine, ""},
                   options.force ? Overwrite::force : Overwrite::refuse);
   finish_loss(request);
-  session.console.endProgress();
+  context.console.endProgress();
   if (options.json) {
     Console::write(lossJson("", options.output, result->evaluation, result->timings));
   } else {
-    session.console.report(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
+    context.console.report(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
   }
   return kDone;
 }
@@ -184,7 +184,7 @@ std::string defaultName(const std::filesystem::path& input) {
   return whole.stem().string();
 }
 
-int importLosses(const ImportOptions& options, const Session& session) {
+int importLosses(const ImportOptions& options, const CommandContext& context) {
   requireDistinct(options.output, options.input);
   requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
@@ -194,22 +194,22 @@ int importLosses(const ImportOptions& options, const Session& session) {
         fmt::format("\"{}\" is not a name of letters, digits, '.', '_' and '-': give one with --name", name));
   }
   const LossEvaluation evaluation = import_losses(options.input, name);
-  write_loss_file(options.output, evaluation, {session.commandLine, ""},
+  write_loss_file(options.output, evaluation, {context.commandLine, ""},
                   options.force ? Overwrite::force : Overwrite::refuse);
   if (options.json) {
     Console::write(lossJson("", options.output, evaluation, {}));
   } else {
-    session.console.report(lossText(evaluation, {}) + "written to " + options.output + '\n');
+    context.console.report(lossText(evaluation, {}) + "written to " + options.output + '\n');
   }
   return kDone;
 }
 
 }  // namespace
 
-void addEvalLossCommand(CLI::App& eval, Selection& selection) {
+void addEvalLossCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<LossOptions>();
   CLI::App* command = addSubcommand(
-      eval, selection, "loss", "Losses of models over windows of a corpus, with errors",
+      eval, parsed, "loss", "Losses of models over windows of a corpus, with errors",
       "  foxscope eval loss --model FOLDER --corpus books.jsonl.xz -o eval.h5\n"
       "  foxscope eval loss --model fox=FOLDER --model base=owner/name --corpus texts/ --length 8192 --windows 24 \\\n"
       "      --seed 1 -o eval.h5\n"
@@ -221,11 +221,11 @@ void addEvalLossCommand(CLI::App& eval, Selection& selection) {
   addEvalRunning(*command, *options);
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) {
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) {
       checkEvalOptions("eval loss", *options);
-      return evaluateTogether(session, *options,
-                              [&](Processes* processes) { return evaluateLoss(*options, session, processes); });
+      return evaluateDistributed(context, *options,
+                                 [&](Processes* processes) { return evaluateLoss(*options, context, processes); });
     };
   });
 }
@@ -287,9 +287,9 @@ std::string lossJson(const std::string& kind, const std::string& path, const Los
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-void addEvalImportCommand(CLI::App& eval, Selection& selection) {
+void addEvalImportCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<ImportOptions>();
-  CLI::App* command = addSubcommand(eval, selection, "import",
+  CLI::App* command = addSubcommand(eval, parsed, "import",
                                     "Take in per-token losses that the Forgetting Transformer's own evaluation wrote",
                                     "  foxscope eval import fox-pro-760m/results.npz -o fox.h5\n"
                                     "  foxscope eval import results.npz --name fox -o fox.h5");
@@ -305,8 +305,8 @@ void addEvalImportCommand(CLI::App& eval, Selection& selection) {
       ->type_name("NAME");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return importLosses(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return importLosses(*options, context); };
   });
 }
 

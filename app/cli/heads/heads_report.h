@@ -25,7 +25,7 @@ struct ReportedHead {
   std::vector<NearestHead> nearest;  ///< nearest first; empty unless heads are matched
 };
 
-/// What the tables of heads are about.
+/// The contents of the tables of heads.
 struct HeadsReport {
   std::string model;
   std::int64_t tokens = 0;
@@ -53,10 +53,10 @@ struct Ranking {
 void rank(HeadsReport& report, const Ranking& ranking);
 
 /// Every statistic; a value that does not exist (attention when q and k were not kept, an infinite decay time) is null.
-/// Of several models a list, `models`.
+/// Several models make a list, `models`.
 std::string headsJson(std::span<const HeadsReport> reports);
-/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`. Of several models the first
-/// column is `model`.
+/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`. With several models the
+/// first column is `model`.
 std::string headsCsv(std::span<const HeadsReport> reports);
 
 }  // namespace foxscope::cli

@@ -16,17 +16,17 @@ struct MapsHead : HeadIndex {
   std::shared_ptr<const Trace> run = nullptr;  ///< null: the figure's own
 };
 
-/// What `drawMaps` shows.
+/// The options of `drawMaps`.
 struct MapsOptions {
   /// Empty: telling ones of the run, and where it has gates and no positions are asked for those whose decay can be
   /// seen, on the part of the text where it can (headsOnMap).
   std::vector<MapsHead> heads;
   std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
-  std::optional<Range> rows;                                                   ///< queries; absent: all
-  std::optional<Range> columns;                                                ///< keys
-  std::optional<double> threshold;     ///< smaller entries stay white, of attention and whatever has no unit
-  const ColourMap* colours = nullptr;  ///< null: by quantity
-  std::vector<ColourLimits> limits;    ///< of quantities that are shown
+  std::optional<Range> rows = {};                                              ///< queries; absent: all
+  std::optional<Range> columns = {};                                           ///< keys
+  std::optional<double> threshold = {};   ///< smaller entries stay white, of attention and whatever has no unit
+  const ColourMap* colours = nullptr;     ///< null: by quantity
+  std::vector<ColourLimits> limits = {};  ///< of quantities that are shown
 };
 
 /// One column of maps a head, F above A, with one colour bar for each quantity; more than fit side by side go into

@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 
 AttentionTensors GradientAttentionSteps::attention_of(const at::Tensor& query, const at::Tensor& key,
@@ -28,8 +30,7 @@ void GradientAttentionSteps::report_attention(const AttentionDone& done) {
 void GradientAttentionSteps::keep_gate_sum(int layer) {
   if (!cumulative_.defined()) return;
   // f_0 is in no F.
-  gate_sums_[static_cast<std::size_t>(layer)] =
-      (cumulative_.select(2, pass_.length() - 1) - cumulative_.select(2, 0)).sum(0);
+  gate_sums_[index_of(layer)] = (cumulative_.select(2, pass_.length() - 1) - cumulative_.select(2, 0)).sum(0);
 }
 
 }  // namespace foxscope

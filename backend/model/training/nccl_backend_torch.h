@@ -2,7 +2,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 
 namespace c10d {
 class Backend;
@@ -13,6 +13,6 @@ namespace foxscope {
 
 /// NCCL's, of processes with a GPU each.  @throws Error where the program was built without
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const ProcessPlace& place);
+                                                    const DistributedConfig& distributed);
 
 }  // namespace foxscope

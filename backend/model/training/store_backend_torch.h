@@ -2,7 +2,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 
 namespace c10d {
 class Backend;
@@ -15,6 +15,6 @@ namespace foxscope {
 /// server, and sums are made in the order of ranks. For tests; of what c10d::Backend has it knows allreduce, broadcast,
 /// _allgather_base and _reduce_scatter_base.
 c10::intrusive_ptr<c10d::Backend> make_store_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const ProcessPlace& place);
+                                                     const DistributedConfig& distributed);
 
 }  // namespace foxscope

@@ -44,8 +44,8 @@ class LossTab : public PositionTab {
   [[nodiscard]] int wantedWidth() const;
   void followWidth();
   void listWorst();
-  [[nodiscard]] QColor colourOf(const LossDifference& difference, const QPalette& palette) const;
-  static QString nameOf(const LossDifference& difference);
+  [[nodiscard]] QColor colourOf(const RunLossDifference& difference, const QPalette& palette) const;
+  static QString nameOf(const RunLossDifference& difference);
 
   TokenList* m_list;
   QComboBox* m_raw;

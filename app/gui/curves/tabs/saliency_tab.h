@@ -9,8 +9,8 @@
 
 namespace foxscope::gui::curves {
 
-/// What the loss owes to the gates, or the keys, of the chosen head along the text, its gate below it, and the
-/// positions of all heads that matter most.
+/// Saliency of the gates, or the keys, of the chosen head along the text, its gate below it, and the positions of all
+/// heads that matter most.
 class SaliencyTab : public PositionTab {
   Q_OBJECT
 
@@ -27,7 +27,7 @@ class SaliencyTab : public PositionTab {
   [[nodiscard]] std::vector<std::shared_ptr<const Trace>> traces() const override { return {m_owed.trace}; }
 
  private:
-  /// What is shown, of the chosen head but for the events.
+  /// The numbers that are shown, those of the chosen head but for the events.
   struct Owed {
     HeadChoice head;
     QString run;
@@ -40,7 +40,7 @@ class SaliencyTab : public PositionTab {
     std::vector<ListedToken> events;        ///< of all heads, the largest first
     std::vector<HeadChoice> heads;          ///< theirs
   };
-  /// What is changed at a position, in words.
+  /// The change at a position, in words.
   [[nodiscard]] QString cause() const;
   static Owed read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job);
   void take(Owed owed);
