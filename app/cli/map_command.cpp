@@ -12,6 +12,7 @@
 #include "app/figure/page/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/file/map_file.h"
 #include "backend/map/device/map_device.h"
 
 namespace foxscope::cli {

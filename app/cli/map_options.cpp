@@ -15,6 +15,7 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
+#include "backend/file/map_file.h"
 
 namespace foxscope::cli {
 namespace {

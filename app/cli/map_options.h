@@ -8,6 +8,7 @@
 
 #include "app/cli/console.h"
 #include "app/figure/figure_format.h"
+#include "backend/file/map_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
 

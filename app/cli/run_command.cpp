@@ -1,31 +1,183 @@
-#include "app/cli/run_command.h"
-
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <map>
+#include <numeric>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "app/cli/command.h"
+#include "app/cli/console.h"
 #include "app/cli/distributed.h"
 #include "app/cli/eval/eval_options.h"
-#include "app/cli/file_size.h"
 #include "app/cli/model_names.h"
-#include "app/cli/run_summary.h"
+#include "app/cli/running_options.h"
+#include "app/cli/text_table.h"
+#include "app/cli/values.h"
+#include "app/description/facts.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/model/session/run.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/read_text.h"
+#include "backend/text/token_ids.h"
 
 namespace foxscope::cli {
 namespace {
+
+/// `foxscope run`, as typed.
+struct RunOptions : RunningOptions {
+  std::vector<std::string> models;  ///< [NAME=]DIR
+  std::string text;                 ///< file, "-" for standard input; empty: ids
+  std::string ids;
+  std::optional<std::int64_t> limit;
+  std::string keep = "loss,gates,rows,qk";
+  std::string saliency;  ///< A:B
+  std::string invalidUtf8 = "refuse";
+  std::string output;
+  bool force = false;
+  bool json = false;
+};
 
 // A byte of text becomes at most this many tokens: JSON-escaping writes six characters for one.
 constexpr std::int64_t kTokensPerByte = 6;
 
 constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
+
+/// The share of a run file that one word of `--keep` adds.
+struct KeptPart {
+  std::string word;  ///< as in --keep
+  std::int64_t bytes = 0;
+};
+
+/// Files larger than this are announced before they are made.
+constexpr std::int64_t kAnnouncedFileBytes = 1'000'000'000;
+
+/// Sizes of the parts that a run of `length` tokens keeps, largest first. The little beside them (tokens, text,
+/// attributes) is left out.
+std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, const KeepSet& keep, DType dtype) {
+  const TraceSizes sizes = sizes_of(config, length);
+  const KeepSet kept = with_values_of_linear_mixers(keep, sizes);
+  std::vector<KeptPart> parts;
+  for (const KeepWord& word : kKeepWords) {
+    if (!kept.contains(word.keep)) continue;
+    std::int64_t bytes = 0;
+    for (const ArraySpec& spec : kTraceArrays) {
+      if (spec.keep == word.keep) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, dtype));
+    }
+    parts.push_back({word.word, bytes});
+  }
+  std::ranges::stable_sort(parts, std::greater{}, &KeptPart::bytes);
+  return parts;
+}
+
+std::int64_t totalBytes(const std::vector<KeptPart>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const KeptPart& part) { return sum + part.bytes; });
+}
+
+/// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave logits out of --keep for a smaller file, or read less
+/// by --limit (37 kB a token)".
+/// @param tokens  of the longest run in the file
+std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts, std::int64_t tokens) {
+  const auto bytes = static_cast<double>(totalBytes(parts));
+  return fmt::format(
+      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --limit ({} "
+      "a "
+      "token)",
+      output, sizeText(bytes), sizeText(static_cast<double>(parts.front().bytes)), parts.front().word,
+      parts.front().word, sizeText(bytes / static_cast<double>(tokens)));
+}
+
+/// The summary that `foxscope run` prints of one model.
+struct ModelSummary {
+  std::string name;
+  std::int64_t tokens = 0;
+  std::optional<double> meanLoss;  ///< nats; absent when losses were not kept
+  double loadSeconds = 0;
+  double forwardSeconds = 0;
+  double writeSeconds = 0;           ///< its share of writing the file, the flush to disk left out
+  std::int64_t peakMemoryBytes = 0;  ///< of the process, while this model was loaded and ran
+  std::int64_t fileBytes = 0;        ///< what it adds to the file, estimated
+  std::string device;
+  std::string dtype;
+  std::string attentionKernel;
+  std::int64_t attentionBlocks = 0;
+  std::int64_t skippedBlocks = 0;
+};
+
+double tokensPerSecond(const ModelSummary& model) {
+  return model.forwardSeconds > 0 ? static_cast<double>(model.tokens) / model.forwardSeconds : 0.0;
+}
+
+ModelSummary summarize(const RunResult& result) {
+  const TraceInfo& info = result.trace->info();
+  ModelSummary summary;
+  summary.name = info.name;
+  summary.tokens = info.length;
+  summary.meanLoss = meanOf(result.trace->per_token_loss());
+  summary.loadSeconds = result.report.load_seconds;
+  summary.forwardSeconds = result.report.forward_seconds;
+  summary.device = info.device;
+  summary.dtype = to_string(info.dtype);
+  summary.attentionKernel = result.report.forward.attention_kernel;
+  summary.attentionBlocks = result.report.forward.attention_blocks;
+  summary.skippedBlocks = result.report.forward.skipped_blocks;
+  return summary;
+}
+
+/// The summary of `--json`.
+std::string summaryJson(const std::string& output, const std::vector<ModelSummary>& models) {
+  auto list = nlohmann::ordered_json::array();
+  for (const ModelSummary& model : models) {
+    const double loss = model.meanLoss.value_or(std::numeric_limits<double>::quiet_NaN());
+    list.push_back(
+        {{"name", model.name},
+         {"tokens", model.tokens},
+         {"mean_loss", jsonNumber(loss)},
+         {"perplexity", jsonNumber(std::exp(loss))},
+         {"tokens_per_second", tokensPerSecond(model)},
+         {"seconds", {{"load", model.loadSeconds}, {"forward", model.forwardSeconds}, {"write", model.writeSeconds}}},
+         {"peak_memory_bytes", model.peakMemoryBytes},
+         {"device", model.device},
+         {"dtype", model.dtype},
+         {"attention_kernel", model.attentionKernel},
+         {"skipped_blocks", model.skippedBlocks}});
+  }
+  const nlohmann::ordered_json summary{{"output", output}, {"models", std::move(list)}};
+  return summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+/// The summary for people: one line a model, columns aligned, units in the header.
+std::string summaryTable(const std::string& output, const std::vector<ModelSummary>& models) {
+  using enum TextTable::Align;
+  TextTable table({"model", "tokens", "loss (nats)", "perplexity", "tokens/s", "load (s)", "forward (s)", "write (s)",
+                   "peak memory", "blocks skipped", "device"},
+                  {left, right, right, right, right, right, right, right, right, right, left});
+  for (const ModelSummary& model : models) {
+    // Linear mixers have no blocks of attention.
+    const std::string skipped = model.attentionBlocks > 0
+                                    ? fmt::format("{:.0f} %", 100.0 * static_cast<double>(model.skippedBlocks) /
+                                                                  static_cast<double>(model.attentionBlocks))
+                                    : "-";
+    table.addRow({model.name, countText(model.tokens), model.meanLoss ? fmt::format("{:.4f}", *model.meanLoss) : "-",
+                  model.meanLoss ? fmt::format("{:.2f}", std::exp(*model.meanLoss)) : "-",
+                  countText(std::llround(tokensPerSecond(model))), fmt::format("{:.2f}", model.loadSeconds),
+                  fmt::format("{:.2f}", model.forwardSeconds), fmt::format("{:.2f}", model.writeSeconds),
+                  sizeText(static_cast<double>(model.peakMemoryBytes)), skipped,
+                  fmt::format("{} {}", model.device, model.dtype)});
+  }
+  return table.text() + "written to " + output + '\n';
+}
 
 /// A model that is to be run, opened and checked.
 struct PlannedRun {
@@ -118,9 +270,9 @@ std::vector<KeptPart> partsOfFile(const std::vector<PlannedRun>& plans,
 
 // Cutting a long text twice costs little beside a run whose file is worth announcing.
 void announceLargeFile(const RunOptions& options, const std::vector<PlannedRun>& plans, Console& console) {
-  if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedBytes) return;
+  if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedFileBytes) return;
   const auto parts = partsOfFile(plans, exactLength);
-  if (totalBytes(parts) <= kAnnouncedBytes) return;
+  if (totalBytes(parts) <= kAnnouncedFileBytes) return;
   std::int64_t tokens = 0;
   for (const PlannedRun& plan : plans) tokens = std::max(tokens, exactLength(plan));
   console.note(largeFileNote(options.output, parts, tokens));
@@ -148,8 +300,6 @@ void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
     model.writeSeconds = seconds * share;
   }
 }
-
-}  // namespace
 
 int runModels(const RunOptions& options, const CommandContext& context) {
   requireSingleProcess("run");
@@ -209,6 +359,58 @@ int runModels(const RunOptions& options, const CommandContext& context) {
     context.console.report(summaryTable(options.output, summaries));
   }
   return kDone;
+}
+
+}  // namespace
+
+void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = addSubcommand(
+      program, parsed, "run", "Run one or more models on one text and write a run file",
+      "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
+      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
+      "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
+      "  foxscope run --model FOLDER --text chapter.txt --keep loss,gates,saliency --saliency 512:1024 -o owed.h5\n"
+      "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
+  command
+      ->add_option("--model", options->models,
+                   "Checkpoint folder or hub id, run under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE");
+  command
+      ->add_option("--ids", options->ids,
+                   "Instead of a text: JSON array of token ids, or {\"input_ids\": [...], \"labels\": [...]}")
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
+  command
+      ->add_option("--limit", options->limit,
+                   "Only the first N tokens; the file holds the part of the text that they are")
+      ->type_name("N");
+  addRunningOptions(*command, *options, "the sequence");
+  addInterventions(*command, *options,
+                   "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, zero@p "
+                   "or cut; repeatable");
+  command
+      ->add_option("--keep", options->keep,
+                   fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
+      ->type_name("LIST");
+  command
+      ->add_option(
+          "--saliency", options->saliency,
+          "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all); gates behind "
+          "B have none, so --limit B leaves nothing out")
+      ->type_name("A:B");
+  command
+      ->add_option("--invalid-utf8", options->invalidUtf8,
+                   "Bytes of the text that are not UTF-8: refuse, or replace by U+FFFD (default: refuse)")
+      ->type_name("refuse|replace");
+  command->add_flag("--force", options->force, "Overwrite the output");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return runModels(*options, context); };
+  });
 }
 
 }  // namespace foxscope::cli

@@ -1,7 +1,6 @@
 #include "backend/text/added_tokens.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "backend/text/pattern.h"
 #include "backend/text/utf8.h"

@@ -1,6 +1,5 @@
 #include "backend/text/json_escape.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 

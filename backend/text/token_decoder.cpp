@@ -1,6 +1,5 @@
 #include "backend/text/token_decoder.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "backend/base/error.h"

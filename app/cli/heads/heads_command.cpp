@@ -9,6 +9,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/heads/heads_report.h"
+#include "app/cli/heads/heads_tables.h"
 #include "app/cli/map_options.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -17,6 +18,7 @@
 #include "backend/eval/heads/heads_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/device/map_device.h"
+#include "backend/map/map.h"
 #include "backend/map/team.h"
 
 namespace foxscope::cli {

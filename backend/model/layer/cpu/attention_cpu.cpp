@@ -10,6 +10,7 @@
 #include "backend/base/error.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cpu/gate_scan.h"
 
 namespace foxscope {
 

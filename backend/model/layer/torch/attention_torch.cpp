@@ -11,7 +11,7 @@
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 #include "backend/model/spec/interventions.h"
-#include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cpu/gate_scan.h"
 #include "kernels/cuda/steps/gate_scan.h"
 
 namespace foxscope {

@@ -1,7 +1,7 @@
 // HGRN2 (Qin et al. 2024), GLA (Yang et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), as the FoX
 // authors' baselines and as the FLA library writes them.
+#include "backend/model/spec/families/linear_attention.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -9,8 +9,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 

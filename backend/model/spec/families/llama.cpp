@@ -1,5 +1,6 @@
 // Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5,
 // Qwen3-Next.
+#include "backend/model/spec/families/llama.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +11,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {
