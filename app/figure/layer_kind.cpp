@@ -17,7 +17,7 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kPink{204, 121, 167};
   constexpr Rgb kVermilion{213, 94, 0};
   constexpr Rgb kGreen{0, 158, 115};
-  // In the order of kMixerKinds.
+  // The colours in the order of kMixerKinds.
   constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen});
   static_assert(kColours.size() == kMixerKinds.size());
   std::string words = mixer_text(info, layer);

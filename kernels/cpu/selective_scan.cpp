@@ -351,7 +351,7 @@ Status selective_scan_backward(const SelectiveScan& arguments, const SelectiveSc
   std::vector<ScanBackwardScratch> scratch;
   scratch.reserve(static_cast<std::size_t>(executor.threads()));
   for (int thread = 0; thread < executor.threads(); ++thread) scratch.emplace_back(a);
-  // As many blocks of channels at a time as there are threads, so that their sums take little memory.
+  // Sums of as many blocks of channels at a time as there are threads, so that their sums take little memory.
   std::vector<float> sums(static_cast<std::size_t>(2 * size * executor.threads()));
   for (std::int64_t begin = 0; begin < blocks; begin += executor.threads()) {
     std::atomic<bool> whole = true;

@@ -34,7 +34,7 @@ bool FusedAttentionSteps::project(int layer) {
                       ? weight.gates_bias.expand({pass_.rows(), -1}).clone()
                       : at::zeros({pass_.rows(), weight.gates.size(0)}, pass_.residual.options());
     if (pass_.weights().on_gpu()) {
-      // As CudaPass: up to 2^-17 of each product.
+      // The product is as exact as CudaPass's: up to 2^-17 of each product.
       keeps.gates = fused_.add_product(keeps.gates, fused_.normed_pair().flatten(1), weight.gates_high);
       keeps.gates = fused_.add_product(keeps.gates, normed, weight.gates_rest);
     } else {

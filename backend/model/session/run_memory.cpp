@@ -25,7 +25,7 @@ constexpr std::int64_t kWorkspace = 256 * kMebibyte;
 /// Ids, byte offsets and the string of a token.
 constexpr std::int64_t kTokenTable = 96;
 
-/// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
+/// GPU memory of kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
 constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 
 /// Tokens of a pass beyond which more of them together are no faster.
