@@ -52,7 +52,7 @@ void FusedAttentionSteps::set_heads(int layer) {
   };
   const PointwiseOps::QueryKeyValue made = {heads(pass_.config().heads), heads(pass_.config().key_heads),
                                             heads(pass_.config().key_heads)};
-  fused_.steps().heads(heads_of(layer), made);
+  fused_.ops().heads(heads_of(layer), made);
   query_ = by_heads(made.query);
   key_ = by_heads(made.key);
   value_ = by_heads(made.value);
@@ -106,7 +106,7 @@ bool FusedAttentionSteps::attend(int layer) {
 
 bool FusedAttentionSteps::project_output(int layer) {
   at::Tensor output = at::empty({pass_.rows(), pass_.config().query_size()}, fused_.normed_pair().options());
-  fused_.steps().gated(gated_of(layer), output);
+  fused_.ops().gated(gated_of(layer), output);
   pass_.cut_heads(layer, output);
   pass_.residual = fused_.add_product(pass_.residual, output, pass_.weights(layer).output);
   return !pass_.job().stopped();
@@ -127,9 +127,9 @@ bool FusedAttentionSteps::backward(int layer, bool to_input, const Job& job, Gra
   const PointwiseOps::QueryKeyValue grad_heads = attend_backward(layer, grad_attended, gradients);
   if (to_input) {
     const at::Tensor grad_gates = kept(layer).gates.defined() ? at::zeros_like(kept(layer).gates) : at::Tensor();
-    fused_.steps().heads_backward(heads_of(layer), grad_heads,
-                                  grad_projected.slice(1, 0, pass_.weights().columns.key_shift), grad_gates,
-                                  fused_.grad_weights(layer));
+    fused_.ops().heads_backward(heads_of(layer), grad_heads,
+                                grad_projected.slice(1, 0, pass_.weights().columns.key_shift), grad_gates,
+                                fused_.grad_weights(layer));
     log_gates_backward(layer, grad_log_gate_, grad_gates);
     project_backward(layer, grad_projected, grad_gates);
   }
@@ -147,14 +147,14 @@ at::Tensor FusedAttentionSteps::project_output_backward(int layer, const at::Ten
   pass_.cut_heads(layer, grad_output);
   if (fused_.wants_weights()) {
     at::Tensor output = at::empty_like(grad_output);
-    fused_.steps().gated(step, output);
+    fused_.ops().gated(step, output);
     pass_.cut_heads(layer, output);
     fused_.add_weight_gradient(grad_layer.output, grad_sum, output);
   }
   at::Tensor grad_attended = at::empty_like(step.attended);
   const at::Tensor grad_gate =
       step.gate.defined() ? grad_projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
-  fused_.steps().gated_backward(step, grad_output, grad_attended, grad_gate, grad_layer.output_norm);
+  fused_.ops().gated_backward(step, grad_output, grad_attended, grad_gate, grad_layer.output_norm);
   return grad_attended;
 }
 
@@ -194,7 +194,7 @@ void FusedAttentionSteps::log_gates_backward(int layer, const at::Tensor& grad_l
     }
     grad_own = gradient.to(grad_log_gate.device(), at::kFloat);
   }
-  fused_.steps().log_gate_backward(heads_of(layer), grad_own, grad_gates, fused_.grad_weights(layer).constant_gate);
+  fused_.ops().log_gate_backward(heads_of(layer), grad_own, grad_gates, fused_.grad_weights(layer).constant_gate);
 }
 
 /// FusedPass::grad_residual from before attention to what enters the layer.
@@ -229,8 +229,8 @@ void FusedAttentionSteps::project_backward(int layer, const at::Tensor& grad_pro
       grad_layer.gates_bias.add_(grad_gates.sum(at::IntArrayRef({0})));
     }
   }
-  fused_.steps().norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, fused_.grad_residual,
-                               grad_layer.attention_norm);
+  fused_.ops().norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, fused_.grad_residual,
+                             grad_layer.attention_norm);
 }
 
 }  // namespace foxscope
