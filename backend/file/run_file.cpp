@@ -43,7 +43,7 @@ struct Reading {
   std::stop_token stop;
   RunCheck check;
   std::shared_ptr<const Text> text;
-  /// By the address of their group: models with equal tokens share one.
+  /// Token tables by the address of their group: models with equal tokens share one.
   std::map<std::uint64_t, std::shared_ptr<const TokenTable>> tokens;
 
   Reading(std::shared_ptr<const Hdf5File> opened, std::stop_token asked_to_stop, RunCheck how_far)

@@ -152,7 +152,7 @@ class CompareFigure {
     return true;
   }
 
-  // In grey print blue and red are one: who asks for grey gets differences from black over grey to white.
+  // In grey print blue and red are one: where grey is asked for, differences go from black over grey to white.
   [[nodiscard]] const ColourMap* signedMap() const { return m_options.colours == &grey() ? &grey() : nullptr; }
 
   [[nodiscard]] FigureOrigin origin() const {

@@ -11,7 +11,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The arguments of attention that have no gradient, on the way there and back.
+/// The arguments of attention that have no gradient, forward and backward.
 struct AttentionCall : torch::CustomClassHolder {
   AttentionTensors tensors;  ///< without query, key, value and output
   std::stop_token stop;

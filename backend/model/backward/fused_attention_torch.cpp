@@ -35,7 +35,7 @@ bool FusedAttentionSteps::project(int layer) {
                       ? weight.gates_bias.expand({pass_.rows(), -1}).clone()
                       : at::zeros({pass_.rows(), weight.gates.size(0)}, pass_.residual.options());
     if (pass_.weights().on_gpu()) {
-      // As CudaPass: up to 2^-17 of each product.
+      // The product is as exact as CudaPass's: up to 2^-17 of each product.
       keeps.gates = fused_.add_product(keeps.gates, fused_.normed_pair().flatten(1), weight.gates_high);
       keeps.gates = fused_.add_product(keeps.gates, normed, weight.gates_rest);
     } else {
@@ -53,7 +53,7 @@ void FusedAttentionSteps::set_heads(int layer) {
   };
   const PointwiseOps::QueryKeyValue made = {heads(pass_.config().heads), heads(pass_.config().key_heads),
                                             heads(pass_.config().key_heads)};
-  fused_.steps().heads(heads_of(layer), made);
+  fused_.ops().heads(heads_of(layer), made);
   query_ = by_heads(made.query);
   key_ = by_heads(made.key);
   value_ = by_heads(made.value);
@@ -107,7 +107,7 @@ bool FusedAttentionSteps::attend(int layer) {
 
 bool FusedAttentionSteps::project_output(int layer) {
   at::Tensor output = at::empty({pass_.rows(), pass_.config().query_size()}, fused_.normed_pair().options());
-  fused_.steps().gated(gated_of(layer), output);
+  fused_.ops().gated(gated_of(layer), output);
   pass_.cut_heads(layer, output);
   pass_.residual = fused_.add_product(pass_.residual, output, pass_.weights(layer).output);
   return !pass_.job().stopped();
@@ -128,9 +128,9 @@ bool FusedAttentionSteps::backward(int layer, bool to_input, const Job& job, Gra
   const PointwiseOps::QueryKeyValue grad_heads = attend_backward(layer, grad_attended, gradients);
   if (to_input) {
     const at::Tensor grad_gates = kept(layer).gates.defined() ? at::zeros_like(kept(layer).gates) : at::Tensor();
-    fused_.steps().heads_backward(heads_of(layer), grad_heads,
-                                  grad_projected.slice(1, 0, pass_.weights().columns.key_shift), grad_gates,
-                                  fused_.grad_weights(layer));
+    fused_.ops().heads_backward(heads_of(layer), grad_heads,
+                                grad_projected.slice(1, 0, pass_.weights().columns.key_shift), grad_gates,
+                                fused_.grad_weights(layer));
     log_gates_backward(layer, grad_log_gate_, grad_gates);
     project_backward(layer, grad_projected, grad_gates);
   }
@@ -148,14 +148,14 @@ at::Tensor FusedAttentionSteps::project_output_backward(int layer, const at::Ten
   pass_.cut_heads(layer, grad_output);
   if (fused_.wants_weights()) {
     at::Tensor output = at::empty_like(grad_output);
-    fused_.steps().gated(step, output);
+    fused_.ops().gated(step, output);
     pass_.cut_heads(layer, output);
     fused_.add_weight_gradient(grad_layer.output, grad_sum, output);
   }
   at::Tensor grad_attended = at::empty_like(step.attended);
   const at::Tensor grad_gate =
       step.gate.defined() ? grad_projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
-  fused_.steps().gated_backward(step, grad_output, grad_attended, grad_gate, grad_layer.output_norm);
+  fused_.ops().gated_backward(step, grad_output, grad_attended, grad_gate, grad_layer.output_norm);
   return grad_attended;
 }
 
@@ -195,7 +195,7 @@ void FusedAttentionSteps::log_gates_backward(int layer, const at::Tensor& grad_l
     }
     grad_own = gradient.to(grad_log_gate.device(), at::kFloat);
   }
-  fused_.steps().log_gate_backward(heads_of(layer), grad_own, grad_gates, fused_.grad_weights(layer).constant_gate);
+  fused_.ops().log_gate_backward(heads_of(layer), grad_own, grad_gates, fused_.grad_weights(layer).constant_gate);
 }
 
 /// FusedPass::grad_residual from before attention to what enters the layer.
@@ -230,8 +230,8 @@ void FusedAttentionSteps::project_backward(int layer, const at::Tensor& grad_pro
       grad_layer.gates_bias.add_(grad_gates.sum(at::IntArrayRef({0})));
     }
   }
-  fused_.steps().norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, fused_.grad_residual,
-                               grad_layer.attention_norm);
+  fused_.ops().norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, fused_.grad_residual,
+                             grad_layer.attention_norm);
 }
 
 }  // namespace foxscope

@@ -38,7 +38,7 @@ bool FusedGradientForward::feed_forward(int layer) {
   const at::Tensor normed = fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false);
   keeps.wide = mlp_inputs(layer, normed);
   const at::Tensor product = at::empty({rows(), config().intermediate_size}, normed.options());
-  fused_.steps().swiglu(keeps.wide, product);
+  fused_.ops().swiglu(keeps.wide, product);
   pass_.residual = fused_.add_product(keeps.middle, product, weight.mlp_out);
   return !job().stopped();
 }
@@ -97,8 +97,8 @@ bool FusedGradientForward::predict() {
     }
     record_logits(pass_, begin, logits.slice(1, 0, vocabulary));
     const at::Tensor grad_logits =
-        fused_.steps().loss_backward(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
-                                     loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
+        fused_.ops().loss_backward(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
+                                   loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
     fused_.add_weight_gradient(grad_weights().padded_head, grad_logits, normed_chunk);
     // The gradient takes the place of the head's input, which is not needed any more.
     at::Tensor grad_chunk = normed_chunk;
@@ -113,8 +113,8 @@ std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
   Gradients gradients;
   gradients.log_gates.resize(layers_.size());
   fused_.grad_residual = at::zeros_like(pass_.residual);
-  fused_.steps().norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
-                               fused_.grad_residual, grad_weights().final_norm);
+  fused_.ops().norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
+                             fused_.grad_residual, grad_weights().final_norm);
   pass_.residual = at::Tensor();
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     report_backward(job, config().layers - 1 - layer);
@@ -124,7 +124,7 @@ std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
     if (options().layer_done) options().layer_done(layer);
   }
   if (grad_weights().embedding.defined()) {
-    fused_.steps().embedding_backward(pass_.put(input().ids), fused_.grad_residual, grad_weights().embedding);
+    fused_.ops().embedding_backward(pass_.put(input().ids), fused_.grad_residual, grad_weights().embedding);
   }
   report_backward(job, config().layers);
   return gradients;
@@ -137,14 +137,14 @@ void FusedGradientForward::feed_forward_backward(int layer) {
   Layer& keeps = kept(layer);
   const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
   const at::Tensor product = at::mm(grad_sum, weight.mlp_out);
-  fused_.steps().swiglu_backward(keeps.wide, product, wants_weights());
+  fused_.ops().swiglu_backward(keeps.wide, product, wants_weights());
   const at::Tensor grad_normed = at::mm(keeps.wide, weight.mlp_in);
   if (wants_weights()) {
     fused_.add_weight_gradient(grad_layer.mlp_out, grad_sum, product);
     fused_.add_weight_gradient(grad_layer.mlp_in, keeps.wide,
                                fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
   }
-  fused_.steps().norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, fused_.grad_residual, grad_layer.mlp_norm);
+  fused_.ops().norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, fused_.grad_residual, grad_layer.mlp_norm);
   keeps.middle = keeps.wide = at::Tensor();
 }
 

@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// The forward pass of the families that PointwiseOps take, and the way back, written out step by step: LibTorch's
+/// The forward pass of the families that PointwiseOps take, and the backward pass, written out step by step: LibTorch's
 /// matrix products, and kernels for everything between them, on the CPU in float32 and on a GPU in bfloat16. The
 /// residual stream and its gradient, what makes gates, norms and logits are float32.
 ///

@@ -8,7 +8,7 @@ FusedPass::FusedPass(TorchPass& pass, const GradientOptions& options, bool wants
     : torch_(pass),
       options_(options),
       wants_weights_(wants_weights),
-      steps_(PointwiseOps::make(pass.weights(), pass.length())) {}
+      ops_(PointwiseOps::make(pass.weights(), pass.length())) {}
 
 void FusedPass::begin() {
   const TorchWeights& weights = torch_.weights();
@@ -18,7 +18,7 @@ void FusedPass::begin() {
 
 at::Tensor FusedPass::normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest) {
   const at::Tensor rest = with_rest && normed_pair_.size(1) > 1 ? normed_pair_.select(1, 1) : at::Tensor();
-  steps_->norm({x, weight}, normed_pair_.select(1, 0), rest);
+  ops_->norm({x, weight}, normed_pair_.select(1, 0), rest);
   return normed_pair_.select(1, 0);
 }
 

@@ -25,7 +25,7 @@ constexpr std::int64_t kWorkspace = 256 * kMebibyte;
 /// Ids, byte offsets and the string of a token.
 constexpr std::int64_t kTokenTable = 96;
 
-/// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
+/// GPU memory of kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
 constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 
 /// Tokens of a pass beyond which more of them together are no faster.
@@ -46,7 +46,7 @@ std::int64_t kept_per_token(const ModelConfig& config, const KeepSet& keep, Stor
 /// Bytes of one head's statistics beside queries and keys: gates, normalisers, sums by distance and of keys.
 constexpr std::int64_t kMeasuredPerToken = 512;
 
-/// Autograd's graph of a layer, in units of what the written way back keeps.
+/// Autograd's graph of a layer, in units of what the written backward pass keeps.
 constexpr std::int64_t kAutogradFactor = 4;
 
 /// One of the memories, in the words of a message.
@@ -86,7 +86,7 @@ std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t 
                           kind.name, gibibytes(free), kind.there, alternatives(remedies)));
 }
 
-/// Bytes that a pass keeps of each layer for the backward pass, and one layer's own on that way (FusedGradientForward;
+/// Bytes that a pass keeps of each layer for the backward pass, and one layer's own in that pass (FusedGradientForward;
 /// LibTorch's autograd keeps what each of its operations read).
 std::int64_t way_back_per_token(const ModelConfig& config, DType dtype, Recompute recompute = Recompute::none) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));

@@ -51,7 +51,7 @@ FreeMemory free_memory(const Device& device);
 /// allows, what is kept of all of them in memory included; 0 where that is too little for any.
 std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free);
 
-/// Who needs memory, and what could be done where there is too little, in the words of that message.
+/// The user of memory, and the remedy where there is too little, in the words of that message.
 struct MemoryUser {
   std::string what;                   ///< "a run over 4096 tokens needs"
   std::string length_option;          ///< "--limit", before how many tokens would fit; empty: there is none

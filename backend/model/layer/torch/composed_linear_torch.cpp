@@ -195,7 +195,8 @@ variable_list scan_positions(const at::Tensor& log_decay, const at::Tensor& rate
   return {(states * query.unsqueeze(1)).sum(3), states.select(2, length - 1)};
 }
 
-/// scan_positions() that keeps no more of its steps for the way back than what it was given: they are made once more.
+/// scan_positions() that keeps no more of its steps for the backward pass than what it was given: they are made once
+/// more.
 struct ScanPositions : torch::autograd::Function<ScanPositions> {
   static variable_list forward(AutogradContext* context, const at::Tensor& log_decay, const at::Tensor& rate,
                                const at::Tensor& written, const at::Tensor& key, const at::Tensor& query,

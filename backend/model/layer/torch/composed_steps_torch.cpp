@@ -9,7 +9,7 @@
 namespace foxscope::composed_steps {
 namespace {
 
-/// x W^T of bfloat16 on a GPU, summed and left in float32: autograd itself has no way back through it.
+/// x W^T of bfloat16 on a GPU, summed and left in float32: autograd itself has no backward pass through it.
 struct ProductToFloat : torch::autograd::Function<ProductToFloat> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& in, const at::Tensor& weight) {
     context->save_for_backward({in, weight});

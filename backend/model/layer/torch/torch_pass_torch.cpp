@@ -66,7 +66,7 @@ void TorchPass::add(const at::Tensor& made) {
 void TorchPass::cut_heads(int layer, at::Tensor& output) const {
   const int heads = config().heads_of(layer);
   const std::int64_t dim = output.size(1) / heads;
-  bool own = !at::GradMode::is_enabled();  // else what made it may need it on the way back
+  bool own = !at::GradMode::is_enabled();  // else what made it may need it in the backward pass
   for (std::int64_t b = 0; b < batch(); ++b) {
     for (int head = 0; head < heads; ++head) {
       if (!probes()[index_of(b)].cuts_head(layer, head)) continue;
