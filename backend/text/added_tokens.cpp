@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/text/pattern.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

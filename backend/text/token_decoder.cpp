@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "backend/base/error.h"
-#include "backend/text/byte_alphabet.h"
+#include "backend/text/unicode/byte_alphabet.h"
 
 namespace foxscope {
 namespace {

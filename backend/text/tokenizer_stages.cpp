@@ -9,7 +9,7 @@
 #include "backend/text/json_reading.h"
 #include "backend/text/oniguruma_pattern.h"
 #include "backend/text/pattern.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/mixer_text.h"
 

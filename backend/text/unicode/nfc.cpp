@@ -1,4 +1,4 @@
-#include "backend/text/nfc.h"
+#include "backend/text/unicode/nfc.h"
 
 #include <utf8proc.h>
 
@@ -11,7 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/text/aligned_text.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

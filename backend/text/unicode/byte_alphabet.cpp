@@ -1,8 +1,8 @@
-#include "backend/text/byte_alphabet.h"
+#include "backend/text/unicode/byte_alphabet.h"
 
 #include <array>
 
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {
