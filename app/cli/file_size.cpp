@@ -8,7 +8,8 @@
 
 #include "app/cli/console.h"
 #include "app/description/number_text.h"
-#include "backend/model/run_memory.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/spec/trace_sizes.h"
 
 namespace foxscope::cli {
 std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, const KeepSet& keep, DType dtype) {

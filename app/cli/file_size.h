@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/model/model_config.h"
+#include "backend/model/spec/model_config.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope::cli {

@@ -9,7 +9,7 @@
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
-#include "backend/eval/generate.h"
+#include "backend/generate/generate.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
 

@@ -6,7 +6,7 @@
 #include "app/cli/text_table.h"
 #include "app/description/facts.h"
 #include "app/description/model_description.h"
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 
 namespace foxscope::cli {
 namespace {

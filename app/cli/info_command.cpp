@@ -7,16 +7,16 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
-#include "app/cli/eval_loss_summary.h"
-#include "app/cli/eval_sweep_summary.h"
-#include "app/cli/figure_options.h"
+#include "app/cli/eval/eval_loss_summary.h"
+#include "app/cli/eval/eval_sweep_summary.h"
+#include "app/cli/map_options.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
 #include "app/description/facts.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
-#include "backend/eval/heads_file.h"
-#include "backend/eval/needle_file.h"
+#include "backend/eval/heads/heads_file.h"
+#include "backend/eval/needle/needle_file.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
 

@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
-#include "app/cli/figure_map_options.h"
-#include "app/cli/figure_options.h"
 #include "app/cli/map_options.h"
 #include "app/description/number_text.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/figure_length.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/maps/map_figure.h"
 #include "app/figure/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
-#include "backend/map/map_device.h"
+#include "backend/map/device/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -58,9 +58,9 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
-  figure.colours.map = parseColourMap(options.colours, Diverging::offered);
+  figure.colours.map = figure::parseColourMap(options.colours, figure::Diverging::offered);
   if (!options.limits.empty()) {
-    std::tie(figure.colours.lower, figure.colours.upper) = parseOpenLimits("--limits", options.limits);
+    std::tie(figure.colours.lower, figure.colours.upper) = figure::parseOpenLimits("--limits", options.limits);
   }
   figure.colours.blankBelow = options.threshold;
   figure.title = options.title;
@@ -167,7 +167,7 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       ->type_name("TEXT");
   command
       .add_option("--width", options.width,
-                  "Width of a picture, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)")
+                  "Width of a picture, as in 140mm or 5.5in, or " + figure::lengthPresets() + " (default: 5.5in)")
       ->type_name("LENGTH");
   command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of the map in .svg and .pdf (default: 300)")
       ->type_name("N");

@@ -6,11 +6,14 @@
 #include <limits>
 #include <set>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "app/cli/figure_options.h"
 #include "app/cli/values.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/figure_kind.h"
+#include "app/figure/figure_length.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {
@@ -94,7 +97,7 @@ figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format) {
   using Kind = figure::FigureFormat::Kind;
   figure::FigureFormat picture;
   picture.kind = format == MapFormat::pdf ? Kind::pdf : format == MapFormat::svg ? Kind::svg : Kind::png;
-  if (options.width) picture.widthMm = parseLength("--width", *options.width);
+  if (options.width) picture.widthMm = figure::parseLength("--width", *options.width);
   if (options.dpi) picture.dpi = *options.dpi;
   if (options.fontSize) picture.fontSizePt = *options.fontSize;
   figure::requireValid(picture);
@@ -113,22 +116,15 @@ void requireNoPictureOptions(const MapOptions& options) {
   }
 }
 
-Range parseRange(const std::string& option, const std::string& text, std::int64_t length) {
-  if (text.empty()) return {0, length};
-  const std::size_t colon = text.find(':');
-  const std::string_view view = text;
-  Range range{0, length};
-  bool valid = colon != std::string::npos;
-  if (valid && colon > 0) valid = parseNumber(view.substr(0, colon), range.begin);
-  if (valid && colon + 1 < text.size()) valid = parseNumber(view.substr(colon + 1), range.end);
-  if (!valid) {
-    throw UsageError(fmt::format("{} {}: write A:B for the positions from A up to, not including, B", option, text));
+void addUnchecked(CLI::App& command, RunCheck& check) {
+  command.add_flag_callback(
+      "--unchecked", [&check] { check = RunCheck::none; }, figure::kUncheckedHelp);
+}
+
+void noteUnchecked(Console& console, const std::string& file, RunCheck check) {
+  if (check == RunCheck::none) {
+    console.note(fmt::format("{}: opened unchecked: its arrays may contradict one another", file));
   }
-  if (range.begin >= range.end || range.end > length) {
-    throw UsageError(
-        fmt::format("{} {}: use positions with 0 <= A < B <= {}, the text's length", option, text, length));
-  }
-  return range;
 }
 
 PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, const PixelSize& most) {
@@ -157,8 +153,8 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   MapRequest request;
   request.head = head;
   request.minus = minus;
-  request.rows = parseRange("--rows", options.rows, length);
-  request.columns = parseRange("--cols", options.columns, length);
+  request.rows = figure::parseRange("--rows", options.rows, length);
+  request.columns = figure::parseRange("--cols", options.columns, length);
   const auto quantities = parseQuantities(options.quantities);
   if (quantities.size() > 1 && format != MapFormat::hdf5) {
     throw UsageError(fmt::format("{}: several quantities fit only into one .h5: ask for one, or name the output .h5",

@@ -6,9 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "app/cli/console.h"
 #include "app/figure/figure_format.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
+
+namespace CLI {
+class App;
+}
 
 namespace foxscope::cli {
 
@@ -57,9 +62,10 @@ figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format);
 /// @throws UsageError for options of pictures beside an output that holds numbers
 void requireNoPictureOptions(const MapOptions& options);
 
-/// "A:B", "A:" or ":B" within [0, length); an empty text is everything.
-/// @throws UsageError naming the option and what is allowed
-Range parseRange(const std::string& option, const std::string& text, std::int64_t length);
+/// --unchecked, of all that reads run files.
+void addUnchecked(CLI::App& command, RunCheck& check);
+/// A note that the file was opened so, for what prints or writes its numbers: pictures have a mark of their own.
+void noteUnchecked(Console& console, const std::string& file, RunCheck check);
 
 struct PixelSize {
   std::int64_t rows = 0;

@@ -6,7 +6,7 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 
 namespace foxscope::cli {
 namespace {

@@ -6,17 +6,17 @@
 
 #include <fmt/format.h>
 
-#include "app/cli/eval_options.h"
+#include "app/cli/eval/eval_options.h"
 #include "app/cli/file_size.h"
-#include "app/cli/map_options.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
 #include "app/cli/together.h"
 #include "app/description/number_text.h"
+#include "app/figure/figure_words.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 #include "backend/text/file_bytes.h"
 
 namespace foxscope::cli {
@@ -81,7 +81,7 @@ PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& s
   request.limit = options.limit;
   request.keep = parse_keep(options.keep);
   if (!options.saliency.empty()) {
-    request.saliency = parseRange("--saliency", options.saliency, Range::kToTheEnd);
+    request.saliency = figure::parseRange("--saliency", options.saliency, Range::kToTheEnd);
   }
   validate(request, plan.model);
   return plan;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 
 namespace foxscope::cli {
 

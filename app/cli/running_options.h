@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/cli/model_names.h"
-#include "backend/model/engine.h"
+#include "backend/model/session/engine.h"
 
 namespace CLI {
 class App;

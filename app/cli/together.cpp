@@ -9,7 +9,7 @@
 #include "app/cli/interrupt.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
-#include "backend/model/processes.h"
+#include "backend/model/training/processes.h"
 
 namespace foxscope::cli {
 

@@ -94,12 +94,6 @@ std::vector<std::string> keptWords(const Trace& trace) {
   return words;
 }
 
-/// Whether any layer is softmax attention, whose blocks may be skipped.
-bool hasSoftmax(const TraceInfo& info) {
-  return info.mixers.empty() ||
-         std::ranges::find(info.mixers, Mixer::attention, &LayerMixer::mixer) != info.mixers.end();
-}
-
 std::optional<double> meanOf(std::span<const float> losses) {
   if (losses.empty()) return std::nullopt;
   double sum = 0;
@@ -121,8 +115,8 @@ Facts runFacts(const Trace& trace) {
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},
       {"computed", fmt::format("{} on {}{}", to_string(info.dtype), info.device,
-                               hasSoftmax(info) ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
-                                                : std::string())}};
+                               info.has_softmax() ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
+                                                  : std::string())}};
   if (!info.mixers.empty()) {
     std::string mixers;
     for (int layer = 0; layer < info.layers; ++layer) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {

@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "backend/model/model_family.h"
+#include "backend/model/spec/model_family.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope {
@@ -79,11 +80,12 @@ const char* mlpName(MlpKind kind) {
 // "16 Mamba-2", or "6 gated delta rule, 2 attention".
 std::string mixerNames(const ModelConfig& config) {
   std::string names;
-  for (const Mixer mixer : {config.linear->kind, Mixer::attention}) {
-    const auto count = std::ranges::count(config.mixers, mixer);
-    if (count == 0) continue;
-    const char* const words = mixer == Mixer::attention ? "attention" : mixer_words(config.linear->layer());
-    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, words);
+  const TraceSizes sizes = sizes_of(config, 1);
+  for (const bool softmax : {false, true}) {
+    const auto first = std::ranges::find(sizes.mixers, softmax, &LayerMixer::has_softmax);
+    if (first == sizes.mixers.end()) continue;
+    const auto count = std::ranges::count(sizes.mixers, softmax, &LayerMixer::has_softmax);
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, mixer_words(*first));
   }
   return names;
 }
@@ -172,18 +174,18 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
       {"bos_token_id", "BOS token", config.bos_token_id ? Json(*config.bos_token_id) : Json(nullptr)},
       {"log_pruning_tolerance", "log pruning tolerance",
        config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
-  if (!config.linear) return options;
-  const LinearMixer& mixer = *config.linear;
-  if (std::ranges::find(config.mixers, Mixer::attention) == config.mixers.end()) std::erase_if(options, isOfAttention);
+  const std::optional<LinearMixer>& mixer = config.linear;
+  if (!mixer) return options;
+  if (!config.attends()) std::erase_if(options, isOfAttention);
   if (config.intermediate_size == 0) std::erase_if(options, isOfMlp);
   if (config.linear_intermediate_size > 0) {
-    options.push_back({"linear_intermediate_size", fmt::format("intermediate size of {}", mixer_words(mixer.layer())),
+    options.push_back({"linear_intermediate_size", fmt::format("intermediate size of {}", mixer_words(mixer->layer())),
                        config.linear_intermediate_size});
   }
   options.push_back({"mixers", "mixers", mixerNames(config)});
-  options.push_back({"state", "state of a head", fmt::format("{} x {}", mixer.key_dim, mixer.value_dim)});
-  options.push_back({"decay", "decay by", to_string(mixer.layer().decay)});
-  options.push_back({"convolution", "convolution", mixer.convolution});
+  options.push_back({"state", "state of a head", fmt::format("{} x {}", mixer->key_dim, mixer->value_dim)});
+  options.push_back({"decay", "decay by", to_string(mixer->layer().decay)});
+  options.push_back({"convolution", "convolution", mixer->convolution});
   return options;
 }
 

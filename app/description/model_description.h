@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backend/model/model_config.h"
+#include "backend/model/spec/model_config.h"
 
 namespace foxscope {
 

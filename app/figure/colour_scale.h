@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/figure/colour_map.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 
 namespace foxscope::figure {
 

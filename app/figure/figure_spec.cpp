@@ -1,5 +1,6 @@
 #include "app/figure/figure_spec.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 
@@ -77,6 +78,22 @@ FigureSpec FigureSpec::read(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMostBytes) refuseSpec(path, "it is larger than 1 MB");
   return parse(text, path);
+}
+
+bool FigureSpec::has(std::string_view name) const {
+  return std::ranges::any_of(options, [&](const auto& option) { return option.first == name; });
+}
+
+std::vector<std::string> FigureSpec::list(std::string_view name) const {
+  for (const auto& [option, value] : options) {
+    if (option == name && !std::holds_alternative<bool>(value)) return std::get<std::vector<std::string>>(value);
+  }
+  return {};
+}
+
+std::string FigureSpec::text(std::string_view name, const char* otherwise) const {
+  const std::vector<std::string> values = list(name);
+  return values.empty() ? otherwise : values.back();
 }
 
 std::string FigureSpec::text() const {

@@ -15,7 +15,18 @@ struct FigureSpec {
   using Value = std::variant<bool, std::vector<std::string>>;
 
   std::string kind;
-  std::vector<std::pair<std::string, Value>> options;  ///< by name, without dashes
+  std::vector<std::pair<std::string, Value>> options = {};  ///< by name, without dashes
+
+  /// Options that are given values: one, many, or a flag's.
+  void set(const std::string& name, Value value) { options.emplace_back(name, std::move(value)); }
+  void set(const std::string& name, const std::string& value) { set(name, Value(std::vector{value})); }
+
+  /// Whether it is there.
+  [[nodiscard]] bool has(std::string_view name) const;
+  /// What an option is given; where it is not there, nothing.
+  [[nodiscard]] std::vector<std::string> list(std::string_view name) const;
+  /// The value of an option that takes one, and this where it is not there.
+  [[nodiscard]] std::string text(std::string_view name, const char* otherwise = "") const;
 
   /// @param text  the file's bytes
   /// @param name  of the file, for messages

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "app/figure/colour_map.h"
-#include "app/figure/curve_geometry.h"
-#include "app/figure/curve_palette.h"
-#include "app/figure/curve_plot.h"
+#include "app/figure/curves/curve_geometry.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/curves/curve_plot.h"
 #include "app/figure/figure_format.h"
 
 namespace foxscope::figure {

@@ -1,6 +1,7 @@
 #include "app/figure/layer_kind.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -15,27 +16,13 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kPink{204, 121, 167};
   constexpr Rgb kVermilion{213, 94, 0};
   constexpr Rgb kGreen{0, 158, 115};
-  Rgb colour = kBlue;
-  switch (info.mixer(layer).mixer) {
-    case Mixer::attention:
-      break;
-    case Mixer::mamba2:
-      colour = kOrange;
-      break;
-    case Mixer::gated_linear_attention:
-      colour = kPink;
-      break;
-    case Mixer::delta_rule:
-      colour = kVermilion;
-      break;
-    case Mixer::mamba:
-      colour = kGreen;
-      break;
-  }
+  // In the order of kMixerKinds.
+  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen});
+  static_assert(kColours.size() == kMixerKinds.size());
   std::string words = mixer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);
   if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
-  return {words, colour};
+  return {words, kColours[static_cast<std::size_t>(mixer.mixer)]};
 }
 
 std::vector<LayerKind> kindsOf(const TraceInfo& info) {

@@ -1,6 +1,6 @@
 #include "app/figure/legend_panel.h"
 
-#include "app/figure/curve_pen.h"
+#include "app/figure/curves/curve_pen.h"
 
 namespace foxscope::figure {
 

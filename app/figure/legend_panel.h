@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "app/figure/curve_legend.h"
+#include "app/figure/curves/curve_legend.h"
 #include "app/figure/panel.h"
 
 namespace foxscope::figure {

@@ -79,7 +79,8 @@ class Screenshot : public QObject {
       if (message.kind == Message::Kind::error) fail(message.text.toStdString());
     });
     // Nobody is there to answer.
-    connect(&window.document(), &Document::memoryAsked, &window.document(), &Document::runAnyway);
+    connect(&window.document().modelRuns(), &ModelRuns::memoryAsked, &window.document().modelRuns(),
+            &ModelRuns::runAnyway);
     m_poll.setInterval(50);
     connect(&m_poll, &QTimer::timeout, this, &Screenshot::look);
     m_poll.start();
@@ -124,7 +125,7 @@ void openAndRun(Document& document, const QStringList& paths) {
   QObject::connect(
       &document, &Document::idle, &document,
       [&document] {
-        if (document.canRun() && document.runs().empty()) document.startRun();
+        if (document.modelRuns().canRun() && document.runs().empty()) document.modelRuns().startRun();
       },
       Qt::SingleShotConnection);
   document.open(paths);

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/eval/npy.h"
-#include "backend/model/safetensors.h"
+#include "backend/data/npy.h"
+#include "backend/model/weights/safetensors.h"
 
 namespace foxscope {
 namespace {

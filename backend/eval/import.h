@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "backend/eval/loss_file.h"
+#include "backend/eval/loss/loss_file.h"
 
 namespace foxscope {
 

@@ -6,7 +6,7 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/sha256.h"
-#include "backend/model/checks.h"
+#include "backend/model/layer/checks.h"
 
 namespace foxscope {
 namespace {

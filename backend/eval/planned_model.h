@@ -8,11 +8,11 @@
 #include <string>
 
 #include "backend/base/job.h"
-#include "backend/eval/loss_file.h"
-#include "backend/eval/windows.h"
-#include "backend/eval/windows_ids.h"
-#include "backend/model/engine.h"
-#include "backend/model/query_key_place.h"
+#include "backend/data/windows.h"
+#include "backend/data/windows_ids.h"
+#include "backend/eval/loss/loss_file.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/session/query_key_place.h"
 
 namespace foxscope {
 

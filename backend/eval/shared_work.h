@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backend/base/job.h"
-#include "backend/eval/loss_partial.h"
-#include "backend/model/processes.h"
+#include "backend/eval/loss/loss_partial.h"
+#include "backend/model/training/processes.h"
 
 namespace foxscope {
 

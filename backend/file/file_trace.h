@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "backend/file/hdf5_dataset.h"
+#include "backend/file/hdf5/hdf5_dataset.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/file/hdf5_heap.h"
+#include "backend/file/hdf5/hdf5_heap.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -56,7 +56,7 @@ void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo&
     names.emplace_back(to_string(mixer.mixer));
     const std::string of_layer = group_of_layer(group, layer);
     // Attention has a decay where it forgets; a linear mixer's says which arrays it has.
-    const bool undecayed = mixer.mixer == Mixer::attention && !forgets(info, layer);
+    const bool undecayed = mixer.has_softmax() && !forgets(info, layer);
     writer.attribute(of_layer, "mixer", to_string(mixer.mixer));
     writer.attribute(of_layer, "decay", to_string(undecayed ? Decay::none : mixer.decay));
     for (const MixerExtent& extent : kMixerExtents) {
@@ -76,8 +76,8 @@ void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info) {
   mixers.reserve(static_cast<std::size_t>(info.layers));
   for (int layer = 0; layer < info.layers; ++layer) {
     LayerMixer mixer = read_mixer(layers->child(fmt::format("{:02}", layer)), heap);
-    info.forgetting[static_cast<std::size_t>(layer)] = gated && mixer.decay != Decay::none;
-    if (mixer.mixer == Mixer::attention) mixer.decay = Decay::head;
+    info.forgetting[static_cast<std::size_t>(layer)] = gated && mixer.decays();
+    if (mixer.has_softmax()) mixer.decay = LayerMixer().decay;
     mixers.push_back(mixer);
   }
   info.set_mixers(std::move(mixers));

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backend/file/hdf5_object.h"
-#include "backend/file/hdf5_writer.h"
+#include "backend/file/hdf5/hdf5_object.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {

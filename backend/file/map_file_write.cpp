@@ -7,11 +7,11 @@
 #include "backend/base/atomic_file.h"
 #include "backend/base/csv_field.h"
 #include "backend/base/error.h"
-#include "backend/file/hdf5_writer.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/file/map_stripes.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
-#include "backend/map/bins.h"
+#include "backend/map/statistics/bins.h"
 #include "backend/trace/token_strings.h"
 #include "kernels/executor.h"
 

@@ -169,7 +169,7 @@ void ModelWriter::describe(const ArraySpec& spec, int index) {
   if (*spec.units != '\0') writer_.attribute(dataset, "units", spec.units);
   writer_.attribute(dataset, "long_name", spec.long_name);
   if (spec.array == TraceArray::log_forget_gradient) writer_.attribute(dataset, "target", info_.saliency_target);
-  const Mixer mixer = spec.repeat == Repeat::layers ? info_.mixer(index).mixer : Mixer::attention;
+  const LayerMixer mixer = spec.repeat == Repeat::layers ? info_.mixer(index) : LayerMixer();
   std::vector<Axis> axes;
   for (const Axis axis : spec.axes) axes.push_back(axis_of(axis, mixer));
   const std::vector<std::string> scales = attach(path, axes, shape_of(spec, info_, index));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/base/job.h"
-#include "backend/file/hdf5_writer.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/file/raw_copy.h"
 #include "backend/trace/trace.h"
 

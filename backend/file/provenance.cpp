@@ -6,8 +6,8 @@
 
 #include <fmt/chrono.h>
 
-#include "backend/file/hdf5_heap.h"
-#include "backend/file/hdf5_object.h"
+#include "backend/file/hdf5/hdf5_heap.h"
+#include "backend/file/hdf5/hdf5_object.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {

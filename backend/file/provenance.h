@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/file/hdf5_writer.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope {

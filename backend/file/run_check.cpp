@@ -174,7 +174,7 @@ LayerArrays read_layer(const Trace& trace, int layer) {
   LayerArrays arrays;
   arrays.gates = source.read(TraceArray::cumulative_log_gate, layer);
   arrays.channel_gates = source.read(TraceArray::cumulative_log_decay, layer);
-  if (info.mixer(layer).mixer != Mixer::attention || trace.query_key() == nullptr) return arrays;
+  if (!info.mixer(layer).has_softmax() || trace.query_key() == nullptr) return arrays;
   // Where there may have been a gate, of the model or by an intervention, rows need c.
   const bool gated = forgets(info, layer) || !info.intervention.empty();
   for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
@@ -201,8 +201,7 @@ std::int64_t reach_of(const Trace& trace, int layers, std::uint64_t key_bytes) {
   for (int layer = 0; layer < layers; ++layer) {
     const LayerMixer mixer = trace.info().mixer(layer);
     // Heads that share keys read them each.
-    if (mixer.mixer == Mixer::attention)
-      position += static_cast<std::uint64_t>(std::int64_t{mixer.heads} * mixer.head_dim);
+    if (mixer.has_softmax()) position += static_cast<std::uint64_t>(std::int64_t{mixer.heads} * mixer.head_dim);
   }
   position *= size_of(trace.info().dtype);
   const auto fitting = static_cast<std::int64_t>(key_bytes / std::max<std::uint64_t>(position, 1));

@@ -11,7 +11,7 @@
 #include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/file/file_trace.h"
-#include "backend/file/hdf5_dataset.h"
+#include "backend/file/hdf5/hdf5_dataset.h"
 #include "backend/file/layer_mixers.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_check.h"
@@ -200,7 +200,7 @@ void fill_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers
 double usual_scale(const TraceInfo& info) {
   int head_dim = info.head_dim;
   for (const LayerMixer& mixer : info.mixers) {
-    if (mixer.mixer == Mixer::attention) head_dim = mixer.head_dim;
+    if (mixer.has_softmax()) head_dim = mixer.head_dim;
   }
   return head_dim > 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : 0;
 }

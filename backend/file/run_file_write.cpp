@@ -7,7 +7,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/file/file_trace.h"
-#include "backend/file/hdf5_writer.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/file/model_writer.h"
 #include "backend/file/provenance.h"
 #include "backend/file/raw_copy.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/map/band_tiles.h"
-#include "backend/map/device_spread.h"
+#include "backend/map/device/device_spread.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/team.h"
 #include "kernels/cpu/attention_statistics.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/map/head_entries.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 
 namespace foxscope {
 

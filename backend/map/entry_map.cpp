@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "backend/map/band_tiles.h"
-#include "backend/map/bins.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/map_pixels.h"
+#include "backend/map/statistics/bins.h"
 #include "backend/map/team.h"
 #include "kernels/cpu/pooled_map.h"
 #include "kernels/cpu/rounded_logits.h"

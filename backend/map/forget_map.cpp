@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/map/bins.h"
-#include "backend/map/gate_lines.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/statistics/bins.h"
+#include "backend/map/statistics/gate_lines.h"
 #include "backend/map/team.h"
 
 namespace foxscope {

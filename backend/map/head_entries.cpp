@@ -32,13 +32,13 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   const TraceInfo& info = of.trace->info();
   of.trace->check_head(of.layer, of.head);
   const LayerMixer mixer = info.mixer(of.layer);
-  const bool softmax = mixer.mixer == Mixer::attention;
+  const bool softmax = mixer.has_softmax();
   if (softmax && quantity == Quantity::mixing) quantity = Quantity::attention;
   length = info.length;
   head_dim = mixer.head_dim;
   window = window_of(info, of.layer);
   scale = static_cast<double>(info.softmax_scale);
-  gated = forgets(info, of.layer) && (softmax || mixer.decay == Decay::head);
+  gated = forgets(info, of.layer) && (softmax || mixer.decays_by_head());
   if (of.trace->tokens()) token = of.trace->tokens()->input_id;
   const bool attention = softmax && (quantity == Quantity::attention || quantity == Quantity::gate_effect);
   if (gated && (!softmax || attention || !needs_queries(quantity))) {

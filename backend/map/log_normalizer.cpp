@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "backend/map/band_tiles.h"
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/map.h"
 #include "backend/map/team.h"

@@ -10,7 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/map_stages.h"
@@ -150,11 +150,11 @@ Reduction default_reduction(Quantity quantity, bool difference) {
 
 std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
   const LayerMixer mixer = info.mixer(layer);
-  if (mixer.mixer == Mixer::attention) return {};
+  if (mixer.has_softmax()) return {};
   switch (quantity) {
     case Quantity::forget:
     case Quantity::log_forget:
-      if (mixer.decay != Decay::none) return {};
+      if (mixer.decays()) return {};
       return fmt::format("the {} forgets only what it overwrites: ask for mixing or attention", mixer_words(mixer));
     case Quantity::attention:
     case Quantity::mixing:

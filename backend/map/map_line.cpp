@@ -29,7 +29,7 @@ std::optional<Image> entries_of(const LineRequest& line, const Range& rows, cons
 bool prepare_rows(const LineRequest& line, const Job& job) {
   for (const HeadOf* head : {&line.head, line.minus ? &*line.minus : nullptr}) {
     if (head == nullptr || are_few(line.positions, head->trace->info().length)) continue;
-    const bool softmax = head->trace->info().mixer(head->layer).mixer == Mixer::attention;
+    const bool softmax = head->trace->info().mixer(head->layer).has_softmax();
     if (softmax && takes_ungated_rows(line.quantity) && log_normalizer_without_gate(*head, job).empty()) return false;
     if (!softmax && line.quantity == Quantity::attention && row_sizes(*head, job).empty()) return false;
   }
@@ -103,12 +103,12 @@ std::optional<std::vector<float>> line_entries(const LineRequest& request, const
 bool needs_all_rows(const HeadOf& head, Quantity quantity) {
   const Trace& trace = *head.trace;
   const LayerMixer mixer = trace.info().mixer(head.layer);
-  if (mixer.mixer == Mixer::attention) {
+  if (mixer.has_softmax()) {
     return takes_ungated_rows(quantity) && forgets(trace.info(), head.layer) &&
            !trace.knows_log_normalizer_without_gate(head.layer, head.head);
   }
   if (quantity != Quantity::attention && quantity != Quantity::mixing) return false;
-  if (mixer.mixer == Mixer::delta_rule) return true;
+  if (mixer.kind().overwrites) return true;
   return quantity == Quantity::attention && !trace.knows_row_sizes(head.layer, head.head);
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/map/bins.h"
+#include "backend/map/statistics/bins.h"
 
 namespace foxscope {
 namespace {

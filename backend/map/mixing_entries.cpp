@@ -10,7 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/map/band_tiles.h"
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
 #include "kernels/cpu/mixing.h"
 #include "kernels/cpu/pooled_map.h"
 
@@ -62,13 +62,14 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   const TraceInfo& info = trace.info();
   trace.check_head(of.layer, of.head);
   mixer_ = info.mixer(of.layer);
-  assert(mixer_.mixer != Mixer::attention);
+  assert(!mixer_.has_softmax());
+  overwrites_ = mixer_.kind().overwrites && quantity_ != Quantity::forget;
   query_head_ = shared_head(mixer_.heads, mixer_.query_heads, of.head);
   key_head_ = shared_head(mixer_.heads, mixer_.key_heads, of.head);
   length_ = info.length;
   channels_ = mixer_.head_dim;
   depth_ = (channels_ + kDepthStep - 1) / kDepthStep * kDepthStep;
-  if (mixer_.decay == Decay::head) gate_ = trace.cumulative_log_gate(of.layer, of.head);
+  if (mixer_.decays_by_head()) gate_ = trace.cumulative_log_gate(of.layer, of.head);
   if (mixer_.decays_by_channel()) {
     sums_ = trace.cumulative_log_decay(of.layer, of.head);
     decay_ = sums_.values;
@@ -78,7 +79,7 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
     return;
   }
   store_ = &trace.require_query_key();
-  if (mixer_.mixer != Mixer::gated_linear_attention) beta_ = trace.beta(of.layer, of.head);
+  if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
 }
 
 void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch,
@@ -95,7 +96,7 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     std::copy_n(stored.begin() + row * channels_, channels_, out.begin() + row * depth_);
   }
-  if (part != TraceArray::key || decay_.empty() || beta_.empty()) return;
+  if (part != TraceArray::key || decay_.empty() || beta_.empty() || overwrites_) return;
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     cpu::scale(beta(rows.begin + row), channels_, out.data() + row * depth_);
   }
@@ -104,13 +105,13 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
 bool MixingEntries::prepare(const Range& rows, const Range& columns, Team& team) {
   first_ = columns.begin / kMapTile * kMapTile;
   // The delta rule starts at the diagonal, whichever columns are asked for.
-  end_ = mixer_.mixer == Mixer::delta_rule ? rows.end : std::min(columns.end, rows.end);
+  end_ = overwrites_ ? rows.end : std::min(columns.end, rows.end);
   end_ = std::min(length_, (end_ + kMapTile - 1) / kMapTile * kMapTile);
-  if (end_ <= first_) return true;
+  if (end_ <= first_ || goes_key_by_key()) return true;
   const std::int64_t blocks = (end_ - first_ + kMapTile - 1) / kMapTile;
   at_end_.resize(static_cast<std::size_t>((end_ - first_) * depth_));
   block_norm_.resize(static_cast<std::size_t>(blocks));
-  if (mixer_.mixer == Mixer::delta_rule) {
+  if (overwrites_) {
     left_.resize(at_end_.size());
     inverse_.resize(static_cast<std::size_t>((end_ - first_) * kMapTile));
   }
@@ -132,7 +133,7 @@ void MixingEntries::prepare_block(std::int64_t block, std::vector<float>& scratc
   std::vector<float> padded;
   padded_rows(TraceArray::key, keys, scratch, padded);
   float* const out = at_end_.data() + (keys.begin - first_) * depth_;
-  if (mixer_.mixer == Mixer::delta_rule) {
+  if (overwrites_) {
     prepare_delta(block, keys, padded.data());
   } else {
     for (std::int64_t key = keys.begin; key < keys.end; ++key) {
@@ -220,6 +221,7 @@ class MixingReader final : public TileReader {
     double query_norm = 0;       ///< largest
     double largest_share = 1;
     std::vector<float> left;  ///< delta rule, [depth][64]: what is left of the queries
+    std::vector<double> row;  ///< the same where it goes key by key, [rows, d]
     std::int64_t next = 0;    ///< delta rule: first key of the block that they meet next
     bool nothing_left = false;
   };
@@ -230,6 +232,7 @@ class MixingReader final : public TileReader {
   void near_channel_tile(const Strip& strip, const Range& keys, float* out);
   void delta_tile(Strip& strip, const Range& keys, float* out);
   void pass_block(Strip& strip, const Range& block, float* out);
+  void pass_keys(Strip& strip, const Range& block, float* out);
   void start_rows(Strip& strip, const Range& block, float* out);
   [[nodiscard]] Strip& strip_of(std::int64_t index) { return strips_[static_cast<std::size_t>(index)]; }
 
@@ -265,7 +268,7 @@ void MixingReader::set_band(const Range& rows) {
       float* const query = queries_.data() + lane * depth;
       if (!of_.decay_.empty()) {
         cpu::decay(strip.query.data() + lane * depth, of_.sums(row), of_.sums(begin), of_.channels_, query);
-      } else if (of_.mixer_.mixer == Mixer::mamba2) {
+      } else if (!of_.overwrites_) {
         const auto factor = static_cast<float>(std::exp(of_.c(row) - of_.c(begin)));
         for (std::int64_t n = 0; n < depth; ++n) query[n] *= factor;
       }
@@ -283,7 +286,7 @@ void MixingReader::set_band(const Range& rows) {
 
 bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2_limit) const {
   const Strip& strip = strips_[static_cast<std::size_t>(index)];
-  if (of_.mixer_.mixer == Mixer::delta_rule) return false;
+  if (of_.overwrites_) return false;
   const Range block = block_of(keys.begin, of_.length_);
   if (block.end > strip.rows.begin) return false;
   const double norm = of_.block_norm_[static_cast<std::size_t>((block.begin - of_.first_) / kMapTile)];
@@ -307,7 +310,7 @@ void MixingReader::tile(std::int64_t index, const Range& keys, float* out) {
 
 void MixingReader::mixing_tile(std::int64_t index, const Range& keys, float* out) {
   Strip& strip = strip_of(index);
-  if (of_.mixer_.mixer == Mixer::delta_rule) return delta_tile(strip, keys, out);
+  if (of_.overwrites_) return delta_tile(strip, keys, out);
   if (block_of(keys.begin, of_.length_).end <= strip.rows.begin) return far_tile(strip, keys, out);
   of_.padded_rows(TraceArray::key, keys, scratch_, keys_);
   if (of_.decay_.empty()) return near_scalar_tile(strip, keys, out);
@@ -379,7 +382,11 @@ void MixingReader::delta_tile(Strip& strip, const Range& keys, float* out) {
   const Range wanted = block_of(keys.begin, of_.length_);
   if (strip.next < wanted.begin) {
     strip.next = block_of(strip.rows.end - 1, of_.length_).begin;
-    strip.left.assign(static_cast<std::size_t>(of_.depth_ * kMapTile), 0.0F);
+    if (of_.goes_key_by_key()) {
+      strip.row.assign(static_cast<std::size_t>(strip.rows.size() * of_.channels_), 0.0);
+    } else {
+      strip.left.assign(static_cast<std::size_t>(of_.depth_ * kMapTile), 0.0F);
+    }
     strip.nothing_left = false;
   }
   for (; strip.next >= wanted.begin; strip.next -= kMapTile) {
@@ -387,6 +394,8 @@ void MixingReader::delta_tile(Strip& strip, const Range& keys, float* out) {
     if (strip.nothing_left) {
       std::fill(whole_.begin(), whole_.end(), 0.0F);
       strip.next = wanted.begin;
+    } else if (of_.goes_key_by_key()) {
+      pass_keys(strip, block, whole_.data());
     } else {
       pass_block(strip, block, whole_.data());
     }
@@ -414,6 +423,31 @@ void MixingReader::pass_block(Strip& strip, const Range& block, float* out) {
   cpu::add_transposed_product(depth, kMapTile, block.size(), left, out, strip.left.data());
   const bool all_started = block.begin <= strip.rows.begin;
   strip.nothing_left = all_started && cpu::largest_size(strip.left.data(), depth * kMapTile) < kNothing;
+}
+
+/// The recurrence itself (MixerKind), key by key in float64: for what no closed form of a block is written.
+void MixingReader::pass_keys(Strip& strip, const Range& block, float* out) {
+  const std::int64_t depth = of_.depth_;
+  const auto channels = static_cast<std::size_t>(of_.channels_);
+  of_.padded_rows(TraceArray::key, block, scratch_, keys_);
+  std::fill_n(out, block.size() * kMapTile, 0.0F);
+  std::vector<double> alpha(channels);
+  for (std::int64_t position = block.end - 1; position >= block.begin; --position) {
+    const float* const key = keys_.data() + (position - block.begin) * depth;
+    for (std::size_t n = 0; n < channels && position > 0; ++n) {
+      alpha[n] = std::exp(of_.sums(position)[n] - of_.sums(position - 1)[n]);
+    }
+    for (std::int64_t row = std::max(strip.rows.begin, position); row < strip.rows.end; ++row) {
+      const std::int64_t lane = row - strip.rows.begin;
+      double* const r = strip.row.data() + static_cast<std::size_t>(lane) * channels;
+      if (row == position) std::copy_n(strip.query.data() + lane * depth, channels, r);
+      double product = 0;
+      for (std::size_t n = 0; n < channels; ++n) product += r[n] * static_cast<double>(key[n]);
+      const double entry = static_cast<double>(of_.beta(position)) * product;
+      out[(position - block.begin) * kMapTile + lane] = static_cast<float>(entry);
+      for (std::size_t n = 0; n < channels; ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
+    }
+  }
 }
 
 /// Adds the entries of the queries that stand in the block themselves, up to their own positions.

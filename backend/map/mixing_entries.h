@@ -16,7 +16,8 @@ namespace foxscope {
 /// Keys are taken in blocks of 64. What a block gives to any later query is prepared once, relative to the block's last
 /// position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j k_j), so
 /// that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn what is
-/// left of a query at e into entries (docs/maps.md), so that a query passes a block by two products.
+/// left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Where each channel
+/// of a delta rule decays, queries meet the keys one by one.
 class MixingEntries {
  public:
   /// @param of     a head of a linear mixer
@@ -43,6 +44,8 @@ class MixingEntries {
     return gate_.empty() ? 0.0 : gate_[static_cast<std::size_t>(position)];
   }
   [[nodiscard]] const double* sums(std::int64_t position) const { return decay_.data() + position * channels_; }
+  /// Whether what no block has a closed form for is computed by the recurrence itself.
+  [[nodiscard]] bool goes_key_by_key() const { return overwrites_ && !decay_.empty(); }
   [[nodiscard]] float beta(std::int64_t position) const { return beta_[static_cast<std::size_t>(position)]; }
   [[nodiscard]] const float* at_end(std::int64_t position) const {
     return at_end_.data() + (position - first_) * depth_;
@@ -51,6 +54,7 @@ class MixingEntries {
   HeadOf head_;
   Quantity quantity_;
   LayerMixer mixer_;
+  bool overwrites_ = false;               ///< the delta rule's M; F is not changed by it
   const QueryKeyStore* store_ = nullptr;  ///< null for forget: queries and keys are all 1
   int query_head_ = 0;
   int key_head_ = 0;

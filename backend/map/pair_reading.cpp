@@ -43,6 +43,35 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
+/// What is left of a query when it has met all keys behind one: r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or
+/// of each channel.
+/// @param between  that key and the query
+/// @param k        [query - key + 1, d]
+/// @param r        [d] the query
+void pass_keys(const HeadOf& head, const Range& between, std::span<const float> k, std::vector<double>& r) {
+  const Trace& trace = *head.trace;
+  const auto at = [](std::int64_t number) { return static_cast<std::size_t>(number); };
+  const std::size_t channels = r.size();
+  const bool by_channel = trace.info().mixer(head.layer).decays_by_channel();
+  const ChannelSums sums = by_channel ? trace.cumulative_log_decay(head.layer, head.head) : ChannelSums();
+  const std::span<const double> c = by_channel ? sums.values : trace.cumulative_log_gate(head.layer, head.head);
+  const auto beta = trace.beta(head.layer, head.head);
+  std::vector<double> decay(channels);
+  for (std::int64_t position = between.end; position > between.begin; --position) {
+    const std::span<const float> key = k.subspan(at(position - between.begin) * channels, channels);
+    double product = 0;
+    for (std::size_t n = 0; n < channels; ++n) product += r[n] * static_cast<double>(key[n]);
+    const double overlap = static_cast<double>(beta[at(position)]) * product;
+    if (by_channel) {
+      const std::size_t first = at(position) * channels;
+      for (std::size_t n = 0; n < channels; ++n) decay[n] = std::exp(c[first + n] - c[first + n - channels]);
+    } else {
+      std::ranges::fill(decay, std::exp(c[at(position)] - c[at(position - 1)]));
+    }
+    for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * (r[n] - overlap * static_cast<double>(key[n]));
+  }
+}
+
 /// M by the recurrence from the query back to the key (docs/maps.md), in float64.
 double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
   const Trace& trace = *head.trace;
@@ -62,24 +91,19 @@ double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
     for (std::size_t n = 0; n < channels; ++n) sum += r[n] * static_cast<double>(k[at(position - key) * channels + n]);
     return sum;
   };
+  const double beta = mixer.kind().writes_beta ? static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) : 1.0;
+  if (mixer.kind().overwrites) {
+    pass_keys(head, {key, query}, k, r);
+    return beta * product(key);
+  }
   if (mixer.decays_by_channel()) {
     const std::vector<double> later = trace.log_decay_at(head.layer, head.head, query);
     const std::vector<double> earlier = trace.log_decay_at(head.layer, head.head, key);
     for (std::size_t n = 0; n < channels; ++n) r[n] *= std::exp(later[n] - earlier[n]);
-    if (mixer.mixer != Mixer::mamba) return product(key);
-    return static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) * product(key);
+    return beta * product(key);
   }
   const auto c = trace.cumulative_log_gate(head.layer, head.head);
-  const auto beta = trace.beta(head.layer, head.head);
-  for (std::int64_t position = query; mixer.mixer == Mixer::delta_rule && position > key; --position) {
-    const double overlap = static_cast<double>(beta[at(position)]) * product(position);
-    const double decay = std::exp(c[at(position)] - c[at(position - 1)]);
-    for (std::size_t n = 0; n < channels; ++n) {
-      r[n] = decay * (r[n] - overlap * static_cast<double>(k[at(position - key) * channels + n]));
-    }
-  }
-  const double decay = mixer.mixer == Mixer::delta_rule ? 1.0 : std::exp(c[at(query)] - c[at(key)]);
-  return static_cast<double>(beta[at(key)]) * decay * product(key);
+  return beta * std::exp(c[at(query)] - c[at(key)]) * product(key);
 }
 
 void read_mixing(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
@@ -96,7 +120,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   const TraceInfo& info = trace.info();
   if (!trace.has_attention(head.layer)) return;
   const LayerMixer mixer = info.mixer(head.layer);
-  if (mixer.mixer != Mixer::attention) return read_mixing(head, query, key, reading);
+  if (!mixer.has_softmax()) return read_mixing(head, query, key, reading);
   reading.has_attention = true;
   const int key_head = shared_head(mixer.heads, mixer.key_heads, head.head);
   std::vector<float> query_scratch;

@@ -1,9 +1,9 @@
-#include "backend/model/cpu_model.h"
-#include "backend/model/cpu_team.h"
 #include "backend/model/forward_library.h"
-#include "backend/model/processes_torch.h"
-#include "backend/model/torch_model.h"
-#include "backend/model/torch_trainable_model.h"
+#include "backend/model/layer/cpu/cpu_team.h"
+#include "backend/model/session/cpu_model.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/training/processes_torch.h"
+#include "backend/model/training/torch_trainable_model.h"
 
 namespace foxscope {
 namespace {

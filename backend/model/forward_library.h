@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backend/model/causal_lm.h"
+#include "backend/model/session/causal_lm.h"
 
 namespace foxscope {
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/eval/text_stream.h"
+#include "backend/data/text_stream.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {

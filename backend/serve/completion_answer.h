@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/model/score.h"
+#include "backend/model/layer/score.h"
 #include "backend/serve/completion_request.h"
 #include "backend/serve/served_model.h"
 

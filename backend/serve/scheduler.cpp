@@ -8,7 +8,7 @@
 #include <random>
 #include <span>
 
-#include "backend/model/score.h"
+#include "backend/model/layer/score.h"
 
 namespace foxscope {
 namespace {

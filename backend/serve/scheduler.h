@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "backend/eval/sampling.h"
-#include "backend/eval/text_stream.h"
-#include "backend/model/causal_lm.h"
-#include "backend/model/continuation.h"
+#include "backend/data/text_stream.h"
+#include "backend/generate/sampling.h"
+#include "backend/model/session/causal_lm.h"
+#include "backend/model/session/continuation.h"
 #include "backend/serve/completion_answer.h"
 #include "backend/serve/completion_request.h"
 #include "backend/serve/served_model.h"

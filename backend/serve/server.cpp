@@ -15,8 +15,8 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
-#include "backend/model/continuation.h"
-#include "backend/model/engine.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/engine.h"
 #include "backend/serve/endpoint.h"
 #include "backend/serve/listener.h"
 #include "backend/serve/scheduler.h"

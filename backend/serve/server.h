@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/base/job.h"
-#include "backend/model/engine.h"
+#include "backend/model/session/engine.h"
 
 namespace foxscope {
 

@@ -39,12 +39,18 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
   return head;
 }
 
+std::optional<cuda::MixingKind> mixing_kind(const LayerMixer& mixer) {
+  if (mixer.has_softmax() || mixer.has_rates()) return std::nullopt;
+  if (mixer.kind().overwrites) {
+    return mixer.decays_by_channel() ? std::nullopt : std::optional(cuda::MixingKind::delta_rule);
+  }
+  return mixer.decays_by_channel() ? cuda::MixingKind::channel_decay : cuda::MixingKind::head_decay;
+}
+
 cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay) {
   const LayerMixer mixer = trace.info().mixer(layer);
   cuda::MixingHead head;
-  head.kind = mixer.mixer == Mixer::mamba2                   ? cuda::MixingKind::head_decay
-              : mixer.mixer == Mixer::gated_linear_attention ? cuda::MixingKind::channel_decay
-                                                             : cuda::MixingKind::delta_rule;
+  head.kind = of_decay ? cuda::MixingKind::channel_decay : mixing_kind(mixer).value();
   const bool is_float = of_decay || trace.require_query_key().dtype() == DType::float32;
   head.element = is_float ? cuda::ElementType::float32 : cuda::ElementType::bfloat16;
   head.length = trace.info().length;
@@ -140,12 +146,12 @@ const void* DeviceHeads::add_mixing(const Trace& trace, bool of_decay, Entry& en
     head.query = rows_of(QueryKeyStore::Part::query, mixer.query_heads);
     head.key = rows_of(QueryKeyStore::Part::key, mixer.key_heads);
   }
-  if (mixer.decay != Decay::none) {
-    const auto sums = mixer.decay == Decay::head ? trace.cumulative_log_gate(layer, entry.head.head)
-                                                 : trace.cumulative_log_decay(layer, entry.head.head).values;
+  if (mixer.decays()) {
+    const auto sums = mixer.decays_by_head() ? trace.cumulative_log_gate(layer, entry.head.head)
+                                             : trace.cumulative_log_decay(layer, entry.head.head).values;
     head.cumulative_log_decay = static_cast<const double*>(upload(std::as_bytes(sums), passing));
   }
-  if (mixer.mixer != Mixer::gated_linear_attention) {
+  if (!of_decay && mixer.kind().writes_beta) {
     const auto beta = trace.beta(layer, entry.head.head);
     head.beta = static_cast<const float*>(upload(std::as_bytes(beta), passing));
   }

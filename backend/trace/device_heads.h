@@ -4,12 +4,13 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "backend/trace/trace.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/mixing_map.h"
-#include "kernels/cuda/pooled_map.h"
+#include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/pooled_map.h"
 
 namespace foxscope {
 
@@ -42,6 +43,9 @@ struct DeviceHead {
 
 /// A head for the kernels, with all that was uploaded of it.
 kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
+
+/// Which of the kernels' recurrences a linear mixer has; none: no kernel computes its M.
+std::optional<kernels::cuda::MixingKind> mixing_kind(const LayerMixer& mixer);
 
 /// A head of a linear mixer for the kernels, without arrays.
 /// @param of_decay  F alone, whose queries are 1/d and keys 1

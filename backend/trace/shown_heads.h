@@ -6,13 +6,13 @@
 
 namespace foxscope {
 
-/// Views that show every head of a run at once show of a layer of Mamba, where each of thousands of channels is a head,
+/// Views that show every head of a run at once show of a layer whose channels are its heads, thousands of them (Mamba),
 /// no more than this many: every n-th from head 0 on. Any of them can be chosen all the same.
 inline constexpr int kMostShownChannels = 64;
 
 /// How far apart the heads of a layer are that such a view shows; 1: it shows all.
 constexpr int shown_step(const LayerMixer& mixer) {
-  return mixer.mixer == Mixer::mamba ? (mixer.heads + kMostShownChannels - 1) / kMostShownChannels : 1;
+  return mixer.kind().heads_are_channels ? (mixer.heads + kMostShownChannels - 1) / kMostShownChannels : 1;
 }
 
 /// How many heads of a layer such a view shows.

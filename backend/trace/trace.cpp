@@ -24,7 +24,7 @@ Error not_kept(const std::string& name, Keep keep) {
 std::vector<bool> forgetting_of(const TraceInfo& info, const TraceSource& source) {
   std::vector<bool> forgetting;
   for (int layer = 0; layer < info.layers; ++layer) {
-    const bool by_channel = info.mixer(layer).decay == Decay::channel;
+    const bool by_channel = info.mixer(layer).sums_channels();
     const TraceArray sums = by_channel ? TraceArray::cumulative_log_decay : TraceArray::cumulative_log_gate;
     forgetting.push_back(source.has(sums, layer) ? !source.is_zero(sums, layer) : forgets(info, layer));
   }
@@ -73,14 +73,14 @@ int key_head_of(const TraceInfo& info, int layer, int head) {
 }
 
 std::int64_t window_of(const TraceInfo& info, int layer) {
-  return info.mixer(layer).mixer == Mixer::attention ? info.window_size : 0;
+  return info.mixer(layer).has_softmax() ? info.window_size : 0;
 }
 
 bool forgets(const TraceInfo& info, int layer) {
   const LayerMixer mixer = info.mixer(layer);
-  if (mixer.decay == Decay::none) return false;
+  if (!mixer.decays()) return false;
   if (!info.forgetting.empty()) return info.forgetting.at(static_cast<std::size_t>(layer));
-  return mixer.mixer != Mixer::attention;
+  return !mixer.has_softmax();
 }
 
 bool forgets(const TraceInfo& info) {
@@ -211,7 +211,7 @@ std::span<const double> Trace::mean_decay(int layer, int head) const {
     if (const auto found = mean_decay_.find({layer, head}); found != mean_decay_.end()) return found->second;
   }
   std::vector<double> mean(static_cast<std::size_t>(info_.length), 0.0);
-  if (info_.mixer(layer).decay == Decay::channel) {
+  if (info_.mixer(layer).sums_channels()) {
     const std::span<const double> sums = row<double>(TraceArray::cumulative_log_decay, layer, head);
     const std::size_t channels = sums.size() / mean.size();
     for (std::size_t position = 0; position < mean.size(); ++position) {
@@ -236,7 +236,7 @@ std::vector<double> Trace::decays_by_rates(int layer, int head, std::span<const 
 
 ChannelSums Trace::cumulative_log_decay(int layer, int head) const {
   check_head(layer, head);
-  if (info_.mixer(layer).decay != Decay::rates) {
+  if (!info_.mixer(layer).has_rates()) {
     return {nullptr, row<double>(TraceArray::cumulative_log_decay, layer, head)};
   }
   const auto made =
@@ -248,7 +248,7 @@ std::vector<double> Trace::cumulative_log_decay(int layer, int head, int channel
   check_head(layer, head);
   const auto at = static_cast<std::size_t>(channel);
   std::vector<double> sums;
-  if (info_.mixer(layer).decay == Decay::rates) {
+  if (info_.mixer(layer).has_rates()) {
     const double rate = row<double>(TraceArray::decay_rate, layer, head)[at];
     for (const double sum : cumulative_log_gate(layer, head)) sums.push_back(rate * sum);
     return sums;
@@ -263,7 +263,7 @@ std::vector<double> Trace::log_decay_at(int layer, int head, std::int64_t positi
   check_head(layer, head);
   assert(position >= 0 && position < info_.length);
   const auto at = static_cast<std::size_t>(position);
-  if (info_.mixer(layer).decay == Decay::rates) {
+  if (info_.mixer(layer).has_rates()) {
     return decays_by_rates(layer, head, cumulative_log_gate(layer, head).subspan(at, 1));
   }
   const std::span<const double> all = row<double>(TraceArray::cumulative_log_decay, layer, head);
@@ -285,7 +285,7 @@ std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
 bool Trace::has_attention(int layer) const {
   check_head(layer, 0);
   const LayerMixer mixer = info_.mixer(layer);
-  if (mixer.mixer == Mixer::attention) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
+  if (mixer.has_softmax()) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
   const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
   return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
          !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate);

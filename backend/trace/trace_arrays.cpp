@@ -9,17 +9,6 @@
 namespace foxscope {
 namespace {
 
-constexpr std::array<const char*, 5> kMixerNames = {"attention", "mamba2", "gated_linear_attention", "delta_rule",
-                                                    "mamba"};
-constexpr std::array<const char*, 4> kDecayNames = {"none", "head", "channel", "rates"};
-
-template <typename Word, std::size_t N>
-std::optional<Word> find_word(const std::array<const char*, N>& names, std::string_view name) {
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end()) return std::nullopt;
-  return static_cast<Word>(found - names.begin());
-}
-
 /// Extent of an axis in one layer, or of the whole run.
 std::int64_t extent_of(Axis axis, const TraceSizes& sizes, const LayerMixer& mixer) {
   switch (axis) {
@@ -57,29 +46,6 @@ LayerMixer extents_for(const ArraySpec& spec, const TraceSizes& sizes, int index
 
 }  // namespace
 
-const char* to_string(Mixer mixer) { return kMixerNames[static_cast<std::size_t>(mixer)]; }
-std::optional<Mixer> parse_mixer(std::string_view name) { return find_word<Mixer>(kMixerNames, name); }
-const char* to_string(Decay decay) { return kDecayNames[static_cast<std::size_t>(decay)]; }
-std::optional<Decay> parse_decay(std::string_view name) { return find_word<Decay>(kDecayNames, name); }
-
-std::string mixer_problem(const LayerMixer& mixer) {
-  if (mixer.heads < 1) return "there are no heads";
-  for (const auto& [heads, what] : {std::pair(mixer.query_heads, "query"), std::pair(mixer.key_heads, "key"),
-                                    std::pair(mixer.value_heads, "value")}) {
-    if (heads < 1 || mixer.heads % heads != 0) {
-      return fmt::format("{} heads cannot share {} {} heads", mixer.heads, heads, what);
-    }
-  }
-  if (mixer.head_dim < 1 || mixer.value_dim < 1) return "a head has no channels";
-  const bool by_channel = mixer.decay == Decay::channel;
-  if (by_channel != (mixer.mixer == Mixer::gated_linear_attention) ||
-      (mixer.decay == Decay::rates) != (mixer.mixer == Mixer::mamba) ||
-      (mixer.mixer == Mixer::mamba2 && mixer.decay == Decay::none)) {
-    return fmt::format("{} cannot have a decay by {}", to_string(mixer.mixer), to_string(mixer.decay));
-  }
-  return {};
-}
-
 std::string keep_words(const char* between) {
   std::string words;
   for (const KeepWord& word : kKeepWords) words += (words.empty() ? "" : between) + std::string(word.word);
@@ -108,8 +74,8 @@ const char* to_string(Axis axis) {
   return kNames[static_cast<std::size_t>(axis)];
 }
 
-Axis axis_of(Axis axis, Mixer mixer) {
-  if (mixer != Mixer::attention) return axis;
+Axis axis_of(Axis axis, const LayerMixer& mixer) {
+  if (!mixer.has_softmax()) return axis;
   if (axis == Axis::query_head) return Axis::head;
   if (axis == Axis::value_head) return Axis::key_head;
   return axis == Axis::value_channel ? Axis::channel : axis;
@@ -117,8 +83,10 @@ Axis axis_of(Axis axis, Mixer mixer) {
 
 LayerMixer TraceSizes::mixer(int layer) const {
   if (!mixers.empty()) return mixers.at(static_cast<std::size_t>(layer));
-  return {Mixer::attention, Decay::head, heads, heads, key_heads, key_heads, head_dim, head_dim};
+  return attention_layer(heads, key_heads, head_dim);
 }
+
+bool TraceSizes::has_softmax() const { return mixers.empty() || std::ranges::any_of(mixers, &LayerMixer::has_softmax); }
 
 std::int64_t TraceSizes::head_count() const {
   std::int64_t count = 0;
@@ -140,19 +108,18 @@ void TraceSizes::set_mixers(std::vector<LayerMixer> of_layers) {
 }
 
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {
-  const bool attention = mixer.mixer == Mixer::attention;
   switch (spec.array) {
     case TraceArray::cumulative_log_gate:
-      return attention || mixer.decay == Decay::head || mixer.decay == Decay::rates;
+      return mixer.sums_heads();
     case TraceArray::cumulative_log_decay:
-      return mixer.decay == Decay::channel;
+      return mixer.sums_channels();
     case TraceArray::decay_rate:
-      return mixer.decay == Decay::rates;
+      return mixer.has_rates();
     case TraceArray::beta:
-      return mixer.mixer == Mixer::mamba2 || mixer.mixer == Mixer::delta_rule || mixer.mixer == Mixer::mamba;
+      return mixer.kind().writes_beta;
     case TraceArray::log_normalizer:
     case TraceArray::log_normalizer_without_gate:
-      return attention;
+      return mixer.has_softmax();
     default:
       return true;
   }
@@ -209,8 +176,7 @@ std::size_t bytes_of(const KeepSet& keep, Storage storage, const TraceSizes& siz
 }
 
 KeepSet with_values_of_linear_mixers(KeepSet keep, const TraceSizes& sizes) {
-  const bool linear =
-      std::ranges::any_of(sizes.mixers, [](const LayerMixer& m) { return m.mixer != Mixer::attention; });
+  const bool linear = !std::ranges::all_of(sizes.mixers, &LayerMixer::has_softmax);
   if (linear && keep.contains(Keep::query_key)) keep.insert(Keep::values);
   return keep;
 }

@@ -12,59 +12,9 @@
 #include <vector>
 
 #include "backend/trace/dtype.h"
+#include "backend/trace/mixers/layer_mixer.h"
 
 namespace foxscope {
-
-/// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
-/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet);
-/// the selective state space of the first Mamba, each channel of which is a head with one value.
-enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba };
-/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", as run files name them.
-const char* to_string(Mixer mixer);
-/// None for another name.
-std::optional<Mixer> parse_mixer(std::string_view name);
-
-/// How a layer can forget: not at all, by one decay a head, as all attention with its forget gates, by one for each
-/// channel of a head's keys, or by one decay a head and a rate for each channel, whose log decay is the head's times
-/// its rate. Whether it does is what forgets() says (trace.h).
-enum class Decay { none, head, channel, rates };
-/// "none", "head", "channel", "rates", as run files name them.
-const char* to_string(Decay decay);
-/// None for another name.
-std::optional<Decay> parse_decay(std::string_view name);
-
-/// What mixes the positions of one layer, and the extents of its arrays. H heads have maps; head h reads query head
-/// h / (H / H_q), and keys and values likewise.
-struct LayerMixer {
-  Mixer mixer = Mixer::attention;
-  Decay decay = Decay::head;
-  int heads = 0;        ///< H
-  int query_heads = 0;  ///< H_q
-  int key_heads = 0;    ///< H_k
-  int value_heads = 0;  ///< H_v
-  int head_dim = 0;     ///< d, of queries and keys
-  int value_dim = 0;    ///< d_v
-  /// Whether the channels of a head's keys decay each in its own way.
-  [[nodiscard]] bool decays_by_channel() const { return decay == Decay::channel || decay == Decay::rates; }
-  bool operator==(const LayerMixer&) const = default;
-};
-
-/// The extents of a layer by their names in a run file.
-struct MixerExtent {
-  const char* name;
-  int LayerMixer::*member;
-};
-inline constexpr std::array<MixerExtent, 6> kMixerExtents = {{
-    {"heads", &LayerMixer::heads},
-    {"query_heads", &LayerMixer::query_heads},
-    {"key_heads", &LayerMixer::key_heads},
-    {"value_heads", &LayerMixer::value_heads},
-    {"head_dim", &LayerMixer::head_dim},
-    {"value_dim", &LayerMixer::value_dim},
-}};
-
-/// Why a mixer cannot have these extents and this decay, "4 heads cannot share 3 key heads"; empty: it can.
-std::string mixer_problem(const LayerMixer& mixer);
 
 /// What a trace may keep of a run, word by word of `--keep`.
 enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, saliency };
@@ -128,7 +78,7 @@ enum class Axis {
 const char* to_string(Axis axis);
 /// The axis by the name that a mixer has for it: softmax attention has as many queries as heads, and values are like
 /// its keys.
-Axis axis_of(Axis axis, Mixer mixer);
+Axis axis_of(Axis axis, const LayerMixer& mixer);
 
 /// Extents of the axes; 0 where one is not known.
 struct TraceSizes {
@@ -145,6 +95,8 @@ struct TraceSizes {
 
   /// What one layer is.
   [[nodiscard]] LayerMixer mixer(int layer) const;
+  /// Whether any layer is softmax attention.
+  [[nodiscard]] bool has_softmax() const;
   /// Heads of all layers together, which need not have equally many.
   [[nodiscard]] std::int64_t head_count() const;
   /// Layers, heads, key_heads and head_dim from what each layer is.

@@ -12,7 +12,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
-#include "backend/model/model_config.h"
+#include "backend/model/spec/model_config.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/base/device_name.h"
-#include "backend/model/trainable_model.h"
+#include "backend/model/training/trainable_model.h"
 #include "backend/train/row_order.h"
 
 namespace foxscope {

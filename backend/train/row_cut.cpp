@@ -7,7 +7,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 
 namespace foxscope {
 namespace {

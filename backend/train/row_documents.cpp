@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope {
 namespace {

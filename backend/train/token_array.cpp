@@ -9,8 +9,8 @@
 #include "backend/base/error.h"
 #include "backend/base/mapped_file.h"
 #include "backend/base/sha256.h"
-#include "backend/eval/npy.h"
-#include "backend/model/safetensors.h"
+#include "backend/data/npy.h"
+#include "backend/model/weights/safetensors.h"
 #include "backend/text/tokenizer.h"
 #include "backend/train/row_cut.h"
 

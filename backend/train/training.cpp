@@ -15,10 +15,10 @@
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
-#include "backend/model/checks.h"
 #include "backend/model/forward_library.h"
-#include "backend/model/initial_weights.h"
-#include "backend/model/run_memory.h"
+#include "backend/model/layer/checks.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/weights/initial_weights.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
 #include "backend/train/batch_reader.h"
@@ -197,17 +197,10 @@ struct TrainingFlops {
     for (const Parameter& parameter : parameters(config)) {
       if (parameter.layer >= 0 && parameter.shape.size() > 1) numbers += parameter.elements();
     }
-    std::int64_t attention_layers = 0;
-    for (int layer = 0; layer < config.layers; ++layer) {
-      if (config.is_linear(layer)) {
-        numbers += 2 * config.linear->output_size() * config.linear->key_dim;
-      } else {
-        ++attention_layers;
-      }
-    }
+    for (int layer = 0; layer < config.layers; ++layer) numbers += 2 * config.state_size(layer);
     matrices = 6.0 * static_cast<double>(numbers);
     const std::int64_t seen = config.window_size > 0 ? std::min(2 * config.window_size, length) : length;
-    attention = 12.0 * static_cast<double>(attention_layers) * static_cast<double>(config.query_size()) *
+    attention = 12.0 * static_cast<double>(config.attention_layers()) * static_cast<double>(config.query_size()) *
                 static_cast<double>(seen) / 2;
   }
 };

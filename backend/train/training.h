@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "backend/base/job.h"
-#include "backend/model/processes.h"
+#include "backend/model/training/processes.h"
 #include "backend/train/recipe.h"
 #include "backend/train/training_log.h"
 

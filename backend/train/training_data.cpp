@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 #include "backend/train/token_array.h"
 #include "backend/train/zarr_rows.h"
 

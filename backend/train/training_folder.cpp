@@ -14,7 +14,7 @@
 
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
-#include "backend/model/safetensors_writer.h"
+#include "backend/model/weights/safetensors_writer.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/model/checkpoint.h"
-#include "backend/model/trainable_model.h"
+#include "backend/model/training/trainable_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/train/folder_lock.h"
 #include "backend/train/recipe.h"
 

@@ -19,7 +19,7 @@
 #include "backend/base/log.h"
 #include "backend/base/regular_file.h"
 #include "backend/base/sha256.h"
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/cuda/forgetting_attention_backward.h"
+#include "kernels/cuda/attention/forgetting_attention_backward.h"
 #include "tests/bench/kernels_bench.h"
 #include "tests/bench/torch_peer.h"
 #include "tests/kernels/cuda_attention_problem.h"

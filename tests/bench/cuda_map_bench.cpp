@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forget_map.h"
-#include "kernels/cuda/lagged_products.h"
-#include "kernels/cuda/mixing_map.h"
-#include "kernels/cuda/pooled_map.h"
+#include "kernels/cuda/linear/lagged_products.h"
+#include "kernels/cuda/maps/attention_statistics.h"
+#include "kernels/cuda/maps/forget_map.h"
+#include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/pooled_map.h"
 #include "tests/bench/kernels_bench.h"
 
 namespace foxscope::bench {

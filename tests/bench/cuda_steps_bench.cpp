@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/gate_scan.h"
-#include "kernels/cuda/step_gradients.h"
-#include "kernels/cuda/steps.h"
-#include "kernels/cuda/token_loss.h"
+#include "kernels/cuda/steps/gate_scan.h"
+#include "kernels/cuda/steps/step_gradients.h"
+#include "kernels/cuda/steps/steps.h"
+#include "kernels/cuda/steps/token_loss.h"
 #include "tests/bench/kernels_bench.h"
 #include "tests/kernels/cuda_support.h"
 

@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 
 namespace foxscope::bench {
 

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 
 namespace foxscope::bench {
 

@@ -19,10 +19,11 @@
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
 
-#include "backend/model/causal_lm.h"
-#include "backend/model/gradient_forward_torch.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/backward/gradient_forward_torch.h"
+#include "backend/model/session/causal_lm.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "backend/trace/device_query_key_store.h"
 #include "tests/bench/random_checkpoint.h"
 

@@ -10,7 +10,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "backend/model/gradient_forward_torch.h"
+#include "backend/model/backward/gradient_forward_torch.h"
 #include "tests/bench/dense_transformer.h"
 #include "tests/bench/model_measures.h"
 

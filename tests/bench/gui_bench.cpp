@@ -28,8 +28,8 @@
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/window/help/start_page.h"
 #include "app/gui/window/main_window.h"
-#include "app/gui/window/start_page.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/trace/recorder.h"
@@ -218,16 +218,16 @@ std::unique_ptr<MainWindow> longDemo() {
   Document& document = window->document();
   RunSettings settings;
   settings.limit = 8192;
-  document.setSettings(settings);
-  document.addModel(resource("models/fox-pro-12m"));
-  document.addModel(resource("models/transformer-pro-12m"));
+  document.modelRuns().setSettings(settings);
+  document.runs().addModel(resource("models/fox-pro-12m"));
+  document.runs().addModel(resource("models/transformer-pro-12m"));
   std::string text;
   for (const char* name : {"up-from-slavery-1", "origin-of-species-3"}) {
     std::ifstream file(resource("texts/").toStdString() + name + ".txt");
     text += std::string(std::istreambuf_iterator<char>(file), {});
   }
-  document.setText({{}, text});
-  document.startRun();
+  document.modelRuns().setText({{}, text});
+  document.modelRuns().startRun();
   waitFor([&] { return document.runs().size() == 2; });
   settle(*window);
   return window;
@@ -256,7 +256,7 @@ Pictures move(MainWindow& window, int steps, const std::function<View(int)>& vie
   for (int number = 0; number < steps; ++number) {
     firsts = exacts = 0;
     start = Clock::now();
-    window.document().selection().setView(view(number));
+    window.document().runs().selection().setView(view(number));
     waitFor([&] { return exacts >= window.maps().paneCount(); });
     settle(window);
   }
@@ -272,10 +272,10 @@ void measurePanning(MainWindow& window) {
     const std::int64_t size = 8000 - 180 * number;
     return View{{0, size}, {0, size}};
   };
-  const HeadChoice before = window.document().selection().head();
+  const HeadChoice before = window.document().runs().selection().head();
   for (const auto& [name, head] : {std::pair{"FoX, F and A", HeadChoice{before.run, 6, 1}},
                                    std::pair{"Transformer, A", HeadChoice{window.document().runs()[1].id, 3, 1}}}) {
-    window.document().selection().setHead(head);
+    window.document().runs().selection().setHead(head);
     settle(window);
     for (const auto& [kind, view] : {std::pair<const char*, std::function<View(int)>>{"pan", pan}, {"zoom", zoom}}) {
       const Pictures pictures = move(window, 40, view);
@@ -298,7 +298,7 @@ void measureLatency(MainWindow& window) {
     last = Clock::now();
   });
   Document& document = window.document();
-  document.startRun();
+  document.modelRuns().startRun();
   timer.start();
   last = Clock::now();
   std::int64_t step = 0;
@@ -306,10 +306,10 @@ void measureLatency(MainWindow& window) {
   mover.setInterval(100);
   QObject::connect(&mover, &QTimer::timeout, &mover, [&] {
     const std::int64_t begin = 10 * (++step % 100);
-    document.selection().setView({{begin, begin + 7000}, {begin, begin + 7000}});
+    document.runs().selection().setView({{begin, begin + 7000}, {begin, begin + 7000}});
   });
   mover.start();
-  waitFor([&] { return !document.runStatus().running; });
+  waitFor([&] { return !document.modelRuns().runStatus().running; });
   report("event loop late by, 99 %, while a run and maps are computed", percentile(late, 0.99), "ms", 50);
   note("the same, worst", percentile(late, 1.0), "ms");
   mover.stop();

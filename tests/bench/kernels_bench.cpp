@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "kernels/cuda/attention/forgetting_attention.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forgetting_attention.h"
 #include "tests/bench/torch_peer.h"
 
 namespace foxscope::bench {

@@ -14,10 +14,11 @@
 
 #include <fmt/format.h>
 
-#include "backend/model/causal_lm.h"
-#include "backend/model/continuation.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/causal_lm.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "tests/bench/model_measures.h"
 #include "tests/bench/random_checkpoint.h"
 

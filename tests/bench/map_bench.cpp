@@ -13,10 +13,10 @@
 
 #include <benchmark/benchmark.h>
 
-#include "backend/map/head_statistics.h"
+#include "backend/map/device/map_device.h"
 #include "backend/map/map.h"
-#include "backend/map/map_device.h"
 #include "backend/map/map_stages.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/recorder.h"
 #include "kernels/executor.h"
 

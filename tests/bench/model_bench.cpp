@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/model/causal_lm.h"
+#include "backend/model/session/causal_lm.h"
 #include "tests/bench/dense_transformer.h"
 #include "tests/bench/eager_gpt2.h"
 #include "tests/bench/model_measures.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 
 // What the benchmarks of models share.
 namespace foxscope::bench {

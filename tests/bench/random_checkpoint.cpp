@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backend/model/model_config.h"
-#include "backend/model/parameters.h"
+#include "backend/model/spec/model_config.h"
+#include "backend/model/spec/parameters.h"
 #include "backend/trace/query_key_store.h"
 
 namespace foxscope::bench {

@@ -16,9 +16,9 @@
 #include <fmt/format.h>
 
 #include "backend/base/measures.h"
-#include "backend/model/initial_weights.h"
-#include "backend/model/torch_model.h"
-#include "backend/model/trainable_model.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/training/trainable_model.h"
+#include "backend/model/weights/initial_weights.h"
 #include "backend/train/recipe.h"
 #include "tests/bench/dense_transformer.h"
 #include "tests/bench/model_measures.h"

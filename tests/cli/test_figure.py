@@ -141,7 +141,8 @@ class FileTest(FigureTest):
     def test_sizes_of_venues_and_units(self):
         svg = self.folder / "figure.svg"
         for width, millimetres in [("neurips", 5.5 * 25.4), ("iclr", 5.5 * 25.4), ("half", 2.65 * 25.4),
-                                   ("icml-wide", 6.75 * 25.4), ("acl", 77), ("acl-wide", 160), ("4.5in", 4.5 * 25.4)]:
+                                   ("icml-wide", 6.75 * 25.4), ("acl", 77), ("acl-wide", 160), ("aaai", 3.3125 * 25.4),
+                                   ("aaai-wide", 7 * 25.4), ("nature", 89), ("nature-wide", 183), ("4.5in", 4.5 * 25.4)]:
             with self.subTest(width):
                 self.draw("loss", "--width", width, "--height", "60mm", output=svg)
                 root = xml.etree.ElementTree.parse(svg).getroot()

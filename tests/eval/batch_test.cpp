@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/eval/heads.h"
-#include "backend/eval/heads_evaluation.h"
-#include "backend/eval/needle.h"
-#include "backend/eval/needle_prompt.h"
-#include "backend/eval/windows_ids.h"
+#include "backend/data/windows_ids.h"
+#include "backend/eval/heads/heads.h"
+#include "backend/eval/heads/heads_evaluation.h"
+#include "backend/eval/needle/needle.h"
+#include "backend/eval/needle/needle_prompt.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope::test {

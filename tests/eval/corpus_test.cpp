@@ -1,5 +1,5 @@
 // Documents of corpora of every kind, and what is said of those that cannot be read.
-#include "backend/eval/corpus.h"
+#include "backend/data/corpus.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/eval/heads.h"
-#include "backend/eval/needle.h"
-#include "backend/eval/sweep.h"
-#include "backend/model/query_key_place.h"
+#include "backend/eval/heads/heads.h"
+#include "backend/eval/needle/needle.h"
+#include "backend/eval/sweep/sweep.h"
+#include "backend/model/session/query_key_place.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope::test {

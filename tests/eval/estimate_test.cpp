@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/eval/loss_change.h"
+#include "backend/eval/loss/loss_change.h"
 #include "backend/eval/student_t.h"
 #include "tests/model/model_test_support.h"
 

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/eval/heads_evaluation.h"
-#include "backend/eval/heads_file.h"
+#include "backend/eval/heads/heads_evaluation.h"
+#include "backend/eval/heads/heads_file.h"
 #include "tests/error_of.h"
 #include "tests/eval/eval_test_support.h"
 #include "tests/model/model_test_support.h"

@@ -1,5 +1,5 @@
 // What a change did to losses: mean, error and tokens against the definitions written out.
-#include "backend/eval/loss_change.h"
+#include "backend/eval/loss/loss_change.h"
 
 #include <algorithm>
 #include <cmath>

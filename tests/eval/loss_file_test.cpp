@@ -1,6 +1,6 @@
 // Files of losses: what is written comes back, and what is no such file is refused. Their content as others see it is
 // tested with h5py, tests/cli/test_eval_loss.py.
-#include "backend/eval/loss_file.h"
+#include "backend/eval/loss/loss_file.h"
 
 #include <cmath>
 #include <fstream>

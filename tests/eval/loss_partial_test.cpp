@@ -1,5 +1,5 @@
 // Where unfinished work may be written to. That it is gone on with is tested through the command line.
-#include "backend/eval/loss_partial.h"
+#include "backend/eval/loss/loss_partial.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Means over windows and their errors, against the definitions written out.
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 #include <cmath>
 #include <map>

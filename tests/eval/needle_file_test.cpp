@@ -1,6 +1,6 @@
 // Files of needle tests: what is written comes back, and what is no such file is refused. Their content as others see
 // it is tested with h5py, tests/cli/test_eval_needle.py.
-#include "backend/eval/needle_file.h"
+#include "backend/eval/needle/needle_file.h"
 
 #include <fstream>
 #include <iterator>

@@ -1,5 +1,5 @@
 // The parts of the needle test's prompts, and where the needle stands in them.
-#include "backend/eval/needle_prompt.h"
+#include "backend/eval/needle/needle_prompt.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // How the next token is chosen.
-#include "backend/eval/sampling.h"
+#include "backend/generate/sampling.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // A sweep against single runs with one change each, stopped and gone on with, and its file.
-#include "backend/eval/sweep.h"
+#include "backend/eval/sweep/sweep.h"
 
 #include <algorithm>
 #include <fstream>
@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/eval/loss_partial.h"
-#include "backend/model/run.h"
+#include "backend/eval/loss/loss_partial.h"
+#include "backend/model/session/run.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -1,5 +1,5 @@
 // Text that comes token by token holds whole characters only, and all of them.
-#include "backend/eval/text_stream.h"
+#include "backend/data/text_stream.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

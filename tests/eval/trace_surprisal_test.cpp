@@ -1,5 +1,5 @@
 // The table of words of a run, against the one that `eval surprisal` makes of the same text.
-#include "backend/eval/trace_surprisal.h"
+#include "backend/eval/surprisal/trace_surprisal.h"
 
 #include <cmath>
 #include <fstream>
@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/eval/surprisal.h"
+#include "backend/eval/surprisal/surprisal.h"
 #include "backend/file/run_file.h"
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -1,5 +1,5 @@
 // Which windows of a corpus are looked at.
-#include "backend/eval/windows.h"
+#include "backend/data/windows.h"
 
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-#include "app/figure/curve_figure.h"
+#include "app/figure/curves/curve_figure.h"
 
 #include <cmath>
 #include <functional>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "tests/error_of.h"
 #include "tests/figure/random_run.h"
 #include "tests/figure/rendering.h"

@@ -1,4 +1,4 @@
-#include "app/figure/curve_geometry.h"
+#include "app/figure/curves/curve_geometry.h"
 
 #include <algorithm>
 #include <cmath>

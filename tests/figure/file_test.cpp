@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
 #include "tests/figure/random_run.h"
 #include "tests/figure/rendering.h"

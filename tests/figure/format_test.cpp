@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/figure_format.h"
-#include "app/figure/map_figure.h"
-#include "app/figure/map_layout.h"
+#include "app/figure/maps/map_figure.h"
+#include "app/figure/maps/map_layout.h"
 #include "tests/error_of.h"
 
 namespace foxscope::test {

@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/colour_scale.h"
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/figure_kind.h"
+#include "app/figure/figure_length.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
 #include "app/figure/kinds/distance.h"
@@ -109,14 +111,45 @@ TEST(Maps, HeadsOfSeveralRunsAreTheirOwn) {
             std::string::npos);
 }
 
-TEST(Maps, ASpecNamesTheModelsOfOtherHeads) {
-  const auto run = run_of(20, 1, 1);
-  figure::RunFigure figure{"maps", {{run, "fox", "run.h5"}}};
-  figure.maps.heads = {{{0, 0}, nullptr}, {{1, 2}, run}};
-  const auto words = figure::specOf(figure, style_of(Kind::png)).words();
-  const auto option = std::ranges::find(words, "--heads");
-  ASSERT_LT(option, words.end() - 1);
-  EXPECT_EQ(*(option + 1), "0:0," + run->info().name + ":1:2");
+TEST(Maps, HeadsOfOtherModelsAreNamed) {
+  const auto run = run_of(20, 2, 3);
+  figure::RunFigure figure{{"maps"}, {{run, "fox", "run.h5"}}};
+  figure.set("heads", std::vector<std::string>{"0:0", run->info().name + ":1:2"});
+  figure::EvaluatedRuns evaluated;
+  const auto drawn = figure::drawRunFigure(figure, style_of(Kind::pdf), evaluated, {});
+  const auto same = figure::drawMaps(run, {.heads = {{{0, 0}, nullptr}, {{1, 2}, run}}}, style_of(Kind::pdf), {});
+  ASSERT_TRUE(drawn && same);
+  EXPECT_EQ(drawn->file, same->file);
+  figure.options = {{"heads", std::vector<std::string>{"other:0:0"}}};
+  EXPECT_EQ(error_of([&] { (void)figure::drawRunFigure(figure, style_of(Kind::pdf), evaluated, {}); }),
+            "--heads other:  has " + run->info().name);
+}
+
+TEST(Kinds, OptionsDifferAndAreFoundByTheirNames) {
+  for (const figure::FigureKind& kind : figure::figureKinds()) {
+    SCOPED_TRACE(kind.name);
+    EXPECT_EQ(figure::findFigureKind(kind.name), &kind);
+    std::set<std::string> names;
+    for (const figure::FigureOption& option : kind.options) {
+      EXPECT_TRUE(names.emplace(option.name()).second) << option.names;
+      EXPECT_TRUE(kind.takes(option.name()));
+      EXPECT_EQ(option.type == nullptr, option.takes == figure::FigureOption::Takes::flag) << option.names;
+    }
+    EXPECT_TRUE(names.contains("output") && names.contains("force"));
+    EXPECT_FALSE(kind.takes("colors") || kind.takes("o"));
+  }
+  EXPECT_EQ(figure::findFigureKind("map"), nullptr);
+}
+
+TEST(Kinds, WidthsOfVenuesAreLengthsOfTheirOwn) {
+  std::set<std::string> words;
+  for (const figure::Venue& venue : figure::venues()) {
+    EXPECT_TRUE(words.insert(venue.word).second);
+    EXPECT_EQ(figure::parseLength("--width", venue.word), figure::parseLength("--width", venue.length));
+  }
+  // Of the style files: (21 cm - 2 x 2.5 cm - 6 mm) / 2, and (7 in - 3/8 in) / 2.
+  EXPECT_DOUBLE_EQ(figure::parseLength("--width", "acl"), (210 - 2 * 25 - 6) / 2.0);
+  EXPECT_DOUBLE_EQ(figure::parseLength("--width", "aaai"), (7 - 0.375) / 2 * 25.4);
 }
 
 TEST(Maps, ManyHeadsTakeSeveralRows) {

@@ -1,4 +1,4 @@
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 
 #include <cmath>
 #include <map>

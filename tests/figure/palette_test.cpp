@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "app/figure/figure_style.h"
 
 namespace foxscope::test {

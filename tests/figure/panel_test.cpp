@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/axis_drawing.h"
-#include "app/figure/curve_legend.h"
-#include "app/figure/curve_panel.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/curves/curve_legend.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/text_panel.h"
 #include "tests/error_of.h"

@@ -7,7 +7,7 @@
 #include <QImage>
 #include <QRect>
 
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 
 namespace foxscope::test {
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "backend/base/error.h"
 #include "tests/error_of.h"
 #include "tests/figure/rendering.h"

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backend/file/hdf5_file.h"
+#include "backend/file/hdf5/hdf5_file.h"
 #include "tests/file/support.h"
 #include "tests/limited_memory.h"
 

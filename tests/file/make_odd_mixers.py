@@ -2,7 +2,8 @@
 
 usage: make_odd_mixers.py GOOD.h5 FOLDER
 Writes FOLDER/cases.json: a list of {"file", "parts"}; parts are what the error must say. GOOD.h5 holds the model
-`hybrid`, with a layer of Mamba-2, softmax attention, gated linear attention, twice the delta rule, and Mamba.
+`hybrid`, with a layer of Mamba-2, softmax attention, gated linear attention, twice the delta rule, Mamba, and the
+delta rule with a decay by channel.
 """
 
 import json
@@ -78,5 +79,7 @@ case("rates-nan", number("05/decay_rate", (3, 1), np.nan), "layers/05/decay_rate
 case("rates-negative", number("05/decay_rate", (9, 2), -0.5), "layers/05/decay_rate", "negative or not finite")
 case("decay-of-mamba", attribute("05", "decay", "head"), "layers/05", "mamba cannot have a decay by head")
 case("rates-of-mamba2", attribute("00", "decay", "rates"), "layers/00", "mamba2 cannot have a decay by rates")
+case("rates-of-delta", attribute("03", "decay", "rates"), "layers/03", "delta_rule cannot have a decay by rates")
+case("delta-decay-rises", number("06/cumulative_log_decay", (1, 20, 5), 0.0), "layers/06/cumulative_log_decay", "rises")
 case("no-key", without("04/key"), "layers/04", "lacks some of its queries and keys")
 (folder / "cases.json").write_text(json.dumps(cases))

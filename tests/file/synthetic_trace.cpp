@@ -158,7 +158,8 @@ std::vector<LayerMixer> all_mixers() {
           {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, 5, 7},
           {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, 3, 9},
           {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 8, 8},
-          {Mixer::mamba, Decay::rates, 10, 1, 1, 10, 3, 1}};
+          {Mixer::mamba, Decay::rates, 10, 1, 1, 10, 3, 1},
+          {Mixer::delta_rule, Decay::channel, 4, 2, 2, 4, 6, 5}};
 }
 
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {

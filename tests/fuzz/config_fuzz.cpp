@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "backend/base/error.h"
-#include "backend/model/model_config.h"
-#include "backend/model/parameters.h"
+#include "backend/model/spec/model_config.h"
+#include "backend/model/spec/parameters.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "backend/base/error.h"
-#include "backend/eval/corpus.h"
+#include "backend/data/corpus.h"
 #include "tests/fuzz/json_growth.h"
 
 namespace {

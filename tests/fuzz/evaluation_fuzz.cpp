@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "backend/base/error.h"
-#include "backend/eval/heads_file.h"
-#include "backend/eval/loss_file.h"
-#include "backend/eval/needle_file.h"
-#include "backend/eval/sweep_file.h"
+#include "backend/eval/heads/heads_file.h"
+#include "backend/eval/loss/loss_file.h"
+#include "backend/eval/needle/needle_file.h"
+#include "backend/eval/sweep/sweep_file.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/file/hdf5_file.h"
+#include "backend/file/hdf5/hdf5_file.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "backend/base/error.h"
+#include "backend/data/npy.h"
 #include "backend/eval/import.h"
-#include "backend/eval/npy.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "backend/base/error.h"
-#include "backend/eval/loss_partial.h"
+#include "backend/eval/loss/loss_partial.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "backend/base/error.h"
-#include "backend/model/model_config.h"
+#include "backend/model/spec/model_config.h"
 #include "backend/train/recipe.h"
 #include "tests/fuzz/fuzz_folder.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/base/error.h"
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 #include "tests/fuzz/json_growth.h"
 
 /// The header is changed as JSON, behind a length that is made right again.

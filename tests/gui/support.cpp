@@ -19,17 +19,18 @@ QString Folder::write(const QString& name, const QByteArray& content) const {
 }
 
 bool waitUntilIdle(Document& document) {
-  return QTest::qWaitFor([&] { return !document.busy() && !document.runStatus().running; }, kRunMs);
+  return QTest::qWaitFor([&] { return !document.busy() && !document.modelRuns().runStatus().running; }, kRunMs);
 }
 
 bool runDemo(Document& document, std::int64_t tokens) {
   document.open({foxModel(), transformerModel(), sampleText()});
   if (!waitUntilIdle(document)) return false;
-  RunSettings settings = document.settings();
+  RunSettings settings = document.modelRuns().settings();
   settings.limit = tokens;
-  document.setSettings(settings);
-  document.startRun();
-  return QTest::qWaitFor([&] { return document.runs().size() == 2 && !document.runStatus().running; }, kRunMs);
+  document.modelRuns().setSettings(settings);
+  document.modelRuns().startRun();
+  return QTest::qWaitFor([&] { return document.runs().size() == 2 && !document.modelRuns().runStatus().running; },
+                         kRunMs);
 }
 
 }  // namespace foxscope::gui::test

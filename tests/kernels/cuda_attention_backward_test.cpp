@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/forgetting_attention_backward.h"
+#include "kernels/cuda/attention/forgetting_attention_backward.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/attention/forgetting_attention.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forgetting_attention.h"
 #include "kernels/cuda/stream.h"
 
 namespace foxscope::kernels::testing {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forget_map.h"
-#include "kernels/cuda/gate_scan.h"
+#include "kernels/cuda/maps/forget_map.h"
+#include "kernels/cuda/steps/gate_scan.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
 

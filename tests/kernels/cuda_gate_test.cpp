@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/gate_scan.h"
+#include "kernels/cuda/steps/gate_scan.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
 #include "tests/largest_error.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cuda/step_gradients.h"
+#include "kernels/cuda/steps/step_gradients.h"
 #include "tests/kernels/cuda_steps_reference.h"
 
 namespace foxscope::kernels::testing {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/token_loss.h"
+#include "kernels/cuda/steps/token_loss.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/next_token.h"
+#include "kernels/cuda/attention/next/next_token.h"
 #include "tests/kernels/cuda_steps_reference.h"
 
 namespace foxscope::kernels::testing {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cuda/steps.h"
+#include "kernels/cuda/steps/steps.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
 

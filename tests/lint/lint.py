@@ -16,6 +16,8 @@ from sentences import blocks, sentences, words
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+# The rooms of backend/model, the lowest first: each may see those before it.
+ROOMS = ("spec", "weights", "layer", "layer/cpu", "layer/torch", "layer/cuda", "backward", "session", "training")
 # Which folder may include which (a folder may always include itself). The longest matching name counts.
 ALLOWED = {
     "kernels": {"kernels"},
@@ -24,12 +26,16 @@ ALLOWED = {
     "backend/trace": {"backend/base", "backend/text", "kernels"},
     "backend/map": {"backend/base", "backend/trace", "kernels"},
     "backend/file": {"backend/base", "backend/text", "backend/trace", "backend/map", "kernels"},
+    # The door of the library that LibTorch is in: its rooms see it, and it opens the highest.
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
+    "backend/data": {"backend/base", "backend/text", "backend/trace", "backend/file", "backend/model"},
+    "backend/generate": {"backend/base", "backend/text", "backend/trace", "backend/model", "backend/data"},
     "backend/eval": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
-                     "kernels"},
+                     "backend/data", "backend/generate", "kernels"},
     "backend/train": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
-                      "backend/eval", "kernels"},
-    "backend/serve": {"backend/base", "backend/text", "backend/model", "backend/eval"},
+                      "backend/data", "backend/generate", "backend/eval", "kernels"},
+    "backend/serve": {"backend/base", "backend/text", "backend/model", "backend/data", "backend/generate",
+                      "backend/eval"},
     "app": {"app/cli"},
     "app/figure": {"backend", "kernels"},
     "app/description": {"backend", "kernels"},
@@ -48,6 +54,8 @@ ALLOWED = {
     "app/gui/window": {"app/gui", "app/description", "app/figure", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},
 }
+for room in ROOMS:
+    ALLOWED[f"backend/model/{room}"] = {"backend/base", "backend/text", "backend/trace", "kernels", "backend/model"}
 # Libraries that only some folders may see.
 LIBRARIES = {
     r"<(torch|ATen|c10|caffe2)/": ("backend/model", "tests"),
@@ -59,6 +67,9 @@ LIBRARIES = {
     r"<httplib": ("backend/serve",),
     r"<CLI/": ("app/cli", "app"),
 }
+# Headers that only some may see: a view of the window gets the parts of the document that it needs.
+GUARDED = {"app/gui/document/document.h": ("app/gui/document/document.cpp", "app/gui/application.cpp", "app/gui/window",
+                                           "tests")}
 LIBTORCH_HEADER = re.compile(r"<(torch|ATen|c10)/")
 
 
@@ -81,6 +92,12 @@ def folder_of(path, names):
     return max(fitting, key=len, default=None)
 
 
+def floor_of(folder):
+    """How high a room of backend/model lies; None for any other folder."""
+    room = folder.removeprefix("backend/model/")
+    return ROOMS.index(room) if room in ROOMS else None
+
+
 def check_includes(_):
     errors = []
     for path in sources():
@@ -100,6 +117,10 @@ def check_includes(_):
                     errors.append(f"{where}: write the path from the top of the checkout")
                 elif not any(folder_of(target, {allowed}) for allowed in ALLOWED[home] | {home}):
                     errors.append(f"{where}: {home} may not include this folder")
+                elif target in GUARDED and not any(folder_of(name, {allowed}) for allowed in GUARDED[target]):
+                    errors.append(f"{where}: only {', '.join(GUARDED[target])} may include this header")
+                elif floor_of(home) is not None and (floor_of(folder_of(target, ALLOWED)) or 0) > floor_of(home):
+                    errors.append(f"{where}: this room of backend/model lies above {home}")
                 continue
             for pattern, homes in LIBRARIES.items():
                 if re.match(pattern, included) and not any(folder_of(name, {allowed}) for allowed in homes):
@@ -135,7 +156,12 @@ def check_names(_):
                 opened = token.removeprefix("namespace").strip() or "(anonymous)"
             elif token[0] in "csue" and None not in scopes and "(anonymous)" not in scopes:
                 places.setdefault("::".join([*scopes, token.split()[-1]]), []).append(name)
-    return [f"{name}: defined in {' and in '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+    # A class of the window stands in one .cpp, under a header of its name.
+    alone = [path.relative_to(ROOT).as_posix() for path in sources()
+             if path.is_relative_to(ROOT / "app/gui") and path.suffix == ".cpp" and not path.with_suffix(".h").exists()
+             and not path.stem.endswith("_unavailable")]
+    return [f"{name}: defined in {' and in '.join(where)}" for name, where in sorted(places.items())
+            if len(where) > 1] + [f"{name}: has no header of its name" for name in alone]
 
 
 # Where a comment begins, by the ending of the file's name; "" is ./dev.

@@ -13,14 +13,14 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/map/device_map.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/device/device_map.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/device_query_key_store.h"
 #include "backend/trace/recorder.h"
-#include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forget_map.h"
-#include "kernels/cuda/lagged_products.h"
+#include "kernels/cuda/linear/lagged_products.h"
+#include "kernels/cuda/maps/attention_statistics.h"
+#include "kernels/cuda/maps/forget_map.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {

@@ -13,7 +13,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backend/map/device_map.h"
+#include "backend/map/device/device_map.h"
+#include "backend/trace/device_heads.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
 #include "tests/map/linear_run.h"
@@ -50,10 +51,10 @@ std::vector<double> shares_of(std::vector<double> entries, std::int64_t length) 
   return entries;
 }
 
-/// Of the kinds that have kernels for a GPU: maps of Mamba's channels are computed on the CPU.
+/// Of the kinds that have kernels for a GPU: maps of others are computed on the CPU.
 std::vector<LayerMixer> mixers_of_gpus() {
   std::vector<LayerMixer> mixers = linear_mixers();
-  std::erase_if(mixers, [](const LayerMixer& mixer) { return mixer.mixer == Mixer::mamba; });
+  std::erase_if(mixers, [](const LayerMixer& mixer) { return !mixing_kind(mixer); });
   return mixers;
 }
 

@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
 #include "backend/map/map.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
 

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/decay_split.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
 

@@ -1,4 +1,4 @@
-#include "backend/map/decay_split.h"
+#include "backend/map/statistics/decay_split.h"
 
 #include <cmath>
 #include <stop_token>

@@ -1,4 +1,4 @@
-#include "backend/map/gate_groups.h"
+#include "backend/map/statistics/gate_groups.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/gate_statistics.h"
+#include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::test {

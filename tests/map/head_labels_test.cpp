@@ -1,5 +1,5 @@
 // Labels of heads: scores against dense float64, and heads that are built to be of one kind.
-#include "backend/map/head_labels.h"
+#include "backend/map/statistics/head_labels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {

@@ -1,4 +1,4 @@
-#include "backend/map/head_match.h"
+#include "backend/map/statistics/head_match.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "backend/map/head_saliency.h"
+#include "backend/map/statistics/head_saliency.h"
 
 #include <cmath>
 #include <numeric>

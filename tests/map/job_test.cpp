@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "kernels/executor.h"
 #include "tests/error_of.h"
 #include "tests/map/dense.h"

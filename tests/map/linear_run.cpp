@@ -83,9 +83,10 @@ LayerMixer mamba2_mixer(int head_dim) { return {Mixer::mamba2, Decay::head, 4, 1
 LayerMixer gla_mixer(int head_dim) { return {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, head_dim, 8}; }
 LayerMixer delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, head_dim, 8}; }
 LayerMixer gated_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, head_dim, 8}; }
+LayerMixer channel_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::channel, 4, 2, 2, 4, head_dim, 8}; }
 LayerMixer mamba_mixer(int head_dim) { return {Mixer::mamba, Decay::rates, 6, 1, 1, 6, head_dim, 1}; }
 std::vector<LayerMixer> linear_mixers() {
-  return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer(), mamba_mixer()};
+  return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer(), channel_delta_mixer(), mamba_mixer()};
 }
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {

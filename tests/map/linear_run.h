@@ -21,11 +21,12 @@ struct LinearShape {
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape);
 
-/// The five kinds of linear mixers, heads that share queries, keys and values among them.
+/// The kinds of linear mixers, heads that share queries, keys and values among them.
 LayerMixer mamba2_mixer(int head_dim = 32);
 LayerMixer gla_mixer(int head_dim = 24);
 LayerMixer delta_mixer(int head_dim = 20);
 LayerMixer gated_delta_mixer(int head_dim = 16);
+LayerMixer channel_delta_mixer(int head_dim = 14);  ///< Kimi Delta Attention
 LayerMixer mamba_mixer(int head_dim = 12);
 std::vector<LayerMixer> linear_mixers();
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
 #include "backend/map/map_line.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "kernels/executor.h"
 #include "tests/error_of.h"
 #include "tests/limited_memory.h"

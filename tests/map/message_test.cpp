@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
 #include "backend/map/pair_reading.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "tests/error_of.h"
 #include "tests/map/dense.h"
 

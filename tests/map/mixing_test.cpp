@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backend/model/safetensors.h"
+#include "backend/model/weights/safetensors.h"
 #include "backend/trace/recorder.h"
 #include "tests/error_of.h"
 #include "tests/map/dense.h"
@@ -193,7 +193,8 @@ void check_forget_of_channels(const LayerMixer& mixer) {
 }
 
 TEST(Mixing, ForgetOfChannelsIsTheirMeanOrOneOfThem) {
-  for (const LayerMixer& mixer : {gla_mixer(), mamba_mixer(24)}) check_forget_of_channels(mixer);
+  for (const LayerMixer& mixer : {gla_mixer(), channel_delta_mixer(24), mamba_mixer(24)})
+    check_forget_of_channels(mixer);
 }
 
 TEST(Mixing, ForgetOfAScalarDecayIsTheClosedForm) {
@@ -211,7 +212,8 @@ TEST(Mixing, ForgetOfAScalarDecayIsTheClosedForm) {
 
 /// Decays of hundreds of nats within a block are zeros, not infinities.
 TEST(Mixing, StrongDecaysStayFinite) {
-  for (const LayerMixer& mixer : {mamba2_mixer(), gla_mixer(), gated_delta_mixer(), mamba_mixer()}) {
+  for (const LayerMixer& mixer :
+       {mamba2_mixer(), gla_mixer(), gated_delta_mixer(), channel_delta_mixer(), mamba_mixer()}) {
     const auto run = make_linear_run({mixer, 400, 5, 80.0});
     for (int head = 0; head < mixer.heads; ++head) {
       const HeadOf of{run, 0, head};

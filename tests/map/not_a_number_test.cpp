@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backend/map/bins.h"
-#include "backend/map/decay_split.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/bins.h"
+#include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "kernels/cpu/pooled_map.h"
 #include "tests/kernels/instruction_set.h"
 #include "tests/map/dense.h"

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
 #include "backend/map/map.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/device_query_key_store.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/map/gate_statistics.h"
-#include "backend/map/head_statistics.h"
 #include "backend/map/pair_reading.h"
+#include "backend/map/statistics/gate_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "tests/map/dense.h"
 #include "tests/map/linear_run.h"
 

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "backend/model/composed_attention_torch.h"
+#include "backend/model/layer/torch/composed_attention_torch.h"
 
 namespace foxscope {
 namespace {

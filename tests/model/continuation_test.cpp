@@ -1,5 +1,5 @@
 // Reading on from a cache: the same predictions as a pass over everything, for every kind of model.
-#include "backend/model/continuation.h"
+#include "backend/model/session/continuation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

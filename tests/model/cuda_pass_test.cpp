@@ -7,11 +7,11 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include "backend/eval/generate.h"
-#include "backend/model/continuation.h"
-#include "backend/model/run.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/torch_model.h"
+#include "backend/generate/generate.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/run.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/small_models.h"
 
 namespace foxscope {

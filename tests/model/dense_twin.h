@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "backend/model/model_config.h"
+#include "backend/model/spec/model_config.h"
 
 namespace foxscope::test {
 

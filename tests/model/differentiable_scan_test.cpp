@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "backend/model/composed_linear_torch.h"
-#include "backend/model/differentiable_scan_torch.h"
+#include "backend/model/backward/differentiable_scan_torch.h"
+#include "backend/model/layer/torch/composed_linear_torch.h"
 
 namespace foxscope {
 namespace {

@@ -1,11 +1,11 @@
 // Models that stay in memory: which calls share one, and which do not.
-#include "backend/model/engine.h"
+#include "backend/model/session/engine.h"
 
 #include <stop_token>
 
 #include <gtest/gtest.h>
 
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

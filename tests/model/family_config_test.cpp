@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/continuation.h"
-#include "backend/model/model_family.h"
-#include "backend/model/parameters.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/spec/model_family.h"
+#include "backend/model/spec/parameters.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

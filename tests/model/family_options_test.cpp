@@ -17,8 +17,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/model/continuation.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/dense_twin.h"
 #include "tests/model/model_test_support.h"
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/small_models.h"
 
 namespace foxscope {

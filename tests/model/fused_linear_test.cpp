@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "backend/model/composed_linear_torch.h"
-#include "backend/model/fused_linear_torch.h"
-#include "kernels/cuda/delta_chunks.h"
+#include "backend/model/layer/torch/composed_linear_torch.h"
+#include "backend/model/layer/torch/fused_linear_torch.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/linear/delta_chunks.h"
 
 namespace foxscope {
 namespace {
@@ -204,7 +204,7 @@ TEST_F(CudaLinearChunks, DeltaRuleOfOtherKindsIsLeftToTheComposedOperations) {
   EXPECT_FALSE(takes({1, 2, 1, 64, 64, 64}));
 }
 
-/// What is made of the chunks before the pass over them, by its definition (kernels/cuda/delta_chunks.h).
+/// What is made of the chunks before the pass over them, by its definition (kernels/cuda/linear/delta_chunks.h).
 TEST_F(CudaLinearChunks, DeltaChunksAreThoseOfFloat64) {
   namespace gpu = kernels::cuda;
   for (const double strength : {1e-3, 3.0}) {

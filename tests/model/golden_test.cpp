@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/torch_model.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

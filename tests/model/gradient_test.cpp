@@ -4,9 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "backend/model/differentiable_forward_torch.h"
-#include "backend/model/gradient_forward_torch.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/backward/differentiable_forward_torch.h"
+#include "backend/model/backward/gradient_forward_torch.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

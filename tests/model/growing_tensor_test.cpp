@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "backend/model/growing_tensor_torch.h"
+#include "backend/model/layer/torch/growing_tensor_torch.h"
 
 namespace foxscope {
 namespace {

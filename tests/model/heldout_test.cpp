@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 #include "tests/model/attention_errors.h"
 #include "tests/model/model_test_support.h"
 

@@ -1,5 +1,5 @@
 // Weights that a training begins with: their distributions, and what is fixed.
-#include "backend/model/initial_weights.h"
+#include "backend/model/weights/initial_weights.h"
 
 #include <cmath>
 #include <numeric>

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/interventions.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/spec/interventions.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/cpu_key_value_cache.h"
-#include "backend/model/gate_history.h"
-#include "backend/model/logit_bound.h"
-#include "backend/model/weight_reader.h"
+#include "backend/model/layer/cpu/cpu_key_value_cache.h"
+#include "backend/model/layer/cpu/gate_history.h"
+#include "backend/model/weights/logit_bound.h"
+#include "backend/model/weights/weight_reader.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -84,7 +84,7 @@ TEST_P(LogitBound, NoLogitOfARunExceedsIt) {
   const auto traces = test::run_batch(*model, batch).traces;
   for (int layer = 0; layer < model->config().layers; ++layer) {
     const LayerWeights weights = *WeightReader(checkpoint.config(), CheckpointSource(checkpoint), {}).read_layer(layer);
-    const std::vector<double> bounds = bound_logits(checkpoint.config(), weights);
+    const std::vector<double> bounds = bound_logits(checkpoint.config(), layer, weights);
     for (int head = 0; head < model->config().heads; ++head) {
       const double bound = bounds[static_cast<std::size_t>(head)];
       EXPECT_TRUE(std::isfinite(bound));

@@ -12,12 +12,12 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/checks.h"
-#include "backend/model/initial_weights.h"
-#include "backend/model/interventions.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/torch_model.h"
-#include "backend/model/trainable_model.h"
+#include "backend/model/layer/checks.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/spec/interventions.h"
+#include "backend/model/training/trainable_model.h"
+#include "backend/model/weights/initial_weights.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/continuation.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

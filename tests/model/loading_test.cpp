@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/eval/generate.h"
-#include "backend/model/run.h"
-#include "backend/model/torch_model.h"
+#include "backend/generate/generate.h"
+#include "backend/model/session/run.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

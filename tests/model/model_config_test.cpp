@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/model_family.h"
+#include "backend/model/spec/model_family.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

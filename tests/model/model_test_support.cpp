@@ -10,9 +10,10 @@
 #include <system_error>
 
 #include "backend/base/error.h"
-#include "backend/model/continuation.h"
-#include "backend/model/parameters.h"
-#include "backend/model/run_memory.h"
+#include "backend/model/session/continuation.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/spec/parameters.h"
+#include "backend/model/spec/trace_sizes.h"
 
 namespace foxscope::test {
 

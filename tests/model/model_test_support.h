@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 #include "backend/trace/trace.h"
 #include "tests/error_of.h"
 

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/model/causal_lm.h"
-#include "backend/model/parameters.h"
+#include "backend/model/session/causal_lm.h"
+#include "backend/model/spec/parameters.h"
 #include "tests/model/dense_twin.h"
 
 namespace foxscope {

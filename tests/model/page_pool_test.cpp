@@ -1,5 +1,5 @@
 // Memory for pages of keys and values: what is taken is nobody else's, and what is let go of goes back.
-#include "backend/model/page_pool.h"
+#include "backend/model/layer/cpu/page_pool.h"
 
 #include <algorithm>
 #include <cstdint>

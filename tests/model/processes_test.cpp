@@ -1,5 +1,5 @@
 // How processes of one piece of work find each other, whoever else comes to their port, and notice that one is lost.
-#include "backend/model/processes.h"
+#include "backend/model/training/processes.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,9 +18,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "backend/base/error.h"
-#include "backend/model/collectives_torch.h"
-#include "backend/model/life_signs.h"
-#include "backend/model/store_socket.h"
+#include "backend/model/training/collectives_torch.h"
+#include "backend/model/training/life_signs.h"
+#include "backend/model/training/store_socket.h"
 
 namespace foxscope {
 namespace {

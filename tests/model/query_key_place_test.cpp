@@ -1,6 +1,6 @@
 // Where a run's queries and keys go, and what is said where the rest of it does not fit. What needs a GPU is skipped by
 // name where there is none.
-#include "backend/model/query_key_place.h"
+#include "backend/model/session/query_key_place.h"
 
 #include <gtest/gtest.h>
 

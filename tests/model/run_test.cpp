@@ -1,5 +1,5 @@
 // From a folder and a text to a trace: positions, BOS, limits, identities, memory, and what is refused on the way.
-#include "backend/model/run.h"
+#include "backend/model/session/run.h"
 
 #include <cmath>
 #include <fstream>
@@ -8,9 +8,9 @@
 
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
-#include "backend/eval/generate.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/run_tokens.h"
+#include "backend/generate/generate.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/run_tokens.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

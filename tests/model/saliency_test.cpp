@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/interventions.h"
-#include "backend/model/run.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/run.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/spec/interventions.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -1,6 +1,6 @@
 // Scores of given tokens: against the libraries' logits, against a run that keeps its logits, and against each text
 // alone.
-#include "backend/model/score.h"
+#include "backend/model/layer/score.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/safetensors.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/weights/safetensors.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

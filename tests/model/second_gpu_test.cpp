@@ -2,9 +2,9 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
-#include "backend/map/head_statistics.h"
-#include "backend/model/run.h"
-#include "backend/model/torch_model.h"
+#include "backend/map/statistics/head_statistics.h"
+#include "backend/model/session/run.h"
+#include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

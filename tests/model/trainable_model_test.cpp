@@ -1,5 +1,5 @@
 // Steps of training against a float64 twin's: losses, norms, weights (the goldens of tests/data/training).
-#include "backend/model/trainable_model.h"
+#include "backend/model/training/trainable_model.h"
 
 #include <cmath>
 #include <cstring>
@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/checkpoint.h"
-#include "backend/model/initial_weights.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/torch_model.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/torch_model.h"
+#include "backend/model/weights/checkpoint.h"
+#include "backend/model/weights/initial_weights.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -1,9 +1,11 @@
 #include "backend/trace/trace_arrays.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "backend/trace/mixers/layer_mixer.h"
 #include "backend/trace/shown_heads.h"
 
 namespace foxscope {
@@ -80,6 +82,58 @@ TEST(TraceArrays, WordsOfMixersAreTheirNames) {
   }
   EXPECT_FALSE(parse_mixer("rwkv"));
   EXPECT_FALSE(parse_decay(""));
+}
+
+/// A kind may have a decay where there are words for it, and then has the arrays by which its M is made.
+TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
+  const auto has = [](const LayerMixer& mixer) {
+    std::set<TraceArray> found;
+    for (const TraceArray array :
+         {TraceArray::cumulative_log_gate, TraceArray::cumulative_log_decay, TraceArray::decay_rate, TraceArray::beta,
+          TraceArray::log_normalizer, TraceArray::log_normalizer_without_gate}) {
+      if (belongs_to(spec_of(array), mixer)) found.insert(array);
+    }
+    return found;
+  };
+  using Arrays = std::set<TraceArray>;
+  struct Row {
+    Mixer mixer;
+    Decay decay;
+    const char* words;
+    Arrays arrays;
+  };
+  const Arrays rows = {TraceArray::cumulative_log_gate, TraceArray::log_normalizer,
+                       TraceArray::log_normalizer_without_gate};
+  const std::vector<Row> allowed = {
+      {Mixer::attention, Decay::none, "attention", rows},
+      {Mixer::attention, Decay::head, "attention", rows},
+      {Mixer::mamba2, Decay::head, "Mamba-2", {TraceArray::cumulative_log_gate, TraceArray::beta}},
+      {Mixer::gated_linear_attention, Decay::channel, "gated linear attention", {TraceArray::cumulative_log_decay}},
+      {Mixer::delta_rule, Decay::none, "delta rule", {TraceArray::beta}},
+      {Mixer::delta_rule, Decay::head, "gated delta rule", {TraceArray::cumulative_log_gate, TraceArray::beta}},
+      {Mixer::delta_rule,
+       Decay::channel,
+       "delta rule gated by channel",
+       {TraceArray::cumulative_log_decay, TraceArray::beta}},
+      {Mixer::mamba,
+       Decay::rates,
+       "Mamba",
+       {TraceArray::cumulative_log_gate, TraceArray::decay_rate, TraceArray::beta}}};
+  for (const MixerKind& kind : kMixerKinds) {
+    for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
+      const LayerMixer mixer{kind.mixer, decay, 4, 2, 2, 4, 3, 5};
+      SCOPED_TRACE(std::string(kind.name) + " " + to_string(decay));
+      const auto row =
+          std::ranges::find_if(allowed, [&](const Row& one) { return one.mixer == kind.mixer && one.decay == decay; });
+      EXPECT_EQ(mixer_problem(mixer).empty(), row != allowed.end());
+      if (row == allowed.end()) {
+        EXPECT_EQ(mixer_problem(mixer), std::string(kind.name) + " cannot have a decay by " + to_string(decay));
+        continue;
+      }
+      EXPECT_STREQ(mixer_words(mixer), row->words);
+      EXPECT_EQ(has(mixer), row->arrays);
+    }
+  }
 }
 
 TEST(ShownHeads, AreAllButOfMamba) {

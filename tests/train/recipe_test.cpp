@@ -13,7 +13,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
-#include "backend/model/initial_weights.h"
+#include "backend/model/weights/initial_weights.h"
 #include "tests/text/helpers.h"
 
 namespace foxscope {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 #include "backend/train/training_data.h"
 #include "tests/train/train_test_support.h"
 

@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 namespace {
@@ -90,6 +91,11 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   page.arrange();
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawAblation(FigureRequest& request) {
+  const auto sources = request.losses();
+  return drawAblation(sources, request.spec.text("base"), lossOptionsOf(request.spec), request.style);
 }
 
 }  // namespace foxscope::figure

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,5 +13,8 @@ namespace foxscope::figure {
 /// @throws UsageError as drawLoss, for a base that does not exist and where there is nothing beside it
 DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string& base, const LossOptions& options,
                          const FigureStyle& style);
+
+/// The same as `foxscope figure ablation` asks for it.
+std::optional<DrawnFigure> drawAblation(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/map_scale.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
-#include "backend/map/head_match.h"
+#include "backend/map/statistics/head_match.h"
 
 namespace foxscope::figure {
 namespace {
@@ -207,6 +209,20 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
   if (!file) return std::nullopt;
   drawn.file = std::move(*file);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawCompare(FigureRequest& request) {
+  const FigureSpec& spec = request.spec;
+  const auto [first, second] = request.twoRuns();
+  CompareOptions options;
+  options.first = headOf(spec, "head");
+  options.second = headOf(spec, "with");
+  options.quantities = quantitiesOf(spec);
+  options.rows = rangeOf(spec, "rows", first->info().length);
+  options.columns = rangeOf(spec, "cols", first->info().length);
+  options.colours = coloursOf(spec);
+  options.limits = limitsOf(spec);
+  return drawCompare(first, second, options, request.style, request.job);
 }
 
 }  // namespace foxscope::figure

@@ -6,7 +6,7 @@
 
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {
@@ -28,5 +28,8 @@ struct CompareOptions {
 std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first,
                                        const std::shared_ptr<const Trace>& second, const CompareOptions& options,
                                        const FigureStyle& style, const Job& job);
+
+/// The same as `foxscope figure compare` asks for it.
+std::optional<DrawnFigure> drawCompare(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/figure/curve_legend.h"
-#include "app/figure/curve_palette.h"
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_legend.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/curves/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
-#include "backend/map/gate_statistics.h"
+#include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::figure {
@@ -384,6 +385,11 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   FigureOrigin origin = originOf(models, style, "Decay times");
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawDecay(FigureRequest& request) {
+  const auto models = request.chosenHeads();
+  return models ? std::optional(drawDecay(*models, request.style)) : std::nullopt;
 }
 
 }  // namespace foxscope::figure

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "app/figure/figure_style.h"
-#include "backend/eval/heads_evaluation.h"
+#include "backend/eval/heads/heads_evaluation.h"
 
 namespace foxscope::figure {
 
@@ -15,5 +16,8 @@ namespace foxscope::figure {
 /// @param models  those without a gate are left out
 /// @throws UsageError where no model has a gate
 DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle& style);
+
+/// The same as `foxscope figure decay` asks for it.
+std::optional<DrawnFigure> drawDecay(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

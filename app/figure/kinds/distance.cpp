@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_words.h"
 #include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/legend_panel.h"
 #include "app/figure/panel_page.h"
 
@@ -63,9 +65,7 @@ Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t h
 }
 
 /// Whether a head's attention is split into content and decay: not that of linear mixers, which have no logits.
-bool splits(const EvaluatedHeads& model, const HeadIndex& head) {
-  return model.info.mixer(head.layer).mixer == Mixer::attention;
-}
+bool splits(const EvaluatedHeads& model, const HeadIndex& head) { return model.info.mixer(head.layer).has_softmax(); }
 
 /// Whether it is drawn in parts: the decay of a head that does not forget is nothing.
 bool hasParts(const EvaluatedHeads& model, const HeadIndex& head) {
@@ -196,6 +196,15 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   for (const HeadIndex& head : heads) origin.facts.emplace_back("head", headTitle(head));
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawDistance(FigureRequest& request) {
+  const auto models = request.heads();
+  if (!models) return std::nullopt;
+  DistanceOptions options;
+  for (const std::string& text : request.spec.list("heads")) options.heads.push_back(parseHead("--heads", text));
+  options.first = request.spec.has("with-first") ? FirstKey::counted : FirstKey::leftOut;
+  return drawDistance(request.model(*models), options, request.style);
 }
 
 }  // namespace foxscope::figure

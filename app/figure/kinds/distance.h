@@ -1,10 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
-#include "backend/eval/heads_evaluation.h"
+#include "backend/eval/heads/heads_evaluation.h"
 
 namespace foxscope::figure {
 
@@ -22,5 +23,8 @@ struct DistanceOptions {
 /// known. A last bin that the text's end leaves narrower than half an octave is left out.
 /// @throws UsageError for heads that do not exist, Error for a file without distances
 DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style);
+
+/// The same as `foxscope figure distance` asks for it.
+std::optional<DrawnFigure> drawDistance(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -7,13 +7,16 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
-#include "app/figure/head_grid_panel.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/heads/head_grid_panel.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/map_scale.h"
 #include "app/figure/layer_kind.h"
 #include "app/figure/legend_panel.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/quantity_text.h"
+#include "backend/base/error.h"
 #include "backend/trace/shown_heads.h"
 
 namespace foxscope::figure {
@@ -119,6 +122,20 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   DrawnFigure drawn;
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawGrid(FigureRequest& request) {
+  const FigureSpec& spec = request.spec;
+  const auto run = request.run(request.runs());
+  GridOptions options;
+  const auto quantities = quantitiesOf(spec);
+  if (quantities.size() > 1) throw UsageError("--quantity: a grid shows one: draw a figure for each");
+  if (!quantities.empty()) options.quantity = quantities.front();
+  options.rows = rangeOf(spec, "rows", run->info().length);
+  options.columns = rangeOf(spec, "cols", run->info().length);
+  options.colours = coloursOf(spec);
+  options.limits = limitsOf(spec);
+  return drawGrid(run, options, request.style, request.job);
 }
 
 }  // namespace foxscope::figure

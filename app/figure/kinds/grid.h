@@ -6,7 +6,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/figure/figure_style.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
 #include "backend/map/map.h"
 
@@ -26,5 +26,8 @@ struct GridOptions {
 /// @throws UsageError for a page without room for them, Error for parts that were not kept
 std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
                                     const FigureStyle& style, const Job& job);
+
+/// The same as `foxscope figure grid` asks for it.
+std::optional<DrawnFigure> drawGrid(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::figure {

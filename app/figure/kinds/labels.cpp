@@ -5,8 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/head_labels_panel.h"
+#include "app/figure/heads/head_labels_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
 
@@ -84,6 +85,11 @@ DrawnFigure drawLabels(std::span<const EvaluatedHeads> models, const FigureStyle
   DrawnFigure drawn;
   drawn.file = page.paint(originOf(models, style, "Labels of heads"));
   return drawn;
+}
+
+std::optional<DrawnFigure> drawLabels(FigureRequest& request) {
+  const auto models = request.chosenHeads();
+  return models ? std::optional(drawLabels(*models, request.style)) : std::nullopt;
 }
 
 }  // namespace foxscope::figure

@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 namespace {
@@ -79,6 +81,16 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   page.arrange();
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+LossOptions lossOptionsOf(const FigureSpec& spec) {
+  const auto trainLength = trainLengthOf(spec);
+  return {integerOf(spec, "smooth"), trainLength, curvesOf(spec)};
+}
+
+std::optional<DrawnFigure> drawLoss(FigureRequest& request) {
+  const auto sources = request.losses();
+  return drawLoss(sources, lossOptionsOf(request.spec), request.style);
 }
 
 }  // namespace foxscope::figure

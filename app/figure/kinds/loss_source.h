@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "app/figure/curve_palette.h"
-#include "app/figure/curve_plot.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/curves/curve_plot.h"
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_style.h"
-#include "backend/eval/loss_file.h"
+#include "backend/eval/loss/loss_file.h"
 
 namespace foxscope::figure {
 

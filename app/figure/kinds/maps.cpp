@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/map_scale.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 
 namespace foxscope::figure {
@@ -179,6 +181,14 @@ std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace
   return std::move(map->chosen);
 }
 
+/// "L:H", or "MODEL:L:H".
+MapsHead parseMapsHead(const std::string& text, const FigureRequest& request, const FigureRequest::Runs& runs) {
+  const std::size_t last = text.rfind(':');
+  const std::size_t before = last == std::string::npos || last == 0 ? last : text.rfind(':', last - 1);
+  if (last == 0 || before == std::string::npos) return {parseHead("--heads", text), nullptr};
+  return {parseHead("--heads", text.substr(before + 1)), request.named(runs, "--heads", text.substr(0, before))};
+}
+
 }  // namespace
 
 std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
@@ -207,6 +217,24 @@ std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, c
   if (!file) return std::nullopt;
   drawn.file = std::move(*file);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawMaps(FigureRequest& request) {
+  const FigureSpec& spec = request.spec;
+  const auto runs = request.runs();
+  MapsOptions options;
+  for (const std::string& text : spec.list("heads")) options.heads.push_back(parseMapsHead(text, request, runs));
+  const auto named = [](const MapsHead& head) { return head.run != nullptr; };
+  // Where every head says whose it is, there is nothing to choose.
+  const bool allNamed = !options.heads.empty() && std::ranges::all_of(options.heads, named);
+  const auto run = allNamed && !spec.has("model") ? options.heads.front().run : request.run(runs);
+  if (spec.has("quantity")) options.quantities = quantitiesOf(spec);
+  options.rows = rangeOf(spec, "rows", run->info().length);
+  options.columns = rangeOf(spec, "cols", run->info().length);
+  options.threshold = numberOf(spec, "threshold");
+  options.colours = coloursOf(spec);
+  options.limits = limitsOf(spec);
+  return drawMaps(run, options, request.style, request.job);
 }
 
 }  // namespace foxscope::figure

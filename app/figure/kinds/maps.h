@@ -6,7 +6,7 @@
 
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {
@@ -22,11 +22,11 @@ struct MapsOptions {
   /// seen, on the part of the text where it can (headsOnMap).
   std::vector<MapsHead> heads;
   std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
-  std::optional<Range> rows;                                                   ///< queries; absent: all
-  std::optional<Range> columns;                                                ///< keys
-  std::optional<double> threshold;     ///< smaller entries stay white, of attention and whatever has no unit
-  const ColourMap* colours = nullptr;  ///< null: by quantity
-  std::vector<ColourLimits> limits;    ///< of quantities that are shown
+  std::optional<Range> rows = {};                                              ///< queries; absent: all
+  std::optional<Range> columns = {};                                           ///< keys
+  std::optional<double> threshold = {};   ///< smaller entries stay white, of attention and whatever has no unit
+  const ColourMap* colours = nullptr;     ///< null: by quantity
+  std::vector<ColourLimits> limits = {};  ///< of quantities that are shown
 };
 
 /// One column of maps a head, F above A, with one colour bar for each quantity; more than fit side by side go into
@@ -37,5 +37,8 @@ struct MapsOptions {
 ///         not kept
 std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
                                     const FigureStyle& style, const Job& job);
+
+/// The same as `foxscope figure maps` asks for it.
+std::optional<DrawnFigure> drawMaps(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
 
@@ -238,6 +240,21 @@ DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> 
 DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style) {
   const std::shared_ptr<const NeedleEvaluation> test(std::shared_ptr<const NeedleEvaluation>(), &evaluation);
   return drawNeedle(std::span(&test, 1), options, style);
+}
+
+std::optional<DrawnFigure> drawNeedle(FigureRequest& request) {
+  const FigureSpec& spec = request.spec;
+  if (request.sources.files.size() > 1) {
+    throw UsageError("figure needle: takes one file: test all models in one command");
+  }
+  NeedleOptions options;
+  options.tint = choiceOf<NeedleTint>(spec, "tint", {"gain", "mass", "gate"});
+  options.trainLength = trainLengthOf(spec);
+  options.head = headOf(spec, "head");
+  if (options.head && options.tint == NeedleTint::gain) {
+    throw UsageError("--head: the gain is of the whole model: choose --tint mass or gate too");
+  }
+  return drawNeedle(NeedleEvaluation::open(request.sources.files.front()), options, request.style);
 }
 
 }  // namespace foxscope::figure

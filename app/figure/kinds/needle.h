@@ -7,7 +7,7 @@
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
-#include "backend/eval/needle_file.h"
+#include "backend/eval/needle/needle_file.h"
 
 namespace foxscope::figure {
 
@@ -35,5 +35,8 @@ DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& 
 /// model that is in two tests has the haystack's name below its own.
 DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> tests, const NeedleOptions& options,
                        const FigureStyle& style);
+
+/// The same as `foxscope figure needle` asks for it.
+std::optional<DrawnFigure> drawNeedle(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/passage_words.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/text_panel.h"
 #include "app/figure/token_text.h"
@@ -162,6 +164,17 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
   addRun(origin, *trace);
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawPassage(FigureRequest& request) {
+  const FigureSpec& spec = request.spec;
+  const auto run = request.run(request.runs());
+  PassageOptions options;
+  options.tint = choiceOf<PassageTint>(spec, "tint", {"loss", "gate", "forget", "attention"});
+  options.head = headOf(spec, "head");
+  options.positions = rangeOf(spec, "rows", run->info().length);
+  options.query = integerOf(spec, "position");
+  return drawPassage(run, options, request.style, request.job);
 }
 
 }  // namespace foxscope::figure

@@ -27,4 +27,7 @@ struct PassageOptions {
 std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace, const PassageOptions& options,
                                        const FigureStyle& style, const Job& job);
 
+/// The same as `foxscope figure text` asks for it.
+std::optional<DrawnFigure> drawPassage(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

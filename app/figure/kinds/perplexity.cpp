@@ -1,8 +1,9 @@
 #include "app/figure/kinds/perplexity.h"
 
-#include "app/figure/curve_panel.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/panel_page.h"
-#include "backend/eval/loss_statistics.h"
+#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 
@@ -36,6 +37,11 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   page.arrange();
   drawn.file = page.paint(origin);
   return drawn;
+}
+
+std::optional<DrawnFigure> drawPerplexity(FigureRequest& request) {
+  const auto sources = request.losses();
+  return drawPerplexity(sources, lossOptionsOf(request.spec), request.style);
 }
 
 }  // namespace foxscope::figure

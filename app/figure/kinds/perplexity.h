@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "app/figure/kinds/loss.h"
@@ -10,5 +11,8 @@ namespace foxscope::figure {
 /// `smooth` of the options does not matter.
 /// @throws UsageError as drawLoss
 DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOptions& options, const FigureStyle& style);
+
+/// The same as `foxscope figure perplexity` asks for it.
+std::optional<DrawnFigure> drawPerplexity(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -10,8 +10,10 @@
 #include "app/figure/axis_ticks.h"
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/passage_words.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
 
@@ -154,6 +156,14 @@ FigureOrigin originOf(const HeadOf& head, SaliencyNumber number, const Range& ra
   return origin;
 }
 
+std::optional<SaliencyNumber> parseNumber(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (const SaliencyNumber number : kSaliencyNumbers) {
+    if (name == to_string(number)) return number;
+  }
+  throw UsageError(fmt::format("--by {}: use saliency_scale, saliency_absolute or saliency_per_nat", name));
+}
+
 }  // namespace
 
 std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
@@ -201,6 +211,16 @@ std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trac
   bar.setColours(colours, label, "*g*");
   drawn.file = page.paint(originOf(head, number, range, colours, style));
   return drawn;
+}
+
+std::optional<DrawnFigure> drawSaliency(FigureRequest& request) {
+  const FigureSpec& spec = request.spec;
+  const auto run = request.run(request.runs());
+  SaliencyOptions options;
+  options.head = headOf(spec, "head");
+  options.positions = rangeOf(spec, "rows", run->info().length);
+  options.number = parseNumber(spec.text("by"));
+  return drawSaliency(run, options, request.style, request.job);
 }
 
 }  // namespace foxscope::figure

@@ -6,7 +6,7 @@
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
 #include "backend/base/job.h"
-#include "backend/map/head_saliency.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::figure {
 
@@ -25,5 +25,8 @@ struct SaliencyOptions {
 ///         that the number needs
 std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
                                         const FigureStyle& style, const Job& job);
+
+/// The same as `foxscope figure saliency` asks for it.
+std::optional<DrawnFigure> drawSaliency(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

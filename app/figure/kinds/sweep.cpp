@@ -9,7 +9,9 @@
 
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
-#include "app/figure/map_panel.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
 
@@ -236,6 +238,12 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   }
   drawn.file = page.paint(originOf(sweeps, limits, style));
   return drawn;
+}
+
+std::optional<DrawnFigure> drawSweep(FigureRequest& request) {
+  std::vector<SweepEvaluation> sweeps;
+  for (const std::string& file : request.sources.files) sweeps.push_back(SweepEvaluation::open(file));
+  return drawSweep(sweeps, request.style, numberOf(request.spec, "fdr"));
 }
 
 }  // namespace foxscope::figure

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "app/figure/figure_style.h"
-#include "backend/eval/sweep_file.h"
+#include "backend/eval/sweep/sweep_file.h"
 
 namespace foxscope::figure {
 
@@ -25,5 +25,8 @@ SweepLimits sweepLimits(std::span<const double> changes);
 /// @throws UsageError where there are no sweeps, and for a rate that is none
 DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style,
                       std::optional<double> rate = {});
+
+/// The same as `foxscope figure sweep` asks for it.
+std::optional<DrawnFigure> drawSweep(struct FigureRequest& request);
 
 }  // namespace foxscope::figure

@@ -6,11 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_palette.h"
-#include "app/figure/curve_panel.h"
-#include "app/figure/curve_pen.h"
+#include "app/figure/curves/curve_palette.h"
+#include "app/figure/curves/curve_panel.h"
+#include "app/figure/curves/curve_pen.h"
 #include "app/figure/figure_measures.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/loss_source.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
@@ -286,6 +288,14 @@ DrawnFigure drawTraining(std::span<const TrainingSource> trainings, const Traini
   page.arrange();
   drawn.file = page.paint(originOf(trainings, smooth, style));
   return drawn;
+}
+
+std::optional<DrawnFigure> drawTraining(FigureRequest& request) {
+  std::vector<TrainingSource> trainings;
+  for (std::size_t n = 0; n < request.sources.files.size(); ++n) {
+    trainings.push_back({request.sources.names[n], read_training(request.sources.files[n])});
+  }
+  return drawTraining(trainings, {integerOf(request.spec, "smooth"), curvesOf(request.spec)}, request.style);
 }
 
 }  // namespace foxscope::figure

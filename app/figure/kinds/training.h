@@ -51,4 +51,7 @@ Rgb layerColour(int layer, int layers, Ground ground = Ground::light);
 DrawnFigure drawTraining(std::span<const TrainingSource> trainings, const TrainingOptions& options,
                          const FigureStyle& style);
 
+/// The same as `foxscope figure training` asks for it.
+std::optional<DrawnFigure> drawTraining(struct FigureRequest& request);
+
 }  // namespace foxscope::figure

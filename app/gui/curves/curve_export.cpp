@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "app/gui/curves/curve_tab.h"
 #include "app/gui/curves/position_plot.h"
+#include "app/gui/curves/tabs/curve_tab.h"
 #include "app/gui/document/places.h"
 
 namespace foxscope::gui::curves {

@@ -7,7 +7,7 @@
 
 #include <QString>
 
-#include "app/figure/curve_figure.h"
+#include "app/figure/curves/curve_figure.h"
 #include "app/gui/curves/position_axis.h"
 #include "app/gui/curves/series.h"
 #include "app/gui/document/selection.h"

@@ -7,7 +7,7 @@
 #include <QCoreApplication>
 #include <QStringList>
 
-#include "backend/map/head_saliency.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -47,16 +47,16 @@ Series differenceOf(const Series& first, const Series& second) {
 
 }  // namespace
 
-std::vector<CurveRun> curveRuns(const Document& document) {
+std::vector<CurveRun> curveRuns(const RunList& list) {
   std::vector<CurveRun> runs;
   int index = 0;
-  for (const Run& run : document.runs()) {
-    const Run* base = document.baseOf(run);
+  for (const Run& run : list) {
+    const Run* base = list.baseOf(run);
     const CurveRun shown{run.id,   index++, run.name, run.trace, base != nullptr ? base->name : QString(),
                          run.text, run.look};
     if (!run.look.hidden) runs.push_back(shown);
   }
-  std::stable_partition(runs.begin(), runs.end(), [&](const CurveRun& run) { return document.isOnText(run.id); });
+  std::stable_partition(runs.begin(), runs.end(), [&](const CurveRun& run) { return list.isOnText(run.id); });
   return runs;
 }
 

@@ -7,14 +7,14 @@
 #include <QString>
 
 #include "app/gui/curves/series.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui::curves {
 
 /// A run as jobs and legends of curves need it.
 struct CurveRun {
   RunId id = kNoRun;
-  int index = 0;  ///< its place in the document
+  int index = 0;  ///< its place in the list
   QString name;
   std::shared_ptr<const Trace> trace;
   QString base = {};  ///< plain name of the run that it is a changed copy of; empty: none
@@ -22,9 +22,9 @@ struct CurveRun {
   RunLook look = {};
 };
 
-/// The runs of a document that are not hidden: the reference first, then those on its text, then those on other texts,
+/// The runs of a list that are not hidden: the reference first, then those on its text, then those on other texts,
 /// each in their order.
-std::vector<CurveRun> curveRuns(const Document& document);
+std::vector<CurveRun> curveRuns(const RunList& list);
 
 /// Where the tokens that a run predicts stand among those that the reference predicts: positions of the reference, with
 /// a fraction where a token begins inside one of the reference. Empty where the tokens agree as far as both runs go;

@@ -8,14 +8,14 @@
 #include <QToolBar>
 #include <QVBoxLayout>
 
-#include "app/gui/curves/context_tab.h"
-#include "app/gui/curves/decay_tab.h"
 #include "app/gui/curves/distance_profiles.h"
-#include "app/gui/curves/distance_tab.h"
-#include "app/gui/curves/gate_tab.h"
-#include "app/gui/curves/loss_tab.h"
-#include "app/gui/curves/profile_tab.h"
-#include "app/gui/curves/saliency_tab.h"
+#include "app/gui/curves/tabs/context_tab.h"
+#include "app/gui/curves/tabs/decay_tab.h"
+#include "app/gui/curves/tabs/distance_tab.h"
+#include "app/gui/curves/tabs/gate_tab.h"
+#include "app/gui/curves/tabs/loss_tab.h"
+#include "app/gui/curves/tabs/profile_tab.h"
+#include "app/gui/curves/tabs/saliency_tab.h"
 #include "app/gui/views/flow_layout.h"
 
 namespace foxscope::gui {
@@ -29,7 +29,7 @@ constexpr std::array<const char*, 8> kStateNames{"loss",  "context",  "row",    
 
 }  // namespace
 
-CurvesView::CurvesView(Document& document, QWidget* parent)
+CurvesView::CurvesView(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
     : QWidget(parent), m_bar(new QTabBar(this)), m_pages(new QStackedWidget(this)), m_controls(new QWidget(this)) {
   m_bar->setDrawBase(false);
   m_bar->setExpanding(false);
@@ -46,11 +46,11 @@ CurvesView::CurvesView(Document& document, QWidget* parent)
   layout->setSpacing(2);
   layout->addLayout(top);
   layout->addWidget(m_pages, 1);
-  add(new curves::LossTab(document, this), tr("Loss"), tr("Loss of every token along the text"),
+  add(new curves::LossTab(runs, modelRuns, this), tr("Loss"), tr("Loss of every token along the text"),
       tr("Show loss along the text"));
-  add(new curves::ContextTab(document, this), tr("P(l)"), tr("Perplexity against context length"),
+  add(new curves::ContextTab(runs, modelRuns, this), tr("P(l)"), tr("Perplexity against context length"),
       tr("Show perplexity against context length"));
-  m_profile = new curves::ProfileTab(document, this);
+  m_profile = new curves::ProfileTab(runs, modelRuns, this);
   add(m_profile, tr("Profile"), tr("Attention and F along a row, a column or a diagonal of the chosen head's map"));
   addCommand(tr("Show the pinned query's row"), tr("Attention and F of the pinned query"),
              [this] { showProfile(MapLine::Along::row); });
@@ -58,17 +58,17 @@ CurvesView::CurvesView(Document& document, QWidget* parent)
              [this] { showProfile(MapLine::Along::column); });
   addCommand(tr("Show the pinned pair's diagonal"), tr("Attention and F along the text at the pinned pair's distance"),
              [this] { showProfile(MapLine::Along::diagonal); });
-  add(new curves::GateTab(document, this), tr("Gate"), tr("Forget gate of the chosen head along the text"),
+  add(new curves::GateTab(runs, modelRuns, this), tr("Gate"), tr("Forget gate of the chosen head along the text"),
       tr("Show the forget gate along the text"));
-  add(new curves::DecayTab(document, this), tr("Decay"), tr("Decay times of all heads"),
+  add(new curves::DecayTab(runs, modelRuns, this), tr("Decay"), tr("Decay times of all heads"),
       tr("Show decay times of all heads"));
   using curves::DistanceTab;
-  auto* profiles = new curves::DistanceProfiles(document, this);
-  add(new DistanceTab(document, *profiles, DistanceTab::Shows::attention, this), tr("Distance"),
+  auto* profiles = new curves::DistanceProfiles(runs, this);
+  add(new DistanceTab(runs, modelRuns, *profiles, DistanceTab::Shows::attention, this), tr("Distance"),
       tr("Attention against distance, with and without the gate"), tr("Show attention against distance"));
-  add(new DistanceTab(document, *profiles, DistanceTab::Shows::logits, this), tr("Content"),
+  add(new DistanceTab(runs, modelRuns, *profiles, DistanceTab::Shows::logits, this), tr("Content"),
       tr("Content and decay, the two terms of the logits, against distance"), tr("Show content and decay apart"));
-  add(new curves::SaliencyTab(document, this), tr("Saliency"),
+  add(new curves::SaliencyTab(runs, modelRuns, this), tr("Saliency"),
       tr("What the loss owes to the chosen head's gates, beside the gates, and where gates matter most"),
       tr("Show saliency along the text"));
   connect(m_bar, &QTabBar::currentChanged, this, &CurvesView::showCurrent);

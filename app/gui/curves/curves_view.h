@@ -6,8 +6,9 @@
 
 #include <QWidget>
 
-#include "app/figure/curve_figure.h"
-#include "app/gui/document/document.h"
+#include "app/figure/curves/curve_figure.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/views/view_part.h"
 #include "backend/map/map_line.h"
 
@@ -28,7 +29,7 @@ class CurvesView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  explicit CurvesView(Document& document, QWidget* parent = nullptr);
+  CurvesView(RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
 
   enum class Tab { loss, context, profile, gate, decay, distance, content, saliency };
   void setTab(Tab tab);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 #include "backend/trace/shown_heads.h"
 

@@ -7,7 +7,7 @@
 #include <QString>
 #include <QWidget>
 
-#include "backend/map/distance_bins.h"
+#include "backend/map/statistics/distance_bins.h"
 
 class QCPGraph;
 class QCPItemLine;

@@ -7,14 +7,14 @@
 
 namespace foxscope::gui::curves {
 
-DistanceProfiles::DistanceProfiles(Document& document, QObject* parent) : QObject(parent), m_document(document) {
-  connect(&m_document, &Document::runsChanged, this, [this] {
-    std::erase_if(m_entries, [&](const auto& entry) { return m_document.run(std::get<0>(entry.first)) == nullptr; });
+DistanceProfiles::DistanceProfiles(RunList& runs, QObject* parent) : QObject(parent), m_runs(runs) {
+  connect(&m_runs, &RunList::runsChanged, this, [this] {
+    std::erase_if(m_entries, [&](const auto& entry) { return m_runs.run(std::get<0>(entry.first)) == nullptr; });
   });
 }
 
 void DistanceProfiles::want(const HeadChoice& head, Priority priority) {
-  const Run* run = m_document.run(head.run);
+  const Run* run = m_runs.run(head.run);
   if (run == nullptr) return;
   const auto before = m_entries.find(keyOf(head));
   // What waits in the background is asked for again where it is to be seen at once.
@@ -38,7 +38,7 @@ void DistanceProfiles::want(const HeadChoice& head, Priority priority) {
     m_entries[keyOf(head)].failure = message;
     emit changed();
   };
-  m_document.jobs().submit(this, headChannel(head, run->trace->info()), std::move(request));
+  m_runs.jobs().submit(this, headChannel(head, run->trace->info()), std::move(request));
 }
 
 const HeadMeasures* DistanceProfiles::of(const HeadChoice& head) const {

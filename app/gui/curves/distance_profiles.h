@@ -6,8 +6,8 @@
 #include <QObject>
 #include <QString>
 
-#include "app/gui/document/document.h"
-#include "backend/eval/head_measures.h"
+#include "app/gui/document/run_list.h"
+#include "backend/eval/heads/head_measures.h"
 
 namespace foxscope::gui::curves {
 
@@ -17,7 +17,7 @@ class DistanceProfiles : public QObject {
   Q_OBJECT
 
  public:
-  DistanceProfiles(Document& document, QObject* parent);
+  DistanceProfiles(RunList& runs, QObject* parent);
 
   /// Measures a head that is not known yet; changed() follows.
   void want(const HeadChoice& head, Priority priority);
@@ -41,7 +41,7 @@ class DistanceProfiles : public QObject {
   using Key = std::tuple<RunId, int, int>;
   static Key keyOf(const HeadChoice& head) { return {head.run, head.layer, head.head}; }
 
-  Document& m_document;
+  RunList& m_runs;
   std::map<Key, Entry> m_entries;
 };
 

@@ -7,7 +7,7 @@
 #include <QColor>
 #include <QString>
 
-#include "app/figure/curve_geometry.h"
+#include "app/figure/curves/curve_geometry.h"
 #include "app/gui/curves/series.h"
 
 namespace foxscope::gui::curves {

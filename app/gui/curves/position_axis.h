@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/figure/curve_geometry.h"
+#include "app/figure/curves/curve_geometry.h"
 #include "backend/map/map_line.h"
 
 namespace foxscope::gui::curves {

@@ -8,6 +8,7 @@
 #include <QVBoxLayout>
 #include <qcustomplot.h>
 
+#include "app/gui/curves/position_gestures.h"
 #include "app/gui/curves/stripe.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
@@ -16,7 +17,6 @@ namespace foxscope::gui::curves {
 namespace {
 
 enum { kPoints };
-constexpr int kWheelRest = 400;        // ms
 constexpr double kLinesForStrip = 14;  // height, in lines of text, from which a second strip has room
 constexpr double kLinesForTitle = 8;   // height, in lines of text, from which the horizontal axis has one
 constexpr double kSparse = 3;          // pixels a token from which each is seen
@@ -37,7 +37,7 @@ void styleGraph(QCPGraph& graph, const Line& line, double pixels) {
 
 }  // namespace
 
-/// What a job made ready.
+/// A content with the points that a job has decimated.
 struct PositionPlot::Prepared {
   PlotContent content;
   PositionAxis axis;
@@ -45,8 +45,8 @@ struct PositionPlot::Prepared {
   std::vector<std::vector<Point>> points;
 };
 
-PositionPlot::PositionPlot(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_plot(new QCustomPlot(this)), m_margins(new QCPMarginGroup(m_plot)) {
+PositionPlot::PositionPlot(RunList& runs, QWidget* parent)
+    : QWidget(parent), m_runs(runs), m_plot(new QCustomPlot(this)), m_margins(new QCPMarginGroup(m_plot)) {
   // The plot only paints: mouse and keys are this widget's.
   m_plot->setAttribute(Qt::WA_TransparentForMouseEvents);
   m_plot->setFocusPolicy(Qt::NoFocus);
@@ -63,12 +63,10 @@ PositionPlot::PositionPlot(Document& document, QWidget* parent)
   layout->addWidget(m_plot);
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
-  m_wheelRest.setSingleShot(true);
-  m_wheelRest.setInterval(kWheelRest);
-  connect(&m_wheelRest, &QTimer::timeout, &m_document.selection(), &Selection::endMovement);
-  connect(&m_document.selection(), &Selection::viewChanged, this, &PositionPlot::followView);
-  connect(&m_document.selection(), &Selection::pinChanged, this, &PositionPlot::followCursor);
-  connect(&m_document.selection(), &Selection::hoverChanged, this, &PositionPlot::followCursor);
+  connect(new PositionGestures(*this, m_runs), &PositionGestures::menuAsked, this, &PositionPlot::menuAsked);
+  connect(&m_runs.selection(), &Selection::viewChanged, this, &PositionPlot::followView);
+  connect(&m_runs.selection(), &Selection::pinChanged, this, &PositionPlot::followCursor);
+  connect(&m_runs.selection(), &Selection::hoverChanged, this, &PositionPlot::followCursor);
 }
 
 PositionPlot::~PositionPlot() { disconnect(m_plot, nullptr, this, nullptr); }
@@ -104,7 +102,7 @@ void PositionPlot::ask() {
     return prepared;
   };
   request.done = [this](Prepared prepared) { take(std::move(prepared)); };
-  m_document.quickJobs().submit(this, kPoints, std::move(request));
+  m_runs.quickJobs().submit(this, kPoints, std::move(request));
 }
 
 void PositionPlot::take(Prepared prepared) {
@@ -175,12 +173,12 @@ void PositionPlot::rebuildGraphs() {
 }
 
 Range PositionPlot::range() const {
-  const View& view = m_document.selection().view();
+  const View& view = m_runs.selection().view();
   return m_axis.isOfKeys() ? view.columns : view.rows;
 }
 
-// What has come into sight is asked for, and drawn with what is there when it comes: drawing lines costs the window
-// more than a job takes to find their points.
+// Points that have come into sight are asked for, and drawn when they come: drawing lines costs the window more than a
+// job takes to find their points.
 void PositionPlot::followView() {
   if (m_stripes.empty()) {
     ask();
@@ -270,13 +268,22 @@ std::optional<double> PositionPlot::visibleCoordinate(const std::optional<std::i
 // Only the cursor's own layer is painted anew.
 void PositionPlot::followCursor() {
   if (!isVisible()) return;
-  const Selection& selection = m_document.selection();
+  const Selection& selection = m_runs.selection();
   const std::array<std::optional<double>, kCursorLines> places{
       visibleCoordinate(selection.pin().query), visibleCoordinate(selection.pin().key),
       visibleCoordinate(selection.hover().query), visibleCoordinate(selection.hover().key)};
   for (Stripe& stripe : m_stripes) stripe.setCursor(places);
   // The whole plot is about to be painted where it is stale, and has no size yet where it was never shown.
   if (!m_stale && !m_plot->viewport().isEmpty()) m_plot->layer(QStringLiteral("cursor"))->replot();
+}
+
+void PositionPlot::fit() {
+  const Range all{0, m_runs.length()};
+  if (all.size() == 0) return;
+  Selection& selection = m_runs.selection();
+  selection.endMovement();
+  selection.setView({all, all});
+  selection.endMovement();
 }
 
 figure::AxisLimits PositionPlot::horizontalLimits() const { return m_axis.limitsOf(range()); }
@@ -308,8 +315,6 @@ QRect PositionPlot::stripsRect() const {
   for (const Stripe& stripe : m_stripes) all |= stripe.rect->rect();
   return all.translated(m_plot->pos());
 }
-
-double PositionPlot::pixelsAcross() const { return m_stripes.empty() ? 0 : m_stripes.front().rect->width(); }
 
 double PositionPlot::pixelOf(double position) const {
   if (m_stripes.empty()) return 0;

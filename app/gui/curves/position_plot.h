@@ -5,18 +5,16 @@
 #include <vector>
 
 #include <QString>
-#include <QTimer>
 #include <QWidget>
 
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 class QCPGraph;
 class QCPItemText;
 class QCPMarginGroup;
 class QCustomPlot;
-class QRubberBand;
 
 namespace foxscope::gui::curves {
 
@@ -28,7 +26,7 @@ class PositionPlot : public QWidget {
   Q_OBJECT
 
  public:
-  PositionPlot(Document& document, QWidget* parent);
+  PositionPlot(RunList& runs, QWidget* parent);
   ~PositionPlot() override;
 
   /// Shows this instead, once a job has made ready what is drawn; until then what is shown stays.
@@ -53,6 +51,12 @@ class PositionPlot : public QWidget {
   [[nodiscard]] double pixelOf(double position) const;
   [[nodiscard]] std::int64_t positionAt(double pixel) const;
 
+  /// Positions that are shown.
+  [[nodiscard]] Range range() const;
+  /// Something is drawn, or was.
+  [[nodiscard]] bool hasDrawn() const { return m_drawn > 0; }
+  [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
+
   /// All of the text.
   void fit();
 
@@ -63,15 +67,6 @@ class PositionPlot : public QWidget {
   void menuAsked(const QPoint& globalPosition);
 
  protected:
-  void contextMenuEvent(QContextMenuEvent* event) override;
-  void mousePressEvent(QMouseEvent* event) override;
-  void mouseMoveEvent(QMouseEvent* event) override;
-  void mouseReleaseEvent(QMouseEvent* event) override;
-  void mouseDoubleClickEvent(QMouseEvent* event) override;
-  void leaveEvent(QEvent* event) override;
-  void wheelEvent(QWheelEvent* event) override;
-  bool event(QEvent* event) override;
-  void keyPressEvent(QKeyEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
   void showEvent(QShowEvent* event) override;
   void changeEvent(QEvent* event) override;
@@ -93,19 +88,9 @@ class PositionPlot : public QWidget {
   void placeLabels();
   [[nodiscard]] int stripsWithRoom(const PlotContent& content) const;
   [[nodiscard]] QString xTitle() const;
-  [[nodiscard]] Range range() const;
-  void setRange(const Range& range);
-  [[nodiscard]] double pixelsAcross() const;
-  /// What is under the mouse at a position of the axis.
-  [[nodiscard]] Cursor cursorAt(std::int64_t position) const;
-  void click(std::int64_t position, Qt::KeyboardModifiers modifiers);
-  void stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers);
-  void showBand(double to);
-  void finishBand(const QPointF& to);
-  [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
   [[nodiscard]] std::optional<double> visibleCoordinate(const std::optional<std::int64_t>& position) const;
 
-  Document& m_document;
+  RunList& m_runs;
   QCustomPlot* m_plot;
   QCPMarginGroup* m_margins;
   PlotContent m_wanted;
@@ -118,15 +103,6 @@ class PositionPlot : public QWidget {
   int m_asked = 0;
   int m_drawn = 0;
   bool m_stale = false;  ///< about to be painted anew
-
-  // The mouse.
-  std::optional<QPointF> m_press;
-  Range m_pressRange;
-  bool m_panning = false;
-  Cursor m_pinBeforeClick;
-  std::optional<double> m_bandFrom;  ///< pixel at which the right button went down
-  QRubberBand* m_band = nullptr;
-  QTimer m_wheelRest;  ///< a wheel that rests this long has ended its turn
 };
 
 }  // namespace foxscope::gui::curves

@@ -6,7 +6,7 @@
 #include <QPalette>
 #include <QString>
 
-#include "app/figure/curve_geometry.h"
+#include "app/figure/curves/curve_geometry.h"
 #include "app/gui/curves/plot_content.h"
 
 class QCPAxis;

@@ -70,8 +70,8 @@ QVariant TokenListModel::headerData(int section, Qt::Orientation orientation, in
   return section == position ? tr("position") : m_words.value;
 }
 
-TokenList::TokenList(Document& document, TokenListModel::Words words, QWidget* parent)
-    : QTableView(parent), m_document(document), m_model(new TokenListModel(std::move(words), this)) {
+TokenList::TokenList(RunList& runs, TokenListModel::Words words, QWidget* parent)
+    : QTableView(parent), m_runs(runs), m_model(new TokenListModel(std::move(words), this)) {
   setModel(m_model);
   setSelectionBehavior(QAbstractItemView::SelectRows);
   setSelectionMode(QAbstractItemView::SingleSelection);
@@ -104,7 +104,7 @@ QSplitter* TokenList::beside(QWidget* plot, QWidget* parent) {
 void TokenList::jump(const QModelIndex& index) {
   const auto row = static_cast<std::size_t>(index.row());
   if (!index.isValid() || row >= m_model->tokens().size()) return;
-  m_document.selection().goTo(m_model->tokens()[row].position, m_document.length());
+  m_runs.selection().goTo(m_model->tokens()[row].position, m_runs.length());
 }
 
 }  // namespace foxscope::gui::curves

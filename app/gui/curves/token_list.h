@@ -8,7 +8,7 @@
 #include <QString>
 #include <QTableView>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 class QSplitter;
 
@@ -57,7 +57,7 @@ class TokenList : public QTableView {
   Q_OBJECT
 
  public:
-  TokenList(Document& document, TokenListModel::Words words, QWidget* parent);
+  TokenList(RunList& runs, TokenListModel::Words words, QWidget* parent);
 
   void setTokens(std::vector<ListedToken> tokens) { m_model->setTokens(std::move(tokens)); }
   /// Letters are the window's commands.
@@ -68,7 +68,7 @@ class TokenList : public QTableView {
  private:
   void jump(const QModelIndex& index);
 
-  Document& m_document;
+  RunList& m_runs;
   TokenListModel* m_model;
 };
 

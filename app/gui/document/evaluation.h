@@ -5,9 +5,9 @@
 
 #include <QString>
 
-#include "backend/eval/heads_file.h"
-#include "backend/eval/loss_file.h"
-#include "backend/eval/needle_file.h"
+#include "backend/eval/heads/heads_file.h"
+#include "backend/eval/loss/loss_file.h"
+#include "backend/eval/needle/needle_file.h"
 
 namespace foxscope::gui {
 

@@ -6,14 +6,14 @@
 
 namespace foxscope::gui {
 
-void exportFigure(Document& document, const QString& path,
+void exportFigure(FileWriter& files, const QString& path,
                   const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw) {
   figure::FigureStyle style;
   const QString ending = QFileInfo(path).suffix().toLower();
   style.format.kind = ending == QStringLiteral("svg")   ? figure::FigureFormat::Kind::svg
                       : ending == QStringLiteral("png") ? figure::FigureFormat::Kind::png
                                                         : figure::FigureFormat::Kind::pdf;
-  document.writeFile(path, [path, draw, style](const Job& job) -> std::optional<bool> {
+  files.writeFile(path, [path, draw, style](const Job& job) -> std::optional<bool> {
     const figure::DrawnFigure drawn = draw(style);
     if (job.stopped()) return std::nullopt;
     AtomicFile file(path.toStdString(), true);

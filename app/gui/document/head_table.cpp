@@ -163,16 +163,16 @@ QString valueText(HeadQuantity quantity, double value, Unit unit) {
   return unit == Unit::without || text.unit.isEmpty() ? number : number + ' ' + text.unit;
 }
 
-HeadTable::HeadTable(Document& document, QObject* parent) : QAbstractTableModel(parent), m_document(document) {
-  connect(&m_document, &Document::runsChanged, this, &HeadTable::followRuns);
-  connect(&m_document, &Document::referenceChanged, this, &HeadTable::followPin);
-  connect(&m_document.selection(), &Selection::pinChanged, this, &HeadTable::followPin);
+HeadTable::HeadTable(RunList& runs, QObject* parent) : QAbstractTableModel(parent), m_runs(runs) {
+  connect(&m_runs, &RunList::runsChanged, this, &HeadTable::followRuns);
+  connect(&m_runs, &RunList::referenceChanged, this, &HeadTable::followPin);
+  connect(&m_runs.selection(), &Selection::pinChanged, this, &HeadTable::followPin);
   followRuns();
 }
 
 int HeadTable::total() const {
   int heads = 0;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     // Layers of several kinds need not have equally many.
     const TraceInfo& info = run.trace->info();
     for (int layer = 0; layer < info.layers; ++layer) heads += shown_heads(info.mixer(layer));
@@ -182,14 +182,14 @@ int HeadTable::total() const {
 
 void HeadTable::followRuns() {
   beginResetModel();
-  const auto gone = [&](RunId id) { return m_document.run(id) == nullptr; };
+  const auto gone = [&](RunId id) { return m_runs.run(id) == nullptr; };
   std::erase_if(m_known, [&](const auto& entry) { return gone(entry.first.run); });
   std::erase_if(m_pinned, [&](const auto& entry) { return gone(entry.first); });
   std::erase_if(m_requested, gone);
-  if (gone(m_run)) m_run = m_document.reference() != nullptr ? m_document.reference()->id : kNoRun;
+  if (gone(m_run)) m_run = m_runs.reference() != nullptr ? m_runs.reference()->id : kNoRun;
   listRows();
   endResetModel();
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (std::find(m_requested.begin(), m_requested.end(), run.id) != m_requested.end()) continue;
     m_requested.push_back(run.id);
     requestStatistics(run);
@@ -200,7 +200,7 @@ void HeadTable::followRuns() {
 
 void HeadTable::listRows() {
   m_rows.clear();
-  if (const Run* const shown = m_document.run(m_run)) {
+  if (const Run* const shown = m_runs.run(m_run)) {
     forShownHeads(*shown, [&](const HeadChoice& head) { m_rows.push_back(head); });
   }
 }
@@ -208,13 +208,13 @@ void HeadTable::listRows() {
 // Gates take milliseconds a head and are there at once; attention takes a pass over all of it.
 void HeadTable::requestStatistics(const Run& run) {
   forShownHeads(run, [&](const HeadChoice& choice) {
-    request(choice, {.with_attention = false}, m_document.quickJobs());
-    request(choice, {.with_attention = true}, m_document.jobs());
+    request(choice, {.with_attention = false}, m_runs.quickJobs());
+    request(choice, {.with_attention = true}, m_runs.jobs());
   });
 }
 
 void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner) {
-  const Run& run = *m_document.run(choice.run);
+  const Run& run = *m_runs.run(choice.run);
   JobRunner::Request<Known> request;
   request.priority = Priority::background;
   request.work = [of = HeadOf{run.trace, choice.layer, choice.head}, options](const Job& job) -> std::optional<Known> {
@@ -230,7 +230,7 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     const auto before = m_known.find(choice);
     const bool lessThanBefore =
         before != m_known.end() && before->second.statistics.has_attention && !known.statistics.has_attention;
-    if (m_document.run(choice.run) == nullptr || lessThanBefore) return;
+    if (m_runs.run(choice.run) == nullptr || lessThanBefore) return;
     m_known[choice] = std::move(known);
     const int row = rowOf(choice);
     if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
@@ -242,14 +242,14 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
 }
 
 void HeadTable::followPin() {
-  const Cursor pin = m_document.selection().pin();
+  const Cursor pin = m_runs.selection().pin();
   m_pinned.clear();
-  for (const Run& run : m_document.runs()) {
-    const auto key = pin.key ? m_document.positionIn(run.id, *pin.key) : std::nullopt;
+  for (const Run& run : m_runs) {
+    const auto key = pin.key ? m_runs.positionIn(run.id, *pin.key) : std::nullopt;
     // How long a key survives is known without a query.
-    const auto query = pinnedPairOf(run.id) ? m_document.positionIn(run.id, *pin.query) : key;
+    const auto query = pinnedPairOf(run.id) ? m_runs.positionIn(run.id, *pin.query) : key;
     if (!query || !key) {
-      m_document.quickJobs().cancel(this, pinChannel(run.id));
+      m_runs.quickJobs().cancel(this, pinChannel(run.id));
       continue;
     }
     JobRunner::Request<std::vector<std::optional<PairReading>>> request;
@@ -270,17 +270,17 @@ void HeadTable::followPin() {
       takePinned(id, std::move(readings));
     };
     request.failed = [](const QString&) {};
-    m_document.quickJobs().submit(this, pinChannel(run.id), std::move(request));
+    m_runs.quickJobs().submit(this, pinChannel(run.id), std::move(request));
   }
   emit valuesChanged();
 }
 
 // A key after the query is no pair.
 bool HeadTable::pinnedPairOf(RunId run) const {
-  const Cursor pin = m_document.selection().pin();
+  const Cursor pin = m_runs.selection().pin();
   if (!pin.query || !pin.key) return false;
-  const auto query = m_document.positionIn(run, *pin.query);
-  const auto key = m_document.positionIn(run, *pin.key);
+  const auto query = m_runs.positionIn(run, *pin.query);
+  const auto key = m_runs.positionIn(run, *pin.key);
   return query && key && *key <= *query;
 }
 
@@ -291,7 +291,7 @@ void HeadTable::takePinned(RunId run, std::vector<std::optional<PairReading>> re
 }
 
 void HeadTable::setRun(RunId run) {
-  if (run == m_run || m_document.run(run) == nullptr) return;
+  if (run == m_run || m_runs.run(run) == nullptr) return;
   beginResetModel();
   m_run = run;
   listRows();
@@ -307,7 +307,7 @@ const HeadStatistics* HeadTable::statistics(const HeadChoice& head) const {
 double HeadTable::value(const HeadChoice& head, HeadQuantity quantity) const {
   if (textOf(quantity).ofPin) {
     const auto found = m_pinned.find(head.run);
-    const Run* run = m_document.run(head.run);
+    const Run* run = m_runs.run(head.run);
     if (found == m_pinned.end() || run == nullptr) return kUnknown;
     const auto place = static_cast<std::size_t>(head.layer) * static_cast<std::size_t>(run->trace->info().heads) +
                        static_cast<std::size_t>(head.head);

@@ -6,11 +6,11 @@
 
 #include <QAbstractTableModel>
 
-#include "app/gui/document/document.h"
-#include "backend/map/head_labels.h"
-#include "backend/map/head_match.h"
-#include "backend/map/head_statistics.h"
+#include "app/gui/document/run_list.h"
 #include "backend/map/pair_reading.h"
+#include "backend/map/statistics/head_labels.h"
+#include "backend/map/statistics/head_match.h"
+#include "backend/map/statistics/head_statistics.h"
 
 namespace foxscope::gui {
 
@@ -70,7 +70,7 @@ class HeadTable : public QAbstractTableModel {
   Q_OBJECT
 
  public:
-  explicit HeadTable(Document& document, QObject* parent = nullptr);
+  explicit HeadTable(RunList& runs, QObject* parent = nullptr);
 
   /// double (NaN where not known; labels have none), HeadChoice, bits 1 << HeadLabel, a double to sort by
   enum Role { ValueRole = Qt::UserRole, HeadRole, LabelsRole, OrderRole };
@@ -125,7 +125,7 @@ class HeadTable : public QAbstractTableModel {
   [[nodiscard]] int rowOf(const HeadChoice& head) const;
   [[nodiscard]] QVariant labelsData(const HeadChoice& head, int role) const;
 
-  Document& m_document;
+  RunList& m_runs;
   RunId m_run = kNoRun;
   std::vector<HeadChoice> m_rows;
   std::map<HeadChoice, Known, Order> m_known;

@@ -1,7 +1,7 @@
 #include "app/gui/document/intervention_text.h"
 
 #include "backend/base/error.h"
-#include "backend/model/intervention.h"
+#include "backend/model/spec/intervention.h"
 
 namespace foxscope::gui {
 

@@ -12,7 +12,7 @@
 #include "app/gui/document/session.h"
 #include "backend/base/error.h"
 #include "backend/file/provenance.h"
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 #include "backend/train/training_record.h"

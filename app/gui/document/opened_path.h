@@ -12,7 +12,7 @@
 
 #include "app/gui/document/evaluation.h"
 #include "app/gui/document/telling_head.h"
-#include "backend/eval/sweep_file.h"
+#include "backend/eval/sweep/sweep_file.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::gui {
@@ -47,9 +47,8 @@ inline constexpr int kSessionSchema = 1;
 inline constexpr const char* kSessionKey = "foxscope_session";
 
 /// Opens a path by what it holds: a folder with recipe.json and checkpoints is a training, another one or a hub id a
-/// checkpoint, a file with HDF5's signature a sweep over heads,
-/// an evaluation or a run file, as its `content` says, a JSON object with `foxscope_session` a session, anything else a
-/// text.
+/// checkpoint, a file with HDF5's signature a sweep over heads, an evaluation or a run file, as its `content` says, a
+/// JSON object with `foxscope_session` a session, anything else a text.
 /// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or
 ///         larger than a window can hold
 /// @param stop  ends the reading of a run file early; what is returned then is to be thrown away

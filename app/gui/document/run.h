@@ -31,7 +31,7 @@ struct RunLook {
 
 /// A checkpoint that runs are made from, and what is changed in it while it runs.
 struct ModelInput {
-  QString name;                    ///< differs between the models of a document
+  QString name;                    ///< differs between the models of a list
   QString path;                    ///< folder or hub id
   QStringList interventions = {};  ///< as on the command line, LAYER:HEAD:KIND
   QString base = {};               ///< name of the model that it was changed from; empty: none
@@ -43,7 +43,7 @@ struct ModelInput {
 /// One run that the window holds: a model on a text, made here or read from a run file.
 struct Run {
   RunId id = kNoRun;
-  QString name;  ///< as it is shown: differs between the runs of a document (Document::runNamed)
+  QString name;  ///< as it is shown: differs between the runs of a list (RunList::runNamed)
   std::shared_ptr<const Trace> trace;
   QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
   QString file = {};   ///< run file that it comes from, or was saved to
@@ -113,7 +113,7 @@ struct MemoryQuestion {
   std::int64_t fewer = 0;   ///< as many tokens take a share that nobody need be asked about; 0: there are none
 };
 
-/// What would be lost if a document was closed now.
+/// Work that would be lost if everything was closed now.
 struct Unsaved {
   QStringList runs;   ///< names of those that are in no file
   bool text = false;  ///< a text that was typed, pasted or changed, and is in no file

@@ -2,12 +2,13 @@
 
 #include <QAction>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui {
 
 /// "Compute Saliency": runs the model of the chosen head once more, on the text that it read, for what its loss owes to
-/// every gate (Document::startSaliency). Disabled, and saying why, while a run is being made.
-QAction* makeSaliencyAction(Document& document, QObject* parent);
+/// every gate (ModelRuns::startSaliency). Disabled, and saying why, while a run is being made.
+QAction* makeSaliencyAction(RunList& runs, ModelRuns& modelRuns, QObject* parent);
 
 }  // namespace foxscope::gui

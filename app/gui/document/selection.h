@@ -22,7 +22,7 @@ struct HeadChoice {
   bool operator==(const HeadChoice&) const = default;
 };
 
-/// A query and a key, as positions of the reference run (Document::reference). Either may be missing.
+/// A query and a key, as positions of the reference run (RunList::reference). Either may be missing.
 struct Cursor {
   std::optional<std::int64_t> query;
   std::optional<std::int64_t> key;
@@ -47,7 +47,7 @@ class Selection : public QObject {
   [[nodiscard]] const HeadChoice& head() const { return m_head; }
   [[nodiscard]] const Cursor& pin() const { return m_pin; }
   [[nodiscard]] const Cursor& hover() const { return m_hover; }
-  /// Pairs that stay marked while others are pinned, numbered from 1 on. Document::lockPair is what can be undone.
+  /// Pairs that stay marked while others are pinned, numbered from 1 on. RunList::lockPair is what can be undone.
   [[nodiscard]] const std::vector<Cursor>& locks() const { return m_locks; }
   [[nodiscard]] const View& view() const { return m_view; }
   /// The hovered position where there is one, else the pinned one.

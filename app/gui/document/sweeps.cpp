@@ -12,7 +12,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/error.h"
-#include "backend/eval/sweep.h"
+#include "backend/eval/sweep/sweep.h"
 
 namespace foxscope::gui {
 
@@ -107,10 +107,9 @@ QString wordsOf(const std::vector<Intervention>& interventions) {
   return words.join(QStringLiteral("; "));
 }
 
-Sweeps::Sweeps(Document& document, QObject* parent)
-    : QObject(parent), m_document(document), m_runner(Team::own, kBehindPictures) {
-  connect(&m_document, &Document::runsChanged, this, &Sweeps::followRuns);
-  connect(&m_document, &Document::sweepOpened, this, &Sweeps::openSweep);
+Sweeps::Sweeps(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
+    : QObject(parent), m_runs(runs), m_modelRuns(modelRuns), m_runner(Team::own, kBehindPictures) {
+  connect(&m_runs, &RunList::runsChanged, this, &Sweeps::followRuns);
 }
 
 Sweeps::~Sweeps() = default;
@@ -123,7 +122,7 @@ HeadSweep* Sweeps::find(int id) {
 std::vector<const HeadSweep*> Sweeps::visible() const {
   std::vector<const HeadSweep*> list;
   for (const HeadSweep& sweep : m_sweeps) {
-    const Run* run = m_document.run(sweep.run);
+    const Run* run = m_runs.run(sweep.run);
     const bool hidden = run != nullptr && run->look.hidden;
     if (!hidden || sweep.state == HeadSweep::State::running) list.push_back(&sweep);
   }
@@ -146,10 +145,10 @@ void Sweeps::show(int id) {
 
 bool Sweeps::running() const { return m_running != 0; }
 
-void Sweeps::warn(const QString& text) { emit m_document.messageRaised({Message::Kind::warning, text}); }
+void Sweeps::warn(const QString& text) { emit m_runs.messageRaised({Message::Kind::warning, text}); }
 
 void Sweeps::start(RunId run, const Intervention& change) {
-  if (m_document.run(run) == nullptr) return warn(m_document.noRunText());
+  if (m_runs.run(run) == nullptr) return warn(m_modelRuns.noRunText());
   if (running()) return warn(tr("A sweep is being made: wait for it, or cancel it"));
   const auto same = std::find_if(m_sweeps.begin(), m_sweeps.end(), [&](const HeadSweep& sweep) {
     return sweep.run == run && sweep.change.kind_text() == change.kind_text();
@@ -166,7 +165,7 @@ void Sweeps::start(RunId run, const Intervention& change) {
 }
 
 HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
-  const Run* from = m_document.run(run);
+  const Run* from = m_runs.run(run);
   if (from->model.isEmpty()) {
     warn(tr("%1 comes from a file, and changing its heads needs its model: open the checkpoint folder (Ctrl+O), "
             "the text, and press F5 first")
@@ -181,18 +180,18 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   const auto work = std::make_shared<Work>();
   work->request.change = change;
   work->folder = m_folder;
-  work->engine = m_document.engine();
-  work->model = m_document.settings().requestOf(QString::fromStdString(info.name), from->model);
+  work->engine = m_modelRuns.engine();
+  work->model = m_modelRuns.settings().requestOf(QString::fromStdString(info.name), from->model);
   work->model.interventions = interventionsOf(info);
   SweepRequest& wanted = work->request;
   wanted.input.text = from->trace->text();
-  wanted.input.name = (from->textFile.isEmpty() ? Document::textNameOf(*from) : from->textFile).toStdString();
+  wanted.input.name = (from->textFile.isEmpty() ? textNameOf(*from) : from->textFile).toStdString();
   wanted.limit = info.length;
 
   HeadSweep sweep;
   sweep.id = ++m_last;
   sweep.name = QStringLiteral("%1, %2").arg(from->name, QString::fromStdString(change.kind_words()));
-  sweep.text = Document::textNameOf(*from);
+  sweep.text = textNameOf(*from);
   sweep.run = run;
   sweep.change = change;
   sweep.layers = info.layers;
@@ -257,7 +256,7 @@ void Sweeps::submit(HeadSweep& sweep, Effort effort) {
     bringBack();
   };
   request.failed = [this, id](const QString& message) {
-    emit m_document.messageRaised({Message::Kind::error, message});
+    emit m_runs.messageRaised({Message::Kind::error, message});
     finish(id, nullptr);
     const HeadSweep* failed = find(id);
     if (failed == nullptr || failed->known() > 0) return;
@@ -328,7 +327,7 @@ void Sweeps::forgetKept(int id) {
 QJsonArray Sweeps::saveState() const {
   QJsonArray all = m_wanted;
   for (const HeadSweep& sweep : m_sweeps) {
-    const Run* run = m_document.run(sweep.run);
+    const Run* run = m_runs.run(sweep.run);
     const bool made =
         std::any_of(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == sweep.id; });
     if (run == nullptr || !made) continue;
@@ -347,7 +346,7 @@ void Sweeps::bringBack() {
   if (running() || m_folder.isEmpty()) return;
   for (qsizetype n = 0; n < m_wanted.size(); ++n) {
     const QJsonObject wanted = m_wanted[n].toObject();
-    const Run* run = m_document.runNamed(wanted["run"].toString());
+    const Run* run = m_runs.runNamed(wanted["run"].toString());
     if (run == nullptr || run->model.isEmpty()) continue;
     m_wanted.removeAt(n);
     try {
@@ -365,7 +364,7 @@ void Sweeps::bringBack() {
 }
 
 RunId Sweeps::runOf(const SweepEvaluation& evaluation) const {
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     const TraceInfo& info = run.trace->info();
     const bool same = info.weights_sha256 == evaluation.info.weights_sha256 &&
                       info.intervention == evaluation.info.intervention && info.layers == evaluation.info.layers &&
@@ -375,7 +374,7 @@ RunId Sweeps::runOf(const SweepEvaluation& evaluation) const {
   return kNoRun;
 }
 
-void Sweeps::openSweep(const OpenedSweep& opened) {
+void Sweeps::open(const OpenedSweep& opened) {
   const std::shared_ptr<const SweepEvaluation>& evaluation = opened.evaluation;
   HeadSweep sweep;
   sweep.id = ++m_last;
@@ -402,13 +401,13 @@ void Sweeps::openSweep(const OpenedSweep& opened) {
 
 // A run that is made again has another number; with the last of all the sweeps go too.
 void Sweeps::followRuns() {
-  if (m_document.runs().empty() && m_document.models().empty()) {
+  if (m_runs.empty() && m_runs.models().empty()) {
     stop();
     m_works.clear();
     m_sweeps.clear();
   }
   for (HeadSweep& sweep : m_sweeps) {
-    if (m_document.run(sweep.run) != nullptr) continue;
+    if (m_runs.run(sweep.run) != nullptr) continue;
     sweep.run = sweep.whole ? runOf(*sweep.whole) : kNoRun;
   }
   bringBack();

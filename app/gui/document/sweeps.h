@@ -9,10 +9,13 @@
 #include <QObject>
 #include <QString>
 
-#include "app/gui/document/document.h"
-#include "backend/eval/sweep_file.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
+#include "backend/eval/sweep/sweep_file.h"
 
 namespace foxscope::gui {
+
+struct OpenedSweep;
 
 /// Every head of a run changed in turn: one that is being made, was stopped, is whole, or was read from a file.
 struct HeadSweep {
@@ -54,7 +57,7 @@ class Sweeps : public QObject {
   Q_OBJECT
 
  public:
-  explicit Sweeps(Document& document, QObject* parent = nullptr);
+  Sweeps(RunList& runs, const ModelRuns& modelRuns, QObject* parent = nullptr);
   /// Where work is kept from now on, head by head, so that no sweep is lost with its window: one that is begun again
   /// goes on from there. The newest are kept. Empty: nowhere.
   void setFolder(const QString& folder) { m_folder = folder; }
@@ -74,6 +77,8 @@ class Sweeps : public QObject {
   /// The one that is shown goes on, or stops.
   void resume();
   void stop();
+  /// Shows one that was read from a file.
+  void open(const OpenedSweep& opened);
   /// Takes the one that is shown out of the window.
   void close();
   [[nodiscard]] bool running() const;
@@ -101,11 +106,11 @@ class Sweeps : public QObject {
   void takeOut();
   void takeKnown(HeadSweep& sweep, Work& work);
   void finish(int id, std::shared_ptr<const SweepEvaluation> whole);
-  void openSweep(const OpenedSweep& opened);
   void followRuns();
   void warn(const QString& text);
 
-  Document& m_document;
+  RunList& m_runs;
+  const ModelRuns& m_modelRuns;
   std::vector<HeadSweep> m_sweeps;
   std::vector<std::pair<int, std::shared_ptr<Work>>> m_works;  ///< by the number of their sweep
   QString m_folder;

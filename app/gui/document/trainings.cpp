@@ -6,8 +6,8 @@
 
 #include <QFileInfo>
 
-#include "backend/model/engine.h"
-#include "backend/model/run.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/session/run.h"
 
 namespace foxscope::gui {
 namespace {
@@ -46,29 +46,33 @@ struct Trainings::Made {
   double free = 0;
 };
 
-Trainings::Trainings(Document& document, QObject* parent)
-    : QObject(parent), m_document(document), m_engine(std::make_unique<Engine>(kCheckpointsKept)), m_runner(Team::own) {
+Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
+    : QObject(parent),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_engine(std::make_unique<Engine>(kCheckpointsKept)),
+      m_runner(Team::own) {
   m_changed.setSingleShot(true);
   m_changed.setInterval(kPatienceMs);
-  connect(&m_document, &Document::inputsChanged, this, &Trainings::followInputs);
-  connect(&m_document, &Document::runsChanged, this, &Trainings::followInputs);
-  connect(&m_document, &Document::runStatusChanged, this, &Trainings::proceed);
-  connect(&m_document.selection(), &Selection::headChanged, this, &Trainings::followHead);
+  connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &Trainings::followInputs);
+  connect(&m_runs, &RunList::runsChanged, this, &Trainings::followInputs);
+  connect(&m_modelRuns, &ModelRuns::runStatusChanged, this, &Trainings::proceed);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &Trainings::followHead);
   for (const auto signal : {&QFileSystemWatcher::directoryChanged, &QFileSystemWatcher::fileChanged}) {
     connect(&m_watcher, signal, this, [this] {
       if (!m_changed.isActive()) m_changed.start();
     });
   }
   connect(&m_changed, &QTimer::timeout, this, &Trainings::readChanged);
-  // Opened once more, it is read once more.
-  connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
-    if (m_refused.removeAll(path) > 0 || find(path) != nullptr) read(path);
-  });
 }
 
 Trainings::~Trainings() = default;
 
-void Trainings::tell(Message::Kind kind, const QString& text) { emit m_document.messageRaised({kind, text}); }
+void Trainings::tell(Message::Kind kind, const QString& text) { emit m_runs.messageRaised({kind, text}); }
+
+void Trainings::readAgain(const QString& path) {
+  if (m_refused.removeAll(path) > 0 || find(path) != nullptr) read(path);
+}
 
 OpenTraining* Trainings::find(const QString& folder) {
   const auto found = std::ranges::find(m_open, folder, &OpenTraining::folder);
@@ -88,34 +92,33 @@ void Trainings::show(const QString& folder) {
 }
 
 const Run* Trainings::runOf(const OpenTraining& training) const {
-  const auto& models = m_document.models();
+  const auto& models = m_runs.models();
   const auto model = std::ranges::find(models, training.model, &ModelInput::name);
   if (model == models.end()) return nullptr;
-  const auto& runs = m_document.runs();
-  const auto run = std::ranges::find_if(runs, [&](const Run& each) { return each.isOf(*model); });
-  return run == runs.end() ? nullptr : &*run;
+  const auto run = std::ranges::find_if(m_runs, [&](const Run& each) { return each.isOf(*model); });
+  return run == m_runs.end() ? nullptr : &*run;
 }
 
 void Trainings::followInputs() {
   const auto modelOf = [this](const QString& folder) {
-    return std::ranges::find(m_document.models(), folder, &ModelInput::training);
+    return std::ranges::find(m_runs.models(), folder, &ModelInput::training);
   };
   const std::size_t before = m_open.size();
   bool renamed = false;
-  std::erase_if(m_open, [&](const OpenTraining& each) { return modelOf(each.folder) == m_document.models().end(); });
-  for (const ModelInput& model : m_document.models()) {
+  std::erase_if(m_open, [&](const OpenTraining& each) { return modelOf(each.folder) == m_runs.models().end(); });
+  for (const ModelInput& model : m_runs.models()) {
     if (model.training.isEmpty()) continue;
     OpenTraining* open = find(model.training);
     if (open == nullptr && !m_refused.contains(model.training)) read(model.training);
     if (open == nullptr) continue;
     const bool asShown = open->shown == open->wanted;
     open->model = model.name;
-    renamed = renamed || open->title != Document::shownName(model);
-    open->title = Document::shownName(model);
+    renamed = renamed || open->title != shownName(model);
+    open->title = shownName(model);
     open->shown = placeOfModel(*open);
     if (asShown) open->wanted = open->shown.value_or(open->wanted);
   }
-  RunSettings settings = m_document.settings();
+  RunSettings settings = m_modelRuns.settings();
   settings.limit = 0;
   if (settings != m_settings || m_open.empty()) m_kept.clear();
   m_settings = settings;
@@ -124,7 +127,7 @@ void Trainings::followInputs() {
 }
 
 std::optional<std::size_t> Trainings::placeOfModel(const OpenTraining& training) const {
-  const auto& models = m_document.models();
+  const auto& models = m_runs.models();
   const auto model = std::ranges::find(models, training.model, &ModelInput::name);
   const auto& checkpoints = training.record->checkpoints;
   const auto at = std::ranges::find_if(checkpoints, [&](const auto& each) { return pathOf(each) == model->path; });
@@ -135,7 +138,7 @@ std::optional<std::size_t> Trainings::placeOfModel(const OpenTraining& training)
 void Trainings::followHead() {
   for (const OpenTraining& training : m_open) {
     const Run* run = runOf(training);
-    if (run != nullptr && run->id == m_document.selection().head().run) return show(training.folder);
+    if (run != nullptr && run->id == m_runs.selection().head().run) return show(training.folder);
   }
 }
 
@@ -155,13 +158,13 @@ void Trainings::read(const QString& folder) {
     m_refused += folder;
     tell(Message::Kind::error, message);
   };
-  m_document.quickJobs().submit(this, m_readChannel++, std::move(request));
+  m_runs.quickJobs().submit(this, m_readChannel++, std::move(request));
 }
 
 void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord> read,
                      std::shared_ptr<TrainingReader> reader) {
-  const auto model = std::ranges::find(m_document.models(), folder, &ModelInput::training);
-  if (model == m_document.models().end()) return;
+  const auto model = std::ranges::find(m_runs.models(), folder, &ModelInput::training);
+  if (model == m_runs.models().end()) return;
   if (read->checkpoints.empty()) {
     return tell(Message::Kind::warning, tr("%1 has no checkpoint any more: its slider stays as it was").arg(folder));
   }
@@ -170,8 +173,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
   OpenTraining* open = find(folder);
   const bool isNew = open == nullptr;
   if (isNew) {
-    open =
-        &m_open.emplace_back(OpenTraining{folder, model->name, Document::shownName(*model), read, std::move(reader)});
+    open = &m_open.emplace_back(OpenTraining{folder, model->name, shownName(*model), read, std::move(reader)});
     open->shown = placeOfModel(*open);
     open->wanted = open->shown.value_or(newest);
     m_shown = folder;
@@ -247,7 +249,7 @@ void Trainings::keep(const QString& checkpoint, const Run& run) {
 
 // While the window's own runs are made, the models stay as they are.
 void Trainings::proceed() {
-  if (m_document.runStatus().running) return;
+  if (m_modelRuns.runStatus().running) return;
   for (std::size_t n = 0; n < m_open.size(); ++n) {
     const OpenTraining training = m_open[n];
     if (training.wanted == training.shown) continue;
@@ -262,7 +264,7 @@ void Trainings::proceed() {
       keep(from->model, *from);
       keep(checkpoint, *made);
     }
-    m_document.showCheckpoint(training.model, checkpoint, std::move(made));
+    m_runs.showCheckpoint(training.model, checkpoint, std::move(made));
     emit changed();
   }
   stop();

@@ -10,12 +10,13 @@
 #include <QString>
 #include <QTimer>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 #include "backend/train/training_record.h"
 
 namespace foxscope::gui {
 
-/// A training that is open: one model of the document at many steps.
+/// A training that is open: one model of the list at many steps.
 struct OpenTraining {
   QString folder;                                ///< ModelInput::training
   QString model;                                 ///< name of the model
@@ -38,7 +39,7 @@ class Trainings : public QObject {
   Q_OBJECT
 
  public:
-  explicit Trainings(Document& document, QObject* parent = nullptr);
+  Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent = nullptr);
   ~Trainings() override;
 
   [[nodiscard]] const std::vector<OpenTraining>& open() const { return m_open; }
@@ -52,6 +53,9 @@ class Trainings : public QObject {
   [[nodiscard]] bool computing() const { return !m_running.isEmpty(); }
   /// How far that is.
   [[nodiscard]] const JobProgress& progress() const { return m_progress; }
+
+  /// A path was opened once more: what stands there of an open training is read once more.
+  void readAgain(const QString& path);
 
  signals:
   void changed();  ///< a training came, went or grew; another one, or another checkpoint, is chosen; its run moved on
@@ -87,7 +91,8 @@ class Trainings : public QObject {
   void receive(const Made& made);
   void tell(Message::Kind kind, const QString& text);
 
-  Document& m_document;
+  RunList& m_runs;
+  const ModelRuns& m_modelRuns;
   std::vector<OpenTraining> m_open;
   QStringList m_reading;  ///< folders whose record is on its way
   QStringList m_refused;  ///< that could not be read

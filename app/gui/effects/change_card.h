@@ -6,7 +6,7 @@
 #include <QLabel>
 #include <QTableWidget>
 
-#include "backend/eval/loss_change.h"
+#include "backend/eval/loss/loss_change.h"
 
 namespace foxscope::gui {
 

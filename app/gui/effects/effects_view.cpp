@@ -10,6 +10,7 @@
 
 #include "app/figure/kinds/sweep.h"
 #include "app/figure/token_text.h"
+#include "app/gui/document/file_writer.h"
 #include "app/gui/views/elided_combo.h"
 #include "backend/base/atomic_file.h"
 
@@ -30,9 +31,10 @@ void writeBytes(const std::string& path, const std::string& bytes) {
 
 }  // namespace
 
-EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
+EffectsView::EffectsView(RunList& runs, FileWriter& files, Sweeps& sweeps, QWidget* parent)
     : QWidget(parent),
-      m_document(document),
+      m_runs(runs),
+      m_files(files),
       m_sweeps(sweeps),
       m_choice(new ElidedCombo),
       m_caption(new ElidedLabel),
@@ -57,10 +59,10 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
   connect(m_grid, &SweepGrid::headChosen, this, &EffectsView::choose);
   connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
-  connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
-  connect(&m_document, &Document::runsChanged, this, &EffectsView::forgetGone);
-  connect(&m_document, &Document::inputsChanged, this, &EffectsView::forgetGone);
-  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followHead);
+  connect(&m_runs, &RunList::runsChanged, this, &EffectsView::followRuns);
+  connect(&m_runs, &RunList::runsChanged, this, &EffectsView::forgetGone);
+  connect(&m_runs, &RunList::modelsChanged, this, &EffectsView::forgetGone);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &EffectsView::followHead);
   connect(&m_sweeps, &Sweeps::added, this, &EffectsView::followHead);
   followSweeps();
 }
@@ -95,7 +97,7 @@ void EffectsView::makeTools() {
 }
 
 std::optional<std::pair<int, int>> EffectsView::chosenIn(const HeadSweep& sweep) const {
-  const HeadChoice head = m_document.selection().head();
+  const HeadChoice head = m_runs.selection().head();
   if (sweep.run != kNoRun && head.run == sweep.run) return std::pair{head.layer, head.head};
   return sweep.run == kNoRun ? m_chosen : std::nullopt;
 }
@@ -152,18 +154,18 @@ void EffectsView::forgetGone() {
     const auto same = [&seen](const ModelInput& model) {
       return model.path == seen.input.path && model.name == seen.input.name;
     };
-    return m_document.run(seen.id) == nullptr && std::ranges::none_of(m_document.models(), same);
+    return m_runs.run(seen.id) == nullptr && std::ranges::none_of(m_runs.models(), same);
   };
   std::erase_if(m_seen, gone);
 }
 
 // A changed run that is new is answered at once; one that takes the place of an earlier one leaves in front what is.
 void EffectsView::followRuns() {
-  for (const Run& run : m_document.runs()) {
-    const Run* base = m_document.baseOf(run);
+  for (const Run& run : m_runs) {
+    const Run* base = m_runs.baseOf(run);
     if (base == nullptr || std::ranges::find(m_seen, run.id, &Seen::id) != m_seen.end()) continue;
     const bool again = std::ranges::any_of(
-        m_seen, [this, &run](const Seen& seen) { return m_document.run(seen.id) == nullptr && run.isOf(seen.input); });
+        m_seen, [this, &run](const Seen& seen) { return m_runs.run(seen.id) == nullptr && run.isOf(seen.input); });
     m_seen.push_back({run.id, {run.plainName(), run.model}});
     m_headIsNewer = false;
     if (!again && !run.ofSession && isCompared(run)) emit answered();
@@ -177,16 +179,16 @@ void EffectsView::followHead() {
 }
 
 bool EffectsView::isCompared(const Run& run) const {
-  const Run* base = m_document.baseOf(run);
+  const Run* base = m_runs.baseOf(run);
   return base != nullptr && !run.look.hidden && !base->look.hidden;
 }
 
 const Run* EffectsView::answeredRun() const {
   const auto answered = [this](RunId id) {
-    const Run* run = m_document.run(id);
+    const Run* run = m_runs.run(id);
     return run != nullptr && isCompared(*run) ? run : nullptr;
   };
-  const Run* run = m_headIsNewer ? answered(m_document.selection().head().run) : nullptr;
+  const Run* run = m_headIsNewer ? answered(m_runs.selection().head().run) : nullptr;
   for (auto seen = m_seen.rbegin(); run == nullptr && seen != m_seen.rend(); ++seen) run = answered(seen->id);
   return run;
 }
@@ -194,11 +196,11 @@ const Run* EffectsView::answeredRun() const {
 // A changed run that has nothing to be compared with, the chosen one first.
 const Run* EffectsView::changedAlone() const {
   const auto isAlone = [this](const Run& run) {
-    return !run.look.hidden && !interventionsOf(run.trace->info()).empty() && m_document.baseOf(run) == nullptr;
+    return !run.look.hidden && !interventionsOf(run.trace->info()).empty() && m_runs.baseOf(run) == nullptr;
   };
-  const Run* chosen = m_document.run(m_document.selection().head().run);
+  const Run* chosen = m_runs.run(m_runs.selection().head().run);
   if (chosen != nullptr && isAlone(*chosen)) return chosen;
-  const auto& runs = m_document.runs();
+  const RunList& runs = m_runs;
   const auto found = std::find_if(runs.begin(), runs.end(), isAlone);
   return found == runs.end() ? nullptr : &*found;
 }
@@ -209,17 +211,17 @@ void EffectsView::showCard() {
   if (sweep != nullptr && (m_headIsNewer || changed == nullptr)) {
     if (const auto chosen = chosenIn(*sweep)) return showSweptHead(*sweep, chosen->first, chosen->second);
   }
-  if (changed != nullptr) return ask(*changed, *m_document.baseOf(*changed));
+  if (changed != nullptr) return ask(*changed, *m_runs.baseOf(*changed));
   m_spokenOf = kNoRun;
   if (sweep != nullptr) return m_card->showHint(tr("Choose a head of the sweep to see its tokens."));
-  const auto& runs = m_document.runs();
+  const RunList& runs = m_runs;
   if (const Run* alone = changedAlone()) {
     return m_card->showHint(
         tr("%1 is changed (%2), and the run without that change is not open: open a run file of the same weights and "
            "the same text, or make one, to see here what the change did to the loss.")
             .arg(alone->name, wordsOf(interventionsOf(alone->trace->info()))));
   }
-  const bool changes = std::any_of(runs.begin(), runs.end(), [this](const Run& run) { return m_document.baseOf(run); });
+  const bool changes = std::any_of(runs.begin(), runs.end(), [this](const Run& run) { return m_runs.baseOf(run); });
   m_card->showHint(changes || m_sweeps.anyHidden()
                        ? tr("What changes did belongs to runs that are hidden: the eye in the list of runs shows them.")
                        : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All Heads…), to see "
@@ -233,7 +235,7 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
   Intervention change = sweep.change;
   change.layer = layer;
   change.head = head;
-  const Run* run = m_document.run(sweep.run);
+  const Run* run = m_runs.run(sweep.run);
   const auto whole = sweep.whole;
   const auto token = [run, whole](std::int64_t position) {
     if (run != nullptr) return figure::predictedText(*run->trace->tokens(), position, figure::Whitespace::visible);
@@ -254,7 +256,7 @@ void EffectsView::ask(const Run& run, const Run& base) {
     return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
   };
   if (m_answer && m_answer->run == run.id) {
-    return m_card->show(m_answer->name, m_answer->change, Document::textNameOf(run), token);
+    return m_card->show(m_answer->name, m_answer->change, textNameOf(run), token);
   }
   if (run.trace->per_token_loss().empty() ||
       base.trace->per_token_loss().size() != run.trace->per_token_loss().size()) {
@@ -276,7 +278,7 @@ void EffectsView::ask(const Run& run, const Run& base) {
     showCard();
   };
   request.failed = [this](const QString& message) { m_card->showHint(message); };
-  m_document.quickJobs().submit(this, kAnswer, std::move(request));
+  m_runs.quickJobs().submit(this, kAnswer, std::move(request));
 }
 
 void EffectsView::choose(int layer, int head) {
@@ -285,17 +287,17 @@ void EffectsView::choose(int layer, int head) {
   m_chosen = {layer, head};
   if (sweep->run != kNoRun) {
     const HeadChoice wanted{sweep->run, layer, head};
-    if (wanted != m_document.selection().head()) return m_document.selection().setHead(wanted);
+    if (wanted != m_runs.selection().head()) return m_runs.selection().setHead(wanted);
   }
   followHead();
 }
 
 // Positions of the run that the card speaks of; the selection's are those of the reference.
 void EffectsView::go(std::int64_t position) {
-  if (!m_document.isOnText(m_spokenOf)) return;
-  const auto places = m_document.placesOf(m_spokenOf).toReference;
+  if (!m_runs.isOnText(m_spokenOf)) return;
+  const auto places = m_runs.placesOf(m_spokenOf).toReference;
   const auto place = places ? (*places)(position) : std::optional(position);
-  if (place && *place < m_document.length()) m_document.selection().goTo(*place, m_document.length());
+  if (place && *place < m_runs.length()) m_runs.selection().goTo(*place, m_runs.length());
 }
 
 void EffectsView::choosePath() {
@@ -321,7 +323,7 @@ void EffectsView::write(const QString& path) {
     }
     return true;
   };
-  m_document.writeFile(path, work);
+  m_files.writeFile(path, work);
 }
 
 }  // namespace foxscope::gui

@@ -15,13 +15,15 @@
 
 namespace foxscope::gui {
 
+class FileWriter;
+
 /// What changing heads does to the loss: the sweep that is shown as a grid, and a card with the answer to what was
 /// asked last, which is a head of the sweep, or a run that is a changed copy of another.
 class EffectsView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  EffectsView(Document& document, Sweeps& sweeps, QWidget* parent = nullptr);
+  EffectsView(RunList& runs, FileWriter& files, Sweeps& sweeps, QWidget* parent = nullptr);
 
   [[nodiscard]] SweepGrid& grid() { return *m_grid; }
   [[nodiscard]] ChangeCard& card() { return *m_card; }
@@ -74,7 +76,8 @@ class EffectsView : public QWidget, public ViewPart {
   void choosePath();
   [[nodiscard]] std::optional<std::pair<int, int>> chosenIn(const HeadSweep& sweep) const;
 
-  Document& m_document;
+  RunList& m_runs;
+  FileWriter& m_files;
   Sweeps& m_sweeps;
   QComboBox* m_choice;
   ElidedLabel* m_caption;

@@ -10,10 +10,10 @@
 
 namespace foxscope::gui::evaluations {
 
-std::vector<std::string> hiddenModels(const Document& document) {
+std::vector<std::string> hiddenModels(const RunList& runs) {
   std::vector<std::string> names;
-  for (const Document::ListRow& row : document.listRows()) {
-    if (document.lookOf(row).hidden) names.push_back(document.nameOf(row).toStdString());
+  for (const ListRow& row : runs.listRows()) {
+    if (runs.lookOf(row).hidden) names.push_back(runs.nameOf(row).toStdString());
   }
   return names;
 }
@@ -47,10 +47,10 @@ namespace {
 
 /// Copies of evaluations without the models that are hidden; nothing of those that have no others.
 template <typename Content>
-std::vector<std::shared_ptr<const Content>> shownOf(const Document& document) {
+std::vector<std::shared_ptr<const Content>> shownOf(const EvaluationList& evaluations, const RunList& runs) {
   std::vector<std::shared_ptr<const Content>> all;
-  const std::vector<std::string> names = hiddenModels(document);
-  for (const Evaluation& evaluation : document.evaluations()) {
+  const std::vector<std::string> names = hiddenModels(runs);
+  for (const Evaluation& evaluation : evaluations) {
     const auto* content = std::get_if<std::shared_ptr<const Content>>(&evaluation.content);
     if (content == nullptr) continue;
     const auto hidden = [&](const auto& model) {
@@ -70,21 +70,22 @@ std::vector<std::shared_ptr<const Content>> shownOf(const Document& document) {
 
 }  // namespace
 
-std::vector<std::shared_ptr<const NeedleEvaluation>> shownNeedles(const Document& document) {
-  return shownOf<NeedleEvaluation>(document);
+std::vector<std::shared_ptr<const NeedleEvaluation>> shownNeedles(const EvaluationList& evaluations,
+                                                                  const RunList& runs) {
+  return shownOf<NeedleEvaluation>(evaluations, runs);
 }
 
-std::vector<std::shared_ptr<const HeadsEvaluation>> shownHeads(const Document& document) {
-  return shownOf<HeadsEvaluation>(document);
+std::vector<std::shared_ptr<const HeadsEvaluation>> shownHeads(const EvaluationList& evaluations, const RunList& runs) {
+  return shownOf<HeadsEvaluation>(evaluations, runs);
 }
 
 std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
-                                                               const Document& document) {
+                                                               const RunList& runs) {
   std::vector<std::pair<std::string, figure::CurveLook>> looks;
   std::array<int, figure::kCurveColours> uses{};
   std::vector<std::string> others;
   for (const std::string& name : names) {
-    const Run* run = document.runNamed(QString::fromStdString(name));
+    const Run* run = runs.runNamed(QString::fromStdString(name));
     if (run == nullptr) {
       others.push_back(name);
       continue;
@@ -100,8 +101,8 @@ std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector
   return looks;
 }
 
-void exportText(Document& document, const QString& path, const std::string& text) {
-  document.writeFile(path, [path, text](const Job&) -> std::optional<bool> {
+void exportText(FileWriter& files, const QString& path, const std::string& text) {
+  files.writeFile(path, [path, text](const Job&) -> std::optional<bool> {
     AtomicFile file(path.toStdString(), true);
     file.write(text.data(), text.size());
     file.commit();

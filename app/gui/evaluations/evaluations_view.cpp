@@ -24,16 +24,18 @@ using evaluations::HeadsPage;
 using evaluations::LossPage;
 using evaluations::NeedlePage;
 
-EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
+EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                                 QWidget* parent)
     : QWidget(parent),
-      m_document(document),
+      m_evaluations(evaluations),
+      m_runs(runs),
       m_files(new FlowLayout(6, 2)),
       m_tabs(new QTabWidget),
       m_reading(new QLabel),
       m_export(new QAction(themedIcon(QStringLiteral("export")), tr("Export Evaluation…"), this)),
-      m_loss(new LossPage(document)),
-      m_needle(new NeedlePage(document)),
-      m_heads(new HeadsPage(document)) {
+      m_loss(new LossPage(evaluations, runs, files)),
+      m_needle(new NeedlePage(evaluations, runs, modelRuns, files)),
+      m_heads(new HeadsPage(evaluations, runs, files)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 4, 6, 4);
   layout->setSpacing(4);
@@ -65,10 +67,10 @@ EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
   connect(m_needle, &NeedlePage::told, this, tellOf(m_needle));
   connect(m_heads, &HeadsPage::told, this, tellOf(m_heads));
   connect(m_tabs, &QTabWidget::currentChanged, this, &EvaluationsView::showReading);
-  connect(&m_document, &Document::evaluationsChanged, this, &EvaluationsView::follow);
+  connect(&m_evaluations, &EvaluationList::evaluationsChanged, this, &EvaluationsView::follow);
   // Colours are those of the runs, and what is hidden in their list is hidden here.
-  for (const auto signal : {&Document::runsChanged, &Document::inputsChanged}) {
-    connect(&m_document, signal, this, &EvaluationsView::followLooks);
+  for (const auto signal : {&RunList::runsChanged, &RunList::modelsChanged}) {
+    connect(&m_runs, signal, this, &EvaluationsView::followLooks);
   }
   follow();
 }
@@ -77,7 +79,7 @@ void EvaluationsView::follow() {
   fillFiles();
   m_told.clear();
   m_reading->clear();
-  const auto& open = m_document.evaluations();
+  const auto& open = m_evaluations;
   const auto any = [&](auto is) { return std::any_of(open.begin(), open.end(), is); };
   const bool loss = any([](const Evaluation& each) { return each.as<LossEvaluation>() != nullptr; });
   if (loss || !m_loss->isEmpty()) m_loss->follow();
@@ -93,9 +95,9 @@ void EvaluationsView::follow() {
 }
 
 void EvaluationsView::followLooks() {
-  const bool any = !m_document.evaluations().empty();
+  const bool any = !m_evaluations.empty();
   if (any || !m_loss->isEmpty()) m_loss->follow();
-  std::vector<std::string> hidden = evaluations::hiddenModels(m_document);
+  std::vector<std::string> hidden = evaluations::hiddenModels(m_runs);
   if (hidden == m_hidden) return;
   m_hidden = std::move(hidden);
   m_needle->follow();
@@ -107,7 +109,7 @@ void EvaluationsView::fillFiles() {
     item->widget()->deleteLater();
     delete item;
   }
-  for (const Evaluation& evaluation : m_document.evaluations()) {
+  for (const Evaluation& evaluation : m_evaluations) {
     auto* file = new QToolButton;
     file->setObjectName(QStringLiteral("close"));
     file->setAutoRaise(true);
@@ -118,8 +120,8 @@ void EvaluationsView::fillFiles() {
     file->setToolTip(tr("Close %1").arg(evaluation.path));
     file->setAccessibleName(tr("Close %1").arg(file->text()));
     connect(
-        file, &QToolButton::clicked, &m_document,
-        [&document = m_document, path = evaluation.path] { document.closeEvaluation(path); }, Qt::QueuedConnection);
+        file, &QToolButton::clicked, &m_evaluations,
+        [&evaluations = m_evaluations, path = evaluation.path] { evaluations.close(path); }, Qt::QueuedConnection);
     m_files->addWidget(file);
   }
 }

@@ -6,7 +6,10 @@
 
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/evaluation_list.h"
+#include "app/gui/document/file_writer.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/views/view_part.h"
 
 class QLabel;
@@ -27,7 +30,8 @@ class EvaluationsView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  explicit EvaluationsView(Document& document, QWidget* parent = nullptr);
+  EvaluationsView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                  QWidget* parent = nullptr);
 
   [[nodiscard]] evaluations::LossPage& loss() { return *m_loss; }
   [[nodiscard]] evaluations::NeedlePage& needle() { return *m_needle; }
@@ -50,7 +54,8 @@ class EvaluationsView : public QWidget, public ViewPart {
   /// What the page that is shown said last.
   void showReading();
 
-  Document& m_document;
+  EvaluationList& m_evaluations;
+  RunList& m_runs;
   std::vector<std::string> m_hidden;  ///< models whose evaluations are left out
   FlowLayout* m_files = nullptr;
   QTabWidget* m_tabs = nullptr;

@@ -39,8 +39,13 @@ figure::ScaledColours headColours(const std::vector<float>& all, bool times) {
 
 }  // namespace
 
-HeadsPage::HeadsPage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_statistic(new QComboBox), m_row(new GridRow) {
+HeadsPage::HeadsPage(EvaluationList& evaluations, RunList& runs, FileWriter& files, QWidget* parent)
+    : QWidget(parent),
+      m_evaluations(evaluations),
+      m_runs(runs),
+      m_files(files),
+      m_statistic(new QComboBox),
+      m_row(new GridRow) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   m_statistic->setAccessibleName(tr("Statistic"));
@@ -56,7 +61,7 @@ void HeadsPage::follow() {
   {
     const QSignalBlocker blocker(m_statistic);
     m_statistic->clear();
-    for (const auto& evaluation : shownHeads(m_document)) {
+    for (const auto& evaluation : shownHeads(m_evaluations, m_runs)) {
       for (const EvaluatedHeads& model : evaluation->models) {
         for (const HeadArray& numbers : model.numbers) {
           const QString name = QString::fromStdString(numbers.name);
@@ -74,7 +79,7 @@ void HeadsPage::fill() {
   m_row->clear();
   const std::string name = m_statistic->currentData().toString().toStdString();
   std::vector<float> all;
-  const auto evaluations = shownHeads(m_document);
+  const auto evaluations = shownHeads(m_evaluations, m_runs);
   const auto each = [&](const auto& act) {
     for (const auto& evaluation : evaluations) {
       for (const EvaluatedHeads& model : evaluation->models) {
@@ -114,13 +119,13 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
 void HeadsPage::exportTo(const QString& path) {
   std::vector<EvaluatedHeads> models;
   std::vector<std::string> names;
-  for (const auto& evaluation : shownHeads(m_document)) {
+  for (const auto& evaluation : shownHeads(m_evaluations, m_runs)) {
     models.insert(models.end(), evaluation->models.begin(), evaluation->models.end());
   }
   names.reserve(models.size());
   for (const EvaluatedHeads& model : models) names.push_back(model.info.name);
-  const auto looks = looksOf(names, m_document);
-  exportFigure(m_document, path, [models, looks](figure::FigureStyle style) {
+  const auto looks = looksOf(names, m_runs);
+  exportFigure(m_files, path, [models, looks](figure::FigureStyle style) {
     style.looks = looks;
     return figure::drawDecay(models, style);
   });

@@ -4,7 +4,9 @@
 
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/evaluation_list.h"
+#include "app/gui/document/file_writer.h"
+#include "app/gui/document/run_list.h"
 
 class QComboBox;
 
@@ -18,7 +20,7 @@ class HeadsPage : public QWidget {
   Q_OBJECT
 
  public:
-  explicit HeadsPage(Document& document, QWidget* parent = nullptr);
+  HeadsPage(EvaluationList& evaluations, RunList& runs, FileWriter& files, QWidget* parent = nullptr);
   void follow();
   /// Writes the figure of what is shown.
   void exportTo(const QString& path);
@@ -32,7 +34,9 @@ class HeadsPage : public QWidget {
   void fill();
   void add(const EvaluatedHeads& model, const HeadArray& numbers, const std::vector<float>& all);
 
-  Document& m_document;
+  EvaluationList& m_evaluations;
+  RunList& m_runs;
+  FileWriter& m_files;
   QComboBox* m_statistic = nullptr;
   GridRow* m_row = nullptr;
 };

@@ -102,8 +102,13 @@ void colourAxes(QCustomPlot& axes, const QPalette& palette) {
 
 }  // namespace
 
-LossPage::LossPage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_different(new QLabel), m_axes(new QCustomPlot(this)) {
+LossPage::LossPage(EvaluationList& evaluations, RunList& runs, FileWriter& files, QWidget* parent)
+    : QWidget(parent),
+      m_evaluations(evaluations),
+      m_runs(runs),
+      m_files(files),
+      m_different(new QLabel),
+      m_axes(new QCustomPlot(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   m_different->setWordWrap(true);
@@ -123,21 +128,21 @@ LossPage::LossPage(Document& document, QWidget* parent)
 
 void LossPage::follow() {
   std::vector<Evaluation> open;
-  for (const Evaluation& evaluation : m_document.evaluations()) {
+  for (const Evaluation& evaluation : m_evaluations) {
     if (evaluation.as<LossEvaluation>() != nullptr) open.push_back(evaluation);
   }
   m_waiting = true;
   JobRunner::Request<figure::CurvePlot> request;
   // Looks belong to the window's runs, and are known only here.
-  const std::vector<std::string> hidden = hiddenModels(m_document);
-  const Looks looks = looksOf(namesOf(lossSources(open, hidden)), m_document);
+  const std::vector<std::string> hidden = hiddenModels(m_runs);
+  const Looks looks = looksOf(namesOf(lossSources(open, hidden)), m_runs);
   request.work = [open, hidden, looks](const Job&) { return std::optional(plotOf(lossSources(open, hidden), looks)); };
   request.done = [this](figure::CurvePlot plot) { take(std::move(plot)); };
   request.failed = [this](const QString& message) {
     take({});
     emit told(message);
   };
-  m_document.jobs().submit(this, kLossJob, std::move(request));
+  m_runs.jobs().submit(this, kLossJob, std::move(request));
 }
 
 void LossPage::take(figure::CurvePlot plot) {
@@ -188,9 +193,10 @@ void LossPage::tell(double position) {
 }
 
 void LossPage::exportTo(const QString& path) {
-  const std::vector<figure::LossSource> sources = lossSources(m_document.evaluations(), hiddenModels(m_document));
-  const Looks looks = looksOf(namesOf(sources), m_document);
-  exportFigure(m_document, path, [sources, looks](figure::FigureStyle style) {
+  const std::vector<Evaluation> open(m_evaluations.begin(), m_evaluations.end());
+  const std::vector<figure::LossSource> sources = lossSources(open, hiddenModels(m_runs));
+  const Looks looks = looksOf(namesOf(sources), m_runs);
+  exportFigure(m_files, path, [sources, looks](figure::FigureStyle style) {
     style.looks = looks;
     return figure::drawLoss(sources, {}, style);
   });

@@ -3,8 +3,10 @@
 #include <QLabel>
 #include <QWidget>
 
-#include "app/figure/curve_plot.h"
-#include "app/gui/document/document.h"
+#include "app/figure/curves/curve_plot.h"
+#include "app/gui/document/evaluation_list.h"
+#include "app/gui/document/file_writer.h"
+#include "app/gui/document/run_list.h"
 
 class QCustomPlot;
 
@@ -17,7 +19,7 @@ class LossPage : public QWidget {
   Q_OBJECT
 
  public:
-  explicit LossPage(Document& document, QWidget* parent = nullptr);
+  LossPage(EvaluationList& evaluations, RunList& runs, FileWriter& files, QWidget* parent = nullptr);
   /// Reads the evaluations that are open, on a job.
   void follow();
   /// Writes the figure of what is shown.
@@ -43,7 +45,9 @@ class LossPage : public QWidget {
   /// What lines and bands are.
   [[nodiscard]] QString note() const;
 
-  Document& m_document;
+  EvaluationList& m_evaluations;
+  RunList& m_runs;
+  FileWriter& m_files;
   QLabel* m_different;  ///< that the curves are of different texts; hidden where they are of one
   QCustomPlot* m_axes = nullptr;
   figure::CurvePlot m_plot;

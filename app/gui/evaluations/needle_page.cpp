@@ -11,9 +11,9 @@
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"
-#include "backend/eval/needle_prompt.h"
-#include "backend/model/checkpoint.h"
-#include "backend/model/engine.h"
+#include "backend/eval/needle/needle_prompt.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::gui::evaluations {
@@ -102,8 +102,14 @@ std::string promptOf(const NeedleCell& cell, const std::string& folder, const st
 
 }  // namespace
 
-NeedlePage::NeedlePage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_row(new GridRow) {
+NeedlePage::NeedlePage(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                       QWidget* parent)
+    : QWidget(parent),
+      m_evaluations(evaluations),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_files(files),
+      m_row(new GridRow) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(m_row);
@@ -115,14 +121,14 @@ void NeedlePage::follow() {
   m_row->clear();
   std::vector<NeedleCell> models;
   std::vector<float> gains;
-  for (const auto& test : shownNeedles(m_document)) {
+  for (const auto& test : shownNeedles(m_evaluations, m_runs)) {
     for (const NeedleModel& model : test->models) {
       models.push_back({test, &model});
       for (const float gain : model.gain()) gains.push_back(gain);
     }
   }
   const figure::ScaledColours colours = figure::needleColours(gains, figure::NeedleTint::gain);
-  const bool several = shownNeedles(m_document).size() > 1;
+  const bool several = shownNeedles(m_evaluations, m_runs).size() > 1;
   for (const NeedleCell& model : models) {
     QString name = QString::fromStdString(model.model->info.name);
     if (several) name += tr(" on %1").arg(QString::fromStdString(model.test->haystack));
@@ -161,7 +167,7 @@ void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const 
 void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length,
                           int depth) {
   const QString haystack = QString::fromStdString(test->haystack);
-  std::vector<ModelInput> models = m_document.models();
+  std::vector<ModelInput> models = m_runs.models();
   const std::vector<Intervention> changes = interventionsOf(model.info);
   std::erase_if(models, [&](const ModelInput& input) { return !isChangedAlike(input, changes); });
   QStringList missing;
@@ -170,7 +176,7 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
     missing += changes.empty() ? tr("the checkpoint folder of %1 (Ctrl+O)").arg(name)
                                : tr("%1 with its changes, %2").arg(name, wordsOf(changes));
   }
-  if (m_haystack.empty() && QFileInfo(m_document.text().file).fileName() != haystack) {
+  if (m_haystack.empty() && QFileInfo(m_modelRuns.text().file).fileName() != haystack) {
     missing += tr("the haystack %1 as text (Ctrl+Shift+O)").arg(haystack);
   }
   if (!missing.isEmpty()) {
@@ -178,39 +184,39 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
                          .arg(missing.join(tr(" and "))));
   }
   // The prompt takes the haystack's place in the window.
-  if (QFileInfo(m_document.text().file).fileName() == haystack) m_haystack = m_document.text().content;
+  if (QFileInfo(m_modelRuns.text().file).fileName() == haystack) m_haystack = m_modelRuns.text().content;
   const NeedleCell cell{test, &model, static_cast<std::size_t>(length), static_cast<std::size_t>(depth)};
   JobRunner::Request<std::string> request;
   request.work = [cell, models, text = m_haystack,
-                  &engine = m_document.engine()](const Job& job) -> std::optional<std::string> {
+                  engine = m_modelRuns.engine()](const Job& job) -> std::optional<std::string> {
     const std::optional<std::string> folder = folderOf(cell, models, engine, job);
     return folder ? std::optional(promptOf(cell, *folder, text)) : std::nullopt;
   };
   request.done = [this, cell](const std::string& prompt) {
-    m_document.setText({{}, prompt}, 0);
+    m_modelRuns.setText({{}, prompt}, 0);
     const Cursor pin{cell.model->position[cell.length], cell.model->needle_begin[cell.place()]};
     // When the run is there and has been chosen.
     connect(
-        &m_document, &Document::runsChanged, this, [this, pin] { m_document.selection().setPin(pin); },
+        &m_runs, &RunList::runsChanged, this, [this, pin] { m_runs.selection().setPin(pin); },
         static_cast<Qt::ConnectionType>(Qt::QueuedConnection | Qt::SingleShotConnection));
-    m_document.startRun();
+    m_modelRuns.startRun();
     emit told(readingOf(cell));
   };
   request.failed = [this](const QString& message) { emit told(message); };
-  m_document.jobs().submit(this, kPromptJob, std::move(request));
+  m_runs.jobs().submit(this, kPromptJob, std::move(request));
 }
 
 void NeedlePage::exportTo(const QString& path) {
-  const auto tests = shownNeedles(m_document);
+  const auto tests = shownNeedles(m_evaluations, m_runs);
   if (!path.endsWith(QStringLiteral(".csv"))) {
-    return exportFigure(m_document, path,
+    return exportFigure(m_files, path,
                         [tests](const figure::FigureStyle& style) { return drawNeedle(tests, {}, style); });
   }
   std::string text;
   for (const auto& test : tests) {
     text += test->csv(text.empty() ? NeedleEvaluation::CsvHeader::names : NeedleEvaluation::CsvHeader::none);
   }
-  exportText(m_document, path, text);
+  exportText(m_files, path, text);
 }
 
 }  // namespace foxscope::gui::evaluations

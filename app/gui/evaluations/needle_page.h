@@ -7,7 +7,10 @@
 #include <QWidget>
 
 #include "app/figure/colour_scale.h"
-#include "app/gui/document/document.h"
+#include "app/gui/document/evaluation_list.h"
+#include "app/gui/document/file_writer.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui::evaluations {
 
@@ -18,7 +21,8 @@ class NeedlePage : public QWidget {
   Q_OBJECT
 
  public:
-  explicit NeedlePage(Document& document, QWidget* parent = nullptr);
+  NeedlePage(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+             QWidget* parent = nullptr);
   void follow();
   /// Writes what is shown, all tests together: the figure, or its cells (.csv).
   void exportTo(const QString& path);
@@ -33,7 +37,10 @@ class NeedlePage : public QWidget {
   /// Makes the prompt of a cell from the haystack that is open and runs its model on it.
   void openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length, int depth);
 
-  Document& m_document;
+  EvaluationList& m_evaluations;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
+  FileWriter& m_files;
   GridRow* m_row = nullptr;
   std::string m_haystack;  ///< of the cell that was opened last; empty: none was
 };

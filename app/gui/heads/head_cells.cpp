@@ -7,13 +7,13 @@
 
 namespace foxscope::gui {
 
-HeadCells::HeadCells(Document& document, QWidget* parent) : QWidget(parent), m_cellsDocument(document) {
+HeadCells::HeadCells(RunList& runs, QWidget* parent) : QWidget(parent), m_list(runs) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Preferred);
   policy.setHeightForWidth(true);
   setSizePolicy(policy);
-  connect(&document.selection(), &Selection::headChanged, this, [this] {
+  connect(&runs.selection(), &Selection::headChanged, this, [this] {
     update();
     showChosen();
   });
@@ -21,7 +21,7 @@ HeadCells::HeadCells(Document& document, QWidget* parent) : QWidget(parent), m_c
 
 void HeadCells::mousePressEvent(QMouseEvent* event) {
   if (event->button() != Qt::LeftButton && event->button() != Qt::RightButton) return;
-  if (const auto head = headAt(event->pos())) m_cellsDocument.selection().setHead(*head);
+  if (const auto head = headAt(event->pos())) m_list.selection().setHead(*head);
 }
 
 void HeadCells::mouseMoveEvent(QMouseEvent* event) {
@@ -32,7 +32,7 @@ void HeadCells::mouseMoveEvent(QMouseEvent* event) {
 }
 
 void HeadCells::showChosen() {
-  const QRect chosen = cell(m_cellsDocument.selection().head());
+  const QRect chosen = cell(m_list.selection().head());
   if (!chosen.isEmpty()) emit shown(chosen);
 }
 
@@ -48,8 +48,8 @@ void HeadCells::keyPressEvent(QKeyEvent* event) {
   if (key != Qt::Key_Left && key != Qt::Key_Right && key != Qt::Key_Up && key != Qt::Key_Down) {
     return QWidget::keyPressEvent(event);
   }
-  const auto next = beside(m_cellsDocument.selection().head(), static_cast<Qt::Key>(key));
-  if (next) m_cellsDocument.selection().setHead(*next);
+  const auto next = beside(m_list.selection().head(), static_cast<Qt::Key>(key));
+  if (next) m_list.selection().setHead(*next);
 }
 
 void HeadCells::changeEvent(QEvent* event) {

@@ -4,7 +4,7 @@
 
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui {
 
@@ -14,7 +14,7 @@ class HeadCells : public QWidget {
   Q_OBJECT
 
  public:
-  explicit HeadCells(Document& document, QWidget* parent = nullptr);
+  explicit HeadCells(RunList& runs, QWidget* parent = nullptr);
 
   [[nodiscard]] virtual std::optional<HeadChoice> headAt(const QPoint& place) const = 0;
   /// Where a head is drawn; empty where it is not.
@@ -44,7 +44,7 @@ class HeadCells : public QWidget {
  private:
   void showChosen();
 
-  Document& m_cellsDocument;
+  RunList& m_list;
   std::optional<HeadChoice> m_hovered;
 };
 

@@ -16,11 +16,11 @@ constexpr int kGalleryGap = 6;
 
 }  // namespace
 
-HeadGallery::HeadGallery(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent)
-    : HeadCells(document, parent), m_document(document), m_table(table), m_pictures(pictures) {
+HeadGallery::HeadGallery(RunList& runs, HeadTable& table, HeadPictures& pictures, QWidget* parent)
+    : HeadCells(runs, parent), m_runs(runs), m_table(table), m_pictures(pictures) {
   setAccessibleName(tr("Pictures of heads"));
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGallery::arrange);
-  connect(&m_document, &Document::runsChanged, this, &HeadGallery::arrange);
+  connect(&m_runs, &RunList::runsChanged, this, &HeadGallery::arrange);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
   arrange();
 }
@@ -42,7 +42,7 @@ void HeadGallery::setLabel(std::optional<HeadLabel> label) {
 
 void HeadGallery::arrange() {
   std::vector<HeadChoice> heads;
-  const Run* run = m_document.run(m_table.run());
+  const Run* run = m_runs.run(m_table.run());
   for (int row = 0; run != nullptr && !run->look.hidden && row < m_table.rowCount(); ++row) {
     const QModelIndex entry = m_table.index(row, 0);
     const int labels = entry.data(HeadTable::LabelsRole).toInt();
@@ -114,7 +114,7 @@ void HeadGallery::paintCell(QPainter& painter, const QRect& cell, const HeadChoi
   const QRect place = pictureIn(cell);
   painter.fillRect(place, palette().color(QPalette::AlternateBase));
   if (const QImage* picture = m_pictures.of(head, m_quantity)) painter.drawImage(place, *picture);
-  const bool chosen = head == m_document.selection().head();
+  const bool chosen = head == m_runs.selection().head();
   if (chosen || head == hovered()) {
     painter.setPen(QPen(chosen ? pinnedQueryColour(palette()) : hoverColour(palette()), chosen ? 3 : 1, Qt::SolidLine,
                         Qt::SquareCap, Qt::MiterJoin));
@@ -152,8 +152,8 @@ void HeadGallery::paintEvent(QPaintEvent* event) {
 }
 
 QString HeadGallery::nothingText() const {
-  if (m_document.runs().empty()) return tr("The heads of a run appear here");
-  const Run* run = m_document.run(m_table.run());
+  if (m_runs.empty()) return tr("The heads of a run appear here");
+  const Run* run = m_runs.run(m_table.run());
   const bool hidden = run != nullptr && run->look.hidden;
   return hidden ? tr("All runs are hidden: the eye in the list of runs shows them") : tr("No head has this label");
 }

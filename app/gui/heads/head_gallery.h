@@ -15,7 +15,7 @@ class HeadGallery : public HeadCells {
   Q_OBJECT
 
  public:
-  HeadGallery(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent = nullptr);
+  HeadGallery(RunList& runs, HeadTable& table, HeadPictures& pictures, QWidget* parent = nullptr);
 
   void setQuantity(Quantity quantity);
   [[nodiscard]] Quantity quantity() const { return m_quantity; }
@@ -51,7 +51,7 @@ class HeadGallery : public HeadCells {
   [[nodiscard]] QString nothingText() const;
   void paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const;
 
-  Document& m_document;
+  RunList& m_runs;
   HeadTable& m_table;
   HeadPictures& m_pictures;
   Quantity m_quantity = Quantity::forget;

@@ -5,7 +5,7 @@
 
 #include <QPainter>
 
-#include "app/figure/head_label_colour.h"
+#include "app/figure/heads/head_label_colour.h"
 #include "app/gui/document/shown_choices.h"
 #include "app/gui/views/theme.h"
 #include "backend/trace/mixer_text.h"
@@ -21,16 +21,12 @@ constexpr double kFaded = 0.82;  ///< of the ground over heads without the label
 
 }  // namespace
 
-HeadGrid::HeadGrid(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent)
-    : HeadCells(document, parent),
-      m_document(document),
-      m_table(table),
-      m_pictures(pictures),
-      m_colours(m_colouring, {}) {
+HeadGrid::HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWidget* parent)
+    : HeadCells(runs, parent), m_runs(runs), m_table(table), m_pictures(pictures), m_colours(m_colouring, {}) {
   setAccessibleName(tr("Heads"));
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
-  connect(&m_document, &Document::runsChanged, this, &QWidget::updateGeometry);
+  connect(&m_runs, &RunList::runsChanged, this, &QWidget::updateGeometry);
 }
 
 void HeadGrid::setColouring(const HeadColouring& colouring) {
@@ -68,7 +64,7 @@ double HeadGrid::shownValue(const HeadChoice& head) const {
 
 void HeadGrid::recolour() {
   std::vector<double> values;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.look.hidden) continue;
     forShownHeads(run, [&](const HeadChoice& head) { values.push_back(shownValue(head)); });
   }
@@ -81,7 +77,7 @@ int HeadGrid::labelWidth() const { return fontMetrics().horizontalAdvance(QStrin
 
 int HeadGrid::mostHeads() const {
   int most = 1;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (!run.look.hidden) most = std::max(most, most_shown_heads(run.trace->info()));
   }
   return most;
@@ -96,7 +92,7 @@ std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
   const int size = cellSize(width);
   const int line = fontMetrics().height();
   int top = 0;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.look.hidden) continue;
     const TraceInfo& info = run.trace->info();
     Block block{run.id,
@@ -148,7 +144,7 @@ std::optional<HeadChoice> HeadGrid::headAt(const QPoint& place) const {
     const QPoint inside = place - block.corner;
     const int layer = inside.y() / size;
     const HeadChoice head{block.run, layer, inside.x() / size * block.step(layer)};
-    return m_document.headOf(head) ? std::optional(head) : std::nullopt;
+    return m_runs.headOf(head) ? std::optional(head) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -217,7 +213,7 @@ void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
   }
   if (square == 0) return;
   const int size = cellSize(width());
-  const TraceInfo& info = m_document.run(block.run)->trace->info();
+  const TraceInfo& info = m_runs.run(block.run)->trace->info();
   for (int layer = 0; layer < block.layers; ++layer) {
     const figure::Rgb colour = figure::layerKind(info, layer).colour;
     painter.fillRect(QRect(block.corner.x() - kStrip - kRing, block.corner.y() + layer * size, kStrip, size - 1),
@@ -254,7 +250,7 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
     }
     for (int column = 0; column < block.heads; ++column) {
       const int head = column * block.step(layer);
-      if (!m_document.headOf({block.run, layer, head})) break;  // a layer of fewer heads
+      if (!m_runs.headOf({block.run, layer, head})) break;  // a layer of fewer heads
       const QRect cell(block.corner.x() + column * size, block.corner.y() + layer * size, size, size);
       paintCell(painter, cell, {block.run, layer, head});
       if (isFaded({block.run, layer, head})) {
@@ -273,8 +269,8 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
   if (blocks.empty()) {
     painter.setPen(mutedTextColour(palette()));
     painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap,
-                     m_document.runs().empty() ? tr("The heads of a run appear here")
-                                               : tr("All runs are hidden: the eye in the list of runs shows them"));
+                     m_runs.empty() ? tr("The heads of a run appear here")
+                                    : tr("All runs are hidden: the eye in the list of runs shows them"));
     return;
   }
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
@@ -286,13 +282,13 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
     painter.drawRect(cell.adjusted(0, 0, -2, -2));
   };
   if (hovered()) outline(cell(*hovered()), hoverColour(palette()), 1);
-  const QRect chosen = cell(m_document.selection().head());
+  const QRect chosen = cell(m_runs.selection().head());
   outline(chosen.adjusted(-1, -1, 1, 1), palette().color(QPalette::Base), 4);
   outline(chosen, pinnedQueryColour(palette()), 2);
 }
 
 QString HeadGrid::description(const HeadChoice& head) const {
-  const Run* run = m_document.run(head.run);
+  const Run* run = m_runs.run(head.run);
   if (run == nullptr) return {};
   QString text =
       QStringLiteral("<b>%1, %2</b><table>")
@@ -328,7 +324,7 @@ QString HeadGrid::description(const HeadChoice& head) const {
                 .arg(tr("labels"), QString::fromStdString(names_of(labels, ", ")));
   }
   text += "</table>";
-  for (const Run& other : m_document.runs()) {
+  for (const Run& other : m_runs) {
     if (other.id == head.run || other.look.hidden) continue;
     if (const auto nearest = m_table.nearestHead(head, other.id)) {
       text += tr("nearest in %1: layer %2, head %3<br>")
@@ -357,7 +353,7 @@ std::optional<HeadChoice> HeadGrid::beside(const HeadChoice& from, Qt::Key arrow
     head.layer = block->layers - 1;
   }
   const int layer = std::clamp(head.layer, 0, block->layers - 1);
-  column = std::clamp(column, 0, shown_heads(m_document.run(block->run)->trace->info().mixer(layer)) - 1);
+  column = std::clamp(column, 0, shown_heads(m_runs.run(block->run)->trace->info().mixer(layer)) - 1);
   return HeadChoice{block->run, layer, column * block->step(layer)};
 }
 

@@ -16,7 +16,7 @@ class HeadGrid : public HeadCells {
   Q_OBJECT
 
  public:
-  HeadGrid(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent = nullptr);
+  HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWidget* parent = nullptr);
 
   void setColouring(const HeadColouring& colouring);
   /// Heads without this label are faded; nothing: all are shown.
@@ -63,7 +63,7 @@ class HeadGrid : public HeadCells {
   void paintKinds(QPainter& painter, const Block& block) const;
   void paintBlock(QPainter& painter, const Block& block) const;
 
-  Document& m_document;
+  RunList& m_runs;
   HeadTable& m_table;
   HeadPictures& m_pictures;
   HeadColouring m_colouring;

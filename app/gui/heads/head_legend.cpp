@@ -4,7 +4,7 @@
 #include <QPainter>
 #include <QToolTip>
 
-#include "app/figure/head_label_colour.h"
+#include "app/figure/heads/head_label_colour.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {

@@ -36,9 +36,9 @@ QImage paintPicture(const Image& image, Quantity quantity) {
 
 }  // namespace
 
-HeadPictures::HeadPictures(Document& document, QObject* parent) : QObject(parent), m_document(document) {
-  connect(&m_document, &Document::runsChanged, this, [this] {
-    std::erase_if(m_pictures, [&](const auto& entry) { return m_document.run(std::get<0>(entry.first)) == nullptr; });
+HeadPictures::HeadPictures(RunList& runs, QObject* parent) : QObject(parent), m_runs(runs) {
+  connect(&m_runs, &RunList::runsChanged, this, [this] {
+    std::erase_if(m_pictures, [&](const auto& entry) { return m_runs.run(std::get<0>(entry.first)) == nullptr; });
     request();
   });
 }
@@ -51,9 +51,9 @@ int HeadPictures::channel(const HeadChoice& head, const TraceInfo& info, Quantit
 void HeadPictures::want(std::optional<Quantity> quantity) {
   if (quantity == m_wanted) return;
   if (m_wanted) {
-    for (const Run& run : m_document.runs()) {
+    for (const Run& run : m_runs) {
       forShownHeads(run, [&](const HeadChoice& head) {
-        m_document.jobs().cancel(this, channel(head, run.trace->info(), *m_wanted));
+        m_runs.jobs().cancel(this, channel(head, run.trace->info(), *m_wanted));
       });
     }
   }
@@ -63,7 +63,7 @@ void HeadPictures::want(std::optional<Quantity> quantity) {
 
 void HeadPictures::request() {
   if (!m_wanted) return;
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (run.look.hidden) continue;
     forShownHeads(run, [&](const HeadChoice& head) { request(run, head); });
   }
@@ -94,7 +94,7 @@ void HeadPictures::request(const Run& run, const HeadChoice& head) {
   };
   // What was not kept has no picture; the maps say why.
   request.failed = [](const QString&) {};
-  m_document.jobs().submit(this, channel(head, info, wanted.quantity), std::move(request));
+  m_runs.jobs().submit(this, channel(head, info, wanted.quantity), std::move(request));
 }
 
 const QImage* HeadPictures::of(const HeadChoice& head, Quantity quantity) const {

@@ -6,7 +6,7 @@
 #include <QImage>
 #include <QObject>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 #include "backend/map/map.h"
 
 namespace foxscope::gui {
@@ -19,7 +19,7 @@ class HeadPictures : public QObject {
   Q_OBJECT
 
  public:
-  HeadPictures(Document& document, QObject* parent);
+  HeadPictures(RunList& runs, QObject* parent);
 
   /// What pictures are wanted of, of all heads of all runs that are not hidden; nothing: none, and those that wait are
   /// given up.
@@ -37,7 +37,7 @@ class HeadPictures : public QObject {
   /// A job channel for each picture of each head.
   static int channel(const HeadChoice& head, const TraceInfo& info, Quantity quantity);
 
-  Document& m_document;
+  RunList& m_runs;
   std::optional<Quantity> m_wanted;
   std::map<Key, QImage> m_pictures;
 };

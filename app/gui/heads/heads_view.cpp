@@ -106,8 +106,8 @@ class HeadOrder : public QSortFilterProxyModel {
   bool m_listed = true;
 };
 
-HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
-    : QWidget(parent), m_document(document), m_table(table), m_pictures(document, this) {
+HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWidget* parent)
+    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns), m_table(table), m_pictures(runs, this) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   m_label = new ElidedCombo;
@@ -145,7 +145,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
     m_tabs->setTabToolTip(m_tabs->addTab(name), tip);
     m_pages->addWidget(page);
   };
-  m_grid = new HeadGrid(document, table, m_pictures);
+  m_grid = new HeadGrid(runs, table, m_pictures);
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_grid);
   scroll->setWidgetResizable(true);
@@ -170,7 +170,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   layout->addWidget(m_pages, 1);
   m_remedy = new QToolButton;
   m_remedy->setObjectName(QStringLiteral("headsRemedy"));
-  m_remedy->setDefaultAction(makeSaliencyAction(document, this));
+  m_remedy->setDefaultAction(makeSaliencyAction(runs, modelRuns, this));
   m_remedy->hide();
   layout->addWidget(m_remedy, 0, Qt::AlignHCenter);
   m_legend = new HeadLegend;
@@ -183,13 +183,13 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadsView::countLabels);
   connect(m_run, &QComboBox::currentIndexChanged, this, [this] { m_table.setRun(m_run->currentData().toInt()); });
   connect(m_list->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& index) {
-    if (index.isValid()) m_document.selection().setHead(index.data(HeadTable::HeadRole).value<HeadChoice>());
+    if (index.isValid()) m_runs.selection().setHead(index.data(HeadTable::HeadRole).value<HeadChoice>());
   });
   connect(m_tabs, &QTabBar::currentChanged, this, &HeadsView::followTab);
   connect(m_grid, &HeadGrid::coloursChanged, this, &HeadsView::showLegend);
-  connect(&document.selection(), &Selection::headChanged, this, &HeadsView::showLegend);
-  connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
-  connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
+  connect(&runs.selection(), &Selection::headChanged, this, &HeadsView::showLegend);
+  connect(&m_runs, &RunList::runsChanged, this, &HeadsView::fillChoices);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &HeadsView::followHead);
   addCopying();
   countLabels();
   fillChoices();
@@ -226,7 +226,7 @@ QWidget* HeadsView::makeGallery() {
   }
   top->addWidget(m_order, 1);
   layout->addLayout(top);
-  m_gallery = new HeadGallery(m_document, m_table, m_pictures);
+  m_gallery = new HeadGallery(m_runs, m_table, m_pictures);
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_gallery);
   scroll->setWidgetResizable(true);
@@ -400,7 +400,7 @@ void HeadsView::setColouring(const HeadColouring& colouring) {
 
 // Gates that no run has tell nothing of its heads.
 HeadQuantity HeadsView::firstQuantity() const {
-  const std::vector<Run>& runs = m_document.runs();
+  const RunList& runs = m_runs;
   const bool gated = std::any_of(runs.begin(), runs.end(), [](const Run& run) { return forgets(run.trace->info()); });
   return gated || runs.empty() ? HeadQuantity::rateDecayTime : HeadQuantity::entropy;
 }
@@ -437,9 +437,9 @@ void HeadsView::fillChoices() {
         {ColouringKind::forgetPicture, HeadQuantity::rateDecayTime, kNoRun});
     add(tr("pictures of A"), tr("a small attention map for every head"),
         {ColouringKind::attentionPicture, HeadQuantity::rateDecayTime, kNoRun});
-    if (m_document.runs().size() > 1) {
+    if (m_runs.size() > 1) {
       m_choice->insertSeparator(m_choice->count());
-      const std::vector<Run>& runs = m_document.runs();
+      const RunList& runs = m_runs;
       for (auto other = runs.begin() + 1; other != runs.end(); ++other) {
         for (auto of = runs.begin(); of != other; ++of) {
           if (other->look.hidden || of->look.hidden) continue;
@@ -458,7 +458,7 @@ void HeadsView::fillChoices() {
   {
     const QSignalBlocker blocker(m_run);
     m_run->clear();
-    for (const Run& run : m_document.runs()) {
+    for (const Run& run : m_runs) {
       if (!run.look.hidden) m_run->addItem(run.name, run.id);
     }
     m_run->setCurrentIndex(std::max(0, m_run->findData(m_table.run())));
@@ -487,7 +487,7 @@ void HeadsView::followChoice() {
 }
 
 void HeadsView::followHead() {
-  const HeadChoice head = m_document.selection().head();
+  const HeadChoice head = m_runs.selection().head();
   const int row = m_run->findData(head.run);
   if (row >= 0) m_run->setCurrentIndex(row);
   for (int index = 0; index < m_sorted->rowCount(); ++index) {
@@ -520,26 +520,25 @@ void HeadsView::showLegend() {
       break;
   }
   QString title = text.unit.isEmpty() ? text.name : text.name + QStringLiteral(" (%1)").arg(text.unit);
-  const Run* of = m_document.run(shown.of);
-  const Run* other = m_document.run(shown.other);
+  const Run* of = m_runs.run(shown.of);
+  const Run* other = m_runs.run(shown.other);
   if (shown.kind == HeadColouring::Kind::difference && of != nullptr && other != nullptr) {
     title += tr(", %1 − nearest of %2").arg(of->name, other->name);
   }
   if (m_grid->colours().logarithmic()) title += tr(", log");
-  const Cursor pin = m_document.selection().pin();
+  const Cursor pin = m_runs.selection().pin();
   if (text.ofPin && !pin.key && shown.quantity == HeadQuantity::pinnedSurvival) {
     return m_legend->hideScale(tr("%1: pin a key (Shift+click)").arg(text.name));
   }
   if (text.ofPin && !(pin.query && pin.key) && shown.quantity != HeadQuantity::pinnedSurvival) {
     return m_legend->hideScale(tr("%1: pin a query (click) and a key (Shift+click)").arg(text.name));
   }
-  const Run* chosen = m_document.run(m_document.selection().head().run);
+  const Run* chosen = m_runs.run(m_runs.selection().head().run);
   if (isSaliency(shown.quantity) && chosen != nullptr && !chosen->trace->has(TraceArray::log_forget_gradient)) {
-    const QString obstacle = m_document.saliencyObstacle(chosen->id);
+    const QString obstacle = m_modelRuns.saliencyObstacle(chosen->id);
     m_remedy->setVisible(obstacle.isEmpty());
-    const bool any = std::ranges::any_of(m_document.runs(), [](const Run& run) {
-      return !run.look.hidden && run.trace->has(TraceArray::log_forget_gradient);
-    });
+    const bool any = std::ranges::any_of(
+        m_runs, [](const Run& run) { return !run.look.hidden && run.trace->has(TraceArray::log_forget_gradient); });
     if (!any) {
       return m_legend->hideScale(obstacle.isEmpty() ? tr("%1 has no saliency yet").arg(chosen->name) : obstacle);
     }
@@ -547,12 +546,12 @@ void HeadsView::showLegend() {
   m_legend->show(m_grid->colours(), title);
 }
 
-bool HeadsView::isSettled() const { return m_table.known() == m_table.total() || !m_document.busy(); }
+bool HeadsView::isSettled() const { return m_table.known() == m_table.total() || !m_runs.busy(); }
 
 QJsonObject HeadsView::saveState() const {
   const HeadColouring shown = colouring();
-  const Run* other = m_document.run(shown.other);
-  const Run* of = m_document.run(shown.of);
+  const Run* other = m_runs.run(shown.other);
+  const Run* of = m_runs.run(shown.of);
   return {{"kind", static_cast<int>(shown.kind)},
           {"of", of != nullptr ? of->name : QString()},
           {"quantity", static_cast<int>(shown.quantity)},
@@ -569,8 +568,8 @@ void HeadsView::restoreState(const QJsonObject& state) {
   wanted.kind = static_cast<HeadColouring::Kind>(state["kind"].toInt());
   wanted.quantity = static_cast<HeadQuantity>(state["quantity"].toInt());
   wanted.other = kNoRun;
-  const Run* other = m_document.runNamed(state["other"].toString());
-  const Run* of = m_document.runNamed(state["of"].toString());
+  const Run* other = m_runs.runNamed(state["other"].toString());
+  const Run* of = m_runs.runNamed(state["of"].toString());
   if (wanted.kind == HeadColouring::Kind::difference && other != nullptr && of != nullptr) {
     wanted.other = other->id;
     wanted.of = of->id;

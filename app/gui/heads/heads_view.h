@@ -17,6 +17,8 @@ class QStackedWidget;
 
 namespace foxscope::gui {
 
+class ModelRuns;
+
 class HeadOrder;
 
 /// The left of the window: all heads as a grid coloured by one of their numbers, as a table that sorts by any of them,
@@ -25,7 +27,7 @@ class HeadsView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  HeadsView(Document& document, HeadTable& table, QWidget* parent = nullptr);
+  HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWidget* parent = nullptr);
 
   [[nodiscard]] HeadGrid& grid() { return *m_grid; }
   [[nodiscard]] HeadGallery& gallery() { return *m_gallery; }
@@ -61,7 +63,8 @@ class HeadsView : public QWidget, public ViewPart {
   void showChecks();
   void addCopying();
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
   HeadTable& m_table;
   QComboBox* m_choice = nullptr;
   bool m_chosen = false;  ///< by the user or a session; else by what the runs have

@@ -8,7 +8,7 @@
 #include <QSpinBox>
 #include <QWidget>
 
-#include "app/gui/maps/pane_state.h"
+#include "app/gui/maps/pane/pane_state.h"
 
 namespace foxscope::gui {
 

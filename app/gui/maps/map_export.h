@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "app/figure/map_figure.h"
+#include "app/figure/maps/map_figure.h"
 #include "app/gui/maps/map_picture.h"
 
 namespace foxscope::gui {
@@ -14,7 +14,7 @@ struct ShownMap {
   PicturePointer picture;  ///< exact
   Sides sides = Sides::left;
   double split = 0.5;  ///< where the second side begins, of the picture's width or height
-  std::string title;   ///< names of all heads, as the document calls their runs
+  std::string title;   ///< names of all heads, as the list calls their runs
 
   /// The values of the screen, one for each of its pixels.
   [[nodiscard]] figure::MapFigure figure() const;

@@ -151,7 +151,7 @@ std::optional<Image> firstLines(const MapRequest& whole, const Job& job) {
 
 /// A raster of few lines, each of them made from a sample of its rows. Lines are dealt out to the threads.
 std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
-  if (whole.head.trace->info().mixer(whole.head.layer).mixer != Mixer::attention) return firstLines(whole, job);
+  if (!whole.head.trace->info().mixer(whole.head.layer).has_softmax()) return firstLines(whole, job);
   const std::int64_t affordable = std::min(kSampledEntries / (kSampledRows * whole.columns.size()),
                                            whole.rows.size() / (kSampledRows * kSampledShare));
   const std::int64_t lines = std::min(whole.pixel_rows, std::clamp(affordable, kFewestLines, kMostLines));

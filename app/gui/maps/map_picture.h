@@ -11,7 +11,7 @@
 #include "app/figure/colour_scale.h"
 #include "app/gui/document/places.h"
 #include "app/gui/document/selection.h"
-#include "app/gui/maps/pane_state.h"
+#include "app/gui/maps/pane/pane_state.h"
 #include "app/gui/maps/value_summary.h"
 #include "backend/map/map.h"
 

@@ -13,10 +13,10 @@
 
 #include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_gestures.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
-#include "app/gui/maps/pane_grid.h"
-#include "app/gui/maps/pane_menu.h"
+#include "app/gui/maps/pane/map_pane.h"
+#include "app/gui/maps/pane/pane_grid.h"
+#include "app/gui/maps/pane/pane_menu.h"
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
@@ -64,8 +64,7 @@ class Segments : public QWidget {
 
 }  // namespace
 
-MapsView::MapsView(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_bar(new QHBoxLayout) {
+MapsView::MapsView(RunList& runs, QWidget* parent) : QWidget(parent), m_runs(runs), m_bar(new QHBoxLayout) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
   all->setSpacing(0);
@@ -77,9 +76,9 @@ MapsView::MapsView(Document& document, QWidget* parent)
   makePinCommands();
   makeBar();
   arrangePanes();
-  connect(&m_document, &Document::runsChanged, this, &MapsView::followRuns);
-  connect(&m_document, &Document::referenceChanged, this, &MapsView::followRuns);
-  const Selection* selection = &m_document.selection();
+  connect(&m_runs, &RunList::runsChanged, this, &MapsView::followRuns);
+  connect(&m_runs, &RunList::referenceChanged, this, &MapsView::followRuns);
+  const Selection* selection = &m_runs.selection();
   connect(selection, &Selection::headChanged, this, [this] {
     for (MapPane* pane : m_panes) pane->followHead();
   });
@@ -99,7 +98,7 @@ MapsView::~MapsView() = default;
 
 void MapsView::makePanes() {
   for (int index = 0; index < kMostPanes; ++index) {
-    auto* pane = new MapPane(m_document, m_nearest);
+    auto* pane = new MapPane(m_runs, m_nearest);
     m_panes[static_cast<std::size_t>(index)] = pane;
     pane->plot().setAccessibleName(tr("Map %1").arg(index + 1));
     m_first[static_cast<std::size_t>(index)].setQuantity(kFirstQuantities[static_cast<std::size_t>(index)]);
@@ -154,7 +153,7 @@ void MapsView::makeViewCommands() {
                            [this] { fit(); });
   m_backAction =
       addCommand({tr("Back to the view before"), tr("Back through the views"), {QKeySequence(Qt::Key_Backspace)}},
-                 [this] { m_document.selection().goBack(); });
+                 [this] { m_runs.selection().goBack(); });
   addCommand({tr("Zoom in"), tr("Zoom in"), {QKeySequence(Qt::Key_Plus), QKeySequence(Qt::Key_Equal)}},
              [this] { zoomBy(0.5); });
   addCommand({tr("Zoom out"), tr("Zoom out"), {QKeySequence(Qt::Key_Minus)}}, [this] { zoomBy(2); });
@@ -204,7 +203,7 @@ void MapsView::makePaneCommands() {
                              tr("The pane keeps its head, or follows the chosen one again"),
                              {QKeySequence(Qt::Key_K)}},
                             [this] {
-                              const PaneHeads heads(m_document, m_nearest);
+                              const PaneHeads heads(m_runs, m_nearest);
                               changeActive([&](PaneState& state) {
                                 const auto shown = heads.left(state);
                                 state.own = state.own || !shown ? std::nullopt : std::optional(shown->name);
@@ -292,18 +291,18 @@ void MapsView::makePinCommands() {
   m_equalAction->setCheckable(true);
   addSeparator();
   addCommand({tr("Zoom to the pin"), tr("Show single tokens around the pinned pair"), {QKeySequence(Qt::Key_P)}},
-             [this] { zoomTo(m_document.selection().pin()); });
+             [this] { zoomTo(m_runs.selection().pin()); });
   addCommand({tr("Lock the pin"), tr("Keep the pinned pair marked while others are pinned"), {QKeySequence(Qt::Key_M)}},
-             [this] { m_document.lockPair(m_document.selection().pin()); });
+             [this] { m_runs.lockPair(m_runs.selection().pin()); });
 }
 
 void MapsView::fillLocks() {
-  const std::size_t count = m_document.selection().locks().size();
+  const std::size_t count = m_runs.selection().locks().size();
   m_locks->setVisible(count > 0);
   const QString text = tr("Locked: %1").arg(count);
   m_locks->setTexts(text, text);
   m_locks->menu()->clear();
-  listLocks(*m_locks->menu(), m_document, [this](const Cursor& pair) { zoomTo(pair); });
+  listLocks(*m_locks->menu(), m_runs, [this](const Cursor& pair) { zoomTo(pair); });
 }
 
 void MapsView::makeBar() {
@@ -390,11 +389,11 @@ void MapsView::changeActive(Change change) {
 
 // Without gates F is 1 everywhere. What was chosen by hand stays.
 void MapsView::chooseFirstQuantities() {
-  const auto& runs = m_document.runs();
+  const RunList& runs = m_runs;
   const bool gated =
       runs.empty() || std::any_of(runs.begin(), runs.end(), [](const Run& run) { return forgets(run.trace->info()); });
-  const bool linear = std::any_of(runs.begin(), runs.end(),
-                                  [](const Run& run) { return run.trace->info().mixer(0).mixer != Mixer::attention; });
+  const bool linear =
+      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.trace->info().mixer(0).has_softmax(); });
   const auto& ofSoftmax = gated ? kFirstQuantities : kUngatedQuantities;
   const auto& ofMixing = gated ? kMixingQuantities : kUndecayedQuantities;
   const auto& quantities = linear ? ofMixing : ofSoftmax;
@@ -407,7 +406,7 @@ void MapsView::chooseFirstQuantities() {
 }
 
 void MapsView::followRuns() {
-  m_grid->setVisible(!m_document.runs().empty());
+  m_grid->setVisible(!m_runs.empty());
   chooseFirstQuantities();
   for (MapPane* pane : m_panes) pane->followRuns();
 }
@@ -480,45 +479,45 @@ void MapsView::toggleEqualLimits() {
 }
 
 void MapsView::zoomTo(const Cursor& pair) {
-  if (m_document.length() < 1 || (!pair.query && !pair.key)) return;
-  Selection& selection = m_document.selection();
+  if (m_runs.length() < 1 || (!pair.query && !pair.key)) return;
+  Selection& selection = m_runs.selection();
   selection.endMovement();
-  selection.setView(viewAround(pair, kPairTokens, m_document.length()));
+  selection.setView(viewAround(pair, kPairTokens, m_runs.length()));
   selection.endMovement();
 }
 
 void MapsView::fit() {
-  if (m_document.length() < 1) return;
-  Selection& selection = m_document.selection();
+  if (m_runs.length() < 1) return;
+  Selection& selection = m_runs.selection();
   selection.endMovement();
-  selection.setView(wholeView(m_document.length()));
+  selection.setView(wholeView(m_runs.length()));
   selection.endMovement();
 }
 
 void MapsView::zoomBy(double factor) {
-  if (m_document.length() < 1) return;
-  Selection& selection = m_document.selection();
+  if (m_runs.length() < 1) return;
+  Selection& selection = m_runs.selection();
   selection.endMovement();
-  selection.setView(zoomed(selection.view(), factor, {}, ZoomAxes::both, m_document.length()));
+  selection.setView(zoomed(selection.view(), factor, {}, ZoomAxes::both, m_runs.length()));
   selection.endMovement();
 }
 
 void MapsView::panBy(double rows, double columns) {
-  if (m_document.length() < 1) return;
-  Selection& selection = m_document.selection();
+  if (m_runs.length() < 1) return;
+  Selection& selection = m_runs.selection();
   const View& view = selection.view();
   // At least one token.
   const auto step = [](const Range& range, double share) {
     const double tokens = share * static_cast<double>(range.size());
     return static_cast<std::int64_t>(share < 0 ? std::floor(tokens) : std::ceil(tokens));
   };
-  selection.setView(panned(view, step(view.rows, rows), step(view.columns, columns), m_document.length()));
+  selection.setView(panned(view, step(view.rows, rows), step(view.columns, columns), m_runs.length()));
 }
 
 void MapsView::keyPressEvent(QKeyEvent* event) {
   // A tenth of what is shown, with Shift nearly all of it; while the key is held it is one movement.
   const double share = event->modifiers().testFlag(Qt::ShiftModifier) ? 0.9 : 0.1;
-  if (!event->isAutoRepeat()) m_document.selection().endMovement();
+  if (!event->isAutoRepeat()) m_runs.selection().endMovement();
   switch (event->key()) {
     case Qt::Key_Left:
       return panBy(0, -share);
@@ -542,7 +541,7 @@ std::optional<MapRequest> MapsView::requestOfActivePane() const { return pane(m_
 QImage MapsView::grabActivePane() const { return pane(m_active).grabPicture(); }
 
 bool MapsView::isSettled() const {
-  return m_document.runs().empty() ||
+  return m_runs.empty() ||
          std::all_of(m_panes.begin(), m_panes.end(), [](const MapPane* pane) { return pane->isSettled(); });
 }
 

@@ -10,11 +10,11 @@
 #include <QToolButton>
 #include <QWidget>
 
-#include "app/figure/map_figure.h"
-#include "app/gui/document/document.h"
+#include "app/figure/maps/map_figure.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/maps/map_export.h"
-#include "app/gui/maps/pane_heads.h"
-#include "app/gui/maps/pane_state.h"
+#include "app/gui/maps/pane/pane_heads.h"
+#include "app/gui/maps/pane/pane_state.h"
 #include "app/gui/views/view_part.h"
 #include "backend/map/map_line.h"
 
@@ -35,7 +35,7 @@ class MapsView : public QWidget, public ViewPart {
  public:
   static constexpr int kMostPanes = 4;
 
-  explicit MapsView(Document& document, QWidget* parent = nullptr);
+  explicit MapsView(RunList& runs, QWidget* parent = nullptr);
   ~MapsView() override;
 
   /// Who knows which heads of two models are alike. The heads view does.
@@ -116,7 +116,7 @@ class MapsView : public QWidget, public ViewPart {
   void zoomBy(double factor);
   void panBy(double rows, double columns);
 
-  Document& m_document;
+  RunList& m_runs;
   NearestHead m_nearest;
   std::array<MapPane*, kMostPanes> m_panes{};
   std::array<PaneState, kMostPanes> m_first;  ///< that panes were given while nobody had chosen

@@ -6,7 +6,11 @@
 #include <QHelpEvent>
 #include <QKeyEvent>
 #include <QMouseEvent>
+#include <QPaintEvent>
+#include <QPainter>
 #include <QScrollBar>
+
+#include "app/gui/text/text_painter.h"
 
 namespace foxscope::gui {
 namespace {
@@ -185,6 +189,11 @@ void TextPage::centreLine(std::int64_t line) {
   if (!m_layout) return;
   const double y = (static_cast<double>(line) + 0.5) * m_layout->lineHeight() + margin() / 2;
   verticalScrollBar()->setValue(static_cast<int>(std::lround(y - viewport()->height() / 2.0)));
+}
+
+void TextPage::paintEvent(QPaintEvent* event) {
+  QPainter painter(viewport());
+  paintPage(painter, *this, event->rect());
 }
 
 void TextPage::resizeEvent(QResizeEvent* event) {

@@ -44,14 +44,18 @@ class TextPage : public QAbstractScrollArea {
   /// Differs whenever lines, tint or colours do.
   [[nodiscard]] std::uint64_t revision() const { return m_revision; }
   [[nodiscard]] const Cursor& pin() const { return m_pin; }
+  [[nodiscard]] const Cursor& hover() const { return m_hover; }
   [[nodiscard]] const View& view() const { return m_view; }
   [[nodiscard]] const SearchHits& hits() const { return m_hits; }
-  /// What stands behind a cell; no valid colour where it has no value.
+  /// The colour behind a cell; no valid one where the cell has no value.
   [[nodiscard]] QColor tintColour(std::int64_t cell) const;
   /// The cell's main rectangle, in the viewport's coordinates (also where that is outside); empty without a text.
   [[nodiscard]] QRectF cellRect(std::int64_t cell) const;
   /// The cell under a point of the viewport.
   [[nodiscard]] std::optional<std::int64_t> cellAt(const QPointF& point) const;
+  /// Where the text begins, in the viewport's coordinates; beside it the margin.
+  [[nodiscard]] QPointF origin() const;
+  [[nodiscard]] double margin() const;
   /// Lines [begin, end) of which something is seen.
   [[nodiscard]] Range visibleLines() const;
 
@@ -82,7 +86,6 @@ class TextPage : public QAbstractScrollArea {
   void contextMenuEvent(QContextMenuEvent* event) override;
 
  private:
-  struct Colours;
   void showLines(const Range& lines);
   void layOut();
   void layOutKeepingPlace();
@@ -92,16 +95,6 @@ class TextPage : public QAbstractScrollArea {
   [[nodiscard]] std::optional<std::int64_t> keyTarget(const QKeyEvent& event);
   [[nodiscard]] std::int64_t keyOrigin() const;
   [[nodiscard]] std::int64_t verticalTarget(std::int64_t from, std::int64_t lines);
-  [[nodiscard]] QPointF origin() const;
-  [[nodiscard]] double margin() const;
-  void paintLine(QPainter& painter, const Colours& colours, std::int64_t line) const;
-  void paintTints(QPainter& painter, std::int64_t line, double top) const;
-  void paintHits(QPainter& painter, const Colours& colours, std::int64_t line, double top) const;
-  void paintText(QPainter& painter, const Colours& colours, std::int64_t line, double top) const;
-  void paintWord(QPainter& painter, const Colours& colours, const TextLayout::Piece& piece, double top) const;
-  void paintRange(QPainter& painter, std::int64_t line, double top) const;
-  void paintOutline(QPainter& painter, std::optional<std::int64_t> cell, const QPen& pen) const;
-  void paintUnread(QPainter& painter, const Colours& colours) const;
 
   std::unique_ptr<TextLayout> m_layout;
   std::shared_ptr<const Tint> m_tint;

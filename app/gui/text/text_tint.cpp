@@ -10,8 +10,8 @@
 
 #include "app/gui/document/places.h"
 #include "backend/base/error.h"
-#include "backend/map/head_saliency.h"
 #include "backend/map/map.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
 namespace {

@@ -82,8 +82,7 @@ class TokenPlaces {
  public:
   TokenPlaces(const Trace& reference, const Trace& run);
 
-  /// Same tokens in both.
-  /// A position that both runs have is itself.
+  /// Both runs have the same tokens: a position that both have is itself.
   [[nodiscard]] bool identical() const { return m_identical; }
   /// The token of the run that a cell of the reference shows, 0 <= token < L of the run: position `token` predicts it,
   /// position `token + 1` reads it. Nothing for cell 0, and beyond the run's end.

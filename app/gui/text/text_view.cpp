@@ -23,6 +23,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_readout.h"
 #include "app/gui/text/text_search.h"
+#include "app/gui/text/text_tinter.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/views/theme.h"
 
@@ -33,9 +34,10 @@ enum Channel { kShape, kSearch, kReadout };
 
 }  // namespace
 
-TextView::TextView(Document& document, QWidget* parent)
+TextView::TextView(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
     : QWidget(parent),
-      m_document(document),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
       m_tools(new TextToolRow(this)),
       m_find(new FindBar(this)),
       m_go(new GoBar(this)),
@@ -48,10 +50,11 @@ TextView::TextView(Document& document, QWidget* parent)
   column->setContentsMargins(0, 0, 0, 0);
   column->setSpacing(0);
   column->addWidget(m_tools);
-  m_tools->setRemedy(makeSaliencyAction(document, this));
+  m_tools->setRemedy(makeSaliencyAction(runs, modelRuns, this));
   column->addWidget(m_find);
   column->addWidget(m_go);
   column->addWidget(m_stack, 1);
+  m_tinter = new TextTinter(runs, modelRuns, *m_tools, *m_page);
   makeCommands();
   connectPage();
   connectBars();
@@ -121,21 +124,21 @@ void TextView::makeCommands() {
                     Qt::CTRL | Qt::Key_G),
          [this] {
            closeBars();
-           m_go->open(m_document.length());
+           m_go->open(m_runs.length());
          });
   onPage(addCommand(tr("Compute saliency"),
                     tr("Runs the chosen head's model once more for what its loss owes to every gate"), {}),
          [this] { computeSaliency(std::nullopt); });
   onPage(addCommand(tr("Compute saliency of the range shown"),
                     tr("The same of the mean loss of the positions that are chosen as the range"), {}),
-         [this] { computeSaliency(m_document.selection().view().rows); });
+         [this] { computeSaliency(m_runs.selection().view().rows); });
   for (const TintKind kind : kTintKinds) {
     onPage(addCommand(tr("Tint text: %1").arg(tintName(kind)), tr("What the words of the text are tinted by"), {}),
            [this, kind] {
              TintChoice choice = m_tools->choice();
              choice.kind = kind;
              m_tools->setChoice(choice);
-             requestTint();
+             m_tinter->request();
            });
   }
   connect(
@@ -144,50 +147,46 @@ void TextView::makeCommands() {
 }
 
 void TextView::computeSaliency(std::optional<Range> target) {
-  const RunId run = m_document.selection().head().run;
-  const auto places = m_document.placesOf(run).fromReference;
+  const RunId run = m_runs.selection().head().run;
+  const auto places = m_runs.placesOf(run).fromReference;
   if (target && places) target = places->part(*target);
   TintChoice choice = m_tools->choice();
   if (!isOwed(choice.kind)) choice.kind = TintKind::saliency;
   m_tools->setChoice(choice);
-  m_document.startSaliency(run, target);
-  requestTint();
+  m_modelRuns.startSaliency(run, target);
+  m_tinter->request();
 }
 
 void TextView::connectDocument() {
-  connect(&m_document, &Document::runsChanged, this, &TextView::takeRuns);
-  connect(&m_document, &Document::referenceChanged, this, &TextView::takeRuns);
-  connect(&m_document, &Document::inputsChanged, this, &TextView::takeInputs);
-  Selection& selection = m_document.selection();
+  connect(&m_runs, &RunList::runsChanged, this, &TextView::takeRuns);
+  connect(&m_runs, &RunList::referenceChanged, this, &TextView::takeRuns);
+  connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &TextView::takeInputs);
+  Selection& selection = m_runs.selection();
   connect(&selection, &Selection::pinChanged, this, &TextView::takePin);
   connect(&selection, &Selection::hoverChanged, this, &TextView::takeHover);
   connect(&selection, &Selection::viewChanged, this, &TextView::takeView);
-  connect(&selection, &Selection::headChanged, this, [this] {
-    if (isOfHead(m_tools->choice().kind)) requestTint();
-  });
 }
 
 void TextView::connectPage() {
-  Selection& selection = m_document.selection();
+  Selection& selection = m_runs.selection();
   connect(m_page, &TextPage::cellHovered, this, [this, &selection](std::optional<std::int64_t> cell) {
     Cursor hover;
     // The last cell is read by no position.
-    if (cell && *cell < m_document.length()) hover.query = cell;
+    if (cell && *cell < m_runs.length()) hover.query = cell;
     selection.setHover(hover);
   });
   connect(m_page, &TextPage::queryPicked, &selection, &Selection::pinQuery);
   connect(m_page, &TextPage::keyPicked, &selection, &Selection::pinKey);
   connect(m_page, &TextPage::readoutAsked, this, &TextView::requestReadout);
   connect(m_page, &TextPage::menuAsked, this, &TextView::openMenu);
-  connect(m_tools, &TextToolRow::choiceChanged, this, &TextView::requestTint);
   connect(m_tools, &TextToolRow::modeToggled, this, [this] { setEditing(!m_editing); });
-  connect(m_editor, &TextEditor::contentEdited, this, [this] { m_document.editText(m_editor->content()); });
-  connect(m_editor, &TextEditor::contentReplaced, this, [this] { m_document.setText({{}, m_editor->content()}); });
+  connect(m_editor, &TextEditor::contentEdited, this, [this] { m_modelRuns.editText(m_editor->content()); });
+  connect(m_editor, &TextEditor::contentReplaced, this, [this] { m_modelRuns.setText({{}, m_editor->content()}); });
   connect(m_editor, &TextEditor::refused, this, [this](const QString& reason) {
     m_editorNote->setText(reason);
     m_editorNote->show();
   });
-  connect(m_clear, &QToolButton::clicked, this, [this] { m_document.setText({}); });
+  connect(m_clear, &QToolButton::clicked, this, [this] { m_modelRuns.setText({}); });
 }
 
 void TextView::connectBars() {
@@ -203,23 +202,24 @@ void TextView::connectBars() {
 
 void TextView::takeRuns() {
   QStringList names;
-  for (const Run* run : m_document.runsOnText()) names += run->name;
+  for (const Run* run : m_runs.runsOnText()) names += run->name;
   m_tools->setRuns(names);
-  const Run* reference = m_document.reference();
+  const Run* reference = m_runs.reference();
   const std::shared_ptr<const Trace> trace = reference != nullptr ? reference->trace : nullptr;
   if (trace != m_reference) {
     m_reference = trace;
+    m_tinter->setReference(trace);
     // What was asked for is there: it is shown.
     m_editing = false;
     requestShape();
   }
   showMode();
   takeInputs();
-  requestTint();
+  m_tinter->request();
 }
 
 void TextView::takeInputs() {
-  const std::string& content = m_document.text().content;
+  const std::string& content = m_modelRuns.text().content;
   m_editor->setContent(content);
   m_clear->setVisible(m_editor->showsBeginning());
   m_editorNote->setVisible(m_editor->showsBeginning());
@@ -227,7 +227,7 @@ void TextView::takeInputs() {
     const QString size = QLocale().formattedDataSize(static_cast<qint64>(content.size()), 1, QLocale::DataSizeSIFormat);
     m_editorNote->setText(tr("%1 of text, of which the beginning is shown; all of it is read by a run.").arg(size));
   }
-  const auto& runs = m_document.runs();
+  const RunList& runs = m_runs;
   const auto read = [&](const Run& run) { return run.trace->text() && is_read_of(*run.trace->text(), content); };
   const bool differs = m_reference && !content.empty() && std::none_of(runs.begin(), runs.end(), read);
   m_tools->setNotice(differs ? tr("edited: press F5 to run") : QString());
@@ -248,7 +248,7 @@ void TextView::showMode() {
   for (QAction* action : m_pageCommands) action->setEnabled(showsPage);
   m_commands.back()->setEnabled(hasRun);
   if (!showsPage) closeBars();
-  showScale();
+  m_tinter->showScale();
 }
 
 void TextView::requestShape() {
@@ -256,7 +256,7 @@ void TextView::requestShape() {
   m_page->setShape(nullptr);
   m_shapePending = m_reference != nullptr;
   if (!m_reference) {
-    m_document.quickJobs().cancel(this, kShape);
+    m_runs.quickJobs().cancel(this, kShape);
     return;
   }
   JobRunner::Request<std::shared_ptr<const TextShape>> request;
@@ -271,7 +271,7 @@ void TextView::requestShape() {
     m_shapePending = false;
     emit messageRaised({Message::Kind::error, message});
   };
-  m_document.quickJobs().submit(this, kShape, std::move(request));
+  m_runs.quickJobs().submit(this, kShape, std::move(request));
 }
 
 void TextView::takeShape(std::shared_ptr<const TextShape> shape) {
@@ -279,7 +279,7 @@ void TextView::takeShape(std::shared_ptr<const TextShape> shape) {
   const auto tint = m_page->tint() != nullptr ? std::make_shared<const Tint>(*m_page->tint()) : nullptr;
   m_page->setShape(std::move(shape));
   if (tint) m_page->setTint(tint);
-  const Selection& selection = m_document.selection();
+  const Selection& selection = m_runs.selection();
   m_page->setPin(selection.pin());
   m_page->setView(selection.view());
   if (selection.pin().query) m_page->showCell(*selection.pin().query);
@@ -289,7 +289,7 @@ void TextView::takeShape(std::shared_ptr<const TextShape> shape) {
 // ---- Selection
 
 void TextView::takePin() {
-  const Cursor& pin = m_document.selection().pin();
+  const Cursor& pin = m_runs.selection().pin();
   m_page->setPin(pin);
   if (pin.query && pin.query != m_lastPin.query) {
     m_page->showCell(*pin.query);
@@ -297,20 +297,19 @@ void TextView::takePin() {
     m_page->showCell(*pin.key);
   }
   m_lastPin = pin;
-  if (isRow(m_tools->choice().kind)) requestTint();
+  m_tinter->followPin();
 }
 
 void TextView::takeHover() {
-  m_page->setHover(m_document.selection().hover());
-  const bool follows = m_tools->choice().query == RowQuery::pointer || !m_document.selection().pin().query;
-  if (isRow(m_tools->choice().kind) && follows) requestTint();
+  m_page->setHover(m_runs.selection().hover());
+  m_tinter->followHover();
 }
 
 void TextView::takeView() {
-  const View& view = m_document.selection().view();
+  const View& view = m_runs.selection().view();
   m_page->setView(view);
   const TextLayout* layout = m_page->textLayout();
-  if (layout == nullptr || view.rows.size() <= 0 || view.rows.end > m_document.length()) return;
+  if (layout == nullptr || view.rows.size() <= 0 || view.rows.end > m_runs.length()) return;
   const Range lines = m_page->visibleLines();
   const std::int64_t first = layout->lineOfCell(view.rows.begin);
   const std::int64_t last = layout->lineOfCell(view.rows.end - 1);
@@ -338,7 +337,7 @@ void TextView::requestSearch() {
     m_page->setHits({std::move(found), -1});
     goToHit(0);
   };
-  m_document.quickJobs().submit(this, kSearch, std::move(request));
+  m_runs.quickJobs().submit(this, kSearch, std::move(request));
 }
 
 void TextView::goToHit(int step) {
@@ -364,7 +363,7 @@ void TextView::goToHit(int step) {
 void TextView::closeBars() {
   const bool hadKeys =
       m_find->isAncestorOf(QApplication::focusWidget()) || m_go->isAncestorOf(QApplication::focusWidget());
-  m_document.quickJobs().cancel(this, kSearch);
+  m_runs.quickJobs().cancel(this, kSearch);
   m_searching = false;
   m_find->hide();
   m_go->hide();
@@ -373,7 +372,7 @@ void TextView::closeBars() {
 }
 
 void TextView::goTo(std::int64_t position) {
-  m_document.selection().pinQuery(position);
+  m_runs.selection().pinQuery(position);
   m_page->showCell(position);
   closeBars();
 }
@@ -382,27 +381,27 @@ void TextView::requestReadout(std::int64_t cell, const QPoint& globalPosition) {
   ReadoutRequest wanted;
   wanted.reference = m_reference;
   wanted.cell = cell;
-  const HeadChoice& head = m_document.selection().head();
-  for (const Run* run : m_document.runsOnText()) {
-    if (run->id == head.run && m_document.headOf(head)) wanted.headRun = static_cast<int>(wanted.runs.size());
+  const HeadChoice& head = m_runs.selection().head();
+  for (const Run* run : m_runs.runsOnText()) {
+    if (run->id == head.run && m_runs.headOf(head)) wanted.headRun = static_cast<int>(wanted.runs.size());
     wanted.runs.push_back({run->name, run->trace});
   }
   wanted.layer = head.layer;
   wanted.head = head.head;
-  wanted.pinnedQuery = m_document.selection().pin().query;
-  wanted.pinnedKey = m_document.selection().pin().key;
+  wanted.pinnedQuery = m_runs.selection().pin().query;
+  wanted.pinnedKey = m_runs.selection().pin().key;
   JobRunner::Request<QString> request;
   request.work = [wanted](const Job&) { return std::optional<QString>(readoutOf(wanted)); };
   request.done = [this, cell, globalPosition](const QString& html) {
     QToolTip::showText(globalPosition, html, m_page->viewport(), m_page->cellRect(cell).toAlignedRect());
   };
   request.failed = [this](const QString& message) { emit messageRaised({Message::Kind::error, message}); };
-  m_document.quickJobs().submit(this, kReadout, std::move(request));
+  m_runs.quickJobs().submit(this, kReadout, std::move(request));
 }
 
 QString TextView::shownText() const {
   if (!m_reference) return {};
-  const Range& rows = m_document.selection().view().rows;
+  const Range& rows = m_runs.selection().view().rows;
   const std::int64_t end = std::min(rows.end, m_reference->info().length);
   QString text;
   for (std::int64_t position = rows.begin; position < end; ++position) {
@@ -414,8 +413,8 @@ QString TextView::shownText() const {
 void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
-  const bool isRead = cell < m_document.length();
-  Selection& selection = m_document.selection();
+  const bool isRead = cell < m_runs.length();
+  Selection& selection = m_runs.selection();
   QAction* query = menu->addAction(tr("Pin as query"), &selection, [&selection, cell] { selection.pinQuery(cell); });
   QAction* key = menu->addAction(tr("Pin as key"), &selection, [&selection, cell] { selection.pinKey(cell); });
   query->setEnabled(isRead);
@@ -445,8 +444,10 @@ QJsonObject TextView::saveState() const { return m_tools->choice().toJson(); }
 
 void TextView::restoreState(const QJsonObject& state) {
   m_tools->setChoice(TintChoice::fromJson(state, m_tools->choice()));
-  requestTint();
+  m_tinter->request();
 }
+
+bool TextView::isSettled() const { return !m_shapePending && !m_tinter->isPending(); }
 
 void TextView::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);

@@ -6,10 +6,10 @@
 #include <QPoint>
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_shape.h"
-#include "app/gui/text/text_tint.h"
 #include "app/gui/views/view_part.h"
 
 class QLabel;
@@ -22,6 +22,7 @@ class FindBar;
 class GoBar;
 class TextEditor;
 class TextOverview;
+class TextTinter;
 class TextToolRow;
 
 /// The text: that of the reference run, each word tinted by a chosen quantity, or, where there is no run or the user
@@ -30,12 +31,12 @@ class TextView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  explicit TextView(Document& document, QWidget* parent = nullptr);
+  TextView(RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
-  [[nodiscard]] bool isSettled() const override { return !m_shapePending && !m_tintPending; }
+  [[nodiscard]] bool isSettled() const override;
   /// The part of the text that the selection shows, as it is read; empty where there is no run.
   [[nodiscard]] QString shownText() const;
 
@@ -64,16 +65,6 @@ class TextView : public QWidget, public ViewPart {
 
   void requestShape();
   void takeShape(std::shared_ptr<const TextShape> shape);
-  void requestTint();
-  void takeTint(Tint tint);
-  void showScale();
-  void failTint(const QString& message);
-  [[nodiscard]] std::optional<TintRequest> tintRequest() const;
-  [[nodiscard]] const Run* chosenRun(const QString& name, std::size_t otherwise) const;
-  [[nodiscard]] std::optional<std::int64_t> rowQuery() const;
-  [[nodiscard]] QString caption() const;
-  [[nodiscard]] QString headName() const;
-  [[nodiscard]] QString placesNote() const;
 
   void requestSearch();
   void goToHit(int step);
@@ -81,11 +72,12 @@ class TextView : public QWidget, public ViewPart {
   void openMenu(std::int64_t cell, const QPoint& globalPosition);
   void closeBars();
   void goTo(std::int64_t position);
-  /// Of the chosen head's run.
+  /// Has the saliency of the chosen head's run computed, and tints by it.
   /// @param target  positions of the reference run; nothing: all
   void computeSaliency(std::optional<Range> target);
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
   TextToolRow* m_tools;
   FindBar* m_find;
   SearchHits m_leftHits;     ///< of the page before it was laid anew
@@ -93,6 +85,7 @@ class TextView : public QWidget, public ViewPart {
   GoBar* m_go;
   QStackedWidget* m_stack;
   TextPage* m_page;
+  TextTinter* m_tinter;
   TextOverview* m_overview;
   TextEditor* m_editor;
   QLabel* m_editorNote;
@@ -103,7 +96,6 @@ class TextView : public QWidget, public ViewPart {
   Cursor m_lastPin;
   bool m_editing = false;
   bool m_shapePending = false;
-  bool m_tintPending = false;
 };
 
 }  // namespace foxscope::gui

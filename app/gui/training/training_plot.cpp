@@ -9,7 +9,7 @@
 #include <QVBoxLayout>
 #include <qcustomplot.h>
 
-#include "app/figure/curve_limits.h"
+#include "app/figure/curves/curve_limits.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 

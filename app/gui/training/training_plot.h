@@ -5,7 +5,7 @@
 #include <QPoint>
 #include <QWidget>
 
-#include "app/figure/curve_plot.h"
+#include "app/figure/curves/curve_plot.h"
 
 class QCPItemStraightLine;
 class QCustomPlot;

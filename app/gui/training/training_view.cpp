@@ -24,9 +24,10 @@ bool TrainingView::Content::operator==(const Content& other) const {
          std::ranges::equal(looks, other.looks, sameLook);
 }
 
-TrainingView::TrainingView(Document& document, Trainings& trainings, QWidget* parent)
+TrainingView::TrainingView(RunList& runs, FileWriter& files, Trainings& trainings, QWidget* parent)
     : QWidget(parent),
-      m_document(document),
+      m_runs(runs),
+      m_files(files),
       m_trainings(trainings),
       m_bar(new TrainingBar(trainings)),
       m_losses(new TrainingPlot(tr("Loss over tokens seen"))),
@@ -56,9 +57,9 @@ TrainingView::TrainingView(Document& document, Trainings& trainings, QWidget* pa
     connect(plot, &TrainingPlot::pointed, this, &TrainingView::tell);
   }
   connect(&m_trainings, &Trainings::changed, this, &TrainingView::follow);
-  connect(&m_document, &Document::inputsChanged, this, &TrainingView::follow);
-  connect(&m_document, &Document::runsChanged, this, &TrainingView::follow);
-  connect(&m_document.selection(), &Selection::headChanged, this, &TrainingView::followHead);
+  connect(&m_runs, &RunList::modelsChanged, this, &TrainingView::follow);
+  connect(&m_runs, &RunList::runsChanged, this, &TrainingView::follow);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &TrainingView::followHead);
   follow();
 }
 
@@ -86,7 +87,7 @@ TrainingView::Content TrainingView::content() const {
   Content content;
   const OpenTraining* shown = m_trainings.shown();
   for (const OpenTraining& training : m_trainings.open()) {
-    const auto& models = m_document.models();
+    const auto& models = m_runs.models();
     const auto model = std::ranges::find(models, training.model, &ModelInput::name);
     if (model == models.end() || model->look.hidden) continue;
     if (&training == shown) content.shown = content.records.size();
@@ -122,7 +123,7 @@ void TrainingView::choosePath() {
 }
 
 void TrainingView::exportTo(const QString& path) {
-  exportFigure(m_document, path, [content = m_content](figure::FigureStyle style) {
+  exportFigure(m_files, path, [content = m_content](figure::FigureStyle style) {
     style.looks = content.looks;
     return figure::drawTraining(sourcesOf(content), {}, style);
   });
@@ -141,7 +142,7 @@ void TrainingView::follow() {
     m_waiting = false;
     m_reading->setText(message);
   };
-  m_document.quickJobs().submit(this, kPlots, std::move(request));
+  m_runs.quickJobs().submit(this, kPlots, std::move(request));
 }
 
 void TrainingView::take(Plots plots) {
@@ -161,8 +162,8 @@ void TrainingView::take(Plots plots) {
 
 std::optional<std::size_t> TrainingView::strongCurve() const {
   const OpenTraining* training = m_trainings.shown();
-  const HeadChoice head = m_document.selection().head();
-  const Run* run = m_document.run(head.run);
+  const HeadChoice head = m_runs.selection().head();
+  const Run* run = m_runs.run(head.run);
   if (training == nullptr || run == nullptr || run->plainName() != training->model) return std::nullopt;
   return static_cast<std::size_t>(head.layer * training->record->heads() + head.head);
 }
@@ -204,7 +205,7 @@ void TrainingView::tell(double x) {
   const auto strong = strongCurve();
   const auto measured = std::ranges::min_element(record.measures, {}, distance);
   if (strong && measured != record.measures.end() && *strong < measured->decay_times.size()) {
-    const HeadChoice head = m_document.selection().head();
+    const HeadChoice head = m_runs.selection().head();
     words +=
         tr("; layer %1, head %2 at step %3: decay time %4 tokens")
             .arg(head.layer)

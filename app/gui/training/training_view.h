@@ -15,13 +15,15 @@
 
 namespace foxscope::gui {
 
+class FileWriter;
+
 /// Losses of the trainings that are open, and decay times of the heads of the one that is shown, over the tokens seen,
 /// with a line at the chosen checkpoint. The chosen head's curve is thick; a click chooses the nearest checkpoint.
 class TrainingView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  TrainingView(Document& document, Trainings& trainings, QWidget* parent = nullptr);
+  TrainingView(RunList& runs, FileWriter& files, Trainings& trainings, QWidget* parent = nullptr);
 
   /// Above the plots, unless the window puts it elsewhere.
   [[nodiscard]] TrainingBar& bar() { return *m_bar; }
@@ -69,7 +71,8 @@ class TrainingView : public QWidget, public ViewPart {
   void tell(double x);
   [[nodiscard]] std::optional<std::size_t> strongCurve() const;
 
-  Document& m_document;
+  RunList& m_runs;
+  FileWriter& m_files;
   Trainings& m_trainings;
   TrainingBar* m_bar;
   TrainingPlot* m_losses;

@@ -3,7 +3,7 @@
 #include <QPalette>
 #include <QString>
 
-#include "app/figure/curve_geometry.h"
+#include "app/figure/curves/curve_geometry.h"
 
 class QCPAxis;
 class QCPAxisRect;

@@ -3,7 +3,7 @@
 #include <QPainter>
 #include <QPixmap>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 
 namespace foxscope::gui {
 namespace {

@@ -5,7 +5,7 @@
 #include <QPixmap>
 #include <Qt>
 
-#include "app/figure/curve_plot.h"
+#include "app/figure/curves/curve_plot.h"
 
 namespace foxscope::gui {
 

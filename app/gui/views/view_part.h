@@ -21,7 +21,7 @@ class ViewPart {
   virtual void restoreState(const QJsonObject& state) = 0;
   /// Its commands, with text, tooltip, and shortcut; owned by the view.
   [[nodiscard]] virtual QList<QAction*> commands() const { return {}; }
-  /// False while what is shown is coarse, old, or about to be asked for; Document::busy() is looked at beside it.
+  /// False while what is shown is coarse, old, or about to be asked for; whether work is done is looked at beside it.
   [[nodiscard]] virtual bool isSettled() const { return true; }
 };
 

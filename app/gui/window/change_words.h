@@ -2,7 +2,7 @@
 
 #include <QString>
 
-#include "backend/model/intervention.h"
+#include "backend/model/spec/intervention.h"
 
 namespace foxscope::gui {
 

@@ -17,9 +17,10 @@ enum Place { kHead, kLayer, kAll };
 
 }  // namespace
 
-InterventionDialog::InterventionDialog(Document& document, const HeadChoice& head, QWidget* parent)
+InterventionDialog::InterventionDialog(RunList& runs, ModelRuns& modelRuns, const HeadChoice& head, QWidget* parent)
     : QDialog(parent),
-      m_document(document),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
       m_head(head),
       m_place(new QComboBox),
       m_kind(new QComboBox),
@@ -29,7 +30,7 @@ InterventionDialog::InterventionDialog(Document& document, const HeadChoice& hea
       m_command(new QLabel) {
   setWindowTitle(tr("Run with a change"));
   auto* form = new QFormLayout(this);
-  const Run* run = m_document.run(head.run);
+  const Run* run = m_runs.run(head.run);
   form->addRow(tr("Model"), new QLabel(run != nullptr ? run->name : QString()));
   m_place->addItems({tr("layer %1, head %2").arg(head.layer).arg(head.head), tr("layer %1, all heads").arg(head.layer),
                      tr("all heads")});
@@ -40,10 +41,10 @@ InterventionDialog::InterventionDialog(Document& document, const HeadChoice& hea
   m_value->setSingleStep(0.1);
   form->addRow(tr("&Value"), m_value);
   // As far as the run goes that is changed.
-  const auto places = m_document.placesOf(head.run).fromReference;
-  const auto length = static_cast<int>(places ? places->covered() : m_document.length());
+  const auto places = m_runs.placesOf(head.run).fromReference;
+  const auto length = static_cast<int>(places ? places->covered() : m_runs.length());
   m_position->setRange(0, std::max(0, length - 1));
-  m_position->setValue(static_cast<int>(m_document.selection().pin().key.value_or(length / 2)));
+  m_position->setValue(static_cast<int>(m_runs.selection().pin().key.value_or(length / 2)));
   m_position->setToolTip(tr("What this position reads is the first token that is still seen; at first the pinned key"));
   form->addRow(tr("&Position"), m_position);
   m_meaning->setWordWrap(true);
@@ -75,7 +76,7 @@ QString InterventionDialog::intervention() const {
   result.head = m_place->currentIndex() == kHead ? m_head.head : -1;
   result.kind = kKinds[static_cast<std::size_t>(m_kind->currentIndex())];
   result.value = m_value->value();
-  result.position = m_document.positionIn(m_head.run, m_position->value()).value_or(0);
+  result.position = m_runs.positionIn(m_head.run, m_position->value()).value_or(0);
   return QString::fromStdString(result.text());
 }
 
@@ -88,7 +89,7 @@ void InterventionDialog::follow() {
 }
 
 void InterventionDialog::accept() {
-  m_document.startDerivedRun(m_head.run, {intervention()});
+  m_modelRuns.startDerivedRun(m_head.run, {intervention()});
   QDialog::accept();
 }
 

@@ -6,7 +6,8 @@
 #include <QLabel>
 #include <QSpinBox>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui {
 
@@ -17,7 +18,7 @@ class InterventionDialog : public QDialog {
 
  public:
   /// @param head  the one that is offered first; its run is what the new run derives from
-  InterventionDialog(Document& document, const HeadChoice& head, QWidget* parent);
+  InterventionDialog(RunList& runs, ModelRuns& modelRuns, const HeadChoice& head, QWidget* parent);
 
   void accept() override;
   /// As on the command line: LAYER:HEAD:KIND.
@@ -26,7 +27,8 @@ class InterventionDialog : public QDialog {
  private:
   void follow();
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
   HeadChoice m_head;
   QComboBox* m_place;
   QComboBox* m_kind;

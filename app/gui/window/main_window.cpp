@@ -5,23 +5,22 @@
 #include <memory>
 #include <utility>
 
+#include <QActionGroup>
 #include <QApplication>
 #include <QClipboard>
 #include <QCloseEvent>
+#include <QCursor>
 #include <QDir>
-#include <QDockWidget>
 #include <QDropEvent>
-#include <QFileDialog>
-#include <QFileInfo>
 #include <QLocale>
 #include <QMenu>
+#include <QMenuBar>
 #include <QMessageBox>
 #include <QMimeData>
 #include <QPushButton>
 #include <QStackedWidget>
 #include <QStatusBar>
 #include <QTableView>
-#include <QTimer>
 #include <QToolBar>
 #include <QVBoxLayout>
 
@@ -34,32 +33,24 @@
 #include "app/gui/training/training_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/table_text.h"
-#include "app/gui/window/export_bar.h"
-#include "app/gui/window/export_dialog.h"
+#include "app/gui/window/docks.h"
+#include "app/gui/window/figures/export_bar.h"
+#include "app/gui/window/figures/export_dialog.h"
+#include "app/gui/window/figures/thumbnails.h"
+#include "app/gui/window/help/glossary.h"
+#include "app/gui/window/help/help.h"
+#include "app/gui/window/help/start_page.h"
+#include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
-#include "app/gui/window/run_list.h"
-#include "app/gui/window/start_page.h"
-#include "app/gui/window/thumbnails.h"
+#include "app/gui/window/run_list_view.h"
+#include "app/gui/window/sweep_dialog.h"
 #include "app/gui/words/words_view.h"
 
 namespace foxscope::gui {
 namespace {
-
-// Of parts at first, logical pixels: least and most.
-constexpr std::pair kHeadsWidth{160, 190};
-constexpr std::pair kTextWidth{240, 340};
-constexpr int kAroundCentre = 110;  ///< height of menus, bars and the status line
-constexpr int kBesideMap = 25;      ///< by how much a pane is wider than high
-
-QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, const QString& key) {
-  auto* dock = new QDockWidget(title, &window);
-  dock->setObjectName(key);
-  dock->setWidget(view);
-  return dock;
-}
 
 /// Work that outlives the window: sweeps, head by head.
 QString sweepsFolder() {
@@ -70,11 +61,15 @@ QString sweepsFolder() {
 }  // namespace
 
 MainWindow::MainWindow(const QString& demo, QWidget* parent)
-    : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_trainings(m_document), m_demo(demo) {
+    : QMainWindow(parent),
+      m_headTable(m_document.runs()),
+      m_sweeps(m_document.runs(), m_document.modelRuns()),
+      m_trainings(m_document.runs(), m_document.modelRuns()) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
+  m_files = new FileCommands(*this, m_document, m_settings, demo, [this] { return viewState(); });
+  m_help = new Help(*this, demo);
   setRemembering(m_remembering);
   setAcceptDrops(true);
-  setDockNestingEnabled(true);
   makeViews();
   makeMenus();
   connectDocument();
@@ -91,18 +86,22 @@ MainWindow::~MainWindow() {
 
 void MainWindow::setRemembering(Remembering remembering) {
   m_remembering = remembering;
+  m_files->setRemembering(remembering);
   m_sweeps.setFolder(remembering == Remembering::on ? sweepsFolder() : QString());
 }
 
 void MainWindow::makeViews() {
-  m_heads = new HeadsView(m_document, m_headTable);
-  m_maps = new MapsView(m_document);
-  m_text = new TextView(m_document);
-  m_words = new WordsView(m_document);
-  m_curves = new CurvesView(m_document);
-  m_effects = new EffectsView(m_document, m_sweeps);
-  m_evaluations = new EvaluationsView(m_document);
-  m_training = new TrainingView(m_document, m_trainings);
+  RunList& runs = m_document.runs();
+  ModelRuns& modelRuns = m_document.modelRuns();
+  FileWriter& files = m_document.files();
+  m_heads = new HeadsView(runs, modelRuns, m_headTable);
+  m_maps = new MapsView(runs);
+  m_text = new TextView(runs, modelRuns);
+  m_words = new WordsView(runs, modelRuns, files);
+  m_curves = new CurvesView(runs, modelRuns);
+  m_effects = new EffectsView(runs, files, m_sweeps);
+  m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
+  m_training = new TrainingView(runs, files, m_trainings);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},
@@ -118,7 +117,7 @@ void MainWindow::makeViews() {
   auto* layout = new QVBoxLayout(centre);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  layout->addWidget(new ExportBar(m_document));
+  layout->addWidget(new ExportBar(files));
   layout->addWidget(&m_training->bar());
   m_centre = new QStackedWidget;
   m_start = new StartPage;
@@ -128,188 +127,285 @@ void MainWindow::makeViews() {
   setCentralWidget(centre);
   m_messages = new MessageBar(*centre);
 
-  m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
-  auto* runs = new RunList(m_document);
-  m_runsDock = makeDock(*this, runs, tr("Runs"), "runs");
-  m_textDock = makeDock(*this, m_text, tr("Text"), "text");
-  m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
-  m_wordsDock = makeDock(*this, m_words, tr("Words"), "words");
-  m_effectsDock = makeDock(*this, m_effects, tr("Effects"), "effects");
-  m_evaluationsDock = makeDock(*this, m_evaluations, tr("Evaluations"), "evaluations");
-  m_trainingDock = makeDock(*this, m_training, tr("Training"), "training");
-  // The corners belong to the sides, so that curves stand under the maps.
-  setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
-  setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
-  resetDocks();
+  auto* list = new RunListView(runs);
+  const Docks::Views views{m_heads, list, m_text, m_curves, m_words, m_effects, m_evaluations, m_training};
+  m_docks = new Docks(*this, views, [this] {
+    return Docks::Content{anythingOpen(), m_sweeps.shown() != nullptr, !m_document.evaluations().empty(),
+                          !m_trainings.open().empty()};
+  });
 
   auto* bar = new QToolBar(tr("Run"));
   bar->setObjectName("run");
   bar->setMovable(false);
-  QAction* showRuns = m_runsDock->toggleViewAction();
+  QAction* showRuns = m_docks->runs().toggleViewAction();
   showRuns->setIcon(themedIcon(QStringLiteral("runs")));
   showRuns->setShortcut(QKeySequence("Ctrl+R"));
-  connect(showRuns, &QAction::triggered, runs, [this, runs](bool shown) {
+  connect(showRuns, &QAction::triggered, list, [this, list](bool shown) {
     if (!shown) return;
-    // As high as its rows need; the text keeps the rest.
-    if (std::exchange(m_firstRuns, false)) {
-      const int list = m_runsDock->height() - runs->height() + runs->sizeHint().height();
-      resizeDocks({m_runsDock, m_textDock}, {list, height() - list}, Qt::Vertical);
-    }
-    runs->setFocus();
-    if (!runs->currentIndex().isValid()) runs->setCurrentIndex(runs->list().index(0, RunListModel::kName));
+    m_docks->fitRuns();
+    list->setFocus();
+    if (!list->currentIndex().isValid()) list->setCurrentIndex(list->list().index(0, RunListModel::kName));
   });
-  QAction* showWords = m_wordsDock->toggleViewAction();
+  QAction* showWords = m_docks->words().toggleViewAction();
   showWords->setShortcut(QKeySequence("Ctrl+W"));
   connect(showWords, &QAction::triggered, m_words, [this](bool shown) {
     if (!shown) return;
-    m_wordsDock->raise();
+    m_docks->words().raise();
     m_words->table().setFocus();
   });
-  bar->addWidget(new RunBar(m_document, showRuns));
+  bar->addWidget(new RunBar(runs, modelRuns, showRuns));
   addToolBar(bar);
-  statusBar()->addWidget(new Readout(m_document), 1);
+  statusBar()->addWidget(new Readout(runs), 1);
   statusBar()->setSizeGripEnabled(false);
 }
 
-void MainWindow::resetDocks() {
-  // Maps and text have the room until somebody asks for the list of runs; behind the curves stands what is asked for,
-  // or there is something to be seen of.
-  struct Place {
-    QDockWidget* dock;
-    Qt::DockWidgetArea area;
-    bool shown;
-  };
-  const Place places[] = {{m_headsDock, Qt::LeftDockWidgetArea, true},
-                          {m_runsDock, Qt::RightDockWidgetArea, false},
-                          {m_textDock, Qt::RightDockWidgetArea, true},
-                          {m_curvesDock, Qt::BottomDockWidgetArea, true},
-                          {m_wordsDock, Qt::BottomDockWidgetArea, false},
-                          {m_effectsDock, Qt::BottomDockWidgetArea, m_sweeps.shown() != nullptr},
-                          {m_evaluationsDock, Qt::BottomDockWidgetArea, !m_document.evaluations().empty()},
-                          {m_trainingDock, Qt::BottomDockWidgetArea, !m_trainings.open().empty()}};
-  // Each dock that comes into sight asks for its least width at once: those of the bottom, side by side until they lie
-  // behind one another, would widen the window.
-  for (const Place& place : places) place.dock->hide();
-  for (const Place& place : places) {
-    place.dock->setFloating(false);
-    addDockWidget(place.area, place.dock);
-  }
-  for (QDockWidget* dock : {m_wordsDock, m_effectsDock, m_evaluationsDock, m_trainingDock}) {
-    tabifyDockWidget(m_curvesDock, dock);
-  }
-  for (const Place& place : places) place.dock->setVisible(place.shown);
-  m_firstRuns = true;
-  m_curvesDock->raise();
-  const int heads = std::clamp(width() * 12 / 100, kHeadsWidth.first, kHeadsWidth.second);
-  const int text = std::clamp(width() * 21 / 100, kTextWidth.first, kTextWidth.second);
-  resizeDocks({m_headsDock, m_textDock}, {heads, text}, Qt::Horizontal);
-  // Two maps beside each other are about as high as they are wide; curves take what that leaves.
-  const int map = (width() - heads - text) / 2 - kBesideMap;
-  resizeDocks({m_curvesDock}, {std::clamp(height() - kAroundCentre - map, height() / 4, height() * 2 / 5)},
-              Qt::Vertical);
-}
-
 bool MainWindow::isAnyRun() {
-  if (m_document.runs().empty()) m_messages->show({Message::Kind::warning, m_document.noRunText()});
+  if (m_document.runs().empty()) m_messages->show({Message::Kind::warning, m_document.modelRuns().noRunText()});
   return !m_document.runs().empty();
 }
 
 bool MainWindow::anythingOpen() const {
-  return !m_document.runs().empty() || !m_document.models().empty() || !m_document.text().empty();
+  return !m_document.runs().empty() || !m_document.runs().models().empty() || !m_document.modelRuns().text().empty();
 }
 
-void MainWindow::followDocks() {
-  if (!isVisible() || anythingOpen() != m_docksAway.has_value()) return;
-  if (!m_docksAway) {
-    m_docksAway = m_docksUntouched ? QByteArray() : docks();
-    m_wantedDocks.clear();
-    for (QDockWidget* dock : {m_headsDock, m_runsDock, m_textDock, m_wordsDock, m_curvesDock}) dock->hide();
-    m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
-    m_evaluationsDock->setVisible(!m_document.evaluations().empty());
-    m_trainingDock->setVisible(!m_trainings.open().empty());
-    return;
+QAction* MainWindow::addCommand(QMenu* menu, const CommandText& text, const QKeySequence& keys, const QString& tip,
+                                const std::function<void()>& act) {
+  auto* action = new QAction(text.words, this);
+  if (!text.icon.isEmpty()) action->setIcon(themedIcon(text.icon));
+  action->setShortcut(keys);
+  action->setToolTip(tip);
+  action->setStatusTip(tip);
+  connect(action, &QAction::triggered, this, act);
+  menu->addAction(action);
+  return action;
+}
+
+void MainWindow::makeMenus() {
+  makeFileMenu();
+  makeEditMenu();
+  makeRunMenu();
+  makeViewMenu();
+  for (const Part& part : m_parts) {
+    if (part.part->commands().isEmpty()) continue;
+    QMenu* menu = menuBar()->addMenu(part.title);
+    if (part.part == m_evaluations) {
+      addCommand(menu, {tr("&Open Evaluation…"), "file"}, {},
+                 tr("Losses of a corpus, a needle test or heads over a corpus, as foxscope eval writes them"),
+                 [this] { m_files->openEvaluation(); });
+    }
+    menu->addActions(part.part->commands());
   }
-  const QByteArray before = *std::exchange(m_docksAway, std::nullopt);
-  if (before.isEmpty()) return resetDocks();
-  m_wantedDocks = before;
-  placeDocks(Size::pending);
-  // They may have come while the others were away.
-  if (!m_document.evaluations().empty()) m_evaluationsDock->show();
-  if (m_sweeps.shown() != nullptr) m_effectsDock->show();
-  if (!m_trainings.open().empty()) m_trainingDock->show();
+  makeHelpMenu();
 }
 
-void MainWindow::showEffects() {
-  m_effectsDock->show();
-  m_effectsDock->raise();
+void MainWindow::makeFileMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&File"));
+  addCommand(menu, {tr("Open &Model…"), "model"}, QKeySequence("Ctrl+O"),
+             tr("Add a checkpoint folder, or the folder of a training, to what is run"),
+             [this] { m_files->openModel(); });
+  addCommand(menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"),
+             tr("Choose the text that the models read"),
+             [this] { m_files->openText(tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)")); });
+  addCommand(menu, {tr("Open &Run or Session…"), "file"}, QKeySequence("Ctrl+Alt+O"),
+             tr("Open a run file or an evaluation (.h5), beside what is open, or a session (.json)"),
+             [this] { m_files->openRunsOrSession(); });
+  m_recentMenu = menu->addMenu(tr("Open R&ecent"));
+  addCommand(menu, {tr("Open &Demo"), "demo"}, {}, tr("Both demo models on a chapter of a book"), [this] {
+    m_files->openDemo();
+  })->setEnabled(!m_files->demo().isEmpty());
+  menu->addSeparator();
+  addCommand(menu, {tr("&Save Session"), "save"}, QKeySequence::Save, tr("Save models, text, panes, pins and places"),
+             [this] { m_files->saveSession(); });
+  addCommand(menu, {tr("Save Session &As…")}, QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
+             [this] { m_files->saveSessionAs(); });
+  addCommand(menu, {tr("Save R&un File…")}, {},
+             tr("Save the runs on the text shown to an HDF5 file that opens without a model"), [this] {
+               if (isAnyRun()) m_files->saveRunFile();
+             });
+  menu->addSeparator();
+  addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
+             tr("Save what is shown as PNG, SVG or PDF, or its data"),
+             [this] { exportShown(ExportDialog::Source::map); });
+  addCommand(menu, {tr("&Copy"), "copy"}, QKeySequence::Copy,
+             tr("Copy what has the keyboard: curves and rows of tables with their numbers, text; else the maps"),
+             [this] { copyShown(); });
+  menu->addSeparator();
+  addCommand(menu, {tr("&Preferences…"), "preferences"}, QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
+             [this] { showPreferences(); });
+  addCommand(menu, {tr("Close &All")}, {}, tr("Close all runs, models and the text"),
+             [this] { m_files->whenNothingIsLost([this] { m_document.clear(); }); });
+  addCommand(menu, {tr("&Quit")}, QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
+}
+
+void MainWindow::makeEditMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&Edit"));
+  QUndoStack& stack = m_document.runs().undoStack();
+  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (QUndoStack::*act)()) {
+    return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
+  };
+  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"), tr("Bring back the model, run or text that went last"),
+                      &QUndoStack::undo);
+  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &QUndoStack::redo);
+  const auto follow = [undo, redo, &stack] {
+    undo->setText(stack.canUndo() ? tr("&Undo: %1").arg(stack.undoText()) : tr("&Undo"));
+    redo->setText(stack.canRedo() ? tr("&Redo: %1").arg(stack.redoText()) : tr("&Redo"));
+    undo->setEnabled(stack.canUndo());
+    redo->setEnabled(stack.canRedo());
+  };
+  connect(&stack, &QUndoStack::indexChanged, this, follow);
+  follow();
+}
+
+void MainWindow::makeRunMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&Run"));
+  QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
+                            [this] { m_document.modelRuns().startRun(); });
+  QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
+                               tr("Stop; what is there already stays"), [this] { m_document.modelRuns().cancelRun(); });
+  QAction* change = addCommand(
+      menu, {tr("Run with a C&hange…"), "intervene"}, QKeySequence("Ctrl+I"),
+      tr("Change the gate of the chosen head, cut it, and see what that does to the loss"), [this] {
+        if (!isAnyRun()) return;
+        InterventionDialog(m_document.runs(), m_document.modelRuns(), m_document.runs().selection().head(), this)
+            .exec();
+      });
+  QAction* sweep =
+      addCommand(menu, {tr("S&weep over All Heads…"), "intervene"}, QKeySequence("Ctrl+Shift+I"),
+                 tr("Change each head in turn, in the background, and see what that does to the loss"), [this] {
+                   if (!isAnyRun()) return;
+                   SweepDialog(m_document.runs(), m_sweeps, this).exec();
+                 });
+  m_heads->grid().addAction(sweep);
+  m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
+  m_heads->grid().addAction(change);
+  addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Take the run of the chosen head out of the window"),
+             [this] { m_document.runs().removeRun(m_document.runs().selection().head().run); });
+  const auto follow = [this, run, cancel] {
+    run->setEnabled(!m_document.modelRuns().runStatus().running);
+    cancel->setEnabled(m_document.modelRuns().runStatus().running);
+  };
+  connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, follow);
+  follow();
+}
+
+void MainWindow::makeViewMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&View"));
+  for (QDockWidget* dock : findChildren<QDockWidget*>()) {
+    QAction* toggle = dock->toggleViewAction();
+    toggle->setText(tr("Show %1").arg(dock->windowTitle()));
+    toggle->setToolTip(tr("Show or hide this part of the window"));
+    menu->addAction(toggle);
+  }
+  menu->addSeparator();
+  addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
+             tr("F and A of the head that forgets fastest, above those of the one that forgets slowest; once more: the "
+                "maps that were there before"),
+             [this] { showExtremes(); });
+  menu->addSeparator();
+  auto* themes = new QActionGroup(this);
+  const auto theme = [&](const QString& text, ThemeChoice choice) {
+    QAction* action =
+        addCommand(menu, {text}, {}, tr("Colours of the window; exports are always white"), [this, choice] {
+          m_settings.setTheme(choice);
+          emit themeChosen();
+        });
+    action->setCheckable(true);
+    themes->addAction(action);
+    // The preferences choose it too.
+    connect(menu, &QMenu::aboutToShow, action,
+            [this, action, choice] { action->setChecked(m_settings.theme() == choice); });
+  };
+  theme(tr("&Light"), ThemeChoice::light);
+  theme(tr("&Dark"), ThemeChoice::dark);
+  theme(tr("As the &System"), ThemeChoice::system);
+  menu->addSeparator();
+  QAction* full =
+      addCommand(menu, {tr("&Full Screen")}, QKeySequence("F11"), tr("Fill the screen, or go back to a window"),
+                 [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
+  full->setCheckable(true);
+  connect(menu, &QMenu::aboutToShow, full, [this, full] { full->setChecked(isFullScreen()); });
+  addCommand(menu, {tr("Reset &Layout")}, {}, tr("Put all parts of the window where they were at first"),
+             [this] { m_docks->resetLayout(); });
+}
+
+void MainWindow::makeHelpMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("H&elp"));
+  addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"),
+             [this] { m_help->showCommands(); });
+  addCommand(menu, {tr("&Glossary…")}, QKeySequence("F1"),
+             tr("Terms and their equations; by F1, the entry of what is under the mouse"),
+             [this] { m_help->showGlossary(termAt(QCursor::pos())); });
+  addCommand(menu, {tr("&Tour")}, {}, tr("Six steps through the window"), [this] { m_help->startTour(); });
+  addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("Shift+F1"), tr("What keys and the mouse do"),
+             [this] { m_help->showKeys(); });
+  addCommand(menu, {tr("&About Foxscope")}, {}, tr("Version, licence, libraries"), [this] { m_help->showAbout(); });
+  m_docks->heads().setWhatsThis(QStringLiteral("decay-time"));
+  m_maps->setWhatsThis(QStringLiteral("forget"));
+  m_docks->text().setWhatsThis(QStringLiteral("position"));
+  m_docks->curves().setWhatsThis(QStringLiteral("loss"));
+}
+
+QList<QAction*> MainWindow::commands() const {
+  QList<QAction*> actions;
+  for (const QAction* top : menuBar()->actions()) {
+    if (top->menu() == nullptr) continue;
+    for (QAction* action : top->menu()->actions()) {
+      if (!action->isSeparator() && action->menu() == nullptr) actions += action;
+    }
+  }
+  return actions;
 }
 
 void MainWindow::connectDocument() {
-  connect(m_effects, &EffectsView::answered, this, &MainWindow::showEffects);
-  connect(&m_sweeps, &Sweeps::added, this, &MainWindow::showEffects);
+  const auto showEffects = [this] { Docks::bringForward(m_docks->effects()); };
+  connect(m_effects, &EffectsView::answered, this, showEffects);
+  connect(&m_sweeps, &Sweeps::added, this, showEffects);
+  connect(&m_document, &Document::sweepOpened, &m_sweeps, &Sweeps::open);
+  connect(&m_document, &Document::pathOpened, &m_trainings, &Trainings::readAgain);
   connect(&m_trainings, &Trainings::added, this, &MainWindow::followTrainings);
   connect(&m_trainings, &Trainings::changed, this, [this] {
-    if (m_trainings.open().empty()) m_trainingDock->hide();
+    if (m_trainings.open().empty()) m_docks->training().hide();
   });
-  connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
-  connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
-  connect(&m_document, &Document::evaluationsChanged, this, &MainWindow::followEvaluations);
+  connect(&m_document.runs(), &RunList::runsChanged, this, &MainWindow::followRuns);
+  connect(&m_document.modelRuns(), &ModelRuns::inputsChanged, this, &MainWindow::followInputs);
+  connect(&m_document.evaluations(), &EvaluationList::evaluationsChanged, this, &MainWindow::followEvaluations);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
-  connect(&m_document, &Document::notWritten, this, [this](const QString& path) {
-    if (path == m_saving) m_afterSaving = nullptr;
-  });
-  m_document.setReplaceGuard([this](std::function<void()> replace) { whenNothingIsLost(std::move(replace)); });
-  connect(&m_document, &Document::memoryAsked, this, &MainWindow::askForMemory);
-  connect(&m_document, &Document::fileMissing, this, &MainWindow::askForMissing);
-  connect(&m_document, &Document::sessionOpened, this, [this](const QJsonObject& state) {
+  connect(&m_document.modelRuns(), &ModelRuns::memoryAsked, this, &MainWindow::askForMemory);
+  connect(&m_document.sessions(), &SessionStore::fileMissing, this, &MainWindow::askForMissing);
+  connect(&m_document.sessions(), &SessionStore::sessionOpened, this, [this](const QJsonObject& state) {
     m_messages->clearNotes();
     m_wantedViews = state;
-    restoreDocks(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
+    m_docks->restore(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
     restoreViews(state);
   });
-  connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
-    if (m_afterSaving && path == m_saving) saveUnsaved();
-    if (m_remembering == Remembering::off || isDemo(path)) return;
-    m_shownFiles += path;
-    m_settings.addRecent(path);
-    fillRecent();
-  });
-  connect(&m_document, &Document::runStatusChanged, this, [this] {
-    if (m_document.runStatus().running && m_document.runStatus().index == 0) m_messages->clearNotes();
+  connect(m_files, &FileCommands::recentChanged, this, &MainWindow::fillRecent);
+  connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, [this] {
+    const RunStatus& status = m_document.modelRuns().runStatus();
+    if (status.running && status.index == 0) m_messages->clearNotes();
     followInputs();
   });
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
   connect(m_maps, &MapsView::exportWanted, this, [this] { exportShown(ExportDialog::Source::map); });
   connect(m_maps, &MapsView::profileWanted, this, [this](MapLine::Along along) {
-    m_curvesDock->show();
-    m_curvesDock->raise();
+    Docks::bringForward(m_docks->curves());
     m_curves->showProfile(along);
   });
-  connect(m_start, &StartPage::demoWanted, this, [this] { m_document.open({m_demo}); });
-  connect(m_start, &StartPage::modelWanted, this, &MainWindow::openModel);
-  connect(m_start, &StartPage::textWanted, this, [this] { openWith(tr("Open text"), tr("All files (*)")); });
-  connect(m_start, &StartPage::fileWanted, this, [this] {
-    openWith(tr("Open run file or session"),
-             tr("Run files, evaluations, sessions (*.h5 *.hdf5 *.json);;All files (*)"));
-  });
+  connect(m_start, &StartPage::demoWanted, m_files, &FileCommands::openDemo);
+  connect(m_start, &StartPage::modelWanted, m_files, &FileCommands::openModel);
+  connect(m_start, &StartPage::textWanted, m_files, [this] { m_files->openText(tr("All files (*)")); });
+  connect(m_start, &StartPage::fileWanted, m_files, &FileCommands::openRunsOrSession);
   connect(m_start, &StartPage::pathWanted, this, [this](const QString& path) { m_document.open({path}); });
-  connect(m_start, &StartPage::tourWanted, this, &MainWindow::startTour);
+  connect(m_start, &StartPage::tourWanted, m_help, &Help::startTour);
   connect(m_start, &StartPage::questionAsked, this, [this](const QString& session) { m_document.open({session}); });
-  m_start->setDemo(m_demo);
-}
-
-// Demo sessions lie beside one another.
-bool MainWindow::isDemo(const QString& path) const {
-  return !m_demo.isEmpty() && path.endsWith(QStringLiteral(".json")) &&
-         QFileInfo(path).absolutePath() == QFileInfo(m_demo).absolutePath();
+  m_start->setDemo(m_files->demo());
 }
 
 void MainWindow::showExtremes() {
   const auto panes = [this] { return m_maps->saveState().value("panes"); };
   if (m_beforeExtremes && panes() == m_extremes) return m_maps->restoreState(*std::exchange(m_beforeExtremes, {}));
   if (!isAnyRun()) return;
-  const Run* run = m_document.run(m_document.selection().head().run);
+  const Run* run = m_document.runs().run(m_document.runs().selection().head().run);
   std::optional<NamedHead> fastest;
   std::optional<NamedHead> slowest;
   double least = 0;
@@ -348,7 +444,7 @@ void MainWindow::showExtremes() {
 }
 
 void MainWindow::followRuns() {
-  followDocks();
+  m_docks->follow();
   const bool empty = m_document.runs().empty();
   m_centre->setCurrentWidget(empty ? static_cast<QWidget*>(m_start) : m_maps);
   QStringList names;
@@ -356,70 +452,38 @@ void MainWindow::followRuns() {
   setWindowTitle(empty ? QStringLiteral("Foxscope") : names.join(", ") + QStringLiteral(" – Foxscope"));
   if (empty || m_wantedViews.isEmpty()) return;
   restoreViews(m_wantedViews);
-  if (!m_document.runStatus().running) m_wantedViews = {};
+  if (!m_document.modelRuns().runStatus().running) m_wantedViews = {};
 }
 
 // They come into sight when they are opened, and go with the last of them.
 void MainWindow::followEvaluations() {
   const bool any = !m_document.evaluations().empty();
-  m_evaluationsDock->setVisible(any);
+  QDockWidget& dock = m_docks->evaluations();
+  dock.setVisible(any);
   // A session says itself which dock is in front.
-  if (any && !m_document.evaluations().back().ofSession) m_evaluationsDock->raise();
-  if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() / 2}, Qt::Vertical);
+  if (any && !m_document.evaluations().back().ofSession) dock.raise();
+  if (any && m_document.runs().empty()) resizeDocks({&dock}, {height() / 2}, Qt::Vertical);
 }
 
 void MainWindow::followTrainings() {
-  m_trainingDock->show();
+  m_docks->training().show();
   // A session says itself which dock is in front.
-  if (m_wantedViews.isEmpty()) m_trainingDock->raise();
+  if (m_wantedViews.isEmpty()) m_docks->training().raise();
 }
 
 void MainWindow::followInputs() {
-  followDocks();
-  m_start->setInputs(anythingOpen() ? m_document.noRunText() + '.' : QString());
+  m_docks->follow();
+  m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 
 void MainWindow::fillRecent() {
-  const QStringList paths = m_settings.recent();
-  m_start->setRecent(paths);
-  m_recentMenu->clear();
-  for (const QString& path : paths) {
-    QAction* action = m_recentMenu->addAction(path);
-    connect(action, &QAction::triggered, this, [this, path] { m_document.open({path}); });
-  }
-  m_recentMenu->addSeparator();
-  QAction* clear = m_recentMenu->addAction(tr("Clear List"));
-  connect(clear, &QAction::triggered, this, [this] {
-    forgetThumbnails(m_settings.recent());
-    m_settings.clearRecent();
-    fillRecent();
-  });
-  m_recentMenu->setEnabled(!paths.isEmpty());
-}
-
-void MainWindow::openModel() {
-  const QString folder =
-      QFileDialog::getExistingDirectory(this, tr("Open checkpoint folder or training"), m_settings.folder());
-  if (folder.isEmpty()) return;
-  m_settings.setFolder(QFileInfo(folder).absolutePath());
-  m_document.open({folder});
-}
-
-void MainWindow::openWith(const QString& title, const QString& filter) {
-  const QStringList files = QFileDialog::getOpenFileNames(this, title, m_settings.folder(), filter);
-  if (files.isEmpty()) return;
-  m_settings.setFolder(QFileInfo(files.front()).absolutePath());
-  m_document.open(files);
+  m_start->setRecent(m_settings.recent());
+  m_files->fillRecent(*m_recentMenu);
 }
 
 void MainWindow::askForMissing(const QString& what, const QString& path) {
   const Message message{Message::Kind::warning, tr("The session's %1 is not there any more: %2").arg(what, path)};
-  m_messages->show(message, tr("Locate…"), [this, what] {
-    const QString title = tr("Where is the %1?").arg(what);
-    const QString found = what == tr("checkpoint") ? QFileDialog::getExistingDirectory(this, title, m_settings.folder())
-                                                   : QFileDialog::getOpenFileName(this, title, m_settings.folder());
-    if (!found.isEmpty()) m_document.open({found});
-  });
+  m_messages->show(message, tr("Locate…"), [this, what] { m_files->locate(what); });
 }
 
 void MainWindow::askForMemory(const MemoryQuestion& question) {
@@ -438,69 +502,15 @@ void MainWindow::askForMemory(const MemoryQuestion& question) {
   box->setObjectName(name);
   box->setAttribute(Qt::WA_DeleteOnClose);
   const QPushButton* all = box->addButton(tr("Run Anyway"), QMessageBox::DestructiveRole);
-  connect(all, &QPushButton::clicked, &m_document, &Document::runAnyway);
+  connect(all, &QPushButton::clicked, &m_document.modelRuns(), &ModelRuns::runAnyway);
   if (question.fewer > 0) {
     QPushButton* fewer = box->addButton(
         tr("First %1 Tokens").arg(QLocale().toString(static_cast<qlonglong>(question.fewer))), QMessageBox::AcceptRole);
-    connect(fewer, &QPushButton::clicked, &m_document, [this, question] { m_document.runFewer(question.fewer); });
+    connect(fewer, &QPushButton::clicked, &m_document,
+            [this, question] { m_document.modelRuns().runFewer(question.fewer); });
     box->setDefaultButton(fewer);
   }
   box->open();
-}
-
-void MainWindow::saveSession(const QString& path) { m_document.saveSession(path, viewState()); }
-
-void MainWindow::saveSessionAs() {
-  const QString path = QFileDialog::getSaveFileName(
-      this, tr("Save session"), m_settings.folder() + "/session.foxscope.json", tr("Sessions (*.json)"));
-  if (!path.isEmpty()) saveSession(path);
-}
-
-void MainWindow::saveRunFile() {
-  if (!isAnyRun()) return;
-  const QString path =
-      QFileDialog::getSaveFileName(this, tr("Save run file"), m_settings.folder() + "/run.h5", tr("Run files (*.h5)"));
-  if (!path.isEmpty()) m_document.saveRunFile(path);
-}
-
-void MainWindow::whenNothingIsLost(std::function<void()> then) {
-  const Unsaved unsaved = m_document.unsaved();
-  if (unsaved.empty() || m_remembering == Remembering::off) return then();
-  QStringList what;
-  for (const QString& run : unsaved.runs) what += tr("the run %1").arg(run);
-  if (unsaved.text) what += tr("the text that was typed or changed");
-  QMessageBox box(QMessageBox::Question, tr("Not saved"), tr("This is in no file and will be lost:"),
-                  QMessageBox::NoButton, this);
-  box.setInformativeText(what.join('\n'));
-  QString words = tr("&Save Text…");
-  if (!unsaved.runs.isEmpty()) words = unsaved.text ? tr("&Save Runs and Text…") : tr("&Save Runs…");
-  const QPushButton* save = box.addButton(words, QMessageBox::AcceptRole);
-  const QPushButton* discard = box.addButton(tr("&Discard"), QMessageBox::DestructiveRole);
-  box.setDefaultButton(box.addButton(QMessageBox::Cancel));
-  box.exec();
-  if (box.clickedButton() == discard) then();
-  if (box.clickedButton() != save) return;
-  m_afterSaving = std::move(then);
-  saveUnsaved();
-}
-
-// One file after the other, each in the background; what waits for them goes on when nothing is left to save.
-void MainWindow::saveUnsaved() {
-  const Unsaved unsaved = m_document.unsaved();
-  if (unsaved.empty()) return std::exchange(m_afterSaving, nullptr)();
-  const auto ask = [this](const QString& title, const QString& name, const QString& filter) {
-    return QFileDialog::getSaveFileName(this, title, m_settings.folder() + name, filter);
-  };
-  QString path;
-  if (!unsaved.runs.isEmpty()) {
-    path = ask(tr("Save run file"), QStringLiteral("/run.h5"), tr("Run files (*.h5)"));
-    if (!path.isEmpty()) m_document.saveUnsavedRuns(path);
-  } else {
-    path = ask(tr("Save text"), QStringLiteral("/text.txt"), tr("Texts (*.txt)"));
-    if (!path.isEmpty()) m_document.saveText(path);
-  }
-  m_saving = path;
-  if (path.isEmpty()) m_afterSaving = nullptr;
 }
 
 void MainWindow::exportShown(ExportDialog::Source source) {
@@ -528,7 +538,7 @@ void MainWindow::copyShown() {
 }
 
 QJsonObject MainWindow::viewState() const {
-  QJsonObject state{{"docks", QString::fromLatin1(docks().toBase64())}};
+  QJsonObject state{{"docks", QString::fromLatin1(m_docks->state().toBase64())}};
   for (const Part& part : m_parts) state[part.key] = part.part->saveState();
   return state;
 }
@@ -542,70 +552,29 @@ void MainWindow::restoreViews(const QJsonObject& state) {
 bool MainWindow::restorePlaces() {
   if (m_settings.windowGeometry().isEmpty()) return false;
   restoreGeometry(m_settings.windowGeometry());
-  restoreDocks(m_settings.windowState());
+  m_docks->restore(m_settings.windowState());
   return true;
-}
-
-// Empty where they were put away before anybody placed them.
-QByteArray MainWindow::docks() const {
-  if (m_docksAway) return *m_docksAway;
-  return m_wantedDocks.isEmpty() ? saveState() : m_wantedDocks;
-}
-
-void MainWindow::restoreDocks(const QByteArray& docks) {
-  if (docks.isEmpty()) return;
-  m_firstDocks = false;
-  if (m_docksAway) {
-    m_docksAway = docks;
-    return;
-  }
-  m_wantedDocks = docks;
-  placeDocks(Size::pending);
-}
-
-// A window that is to be maximised gets its size from the window manager, some time after it was shown.
-bool MainWindow::hasItsSize() const {
-  if (!isMaximized() && !isFullScreen()) return true;
-  return isVisible() && size() != normalGeometry().size();
-}
-
-// QMainWindow keeps a state that does not fit a window yet to be maximised, and applies it at a later resize even if
-// another state was restored meanwhile, whose items are then gone: so it is given one state, when it has the room.
-void MainWindow::placeDocks(Size size) {
-  if (m_wantedDocks.isEmpty() || (size == Size::pending && !hasItsSize())) return;
-  restoreState(std::exchange(m_wantedDocks, {}));
 }
 
 void MainWindow::showEvent(QShowEvent* event) {
   QMainWindow::showEvent(event);
-  // Without a window manager no other size comes.
-  constexpr int kPatienceMs = 1000;
-  if (std::exchange(m_firstDocks, false)) {
-    resetDocks();
-    m_docksUntouched = true;
-  }
-  followDocks();
-  m_docksUntouched = false;
-  if (!m_wantedDocks.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { placeDocks(Size::final); });
+  m_docks->followShow();
 }
 
 void MainWindow::resizeEvent(QResizeEvent* event) {
   QMainWindow::resizeEvent(event);
-  if (m_wantedDocks.isEmpty()) return;
-  // When this size has been laid out.
-  QMetaObject::invokeMethod(
-      this, [this] { placeDocks(Size::pending); }, Qt::QueuedConnection);
+  m_docks->followResize();
 }
 
 bool MainWindow::isSettled() const {
-  if (m_document.busy() || m_document.runStatus().running || !m_wantedDocks.isEmpty()) return false;
+  if (m_document.busy() || m_document.modelRuns().runStatus().running || !m_docks->isSettled()) return false;
   return std::all_of(m_parts.begin(), m_parts.end(), [](const Part& part) { return part.part->isSettled(); });
 }
 
 QStringList MainWindow::messages() const { return m_messages->texts(); }
 
 void MainWindow::showPreferences() {
-  Preferences dialog(m_document, m_settings, this);
+  Preferences dialog(m_document.modelRuns(), m_settings, this);
   if (dialog.exec() == QDialog::Accepted) emit themeChosen();
 }
 
@@ -613,7 +582,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   const auto asked = std::make_shared<bool>(true);
   bool mayClose = false;
   // When files have been saved, the closing that asked is over: then there is another one.
-  whenNothingIsLost([this, asked, &mayClose] {
+  m_files->whenNothingIsLost([this, asked, &mayClose] {
     if (*asked) {
       mayClose = true;
     } else {
@@ -624,9 +593,9 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
     // They come with what they show.
-    for (QDockWidget* dock : {m_effectsDock, m_evaluationsDock, m_trainingDock}) dock->hide();
-    m_settings.setWindow(docks(), saveGeometry());
-    if (!m_document.runs().empty()) keepThumbnail(m_shownFiles, m_maps->grab().toImage());
+    for (QDockWidget* dock : {&m_docks->effects(), &m_docks->evaluations(), &m_docks->training()}) dock->hide();
+    m_settings.setWindow(m_docks->state(), saveGeometry());
+    if (!m_document.runs().empty()) keepThumbnail(m_files->shownFiles(), m_maps->grab().toImage());
   }
   event->accept();
 }
@@ -643,7 +612,7 @@ void MainWindow::dropEvent(QDropEvent* event) {
   if (!paths.isEmpty()) {
     m_document.open(paths);
   } else if (event->mimeData()->hasText()) {
-    m_document.setText({{}, event->mimeData()->text().toStdString()});
+    m_document.modelRuns().setText({{}, event->mimeData()->text().toStdString()});
   }
   event->acceptProposedAction();
 }

@@ -81,12 +81,12 @@ QString cardHtml(const CardInput& input) {
 
 }  // namespace
 
-ModelCard::ModelCard(Document& document, const Document::ListRow& row, QWidget* parent)
-    : QDialog(parent), m_document(document), m_text(new QTextBrowser) {
+ModelCard::ModelCard(RunList& runs, const ListRow& row, QWidget* parent)
+    : QDialog(parent), m_runs(runs), m_text(new QTextBrowser) {
   setAttribute(Qt::WA_DeleteOnClose);
-  setWindowTitle(m_document.nameOf(row));
+  setWindowTitle(m_runs.nameOf(row));
   auto* layout = new QVBoxLayout(this);
-  m_text->setAccessibleName(tr("What is known of %1").arg(m_document.nameOf(row)));
+  m_text->setAccessibleName(tr("What is known of %1").arg(m_runs.nameOf(row)));
   m_text->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   m_text->setFrameShape(QFrame::NoFrame);
   m_text->setCursorWidth(0);  // nothing is written here
@@ -101,10 +101,10 @@ ModelCard::ModelCard(Document& document, const Document::ListRow& row, QWidget* 
 
 QString ModelCard::text() const { return m_text->toPlainText(); }
 
-void ModelCard::read(const Document::ListRow& row) {
+void ModelCard::read(const ListRow& row) {
   CardInput input;
-  if (row.model) input.model = m_document.models()[static_cast<std::size_t>(*row.model)].path;
-  if (const Run* run = m_document.run(row.run)) {
+  if (row.model) input.model = m_runs.models()[static_cast<std::size_t>(*row.model)].path;
+  if (const Run* run = m_runs.run(row.run)) {
     input.trace = run->trace;
     input.file = run->file;
     input.made = run->created;
@@ -115,7 +115,7 @@ void ModelCard::read(const Document::ListRow& row) {
   request.work = [input](const Job&) { return std::optional(cardHtml(input)); };
   request.done = [this](const QString& html) { m_text->setHtml(html); };
   request.failed = [this](const QString& message) { m_text->setPlainText(message); };
-  m_document.quickJobs().submit(this, 0, std::move(request));
+  m_runs.quickJobs().submit(this, 0, std::move(request));
 }
 
 }  // namespace foxscope::gui

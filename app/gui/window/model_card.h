@@ -2,7 +2,7 @@
 
 #include <QDialog>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 class QTextBrowser;
 
@@ -14,13 +14,13 @@ class ModelCard : public QDialog {
   Q_OBJECT
 
  public:
-  ModelCard(Document& document, const Document::ListRow& row, QWidget* parent);
+  ModelCard(RunList& runs, const ListRow& row, QWidget* parent);
   [[nodiscard]] QString text() const;
 
  private:
-  void read(const Document::ListRow& row);
+  void read(const ListRow& row);
 
-  Document& m_document;
+  RunList& m_runs;
   QTextBrowser* m_text = nullptr;
 };
 

@@ -9,8 +9,8 @@
 
 namespace foxscope::gui {
 
-Preferences::Preferences(Document& document, Settings& settings, QWidget* parent)
-    : QDialog(parent), m_document(document), m_settings(settings) {
+Preferences::Preferences(ModelRuns& modelRuns, Settings& settings, QWidget* parent)
+    : QDialog(parent), m_modelRuns(modelRuns), m_settings(settings) {
   setWindowTitle(tr("Preferences"));
   auto* form = new QFormLayout(this);
   form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
@@ -24,7 +24,7 @@ Preferences::Preferences(Document& document, Settings& settings, QWidget* parent
   muted.setColor(QPalette::WindowText, mutedTextColour(muted));
   ofRuns->setPalette(muted);
   form->addRow(ofRuns);
-  const RunSettings& run = m_document.settings();
+  const RunSettings& run = m_modelRuns.settings();
   m_device = new QComboBox;
   m_device->setEditable(true);
   m_device->addItems({"auto", "cpu", "cuda"});
@@ -53,7 +53,7 @@ Preferences::Preferences(Document& document, Settings& settings, QWidget* parent
 }
 
 void Preferences::accept() {
-  RunSettings run = m_document.settings();
+  RunSettings run = m_modelRuns.settings();
   try {
     run.device = DeviceChoice::parse(m_device->currentText().trimmed().toStdString());
   } catch (const UsageError& error) {
@@ -65,7 +65,7 @@ void Preferences::accept() {
   m_settings.setTheme(static_cast<ThemeChoice>(m_theme->currentIndex()));
   run.dtype = parse_dtype(m_dtype->currentText().toStdString());
   run.keepQueryKey = m_queryKey->isChecked();
-  m_document.setSettings(run);
+  m_modelRuns.setSettings(run);
   QDialog::accept();
 }
 

@@ -5,7 +5,7 @@
 #include <QDialog>
 #include <QLabel>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
 #include "app/gui/window/settings.h"
 
 namespace foxscope::gui {
@@ -15,11 +15,11 @@ class Preferences : public QDialog {
   Q_OBJECT
 
  public:
-  Preferences(Document& document, Settings& settings, QWidget* parent);
+  Preferences(ModelRuns& modelRuns, Settings& settings, QWidget* parent);
   void accept() override;
 
  private:
-  Document& m_document;
+  ModelRuns& m_modelRuns;
   Settings& m_settings;
   QComboBox* m_theme = nullptr;
   QComboBox* m_device = nullptr;

@@ -14,28 +14,28 @@ QString number(double value) { return QString::number(value, 'g', 3).replace('-'
 
 }  // namespace
 
-Readout::Readout(Document& document, QWidget* parent) : QLabel(parent), m_document(document) {
+Readout::Readout(RunList& runs, QWidget* parent) : QLabel(parent), m_runs(runs) {
   setTextFormat(Qt::PlainText);
   setAccessibleName(tr("Read-out of the cursor"));
   // A long token must not widen the window.
   setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
-  const Selection& selection = m_document.selection();
+  const Selection& selection = m_runs.selection();
   connect(&selection, &Selection::hoverChanged, this, &Readout::follow);
   connect(&selection, &Selection::pinChanged, this, &Readout::follow);
   connect(&selection, &Selection::headChanged, this, &Readout::follow);
-  connect(&m_document, &Document::runsChanged, this, &Readout::follow);
+  connect(&m_runs, &RunList::runsChanged, this, &Readout::follow);
   follow();
 }
 
 void Readout::follow() {
   m_reading.reset();
-  const Cursor cursor = m_document.selection().cursor();
-  const HeadChoice choice = m_document.selection().head();
-  const auto head = m_document.headOf(choice);
-  const auto query = cursor.query ? m_document.positionIn(choice.run, *cursor.query) : std::nullopt;
-  const auto key = cursor.key ? m_document.positionIn(choice.run, *cursor.key) : std::nullopt;
+  const Cursor cursor = m_runs.selection().cursor();
+  const HeadChoice choice = m_runs.selection().head();
+  const auto head = m_runs.headOf(choice);
+  const auto query = cursor.query ? m_runs.positionIn(choice.run, *cursor.query) : std::nullopt;
+  const auto key = cursor.key ? m_runs.positionIn(choice.run, *cursor.key) : std::nullopt;
   if (!head || !query || !key) {
-    m_document.quickJobs().cancel(this, kPair);
+    m_runs.quickJobs().cancel(this, kPair);
     return tell();
   }
   JobRunner::Request<PairReading> request;
@@ -45,25 +45,25 @@ void Readout::follow() {
     tell();
   };
   request.failed = [this](const QString& message) { setText(message); };
-  m_document.quickJobs().submit(this, kPair, std::move(request));
+  m_runs.quickJobs().submit(this, kPair, std::move(request));
   tell();
 }
 
 QString Readout::positionText(const Run& run, std::int64_t position) const {
-  const auto own = m_document.positionIn(run.id, position);
+  const auto own = m_runs.positionIn(run.id, position);
   if (!own) return tr("%1, which %2 has not read").arg(position).arg(run.name);
   return QStringLiteral("%1 %2").arg(*own).arg(readText(*run.trace->tokens(), *own, Whitespace::visible));
 }
 
 void Readout::tell() {
-  const Cursor cursor = m_document.selection().cursor();
-  const HeadChoice choice = m_document.selection().head();
-  const Run* run = m_document.run(choice.run);
+  const Cursor cursor = m_runs.selection().cursor();
+  const HeadChoice choice = m_runs.selection().head();
+  const Run* run = m_runs.run(choice.run);
   if (run == nullptr || (!cursor.query && !cursor.key)) return clear();
   QStringList parts;
   if (cursor.query) {
     QString part = tr("query %1").arg(positionText(*run, *cursor.query));
-    if (const auto query = m_document.positionIn(run->id, *cursor.query)) {
+    if (const auto query = m_runs.positionIn(run->id, *cursor.query)) {
       part += tr(" → predicts %1").arg(predictedText(*run->trace->tokens(), *query, Whitespace::visible));
       const auto losses = run->trace->per_token_loss();
       if (static_cast<std::size_t>(*query) < losses.size()) {
@@ -74,8 +74,8 @@ void Readout::tell() {
   }
   if (cursor.key) parts += tr("key %1").arg(positionText(*run, *cursor.key));
   if (m_reading) {
-    const auto query = m_document.positionIn(run->id, *cursor.query);
-    const auto key = m_document.positionIn(run->id, *cursor.key);
+    const auto query = m_runs.positionIn(run->id, *cursor.query);
+    const auto key = m_runs.positionIn(run->id, *cursor.key);
     if (query && key) parts += tr("distance %1").arg(*query - *key);
     parts += tr("layer %1, head %2").arg(choice.layer).arg(choice.head);
     if (m_reading->has_mixing) parts += QStringLiteral("M %1").arg(number(m_reading->mixing));

@@ -4,7 +4,7 @@
 
 #include <QLabel>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 #include "backend/map/pair_reading.h"
 
 namespace foxscope::gui {
@@ -15,7 +15,7 @@ class Readout : public QLabel {
   Q_OBJECT
 
  public:
-  explicit Readout(Document& document, QWidget* parent = nullptr);
+  explicit Readout(RunList& runs, QWidget* parent = nullptr);
 
  protected:
   /// What there is no room for gives way; the tooltip tells all.
@@ -27,7 +27,7 @@ class Readout : public QLabel {
   void tell();
   [[nodiscard]] QString positionText(const Run& run, std::int64_t position) const;
 
-  Document& m_document;
+  RunList& m_runs;
   std::optional<PairReading> m_reading;
 };
 

@@ -14,7 +14,7 @@
 #include <QToolButton>
 
 #include "app/gui/views/theme.h"
-#include "app/gui/window/run_list.h"
+#include "app/gui/window/run_list_view.h"
 
 namespace foxscope::gui {
 namespace {
@@ -28,12 +28,12 @@ constexpr const char* kColourProperty = "colour";
 constexpr const char* kChangeProperty = "change";
 constexpr int kMark = 10;  // pixels of a chip's colour
 
-QString nameOf(const TextInput& text, const Document& document) {
+QString nameOf(const TextInput& text, const RunList& runs) {
   if (!text.file.isEmpty()) return QFileInfo(text.file).fileName();
-  for (const Run& run : document.runs()) {
+  for (const Run& run : runs) {
     const auto& read = run.trace->text();
     if (run.file.isEmpty() || !read || !is_read_of(*read, text.content)) continue;
-    return Document::textNameOf(run);
+    return textNameOf(run);
   }
   return RunBar::tr("typed text");
 }
@@ -68,7 +68,8 @@ QString timeLeftText(double seconds) {
   return RunBar::tr("%1 min %2 s left").arg(static_cast<int>(seconds) / 60).arg(static_cast<int>(seconds) % 60);
 }
 
-RunBar::RunBar(Document& document, QAction* list, QWidget* parent) : QWidget(parent), m_document(document) {
+RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent)
+    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns) {
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(8, 3, 8, 3);
   auto* open = new QToolButton;
@@ -106,29 +107,29 @@ RunBar::RunBar(Document& document, QAction* list, QWidget* parent) : QWidget(par
   layout->addStretch(1);
 
   connect(m_limit, &QSpinBox::valueChanged, this, [this](int limit) {
-    RunSettings settings = m_document.settings();
+    RunSettings settings = m_modelRuns.settings();
     settings.limit = limit;
-    m_document.setSettings(settings);
+    m_modelRuns.setSettings(settings);
   });
   connect(m_run, &QPushButton::clicked, this, [this] {
-    if (m_document.runStatus().running) {
-      m_document.cancelRun();
+    if (m_modelRuns.runStatus().running) {
+      m_modelRuns.cancelRun();
     } else {
-      m_document.startRun();
+      m_modelRuns.startRun();
     }
   });
-  connect(&m_document, &Document::inputsChanged, this, &RunBar::followInputs);
-  connect(&m_document, &Document::runsChanged, this, &RunBar::followInputs);
-  connect(&m_document, &Document::runStatusChanged, this, &RunBar::followStatus);
-  connect(&m_document, &Document::referenceChanged, this, &RunBar::fillChips);
-  connect(&m_document.selection(), &Selection::headChanged, this, &RunBar::followHead);
+  connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &RunBar::followInputs);
+  connect(&m_runs, &RunList::runsChanged, this, &RunBar::followInputs);
+  connect(&m_modelRuns, &ModelRuns::runStatusChanged, this, &RunBar::followStatus);
+  connect(&m_runs, &RunList::referenceChanged, this, &RunBar::fillChips);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &RunBar::followHead);
   followInputs();
   followStatus();
 }
 
-void RunBar::addChip(const Document::ListRow& row) {
-  const QString name = m_document.nameOf(row);
-  const Run* run = m_document.run(row.run);
+void RunBar::addChip(const ListRow& row) {
+  const QString name = m_runs.nameOf(row);
+  const Run* run = m_runs.run(row.run);
   auto* chip = new QToolButton;
   chip->setObjectName(QStringLiteral("chip"));
   chip->setAutoRaise(true);
@@ -140,9 +141,9 @@ void RunBar::addChip(const Document::ListRow& row) {
   QStringList tip{name};
   if (run == nullptr) tip += tr("has not run yet (F5)");
   if (run != nullptr && run->look.hidden) tip += tr("hidden: in no curve and no comparison");
-  if (run != nullptr && !m_document.isOnText(run->id)) tip += tr("read another text than the run that is shown");
+  if (run != nullptr && !m_runs.isOnText(run->id)) tip += tr("read another text than the run that is shown");
   chip->setToolTip(tip.join('\n'));
-  const RunLook& look = m_document.lookOf(row);
+  const RunLook& look = m_runs.lookOf(row);
   chip->setProperty(kRunProperty, row.run);
   chip->setProperty(kColourProperty, look.colour);
   chip->setProperty(kChangeProperty, look.change);
@@ -150,7 +151,7 @@ void RunBar::addChip(const Document::ListRow& row) {
   connect(
       chip, &QToolButton::clicked, this,
       [this, id = row.run] {
-        showRun(m_document, id);
+        showRun(m_runs, id);
         followHead();
       },
       Qt::QueuedConnection);
@@ -161,7 +162,7 @@ void RunBar::followHead() {
   for (int index = 0; index < m_chips->count(); ++index) {
     auto* chip = qobject_cast<QToolButton*>(m_chips->itemAt(index)->widget());
     const int run = chip->property(kRunProperty).toInt();
-    chip->setChecked(run != kNoRun && run == m_document.selection().head().run);
+    chip->setChecked(run != kNoRun && run == m_runs.selection().head().run);
   }
 }
 
@@ -170,7 +171,7 @@ void RunBar::fillChips() {
     delete item->widget();
     delete item;
   }
-  for (const Document::ListRow& row : m_document.listRows()) addChip(row);
+  for (const ListRow& row : m_runs.listRows()) addChip(row);
   colourChips();
   fitNames();
   followHead();
@@ -213,30 +214,30 @@ void RunBar::changeEvent(QEvent* event) {
 
 void RunBar::followInputs() {
   fillChips();
-  const auto& models = m_document.models();
-  const TextInput& text = m_document.text();
-  QString words = models.empty() && m_document.runs().empty() ? tr("no model") : QString();
+  const auto& models = m_runs.models();
+  const TextInput& text = m_modelRuns.text();
+  QString words = models.empty() && m_runs.empty() ? tr("no model") : QString();
   if (text.empty()) {
     words += words.isEmpty() ? tr("no text") : tr(", no text");
   } else {
     const QString size =
         QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
-    words += QStringLiteral("%1%2 (%3)").arg(words.isEmpty() ? tr("on ") : ", ", nameOf(text, m_document), size);
+    words += QStringLiteral("%1%2 (%3)").arg(words.isEmpty() ? tr("on ") : ", ", nameOf(text, m_runs), size);
   }
   m_text->setText(
       fontMetrics().elidedText(words, Qt::ElideMiddle, kTextInCharacters * fontMetrics().averageCharWidth()));
   m_text->setToolTip(text.file.isEmpty() ? words : text.file);
   const QSignalBlocker blocker(m_limit);
-  m_limit->setValue(static_cast<int>(m_document.settings().limit));
+  m_limit->setValue(static_cast<int>(m_modelRuns.settings().limit));
   followStatus();
 }
 
 void RunBar::followStatus() {
-  const RunStatus& status = m_document.runStatus();
+  const RunStatus& status = m_modelRuns.runStatus();
   m_run->setText(status.running ? tr("Cancel") : tr("Run"));
   m_run->setToolTip(status.running ? tr("Stop; what is there already stays (Shift+F5)")
                                    : tr("Run the models on the text (F5)"));
-  m_run->setEnabled(status.running || m_document.canRun());
+  m_run->setEnabled(status.running || m_modelRuns.canRun());
   m_limit->setEnabled(!status.running);
   if (m_progress->isHidden() == status.running) {
     m_progress->setVisible(status.running);

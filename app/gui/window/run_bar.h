@@ -2,7 +2,8 @@
 
 #include <QWidget>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 
 class QAction;
 class QHBoxLayout;
@@ -23,7 +24,7 @@ class RunBar : public QWidget {
 
  public:
   /// @param list  shows and hides the list of runs, whose short form the chips are
-  RunBar(Document& document, QAction* list, QWidget* parent = nullptr);
+  RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent = nullptr);
   [[nodiscard]] QPushButton& runButton() { return *m_run; }
 
  private:
@@ -35,10 +36,11 @@ class RunBar : public QWidget {
   void fillChips();
   void colourChips();
   void fitNames();
-  void addChip(const Document::ListRow& row);
+  void addChip(const ListRow& row);
   void followStatus();
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
   QHBoxLayout* m_chips = nullptr;
   QLabel* m_text = nullptr;
   QSpinBox* m_limit = nullptr;

@@ -15,8 +15,7 @@ namespace {
 QString why(const char* text) { return QCoreApplication::translate("foxscope::gui::RunCommands", text); }
 
 /// Why a run that is in no file cannot be made again; empty where it can.
-QString obstacleOf(const Document& document, const Run& run) {
-  const TextInput& text = document.text();
+QString obstacleOf(const TextInput& text, const Run& run) {
   if (!run.trace->text() || text.file.isEmpty() || !is_read_of(*run.trace->text(), text.content)) {
     return why("%1 is in no file yet, and its text is in none: save the run file first.").arg(run.name);
   }
@@ -30,17 +29,16 @@ QString obstacleOf(const Document& document, const Run& run) {
 
 }  // namespace
 
-RunCommands::RunCommands(const Document& document, const Traces& shown, const QString& output) {
-  m_text = QFileInfo(document.text().file).absoluteFilePath();
+RunCommands::RunCommands(const RunList& runs, const TextInput& text, const Traces& shown, const QString& output) {
+  m_text = QFileInfo(text.file).absoluteFilePath();
   for (const auto& trace : shown) {
-    const auto run = std::find_if(document.runs().begin(), document.runs().end(),
-                                  [&](const Run& one) { return one.trace == trace; });
-    if (run == document.runs().end() || m_files.contains(trace.get())) continue;
+    const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& one) { return one.trace == trace; });
+    if (run == runs.end() || m_files.contains(trace.get())) continue;
     if (!run->file.isEmpty()) {
       m_files[trace.get()] = run->file;
       continue;
     }
-    const QString obstacle = obstacleOf(document, *run);
+    const QString obstacle = obstacleOf(text, *run);
     if (obstacle.isEmpty()) {
       make(*run, output);
     } else if (m_obstacle.isEmpty()) {

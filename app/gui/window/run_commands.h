@@ -7,7 +7,7 @@
 
 #include <QString>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui {
 
@@ -16,9 +16,10 @@ namespace foxscope::gui {
 class RunCommands {
  public:
   using Traces = std::vector<std::shared_ptr<const Trace>>;
+  /// @param text    what is to be run
   /// @param shown   the traces of runs that are open; others have no file
   /// @param output  the figure: run files that are made stand beside it, under its name
-  RunCommands(const Document& document, const Traces& shown, const QString& output);
+  RunCommands(const RunList& runs, const TextInput& text, const Traces& shown, const QString& output);
 
   /// Why one of the runs can neither be read nor made again, in one sentence; empty where all can.
   [[nodiscard]] const QString& obstacle() const { return m_obstacle; }

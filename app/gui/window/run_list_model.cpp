@@ -17,21 +17,21 @@ namespace {
 constexpr int kListMark = 12;  // pixels of a row's colour
 const QString kRowType = QStringLiteral("application/x-foxscope-run-row");
 
-bool same(const Document::ListRow& a, const Document::ListRow& b) { return a.run == b.run && a.model == b.model; }
+bool same(const ListRow& a, const ListRow& b) { return a.run == b.run && a.model == b.model; }
 
 }  // namespace
 
-RunListModel::RunListModel(Document& document, QObject* parent)
-    : QAbstractTableModel(parent), m_document(document), m_rows(document.listRows()) {
-  connect(&m_document, &Document::runsChanged, this, &RunListModel::follow);
-  connect(&m_document, &Document::inputsChanged, this, &RunListModel::follow);
-  connect(&m_document, &Document::referenceChanged, this, &RunListModel::follow);
-  connect(&m_document.selection(), &Selection::headChanged, this, &RunListModel::follow);
+RunListModel::RunListModel(RunList& runs, QObject* parent)
+    : QAbstractTableModel(parent), m_runs(runs), m_rows(runs.listRows()) {
+  connect(&m_runs, &RunList::runsChanged, this, &RunListModel::follow);
+  connect(&m_runs, &RunList::modelsChanged, this, &RunListModel::follow);
+  connect(&m_runs, &RunList::referenceChanged, this, &RunListModel::follow);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &RunListModel::follow);
 }
 
 // Where the rows are the same an editor that is open stays.
 void RunListModel::follow() {
-  std::vector<Document::ListRow> rows = m_document.listRows();
+  std::vector<ListRow> rows = m_runs.listRows();
   if (std::equal(rows.begin(), rows.end(), m_rows.begin(), m_rows.end(), same)) {
     if (!rows.empty()) emit dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
     return;
@@ -41,12 +41,10 @@ void RunListModel::follow() {
   endResetModel();
 }
 
-Document::ListRow RunListModel::row(const QModelIndex& index) const {
-  return m_rows[static_cast<std::size_t>(index.row())];
-}
+ListRow RunListModel::row(const QModelIndex& index) const { return m_rows[static_cast<std::size_t>(index.row())]; }
 
-int RunListModel::placeOf(const Document::ListRow& row) const {
-  const auto found = std::find_if(m_rows.begin(), m_rows.end(), [&](const Document::ListRow& each) {
+int RunListModel::placeOf(const ListRow& row) const {
+  const auto found = std::find_if(m_rows.begin(), m_rows.end(), [&](const ListRow& each) {
     return row.run != kNoRun ? each.run == row.run : same(each, row);
   });
   return found == m_rows.end() ? -1 : static_cast<int>(found - m_rows.begin());
@@ -58,8 +56,8 @@ int RunListModel::rowCount(const QModelIndex& parent) const {
 
 int RunListModel::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
 
-QVariant RunListModel::iconOf(const Document::ListRow& row, int column) const {
-  const RunLook& look = m_document.lookOf(row);
+QVariant RunListModel::iconOf(const ListRow& row, int column) const {
+  const RunLook& look = m_runs.lookOf(row);
   switch (column) {
     case kMark:
       return runMark(look.colour, look.change, kListMark, QGuiApplication::palette());
@@ -74,15 +72,15 @@ QVariant RunListModel::iconOf(const Document::ListRow& row, int column) const {
   }
 }
 
-QString RunListModel::tipOf(const Document::ListRow& row, int column) const {
-  const QString name = m_document.nameOf(row);
+QString RunListModel::tipOf(const ListRow& row, int column) const {
+  const QString name = m_runs.nameOf(row);
   switch (column) {
     case kMark:
       return tr("Colour of %1 in curves and figures: click to choose another").arg(name);
     case kShown:
       if (row.run == kNoRun) return {};
-      return m_document.lookOf(row).hidden ? tr("Show %1 in curves and comparisons again (Space)").arg(name)
-                                           : tr("Leave %1 out of curves and comparisons (Space)").arg(name);
+      return m_runs.lookOf(row).hidden ? tr("Show %1 in curves and comparisons again (Space)").arg(name)
+                                       : tr("Leave %1 out of curves and comparisons (Space)").arg(name);
     case kAbout:
       return tr("What is known of %1 (I)").arg(name);
     case kRemove:
@@ -91,37 +89,37 @@ QString RunListModel::tipOf(const Document::ListRow& row, int column) const {
       break;
   }
   QStringList lines{name};
-  const Run* run = m_document.run(row.run);
-  const ModelInput* model = row.model ? &m_document.models()[static_cast<std::size_t>(*row.model)] : nullptr;
+  const Run* run = m_runs.run(row.run);
+  const ModelInput* model = row.model ? &m_runs.models()[static_cast<std::size_t>(*row.model)] : nullptr;
   if (model != nullptr) lines += model->path;
   if (run != nullptr && !run->file.isEmpty()) lines += run->file;
   if (model != nullptr) {
     for (const QString& change : model->interventions) lines += interventionText(change);
   }
   if (run == nullptr) lines += tr("has not run yet (F5)");
-  if (run != nullptr && !m_document.isOnText(run->id)) lines += tr("read another text than the run that is shown");
+  if (run != nullptr && !m_runs.isOnText(run->id)) lines += tr("read another text than the run that is shown");
   lines += tr("Double click or F2: another name; drag or Alt+Up, Alt+Down: another place");
   return lines.join('\n');
 }
 
 QVariant RunListModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
-  const Document::ListRow row = this->row(index);
+  const ListRow row = this->row(index);
   switch (role) {
     case Qt::DisplayRole:
     case Qt::EditRole:
-      return index.column() == kName ? m_document.nameOf(row) : QVariant();
+      return index.column() == kName ? m_runs.nameOf(row) : QVariant();
     case Qt::AccessibleTextRole:
-      return index.column() == kName ? m_document.nameOf(row) : tipOf(row, index.column());
+      return index.column() == kName ? m_runs.nameOf(row) : tipOf(row, index.column());
     case Qt::DecorationRole:
       return iconOf(row, index.column());
     case Qt::ToolTipRole:
       return tipOf(row, index.column());
     case Qt::ForegroundRole:
-      if (row.run != kNoRun && !m_document.lookOf(row).hidden) return {};
+      if (row.run != kNoRun && !m_runs.lookOf(row).hidden) return {};
       return QGuiApplication::palette().color(QPalette::Disabled, QPalette::Text);
     case Qt::FontRole: {
-      if (row.run == kNoRun || row.run != m_document.selection().head().run) return {};
+      if (row.run == kNoRun || row.run != m_runs.selection().head().run) return {};
       QFont font = QGuiApplication::font();
       font.setBold(true);
       return font;
@@ -133,11 +131,11 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
 
 bool RunListModel::setData(const QModelIndex& index, const QVariant& value, int role) {
   if (role != Qt::EditRole || index.column() != kName) return false;
-  RunLook look = m_document.lookOf(row(index));
+  RunLook look = m_runs.lookOf(row(index));
   const QString name = value.toString().simplified();
-  if (name == m_document.nameOf(row(index))) return true;
+  if (name == m_runs.nameOf(row(index))) return true;
   look.label = name;
-  m_document.setLook(row(index), look);
+  m_runs.setLook(row(index), look);
   return true;
 }
 
@@ -165,7 +163,7 @@ bool RunListModel::dropMimeData(const QMimeData* data, Qt::DropAction /*action*/
   if (!parent.isValid() && to > from) --to;
   // Later, as the view still holds the row that it drags.
   QMetaObject::invokeMethod(
-      this, [this, from, to] { m_document.moveRow(from, to); }, Qt::QueuedConnection);
+      this, [this, from, to] { m_runs.moveRow(from, to); }, Qt::QueuedConnection);
   return true;
 }
 

@@ -4,22 +4,22 @@
 
 #include <QAbstractTableModel>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/run_list.h"
 
 namespace foxscope::gui {
 
-/// The document's list of runs as rows: colour, name, whether it is shown, what is known of it, and a way out.
+/// The list of runs as rows: colour, name, whether it is shown, what is known of it, and a way out.
 class RunListModel : public QAbstractTableModel {
   Q_OBJECT
 
  public:
   enum Column { kMark, kName, kShown, kAbout, kRemove, kColumns };
 
-  explicit RunListModel(Document& document, QObject* parent = nullptr);
+  explicit RunListModel(RunList& runs, QObject* parent = nullptr);
 
-  [[nodiscard]] Document::ListRow row(const QModelIndex& index) const;
+  [[nodiscard]] ListRow row(const QModelIndex& index) const;
   /// Where a row stands by now; -1 if it is gone.
-  [[nodiscard]] int placeOf(const Document::ListRow& row) const;
+  [[nodiscard]] int placeOf(const ListRow& row) const;
 
   [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
   [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
@@ -35,11 +35,11 @@ class RunListModel : public QAbstractTableModel {
 
  private:
   void follow();
-  [[nodiscard]] QVariant iconOf(const Document::ListRow& row, int column) const;
-  [[nodiscard]] QString tipOf(const Document::ListRow& row, int column) const;
+  [[nodiscard]] QVariant iconOf(const ListRow& row, int column) const;
+  [[nodiscard]] QString tipOf(const ListRow& row, int column) const;
 
-  Document& m_document;
-  std::vector<Document::ListRow> m_rows;
+  RunList& m_runs;
+  std::vector<ListRow> m_rows;
 };
 
 }  // namespace foxscope::gui

@@ -19,9 +19,9 @@ Kind sweptKind(int index) { return kSweptKinds[static_cast<std::size_t>(index)];
 
 }  // namespace
 
-SweepDialog::SweepDialog(Document& document, Sweeps& sweeps, QWidget* parent)
+SweepDialog::SweepDialog(RunList& runs, Sweeps& sweeps, QWidget* parent)
     : QDialog(parent),
-      m_document(document),
+      m_runs(runs),
       m_sweeps(sweeps),
       m_run(new QComboBox),
       m_kind(new QComboBox),
@@ -30,10 +30,10 @@ SweepDialog::SweepDialog(Document& document, Sweeps& sweeps, QWidget* parent)
       m_command(new QLabel) {
   setWindowTitle(tr("Sweep over all heads"));
   auto* form = new QFormLayout(this);
-  for (const Run& run : m_document.runs()) {
+  for (const Run& run : m_runs) {
     if (!run.look.hidden) m_run->addItem(run.name, run.id);
   }
-  m_run->setCurrentIndex(m_run->findData(m_document.selection().head().run));
+  m_run->setCurrentIndex(m_run->findData(m_runs.selection().head().run));
   form->addRow(tr("&Model"), m_run);
   for (const Kind kind : kSweptKinds) m_kind->addItem(nameOfChange(kind));
   form->addRow(tr("Each &head"), m_kind);
@@ -75,7 +75,7 @@ void SweepDialog::follow() {
   const Kind kind = sweptKind(m_kind->currentIndex());
   m_value->setEnabled(kind == Kind::constant || kind == Kind::scale);
   QString words = meaningOfChange(kind);
-  if (const Run* run = m_document.run(m_run->currentData().toInt())) {
+  if (const Run* run = m_runs.run(m_run->currentData().toInt())) {
     const TraceInfo& info = run->trace->info();
     words += QLatin1Char('\n') + tr("%1 heads, %2 tokens.")
                                      .arg(info.head_count())

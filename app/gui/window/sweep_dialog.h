@@ -14,7 +14,7 @@ class SweepDialog : public QDialog {
   Q_OBJECT
 
  public:
-  SweepDialog(Document& document, Sweeps& sweeps, QWidget* parent);
+  SweepDialog(RunList& runs, Sweeps& sweeps, QWidget* parent);
 
   void accept() override;
   [[nodiscard]] Intervention change() const;
@@ -25,7 +25,7 @@ class SweepDialog : public QDialog {
  private:
   void follow();
 
-  Document& m_document;
+  RunList& m_runs;
   Sweeps& m_sweeps;
   QComboBox* m_run;
   QComboBox* m_kind;

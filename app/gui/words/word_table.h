@@ -8,7 +8,7 @@
 #include <QAbstractTableModel>
 #include <QString>
 
-#include "backend/eval/surprisal_table.h"
+#include "backend/eval/surprisal/surprisal_table.h"
 
 namespace foxscope::gui {
 

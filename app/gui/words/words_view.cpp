@@ -39,9 +39,11 @@ constexpr const char* kTextName = "text";
 
 }  // namespace
 
-WordsView::WordsView(Document& document, QWidget* parent)
+WordsView::WordsView(RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent)
     : QWidget(parent),
-      m_document(document),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_files(files),
       m_filter(new QLineEdit),
       m_rule(new ElidedCombo),
       m_count(new QLabel),
@@ -62,10 +64,10 @@ WordsView::WordsView(Document& document, QWidget* parent)
   m_pages->addWidget(m_message);
   m_pages->addWidget(page);
   makeCommands();
-  connect(&m_document, &Document::runsChanged, this, &WordsView::outdate);
-  connect(&m_document, &Document::noRunTextChanged, this, &WordsView::outdate);
-  connect(&m_document.selection(), &Selection::headChanged, this, &WordsView::outdate);
-  connect(&m_document.selection(), &Selection::pinChanged, this, &WordsView::followPin);
+  connect(&m_runs, &RunList::runsChanged, this, &WordsView::outdate);
+  connect(&m_modelRuns, &ModelRuns::noRunTextChanged, this, &WordsView::outdate);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &WordsView::outdate);
+  connect(&m_runs.selection(), &Selection::pinChanged, this, &WordsView::followPin);
 }
 
 QWidget* WordsView::makeTools() {
@@ -178,12 +180,12 @@ void WordsView::outdate() {
 }
 
 void WordsView::refresh() {
-  const HeadChoice choice = m_document.selection().head();
-  const std::optional<HeadOf> head = m_document.headOf(choice);
+  const HeadChoice choice = m_runs.selection().head();
+  const std::optional<HeadOf> head = m_runs.headOf(choice);
   if (!head) {
-    m_document.quickJobs().cancel(this, kRows);
+    m_runs.quickJobs().cancel(this, kRows);
     m_words.setContent(nullptr);
-    return showMessage(m_document.noRunText() + '.');
+    return showMessage(m_modelRuns.noRunText() + '.');
   }
   if (m_known.trace.lock() != head->trace) {
     m_known = {head->trace, nullptr};
@@ -203,12 +205,12 @@ void WordsView::refresh() {
     m_words.setContent(nullptr);
     showMessage(message);
   };
-  m_document.quickJobs().submit(this, kRows, std::move(request));
+  m_runs.quickJobs().submit(this, kRows, std::move(request));
 }
 
 // Every logit is read for them, once for a run.
 void WordsView::requestDistributions(const std::shared_ptr<const Trace>& trace) {
-  m_document.jobs().cancel(this, kDistributions);
+  m_runs.jobs().cancel(this, kDistributions);
   if (!trace->has(TraceArray::logits)) return;
   using Found = std::shared_ptr<const TokenDistributions>;
   JobRunner::Request<Found> request;
@@ -223,7 +225,7 @@ void WordsView::requestDistributions(const std::shared_ptr<const Trace>& trace) 
     outdate();
   };
   request.failed = [this](const QString& message) { showMessage(message); };
-  m_document.jobs().submit(this, kDistributions, std::move(request));
+  m_runs.jobs().submit(this, kDistributions, std::move(request));
 }
 
 void WordsView::takeRows(std::shared_ptr<const WordRows> rows) {
@@ -246,7 +248,7 @@ void WordsView::showMessage(const QString& message) {
 void WordsView::showCount() {
   if (!m_words.content()) return m_count->clear();
   const QLocale locale;
-  const Run* run = m_document.run(m_run);
+  const Run* run = m_runs.run(m_run);
   const QString all = locale.toString(m_words.content()->size());
   const QString words = m_filter->text().isEmpty() ? tr("%1 words").arg(all)
                                                    : tr("%1 of %2 words").arg(locale.toString(m_words.rowCount()), all);
@@ -255,26 +257,26 @@ void WordsView::showCount() {
 
 void WordsView::chooseRow(const QModelIndex& index) {
   if (m_following || !index.isValid() || !m_words.content()) return;
-  const Run* run = m_document.run(m_run);
+  const Run* run = m_runs.run(m_run);
   if (run == nullptr) return;
   // The last token is read by no position.
   const std::int64_t position =
       std::min(m_words.content()->tokenOf(m_words.wordAt(index.row())) + 1, run->trace->info().length - 1);
-  const auto places = m_document.placesOf(m_run).toReference;
+  const auto places = m_runs.placesOf(m_run).toReference;
   const std::optional<std::int64_t> query = places ? (*places)(position) : std::optional(position);
   if (!query) return;
   m_ownPin = query;
-  m_document.selection().goTo(*query, m_document.length());
+  m_runs.selection().goTo(*query, m_runs.length());
 }
 
 void WordsView::followPin() {
-  const std::optional<std::int64_t> query = m_document.selection().pin().query;
+  const std::optional<std::int64_t> query = m_runs.selection().pin().query;
   const std::shared_ptr<const WordRows>& rows = m_words.content();
   if (!rows || m_list->selectionModel() == nullptr) return;
   const bool own = query && query == m_ownPin && m_list->currentIndex().isValid();
   if (!own) m_ownPin.reset();
   if (own) return;
-  const auto position = query ? m_document.positionIn(m_run, *query) : std::nullopt;
+  const auto position = query ? m_runs.positionIn(m_run, *query) : std::nullopt;
   const int row = position && *position > 0 ? m_words.rowOf(rows->wordOf(*position - 1)) : -1;
   m_following = true;
   if (row < 0) {
@@ -295,7 +297,7 @@ QMimeData* WordsView::copied() const {
 
 void WordsView::exportShown() {
   if (!m_words.content()) {
-    emit m_document.messageRaised({Message::Kind::warning, m_document.noRunText()});
+    emit m_runs.messageRaised({Message::Kind::warning, m_modelRuns.noRunText()});
     return;
   }
   const QString path =
@@ -306,7 +308,7 @@ void WordsView::exportShown() {
 void WordsView::exportTo(const QString& path) {
   if (!m_words.content()) return;
   // The file is named where it is what the run read.
-  const auto work = [rows = m_words.content(), trace = m_known.trace.lock(), input = m_document.text(),
+  const auto work = [rows = m_words.content(), trace = m_known.trace.lock(), input = m_modelRuns.text(),
                      path = path.toStdString()](const Job&) -> std::optional<bool> {
     Surprisals table = rows->table;
     if (trace && trace->text() && !input.file.isEmpty() && is_read_of(*trace->text(), input.content)) {
@@ -318,7 +320,7 @@ void WordsView::exportTo(const QString& path) {
     file.commit();
     return true;
   };
-  m_document.writeFile(path, work);
+  m_files.writeFile(path, work);
 }
 
 QJsonObject WordsView::saveState() const {

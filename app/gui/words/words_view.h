@@ -9,10 +9,12 @@
 #include <QTableView>
 #include <QToolButton>
 
-#include "app/gui/document/document.h"
+#include "app/gui/document/file_writer.h"
+#include "app/gui/document/model_runs.h"
+#include "app/gui/document/run_list.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/words/word_table.h"
-#include "backend/eval/trace_surprisal.h"
+#include "backend/eval/surprisal/trace_surprisal.h"
 
 class QMimeData;
 class QStackedLayout;
@@ -25,7 +27,7 @@ class WordsView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
-  explicit WordsView(Document& document, QWidget* parent = nullptr);
+  WordsView(RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWidget* parent = nullptr);
 
   [[nodiscard]] QTableView& table() { return *m_list; }
   [[nodiscard]] QLineEdit& filter() { return *m_filter; }
@@ -68,7 +70,9 @@ class WordsView : public QWidget, public ViewPart {
   [[nodiscard]] WordRule wordRule() const;
   void exportShown();
 
-  Document& m_document;
+  RunList& m_runs;
+  ModelRuns& m_modelRuns;
+  FileWriter& m_files;
   WordTable m_words;
   QLineEdit* m_filter;
   QComboBox* m_rule;

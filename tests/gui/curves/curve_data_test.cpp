@@ -5,10 +5,10 @@
 
 #include "app/gui/curves/curve_export.h"
 #include "app/gui/curves/curve_runs.h"
-#include "app/gui/curves/curve_tab.h"
 #include "app/gui/curves/decay_spectrum.h"
 #include "app/gui/curves/line_profile.h"
-#include "backend/map/head_statistics.h"
+#include "app/gui/curves/tabs/curve_tab.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/subject.h"
 

@@ -12,7 +12,7 @@
 #include <QToolButton>
 
 #include "backend/base/sha256.h"
-#include "backend/map/head_statistics.h"
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/recorder.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"
@@ -84,7 +84,7 @@ void CurveTabsTest::readsLossesOfPredictedTokens() {
   const TokenTable& tokens = *a.tokens();
   for (const std::int64_t position : {0, 1, 40, 79}) {
     moveMouse(plot, at(plot, static_cast<double>(position)));
-    QTRY_COMPARE(scene.document.selection().hover().query, std::optional(position));
+    QTRY_COMPARE(scene.document.runs().selection().hover().query, std::optional(position));
     const curves::ReadOut& reading = scene.tab<curves::LossTab>().readOut();
     const auto index = static_cast<std::size_t>(position);
     QCOMPARE(reading.place(), QStringLiteral("%1 reads “%2”, predicts “%3”")
@@ -106,7 +106,7 @@ void CurveTabsTest::readsLossesOfPredictedTokens() {
 void CurveTabsTest::readsPerplexityOfTheFirstTokens() {
   Scene scene({named("a", 60)});
   QVERIFY(scene.show(Tab::context));
-  scene.document.selection().setHover({9, std::nullopt});
+  scene.document.runs().selection().setHover({9, std::nullopt});
   const Trace& trace = *scene.document.runs()[0].trace;
   double sum = 0;
   for (std::size_t p = 0; p < 10; ++p) sum += static_cast<double>(trace.per_token_loss()[p]);
@@ -125,7 +125,7 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{2});
   window->setValue(3);
   QVERIFY(scene.settle());
-  scene.document.selection().setHover({150, std::nullopt});
+  scene.document.runs().selection().setHover({150, std::nullopt});
   const auto loss = scene.document.runs()[0].trace->per_token_loss();
   const double mean =
       (static_cast<double>(loss[149]) + static_cast<double>(loss[150]) + static_cast<double>(loss[151])) / 3;
@@ -143,11 +143,11 @@ void CurveTabsTest::theMeanFollowsTheRange() {
     return scene.tab<curves::LossTab>().readOut().place().section(" over ", 1).section(" tokens", 0, 0).toInt();
   };
   QCOMPARE(width(), 51);
-  scene.document.selection().setView({{100, 1000}, {0, 3000}});
+  scene.document.runs().selection().setView({{100, 1000}, {0, 3000}});
   QVERIFY(scene.settle());
   QCOMPARE(width(), 21);
   // Moving along the text does not change it, nor does anything where a width was chosen.
-  scene.document.selection().setView({{200, 1100}, {0, 3000}});
+  scene.document.runs().selection().setView({{200, 1100}, {0, 3000}});
   QVERIFY(scene.settle());
   QCOMPARE(width(), 21);
   scene.view.findChild<QSpinBox*>()->setValue(7);
@@ -160,7 +160,7 @@ void CurveTabsTest::lossListsItsWorstTokens() {
   QVERIFY(scene.settle());
   auto* list = scene.tab<curves::LossTab>().findChild<QTableView*>();
   for (const Run& run : scene.document.runs()) {
-    scene.document.selection().setHead({run.id, 0, 0});
+    scene.document.runs().selection().setHead({run.id, 0, 0});
     QVERIFY(scene.settle());
     const auto loss = run.trace->per_token_loss();
     std::vector<float> sorted(loss.begin(), loss.end());
@@ -178,7 +178,7 @@ void CurveTabsTest::lossListsItsWorstTokens() {
   }
   const QModelIndex third = list->model()->index(2, 0);
   QTest::mouseClick(list->viewport(), Qt::LeftButton, Qt::NoModifier, list->visualRect(third).center());
-  QCOMPARE(scene.document.selection().pin().query, std::optional(third.siblingAtColumn(1).data().toLongLong()));
+  QCOMPARE(scene.document.runs().selection().pin().query, std::optional(third.siblingAtColumn(1).data().toLongLong()));
 }
 
 void CurveTabsTest::aClickOnTheLegendHidesACurve() {
@@ -300,9 +300,9 @@ void CurveTabsTest::curvesHaveAMenu() {
   QVERIFY(choice(scene.view, "Log x").isChecked());
   QVERIFY(choose("Show a"));
   QVERIFY(scene.tab<curves::LossTab>().readOut().isHidden("a"));
-  scene.document.selection().setView({{10, 20}, {10, 20}});
+  scene.document.runs().selection().setView({{10, 20}, {10, 20}});
   QVERIFY(choose("Show All of the Text"));
-  QCOMPARE(scene.document.selection().view().rows, (Range{0, 80}));
+  QCOMPARE(scene.document.runs().selection().view().rows, (Range{0, 80}));
   QSignalSpy wanted(&scene.view, &CurvesView::exportWanted);
   QVERIFY(choose("Export…"));
   QCOMPARE(wanted.size(), 1);
@@ -310,10 +310,10 @@ void CurveTabsTest::curvesHaveAMenu() {
 
 void CurveTabsTest::gateListsItsStrongestEvents() {
   Scene scene({named("a", 400)});
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setHead({scene.document.runs()[0].id, 1, 3});
   QVERIFY(scene.show(Tab::gate));
-  const HeadOf head = *scene.document.headOf(selection.head());
+  const HeadOf head = *scene.document.runs().headOf(selection.head());
   const auto statistics = head_statistics(head, {.with_attention = false, .events = 20}, {});
   const QAbstractItemModel& list = *scene.tab<curves::GateTab>().findChild<QTableView*>()->model();
   QCOMPARE(list.rowCount(), 20);
@@ -332,14 +332,14 @@ void CurveTabsTest::gateListsItsStrongestEvents() {
 void CurveTabsTest::saliencyIsComputedByAButton() {
   Scene scene({});
   QVERIFY(runDemo(scene.document, 48));
-  scene.document.selection().setHead({scene.document.runs()[0].id, 1, 2});
+  scene.document.runs().selection().setHead({scene.document.runs()[0].id, 1, 2});
   QVERIFY(scene.show(Tab::saliency));
   auto& tab = scene.tab<curves::SaliencyTab>();
   QCOMPARE(tab.message(), "fox-pro-12m has no saliency yet: what its loss owes to each gate takes one more run.");
   QVERIFY(tab.remedy().isVisible() && tab.remedy().isEnabled());
   QCOMPARE(tab.remedy().text(), "Compute Saliency");
   QTest::mouseClick(&tab.remedy(), Qt::LeftButton);
-  QVERIFY(scene.document.runStatus().running);
+  QVERIFY(scene.document.modelRuns().runStatus().running);
   QVERIFY(!tab.remedy().isEnabled());
   QCOMPARE(tab.remedy().text(), "A run is being made …");
   QVERIFY(waitUntilIdle(scene.document) && scene.settle());
@@ -347,7 +347,7 @@ void CurveTabsTest::saliencyIsComputedByAButton() {
   QCOMPARE(tab.note(), "Raising a gate by 1 % changes the mean loss of fox-pro-12m by this, to first order.");
   QVERIFY(!tab.remedy().isVisible());
   // The other run has none.
-  scene.document.selection().setHead({scene.document.runs()[1].id, 0, 0});
+  scene.document.runs().selection().setHead({scene.document.runs()[1].id, 0, 0});
   QVERIFY(scene.settle());
   QVERIFY(tab.remedy().isVisible() && tab.remedy().isEnabled());
 }
@@ -365,7 +365,7 @@ void CurveTabsTest::saliencyStandsBesideTheGate() {
   run.keep.insert(Keep::saliency);
   scene.open({run});
   const RunId owed = scene.document.runs()[1].id;
-  scene.document.selection().setHead({owed, 1, 2});
+  scene.document.runs().selection().setHead({owed, 1, 2});
   QVERIFY(scene.settle());
   QCOMPARE(scene.tab<curves::SaliencyTab>().note(),
            "Raising a gate by 1 % changes the mean loss of owed by this, to first order.");
@@ -376,7 +376,7 @@ void CurveTabsTest::saliencyStandsBesideTheGate() {
     const double told = lines[position + 1].section(',', -1).toDouble();
     QVERIFY(std::abs(told - 0.01 * static_cast<double>(gradient[static_cast<std::size_t>(position)])) < 1e-9);
   }
-  scene.document.selection().setPin({12, std::nullopt});
+  scene.document.runs().selection().setPin({12, std::nullopt});
   const auto c = scene.document.runs()[1].trace->cumulative_log_gate(1, 2);
   QString value = scene.tab<curves::SaliencyTab>().readOut().entries()[0].value;
   QVERIFY(value.startsWith("f = " + numberText(std::exp(c[12] - c[11])) + ", "));
@@ -427,14 +427,14 @@ void CurveTabsTest::aGateThatMattersLeadsToItsHead() {
     QVERIFY2(std::abs(shown - value) <= 0.05 * std::abs(value), qPrintable(textOf(row)));
   }
   QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualRect(list->model()->index(0, 1)).center());
-  QVERIFY(scene.document.selection().head() == largest);
-  QCOMPARE(scene.document.selection().pin().query, std::optional(position));
+  QVERIFY(scene.document.runs().selection().head() == largest);
+  QCOMPARE(scene.document.runs().selection().pin().query, std::optional(position));
 }
 
 void CurveTabsTest::eventsLeadToTheirPlace() {
   Scene scene({named("a", 400)});
   QVERIFY(scene.show(Tab::gate));
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   auto* list = scene.tab<curves::GateTab>().findChild<QTableView*>();
   const std::int64_t first = list->model()->index(0, 1).data().toString().toLongLong();
   const std::int64_t elsewhere = first > 200 ? 0 : 300;
@@ -454,7 +454,7 @@ void CurveTabsTest::modelWithoutGates() {
   SyntheticRun plain = named("plain", 60);
   plain.gated = false;
   Scene scene({plain});
-  scene.document.selection().setPin({30, std::nullopt});
+  scene.document.runs().selection().setPin({30, std::nullopt});
   QVERIFY(scene.show(Tab::gate));
   QCOMPARE(scene.tab<curves::GateTab>().message(),
            "plain has no forget gate: f is 1 everywhere and nothing is forgotten.");
@@ -478,17 +478,18 @@ void CurveTabsTest::decayChoosesHeads() {
   QTRY_VERIFY(plot->hovered() && plot->hovered()->head == wanted);
   QVERIFY(scene.tab<curves::DecayTab>().readOut().place().startsWith("a, layer 1, head 2: decay time "));
   QTest::mouseClick(plot, Qt::LeftButton, Qt::NoModifier, plot->dotOf(wanted)->toPoint());
-  QCOMPARE(scene.document.selection().head(), wanted);
+  QCOMPARE(scene.document.runs().selection().head(), wanted);
   QTest::keyClick(plot, Qt::Key_Left);
   const HeadChoice before{run, 0, 2};
-  QCOMPARE(scene.document.selection().head(), before);
+  QCOMPARE(scene.document.runs().selection().head(), before);
   const auto time = [&](const HeadChoice& head) {
-    return head_statistics(*scene.document.headOf(head), {.with_attention = false, .events = 0}, {})->rate_decay_time;
+    return head_statistics(*scene.document.runs().headOf(head), {.with_attention = false, .events = 0}, {})
+        ->rate_decay_time;
   };
   for (int step = 0; step < 4; ++step) QTest::keyClick(plot, Qt::Key_Down);
-  const double shortest = time(scene.document.selection().head());
+  const double shortest = time(scene.document.runs().selection().head());
   for (int step = 0; step < 4; ++step) QTest::keyClick(plot, Qt::Key_Up);
-  const double longest = time(scene.document.selection().head());
+  const double longest = time(scene.document.runs().selection().head());
   for (int head = 0; head < 4; ++head) {
     QVERIFY(time({run, 0, head}) >= shortest);
     QVERIFY(time({run, 0, head}) <= longest);
@@ -503,7 +504,7 @@ void CurveTabsTest::lossesThatWereNotKept() {
   Scene scene({named("a", 60), without});
   QVERIFY(scene.settle());
   QCOMPARE(scene.tab<curves::LossTab>().note(), "Losses of b were not kept (--keep loss).");
-  scene.document.removeRun(scene.document.runs()[0].id);
+  scene.document.runs().removeRun(scene.document.runs()[0].id);
   QVERIFY(scene.settle());
   QCOMPARE(scene.tab<curves::LossTab>().message(), "Losses of b were not kept (--keep loss).");
   QVERIFY(scene.show(Tab::context));
@@ -514,7 +515,7 @@ void CurveTabsTest::gatesThatWereNotKept() {
   SyntheticRun run = named("a", 60);
   run.keep = {Keep::loss};
   Scene scene({run});
-  scene.document.selection().setPin({30, std::nullopt});
+  scene.document.runs().selection().setPin({30, std::nullopt});
   for (const Tab tab : {Tab::profile, Tab::gate, Tab::decay}) {
     QVERIFY(scene.show(tab));
     QVERIFY(scene.view.dataOfCurrentTab().isEmpty());
@@ -536,19 +537,19 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
   QVERIFY(scene.settle());
   QVERIFY(scene.tab<curves::LossTab>().note().startsWith("Tokens differ: positions are those of coarse"));
   // Position 1 of the coarse run predicts "cdef"; the fine one predicts "c", where that begins, at its position 2.
-  scene.document.selection().setHover({1, std::nullopt});
+  scene.document.runs().selection().setHover({1, std::nullopt});
   const auto& entries = scene.tab<curves::LossTab>().readOut().entries();
   QVERIFY(entries[0].value.startsWith("1 nats"));
   QVERIFY(entries[1].value.startsWith("2 nats"));
   QVERIFY(entries[2].value.startsWith(QStringLiteral("%1 nats").arg(numberText(-1))));
   QVERIFY(scene.show(Tab::context));
   QVERIFY(scene.tab<curves::ContextTab>().note().startsWith("Tokens differ: l counts those of coarse"));
-  scene.document.selection().setHead({scene.document.runs()[1].id, 0, 0});
-  scene.document.selection().setPin({2, std::nullopt});
+  scene.document.runs().selection().setHead({scene.document.runs()[1].id, 0, 0});
+  scene.document.runs().selection().setPin({2, std::nullopt});
   QVERIFY(scene.show(Tab::profile));
   QVERIFY(scene.tab<curves::ProfileTab>().note().endsWith(
       "Tokens differ: keys of fine stand at the positions of coarse that begin at the same place in the text."));
-  scene.document.selection().setPin({2, 1});
+  scene.document.runs().selection().setPin({2, 1});
   scene.view.showProfile(MapLine::Along::column);
   QVERIFY(scene.settle());
   QVERIFY(scene.tab<curves::ProfileTab>().note().endsWith(

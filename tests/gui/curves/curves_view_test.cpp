@@ -58,10 +58,10 @@ void CurvesViewTest::saysWhatToDoWithoutARun() {
   }
   // It follows what comes to be there.
   QVERIFY(scene.show(Tab::profile));
-  scene.document.addModel("/somewhere/fox");
+  scene.document.runs().addModel("/somewhere/fox");
   const CurveTab* profile = scene.view.findChild<curves::ProfileTab*>();
   QCOMPARE(profile->message(), "No text yet: open one (Ctrl+Shift+O), or type or paste it.");
-  scene.document.editText("A text.");
+  scene.document.modelRuns().editText("A text.");
   QCOMPARE(profile->message(), "No run yet: press F5.");
 }
 
@@ -69,7 +69,7 @@ void CurvesViewTest::hoverAndClicksSetTheSelection() {
   Scene scene({named("a", 80)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   QTest::mouseClick(&plot, Qt::LeftButton, Qt::NoModifier, at(plot, 50));
   QCOMPARE(selection.pin().query, std::optional<std::int64_t>(50));
   QTest::mouseClick(&plot, Qt::LeftButton, Qt::ShiftModifier, at(plot, 20));
@@ -86,7 +86,7 @@ void CurvesViewTest::cursorComesFromOtherViews() {
   Scene scene({named("a", 80)});
   QVERIFY(scene.settle());
   const QImage before = scene.plot<curves::LossTab>().grab().toImage();
-  scene.document.selection().setPin({50, 20});
+  scene.document.runs().selection().setPin({50, 20});
   const QImage pinned = scene.plot<curves::LossTab>().grab().toImage();
   PositionPlot& plot = scene.plot<curves::LossTab>();
   const QColor query = pinnedQueryColour(plot.palette());
@@ -113,7 +113,7 @@ void CurvesViewTest::wheelZoomsAtThePointer() {
   Scene scene({named("a", 1000)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   const QPoint pointer = at(plot, 700);
   wheel(plot, pointer, 1);
   QCOMPARE(selection.view().rows.size(), 800);
@@ -135,7 +135,7 @@ void CurvesViewTest::dragPans() {
   Scene scene({named("a", 1000)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setView({{400, 600}, {0, 1000}});
   selection.endMovement();
   const QPoint from = at(plot, 550);
@@ -156,7 +156,7 @@ void CurvesViewTest::aBandZooms() {
   Scene scene({named("a", 1000)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   const auto drag = [&](int from, int to) {
     QTest::mousePress(&plot, Qt::RightButton, Qt::NoModifier, at(plot, from));
     QTest::mouseMove(&plot, at(plot, (from + to) / 2));
@@ -189,7 +189,7 @@ void CurvesViewTest::doubleClickFitsAndPinsNothing() {
   Scene scene({named("a", 1000)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setPin({123, 7});
   selection.setView({{400, 600}, {10, 50}});
   QTest::mouseClick(&plot, Qt::LeftButton, Qt::NoModifier, at(plot, 500));
@@ -205,7 +205,7 @@ void CurvesViewTest::keysZoomPanAndPin() {
   Scene scene({named("a", 1000)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   QTest::keyClick(&plot, Qt::Key_Plus);
   QCOMPARE(selection.view().rows.size(), 800);
   QTest::keyClick(&plot, Qt::Key_PageDown);
@@ -223,7 +223,7 @@ void CurvesViewTest::keysZoomPanAndPin() {
 
 void CurvesViewTest::followsTheCommonRange() {
   Scene scene({named("a", 1000)});
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setPin({900, std::nullopt});
   for (const Tab tab : {Tab::loss, Tab::context, Tab::profile, Tab::gate}) QVERIFY(scene.show(tab));
   selection.setView({{100, 300}, {400, 500}});
@@ -245,7 +245,7 @@ void CurvesViewTest::verticalAxisFollowsWhatIsVisible() {
   Scene scene({named("a", 1000)});
   QVERIFY(scene.settle());
   PositionPlot& plot = scene.plot<curves::LossTab>();
-  scene.document.selection().setView({{300, 320}, {0, 1000}});
+  scene.document.runs().selection().setView({{300, 320}, {0, 1000}});
   QVERIFY(scene.settle());
   double least = 1e9;
   double largest = -1e9;
@@ -276,7 +276,7 @@ void CurvesViewTest::runsComeAndGo() {
   QVERIFY2(scene.tab<curves::LossTab>().note().contains("a · run2, b read another text"),
            qPrintable(scene.tab<curves::LossTab>().note()));
   // The text of the run that is chosen is shown: two runs and their difference, and below them the other one.
-  scene.document.selection().setHead({scene.document.runs()[2].id, 0, 0});
+  scene.document.runs().selection().setHead({scene.document.runs()[2].id, 0, 0});
   QVERIFY(scene.settle());
   QCOMPARE(plot.content().lines.size(), std::size_t{8});
   QCOMPARE(plot.content().strips.size(), std::size_t{3});
@@ -289,7 +289,7 @@ void CurvesViewTest::runsComeAndGo() {
 
 void CurvesViewTest::oneToken() {
   Scene scene({named("a", 1), named("b", 1)});
-  scene.document.selection().setPin({0, 0});
+  scene.document.runs().selection().setPin({0, 0});
   const std::array<PositionPlot*, 4> plots{&scene.plot<curves::LossTab>(), &scene.plot<curves::ContextTab>(),
                                            &scene.plot<curves::ProfileTab>(), &scene.plot<curves::GateTab>()};
   for (const Tab tab : {Tab::loss, Tab::context, Tab::profile, Tab::gate}) {
@@ -299,7 +299,7 @@ void CurvesViewTest::oneToken() {
     wheel(*plot, {plot->width() / 2, 20}, 3);
     wheel(*plot, {plot->width() / 2, 20}, -3);
     const Range one{0, 1};
-    QCOMPARE(scene.document.selection().view().rows, one);
+    QCOMPARE(scene.document.runs().selection().view().rows, one);
     choice(scene.view, "Log x").trigger();
     QVERIFY(scene.settle());
     QVERIFY(!scene.view.grab().isNull());
@@ -324,12 +324,12 @@ void CurvesViewTest::longText() {
   double drawn = 0;
   for (const curves::Point& point : plot.points(0)) drawn = std::max(drawn, point.value);
   QCOMPARE(drawn, largest);
-  scene.document.selection().setView({{65'000, 65'020}, {0, 65'536}});
+  scene.document.runs().selection().setView({{65'000, 65'020}, {0, 65'536}});
   QVERIFY(scene.settle());
-  scene.document.selection().setHover({65'010, std::nullopt});
+  scene.document.runs().selection().setHover({65'010, std::nullopt});
   const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
   QVERIFY(value.startsWith(numberText(static_cast<double>(loss[65'010]))));
-  scene.document.selection().setPin({65'000, std::nullopt});
+  scene.document.runs().selection().setPin({65'000, std::nullopt});
   for (const Tab tab : {Tab::context, Tab::profile, Tab::gate, Tab::decay}) QVERIFY(scene.show(tab));
 }
 
@@ -338,7 +338,7 @@ void CurvesViewTest::idsWithoutText() {
   run.with_text = false;
   Scene scene({run});
   QVERIFY(scene.settle());
-  scene.document.selection().setHover({5, std::nullopt});
+  scene.document.runs().selection().setHover({5, std::nullopt});
   const TokenTable& tokens = *scene.document.runs()[0].trace->tokens();
   QVERIFY(scene.tab<curves::LossTab>().readOut().place().startsWith(
       "5 reads “" + readText(tokens, 5, Whitespace::visible) + "”, predicts"));
@@ -371,7 +371,7 @@ void CurvesViewTest::stateRoundTrip() {
 
 void CurvesViewTest::sessionsOfRowsAloneOpen() {
   Scene scene({named("a", 60)});
-  scene.document.selection().setPin({30, 10});
+  scene.document.runs().selection().setPin({30, 10});
   // As it was saved when the tab drew rows alone.
   const QJsonObject row{
       {"distance", true}, {"logX", false},    {"logY", true}, {"attention", true}, {"attentionWithoutGate", false},
@@ -470,8 +470,8 @@ void figuresAreAsShown(Scene& scene) {
 
 void CurvesViewTest::exportsNumbersAndFigures() {
   Scene scene({named("a", 60), named("b", 60)});
-  scene.document.selection().setPin({30, 5});
-  scene.document.selection().setView({{10, 40}, {0, 20}});
+  scene.document.runs().selection().setPin({30, 5});
+  scene.document.runs().selection().setView({{10, 40}, {0, 20}});
   QVERIFY(scene.settle());
   const QStringList lines = scene.view.dataOfCurrentTab().split('\n');
   QCOMPARE(lines.size(), 62);

@@ -1,10 +1,10 @@
 // Attention and logits against distance: what is drawn is what the statistics of heads say.
-#include "app/gui/curves/distance_tab.h"
+#include "app/gui/curves/tabs/distance_tab.h"
 
 #include <QTest>
 
 #include "app/gui/curves/distance_plot.h"
-#include "backend/eval/head_measures.h"
+#include "backend/eval/heads/head_measures.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"
 
@@ -47,7 +47,7 @@ DistanceTab& tabOf(Scene& scene, int which) {
 }
 
 HeadMeasures measured(const Scene& scene, const HeadChoice& head) {
-  return *measure_head(*scene.document.headOf(head), {.statistics = {}, .with_split = true, .classes = {}}, {});
+  return *measure_head(*scene.document.runs().headOf(head), {.statistics = {}, .with_split = true, .classes = {}}, {});
 }
 
 constexpr std::int64_t kTokens = 80;
@@ -86,7 +86,7 @@ SyntheticRun ungated(std::string name, std::int64_t length) {
 void DistanceTabTest::showsTheChosenHeadWithAndWithoutItsGate() {
   Scene scene({named("a", 80)});
   const RunId run = scene.document.runs()[0].id;
-  scene.document.selection().setHead({run, 1, 2});
+  scene.document.runs().selection().setHead({run, 1, 2});
   QVERIFY(scene.show(Tab::distance));
   const DistancePlot& plot = plotOf(scene, kAttention);
   const HeadMeasures expected = measured(scene, {run, 1, 2});
@@ -102,7 +102,7 @@ void DistanceTabTest::showsTheChosenHeadWithAndWithoutItsGate() {
   choice(scene.view, "Key 0").trigger();
   QVERIFY(scene.settle());
   compare("");
-  scene.document.selection().setHead({run, 0, 0});
+  scene.document.runs().selection().setHead({run, 0, 0});
   QVERIFY(scene.settle());
   QCOMPARE(plot.lines()[0].value, profile(measured(scene, {run, 0, 0}), "mass"));
 }
@@ -110,7 +110,7 @@ void DistanceTabTest::showsTheChosenHeadWithAndWithoutItsGate() {
 void DistanceTabTest::showsContentAndDecay() {
   Scene scene({named("a", 80)});
   const RunId run = scene.document.runs()[0].id;
-  scene.document.selection().setHead({run, 1, 3});
+  scene.document.runs().selection().setHead({run, 1, 3});
   QVERIFY(scene.show(Tab::content));
   const DistancePlot& plot = plotOf(scene, kLogits);
   const HeadMeasures expected = measured(scene, {run, 1, 3});
@@ -157,7 +157,7 @@ void DistanceTabTest::hoveringAndArrowsTellValues() {
 void DistanceTabTest::meansOverALayerAndAModel() {
   Scene scene({named("a", 80)});
   const RunId run = scene.document.runs()[0].id;
-  scene.document.selection().setHead({run, 1, 0});
+  scene.document.runs().selection().setHead({run, 1, 0});
   QVERIFY(scene.show(Tab::distance));
   const DistancePlot& plot = plotOf(scene, kAttention);
   const auto expectMean = [&](int firstLayer, const QString& name) {
@@ -185,7 +185,7 @@ void DistanceTabTest::meansOverALayerAndAModel() {
 void DistanceTabTest::comparesRuns() {
   Scene scene({named("a", 80), ungated("b", 80)});
   const RunId a = scene.document.runs()[0].id;
-  scene.document.selection().setHead({a, 1, 0});
+  scene.document.runs().selection().setHead({a, 1, 0});
   QVERIFY(scene.show(Tab::distance));
   const DistancePlot& plot = plotOf(scene, kAttention);
   QCOMPARE(plot.lines().size(), std::size_t{3});
@@ -211,7 +211,7 @@ void DistanceTabTest::comparesRuns() {
   QVERIFY(scene.settle());
   QCOMPARE(plot.lines()[3].name, "b, mean of all heads: A");
   // Without a gate there is one line.
-  scene.document.selection().setHead({scene.document.runs()[1].id, 0, 0});
+  scene.document.runs().selection().setHead({scene.document.runs()[1].id, 0, 0});
   QVERIFY(scene.settle());
   QCOMPARE(plot.lines()[0].name, "b, mean of all heads: A");
   QCOMPARE(plot.lines().size(), std::size_t{2});
@@ -220,7 +220,7 @@ void DistanceTabTest::comparesRuns() {
 void DistanceTabTest::showsLinearMixers() {
   Scene scene({linearRun()});
   const RunId run = scene.document.runs()[0].id;
-  scene.document.selection().setHead({run, 1, 2});
+  scene.document.runs().selection().setHead({run, 1, 2});
   QVERIFY(scene.show(Tab::distance));
   const DistancePlot& plot = plotOf(scene, kAttention);
   QVERIFY2(plot.isVisible(), qPrintable(tabOf(scene, kAttention).message()));
@@ -256,7 +256,7 @@ void DistanceTabTest::saysWhyThereIsNothing() {
 void DistanceTabTest::exportsWhatItShows() {
   Scene scene({named("a", 80)});
   const RunId run = scene.document.runs()[0].id;
-  scene.document.selection().setHead({run, 0, 1});
+  scene.document.runs().selection().setHead({run, 0, 1});
   QVERIFY(scene.show(Tab::content));
   const QStringList lines = scene.view.dataOfCurrentTab().split('\n', Qt::SkipEmptyParts);
   QCOMPARE(lines[0],

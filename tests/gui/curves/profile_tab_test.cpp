@@ -1,5 +1,5 @@
 // A row, a column and a diagonal of a head's map: what is drawn are the entries of the definition.
-#include "app/gui/curves/profile_tab.h"
+#include "app/gui/curves/tabs/profile_tab.h"
 
 #include <cmath>
 
@@ -32,7 +32,7 @@ void ProfileTabTest::rowIsOfThePinnedElseTheHoveredQuery() {
   QVERIFY(scene.show(Tab::profile));
   const CurveTab& tab = scene.tab<curves::ProfileTab>();
   QVERIFY(tab.message().startsWith("Pin a query to see its row"));
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setHead({scene.document.runs()[0].id, 1, 2});
   selection.setHover({40, std::nullopt});
   QVERIFY(scene.settle());
@@ -48,7 +48,7 @@ void ProfileTabTest::rowIsOfThePinnedElseTheHoveredQuery() {
   QVERIFY(scene.settle());
   QVERIFY(tab.data().count('\n') == 62);
   selection.setHover({});
-  const HeadOf head = *scene.document.headOf(selection.head());
+  const HeadOf head = *scene.document.runs().headOf(selection.head());
   MapRequest request;
   request.head = head;
   request.rows = {60, 61};
@@ -70,7 +70,7 @@ void ProfileTabTest::rowIsOfThePinnedElseTheHoveredQuery() {
 
 void ProfileTabTest::rowAgainstDistance() {
   Scene scene({named("a", 100)});
-  scene.document.selection().setPin({60, std::nullopt});
+  scene.document.runs().selection().setPin({60, std::nullopt});
   QVERIFY(scene.show(Tab::profile));
   choice(scene.view, "Distance").trigger();
   QVERIFY(scene.settle());
@@ -79,7 +79,7 @@ void ProfileTabTest::rowAgainstDistance() {
   QCOMPARE(plot.horizontalLimits().upper, 60.5);
   QVERIFY(plot.pixelOf(60) < plot.pixelOf(59));
   QTest::mouseClick(&plot, Qt::LeftButton, Qt::ShiftModifier, at(plot, 45));
-  QCOMPARE(scene.document.selection().pin().key, std::optional<std::int64_t>(45));
+  QCOMPARE(scene.document.runs().selection().pin().key, std::optional<std::int64_t>(45));
   choice(scene.view, "Log x").trigger();
   choice(scene.view, "Log y").trigger();
   QVERIFY(scene.settle());
@@ -91,7 +91,7 @@ void ProfileTabTest::rowWithoutQueriesAndKeys() {
   SyntheticRun run = named("a", 50);
   run.keep = {Keep::loss, Keep::gates};
   Scene scene({run});
-  scene.document.selection().setPin({30, std::nullopt});
+  scene.document.runs().selection().setPin({30, std::nullopt});
   QVERIFY(scene.show(Tab::profile));
   const curves::ProfileTab& tab = scene.tab<curves::ProfileTab>();
   QCOMPARE(tab.note(), "No attention: queries, keys or row normalisers of a were not kept (--keep rows,qk).");
@@ -149,7 +149,7 @@ void ProfileTabTest::columnIsOfThePinnedElseTheHoveredKey() {
   const CurveTab& tab = scene.tab<curves::ProfileTab>();
   chooseLine(scene, "Column");
   QVERIFY(tab.message().startsWith("Pin a key to see its column"));
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setHead({scene.document.runs()[0].id, 1, 2});
   selection.setHover({40, 30});
   QVERIFY(scene.settle());
@@ -167,7 +167,7 @@ void ProfileTabTest::columnIsOfThePinnedElseTheHoveredKey() {
   selection.setHover({20, std::nullopt});
   QVERIFY(scene.settle());
   selection.setHover({});
-  const HeadOf head = *scene.document.headOf(selection.head());
+  const HeadOf head = *scene.document.runs().headOf(selection.head());
   const curves::ReadOut& reading = scene.tab<curves::ProfileTab>().readOut();
   QCOMPARE(reading.entries().size(), std::size_t{3});
   QCOMPARE(reading.entries()[0].name, "A");
@@ -211,7 +211,7 @@ void ProfileTabTest::columnIsOfThePinnedElseTheHoveredKey() {
 
 void ProfileTabTest::columnAgainstDistance() {
   Scene scene({named("a", 100)});
-  scene.document.selection().setPin({60, 40});
+  scene.document.runs().selection().setPin({60, 40});
   QVERIFY(scene.show(Tab::profile));
   chooseLine(scene, "Column");
   choice(scene.view, "Distance").trigger();
@@ -222,9 +222,9 @@ void ProfileTabTest::columnAgainstDistance() {
   QCOMPARE(plot.horizontalLimits().upper, 59.5);
   QVERIFY(plot.pixelOf(60) > plot.pixelOf(59));
   QTest::mouseClick(&plot, Qt::LeftButton, Qt::NoModifier, at(plot, 45));
-  QCOMPARE(scene.document.selection().pin().query, std::optional<std::int64_t>(45));
+  QCOMPARE(scene.document.runs().selection().pin().query, std::optional<std::int64_t>(45));
   QTest::keyClick(&plot, Qt::Key_Right);
-  QCOMPARE(scene.document.selection().pin().query, std::optional<std::int64_t>(46));
+  QCOMPARE(scene.document.runs().selection().pin().query, std::optional<std::int64_t>(46));
   choice(scene.view, "Log x").trigger();
   choice(scene.view, "Log y").trigger();
   QVERIFY(scene.settle());
@@ -232,7 +232,7 @@ void ProfileTabTest::columnAgainstDistance() {
   QCOMPARE(plot.horizontalLimits().lower, 0.5);
   QVERIFY(plot.verticalLimits(0, Side::left).lower > 0);
   // The range of a column is that of the queries.
-  scene.document.selection().setView({{50, 70}, {0, 100}});
+  scene.document.runs().selection().setView({{50, 70}, {0, 100}});
   QCOMPARE(plot.horizontalLimits().lower, 10.5);
   QCOMPARE(plot.horizontalLimits().upper, 30.5);
 }
@@ -244,7 +244,7 @@ void ProfileTabTest::diagonalIsOfThePinnedElseTheHoveredPair() {
   chooseLine(scene, "Diagonal");
   QVERIFY(tab.message().startsWith("Pin a pair to see its diagonal"));
   QVERIFY(!choice(scene.view, "Distance").isEnabled());
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   selection.setHead({scene.document.runs()[0].id, 0, 1});
   selection.setPin({60, std::nullopt});
   selection.setHover({40, 30});
@@ -259,7 +259,7 @@ void ProfileTabTest::diagonalIsOfThePinnedElseTheHoveredPair() {
   selection.setPin({60, 35});
   selection.setHover({});
   QVERIFY(scene.settle());
-  const HeadOf head = *scene.document.headOf(selection.head());
+  const HeadOf head = *scene.document.runs().headOf(selection.head());
   const curves::ReadOut& reading =
       tab.isVisible() ? scene.tab<curves::ProfileTab>().readOut() : scene.tab<curves::LossTab>().readOut();
   QVERIFY(reading.place().startsWith("a, layer 0, head 1: distance 25, query 60 reads"));
@@ -297,14 +297,14 @@ void ProfileTabTest::aDiagonalOutsideTheWindowIsEmpty() {
   SyntheticRun run = named("a", 60);
   run.window_size = 20;
   Scene scene({run});
-  scene.document.selection().setPin({50, 30});
+  scene.document.runs().selection().setPin({50, 30});
   QVERIFY(scene.show(Tab::profile));
   scene.view.showProfile(MapLine::Along::diagonal);
   QVERIFY(scene.settle());
   const CurveTab& tab = scene.tab<curves::ProfileTab>();
   QCOMPARE(tab.note(), "Distance 20 lies outside the window of 20 tokens.");
   QVERIFY(scene.plot<curves::ProfileTab>().content().marks.empty());
-  scene.document.selection().setPin({49, 30});
+  scene.document.runs().selection().setPin({49, 30});
   QVERIFY(scene.settle());
   QCOMPARE(tab.note(), "");
   QVERIFY(!scene.plot<curves::ProfileTab>().content().marks.empty());
@@ -312,9 +312,9 @@ void ProfileTabTest::aDiagonalOutsideTheWindowIsEmpty() {
 
 void ProfileTabTest::aLineOfALinearMixerWaitsForItsRows() {
   Scene scene({linearRun()});
-  scene.document.selection().setPin({50, 30});
+  scene.document.runs().selection().setPin({50, 30});
   QVERIFY(scene.show(Tab::profile));
-  const HeadOf head = *scene.document.headOf(scene.document.selection().head());
+  const HeadOf head = *scene.document.runs().headOf(scene.document.runs().selection().head());
   const CurveTab& tab = scene.tab<curves::ProfileTab>();
   const PositionPlot& plot = scene.plot<curves::ProfileTab>();
   for (const auto along : {MapLine::Along::column, MapLine::Along::diagonal}) {
@@ -340,7 +340,7 @@ void ProfileTabTest::aLineAsksForWhatItNeeds() {
   write_run_file(path.toStdString(), runs, {"test", ""}, Overwrite::force, {});
   scene.document.open({path});
   QVERIFY(waitUntilIdle(scene.document));
-  Selection& selection = scene.document.selection();
+  Selection& selection = scene.document.runs().selection();
   const curves::ProfileTab& tab = scene.tab<curves::ProfileTab>();
   const auto messageOf = [&](MapLine::Along along) {
     scene.view.showProfile(along);

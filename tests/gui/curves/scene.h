@@ -12,16 +12,16 @@
 #include <QToolBar>
 #include <QWheelEvent>
 
-#include "app/gui/curves/context_tab.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/curves/decay_plot.h"
-#include "app/gui/curves/decay_tab.h"
-#include "app/gui/curves/gate_tab.h"
-#include "app/gui/curves/loss_tab.h"
 #include "app/gui/curves/position_plot.h"
-#include "app/gui/curves/profile_tab.h"
 #include "app/gui/curves/read_out.h"
-#include "app/gui/curves/saliency_tab.h"
+#include "app/gui/curves/tabs/context_tab.h"
+#include "app/gui/curves/tabs/decay_tab.h"
+#include "app/gui/curves/tabs/gate_tab.h"
+#include "app/gui/curves/tabs/loss_tab.h"
+#include "app/gui/curves/tabs/profile_tab.h"
+#include "app/gui/curves/tabs/saliency_tab.h"
 #include "app/gui/views/plot_style.h"
 #include "backend/file/run_file.h"
 #include "tests/file/synthetic_trace.h"
@@ -96,7 +96,7 @@ class Scene {
 
   Folder folder;
   Document document;
-  CurvesView view{document};
+  CurvesView view{document.runs(), document.modelRuns()};
   int files = 0;
 };
 

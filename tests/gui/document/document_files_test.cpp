@@ -40,18 +40,18 @@ void DocumentFilesTest::aFileBeingWrittenKeepsNoPictureWaiting() {
   QSignalSpy messages(&document, &Document::messageRaised);
   std::binary_semaphore release(0);
   const QString path = folder.path("slow.bin");
-  document.writeFile(path, [&](const Job& job) {
+  document.files().writeFile(path, [&](const Job& job) {
     job.tell({3, 4, "rows", "computing the map"});
     while (!release.try_acquire() && !job.stopped()) std::this_thread::yield();
     AtomicFile file(path.toStdString(), false);
     file.commit();
     return std::optional(true);
   });
-  QTRY_VERIFY(document.exports().size() == 1 && document.exports()[0].fraction == 0.75);
-  QCOMPARE(document.exports()[0].stage, "computing the map");
-  QVERIFY(document.exports()[0].secondsLeft >= 0);
+  QTRY_VERIFY(document.files().exports().size() == 1 && document.files().exports()[0].fraction == 0.75);
+  QCOMPARE(document.files().exports()[0].stage, "computing the map");
+  QVERIFY(document.files().exports()[0].secondsLeft >= 0);
   // Pictures, and runs, are made meanwhile.
-  for (JobRunner* runner : {&document.jobs(), &document.quickJobs()}) {
+  for (JobRunner* runner : {&document.runs().jobs(), &document.runs().quickJobs()}) {
     bool drawn = false;
     JobRunner::Request<bool> picture;
     picture.work = [](const Job&) { return std::optional(true); };
@@ -59,15 +59,15 @@ void DocumentFilesTest::aFileBeingWrittenKeepsNoPictureWaiting() {
     runner->submit(&document, 7, std::move(picture));
     QTRY_VERIFY(drawn);
   }
-  document.setText({{}, "A text of a few words."});
+  document.modelRuns().setText({{}, "A text of a few words."});
   document.open({foxModel()});
-  QTRY_VERIFY(document.canRun());
-  document.startRun();
+  QTRY_VERIFY(document.modelRuns().canRun());
+  document.modelRuns().startRun();
   QVERIFY(QTest::qWaitFor([&] { return document.runs().size() == 1; }, 60'000));
-  QCOMPARE(document.exports().size(), 1U);
+  QCOMPARE(document.files().exports().size(), 1U);
   release.release();
   QVERIFY(waitUntilIdle(document));
-  QVERIFY(document.exports().empty());
+  QVERIFY(document.files().exports().empty());
   QVERIFY(QFile::exists(path));
   QCOMPARE(textsOf(messages), QStringList{"Saved " + path});
 }
@@ -79,21 +79,21 @@ void DocumentFilesTest::aCancelledExportLeavesNoFile() {
   QSignalSpy messages(&document, &Document::messageRaised);
   std::binary_semaphore started(0);
   const QString running = folder.path("running.h5");
-  document.writeFile(running, [&, traces = std::vector{document.runs()[0].trace}](const Job& job) {
+  document.files().writeFile(running, [&, traces = std::vector{document.runs()[0].trace}](const Job& job) {
     started.release();
     while (!job.stopped()) std::this_thread::yield();
     const bool whole = write_run_file(running.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job);
     return whole ? std::optional(true) : std::nullopt;
   });
   const QString waiting = folder.path("waiting.h5");
-  document.saveRunFile(waiting);
-  QCOMPARE(document.exports().size(), 2U);
-  document.cancelExport(waiting);
-  QCOMPARE(document.exports().size(), 1U);
+  document.files().saveRunFile(waiting);
+  QCOMPARE(document.files().exports().size(), 2U);
+  document.files().cancelExport(waiting);
+  QCOMPARE(document.files().exports().size(), 1U);
   started.acquire();
-  document.cancelExport(running);
+  document.files().cancelExport(running);
   QVERIFY(waitUntilIdle(document));
-  QVERIFY(document.exports().empty());
+  QVERIFY(document.files().exports().empty());
   QVERIFY(QDir(folder.path(".")).isEmpty());
   QCOMPARE(textsOf(messages),
            (QStringList{"Cancelled: " + waiting + " was not written", "Cancelled: " + running + " was not written"}));
@@ -105,7 +105,7 @@ void DocumentFilesTest::aRunFileIsTheSameAsTheLiveRun() {
   Document live;
   QVERIFY(runDemo(live, 100));
   QSignalSpy messages(&live, &Document::messageRaised);
-  live.saveRunFile(folder.path("run.h5"));
+  live.files().saveRunFile(folder.path("run.h5"));
   QVERIFY(waitUntilIdle(live));
   QCOMPARE(textsOf(messages), QStringList{"Saved " + folder.path("run.h5")});
 
@@ -113,9 +113,10 @@ void DocumentFilesTest::aRunFileIsTheSameAsTheLiveRun() {
   reopened.open({folder.path("run.h5")});
   QVERIFY(waitUntilIdle(reopened));
   QCOMPARE(reopened.runs().size(), live.runs().size());
-  QVERIFY(reopened.models().empty());
+  QVERIFY(reopened.runs().models().empty());
   // A file holds of a text what was read.
-  QVERIFY(!reopened.text().content.empty() && live.text().content.starts_with(reopened.text().content));
+  QVERIFY(!reopened.modelRuns().text().content.empty() &&
+          live.modelRuns().text().content.starts_with(reopened.modelRuns().text().content));
   for (std::size_t index = 0; index < live.runs().size(); ++index) {
     const Trace& a = *live.runs()[index].trace;
     const Trace& b = *reopened.runs()[index].trace;
@@ -139,10 +140,10 @@ void DocumentFilesTest::aRunWithoutQueriesAndKeysSaysSo() {
   RunSettings settings;
   settings.limit = 32;
   settings.keepQueryKey = false;
-  document.setSettings(settings);
+  document.modelRuns().setSettings(settings);
   document.open({foxModel(), sampleText()});
   QVERIFY(waitUntilIdle(document));
-  document.startRun();
+  document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(document));
   QVERIFY(document.runs()[0].trace->query_key() == nullptr);
   QVERIFY(!document.runs()[0].trace->has_attention(0));
@@ -161,22 +162,22 @@ void DocumentFilesTest::runFilesStandSideBySide() {
   QCOMPARE(document.runs().size(), 2U);
   QCOMPARE(document.runs()[0].name, "fox · a");
   QCOMPARE(document.runs()[1].name, "fox · b");
-  QCOMPARE(document.runsOnText().size(), 2U);
+  QCOMPARE(document.runs().runsOnText().size(), 2U);
   QVERIFY(messages.isEmpty());
   // Opened once more, and under another path of the same file, it is not there twice.
-  document.selection().setHead({document.runs()[0].id, 1, 3});
+  document.runs().selection().setHead({document.runs()[0].id, 1, 3});
   document.open({folder.path("./b.h5")});
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 2U);
   QVERIFY2(textsOf(messages).last().contains("b.h5 is open already"), qPrintable(textsOf(messages).last()));
-  QCOMPARE(document.selection().head().run, document.runs()[1].id);
+  QCOMPARE(document.runs().selection().head().run, document.runs()[1].id);
   // Names of panes and sessions still find their run when the other one is gone.
   const RunId first = document.runs()[0].id;
-  QCOMPARE(document.runNamed("fox")->id, first);
-  document.removeRun(document.runs()[1].id);
+  QCOMPARE(document.runs().runNamed("fox")->id, first);
+  document.runs().removeRun(document.runs()[1].id);
   QCOMPARE(document.runs()[0].name, "fox");
-  QCOMPARE(document.runNamed("fox · a")->id, first);
-  QVERIFY(document.runNamed("fox · b") == nullptr);
+  QCOMPARE(document.runs().runNamed("fox · a")->id, first);
+  QVERIFY(document.runs().runNamed("fox · b") == nullptr);
 }
 
 void DocumentFilesTest::aRunOnAnotherTextHasItsOwnPlace() {
@@ -190,27 +191,27 @@ void DocumentFilesTest::aRunOnAnotherTextHasItsOwnPlace() {
   const Run a = document.runs()[0];
   const Run b = document.runs()[1];
   QVERIFY(a.text != b.text);
-  QCOMPARE(document.length(), 37);
-  QVERIFY(document.isOnText(a.id) && !document.isOnText(b.id));
-  document.selection().setPin({30, 10});
-  document.selection().setView({{10, 35}, {0, 20}});
-  QSignalSpy changed(&document, &Document::referenceChanged);
-  document.selection().setHead({b.id, 0, 0});
+  QCOMPARE(document.runs().length(), 37);
+  QVERIFY(document.runs().isOnText(a.id) && !document.runs().isOnText(b.id));
+  document.runs().selection().setPin({30, 10});
+  document.runs().selection().setView({{10, 35}, {0, 20}});
+  QSignalSpy changed(&document.runs(), &RunList::referenceChanged);
+  document.runs().selection().setHead({b.id, 0, 0});
   QCOMPARE(changed.size(), 1);
-  QCOMPARE(document.reference()->id, b.id);
-  QCOMPARE(document.length(), 50);
-  QVERIFY(document.selection().pin() == Cursor());
-  QVERIFY(document.selection().view() == (View{{0, 50}, {0, 50}}));
-  QVERIFY(document.placeIn(a.text).pin == (Cursor{30, 10}));
-  document.selection().setPin({49, 2});
-  document.selection().setHead({a.id, 1, 1});
-  QVERIFY(document.selection().pin() == (Cursor{30, 10}));
-  QVERIFY(document.selection().view() == (View{{10, 35}, {0, 20}}));
-  QVERIFY(document.placeIn(b.text).pin == (Cursor{49, 2}));
+  QCOMPARE(document.runs().reference()->id, b.id);
+  QCOMPARE(document.runs().length(), 50);
+  QVERIFY(document.runs().selection().pin() == Cursor());
+  QVERIFY(document.runs().selection().view() == (View{{0, 50}, {0, 50}}));
+  QVERIFY(document.runs().placeIn(a.text).pin == (Cursor{30, 10}));
+  document.runs().selection().setPin({49, 2});
+  document.runs().selection().setHead({a.id, 1, 1});
+  QVERIFY(document.runs().selection().pin() == (Cursor{30, 10}));
+  QVERIFY(document.runs().selection().view() == (View{{10, 35}, {0, 20}}));
+  QVERIFY(document.runs().placeIn(b.text).pin == (Cursor{49, 2}));
   // When the text that is shown goes, another one is.
-  document.removeRun(a.id);
-  QCOMPARE(document.length(), 50);
-  QVERIFY(document.selection().pin() == (Cursor{49, 2}));
+  document.runs().removeRun(a.id);
+  QCOMPARE(document.runs().length(), 50);
+  QVERIFY(document.runs().selection().pin() == (Cursor{49, 2}));
 }
 
 void DocumentFilesTest::whatAModelMakesStandsBesideWhatAFileHolds() {
@@ -218,19 +219,19 @@ void DocumentFilesTest::whatAModelMakesStandsBesideWhatAFileHolds() {
   {
     Document live;
     QVERIFY(runDemo(live, 64));
-    live.saveRunFile(folder.path("before.h5"));
+    live.files().saveRunFile(folder.path("before.h5"));
     QVERIFY(waitUntilIdle(live));
   }
   Document document;
   RunSettings settings;
   settings.limit = 64;
-  document.setSettings(settings);
+  document.modelRuns().setSettings(settings);
   document.open({folder.path("before.h5")});
   QVERIFY(waitUntilIdle(document));
   document.open({foxModel()});
   QVERIFY(waitUntilIdle(document));
   for (int again = 0; again < 2; ++again) {
-    document.startRun();
+    document.modelRuns().startRun();
     QVERIFY(waitUntilIdle(document));
     QCOMPARE(document.runs().size(), 3U);
     QCOMPARE(document.runs()[0].name, "fox-pro-12m · before");
@@ -238,11 +239,11 @@ void DocumentFilesTest::whatAModelMakesStandsBesideWhatAFileHolds() {
     QCOMPARE(document.runs()[2].name, "fox-pro-12m");
   }
   // Another text sends away what models made, not what files hold.
-  document.setText({{}, "Quite another text, which no run has seen before."});
-  document.startRun();
+  document.modelRuns().setText({{}, "Quite another text, which no run has seen before."});
+  document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 3U);
-  QVERIFY(document.length() < 40);
+  QVERIFY(document.runs().length() < 40);
 }
 
 void DocumentFilesTest::aRunFileHoldsOneText() {
@@ -256,7 +257,7 @@ void DocumentFilesTest::aRunFileHoldsOneText() {
   document.open({writeRun(folder, "a.h5", {}), writeRun(folder, "b.h5", longer), writeRun(folder, "c.h5", twin)});
   QVERIFY(waitUntilIdle(document));
   QSignalSpy messages(&document, &Document::messageRaised);
-  document.saveRunFile(folder.path("all.h5"));
+  document.files().saveRunFile(folder.path("all.h5"));
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(textsOf(messages).size(), 2);
   QVERIFY2(textsOf(messages)[0].startsWith("all.h5 is without fox · c: "), qPrintable(textsOf(messages)[0]));

@@ -39,10 +39,10 @@ void DocumentSessionsTest::aSessionWhoseTextFailsRunsNothingLater() {
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(messages.size(), 1);
   QVERIFY2(textsOf(messages)[0].contains("UTF-8"), qPrintable(textsOf(messages)[0]));
-  document.setText({{}, "Nobody asked for a run."});
-  QVERIFY(!document.runStatus().running);
-  document.addModel(transformerModel());
-  QVERIFY(!document.runStatus().running);
+  document.modelRuns().setText({{}, "Nobody asked for a run."});
+  QVERIFY(!document.modelRuns().runStatus().running);
+  document.runs().addModel(transformerModel());
+  QVERIFY(!document.modelRuns().runStatus().running);
   QVERIFY(waitUntilIdle(document));
   QVERIFY(document.runs().empty());
 }
@@ -53,30 +53,30 @@ void DocumentSessionsTest::aSessionComesBack() {
   {
     Document document;
     QVERIFY(runDemo(document, 100));
-    document.saveRunFile(folder.path("run.h5"));
+    document.files().saveRunFile(folder.path("run.h5"));
     QVERIFY(waitUntilIdle(document));
-    document.selection().setHead({document.runs()[1].id, 4, 3});
-    document.selection().setPin({90, 10});
-    document.selection().setView({{50, 100}, {0, 80}});
-    document.saveSession(folder.path("session.json"), views);
+    document.runs().selection().setHead({document.runs()[1].id, 4, 3});
+    document.runs().selection().setPin({90, 10});
+    document.runs().selection().setView({{50, 100}, {0, 80}});
+    document.sessions().save(folder.path("session.json"), views);
     QVERIFY(waitUntilIdle(document));
   }
   Document document;
-  QSignalSpy opened(&document, &Document::sessionOpened);
-  QSignalSpy missing(&document, &Document::fileMissing);
+  QSignalSpy opened(&document.sessions(), &SessionStore::sessionOpened);
+  QSignalSpy missing(&document.sessions(), &SessionStore::fileMissing);
   document.open({folder.path("session.json")});
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(opened.size(), 1);
   QCOMPARE(opened[0][0].toJsonObject(), views);
   QVERIFY(missing.isEmpty());
-  QCOMPARE(document.models().size(), 2U);
+  QCOMPARE(document.runs().models().size(), 2U);
   QCOMPARE(document.runs().size(), 2U);
-  const HeadChoice head = document.selection().head();
-  QCOMPARE(document.run(head.run)->name, "transformer-pro-12m");
+  const HeadChoice head = document.runs().selection().head();
+  QCOMPARE(document.runs().run(head.run)->name, "transformer-pro-12m");
   QVERIFY(head.layer == 4 && head.head == 3);
-  QVERIFY(document.selection().pin() == (Cursor{90, 10}));
-  QVERIFY(document.selection().view() == (View{{50, 100}, {0, 80}}));
-  QCOMPARE(document.sessionFile(), folder.path("session.json"));
+  QVERIFY(document.runs().selection().pin() == (Cursor{90, 10}));
+  QVERIFY(document.runs().selection().view() == (View{{50, 100}, {0, 80}}));
+  QCOMPARE(document.sessions().file(), folder.path("session.json"));
 }
 
 void DocumentSessionsTest::aSessionAsksForWhatIsMissing() {
@@ -85,14 +85,14 @@ void DocumentSessionsTest::aSessionAsksForWhatIsMissing() {
     "models": [{"name": "gone", "path": "/nowhere/model"}, {"name": "hub", "path": "owner/name"}],
     "text": {"file": "./gone.txt"}, "run_files": ["./gone.h5"]})");
   Document document;
-  QSignalSpy missing(&document, &Document::fileMissing);
+  QSignalSpy missing(&document.sessions(), &SessionStore::fileMissing);
   document.open({path});
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(missing.size(), 3);
   QCOMPARE(missing[0][1].toString(), "/nowhere/model");
   QCOMPARE(missing[1][1].toString(), folder.path("gone.txt"));
   QCOMPARE(missing[2][1].toString(), folder.path("gone.h5"));
-  QCOMPARE(document.models().size(), 1U);
+  QCOMPARE(document.runs().models().size(), 1U);
 }
 
 void DocumentSessionsTest::aSessionOfUnsavedRunsMakesThemAgain() {
@@ -100,24 +100,24 @@ void DocumentSessionsTest::aSessionOfUnsavedRunsMakesThemAgain() {
   {
     Document document;
     QVERIFY(runDemo(document, 64));
-    document.selection().setPin({33, 22});
-    document.saveSession(folder.path("session.json"), {});
+    document.runs().selection().setPin({33, 22});
+    document.sessions().save(folder.path("session.json"), {});
     QVERIFY(waitUntilIdle(document));
   }
   Document document;
   document.open({folder.path("session.json")});
   QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 2U, 60'000);
-  QCOMPARE(document.length(), 64);
-  QVERIFY(document.selection().pin() == (Cursor{33, 22}));
+  QCOMPARE(document.runs().length(), 64);
+  QVERIFY(document.runs().selection().pin() == (Cursor{33, 22}));
 }
 
 void DocumentSessionsTest::aDerivedRunComesBackWithItsSession() {
   const Folder folder;
   Document document;
   QVERIFY(runDemo(document, 32));
-  document.startDerivedRun(document.runs()[0].id, {QStringLiteral("*:*:one")});
+  document.modelRuns().startDerivedRun(document.runs()[0].id, {QStringLiteral("*:*:one")});
   QVERIFY(waitUntilIdle(document));
-  document.saveSession(folder.path("session.json"), {});
+  document.sessions().save(folder.path("session.json"), {});
   QVERIFY(waitUntilIdle(document));
   Document again;
   again.open({folder.path("session.json")});
@@ -142,9 +142,9 @@ void DocumentSessionsTest::aSessionBringsBackRunsOfSeveralFiles() {
     document.open({writeRun(folder, "a.h5", {}), folder.path("b.h5")});
     QVERIFY(waitUntilIdle(document));
     QCOMPARE(document.runs().size(), 3U);
-    document.removeRun(document.runNamed("third")->id);
-    document.selection().setHead({document.runNamed("fox · b")->id, 1, 2});
-    document.saveSession(folder.path("session.json"), {});
+    document.runs().removeRun(document.runs().runNamed("third")->id);
+    document.runs().selection().setHead({document.runs().runNamed("fox · b")->id, 1, 2});
+    document.sessions().save(folder.path("session.json"), {});
     QVERIFY(waitUntilIdle(document));
   }
   Document document;
@@ -153,7 +153,7 @@ void DocumentSessionsTest::aSessionBringsBackRunsOfSeveralFiles() {
   QCOMPARE(document.runs().size(), 2U);
   QCOMPARE(document.runs()[0].name, "fox · a");
   QCOMPARE(document.runs()[1].name, "fox · b");
-  QVERIFY(document.selection().head() == (HeadChoice{document.runs()[1].id, 1, 2}));
+  QVERIFY(document.runs().selection().head() == (HeadChoice{document.runs()[1].id, 1, 2}));
 }
 
 }  // namespace foxscope::gui::test

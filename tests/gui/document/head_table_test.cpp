@@ -23,7 +23,7 @@ class HeadTableTest : public QObject {
 
 void HeadTableTest::holdsTheStatisticsOfEveryHead() {
   Document document;
-  HeadTable table(document);
+  HeadTable table(document.runs());
   const QAbstractItemModelTester tester(&table, QAbstractItemModelTester::FailureReportingMode::QtTest);
   QVERIFY(runDemo(document, 128));
   QTRY_COMPARE_WITH_TIMEOUT(table.known(), table.total(), 60'000);
@@ -52,11 +52,11 @@ void HeadTableTest::holdsTheStatisticsOfEveryHead() {
 
 void HeadTableTest::holdsThePinnedPairInEveryHead() {
   Document document;
-  HeadTable table(document);
+  HeadTable table(document.runs());
   QVERIFY(runDemo(document, 128));
   const Run& fox = document.runs()[0];
   QVERIFY(std::isnan(table.value({fox.id, 2, 1}, HeadQuantity::pinnedForget)));
-  document.selection().setPin({100, 60});
+  document.runs().selection().setPin({100, 60});
   QVERIFY(waitUntilIdle(document));
   for (const Run& run : document.runs()) {
     const PairReading expected = pair_reading({run.trace, 2, 1}, 100, 60);
@@ -64,10 +64,10 @@ void HeadTableTest::holdsThePinnedPairInEveryHead() {
     QCOMPARE(table.value({run.id, 2, 1}, HeadQuantity::pinnedAttention), expected.attention);
     QCOMPARE(table.value({run.id, 2, 1}, HeadQuantity::pinnedSurvival), expected.forward_survival);
   }
-  document.selection().setPin({100, std::nullopt});
+  document.runs().selection().setPin({100, std::nullopt});
   QVERIFY(std::isnan(table.value({fox.id, 2, 1}, HeadQuantity::pinnedForget)));
   // Survival is the key's alone.
-  document.selection().setPin({std::nullopt, 60});
+  document.runs().selection().setPin({std::nullopt, 60});
   QVERIFY(waitUntilIdle(document));
   for (const Run& run : document.runs()) {
     QCOMPARE(table.value({run.id, 2, 1}, HeadQuantity::pinnedSurvival),
@@ -79,7 +79,7 @@ void HeadTableTest::holdsThePinnedPairInEveryHead() {
 
 void HeadTableTest::findsTheNearestHead() {
   Document document;
-  HeadTable table(document);
+  HeadTable table(document.runs());
   QVERIFY(runDemo(document, 128));
   QTRY_COMPARE_WITH_TIMEOUT(table.known(), table.total(), 60'000);
   QVERIFY(waitUntilIdle(document));  // gates are known first, attention later
@@ -104,12 +104,12 @@ void HeadTableTest::findsTheNearestHead() {
 
 void HeadTableTest::followsRuns() {
   Document document;
-  HeadTable table(document);
+  HeadTable table(document.runs());
   QCOMPARE(table.rowCount(), 0);
   QVERIFY(runDemo(document, 32));
   QCOMPARE(table.run(), document.runs()[0].id);
   QVERIFY(waitUntilIdle(document));
-  document.removeRun(document.runs()[0].id);
+  document.runs().removeRun(document.runs()[0].id);
   QCOMPARE(table.run(), document.runs()[0].id);
   QCOMPARE(table.total(), 8 * 4);
   QCOMPARE(table.known(), 8 * 4);

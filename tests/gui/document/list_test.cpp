@@ -25,15 +25,15 @@ class ListTest : public QObject {
 namespace {
 
 void rename(Document& document, int row, const QString& name) {
-  RunLook look = document.lookOf(document.listRows()[static_cast<std::size_t>(row)]);
+  RunLook look = document.runs().lookOf(document.runs().listRows()[static_cast<std::size_t>(row)]);
   look.label = name;
-  document.setLook(document.listRows()[static_cast<std::size_t>(row)], look);
+  document.runs().setLook(document.runs().listRows()[static_cast<std::size_t>(row)], look);
 }
 
 void hide(Document& document, int row) {
-  RunLook look = document.lookOf(document.listRows()[static_cast<std::size_t>(row)]);
+  RunLook look = document.runs().lookOf(document.runs().listRows()[static_cast<std::size_t>(row)]);
   look.hidden = true;
-  document.setLook(document.listRows()[static_cast<std::size_t>(row)], look);
+  document.runs().setLook(document.runs().listRows()[static_cast<std::size_t>(row)], look);
 }
 
 }  // namespace
@@ -71,21 +71,21 @@ void ListTest::aRunKeepsItsLook() {
   QCOMPARE(document.runs()[1].look.colour, 1);
   rename(document, 1, "softmax");
   QCOMPARE(document.runs()[1].name, "softmax");
-  QCOMPARE(document.runNamed("softmax")->id, document.runs()[1].id);
+  QCOMPARE(document.runs().runNamed("softmax")->id, document.runs()[1].id);
   // No name is that of no run, also where runs come from no file.
-  QVERIFY(document.runNamed({}) == nullptr);
+  QVERIFY(document.runs().runNamed({}) == nullptr);
   // Also when the one before it goes, when it runs again, and on another text.
-  document.removeModel(0);
+  document.runs().removeModel(0);
   QCOMPARE(document.runs()[0].look.colour, 1);
-  document.setText({{}, "Quite another text, which no run has seen before."});
-  document.startRun();
+  document.modelRuns().setText({{}, "Quite another text, which no run has seen before."});
+  document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 1U);
   QCOMPARE(document.runs()[0].name, "softmax");
   QCOMPARE(document.runs()[0].look.colour, 1);
   // The colour that nobody has is the next one's; one that was taken out brings its own back.
-  document.addModel("/elsewhere/third");
-  QCOMPARE(document.models().back().look.colour, 0);
+  document.runs().addModel("/elsewhere/third");
+  QCOMPARE(document.runs().models().back().look.colour, 0);
   rename(document, 0, {});
   QCOMPARE(document.runs()[0].name, "transformer-pro-12m");
 }
@@ -95,7 +95,7 @@ void ListTest::changedCopiesShareAColour() {
   QVERIFY(runDemo(document, 32));
   rename(document, 0, "fox");
   for (const char* change : {"3:0:one", "0:1:cut"}) {
-    document.startDerivedRun(document.runs()[0].id, {change});
+    document.modelRuns().startDerivedRun(document.runs()[0].id, {change});
     QVERIFY(waitUntilIdle(document));
   }
   QCOMPARE(document.runs().size(), 4U);
@@ -105,13 +105,13 @@ void ListTest::changedCopiesShareAColour() {
     const Run& run = document.runs()[static_cast<std::size_t>(change) + 1];
     QCOMPARE(run.look.colour, 0);
     QCOMPARE(run.look.change, change);
-    QCOMPARE(document.baseOf(run)->id, document.runs()[0].id);
+    QCOMPARE(document.runs().baseOf(run)->id, document.runs()[0].id);
   }
   // Before and after the change stay when all run again, and a change of a changed one says both.
-  document.startRun();
+  document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 4U);
-  document.startDerivedRun(document.runs()[3].id, {"1:1:cut"});
+  document.modelRuns().startDerivedRun(document.runs()[3].id, {"1:1:cut"});
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs()[4].name, "fox, L0 H1, cut; L1 H1, cut");
   QCOMPARE(document.runs()[4].look.change, 3);
@@ -122,58 +122,58 @@ void ListTest::aHiddenRunStays() {
   QVERIFY(runDemo(document, 32));
   const RunId fox = document.runs()[0].id;
   const RunId transformer = document.runs()[1].id;
-  document.selection().setHead({fox, 3, 1});
+  document.runs().selection().setHead({fox, 3, 1});
   hide(document, 0);
   QCOMPARE(document.runs().size(), 2U);
-  QCOMPARE(document.runsOnText().size(), 1U);
-  QCOMPARE(document.reference()->id, transformer);
-  QVERIFY(document.selection().head() == (HeadChoice{transformer, 3, 1}));
+  QCOMPARE(document.runs().runsOnText().size(), 1U);
+  QCOMPARE(document.runs().reference()->id, transformer);
+  QVERIFY(document.runs().selection().head() == (HeadChoice{transformer, 3, 1}));
   // The last one too: nothing else can be shown then.
   hide(document, 1);
-  QVERIFY(document.runsOnText().empty());
-  QVERIFY(document.reference() != nullptr);
-  QCOMPARE(document.selection().head().run, transformer);
+  QVERIFY(document.runs().runsOnText().empty());
+  QVERIFY(document.runs().reference() != nullptr);
+  QCOMPARE(document.runs().selection().head().run, transformer);
 }
 
 void ListTest::rowsMoveAmongTheirKind() {
   Document document;
   QVERIFY(runDemo(document, 32));
-  document.addModel("/elsewhere/a");
-  document.addModel("/elsewhere/b");
+  document.runs().addModel("/elsewhere/a");
+  document.runs().addModel("/elsewhere/b");
   const auto names = [&] {
     QStringList list;
-    for (const Document::ListRow& row : document.listRows()) list += document.nameOf(row);
+    for (const ListRow& row : document.runs().listRows()) list += document.runs().nameOf(row);
     return list.join(' ');
   };
   QCOMPARE(names(), "fox-pro-12m transformer-pro-12m a b");
-  document.moveRow(0, 3);
+  document.runs().moveRow(0, 3);
   QCOMPARE(names(), "transformer-pro-12m fox-pro-12m a b");
-  document.moveRow(3, 0);
+  document.runs().moveRow(3, 0);
   QCOMPARE(names(), "transformer-pro-12m fox-pro-12m b a");
-  document.moveRow(7, 0);
-  QCOMPARE(document.models()[0].name, "transformer-pro-12m");
-  QCOMPARE(document.models()[3].name, "a");
+  document.runs().moveRow(7, 0);
+  QCOMPARE(document.runs().models()[0].name, "transformer-pro-12m");
+  QCOMPARE(document.runs().models()[3].name, "a");
 }
 
 void ListTest::aSessionKeepsTheList() {
   const Folder folder;
   Document document;
   QVERIFY(runDemo(document, 32));
-  document.saveRunFile(folder.path("run.h5"));
+  document.files().saveRunFile(folder.path("run.h5"));
   QVERIFY(waitUntilIdle(document));
   document.clear();
   document.open({folder.path("run.h5")});
   QVERIFY(waitUntilIdle(document));
   document.open({foxModel()});
   QVERIFY(waitUntilIdle(document));
-  document.startRun();
+  document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 3U);
   rename(document, 0, "before");
   rename(document, 2, "again");
   hide(document, 1);
-  document.moveRow(2, 0);
-  document.saveSession(folder.path("session.json"), {});
+  document.runs().moveRow(2, 0);
+  document.sessions().save(folder.path("session.json"), {});
   QVERIFY(waitUntilIdle(document));
   Document back;
   back.open({folder.path("session.json")});

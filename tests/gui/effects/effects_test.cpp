@@ -46,9 +46,11 @@ Intervention change(const char* kind) { return Intervention::parse_change(kind);
 
 struct Effects {
   Document document;
-  Sweeps sweeps{document};
-  EffectsView view{document, sweeps};
+  Sweeps sweeps{document.runs(), document.modelRuns()};
+  EffectsView view{document.runs(), document.files(), sweeps};
   QSignalSpy messages{&document, &Document::messageRaised};
+
+  Effects() { QObject::connect(&document, &Document::sweepOpened, &sweeps, &Sweeps::open); }
 
   bool run() {
     view.resize(900, 420);
@@ -63,14 +65,15 @@ struct Effects {
   bool derive(const QString& intervention) { return derive(fox(), intervention); }
   bool derive(RunId base, const QString& intervention) {
     const std::size_t before = document.runs().size();
-    document.startDerivedRun(base, {intervention});
-    return QTest::qWaitFor([&] { return document.runs().size() > before && !document.runStatus().running; }, kPatience);
+    document.modelRuns().startDerivedRun(base, {intervention});
+    return QTest::qWaitFor([&] { return document.runs().size() > before && !document.modelRuns().runStatus().running; },
+                           kPatience);
   }
   void hide(int row, bool hidden) {
-    const Document::ListRow place = document.listRows()[static_cast<std::size_t>(row)];
-    RunLook look = document.lookOf(place);
+    const ListRow place = document.runs().listRows()[static_cast<std::size_t>(row)];
+    RunLook look = document.runs().lookOf(place);
     look.hidden = hidden;
-    document.setLook(place, look);
+    document.runs().setLook(place, look);
   }
   bool said(const QString& words) const {
     return std::any_of(messages.begin(), messages.end(), [&](const QList<QVariant>& arguments) {
@@ -92,7 +95,7 @@ void EffectsTest::aChangedRunIsAnswered() {
   QCOMPARE(answered.size(), 1);
   const Run& changed = effects.document.runs()[2];
   QCOMPARE(changed.name, "fox-pro-12m, L3 H1, cut");
-  QVERIFY(effects.document.selection().head().run == effects.fox());
+  QVERIFY(effects.document.runs().selection().head().run == effects.fox());
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
   const LossChange expected =
       loss_change(changed.trace->per_token_loss(), effects.document.runs()[0].trace->per_token_loss());
@@ -113,25 +116,25 @@ void EffectsTest::aChangedRunIsAnswered() {
   }
   // It stays, whichever head is looked at then.
   for (const Run& run : effects.document.runs()) {
-    effects.document.selection().setHead({run.id, 2, 2});
+    effects.document.runs().selection().setHead({run.id, 2, 2});
     QCOMPARE(effects.view.card().sentence(), sentence);
   }
   // Made once more it is answered where it stands, and nothing comes in front of what is looked at.
   const RunId before = changed.id;
-  effects.document.startRun();
+  effects.document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(effects.document));
   QCOMPARE(effects.document.runs().size(), 3U);
   QVERIFY(effects.document.runs()[2].id != before);
   QCOMPARE(answered.size(), 1);
   QVERIFY(effects.waitForCard(sentence));
   // On another text too, but not where it was taken out and is wanted again.
-  effects.document.editText("Another text, of a few words that both models read.");
-  effects.document.startRun();
+  effects.document.modelRuns().editText("Another text, of a few words that both models read.");
+  effects.document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(effects.document));
   QCOMPARE(effects.document.runs().size(), 3U);
   QCOMPARE(answered.size(), 1);
   QVERIFY(effects.waitForCard("tokens of typed text"));
-  effects.document.removeRun(effects.document.runs()[2].id);
+  effects.document.runs().removeRun(effects.document.runs()[2].id);
   QVERIFY(effects.derive("3:1:cut"));
   QCOMPARE(answered.size(), 2);
 }
@@ -148,20 +151,20 @@ void EffectsTest::theNewestChangeIsAnswered() {
   QVERIFY(effects.derive("4:0:one"));
   QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
   // Also where the run that was changed is itself a changed one.
-  effects.document.selection().setHead({effects.document.runs()[2].id, 0, 0});
+  effects.document.runs().selection().setHead({effects.document.runs()[2].id, 0, 0});
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
   QVERIFY(effects.derive(effects.document.runs()[2].id, "0:0:cut"));
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut; L0 H0, cut:"));
-  effects.document.removeRun(effects.document.runs()[4].id);
+  effects.document.runs().removeRun(effects.document.runs()[4].id);
   // A head of the sweep that is chosen after them comes before them, also the one that is chosen already.
   QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
   QVERIFY(effects.waitForCard("<b>L5 H2, gate 1:"));
   // An older change is answered where one of its heads is chosen.
-  effects.document.selection().setHead({effects.document.runs()[2].id, 0, 0});
+  effects.document.runs().selection().setHead({effects.document.runs()[2].id, 0, 0});
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
-  effects.document.selection().setHead({effects.document.runs()[1].id, 0, 0});
+  effects.document.runs().selection().setHead({effects.document.runs()[1].id, 0, 0});
   QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
-  effects.document.removeRun(effects.document.runs()[3].id);
+  effects.document.runs().removeRun(effects.document.runs()[3].id);
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
 }
 
@@ -198,7 +201,7 @@ void EffectsTest::whatIsHiddenIsNotAnswered() {
   // A hidden run that is made again stays unanswered.
   effects.hide(2, true);
   QSignalSpy answered(&effects.view, &EffectsView::answered);
-  effects.document.startRun();
+  effects.document.modelRuns().startRun();
   QVERIFY(waitUntilIdle(effects.document));
   QCOMPARE(effects.document.runs().size(), 3U);
   QCOMPARE(answered.size(), 0);
@@ -209,7 +212,7 @@ void EffectsTest::aClickOnATokenGoesThere() {
   QVERIFY(effects.run());
   QVERIFY(effects.derive("3:1:cut"));
   QVERIFY(effects.waitForCard("L3 H1, cut:"));
-  Selection& selection = effects.document.selection();
+  Selection& selection = effects.document.runs().selection();
   QTableWidget& tokens = effects.view.card().tokens();
   const std::int64_t position = tokens.item(4, ChangeCard::kHelpedToken)->data(Qt::UserRole).toLongLong();
   const std::int64_t far = position < 40 ? 60 : 0;
@@ -251,16 +254,16 @@ void EffectsTest::aClickOnACellChoosesTheHead() {
   QVERIFY(effects.sweep("one"));
   SweepGrid& grid = effects.view.grid();
   QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
-  QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 5, 2}));
+  QVERIFY(effects.document.runs().selection().head() == (HeadChoice{effects.fox(), 5, 2}));
   QVERIFY(effects.view.card().sentence().contains("L5 H2, gate 1:"));
   QVERIFY(effects.view.card().sentence().contains("over 80 tokens of black-beauty-1-3.txt"));
   QCOMPARE(effects.view.card().tokens().rowCount(), 10);
   QTest::keyClick(&grid, Qt::Key_Left);
   QTest::keyClick(&grid, Qt::Key_Up);
-  QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 4, 1}));
+  QVERIFY(effects.document.runs().selection().head() == (HeadChoice{effects.fox(), 4, 1}));
   QVERIFY(effects.view.card().sentence().contains("L4 H1, gate 1:"));
   QTest::mouseClick(&grid, Qt::LeftButton, {}, QPoint(1, 1));  // beside the cells
-  QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 4, 1}));
+  QVERIFY(effects.document.runs().selection().head() == (HeadChoice{effects.fox(), 4, 1}));
   // Colours: the cell of the largest change is at an end of the scale.
   const HeadSweep& sweep = *effects.sweeps.shown();
   double largest = 0;
@@ -375,7 +378,8 @@ void EffectsTest::aSweepIsExportedAndOpened() {
   QVERIFY(effects.run());
   QVERIFY(effects.sweep("cut"));
   for (const char* name : {"sweep.csv", "sweep.pdf", "sweep.svg", "sweep.h5"}) effects.view.write(folder.path(name));
-  QVERIFY(QTest::qWaitFor([&] { return effects.document.exports().empty() && !effects.document.busy(); }, kPatience));
+  QVERIFY(QTest::qWaitFor([&] { return effects.document.files().exports().empty() && !effects.document.busy(); },
+                          kPatience));
   const auto whole = effects.sweeps.shown()->whole;
   QFile csv(folder.path("sweep.csv"));
   QVERIFY(csv.open(QIODevice::ReadOnly));
@@ -402,7 +406,7 @@ void EffectsTest::aSweepIsExportedAndOpened() {
   QVERIFY(other.run());
   QCOMPARE(other.sweeps.shown()->run, other.fox());
   QTest::mouseClick(&other.view.grid(), Qt::LeftButton, {}, other.view.grid().cell(6, 3).center());
-  QVERIFY(other.document.selection().head() == (HeadChoice{other.fox(), 6, 3}));
+  QVERIFY(other.document.runs().selection().head() == (HeadChoice{other.fox(), 6, 3}));
 }
 
 // Of heads whose errors are known the card says which are beyond chance, and that some are by chance.
@@ -442,7 +446,7 @@ void EffectsTest::aSweepSaysOfWhichTextItIs() {
   const Folder folder;
   Effects effects;
   QVERIFY(effects.run());
-  effects.document.setText({{}, "Other words, which no model has read."});
+  effects.document.modelRuns().setText({{}, "Other words, which no model has read."});
   QVERIFY(effects.sweep("cut"));
   QCOMPARE(effects.view.caption(), "on black-beauty-1-3.txt (80 tokens)");
   QCOMPARE(effects.sweeps.shown()->whole->source, std::string("black-beauty-1-3.txt"));
@@ -510,8 +514,9 @@ void EffectsTest::whatCannotBeSweptSaysWhy() {
   QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
   QVERIFY(effects.said("--change one: transformer-pro-12m has no gate"));
   QVERIFY(effects.sweeps.visible().empty());
-  effects.document.saveRunFile(folder.path("run.h5"));
-  QVERIFY(QTest::qWaitFor([&] { return effects.document.exports().empty() && !effects.document.busy(); }, kPatience));
+  effects.document.files().saveRunFile(folder.path("run.h5"));
+  QVERIFY(QTest::qWaitFor([&] { return effects.document.files().exports().empty() && !effects.document.busy(); },
+                          kPatience));
   Effects other;
   other.document.open({folder.path("run.h5")});
   QVERIFY(waitUntilIdle(other.document));

@@ -13,7 +13,7 @@
 #include "app/gui/evaluations/needle_page.h"
 #include "app/gui/evaluations/value_grid.h"
 #include "app/gui/views/theme.h"
-#include "backend/model/checkpoint.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
@@ -51,7 +51,7 @@ QString evaluationOf(const char* kind) { return source(QStringLiteral("resources
 
 struct Shown {
   Document document;
-  EvaluationsView view{document};
+  EvaluationsView view{document.evaluations(), document.runs(), document.modelRuns(), document.files()};
 
   explicit Shown(const QStringList& files) {
     view.resize(900, 400);
@@ -203,12 +203,12 @@ void EvaluationsTest::coloursAreThoseOfTheRuns() {
   Shown shown({evaluationOf("loss")});
   QVERIFY(shown.settle());
   const QString name = QString::fromStdString(shown.view.loss().plot().curves[0].name);
-  shown.document.addModel(foxModel(), name);
-  RunLook look = shown.document.models()[0].look;
+  shown.document.runs().addModel(foxModel(), name);
+  RunLook look = shown.document.runs().models()[0].look;
   look.colour = 4;
-  shown.document.setLook(shown.document.listRows()[0], look);
-  shown.document.setText({{}, "A text that is short."});
-  shown.document.startRun();
+  shown.document.runs().setLook(shown.document.runs().listRows()[0], look);
+  shown.document.modelRuns().setText({{}, "A text that is short."});
+  shown.document.modelRuns().startRun();
   QVERIFY(shown.settle());
   QCOMPARE(shown.view.loss().plot().curves[0].colour, 4);
   for (std::size_t curve = 1; curve < shown.view.loss().plot().curves.size(); ++curve) {
@@ -268,7 +268,7 @@ void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {
   QVERIFY2(shown.view.reading().startsWith("To open this cell, open first the checkpoint folder of"),
            qPrintable(shown.view.reading()));
   QVERIFY(shown.view.reading().contains("as text (Ctrl+Shift+O)"));
-  QVERIFY(shown.document.text().empty());
+  QVERIFY(shown.document.modelRuns().text().empty());
 }
 
 // An evaluation may call a model by another name than its folder's.
@@ -291,35 +291,35 @@ void EvaluationsTest::aNeedleCellFindsItsModelByItsWeights() {
   open();
   QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 2U, 60'000);
   QVERIFY(shown.settle());
-  QTRY_VERIFY(shown.document.selection().pin() == (Cursor{330, 150}));
+  QTRY_VERIFY(shown.document.runs().selection().pin() == (Cursor{330, 150}));
 }
 
 void EvaluationsTest::aNeedleCellOpensItsTrace() {
   const Folder folder;
   Shown shown({writeNeedle(folder), foxModel(), sampleText()});
   QVERIFY(shown.settle());
-  RunSettings settings = shown.document.settings();
+  RunSettings settings = shown.document.modelRuns().settings();
   settings.limit = 300;
-  shown.document.setSettings(settings);
+  shown.document.modelRuns().setSettings(settings);
   ValueGrid* grid = shown.grids()[0];
   QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
   QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 1U, 60'000);
   QVERIFY(shown.settle());
-  QTRY_VERIFY(shown.document.selection().pin() == (Cursor{330, 150}));
+  QTRY_VERIFY(shown.document.runs().selection().pin() == (Cursor{330, 150}));
   // The answer follows, so that there is a position that predicts it.
-  QVERIFY(shown.document.text().content.ends_with(" " + NeedleTemplate::built_in().answer));
-  QVERIFY(shown.document.length() > 312 && shown.document.length() < 512);
+  QVERIFY(shown.document.modelRuns().text().content.ends_with(" " + NeedleTemplate::built_in().answer));
+  QVERIFY(shown.document.runs().length() > 312 && shown.document.runs().length() < 512);
   const NeedleTemplate words = NeedleTemplate::built_in();
-  QVERIFY(shown.document.text().content.find(words.needle) != std::string::npos);
+  QVERIFY(shown.document.modelRuns().text().content.find(words.needle) != std::string::npos);
   // The haystack is remembered: another cell opens without it.
   QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
   QVERIFY(!shown.view.reading().startsWith("To open"));
   QVERIFY(shown.settle());
   // Going back to the haystack brings back how much of it was read.
-  QCOMPARE(shown.document.settings().limit, 0);
-  shown.document.undoStack().undo();
-  QCOMPARE(shown.document.text().content.find(words.needle), std::string::npos);
-  QCOMPARE(shown.document.settings().limit, 300);
+  QCOMPARE(shown.document.modelRuns().settings().limit, 0);
+  shown.document.runs().undoStack().undo();
+  QCOMPARE(shown.document.modelRuns().text().content.find(words.needle), std::string::npos);
+  QCOMPARE(shown.document.modelRuns().settings().limit, 300);
 }
 
 // What a changed model did is not what the unchanged one does.
@@ -337,16 +337,16 @@ void EvaluationsTest::aNeedleCellIsOfItsModelsChanges() {
            "To open this cell, open first fox-pro-12m with its changes, L0, all heads, gate 1; L1 H2, cut: the file "
            "names them, and does not hold them");
   QVERIFY(shown.document.runs().empty());
-  RunSettings settings = shown.document.settings();
+  RunSettings settings = shown.document.modelRuns().settings();
   settings.limit = 40;
-  shown.document.setSettings(settings);
-  shown.document.startRun();
+  shown.document.modelRuns().setSettings(settings);
+  shown.document.modelRuns().startRun();
   QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 1U, 60'000);
-  shown.document.startDerivedRun(shown.document.runs()[0].id, {"0:*:one", "1:2:cut"});
+  shown.document.modelRuns().startDerivedRun(shown.document.runs()[0].id, {"0:*:one", "1:2:cut"});
   QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 2U, 60'000);
   QVERIFY(shown.settle());
   open();
-  QTRY_VERIFY_WITH_TIMEOUT(shown.document.selection().pin() == (Cursor{330, 150}), 60'000);
+  QTRY_VERIFY_WITH_TIMEOUT(shown.document.runs().selection().pin() == (Cursor{330, 150}), 60'000);
 }
 
 void EvaluationsTest::headsAreAGrid() {
@@ -404,18 +404,18 @@ void EvaluationsTest::hiddenModelsAreLeftOut() {
     };
     const qsizetype before = exported(QStringLiteral("%1-all.svg").arg(kind)).count(name.toUtf8());
     QVERIFY(before > 0);
-    shown.document.addModel(foxModel(), name);
-    const RunLook seen = shown.document.models()[0].look;
+    shown.document.runs().addModel(foxModel(), name);
+    const RunLook seen = shown.document.runs().models()[0].look;
     RunLook look = seen;
     look.hidden = true;
-    shown.document.setLook(shown.document.listRows()[0], look);
+    shown.document.runs().setLook(shown.document.runs().listRows()[0], look);
     QVERIFY(shown.settle());
     QCOMPARE(shown.view.loss().plot().curves.size() + shown.grids().size(), curves + grids - 1);
     for (const ValueGrid* grid : shown.grids()) QVERIFY(!grid->content().title.startsWith(name + ':'));
     const QByteArray left = exported(QStringLiteral("%1.svg").arg(kind));
     QVERIFY(left.contains("<svg"));
     QVERIFY(left.count(name.toUtf8()) < before);
-    shown.document.setLook(shown.document.listRows()[0], seen);
+    shown.document.runs().setLook(shown.document.runs().listRows()[0], seen);
     QVERIFY(shown.settle());
     QCOMPARE(shown.view.loss().plot().curves.size() + shown.grids().size(), curves + grids);
   }
@@ -452,7 +452,7 @@ void EvaluationsTest::aSessionKeepsEvaluations() {
   Document document;
   document.open({folder.path("needle.h5"), evaluationOf("loss")});
   QVERIFY(waitUntilIdle(document));
-  document.saveSession(folder.path("session.json"), {});
+  document.sessions().save(folder.path("session.json"), {});
   QVERIFY(waitUntilIdle(document));
   Document back;
   back.open({folder.path("session.json")});

@@ -11,7 +11,7 @@
 #include <QTest>
 
 #include "app/figure/colour_map.h"
-#include "app/figure/head_label_colour.h"
+#include "app/figure/heads/head_label_colour.h"
 #include "app/gui/heads/heads_view.h"
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
@@ -54,8 +54,8 @@ namespace {
 
 struct Heads {
   Document document;
-  HeadTable table{document};
-  HeadsView view{document, table};
+  HeadTable table{document.runs()};
+  HeadsView view{document.runs(), document.modelRuns(), table};
 
   bool run(std::int64_t tokens) {
     view.resize(260, 700);
@@ -80,17 +80,17 @@ void HeadsTest::clicksAndArrowsChooseAHead() {
   const RunId fox = heads.document.runs()[0].id;
   const RunId transformer = heads.document.runs()[1].id;
   QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell({fox, 5, 2}).center());
-  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 5, 2}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{fox, 5, 2}));
   QTest::keyClick(&grid, Qt::Key_Right);
   QTest::keyClick(&grid, Qt::Key_Right);
-  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 5, 3}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{fox, 5, 3}));
   QTest::keyClick(&grid, Qt::Key_Up);
-  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 4, 3}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{fox, 4, 3}));
   for (int step = 0; step < 4; ++step) QTest::keyClick(&grid, Qt::Key_Down);
-  QVERIFY(heads.document.selection().head() == (HeadChoice{transformer, 0, 3}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{transformer, 0, 3}));
   QTest::keyClick(&grid, Qt::Key_Left);
   QTest::keyClick(&grid, Qt::Key_Up);
-  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 7, 2}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{fox, 7, 2}));
   QVERIFY(!grid.headAt({-5, -5}));
 }
 
@@ -160,11 +160,11 @@ void HeadsTest::thePinnedPairColoursEveryHead() {
   Heads heads;
   QVERIFY(heads.run(64));
   heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::pinnedForget, kNoRun});
-  heads.document.selection().setPin({50, 30});
+  heads.document.runs().selection().setPin({50, 30});
   QVERIFY(waitUntilIdle(heads.document));
   const HeadChoice head{heads.document.runs()[0].id, 3, 0};
   QCOMPARE(heads.view.grid().shownValue(head), pair_reading({heads.document.runs()[0].trace, 3, 0}, 50, 30).forget);
-  heads.document.selection().setPin({});
+  heads.document.runs().selection().setPin({});
   QVERIFY(std::isnan(heads.view.grid().shownValue(head)));
 }
 
@@ -184,7 +184,7 @@ void HeadsTest::theTableSortsByNumbers() {
   }
   // Choosing a row chooses its head.
   list.selectRow(0);
-  const HeadChoice chosen = heads.document.selection().head();
+  const HeadChoice chosen = heads.document.runs().selection().head();
   QCOMPARE(heads.table.value(chosen, HeadQuantity::rateDecayTime),
            list.model()->index(0, column).data(HeadTable::ValueRole).toDouble());
 }
@@ -269,7 +269,7 @@ void HeadsTest::labelsAreListedAndFiltered() {
   for (int row = 0; row < list.rowCount(); ++row) {
     const QModelIndex cell = list.index(row, HeadTable::kLabelsColumn);
     const HeadChoice head = cell.data(HeadTable::HeadRole).value<HeadChoice>();
-    const LabelScores scores = head_statistics(*heads.document.headOf(head), {}, {})->label_scores;
+    const LabelScores scores = head_statistics(*heads.document.runs().headOf(head), {}, {})->label_scores;
     QCOMPARE(cell.data().toString(), QString::fromStdString(names_of(labels_of(scores), ", ")));
     for (int number = 0; number < kHeadLabels; ++number) {
       const double score = scores[static_cast<std::size_t>(number)];
@@ -337,7 +337,7 @@ void HeadsTest::labelsColourTheGrid() {
       if (has(one)) with = one;
       if (!has(one) && !heads.table.labels(one).empty()) without = one;
       const auto labels = heads.table.labels(one);
-      if (labels.empty() || one == heads.document.selection().head()) continue;
+      if (labels.empty() || one == heads.document.runs().selection().head()) continue;
       const figure::Rgb expected = figure::labelColour(labels.front());
       QCOMPARE(ground(one), QColor(expected.red, expected.green, expected.blue));
     }
@@ -403,11 +403,11 @@ void HeadsTest::theGalleryShowsSortsAndFilters() {
   }
   // A click and the keys choose.
   QTest::mouseClick(&gallery, Qt::LeftButton, {}, gallery.cell(gallery.heads()[4]).center());
-  QVERIFY(heads.document.selection().head() == gallery.heads()[4]);
+  QVERIFY(heads.document.runs().selection().head() == gallery.heads()[4]);
   QTest::keyClick(&gallery, Qt::Key_Right);
-  QVERIFY(heads.document.selection().head() == gallery.heads()[5]);
+  QVERIFY(heads.document.runs().selection().head() == gallery.heads()[5]);
   QTest::keyClick(&gallery, Qt::Key_Up);
-  QVERIFY(gallery.cell(heads.document.selection().head()).top() < gallery.cell(gallery.heads()[5]).top());
+  QVERIFY(gallery.cell(heads.document.runs().selection().head()).top() < gallery.cell(gallery.heads()[5]).top());
   // Only heads of a label.
   const auto label = tellingLabel(heads.table);
   QVERIFY(label);
@@ -473,15 +473,15 @@ void HeadsTest::hiddenRunsAreNeitherListedNorPictured() {
     if (box->accessibleName() == "Run") listed = box;
   }
   const auto hide = [&](std::size_t row, bool hidden) {
-    RunLook look = heads.document.lookOf(heads.document.listRows()[row]);
+    RunLook look = heads.document.runs().lookOf(heads.document.runs().listRows()[row]);
     look.hidden = hidden;
-    heads.document.setLook(heads.document.listRows()[row], look);
+    heads.document.runs().setLook(heads.document.runs().listRows()[row], look);
   };
   // The gallery lists the Transformer while the chosen head is of the other model.
   heads.view.setTab(HeadsView::Tab::pictures);
   listed->setCurrentIndex(1);
   QCOMPARE(heads.table.run(), transformer);
-  QVERIFY(heads.document.selection().head().run == fox);
+  QVERIFY(heads.document.runs().selection().head().run == fox);
   hide(1, true);
   QCOMPARE(listed->count(), 1);
   QVERIFY(!listed->isVisible());
@@ -525,7 +525,7 @@ void HeadsTest::differencesHaveOneSign() {
   const RunId transformer = heads.document.runs()[1].id;
   heads.view.setColouring({HeadColouring::Kind::difference, HeadQuantity::entropy, transformer, fox});
   const auto entropy = [&](const HeadChoice& head) {
-    return head_statistics(*heads.document.headOf(head), {}, {})->entropy;
+    return head_statistics(*heads.document.runs().headOf(head), {}, {})->entropy;
   };
   const auto nearest = [&](const HeadChoice& head, RunId other) { return *heads.table.nearestHead(head, other); };
   const HeadChoice a{fox, 3, 1};
@@ -541,15 +541,15 @@ void HeadsTest::withoutRunsItSaysSo() {
   heads.view.show();
   QVERIFY(!heads.view.grab().isNull());
   QTest::keyClick(&heads.view.grid(), Qt::Key_Down);
-  QCOMPARE(heads.document.selection().head().run, kNoRun);
+  QCOMPARE(heads.document.runs().selection().head().run, kNoRun);
 }
 
 /// Heads of made-up runs.
 struct FileHeads {
   Folder folder;
   Document document;
-  HeadTable table{document};
-  HeadsView view{document, table};
+  HeadTable table{document.runs()};
+  HeadsView view{document.runs(), document.modelRuns(), table};
   int files = 0;
 
   bool open(const foxscope::test::SyntheticRun& run) {
@@ -614,7 +614,7 @@ void HeadsTest::saliencyThatIsMissingIsComputedByAButton() {
   Heads heads;
   QVERIFY(heads.run(48));
   const HeadChoice chosen{heads.document.runs()[0].id, 1, 2};
-  heads.document.selection().setHead(chosen);
+  heads.document.runs().selection().setHead(chosen);
   auto* button = heads.view.findChild<QToolButton*>("headsRemedy");
   QVERIFY(!button->isVisible());
   const auto colourBy = [&](const QString& name) {
@@ -634,7 +634,7 @@ void HeadsTest::saliencyThatIsMissingIsComputedByAButton() {
   QVERIFY(QTest::qWaitFor(known, 60'000) && waitUntilIdle(heads.document));
   QVERIFY(!button->isVisible());
   // The other model has none yet.
-  heads.document.selection().setHead({heads.document.runs()[1].id, 0, 0});
+  heads.document.runs().selection().setHead({heads.document.runs()[1].id, 0, 0});
   QVERIFY(button->isVisible() && button->isEnabled());
   colourBy("entropy");
   QVERIFY(!button->isVisible());
@@ -690,11 +690,11 @@ void HeadsTest::ofMambaEveryNthChannelIsShown() {
   QVERIFY(grid.headAt(cell.center()) == (HeadChoice{shown, 0, 32}));
   QCOMPARE(grid.cell({shown, 0, 33}), cell);
   QVERIFY(!grid.headAt({grid.cell({shown, 1, 1}).right() + 3, grid.cell({shown, 1, 1}).center().y()}));
-  heads.document.selection().setHead({shown, 0, 33});
+  heads.document.runs().selection().setHead({shown, 0, 33});
   QTest::keyClick(&grid, Qt::Key_Right);
-  QVERIFY(heads.document.selection().head() == (HeadChoice{shown, 0, 36}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{shown, 0, 36}));
   QTest::keyClick(&grid, Qt::Key_Down);
-  QVERIFY(heads.document.selection().head() == (HeadChoice{shown, 1, 1}));
+  QVERIFY(heads.document.runs().selection().head() == (HeadChoice{shown, 1, 1}));
   const auto kinds = figure::kindsOf(heads.document.runs()[0].trace->info());
   QCOMPARE(kinds.front().words, std::string("Mamba, 50 of 200 channels"));
   QTRY_VERIFY(heads.table.statistics({shown, 0, 196}) != nullptr);

@@ -7,7 +7,7 @@
 #include <QTest>
 
 #include "app/figure/colour_scale.h"
-#include "app/gui/maps/pane_header.h"
+#include "app/gui/maps/pane/pane_header.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"
@@ -237,7 +237,7 @@ void MapsCompareTest::nearestHeadIsOffered() {
   maps.press(Qt::Key_B);
   QCOMPARE(maps.pane().titleText(), "transformer L1 H2 · attention A");
   // It follows the head on this side, until it is kept.
-  maps.document.selection().setHead({maps.document.runs()[0].id, 1, 0});
+  maps.document.runs().selection().setHead({maps.document.runs()[0].id, 1, 0});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane().titleText(), "transformer L0 H2 · attention A");
   maps.press(Qt::Key_N);
@@ -290,14 +290,14 @@ void MapsCompareTest::otherTokensAreComparedByPlace() {
   QVERIFY2(maps.pane().detailText().endsWith("shown by place in the text"), qPrintable(maps.pane().detailText()));
   QCOMPARE(maps.pane().noteText(), "other tokens");
   const std::span<const double> c = pairs->cumulative_log_gate(0, 0);
-  const std::int64_t i = maps.document.positionIn(maps.document.runs()[1].id, 100).value();
-  const std::int64_t j = maps.document.positionIn(maps.document.runs()[1].id, 61).value();
+  const std::int64_t i = maps.document.runs().positionIn(maps.document.runs()[1].id, 100).value();
+  const std::int64_t j = maps.document.runs().positionIn(maps.document.runs()[1].id, 61).value();
   QVERIFY(i < 60 && j < 40);
   QCOMPARE(maps.pane().picture()->value(0, 100, 61),
            static_cast<float>(std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)])));
   // Axes and the read-out speak in the positions of the pane's own run, as export does.
   for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) QVERIFY2(label.toInt() < 75, qPrintable(label));
-  maps.document.selection().setPin({100, 61});
+  maps.document.runs().selection().setPin({100, 61});
   QVERIFY(maps.settle());
   QVERIFY2(maps.pane().readoutText().contains(QString("i %1 “").arg(i)), qPrintable(maps.pane().readoutText()));
   QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{0, 75}));
@@ -311,8 +311,8 @@ void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
   const auto shorter = withFirstTokens(*longer, 60, "short");
   OpenMaps maps({longer, shorter});
   maps.view.setPaneCount(1);
-  maps.document.selection().setHead({maps.document.runs()[1].id, 1, 2});
-  maps.document.selection().setPin({140, 100});
+  maps.document.runs().selection().setHead({maps.document.runs()[1].id, 1, 2});
+  maps.document.runs().selection().setPin({140, 100});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane().titleText(), "short L1 H2 · forget F");
   QCOMPARE(maps.pane().detailText(), "one entry a pixel · exact · short was run over 60 tokens");
@@ -334,13 +334,13 @@ void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
   QVERIFY(maps.plot().tickLabels(Qt::Vertical).size() > 1);
   QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{0, 60}));
   // A part of the text that the run has not read at all.
-  maps.document.selection().setView({{100, 140}, {80, 120}});
+  maps.document.runs().selection().setView({{100, 140}, {80, 120}});
   QVERIFY(maps.settle());
   QVERIFY(!maps.pane().picture());
   QCOMPARE(maps.pane().messageText(), "short was run over 60 tokens and has read nothing here. Backspace goes back.");
   QVERIFY(!maps.view.requestOfActivePane());
   // Together they have no difference.
-  maps.document.selection().goBack();
+  maps.document.runs().selection().goBack();
   PaneState state = maps.view.paneState(0);
   state.setSides(Sides::difference);
   maps.view.setPaneState(0, state);
@@ -367,7 +367,7 @@ void MapsCompareTest::aSideThatEndsIsBlankBesideTheOther() {
     QVERIFY(std::isnan(picture->value(1, row, column)));
   }
   // Of a part that one side has not read the other is still shown, and the first side is what is exported.
-  maps.document.selection().setView({{100, 140}, {80, 120}});
+  maps.document.runs().selection().setView({{100, 140}, {80, 120}});
   QVERIFY(maps.settle());
   QVERIFY(!std::isnan(maps.pane().picture()->value(0, 130, 100)));
   QVERIFY(std::isnan(maps.pane().picture()->value(1, 130, 100)));
@@ -407,7 +407,7 @@ void MapsCompareTest::panesKeepTheirOwnHead() {
   TwoModels maps;
   maps.press(Qt::Key_K);
   QCOMPARE(maps.view.paneState(0).own, (NamedHead{"fox", 0, 0}));
-  maps.document.selection().setHead({maps.document.runs()[0].id, 1, 1});
+  maps.document.runs().selection().setHead({maps.document.runs()[0].id, 1, 1});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane().titleText(), "fox L0 H0 · attention A");
   maps.press(Qt::Key_K);
@@ -421,7 +421,7 @@ void MapsCompareTest::runsGoAndComeBack() {
   maps.view.setPaneState(0, state);
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane().titleText(), "transformer L1 H2 · attention A");
-  maps.document.removeRun(maps.document.runs()[1].id);
+  maps.document.runs().removeRun(maps.document.runs()[1].id);
   QVERIFY(maps.settle());
   QVERIFY(!maps.pane().picture());
   QCOMPARE(maps.pane().messageText(), "transformer has no layer 1, head 2 here: choose another head");
@@ -445,7 +445,7 @@ void MapsCompareTest::stateComesBack() {
   const QJsonObject saved = maps.view.saveState();
   // Into a window that has no runs yet.
   Document document;
-  MapsView other(document);
+  MapsView other(document.runs());
   other.restoreState(saved);
   QCOMPARE(other.paneCount(), 4);
   QCOMPARE(other.activePane(), 2);
@@ -459,7 +459,7 @@ void MapsCompareTest::stateComesBack() {
 
 void MapsCompareTest::figureHoldsWhatIsShown() {
   TwoModels maps;
-  maps.document.selection().setView({{20, 120}, {10, 110}});
+  maps.document.runs().selection().setView({{20, 120}, {10, 110}});
   maps.press(Qt::Key_D);
   const auto figure = maps.view.figureOfActivePane();
   QVERIFY(figure);
@@ -479,7 +479,7 @@ void MapsCompareTest::figureHoldsWhatIsShown() {
 // A file of another size has the values, limits and sides of the screen.
 void MapsCompareTest::exportsAreAsShown() {
   TwoModels maps;
-  maps.document.selection().setView({{20, 120}, {10, 110}});
+  maps.document.runs().selection().setView({{20, 120}, {10, 110}});
   maps.press(Qt::Key_C);
   for (const Qt::Key key : {Qt::Key_A, Qt::Key_D, Qt::Key_V, Qt::Key_H}) {
     maps.press(key);
@@ -521,7 +521,7 @@ void MapsCompareTest::theFirstKeyIsLeftOut() {
   maps.view.setPaneCount(2);
   maps.setQuantity(Quantity::forget, 0);
   maps.setQuantity(Quantity::attention, 1);
-  maps.document.selection().setView({{0, 150}, {0, 150}});
+  maps.document.runs().selection().setView({{0, 150}, {0, 150}});
   QVERIFY(maps.settle());
   const float whole = maps.pane(1).picture()->value(0, 90, 70);
   const float parked = maps.pane(1).picture()->value(0, 90, 0);
@@ -542,11 +542,11 @@ void MapsCompareTest::theFirstKeyIsLeftOut() {
   maps.view.setActivePane(1);
   QCOMPARE(maps.view.figureOfActivePane()->request.first_key, FirstKey::left_out);
   QVERIFY(figure::chooseColours(*maps.view.figureOfActivePane()).label.ends_with(", key 0 left out"));
-  maps.document.selection().setPin({90, 70});
+  maps.document.runs().selection().setPin({90, 70});
   QVERIFY(maps.settle());
   QVERIFY(std::abs(maps.pane(1).reading().value.toFloat() - whole / (1 - parked)) < 0.01F * whole);
   Document document;
-  MapsView other(document);
+  MapsView other(document.runs());
   other.restoreState(maps.view.saveState());
   QCOMPARE(other.paneState(1).firstKey, FirstKey::left_out);
   maps.press(Qt::Key_0);
@@ -593,7 +593,7 @@ void MapsCompareTest::runsOnOtherTextsHaveTheirOwnAxes() {
   maps.document.open({folder.path("elsewhere.h5")});
   QVERIFY(waitUntilIdle(maps.document));
   maps.view.setPaneCount(2);
-  maps.document.selection().setView({{100, 140}, {100, 140}});
+  maps.document.runs().selection().setView({{100, 140}, {100, 140}});
   PaneState state = maps.view.paneState(1);
   state.setQuantity(Quantity::attention);
   state.own = NamedHead{"elsewhere", 1, 2};
@@ -615,9 +615,9 @@ void MapsCompareTest::runsOnOtherTextsHaveTheirOwnAxes() {
   // A click in the pane makes its text the one that is shown.
   QTest::mouseClick(&maps.plot(1), Qt::LeftButton, {}, maps.cell(40, 20, 1));
   QVERIFY(maps.settle());
-  QCOMPARE(maps.document.length(), 60);
-  QVERIFY(maps.document.selection().pin() == (Cursor{40, 20}));
-  QCOMPARE(maps.document.selection().head().layer, 1);
+  QCOMPARE(maps.document.runs().length(), 60);
+  QVERIFY(maps.document.runs().selection().pin() == (Cursor{40, 20}));
+  QCOMPARE(maps.document.runs().selection().head().layer, 1);
 }
 
 void MapsCompareTest::controlsChooseHeads() {

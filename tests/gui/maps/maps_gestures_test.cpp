@@ -86,8 +86,8 @@ void MapsGesturesTest::wheelBesideTheMapZoomsOneAxis() {
 
 void MapsGesturesTest::dragPans() {
   OpenMaps maps({traceOf(400)});
-  maps.document.selection().setView({{100, 200}, {100, 200}});
-  maps.document.selection().endMovement();
+  maps.document.runs().selection().setView({{100, 200}, {100, 200}});
+  maps.document.runs().selection().endMovement();
   QVERIFY(maps.settle());
   const QRect rect = maps.plot().geometryOfView().rect;
   const QPoint from = rect.center();
@@ -96,9 +96,9 @@ void MapsGesturesTest::dragPans() {
   QVERIFY(std::abs(maps.range().columns.begin - 125) <= 1);
   QVERIFY(std::abs(maps.range().rows.begin - 90) <= 1);
   QCOMPARE(maps.range().rows.size(), 100);
-  QVERIFY(!maps.document.selection().pin().query);
+  QVERIFY(!maps.document.runs().selection().pin().query);
   // A drag is one step of the history.
-  maps.document.selection().goBack();
+  maps.document.runs().selection().goBack();
   QCOMPARE(maps.range(), (View{{100, 200}, {100, 200}}));
   maps.settle();
   maps.drag(from, from + QPoint(rect.width() * 3, rect.height() * 3));
@@ -133,19 +133,19 @@ void MapsGesturesTest::toolZoomsUntilEscape() {
 
 void MapsGesturesTest::doubleClickFitsAndKeepsThePin() {
   OpenMaps maps({traceOf(400)});
-  maps.document.selection().setPin({120, 110});
-  maps.document.selection().setView({{100, 200}, {100, 200}});
+  maps.document.runs().selection().setPin({120, 110});
+  maps.document.runs().selection().setView({{100, 200}, {100, 200}});
   QVERIFY(maps.settle());
   const QPoint at = maps.cell(180, 150);
   QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, at);
   QTest::mouseDClick(&maps.plot(), Qt::LeftButton, {}, at);
   QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
-  QCOMPARE(maps.document.selection().pin(), (Cursor{120, 110}));
+  QCOMPARE(maps.document.runs().selection().pin(), (Cursor{120, 110}));
 }
 
 void MapsGesturesTest::keysMoveTheView() {
   OpenMaps maps({traceOf(400)});
-  maps.document.selection().setView({{100, 200}, {100, 200}});
+  maps.document.runs().selection().setView({{100, 200}, {100, 200}});
   QVERIFY(maps.settle());
   QWidget* plot = &maps.plot();
   plot->setFocus();
@@ -193,7 +193,7 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   OpenMaps maps({trace});
   QVERIFY(maps.settle());
   maps.moveTo(maps.cell(40, 21));
-  QCOMPARE(maps.document.selection().hover(), (Cursor{40, 21}));
+  QCOMPARE(maps.document.runs().selection().hover(), (Cursor{40, 21}));
   QVERIFY(maps.settle());
   const std::span<const double> c = trace->cumulative_log_gate(0, 0);
   const QString readout = maps.pane().readoutText();
@@ -212,7 +212,7 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   QVERIFY2(maps.pane().readoutText().contains("no entry"), qPrintable(maps.pane().readoutText()));
   QEvent leave(QEvent::Leave);
   QCoreApplication::sendEvent(&maps.plot(), &leave);
-  QCOMPARE(maps.document.selection().hover(), Cursor());
+  QCOMPARE(maps.document.runs().selection().hover(), Cursor());
 }
 
 // Pixels are the largest of several entries, and other ones for each size of the pane.
@@ -220,7 +220,7 @@ void MapsGesturesTest::theReadoutIsExactWhateverAPixelHolds() {
   const auto trace = traceOf(2500);
   OpenMaps maps({trace});
   maps.view.setPaneCount(4);
-  maps.document.selection().setPin({2000, 1500});
+  maps.document.runs().selection().setPin({2000, 1500});
   const std::array<std::pair<Quantity, const char*>, 4> shown{{{Quantity::forget, "F"},
                                                                {Quantity::attention, "A"},
                                                                {Quantity::attention_without_gate, "A without gate"},
@@ -255,12 +255,12 @@ void MapsGesturesTest::theReadoutFollowsTheWheel() {
   const QPoint at = maps.cell(300, 100);
   maps.moveTo(at);
   QVERIFY(maps.settle());
-  const Cursor before = maps.document.selection().hover();
+  const Cursor before = maps.document.runs().selection().hover();
   maps.wheel(at, 12);
   QVERIFY(maps.settle());
   const PlotGeometry& geometry = maps.plot().geometryOfView();
   const Cursor under{geometry.rowAt(at.y()), geometry.columnAt(at.x())};
-  QCOMPARE(maps.document.selection().hover(), under);
+  QCOMPARE(maps.document.runs().selection().hover(), under);
   QVERIFY(maps.range().rows.size() < 100);
   const QString readout = maps.pane().readoutText();
   QVERIFY2(readout.contains(QString("i %1 ").arg(*under.query)), qPrintable(readout));
@@ -269,9 +269,9 @@ void MapsGesturesTest::theReadoutFollowsTheWheel() {
   QVERIFY(maps.settle());
   const QPoint corner = maps.plot().geometryOfView().rect.topLeft() + QPoint(1, 1);
   maps.moveTo(corner);
-  maps.document.selection().setView({{200, 260}, {0, 60}});
+  maps.document.runs().selection().setView({{200, 260}, {0, 60}});
   QVERIFY(maps.settle());
-  QCOMPARE(maps.document.selection().hover(), (Cursor{200, 0}));
+  QCOMPARE(maps.document.runs().selection().hover(), (Cursor{200, 0}));
   QVERIFY(before.query.has_value());
 }
 
@@ -279,13 +279,13 @@ void MapsGesturesTest::clickPinsBothAndShiftTheKey() {
   OpenMaps maps({traceOf(60)});
   QVERIFY(maps.settle());
   QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(40, 21));
-  QCOMPARE(maps.document.selection().pin(), (Cursor{40, 21}));
+  QCOMPARE(maps.document.runs().selection().pin(), (Cursor{40, 21}));
   QTest::mouseClick(&maps.plot(1), Qt::LeftButton, Qt::ShiftModifier, maps.cell(55, 10, 1));
-  QCOMPARE(maps.document.selection().pin(), (Cursor{40, 10}));
+  QCOMPARE(maps.document.runs().selection().pin(), (Cursor{40, 10}));
   QCOMPARE(maps.view.activePane(), 1);
   // Above the diagonal there is no pair: the query alone.
   QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(5, 50));
-  QCOMPARE(maps.document.selection().pin(), (Cursor{5, std::nullopt}));
+  QCOMPARE(maps.document.runs().selection().pin(), (Cursor{5, std::nullopt}));
 }
 
 }  // namespace foxscope::gui::test

@@ -1,6 +1,6 @@
 #include <QTest>
 
-#include "app/gui/maps/pane_state.h"
+#include "app/gui/maps/pane/pane_state.h"
 #include "app/gui/maps/view_motion.h"
 #include "tests/gui/subject.h"
 

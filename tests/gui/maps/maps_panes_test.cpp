@@ -8,7 +8,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/gui/maps/colour_bar.h"
-#include "app/gui/maps/pane_header.h"
+#include "app/gui/maps/pane/pane_header.h"
 #include "app/gui/maps/plot_items.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
@@ -174,7 +174,7 @@ void MapsPanesTest::labelsTakeTheRoomThatTheyNeed() {
   QVERIFY(numbers >= metrics.horizontalAdvance("300"));
   QVERIFY(numbers <= metrics.horizontalAdvance("300") + 12);
   // Tokens are longer.
-  maps.document.selection().setView({{40, 52}, {30, 42}});
+  maps.document.runs().selection().setView({{40, 52}, {30, 42}});
   QVERIFY(maps.settle());
   QVERIFY(maps.plot().geometryOfView().rect.left() > numbers);
   maps.view.fit();
@@ -184,13 +184,13 @@ void MapsPanesTest::labelsTakeTheRoomThatTheyNeed() {
 
 void MapsPanesTest::aClickOnAHeaderActivatesItsPaneAlone() {
   OpenMaps maps({traceNamed("fox")});
-  maps.document.selection().setPin({120, 40});
+  maps.document.runs().selection().setPin({120, 40});
   QVERIFY(maps.settle());
   QCOMPARE(maps.view.activePane(), 0);
   auto* header = maps.pane(1).findChild<PaneHeader*>();
   QTest::mouseClick(header, Qt::LeftButton, {}, QPoint(header->width() - 10, header->height() / 2));
   QCOMPARE(maps.view.activePane(), 1);
-  QCOMPARE(maps.document.selection().pin(), (Cursor{120, 40}));
+  QCOMPARE(maps.document.runs().selection().pin(), (Cursor{120, 40}));
   QCOMPARE(header->height(), header->sizeHint().height());
 }
 
@@ -303,7 +303,7 @@ void MapsPanesTest::pinsAreSeenOnEveryColourMap() {
   OpenMaps maps({traceNamed("fox")});
   maps.view.setPaneCount(1);
   QVERIFY(maps.settle());
-  maps.document.selection().setPin({200, 100});
+  maps.document.runs().selection().setPin({200, 100});
   QVERIFY(maps.settle());
   const QImage drawn = maps.plot().grab().toImage();
   const auto colours = [&](const QPoint& from, const QPoint& step) {

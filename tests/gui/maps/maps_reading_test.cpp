@@ -7,8 +7,8 @@
 #include <QTest>
 
 #include "app/gui/document/session.h"
-#include "app/gui/maps/pane_header.h"
-#include "app/gui/maps/pane_menu.h"
+#include "app/gui/maps/pane/pane_header.h"
+#include "app/gui/maps/pane/pane_menu.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"
@@ -78,7 +78,7 @@ void MapsReadingTest::aRightClickOpensTheMenuAndADragZooms() {
   QVERIFY(maps.settle());
   PaneMenu* menu = openMenu(maps, 40, 21);
   QVERIFY(menu != nullptr);
-  QVERIFY(!maps.document.selection().pin().query);
+  QVERIFY(!maps.document.runs().selection().pin().query);
   menu->close();
   QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
   maps.drag(maps.cell(40, 10), maps.cell(50, 20), Qt::RightButton);
@@ -114,7 +114,7 @@ void MapsReadingTest::rowsColumnsAndDiagonalsAreCopied() {
   QFETCH(const int, lines);
   const auto trace = traceOf(400);
   OpenMaps maps({trace});
-  maps.document.selection().setView({{100, 300}, {50, 250}});
+  maps.document.runs().selection().setView({{100, 300}, {50, 250}});
   QVERIFY(maps.settle());
   QVERIFY(choose(maps, command, 220, 90, 1));
   const QStringList rows = clipboardText().split('\n', Qt::SkipEmptyParts);
@@ -144,7 +144,7 @@ void MapsReadingTest::linesAreWantedAsCurves() {
   state.setSides(Sides::splitVertically);
   maps.view.setPaneState(0, state);
   QVERIFY(maps.settle());
-  const Selection& selection = maps.document.selection();
+  const Selection& selection = maps.document.runs().selection();
   const RunId run = maps.document.runs()[0].id;
   std::vector<MapLine::Along> wanted;
   connect(&maps.view, &MapsView::profileWanted, this, [&](MapLine::Along along) { wanted.push_back(along); });
@@ -223,7 +223,7 @@ void MapsReadingTest::aboveTheDiagonalThereIsNothingToCopy() {
 void MapsReadingTest::pinsAreLockedListedAndRemoved() {
   OpenMaps maps({traceOf(60)});
   QVERIFY(maps.settle());
-  const Selection& selection = maps.document.selection();
+  const Selection& selection = maps.document.runs().selection();
   QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(30, 5));
   const QImage before = maps.plot().grab().toImage();
   QTest::mouseClick(&maps.plot(), Qt::LeftButton, Qt::ShiftModifier | Qt::ControlModifier, maps.cell(40, 21));
@@ -255,17 +255,17 @@ void MapsReadingTest::pinsAreLockedListedAndRemoved() {
 void MapsReadingTest::locksAreUndone() {
   OpenMaps maps({traceOf(60)});
   QVERIFY(maps.settle());
-  const Selection& selection = maps.document.selection();
-  maps.document.lockPair({40, 21});
-  maps.document.lockPair({50, 12});
-  QCOMPARE(maps.document.undoStack().undoText(), "lock a pair");
-  maps.document.unlockAll();
+  const Selection& selection = maps.document.runs().selection();
+  maps.document.runs().lockPair({40, 21});
+  maps.document.runs().lockPair({50, 12});
+  QCOMPARE(maps.document.runs().undoStack().undoText(), "lock a pair");
+  maps.document.runs().unlockAll();
   QVERIFY(selection.locks().empty());
-  maps.document.undoStack().undo();
+  maps.document.runs().undoStack().undo();
   QCOMPARE(selection.locks(), (std::vector<Cursor>{{40, 21}, {50, 12}}));
-  maps.document.undoStack().undo();
+  maps.document.runs().undoStack().undo();
   QCOMPARE(selection.locks(), (std::vector<Cursor>{{40, 21}}));
-  maps.document.undoStack().redo();
+  maps.document.runs().undoStack().redo();
   QCOMPARE(selection.locks().size(), std::size_t{2});
   // Sessions keep them.
   SelectionState state;
@@ -281,17 +281,17 @@ void MapsReadingTest::locksBelongToTheirText() {
   run.length = 40;
   const std::shared_ptr<const Trace> traces[] = {make_trace(run)};
   write_run_file(folder.path("elsewhere.h5").toStdString(), traces, {"test", ""}, Overwrite::force, {});
-  maps.document.lockPair({50, 12});
+  maps.document.runs().lockPair({50, 12});
   maps.document.open({folder.path("elsewhere.h5")});
   QVERIFY(waitUntilIdle(maps.document));
-  const Selection& selection = maps.document.selection();
+  const Selection& selection = maps.document.runs().selection();
   QCOMPARE(selection.locks().size(), std::size_t{1});
-  maps.document.selection().setHead({maps.document.runs()[1].id, 0, 0});
+  maps.document.runs().selection().setHead({maps.document.runs()[1].id, 0, 0});
   QVERIFY(selection.locks().empty());
-  maps.document.undoStack().undo();
+  maps.document.runs().undoStack().undo();
   QVERIFY(selection.locks().empty());
-  maps.document.undoStack().redo();
-  maps.document.selection().setHead({maps.document.runs()[0].id, 0, 0});
+  maps.document.runs().undoStack().redo();
+  maps.document.runs().selection().setHead({maps.document.runs()[0].id, 0, 0});
   QCOMPARE(selection.locks(), (std::vector<Cursor>{{50, 12}}));
 }
 
@@ -301,9 +301,9 @@ void MapsReadingTest::keysZoomAndLock() {
   maps.plot().setFocus();
   QTest::keyClick(&maps.plot(), Qt::Key_P);
   QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
-  maps.document.selection().setPin({250, 20});
+  maps.document.runs().selection().setPin({250, 20});
   QTest::keyClick(&maps.plot(), Qt::Key_M);
-  QCOMPARE(maps.document.selection().locks(), (std::vector<Cursor>{{250, 20}}));
+  QCOMPARE(maps.document.runs().selection().locks(), (std::vector<Cursor>{{250, 20}}));
   QTest::keyClick(&maps.plot(), Qt::Key_P);
   QVERIFY(maps.range().rows.size() < 40 && maps.range().rows.begin < 250 && maps.range().rows.end > 250);
   QVERIFY(maps.range().columns.begin < 20 && maps.range().columns.end > 20);

@@ -56,7 +56,7 @@ void MapsViewTest::saysWhatToDoWithoutRuns() {
 
 void MapsViewTest::aViewWithoutEntriesSaysSo() {
   OpenMaps maps({traceOf(120)});
-  maps.document.selection().setView({{0, 20}, {60, 80}});
+  maps.document.runs().selection().setView({{0, 20}, {60, 80}});
   QVERIFY(maps.settle());
   QVERIFY2(maps.plot(0).notice().contains("Backspace"), qPrintable(maps.plot(0).notice()));
   QVERIFY(maps.plot(1).notice().contains("below the diagonal"));
@@ -73,7 +73,7 @@ void MapsViewTest::showsForgetAndAttentionOfTheChosenHead() {
   QCOMPARE(maps.pane(0).titleText(), "fox L0 H0 · forget F");
   QCOMPARE(maps.pane(1).titleText(), "fox L0 H0 · attention A");
   QCOMPARE(maps.pane(0).detailText(), "one entry a pixel · exact");
-  maps.document.selection().setHead({maps.document.runs()[0].id, 1, 3});
+  maps.document.runs().selection().setHead({maps.document.runs()[0].id, 1, 3});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).titleText(), "fox L1 H3 · forget F");
   QCOMPARE(maps.pane(1).picture()->computed.head.head, 3);
@@ -125,7 +125,7 @@ void MapsViewTest::pixelsAreComputedValues() {
 void MapsViewTest::cellsAreComputedValues() {
   const auto trace = traceOf(200);
   OpenMaps maps({trace});
-  maps.document.selection().setView({{120, 160}, {110, 150}});
+  maps.document.runs().selection().setView({{120, 160}, {110, 150}});
   QVERIFY(maps.settle());
   const QImage grabbed = maps.grabPlot();
   const std::span<const double> c = trace->cumulative_log_gate(0, 0);
@@ -146,7 +146,7 @@ void MapsViewTest::cellsAreComputedValues() {
 void MapsViewTest::axesNameTheTokensThatPositionsRead() {
   const auto trace = traceOf(200);
   OpenMaps maps({trace});
-  maps.document.selection().setView({{40, 52}, {30, 42}});
+  maps.document.runs().selection().setView({{40, 52}, {30, 42}});
   QVERIFY(maps.settle());
   maps.plot().replot(QCustomPlot::rpImmediateRefresh);
   const TokenTable& tokens = *trace->tokens();
@@ -217,7 +217,7 @@ void MapsViewTest::firstACoarsePictureThenTheExactOne() {
   constexpr double kShare = 1300.0 * 1300 / (1500.0 * 1500);
   const double taken = maps.pane().picture()->milliseconds;
   QVERIFY(taken > 0);
-  maps.document.selection().setView({{200, 1500}, {0, 1300}});
+  maps.document.runs().selection().setView({{200, 1500}, {0, 1300}});
   QTRY_COMPARE_WITH_TIMEOUT(first.count(), 2, 60'000);
   QCOMPARE(details[2].endsWith("coarse"), taken * kShare > kMomentMs);
   QTRY_COMPARE_WITH_TIMEOUT(exact.count(), 2, 60'000);
@@ -282,7 +282,7 @@ void MapsViewTest::logarithmicPicturesLeaveNothingOut() {
   QCOMPARE(maps.pane(1).picture()->colours.scale, figure::ColourScale::linear);
   // What is exact enough for decades is so for a linear scale.
   QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0.0);
-  maps.document.selection().setView({{10, 290}, {10, 290}});
+  maps.document.runs().selection().setView({{10, 290}, {10, 290}});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0x1p-24);
   QTest::keyClick(&maps.plot(1), Qt::Key_L);
@@ -387,7 +387,7 @@ void MapsViewTest::idsWithoutText() {
   run.with_text = false;
   run.length = 40;
   OpenMaps maps({make_trace(run)});
-  maps.document.selection().setView({{10, 20}, {10, 20}});
+  maps.document.runs().selection().setView({{10, 20}, {10, 20}});
   QVERIFY(maps.settle());
   maps.plot().replot(QCustomPlot::rpImmediateRefresh);
   const QVector<QString> labels = maps.plot().tickLabels(Qt::Vertical);
@@ -419,7 +419,7 @@ void MapsViewTest::longText() {
   QSignalSpy shown(&maps.view, &MapsView::exactPictureShown);
   for (int step = 1; step <= 20; ++step) {
     const std::int64_t begin = step * 1000;
-    maps.document.selection().setView({{begin, begin + 40'000}, {begin, begin + 40'000}});
+    maps.document.runs().selection().setView({{begin, begin + 40'000}, {begin, begin + 40'000}});
     QTRY_COMPARE_WITH_TIMEOUT(shown.count(), step, 60'000);
   }
   const MapRequest request = maps.view.requestOfActivePane().value();

@@ -23,7 +23,7 @@ std::shared_ptr<const Trace> traceOf(std::int64_t length) {
   return foxscope::test::make_trace(run);
 }
 
-OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : view(document) {
+OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : view(document.runs()) {
   view.setPalette(lightPalette());
   view.resize(900, 560);
   view.show();
@@ -32,7 +32,7 @@ OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : vi
   write_run_file(path.toStdString(), traces, {"test", ""}, Overwrite::force, {});
   document.open({path});
   if (!waitUntilIdle(document)) return;
-  document.selection().setHead({document.runs().front().id, 0, 0});
+  document.runs().selection().setHead({document.runs().front().id, 0, 0});
   settle();
 }
 
@@ -78,8 +78,8 @@ void OpenMaps::drag(const QPoint& from, const QPoint& to, Qt::MouseButton button
 }
 
 QImage OpenMaps::grabPlot(int index) {
-  document.selection().setHover({});
-  document.selection().setPin({});
+  document.runs().selection().setHover({});
+  document.runs().selection().setPin({});
   plot(index).replot(QCustomPlot::rpImmediateRefresh);
   return plot(index).grab().toImage();
 }

@@ -7,9 +7,9 @@
 #include <QWheelEvent>
 
 #include "app/gui/document/document.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/maps/pane/map_pane.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"
 
@@ -28,7 +28,7 @@ class OpenMaps {
   bool settle();
   [[nodiscard]] MapPane& pane(int index = 0) { return view.pane(index); }
   [[nodiscard]] MapPlot& plot(int index = 0) { return pane(index).plot(); }
-  [[nodiscard]] const View& range() const { return document.selection().view(); }
+  [[nodiscard]] const View& range() const { return document.runs().selection().view(); }
   /// The middle of an entry's cell in a pane's plot.
   [[nodiscard]] QPoint cell(std::int64_t row, std::int64_t column, int index = 0);
   void setQuantity(Quantity quantity, int index = 0);

@@ -59,7 +59,7 @@ class TextEditorTest : public QObject {
 
 void TextEditorTest::init() {
   m_document = std::make_unique<Document>();
-  m_view = std::make_unique<TextView>(*m_document);
+  m_view = std::make_unique<TextView>(m_document->runs(), m_document->modelRuns());
   m_view->resize(600, 400);
   m_view->show();
   m_editor = m_view->findChild<TextEditor*>();
@@ -78,39 +78,39 @@ void TextEditorTest::withoutRunsTheViewIsAnEditor() {
 }
 
 void TextEditorTest::typingSetsTheText() {
-  QSignalSpy changed(m_document.get(), &Document::inputsChanged);
+  QSignalSpy changed(&m_document->modelRuns(), &ModelRuns::inputsChanged);
   QTest::keyClicks(m_editor, "The fox.");
   QTest::keyClick(m_editor, Qt::Key_Return);
-  QCOMPARE(m_document->text().content, std::string("The fox.\n"));
+  QCOMPARE(m_document->modelRuns().text().content, std::string("The fox.\n"));
   QVERIFY(changed.count() >= 9);
   QCOMPARE(m_editor->toPlainText(), "The fox.\n");
 }
 
 void TextEditorTest::pastingSetsTheText() {
   paste(*m_editor, "Der Fuchs 🦊 läuft.");
-  QCOMPARE(m_document->text().content, std::string("Der Fuchs 🦊 läuft."));
+  QCOMPARE(m_document->modelRuns().text().content, std::string("Der Fuchs 🦊 läuft."));
 }
 
 void TextEditorTest::aTextThatNobodyChangesKeepsItsLineEnds() {
-  m_document->setText({"/somewhere.txt", "one\r\ntwo\r\n"});
+  m_document->modelRuns().setText({"/somewhere.txt", "one\r\ntwo\r\n"});
   QVERIFY(m_editor->toPlainText().startsWith("one\ntwo"));
-  QCOMPARE(m_document->text().content, std::string("one\r\ntwo\r\n"));
-  QCOMPARE(m_document->text().file, "/somewhere.txt");
+  QCOMPARE(m_document->modelRuns().text().content, std::string("one\r\ntwo\r\n"));
+  QCOMPARE(m_document->modelRuns().text().file, "/somewhere.txt");
   QTest::keyClicks(m_editor, "x");
-  QCOMPARE(m_document->text().content, std::string("xone\ntwo\n"));
-  QVERIFY(m_document->text().file.isEmpty());
+  QCOMPARE(m_document->modelRuns().text().content, std::string("xone\ntwo\n"));
+  QVERIFY(m_document->modelRuns().text().file.isEmpty());
 }
 
 void TextEditorTest::noBreakBlanksStay() {
-  m_document->setText({{}, "10\u00a0km"});
+  m_document->modelRuns().setText({{}, "10\u00a0km"});
   QTest::keyClicks(m_editor, "x");
-  QCOMPARE(m_document->text().content, std::string("x10\u00a0km"));
+  QCOMPARE(m_document->modelRuns().text().content, std::string("x10\u00a0km"));
 }
 
 void TextEditorTest::nulIsRefused() {
   QTest::keyClicks(m_editor, "a");
   paste(*m_editor, QString("b") + QChar(0) + "c");
-  QCOMPARE(m_document->text().content, std::string("a"));
+  QCOMPARE(m_document->modelRuns().text().content, std::string("a"));
   auto* note = m_view->findChild<QLabel*>("editorNote");
   QVERIFY(note->isVisible());
   QCOMPARE(note->text(), "Not pasted: the text holds a NUL character, which no run file can hold: take it out");
@@ -123,21 +123,21 @@ void TextEditorTest::tooMuchIsRefused() {
   paste(*m_editor, QString(static_cast<qsizetype>(kLargestText) + 1, 'a'));
   QCOMPARE(refused.count(), 1);
   QCOMPARE(refused.at(0).at(0).toString(), "Not pasted: more than 64 MB of text: cut it into parts");
-  QVERIFY(m_document->text().empty());
+  QVERIFY(m_document->modelRuns().text().empty());
 }
 
 void TextEditorTest::aLongTextShowsItsBeginning() {
   const std::string content = longText();
-  m_document->setText({"/long.txt", content});
+  m_document->modelRuns().setText({"/long.txt", content});
   QVERIFY(m_editor->isReadOnly());
   QCOMPARE(m_editor->toPlainText().size(), static_cast<qsizetype>(kLargestEdited) - 1);
   auto* note = m_view->findChild<QLabel*>("editorNote");
   QCOMPARE(note->text(), "1.0 MB of text, of which the beginning is shown; all of it is read by a run.");
   QTest::keyClicks(m_editor, "x");
-  QCOMPARE(m_document->text().content, content);
+  QCOMPARE(m_document->modelRuns().text().content, content);
   auto* clear = note->parentWidget()->findChild<QToolButton*>(QString(), Qt::FindDirectChildrenOnly);
   QTest::mouseClick(clear, Qt::LeftButton);
-  QVERIFY(m_document->text().empty());
+  QVERIFY(m_document->modelRuns().text().empty());
   QVERIFY(!m_editor->isReadOnly());
 }
 
@@ -147,16 +147,16 @@ void TextEditorTest::aLongPasteBecomesTheText() {
   paste(*m_editor, QString::fromStdString(longText()));
   std::string whole = "<>";
   whole.insert(1, longText());
-  QCOMPARE(m_document->text().content, whole);
+  QCOMPARE(m_document->modelRuns().text().content, whole);
   QVERIFY(m_editor->isReadOnly());
 }
 
 void TextEditorTest::aLongLineShowsItsBeginning() {
   const std::string content = "short\n" + std::string(1'000'000, 'a');
-  m_document->setText({{}, content});
+  m_document->modelRuns().setText({{}, content});
   QVERIFY(m_editor->isReadOnly());
   QCOMPARE(m_editor->toPlainText().size(), static_cast<qsizetype>(6 + kLongestEditedLine));
-  QCOMPARE(m_document->text().content, content);
+  QCOMPARE(m_document->modelRuns().text().content, content);
 }
 
 void TextEditorTest::filesAreLeftToTheWindow() {
@@ -190,15 +190,16 @@ void TextEditorTest::editingARunsTextSaysSo() {
   QTest::mouseClick(edit, Qt::LeftButton);
   QVERIFY(m_view->findChild<TextPage*>()->isVisible());
   QCOMPARE(tools->notice(), "edited: press F5 to run");
-  m_document->setText({{}, run.text});
+  m_document->modelRuns().setText({{}, run.text});
   QCOMPARE(tools->notice(), "");
 }
 
 void TextEditorTest::aNewRunShowsItself() {
-  m_document->addModel(foxModel());
+  m_document->runs().addModel(foxModel());
   QTest::keyClicks(m_editor, "The fox ran over the hill.");
-  m_document->startRun();
-  QVERIFY(QTest::qWaitFor([&] { return !m_document->runs().empty() && !m_document->runStatus().running; }, 60'000));
+  m_document->modelRuns().startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !m_document->runs().empty() && !m_document->modelRuns().runStatus().running; },
+                          60'000));
   auto* page = m_view->findChild<TextPage*>();
   QVERIFY(page->isVisible());
   QVERIFY(QTest::qWaitFor([&] { return m_view->isSettled() && page->textLayout() != nullptr; }, 20'000));
@@ -208,8 +209,8 @@ void TextEditorTest::aNewRunShowsItself() {
   QVERIFY(m_editor->isVisible());
   QTest::keyClick(m_editor, Qt::Key_End, Qt::ControlModifier);
   QTest::keyClicks(m_editor, " It slept.");
-  m_document->startRun();
-  QVERIFY(QTest::qWaitFor([&] { return !m_document->runStatus().running && page->isVisible(); }, 60'000));
+  m_document->modelRuns().startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !m_document->modelRuns().runStatus().running && page->isVisible(); }, 60'000));
   QVERIFY(QTest::qWaitFor([&] { return m_view->isSettled() && page->textLayout() != nullptr; }, 20'000));
   QVERIFY(page->textLayout()->shape().text.endsWith("hill. It slept."));
 }

@@ -160,7 +160,7 @@ bool openRuns(Document& document, const Folder& folder, const std::vector<std::s
   if (!write_run_file(path.toStdString(), traces, {"foxscope", ""}, Overwrite::force, {})) return false;
   document.open({path});
   if (!QTest::qWaitFor([&] { return document.runs().size() == traces.size(); }, 20'000)) return false;
-  if (!traces.empty()) document.selection().setHead({document.runs().front().id, 0, 0});
+  if (!traces.empty()) document.runs().selection().setHead({document.runs().front().id, 0, 0});
   return true;
 }
 

@@ -35,8 +35,8 @@ class Shown {
   [[nodiscard]] bool settle() {
     return QTest::qWaitFor([&] { return view.isSettled() && !document.busy(); }, kPatienceMs);
   }
-  [[nodiscard]] Selection& selection() { return document.selection(); }
-  [[nodiscard]] const Trace& trace() const { return *document.reference()->trace; }
+  [[nodiscard]] Selection& selection() { return document.runs().selection(); }
+  [[nodiscard]] const Trace& trace() const { return *document.runs().reference()->trace; }
   [[nodiscard]] float valueAt(std::int64_t cell) const { return page->tint()->value[static_cast<std::size_t>(cell)]; }
   [[nodiscard]] QPoint pointOf(std::int64_t cell) const { return page->cellRect(cell).center().toPoint(); }
   void hover(std::int64_t cell) const { QTest::mouseMove(page->viewport(), pointOf(cell)); }
@@ -65,7 +65,7 @@ class Shown {
   }
 
   Document document;
-  TextView view{document};
+  TextView view{document.runs(), document.modelRuns()};
   TextPage* page = nullptr;
   TextToolRow* tools = nullptr;
 

@@ -170,7 +170,7 @@ void TextViewMovingTest::whatWasFoundStaysWhereTheTextIsLaidAnew() {
   auto* count = bar->findChild<QLabel*>("findCount");
   QCOMPARE(count->text(), "2 of 3");
   shown.selection().setPin({700, std::nullopt});
-  shown.document.removeRun(shown.document.runs()[0].id);
+  shown.document.runs().removeRun(shown.document.runs()[0].id);
   QVERIFY(shown.settle());
   QCOMPARE(count->text(), "2 of 3");
   QVERIFY(shown.selection().pin() == (Cursor{700, std::nullopt}));

@@ -215,7 +215,7 @@ void TextViewTest::stateComesBackBeforeItsRuns() {
     state = shown.view.saveState();
   }
   Document document;
-  TextView view(document);
+  TextView view(document.runs(), document.modelRuns());
   view.restoreState(state);
   const Folder folder;
   TextRun run = words(60);
@@ -247,7 +247,7 @@ void TextViewTest::runsGoAndTheEditorComesBack() {
 
 void TextViewTest::commandsHaveTextsAndTips() {
   Document document;
-  TextView view(document);
+  TextView view(document.runs(), document.modelRuns());
   for (const QAction* action : view.commands()) {
     QVERIFY(!action->text().isEmpty());
     QVERIFY(!action->toolTip().isEmpty());

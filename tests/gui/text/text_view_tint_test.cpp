@@ -55,7 +55,7 @@ void TextViewTintTest::aRowFollowsThePinOrThePointer() {
   QVERIFY(shown.tools->caption().contains("(under the pointer)"));
   // Another head, another row.
   const float before = shown.valueAt(30);
-  shown.selection().setHead({shown.document.reference()->id, 0, 1});
+  shown.selection().setHead({shown.document.runs().reference()->id, 0, 1});
   QVERIFY(shown.settle());
   QVERIFY(shown.valueAt(30) != before);
 }
@@ -161,7 +161,7 @@ void TextViewTintTest::choicesAreReadInANarrowDock() {
   }
   RunLook look;
   look.label = QString(80, 'n');
-  shown.document.setLook(shown.document.listRows()[0], look);
+  shown.document.runs().setLook(shown.document.runs().listRows()[0], look);
   QVERIFY(shown.choose(TintKind::loss));
   QCOMPARE(shown.view.width(), 250);
 }
@@ -187,9 +187,9 @@ void TextViewTintTest::hiddenRunsDoNotTint() {
   QVERIFY(shown.came());
   QVERIFY(shown.choose(TintKind::loss));
   const auto hide = [&](std::size_t row) {
-    RunLook look = shown.document.lookOf(shown.document.listRows()[row]);
+    RunLook look = shown.document.runs().lookOf(shown.document.runs().listRows()[row]);
     look.hidden = true;
-    shown.document.setLook(shown.document.listRows()[row], look);
+    shown.document.runs().setLook(shown.document.runs().listRows()[row], look);
     return shown.settle();
   };
   const QString first = shown.document.runs()[0].name;

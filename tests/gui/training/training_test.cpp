@@ -37,9 +37,11 @@ constexpr int kPatience = 120'000;
 
 struct Shown {
   Document document;
-  Trainings trainings{document};
-  TrainingView view{document, trainings};
+  Trainings trainings{document.runs(), document.modelRuns()};
+  TrainingView view{document.runs(), document.files(), trainings};
   QSignalSpy messages{&document, &Document::messageRaised};
+
+  Shown() { QObject::connect(&document, &Document::pathOpened, &trainings, &Trainings::readAgain); }
 
   bool open(const QString& path) {
     view.resize(1000, 400);
@@ -48,16 +50,17 @@ struct Shown {
     return waitUntilIdle(document);
   }
   bool run() {
-    document.setText({{}, "The fox ran over the hill, and nobody saw the fox."});
-    document.startRun();
+    document.modelRuns().setText({{}, "The fox ran over the hill, and nobody saw the fox."});
+    document.modelRuns().startRun();
     return settle() && !document.runs().empty();
   }
   bool settle() {
-    return QTest::qWaitFor([this] { return !document.busy() && !document.runStatus().running && view.isSettled(); },
-                           kPatience);
+    return QTest::qWaitFor(
+        [this] { return !document.busy() && !document.modelRuns().runStatus().running && view.isSettled(); },
+        kPatience);
   }
   QSlider& slider() { return view.bar().slider(); }
-  [[nodiscard]] const Run& only() const { return document.runs().at(0); }
+  [[nodiscard]] const Run& only() const { return document.runs()[0]; }
   [[nodiscard]] double loss() const { return only().trace->per_token_loss().back(); }
   [[nodiscard]] bool said(const QString& words) const {
     return std::any_of(messages.begin(), messages.end(), [&](const QList<QVariant>& arguments) {
@@ -74,9 +77,9 @@ void TrainingTest::aTrainingIsOneModelAtManySteps() {
   Shown shown;
   QVERIFY(!shown.view.bar().isVisible());
   QVERIFY(shown.open(out.path()));
-  QCOMPARE(shown.document.models().size(), 1U);
-  QCOMPARE(shown.document.models()[0].name, "out");
-  QCOMPARE(shown.document.models()[0].path, out.checkpoint(30));
+  QCOMPARE(shown.document.runs().models().size(), 1U);
+  QCOMPARE(shown.document.runs().models()[0].name, "out");
+  QCOMPARE(shown.document.runs().models()[0].path, out.checkpoint(30));
   QVERIFY(shown.view.bar().isVisible());
   QCOMPARE(shown.slider().maximum(), 2);
   QCOMPARE(shown.slider().value(), 2);
@@ -85,12 +88,12 @@ void TrainingTest::aTrainingIsOneModelAtManySteps() {
   QCOMPARE(shown.slider().accessibleDescription(), shown.view.bar().words());
   // Before anything ran, another step is what will run.
   shown.slider().setValue(0);
-  QCOMPARE(shown.document.models()[0].path, out.checkpoint(10));
+  QCOMPARE(shown.document.runs().models()[0].path, out.checkpoint(10));
   QVERIFY(shown.view.bar().words().startsWith("step 10 of 30 · 81,920 tokens · loss 8.000"));
   QVERIFY(shown.document.runs().empty());
   // Opened once more it is the same one.
   QVERIFY(shown.open(out.path()));
-  QCOMPARE(shown.document.models().size(), 1U);
+  QCOMPARE(shown.document.runs().models().size(), 1U);
   QCOMPARE(shown.slider().value(), 0);
 }
 
@@ -101,8 +104,8 @@ void TrainingTest::theSliderMovesTheRun() {
   QVERIFY(shown.open(out.path()));
   QVERIFY(shown.run());
   const auto newest = shown.only().trace;
-  shown.document.selection().setHead({shown.only().id, 3, 1});
-  shown.document.selection().setPin({5, 2});
+  shown.document.runs().selection().setHead({shown.only().id, 3, 1});
+  shown.document.runs().selection().setPin({5, 2});
   shown.slider().setValue(1);
   QVERIFY(shown.trainings.computing());
   QVERIFY(shown.view.bar().words().endsWith(" · starting …"));
@@ -115,9 +118,9 @@ void TrainingTest::theSliderMovesTheRun() {
   QVERIFY(shown.settle());
   QVERIFY(shown.loss() != middle);
   // What was chosen in the one is chosen in the other.
-  QCOMPARE(shown.document.selection().head(), (HeadChoice{shown.only().id, 3, 1}));
-  QCOMPARE(shown.document.selection().pin().query, 5);
-  QCOMPARE(shown.document.listRows().size(), 1U);
+  QCOMPARE(shown.document.runs().selection().head(), (HeadChoice{shown.only().id, 3, 1}));
+  QCOMPARE(shown.document.runs().selection().pin().query, 5);
+  QCOMPARE(shown.document.runs().listRows().size(), 1U);
   // What was there before is there at once.
   shown.slider().setValue(2);
   QVERIFY(!shown.trainings.computing());
@@ -130,7 +133,7 @@ void TrainingTest::ofFastSteppingTheLastAloneRuns() {
   Shown shown;
   QVERIFY(shown.open(out.path()));
   QVERIFY(shown.run());
-  QSignalSpy runs(&shown.document, &Document::runsChanged);
+  QSignalSpy runs(&shown.document.runs(), &RunList::runsChanged);
   for (const int place : {1, 0, 1, 0}) shown.slider().setValue(place);
   QVERIFY(shown.settle());
   QCOMPARE(runs.size(), 1);
@@ -192,7 +195,7 @@ void TrainingTest::curvesHaveAMarkAndAreClicked() {
   QVERIFY(shown.settle());
   QCOMPARE(losses.mark(), 163.84);
   // Under the mouse is the step, and the chosen head's decay time.
-  shown.document.selection().setHead({shown.only().id, 2, 1});
+  shown.document.runs().selection().setHead({shown.only().id, 2, 1});
   QTest::mouseMove(&losses.axes(), place);
   QVERIFY2(shown.view.reading().contains("layer 2, head 1 at step 20: decay time 20 tokens"),
            qPrintable(shown.view.reading()));
@@ -267,7 +270,7 @@ void TrainingTest::whatIsNoTrainingIsToldInALine() {
     QVERIFY(shown.open(path));
     QVERIFY2(shown.said(words), words);
   }
-  QVERIFY(shown.document.models().empty());
+  QVERIFY(shown.document.runs().models().empty());
   QVERIFY(shown.trainings.open().empty());
 }
 
@@ -276,10 +279,10 @@ void TrainingTest::aTrainingGoesAndComesWithItsModel() {
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
-  shown.document.removeModel(0);
+  shown.document.runs().removeModel(0);
   QVERIFY(shown.trainings.open().empty());
   QVERIFY(!shown.view.bar().isVisible());
-  shown.document.undoStack().undo();
+  shown.document.runs().undoStack().undo();
   QVERIFY(shown.settle());
   QCOMPARE(shown.trainings.open().size(), 1U);
   QVERIFY(shown.view.bar().isVisible());
@@ -293,13 +296,13 @@ void TrainingTest::aSessionKeepsTheStep() {
     Shown shown;
     QVERIFY(shown.open(out.path()));
     shown.slider().setValue(1);
-    shown.document.saveSession(session, {});
+    shown.document.sessions().save(session, {});
     QVERIFY(shown.settle());
   }
   Shown shown;
   QVERIFY(shown.open(session));
   QVERIFY(shown.settle());
-  QCOMPARE(shown.document.models().at(0).path, out.checkpoint(20));
+  QCOMPARE(shown.document.runs().models().at(0).path, out.checkpoint(20));
   QCOMPARE(shown.trainings.open().size(), 1U);
   QCOMPARE(shown.slider().value(), 1);
 }
@@ -313,16 +316,16 @@ void TrainingTest::aSessionWhoseStepIsGoneShowsTheNewest() {
     shown.slider().setValue(0);
     QVERIFY(shown.run());
     QCOMPARE(shown.only().model, out.checkpoint(10));
-    shown.document.saveSession(out.folder.path("film.json"), {});
+    shown.document.sessions().save(out.folder.path("film.json"), {});
     QVERIFY(shown.settle());
   }
   QVERIFY(QDir(out.checkpoint(10)).removeRecursively());
   Shown again;
-  QSignalSpy missing(&again.document, &Document::fileMissing);
+  QSignalSpy missing(&again.document.sessions(), &SessionStore::fileMissing);
   QVERIFY(again.open(out.folder.path("film.json")));
   QVERIFY(again.settle());
   QCOMPARE(missing.size(), 0);
-  QCOMPARE(again.document.models().at(0).path, out.checkpoint(30));
+  QCOMPARE(again.document.runs().models().at(0).path, out.checkpoint(30));
   QCOMPARE(again.document.runs().size(), 1U);
   QCOMPARE(again.only().model, out.checkpoint(30));
   QVERIFY(again.said("out: checkpoint step-000010 is gone: the training's newest, step-000030, is shown instead"));
@@ -344,7 +347,7 @@ void TrainingTest::twoTrainingsHaveAChoice() {
   QVERIFY(shown.run());
   QCOMPARE(shown.document.runs().size(), 2U);
   // The chosen head says which is shown.
-  shown.document.selection().setHead({shown.document.runs()[0].id, 1, 1});
+  shown.document.runs().selection().setHead({shown.document.runs()[0].id, 1, 1});
   QCOMPARE(shown.view.bar().choice().currentText(), "first");
   shown.slider().setValue(0);
   QVERIFY(shown.settle());
@@ -358,9 +361,9 @@ void TrainingTest::theFigureIsExported() {
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
-  RunLook look = shown.document.lookOf(shown.document.listRows()[0]);
+  RunLook look = shown.document.runs().lookOf(shown.document.runs().listRows()[0]);
   look.label = QStringLiteral("FoX");
-  shown.document.setLook(shown.document.listRows()[0], look);
+  shown.document.runs().setLook(shown.document.runs().listRows()[0], look);
   QVERIFY(shown.settle());
   QCOMPARE(shown.view.losses().plot().curves.at(0).name, "FoX");
   for (const auto& [name, start] : {std::pair{"f.pdf", "%PDF"}, {"f.svg", "<?xml"}, {"f.png", "\x89PNG"}}) {
@@ -371,7 +374,7 @@ void TrainingTest::theFigureIsExported() {
   }
   // What is hidden is left out.
   look.hidden = true;
-  shown.document.setLook(shown.document.listRows()[0], look);
+  shown.document.runs().setLook(shown.document.runs().listRows()[0], look);
   QVERIFY(shown.settle());
   QVERIFY(shown.view.losses().plot().curves.empty());
 }
@@ -382,17 +385,17 @@ void TrainingTest::aChangedCopyIsOfItsStep() {
   Shown shown;
   QVERIFY(shown.open(out.path()));
   QVERIFY(shown.run());
-  shown.document.startDerivedRun(shown.only().id, {QStringLiteral("1:1:one")});
+  shown.document.modelRuns().startDerivedRun(shown.only().id, {QStringLiteral("1:1:one")});
   QVERIFY(shown.settle());
   QCOMPARE(shown.document.runs().size(), 2U);
-  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
+  QVERIFY(shown.document.runs().baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
   shown.slider().setValue(1);
   QVERIFY(shown.settle());
   QCOMPARE(shown.document.runs().size(), 2U);
-  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == nullptr);
+  QVERIFY(shown.document.runs().baseOf(shown.document.runs()[1]) == nullptr);
   shown.slider().setValue(2);
   QVERIFY(shown.settle());
-  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
+  QVERIFY(shown.document.runs().baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
 }
 
 }  // namespace foxscope::gui::test

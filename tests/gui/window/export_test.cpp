@@ -1,4 +1,6 @@
 // The Export dialog: what it offers, its preview, and that the command line draws the same from its command and spec.
+#include <cmath>
+
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
@@ -12,10 +14,11 @@
 #include <QSpinBox>
 #include <QTest>
 
+#include "app/figure/figure_length.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
-#include "app/gui/window/export_dialog.h"
-#include "app/gui/window/figure_form.h"
+#include "app/gui/window/figures/export_dialog.h"
+#include "app/gui/window/figures/figure_form.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -37,7 +40,7 @@ struct Exporting {
 
   bool open(std::int64_t tokens = 100) {
     if (!test.run(tokens)) return false;
-    test.document().saveRunFile(test.folder.path("a run's.h5"));
+    test.document().files().saveRunFile(test.folder.path("a run's.h5"));
     if (!waitUntilIdle(test.document())) return false;
     show();
     return true;
@@ -126,6 +129,7 @@ class ExportTest : public QObject {
   void runsInNoFileAreMadeByTheCommand();
   void whereThereIsNoCommandTheReasonIsTold();
   void sizesAreRemembered();
+  void everyVenueHasItsWidth();
 };
 
 void ExportTest::initTestCase() {
@@ -301,7 +305,7 @@ void ExportTest::runsInNoFileAreMadeByTheCommand() {
   Exporting exporting;
   Document& document = exporting.test.document();
   QVERIFY(exporting.test.run(64));
-  document.startDerivedRun(document.runs()[0].id, {"3:1:cut"});
+  document.modelRuns().startDerivedRun(document.runs()[0].id, {"3:1:cut"});
   QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 3U, kPatience);
   QVERIFY(exporting.test.settle());
   exporting.show();
@@ -332,8 +336,8 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   document.open({foxModel()});
   QVERIFY(waitUntilIdle(document));
   // A text that was pasted is in no file.
-  document.setText({{}, "A fox stood on a hill, and nobody knew what it had forgotten."});
-  document.startRun();
+  document.modelRuns().setText({{}, "A fox stood on a hill, and nobody knew what it had forgotten."});
+  document.modelRuns().startRun();
   QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 1U, kPatience);
   QVERIFY(exporting.test.settle());
   exporting.show();
@@ -354,7 +358,8 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   exporting.choose(Source::window);
   QVERIFY(refused("The window has no command"));
   // It was in one, which has gone.
-  const QString text = exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.text().content));
+  const QString text =
+      exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.modelRuns().text().content));
   document.open({text});
   QVERIFY(waitUntilIdle(document));
   QVERIFY(exporting.chooseFigure("all heads"));
@@ -375,6 +380,23 @@ void ExportTest::sizesAreRemembered() {
   QCOMPARE(exporting.dialog->format().widthMm, 100.0);
   QCOMPARE(exporting.dialog->format().dpi, 300);
   QVERIFY(!exporting.dialog->format().fontSizePt);
+}
+
+void ExportTest::everyVenueHasItsWidth() {
+  Exporting at;
+  QVERIFY(at.open());
+  QComboBox* sizes = nullptr;
+  for (auto* one : at.dialog->findChildren<QComboBox*>()) {
+    if (one->findText("Nature: column") >= 0) sizes = one;
+  }
+  QVERIFY(sizes != nullptr);
+  for (const figure::Venue& venue : figure::venues()) {
+    if (venue.title == nullptr) continue;
+    sizes->setCurrentIndex(sizes->findText(venue.title));
+    // The field has two decimals, in millimetres.
+    QVERIFY(std::abs(at.dialog->pageWidth().value() - figure::parseLength("--width", venue.word)) < 0.0051);
+    QCOMPARE(sizes->currentText(), QString(venue.title));
+  }
 }
 
 }  // namespace foxscope::gui::test

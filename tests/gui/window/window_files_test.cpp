@@ -24,21 +24,21 @@
 #include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
-#include "app/gui/curves/loss_tab.h"
 #include "app/gui/curves/position_plot.h"
+#include "app/gui/curves/tabs/loss_tab.h"
 #include "app/gui/heads/heads_view.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/maps/pane/map_pane.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/training/training_view.h"
-#include "app/gui/window/export_bar.h"
-#include "app/gui/window/export_dialog.h"
+#include "app/gui/window/figures/export_bar.h"
+#include "app/gui/window/figures/export_dialog.h"
+#include "app/gui/window/figures/paper_figures.h"
 #include "app/gui/window/message_bar.h"
-#include "app/gui/window/paper_figures.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/run_bar.h"
-#include "app/gui/window/run_list.h"
+#include "app/gui/window/run_list_view.h"
 #include "app/gui/window/settings.h"
 #include "app/gui/words/words_view.h"
 #include "backend/file/run_file.h"
@@ -97,18 +97,18 @@ void WindowFilesTest::aSessionBringsBackTheWholeWindow() {
   {
     Window test;
     QVERIFY(test.run(128));
-    test.document().saveRunFile(folder.path("run.h5"));
+    test.document().files().saveRunFile(folder.path("run.h5"));
     test.window.maps().setPaneCount(4);
     test.window.curves().setTab(CurvesView::Tab::gate);
     test.window.headsView().setColouring({HeadColouring::Kind::quantity, HeadQuantity::halfLife, kNoRun});
-    test.document().selection().setHead({test.document().runs()[1].id, 2, 2});
-    test.document().selection().setPin({90, 40});
-    test.document().selection().setView({{32, 96}, {32, 96}});
+    test.document().runs().selection().setHead({test.document().runs()[1].id, 2, 2});
+    test.document().runs().selection().setPin({90, 40});
+    test.document().runs().selection().setView({{32, 96}, {32, 96}});
     QVERIFY(test.settle());
     maps = test.window.maps().saveState();
     curves = test.window.curves().saveState();
     QVERIFY(test.said("Saved " + folder.path("run.h5")));
-    test.document().saveSession(
+    test.document().sessions().save(
         folder.path("session.json"),
         QJsonObject{{"maps", maps}, {"curves", curves}, {"heads", test.window.headsView().saveState()}});
     QVERIFY(test.settle());
@@ -121,9 +121,9 @@ void WindowFilesTest::aSessionBringsBackTheWholeWindow() {
   QCOMPARE(test.window.maps().saveState(), maps);
   QCOMPARE(test.window.curves().saveState(), curves);
   QCOMPARE(test.window.headsView().colouring().quantity, HeadQuantity::halfLife);
-  QCOMPARE(test.document().run(test.document().selection().head().run)->name, "transformer-pro-12m");
-  QVERIFY(test.document().selection().pin() == (Cursor{90, 40}));
-  QVERIFY(test.document().selection().view() == (View{{32, 96}, {32, 96}}));
+  QCOMPARE(test.document().runs().run(test.document().runs().selection().head().run)->name, "transformer-pro-12m");
+  QVERIFY(test.document().runs().selection().pin() == (Cursor{90, 40}));
+  QVERIFY(test.document().runs().selection().view() == (View{{32, 96}, {32, 96}}));
 }
 
 void WindowFilesTest::missingFilesOfASessionAreAskedFor() {
@@ -145,12 +145,12 @@ void WindowFilesTest::droppedFilesAreOpened() {
   files.setUrls({QUrl::fromLocalFile(foxModel()), QUrl::fromLocalFile(sampleText())});
   dropOn(test.window, files);
   QVERIFY(waitUntilIdle(test.document()));
-  QCOMPARE(test.document().models().size(), 1U);
-  QCOMPARE(QFileInfo(test.document().text().file).fileName(), "black-beauty-1-3.txt");
+  QCOMPARE(test.document().runs().models().size(), 1U);
+  QCOMPARE(QFileInfo(test.document().modelRuns().text().file).fileName(), "black-beauty-1-3.txt");
   QMimeData words;
   words.setText("Nobody saw the fox.");
   dropOn(test.window, words);
-  QCOMPARE(test.document().text().content, "Nobody saw the fox.");
+  QCOMPARE(test.document().modelRuns().text().content, "Nobody saw the fox.");
 }
 
 void WindowFilesTest::picturesAndDataAreExported() {
@@ -183,7 +183,8 @@ void WindowFilesTest::picturesAndDataAreExported() {
   QVERIFY(write(Source::window, Kind::png, "window.png").startsWith("\x89PNG"));
   // Of runs every kind of figure can be made but the needle test, which takes a file of its own.
   QSet<QString> kinds;
-  for (const PaperFigure& figure : paperFigures(test.document())) kinds += QString::fromStdString(figure.figure.kind);
+  for (const PaperFigure& figure : paperFigures(test.document().runs()))
+    kinds += QString::fromStdString(figure.figure.kind);
   QCOMPARE(kinds, (QSet<QString>{"loss", "perplexity", "maps", "grid", "compare", "decay", "distance", "labels", "text",
                                  "ablation"}));
   // Every figure that is offered can be drawn, and no two are the same.
@@ -234,7 +235,7 @@ void WindowFilesTest::theWholeWindowIsWhatItsNameSays() {
 void WindowFilesTest::anExportShowsProgressAndIsCancelled() {
   Window test;
   const QString path = test.folder.path("map.h5");
-  test.document().writeFile(path, [](const Job& job) -> std::optional<bool> {
+  test.document().files().writeFile(path, [](const Job& job) -> std::optional<bool> {
     job.tell({1, 4, "rows", "computing the map"});
     while (!job.stopped()) std::this_thread::yield();
     return std::nullopt;
@@ -254,7 +255,7 @@ void WindowFilesTest::anExportShowsProgressAndIsCancelled() {
 
 void WindowFilesTest::muchMemoryIsAskedFor() {
   Window test;
-  emit test.document().memoryAsked({3'400'000, 66e9, 23e9, 200'000});
+  emit test.document().modelRuns().memoryAsked({3'400'000, 66e9, 23e9, 200'000});
   auto* box = test.window.findChild<QMessageBox*>();
   QVERIFY(box != nullptr);
   const QLocale locale;
@@ -267,7 +268,7 @@ void WindowFilesTest::muchMemoryIsAskedFor() {
   QVERIFY(buttons.contains("Run Anyway"));
   QVERIFY(buttons.contains("First " + locale.toString(200'000) + " Tokens"));
   box->reject();
-  QVERIFY(!test.document().runStatus().running);
+  QVERIFY(!test.document().modelRuns().runStatus().running);
 }
 
 void WindowFilesTest::copyingTakesWhatHasTheFocus() {
@@ -305,7 +306,7 @@ void WindowFilesTest::placesAreRemembered() {
     MainWindow window({});
     window.resize(1111, 777);
     window.show();
-    window.document().addModel(foxModel(), "fox");
+    window.document().runs().addModel(foxModel(), "fox");
     window.findChild<QDockWidget*>("curves")->hide();
     window.close();
   }
@@ -313,7 +314,7 @@ void WindowFilesTest::placesAreRemembered() {
   QVERIFY(window.restorePlaces());
   window.show();
   QCOMPARE(window.size(), QSize(1111, 777));
-  window.document().addModel(foxModel(), "fox");
+  window.document().runs().addModel(foxModel(), "fox");
   QVERIFY(window.findChild<QDockWidget*>("heads")->isVisible());
   QVERIFY(!window.findChild<QDockWidget*>("curves")->isVisible());
   window.setRemembering(MainWindow::Remembering::off);
@@ -348,7 +349,7 @@ void WindowFilesTest::aSessionOpensBeforeTheWindowIsMaximised() {
     QVERIFY(window.restorePlaces());
     window.show();
     window.document().open({session});
-    QTRY_VERIFY(window.document().sessionFile() == session);
+    QTRY_VERIFY(window.document().sessions().file() == session);
     QTRY_VERIFY(window.isSettled());
     if (QGuiApplication::platformName() == "offscreen") window.resize(2600, 1800);  // a manager's size comes by itself
     QTRY_VERIFY(window.width() > 1500);
@@ -383,7 +384,7 @@ QString answer(MainWindow& window, const QString& words, const std::function<voi
 void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
   Window test;
   QVERIFY(test.run(32));
-  test.document().editText("Typed.");
+  test.document().modelRuns().editText("Typed.");
   test.window.setRemembering(MainWindow::Remembering::on);
   QString asked = answer(test.window, "Cancel", [&] { test.window.close(); });
   QVERIFY2(asked.contains("the run fox-pro-12m\nthe run transformer-pro-12m\n") && asked.contains("typed or changed"),
@@ -395,7 +396,7 @@ void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
     waitUntilIdle(test.document());
   });
   QVERIFY(asked.contains("fox-pro-12m"));
-  QCOMPARE(test.document().text().content, "Typed.");
+  QCOMPARE(test.document().modelRuns().text().content, "Typed.");
   asked = answer(test.window, "Discard", [&] { test.window.close(); });
   QVERIFY(!asked.isEmpty());
   QVERIFY(!test.window.isVisible());
@@ -404,7 +405,7 @@ void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
 void WindowFilesTest::closingSavesWhatIsNotSaved() {
   Window test;
   QVERIFY(test.run(32));
-  test.document().editText("Typed.");
+  test.document().modelRuns().editText("Typed.");
   test.window.setRemembering(MainWindow::Remembering::on);
   const QStringList files{test.folder.path("saved.h5"), test.folder.path("typed.txt")};
   qsizetype next = 0;
@@ -436,7 +437,7 @@ void WindowFilesTest::nothingIsAskedWithoutNeed() {
   QVERIFY(closes(demo));
   Window saved;
   QVERIFY(saved.run(32));
-  saved.document().saveRunFile(saved.folder.path("run.h5"));
+  saved.document().files().saveRunFile(saved.folder.path("run.h5"));
   QVERIFY(saved.settle());
   QVERIFY(closes(saved));
   Window opened;
@@ -459,7 +460,7 @@ void WindowFilesTest::droppedRunFilesStandSideBySide() {
   {
     Document made;
     QVERIFY(runDemo(made, 48));
-    made.saveRunFile(test.folder.path("a.h5"));
+    made.files().saveRunFile(test.folder.path("a.h5"));
     QVERIFY(waitUntilIdle(made));
     QVERIFY(QFile::copy(test.folder.path("a.h5"), test.folder.path("b.h5")));
   }
@@ -476,7 +477,7 @@ void WindowFilesTest::droppedRunFilesStandSideBySide() {
   const QString data = test.window.curves().dataOfCurrentTab();
   QVERIFY2(data.contains("loss of fox-pro-12m · a minus fox-pro-12m · b"), qPrintable(data.left(600)));
   press(test.window, QKeySequence("Ctrl+R"));
-  auto* list = test.window.findChild<RunList*>();
+  auto* list = test.window.findChild<RunListView*>();
   list->setCurrentIndex(list->list().index(2, RunListModel::kName));
   QTest::keyClick(list, Qt::Key_Delete);
   QTRY_COMPARE(test.document().runs().size(), 3U);
@@ -490,12 +491,12 @@ void WindowFilesTest::aTextIsNamedByItsRunFile() {
   for (const auto& [name, text] : {std::pair{"a.h5", "A text."}, {"b.h5", "Another text."}}) {
     Document made;
     made.open({foxModel()});
-    made.setText({{}, text});
+    made.modelRuns().setText({{}, text});
     QVERIFY(waitUntilIdle(made));
-    made.startRun();
+    made.modelRuns().startRun();
     QVERIFY(waitUntilIdle(made));
     files += test.folder.path(name);
-    made.saveRunFile(files.back());
+    made.files().saveRunFile(files.back());
     QVERIFY(waitUntilIdle(made));
   }
   test.document().open(files);
@@ -517,15 +518,15 @@ void WindowFilesTest::aTrainingHasItsSliderAndCurves() {
   QVERIFY(test.settle());
   QVERIFY(test.window.training().bar().isVisible());
   QVERIFY(dock->isVisible());
-  test.document().setText({{}, "The fox ran over the hill."});
-  test.document().startRun();
+  test.document().modelRuns().setText({{}, "The fox ran over the hill."});
+  test.document().modelRuns().startRun();
   QVERIFY(test.settle());
   press(test.window, QKeySequence("Alt+Left"));
   QVERIFY(test.settle());
-  QCOMPARE(test.document().runs().at(0).model, out.checkpoint(20));
+  QCOMPARE(test.document().runs()[0].model, out.checkpoint(20));
   press(test.window, QKeySequence("Alt+End"));
   QVERIFY(test.settle());
-  QCOMPARE(test.document().runs().at(0).model, out.checkpoint(30));
+  QCOMPARE(test.document().runs()[0].model, out.checkpoint(30));
   test.document().clear();
   QVERIFY(test.settle());
   QVERIFY(!dock->isVisible());
@@ -535,7 +536,7 @@ void WindowFilesTest::aTrainingHasItsSliderAndCurves() {
 void WindowFilesTest::preferencesTakeNoDeviceThatIsNone() {
   Document document;
   Settings settings;
-  Preferences preferences(document, settings, nullptr);
+  Preferences preferences(document.modelRuns(), settings, nullptr);
   QComboBox* device = nullptr;
   for (QComboBox* box : preferences.findChildren<QComboBox*>()) device = box->isEditable() ? box : device;
   QVERIFY(device != nullptr);
@@ -547,11 +548,11 @@ void WindowFilesTest::preferencesTakeNoDeviceThatIsNone() {
   QVERIFY(std::ranges::any_of(labels, [](const QLabel* label) {
     return label->isVisible() && label->text().contains("'toaster' is not known: choose auto, cpu, cuda or cuda:N");
   }));
-  QVERIFY(document.settings() == RunSettings());
+  QVERIFY(document.modelRuns().settings() == RunSettings());
   device->setCurrentText(" cuda:3 ");
   preferences.accept();
   QCOMPARE(preferences.result(), static_cast<int>(QDialog::Accepted));
-  QVERIFY(document.settings().device == (DeviceChoice{DeviceChoice::Kind::cuda, 3}));
+  QVERIFY(document.modelRuns().settings().device == (DeviceChoice{DeviceChoice::Kind::cuda, 3}));
 }
 
 }  // namespace foxscope::gui::test

@@ -14,10 +14,10 @@
 #include "app/gui/heads/head_grid.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
-#include "app/gui/window/glossary.h"
-#include "app/gui/window/start_page.h"
-#include "app/gui/window/thumbnails.h"
-#include "app/gui/window/tour.h"
+#include "app/gui/window/figures/thumbnails.h"
+#include "app/gui/window/help/glossary.h"
+#include "app/gui/window/help/start_page.h"
+#include "app/gui/window/help/tour.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -84,11 +84,11 @@ void WindowHelpTest::everyQuestionOfTheFirstPageOpensItsAnswer() {
   QVERIFY2(test.window.messages().isEmpty(), qPrintable(test.window.messages().join('\n')));
   QCOMPARE(test.window.curves().saveState()["tab"].toString(), curves);
   QCOMPARE(static_cast<int>(test.window.headsView().colouring().quantity), colours);
-  const Selection& selection = test.document().selection();
+  const Selection& selection = test.document().runs().selection();
   QVERIFY(selection.pin().query && selection.pin().key);
   // The chosen head is one that answers: it remembers the title, where others have forgotten it.
   if (colours != static_cast<int>(HeadQuantity::pinnedForget)) return;
-  const auto head = test.document().headOf(selection.head());
+  const auto head = test.document().runs().headOf(selection.head());
   const auto gates = head->trace->cumulative_log_gate(head->layer, head->head);
   QVERIFY(std::exp(gates[2047] - gates[4]) > 0.05);
 }
@@ -183,7 +183,7 @@ void WindowHelpTest::filesOpenedLatelyHavePictures() {
   {
     Window test;
     QVERIFY(test.run(64));
-    test.document().saveRunFile(path);
+    test.document().files().saveRunFile(path);
     QVERIFY(test.settle());
   }
   QVERIFY(thumbnailOf(path).isNull());

@@ -15,15 +15,15 @@
 #include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
-#include "app/gui/curves/profile_tab.h"
+#include "app/gui/curves/tabs/profile_tab.h"
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/evaluations/value_grid.h"
 #include "app/gui/heads/heads_view.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/maps_view.h"
-#include "app/gui/maps/pane_header.h"
-#include "app/gui/maps/pane_menu.h"
+#include "app/gui/maps/pane/map_pane.h"
+#include "app/gui/maps/pane/pane_header.h"
+#include "app/gui/maps/pane/pane_menu.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/words/words_view.h"
@@ -88,10 +88,10 @@ void WindowReadingTest::theEntryUnderTheMouseIsReadInEveryPane() {
   const QPoint place = test.cell(50, 20, 1);
   QTest::mouseMove(&test.plot(1), place + QPoint(2, 0));
   QTest::mouseMove(&test.plot(1), place);
-  QTRY_VERIFY(test.document().selection().hover().query == 50);
+  QTRY_VERIFY(test.document().runs().selection().hover().query == 50);
   QVERIFY(test.settle());
   const Run& fox = test.document().runs()[0];
-  const HeadChoice head = test.document().selection().head();
+  const HeadChoice head = test.document().runs().selection().head();
   const PairReading expected = pair_reading({fox.trace, head.layer, head.head}, 50, 20);
   const auto near = [](const PaneReading& reading, double value) {
     return std::abs(reading.value.toDouble() - value) <= 0.01 * std::abs(value) || reading.value.contains('e');
@@ -143,7 +143,7 @@ void WindowReadingTest::linesOfAMapBecomeCurvesFromItsMenu() {
     QVERIFY(dock->isVisible());
     QCOMPARE(test.window.curves().tab(), CurvesView::Tab::profile);
     QCOMPARE(tab->along(), along);
-    QCOMPARE(test.document().selection().pin(), (Cursor{50, 20}));
+    QCOMPARE(test.document().runs().selection().pin(), (Cursor{50, 20}));
     QVERIFY2(tab->message().isEmpty(), qPrintable(tab->message()));
     QCOMPARE(tab->data().count('\n'), 1 + pairs);
   }
@@ -152,7 +152,7 @@ void WindowReadingTest::linesOfAMapBecomeCurvesFromItsMenu() {
 void WindowReadingTest::pinsAreLockedUndoneAndZoomedTo() {
   Reading test;
   QVERIFY(test.run(64));
-  Selection& selection = test.document().selection();
+  Selection& selection = test.document().runs().selection();
   QTest::mouseClick(&test.plot(1), Qt::LeftButton, {}, test.cell(50, 20, 1));
   QTRY_COMPARE(selection.pin().query, 50);
   test.key(Qt::Key_M);
@@ -171,13 +171,13 @@ void WindowReadingTest::pinsAreLockedUndoneAndZoomedTo() {
 void WindowReadingTest::aClickOnATitleChoosesThePaneAlone() {
   Reading test;
   QVERIFY(test.run(64));
-  test.document().selection().setPin({50, 20});
+  test.document().runs().selection().setPin({50, 20});
   QVERIFY(test.settle());
   test.window.maps().setActivePane(0);
   auto* header = test.pane(1).findChild<PaneHeader*>();
   QTest::mouseClick(&header->readout(), Qt::LeftButton);
   QCOMPARE(test.window.maps().activePane(), 1);
-  QVERIFY(test.document().selection().pin() == (Cursor{50, 20}));
+  QVERIFY(test.document().runs().selection().pin() == (Cursor{50, 20}));
 }
 
 void WindowReadingTest::limitsAreEqualWithOneButton() {
@@ -241,7 +241,7 @@ void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKe
   QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
   QCOMPARE(maps.paneCount(), 2);
   // A Transformer forgets nothing.
-  test.document().selection().setHead({test.document().runs()[1].id, 0, 0});
+  test.document().runs().selection().setHead({test.document().runs()[1].id, 0, 0});
   test.key(Qt::Key_S);
   QVERIFY(test.said("has no forget gate"));
 }
@@ -260,9 +260,9 @@ void WindowReadingTest::picturesOfHeadsAreSortedAndChosen() {
   QVERIFY(gallery.heads().size() > 1);
   const HeadChoice second = gallery.heads()[1];
   QTest::mouseClick(&gallery, Qt::LeftButton, {}, gallery.cell(gallery.heads()[0]).center());
-  QVERIFY(test.document().selection().head() == gallery.heads()[0]);
+  QVERIFY(test.document().runs().selection().head() == gallery.heads()[0]);
   QTest::keyClick(&gallery, Qt::Key_Right);
-  QVERIFY(test.document().selection().head() == second);
+  QVERIFY(test.document().runs().selection().head() == second);
   // A label leaves some of them.
   const std::size_t all = gallery.heads().size();
   heads.setLabel(HeadLabel::local);
@@ -293,7 +293,7 @@ void WindowReadingTest::curvesHaveATabForEveryQuestion() {
   QTRY_VERIFY(list->model()->rowCount() > 3);
   const QModelIndex third = list->model()->index(2, 1);
   QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualRect(third).center());
-  QTRY_COMPARE(test.document().selection().pin().query, third.data().toInt());
+  QTRY_COMPARE(test.document().runs().selection().pin().query, third.data().toInt());
   // Losses have two decimals, which stand below one another.
   for (int row = 0; row < list->model()->rowCount(); ++row) {
     const QString loss = list->model()->index(row, 2).data().toString();
@@ -314,13 +314,13 @@ void WindowReadingTest::wordsStandBesideTheText() {
   // A row is what text and maps have pinned, and what is pinned there is the row.
   const QModelIndex row = table.model()->index(3, WordRows::kWord);
   QTest::mouseClick(table.viewport(), Qt::LeftButton, {}, table.visualRect(row).center());
-  const Cursor pin = test.document().selection().pin();
+  const Cursor pin = test.document().runs().selection().pin();
   QVERIFY(pin.query);
   QTest::keyClick(&table, Qt::Key_Down);
-  QVERIFY(test.document().selection().pin().query > pin.query);
+  QVERIFY(test.document().runs().selection().pin().query > pin.query);
   auto* page = test.window.text().findChild<TextPage*>();
   QTest::mouseClick(page->viewport(), Qt::LeftButton, {}, page->cellRect(*pin.query).center().toPoint());
-  QCOMPARE(test.document().selection().pin().query, pin.query);
+  QCOMPARE(test.document().runs().selection().pin().query, pin.query);
   QCOMPARE(table.currentIndex().row(), 3);
   press(test.window, QKeySequence("Ctrl+W"));
   QTRY_VERIFY(!dock->isVisible());

@@ -20,27 +20,27 @@
 #include <QTimer>
 #include <QToolButton>
 
-#include "app/figure/curve_palette.h"
+#include "app/figure/curves/curve_palette.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/effects/effects_view.h"
 #include "app/gui/heads/heads_view.h"
-#include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/maps/pane/map_pane.h"
 #include "app/gui/text/text_editor.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/command_palette.h"
+#include "app/gui/window/help/shortcut_sheet.h"
+#include "app/gui/window/help/start_page.h"
 #include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/model_card.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
-#include "app/gui/window/run_list.h"
-#include "app/gui/window/shortcut_sheet.h"
-#include "app/gui/window/start_page.h"
+#include "app/gui/window/run_list_view.h"
 #include "app/gui/window/sweep_dialog.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
@@ -112,13 +112,13 @@ void WindowTest::keysRunAndCancel() {
   QVERIFY(hint != nullptr && hint->isVisible());
   QTRY_COMPARE(hint->visibleRegion().boundingRect(), hint->rect());
   press(test.window, QKeySequence("F5"));
-  QVERIFY(test.document().runStatus().running);
+  QVERIFY(test.document().modelRuns().runStatus().running);
   press(test.window, QKeySequence("Shift+F5"));
-  QVERIFY(!test.document().runStatus().running);
+  QVERIFY(!test.document().modelRuns().runStatus().running);
   QVERIFY(test.document().runs().empty());
   RunSettings settings;
   settings.limit = 64;
-  test.document().setSettings(settings);
+  test.document().modelRuns().setSettings(settings);
   press(test.window, QKeySequence("F5"));
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 1U, kPatience);
 }
@@ -132,9 +132,9 @@ void WindowTest::fromATokenToTheHeadsThatRememberItInTwoClicks() {
   const QPoint place = plot.geometryOfView().corner(180, 60).toPoint();
   QTest::mouseMove(&plot, place);
   QTest::mouseClick(&plot, Qt::LeftButton, {}, place);
-  QTRY_VERIFY(test.document().selection().pin().query && test.document().selection().pin().key);
+  QTRY_VERIFY(test.document().runs().selection().pin().query && test.document().runs().selection().pin().key);
   QVERIFY(test.settle());
-  const Cursor pin = test.document().selection().pin();
+  const Cursor pin = test.document().runs().selection().pin();
   const Run& fox = test.document().runs()[0];
   for (int layer = 0; layer < 8; ++layer) {
     QCOMPARE(test.window.headsView().grid().shownValue({fox.id, layer, 2}),
@@ -146,8 +146,8 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   Window test;
   QVERIFY(test.run(128));
   const Run& fox = test.document().runs()[0];
-  test.document().selection().setHead({fox.id, 3, 0});
-  test.document().selection().setPin({100, 60});
+  test.document().runs().selection().setHead({fox.id, 3, 0});
+  test.document().runs().selection().setPin({100, 60});
   QVERIFY(test.settle());
   const QString told = test.window.findChild<Readout*>()->text();
   const TokenTable& tokens = *fox.trace->tokens();
@@ -219,7 +219,7 @@ void WindowTest::docksStandBesideWhatIsOpen() {
 
 void WindowTest::thePartsGoBackToTheirPlaces() {
   Window test;
-  test.document().setText({{}, "Something is open."});
+  test.document().modelRuns().setText({{}, "Something is open."});
   QVERIFY(test.settle());
   QCoreApplication::processEvents();
   // The lists of runs and words, evaluations, effects and trainings are out of sight at first.
@@ -304,8 +304,8 @@ void WindowTest::partsComeIntoSightWithoutWideningIt() {
   {
     Document document;
     QVERIFY(runDemo(document, 64));
-    document.saveRunFile(file);
-    QVERIFY(QTest::qWaitFor([&] { return document.exports().empty() && !document.busy(); }, kPatience));
+    document.files().saveRunFile(file);
+    QVERIFY(QTest::qWaitFor([&] { return document.files().exports().empty() && !document.busy(); }, kPatience));
   }
   const auto widthAfterOpening = [&](const QSize& size, int& least) {
     Window test(source("resources/demo.json"), size);
@@ -403,7 +403,7 @@ void WindowTest::closingDuringARunEnds() {
   auto test = std::make_unique<Window>();
   test->document().open({foxModel(), sampleText()});
   QVERIFY(waitUntilIdle(test->document()));
-  test->document().startRun();
+  test->document().modelRuns().startRun();
   test->window.close();
   test.reset();
   QCoreApplication::processEvents();
@@ -413,9 +413,10 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   Window test;
   QVERIFY(test.run(64));
   const RunId base = test.document().runs()[0].id;
-  test.document().selection().setHead({base, 2, 3});
-  test.document().selection().setPin({50, 20});
-  InterventionDialog dialog(test.document(), test.document().selection().head(), &test.window);
+  test.document().runs().selection().setHead({base, 2, 3});
+  test.document().runs().selection().setPin({50, 20});
+  InterventionDialog dialog(test.document().runs(), test.document().modelRuns(),
+                            test.document().runs().selection().head(), &test.window);
   dialog.show();
   QCOMPARE(dialog.intervention(), "2:3:one");
   const auto boxes = dialog.findChildren<QComboBox*>();
@@ -436,7 +437,7 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   QVERIFY(test.settle());
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m, L2 H3, cut");
   // What it did is on top, although the head is still the unchanged run's.
-  QVERIFY(test.document().selection().head() == (HeadChoice{base, 2, 3}));
+  QVERIFY(test.document().runs().selection().head() == (HeadChoice{base, 2, 3}));
   const ChangeCard& card = test.window.effects().card();
   QVERIFY2(card.sentence().contains("fox-pro-12m, L2 H3, cut:"), qPrintable(card.sentence()));
   QTRY_VERIFY(!card.visibleRegion().isEmpty());
@@ -449,13 +450,13 @@ void WindowTest::everyHeadIsChangedInTurn() {
   QVERIFY(test.run(64));
   auto* dock = test.window.findChild<QDockWidget*>("effects");
   QVERIFY(!dock->isVisible());
-  SweepDialog dialog(test.document(), test.window.sweeps(), &test.window);
+  SweepDialog dialog(test.document().runs(), test.window.sweeps(), &test.window);
   dialog.show();
   QCOMPARE(dialog.run().count(), 2);
-  const Document::ListRow fox = test.document().listRows()[0];
-  test.document().setLook(fox, RunLook{{}, 0, 0, true});
-  QCOMPARE(SweepDialog(test.document(), test.window.sweeps(), &test.window).run().count(), 1);
-  test.document().setLook(fox, RunLook{{}, 0, 0, false});
+  const ListRow fox = test.document().runs().listRows()[0];
+  test.document().runs().setLook(fox, RunLook{{}, 0, 0, true});
+  QCOMPARE(SweepDialog(test.document().runs(), test.window.sweeps(), &test.window).run().count(), 1);
+  test.document().runs().setLook(fox, RunLook{{}, 0, 0, false});
   QCOMPARE(dialog.change().kind_text(), "one");
   dialog.kind().setCurrentIndex(3);
   QCOMPARE(dialog.change().kind_text(), "constant=0.99");
@@ -472,7 +473,7 @@ void WindowTest::everyHeadIsChangedInTurn() {
   QCOMPARE(test.window.sweeps().shown()->known(), 32);
   SweepGrid& grid = test.window.effects().grid();
   QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(2, 1).center());
-  QVERIFY(test.document().selection().head() == (HeadChoice{test.document().runs()[1].id, 2, 1}));
+  QVERIFY(test.document().runs().selection().head() == (HeadChoice{test.document().runs()[1].id, 2, 1}));
 }
 
 void WindowTest::iconsTakeTheColoursOfTheTheme() {
@@ -499,7 +500,7 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
   test.window.headsView().setTab(HeadsView::Tab::table);
   QTableView& table = test.window.headsView().table();
   auto* page = test.window.text().findChild<TextPage*>();
-  const HeadChoice head = test.document().selection().head();
+  const HeadChoice head = test.document().runs().selection().head();
   const QList<QWidget*> places{&table, test.window.headsView().findChild<QComboBox*>(), page, &test.window.curves(),
                                &maps.pane(0).plot()};
   for (QWidget* place : places) {
@@ -519,12 +520,12 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
     QCOMPARE(maps.paneState(maps.activePane()).sides, Sides::difference);
     QTest::keyClick(place, Qt::Key_A);
     QCOMPARE(maps.paneState(maps.activePane()).sides, Sides::left);
-    test.document().selection().resetView(64);
+    test.document().runs().selection().resetView(64);
     QTest::keyClick(place, Qt::Key_Plus);
-    QVERIFY(test.document().selection().view().rows.size() < 64);
+    QVERIFY(test.document().runs().selection().view().rows.size() < 64);
     // Numbers and letters that are no keys choose nothing either.
     QTest::keyClick(place, Qt::Key_3);
-    QVERIFY(test.document().selection().head() == head);
+    QVERIFY(test.document().runs().selection().head() == head);
   }
   // Where one types, they are letters and numbers.
   for (QAction* action : test.window.commands()) {
@@ -534,7 +535,7 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
   QVERIFY(editor->isVisible());
   editor->setFocus();
   QTest::keyClicks(editor, "4ABVHDNQCLK+-2");
-  QVERIFY(QString::fromStdString(test.document().text().content).startsWith("4ABVHDNQCLK+-2"));
+  QVERIFY(QString::fromStdString(test.document().modelRuns().text().content).startsWith("4ABVHDNQCLK+-2"));
   QCOMPARE(maps.paneCount(), 1);
   auto* limit = test.window.findChild<RunBar*>()->findChild<QSpinBox*>();
   limit->setFocus();
@@ -549,13 +550,13 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
 namespace {
 
 /// The list of runs, opened by its key.
-RunList* openList(Window& test) {
+RunListView* openList(Window& test) {
   press(test.window, QKeySequence("Ctrl+R"));
-  auto* list = test.window.findChild<RunList*>();
+  auto* list = test.window.findChild<RunListView*>();
   return list->isVisible() && QTest::qWaitFor([&] { return list->hasFocus(); }) ? list : nullptr;
 }
 
-void clickColumn(RunList& list, int row, RunListModel::Column column) {
+void clickColumn(RunListView& list, int row, RunListModel::Column column) {
   const QModelIndex index = list.list().index(row, column);
   QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.visualRect(index).center());
   QCoreApplication::processEvents();
@@ -567,17 +568,17 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   Window test;
   QVERIFY(test.run(64));
   Document& document = test.document();
-  RunList* list = openList(test);
+  RunListView* list = openList(test);
   QVERIFY(list != nullptr);
   // It takes no more than its rows need, the text keeps the rest.
   QVERIFY2(list->height() < test.window.height() / 4, qPrintable(QString::number(list->height())));
   const RunId fox = document.runs()[0].id;
   const RunId transformer = document.runs()[1].id;
   clickColumn(*list, 1, RunListModel::kName);
-  QCOMPARE(document.selection().head().run, transformer);
+  QCOMPARE(document.runs().selection().head().run, transformer);
   QTest::keyClick(list, Qt::Key_Up);
   QTest::keyClick(list, Qt::Key_Return);
-  QCOMPARE(document.selection().head().run, fox);
+  QCOMPARE(document.runs().selection().head().run, fox);
   // The names, of the run that is shown and of another one, which is not shown by that.
   for (const auto& [key, name] : {std::pair{Qt::Key_Up, "Forgetful"}, std::pair{Qt::Key_Down, "Mindful"}}) {
     QTest::keyClick(list, key);
@@ -589,7 +590,7 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
     QTRY_COMPARE(document.runs()[key == Qt::Key_Up ? 0 : 1].name, name);
     QTRY_VERIFY(list->findChild<QLineEdit*>() == nullptr);
   }
-  QCOMPARE(document.selection().head().run, fox);
+  QCOMPARE(document.runs().selection().head().run, fox);
   QVERIFY(test.window.windowTitle().startsWith("Forgetful, Mindful"));
   // The colour, also by its key, which is a command of the window's elsewhere.
   list->setFocus();
@@ -612,7 +613,7 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   // The eye: curves and heads leave it out, and another run is shown.
   clickColumn(*list, 0, RunListModel::kShown);
   QVERIFY(document.runs()[0].look.hidden);
-  QCOMPARE(document.selection().head().run, transformer);
+  QCOMPARE(document.runs().selection().head().run, transformer);
   QVERIFY(test.settle());
   QCOMPARE(test.window.curves().figureOfCurrentTab()->curves.size(), 1U);
   list->setCurrentIndex(list->list().index(0, RunListModel::kName));
@@ -624,7 +625,7 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   QCOMPARE(list->currentIndex().row(), 1);
   QTest::keyClick(list, Qt::Key_Up, Qt::AltModifier);
   QCOMPARE(document.runs()[0].id, fox);
-  QCOMPARE(document.models()[0].name, "fox-pro-12m");
+  QCOMPARE(document.runs().models()[0].name, "fox-pro-12m");
   // Without a window manager nobody makes it active again when the menu has gone.
   test.window.activateWindow();
   QVERIFY(QTest::qWaitForWindowActive(&test.window));
@@ -635,7 +636,7 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
 void WindowTest::rowsAreDraggedToAnotherPlace() {
   Window test;
   QVERIFY(test.run(64));
-  RunList* list = openList(test);
+  RunListView* list = openList(test);
   QVERIFY(list != nullptr);
   const RunId fox = test.document().runs()[0].id;
   const std::unique_ptr<QMimeData> dragged(list->list().mimeData({list->list().index(0, RunListModel::kName)}));
@@ -648,7 +649,7 @@ void WindowTest::rowsAreDraggedToAnotherPlace() {
 void WindowTest::aCardTellsWhatIsKnownOfARun() {
   Window test;
   QVERIFY(test.run(64));
-  RunList* list = openList(test);
+  RunListView* list = openList(test);
   QVERIFY(list != nullptr);
   clickColumn(*list, 0, RunListModel::kAbout);
   auto* card = test.window.findChild<ModelCard*>();
@@ -674,7 +675,7 @@ void WindowTest::preferencesAreNamedAndTaken() {
   Window test;
   Settings& settings = test.window.settings();
   const ThemeChoice before = settings.theme();
-  Preferences dialog(test.document(), settings, nullptr);
+  Preferences dialog(test.document().modelRuns(), settings, nullptr);
   for (const auto* field : dialog.findChildren<QComboBox*>()) {
     const auto labels = dialog.findChildren<QLabel*>();
     QVERIFY(std::any_of(labels.begin(), labels.end(),
@@ -689,12 +690,12 @@ void WindowTest::preferencesAreNamedAndTaken() {
   choose("&Device", "cpu");
   choose("&Precision", "bfloat16");
   dialog.findChild<QCheckBox*>()->setChecked(false);
-  QVERIFY(test.document().settings().keepQueryKey);
+  QVERIFY(test.document().modelRuns().settings().keepQueryKey);
   dialog.accept();
   QCOMPARE(settings.theme(), ThemeChoice::dark);
-  QVERIFY(test.document().settings().device == (DeviceChoice{DeviceChoice::Kind::cpu, {}}));
-  QVERIFY(test.document().settings().dtype == DType::bfloat16);
-  QVERIFY(!test.document().settings().keepQueryKey);
+  QVERIFY(test.document().modelRuns().settings().device == (DeviceChoice{DeviceChoice::Kind::cpu, {}}));
+  QVERIFY(test.document().modelRuns().settings().dtype == DType::bfloat16);
+  QVERIFY(!test.document().modelRuns().settings().keepQueryKey);
   settings.setTheme(before);
 }
 
@@ -704,34 +705,34 @@ void WindowTest::whatIsRemovedFromTheListComesBack() {
   auto* bar = test.window.findChild<RunBar*>();
   const auto chips = [&] { return bar->findChildren<QToolButton*>("chip"); };
   QCOMPARE(chips().size(), 2);
-  const std::vector<ModelInput> models = test.document().models();
+  const std::vector<ModelInput> models = test.document().runs().models();
   const RunId transformer = test.document().runs()[1].id;
   QTest::mouseClick(chips()[1], Qt::LeftButton);
   QCoreApplication::processEvents();
-  QVERIFY(test.document().models() == models);
-  QCOMPARE(test.document().selection().head().run, transformer);
-  RunList* list = openList(test);
+  QVERIFY(test.document().runs().models() == models);
+  QCOMPARE(test.document().runs().selection().head().run, transformer);
+  RunListView* list = openList(test);
   QVERIFY(list != nullptr);
   clickColumn(*list, 1, RunListModel::kRemove);
-  QTRY_COMPARE(test.document().models().size(), 1U);
+  QTRY_COMPARE(test.document().runs().models().size(), 1U);
   QCOMPARE(test.document().runs().size(), 1U);
   QCOMPARE(chips().size(), 1);
   press(test.window, QKeySequence("Ctrl+Z"));
-  QVERIFY(test.document().models() == models);
+  QVERIFY(test.document().runs().models() == models);
   QCOMPARE(test.document().runs().size(), 2U);
   QCOMPARE(test.document().runs()[1].id, transformer);
   press(test.window, QKeySequence("Ctrl+Shift+Z"));
   QCOMPARE(test.document().runs().size(), 1U);
   // A text that was replaced comes back too, even where the keyboard is in the editor.
-  const std::string before = test.document().text().content;
-  test.document().setText({{}, "Another text."});
+  const std::string before = test.document().modelRuns().text().content;
+  test.document().modelRuns().setText({{}, "Another text."});
   for (QAction* action : test.window.commands()) {
     if (action->text() == "Edit text or show run") action->trigger();
   }
   auto* editor = test.window.text().findChild<TextEditor*>();
   editor->setFocus();
   QTest::keyClick(editor, Qt::Key_Z, Qt::ControlModifier);
-  QCOMPARE(test.document().text().content, before);
+  QCOMPARE(test.document().modelRuns().text().content, before);
 }
 
 }  // namespace foxscope::gui::test

@@ -40,7 +40,7 @@ constexpr const char* kText = "The fox ran. The hill (the green hill) was far, a
 struct Words {
   Folder folder;
   Document document;
-  WordsView view{document};
+  WordsView view{document.runs(), document.modelRuns(), document.files()};
 
   explicit Words(const TextRun& run) {
     view.resize(700, 400);
@@ -77,7 +77,7 @@ struct Words {
   }
   /// What the pinned query reads.
   [[nodiscard]] std::string pinned() const {
-    const std::optional<std::int64_t> query = document.selection().pin().query;
+    const std::optional<std::int64_t> query = document.runs().selection().pin().query;
     if (!query || *query == 0) return {};
     return document.runs()[0].trace->tokens()->string[static_cast<std::size_t>(*query) - 1];
   }
@@ -119,29 +119,29 @@ void WordsTest::clicksAndArrowsPinTheWord() {
   QCOMPARE(words.word(4), QStringLiteral("hill"));
   // "The", " fo", "x r", "an.", " Th", "e h", "ill": the sixth counts with "The".
   QCOMPARE(words.pinned(), "ill");
-  QCOMPARE(words.document.selection().pin().query, std::optional<std::int64_t>(7));
+  QCOMPARE(words.document.runs().selection().pin().query, std::optional<std::int64_t>(7));
   QTest::keyClick(&words.view.table(), Qt::Key_Up);
   QCOMPARE(words.pinned(), " Th");
   QCOMPARE(words.view.table().currentIndex().row(), 3);
   // The token of a last word that no position reads: the position before it.
   words.click(14);
   QCOMPARE(words.view.table().currentIndex().row(), 14);
-  QVERIFY(words.document.selection().pin().query);
+  QVERIFY(words.document.runs().selection().pin().query);
 }
 
 void WordsTest::thePinnedWordIsSeen() {
   Words words;
   QVERIFY(words.opened);
   words.view.resize(700, 150);
-  words.document.selection().pinQuery(20);
+  words.document.runs().selection().pinQuery(20);
   const int row = words.view.table().currentIndex().row();
   const Surprisals expected = words.expected();
   QCOMPARE(row, static_cast<int>(expected.word[19]));
   QVERIFY(words.view.table().selectionModel()->isRowSelected(row));
   QVERIFY(words.view.table().viewport()->rect().intersects(words.view.table().visualRect(words.model().index(row, 0))));
-  QCOMPARE(words.document.selection().pin().query, std::optional<std::int64_t>(20));
+  QCOMPARE(words.document.runs().selection().pin().query, std::optional<std::int64_t>(20));
   // BOS is no word.
-  words.document.selection().pinQuery(0);
+  words.document.runs().selection().pinQuery(0);
   QVERIFY(!words.view.table().selectionModel()->hasSelection());
 }
 
@@ -162,7 +162,7 @@ void WordsTest::aColumnIsSortedByAClick() {
   if (words.word(0) != QStringLiteral("(the")) words.clickTitle(WordRows::kWord);
   QCOMPARE(words.word(1), QStringLiteral("and"));
   // The pinned word is still the chosen one.
-  words.document.selection().pinQuery(7);
+  words.document.runs().selection().pinQuery(7);
   QCOMPARE(words.word(words.view.table().currentIndex().row()), QStringLiteral("hill"));
 }
 
@@ -172,7 +172,7 @@ void WordsTest::typedLettersLeaveOutOtherWords() {
   QTest::keyClicks(&words.view.filter(), "THE");
   QCOMPARE(words.model().rowCount(), 4);
   QCOMPARE(words.word(2), QStringLiteral("(the"));
-  words.document.selection().pinQuery(7);
+  words.document.runs().selection().pinQuery(7);
   QVERIFY(!words.view.table().currentIndex().isValid());
   words.click(0);
   QCOMPARE(words.pinned(), "The");
@@ -202,7 +202,7 @@ void WordsTest::anotherHeadHasAnotherGate() {
   words.click(5);
   const auto title = [&] { return words.model().headerData(WordRows::kGate, Qt::Horizontal).toString(); };
   QCOMPARE(title(), QStringLiteral("gate\nL0 H0"));
-  words.document.selection().setHead({words.document.runs()[0].id, 0, 1});
+  words.document.runs().selection().setHead({words.document.runs()[0].id, 0, 1});
   QVERIFY(words.settle());
   QCOMPARE(title(), QStringLiteral("gate\nL0 H1"));
   const Surprisals expected = words.expected(WordRule::white_space, 1);
@@ -287,10 +287,10 @@ void WordsTest::typingInTheListNarrowsIt() {
 
 void WordsTest::withoutWordsItSaysSo() {
   Document document;
-  WordsView view(document);
+  WordsView view(document.runs(), document.modelRuns(), document.files());
   view.show();
   QVERIFY(view.message().startsWith("No model yet"));
-  document.addModel("/somewhere/fox");
+  document.runs().addModel("/somewhere/fox");
   QVERIFY(view.message().startsWith("No text yet"));
   QCOMPARE(view.table().model()->rowCount(), 0);
   TextRun ids = Words::run();

@@ -1,0 +1,110 @@
+#include "app/cli/eval/eval_options.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/interrupt.h"
+#include "app/cli/together.h"
+#include "app/figure/figure_kind.h"
+#include "backend/base/error.h"
+#include "backend/model/training/processes.h"
+
+namespace foxscope::cli {
+
+void addEvalInput(CLI::App& command, EvalOptions& options) {
+  command
+      .add_option("--model", options.models,
+                  "Checkpoint folder or hub id, evaluated under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command
+      .add_option("--corpus", options.corpus,
+                  "Texts: a .txt, .jsonl, .jsonl.xz or .jsonl.gz file (one object a line, the text under \"text\"), or "
+                  "a folder of such files")
+      ->type_name("FILE|FOLDER");
+  command
+      .add_option("--ids", options.ids,
+                  "Instead of a corpus: windows of token ids, [windows, tokens], in .npy or .safetensors")
+      ->type_name("FILE");
+  command.add_option("--tensor", options.tensor, "Of a .safetensors file that holds several")->type_name("NAME");
+  command
+      .add_option("--length", options.length, "Tokens of a window (default: 2048; with --ids all, else the first N)")
+      ->type_name("N");
+  command
+      .add_option("--windows", options.windows,
+                  "Number of windows (default: 24, or as many as there is room for; with --ids all, else the first N)")
+      ->type_name("N");
+  command.add_option("--seed", options.seed, "Of the random numbers (default: 0)")->type_name("S");
+}
+
+void addEvalRunning(CLI::App& command, EvalOptions& options) {
+  addRunningOptions(command, options, "every window");
+  addInterventions(command, options, "Change gates or outputs in all models, as in foxscope run; repeatable");
+}
+
+void addFalseDiscoveryRate(CLI::App& command, std::optional<double>& rate) {
+  command.add_option("--fdr", rate, figure::kFalseDiscoveryHelp)->type_name("Q");
+}
+
+void checkEvalOptions(const std::string& command, const EvalOptions& options) {
+  if (options.corpus.empty() == options.ids.empty()) {
+    throw UsageError(fmt::format("{} needs one input: give either --corpus or --ids", command));
+  }
+  if (options.ids.empty() && !options.tensor.empty()) {
+    throw UsageError(fmt::format("--tensor {}: goes with --ids only", options.tensor));
+  }
+  if (options.corpus.empty() && options.seed) {
+    throw UsageError("--seed: windows of --ids are not drawn: leave it out");
+  }
+  if (options.seed && *options.seed < 0) throw UsageError(fmt::format("--seed {}: use a number from 0", *options.seed));
+  requireDistinct(options.output, options.corpus.empty() ? options.ids : options.corpus);
+}
+
+std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes* processes) {
+  const Engine engine;
+  std::vector<OpenedModel> models;
+  for (const NamedModel& named : parseModels(options.models)) {
+    ModelRequest request = modelRequest(options, named);
+    if (processes != nullptr && processes->device().cuda) {
+      request.device = {DeviceChoice::Kind::cuda, processes->device().index};
+    }
+    models.push_back(engine.open(request));
+  }
+  return models;
+}
+
+int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work) {
+  return workTogether(session, DeviceChoice::parse(options.device), "give the same command again", work);
+}
+
+std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session) {
+  return [&interrupt = session.interrupt](const std::filesystem::path& kept) {
+    interrupt.say(
+        fmt::format("interrupted: the work so far is in {}, the same command goes on from it", kept.string()));
+  };
+}
+
+int endOfOthers(bool done) {
+  if (!done) throw Error("interrupted");
+  return kDone;
+}
+
+EvaluationInput evalInput(const EvalOptions& options) {
+  EvaluationInput input;
+  input.corpus = options.corpus;
+  if (options.length) input.windows.length = *options.length;
+  input.windows.windows = options.windows;
+  input.windows.seed = static_cast<std::uint64_t>(options.seed.value_or(0));
+  input.ids.file = options.ids;
+  if (!options.tensor.empty()) input.ids.tensor = options.tensor;
+  input.ids.length = options.length;
+  input.ids.windows = options.windows;
+  return input;
+}
+
+std::string modelTurn(const std::string& name, std::size_t turn, std::size_t models) {
+  return models == 1 ? name : fmt::format("{} ({} of {})", name, turn, models);
+}
+
+}  // namespace foxscope::cli

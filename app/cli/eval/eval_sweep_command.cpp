@@ -1,0 +1,136 @@
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/eval/eval_command.h"
+#include "app/cli/eval/eval_options.h"
+#include "app/cli/eval/eval_sweep_summary.h"
+#include "app/cli/together.h"
+#include "backend/base/error.h"
+#include "backend/base/plural.h"
+#include "backend/eval/sweep/sweep.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::cli {
+namespace {
+
+/// `foxscope eval sweep`, as typed.
+struct SweepOptions {
+  EvalOptions eval;
+  std::string text;
+  std::optional<std::int64_t> limit;
+  std::string change = "one";
+  std::optional<double> fdr;
+  bool force = false;
+  bool json = false;
+  bool csv = false;
+};
+
+constexpr const char* kSweepRule =
+    "The model reads the text once as it is and once with each single head changed. A head's number is the mean over\n"
+    "tokens of the loss with the change minus the loss without, in nats: above 0, the model needs the head as it was.\n"
+    "Its standard error comes from means over blocks of neighbouring tokens, whose changes resemble each other (8 to "
+    "64\n"
+    "blocks of at least 32 tokens; a text of fewer than 256 tokens has no errors). It is the error for more text of "
+    "this\n"
+    "kind from the same source, not for other texts. A head is beyond chance where 0 is outside its 95 % interval\n"
+    "(Student's t); of heads that matter nothing one in twenty is. --fdr 0.05 marks fewer: of those that it marks one "
+    "in\n"
+    "twenty is expected to be chance (Benjamini and Hochberg). The file holds every token's losses. A sweep that ends\n"
+    "early is taken up again by the same command from OUTPUT.partial.\n"
+    "\n";
+
+void checkOptions(const SweepOptions& options) {
+  if (options.eval.models.size() != 1) {
+    throw UsageError("eval sweep: takes one model: sweep over each model in a command of its own");
+  }
+  if (options.fdr) (void)discoveries({}, *options.fdr);
+  if (options.json && options.csv) throw UsageError("--csv: goes with text or JSON alone: leave out --json");
+}
+
+SweepFileRequest makeRequest(const SweepOptions& options) {
+  SweepFileRequest request;
+  request.sweep.change = Intervention::parse_change(options.change);
+  request.sweep.limit = options.limit;
+  request.sweep.input.name = options.text;
+  request.sweep.input.text = std::make_shared<const Text>(Text{read_text(options.text, InvalidUtf8::refuse), ""});
+  request.output = options.eval.output;
+  request.start_anew = options.force;
+  return request;
+}
+
+void tellUser(const OpenedModel& model, const SweepResult& result, const Session& session) {
+  const TraceInfo& info = result.evaluation.info;
+  for (const std::string& note : model.config.notes) session.console.note(fmt::format("{}: {}", info.name, note));
+  if (result.resumed > 0) {
+    session.console.note(fmt::format("{}: {} of {} {} computed before", info.name, result.resumed,
+                                     std::ssize(result.evaluation.changes(0)),
+                                     result.resumed == 1 ? "heads was" : "heads were"));
+  }
+  session.console.detail(
+      fmt::format("{}: {} {} in {}, attention by {}", info.name, result.timing.heads,
+                  plural(result.timing.heads, "head"), durationText(result.timing.forward_seconds),
+                  result.timing.attention_kernel.empty() ? "nothing" : result.timing.attention_kernel));
+}
+
+int evaluateSweep(const SweepOptions& options, const Session& session) {
+  requireAlone("eval sweep");
+  checkOptions(options);
+  requireDistinct(options.eval.output, options.text);
+  requireHdf5Name(options.eval.output);
+  requireWritable(options.eval.output, options.force);
+  const SweepFileRequest request = makeRequest(options);
+  const OpenedModel model = openModels(options.eval).front();
+  session.console.setSubject(model.request.name);
+  const auto result = evaluate_sweep(model, request, sayKept(session), session.job());
+  if (!result) return kInterrupted;
+  write_sweep_file(options.eval.output, result->evaluation, {session.commandLine, ""},
+                   options.force ? Overwrite::force : Overwrite::refuse);
+  finish_sweep(request);
+  session.console.endProgress();
+  tellUser(model, *result, session);
+  if (options.json) {
+    Console::write(sweepJson("", options.eval.output, result->evaluation, &*result, options.fdr));
+  } else if (options.csv) {
+    Console::write(result->evaluation.csv(options.fdr));
+  } else {
+    session.console.report(sweepText(result->evaluation, options.fdr) + "written to " + options.eval.output + '\n');
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void addEvalSweepCommand(CLI::App& eval, Selection& selection) {
+  const auto options = std::make_shared<SweepOptions>();
+  CLI::App* command = addSubcommand(
+      eval, selection, "sweep", "What each single head is worth: change it, and see what that does to the loss",
+      "  foxscope eval sweep --model FOLDER --text chapter.txt --limit 2048 -o sweep.h5\n"
+      "  foxscope eval sweep --model FOLDER --text chapter.txt --change cut -o cut.h5 --csv > cut.csv\n"
+      "  foxscope figure sweep sweep.h5 -o sweep.pdf");
+  command->footer(kSweepRule + command->get_footer());
+  command
+      ->add_option("--model", options->eval.models, "Checkpoint folder or hub id, named NAME (default: its last part)")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE")->required();
+  command->add_option("--limit", options->limit, "Only the first N tokens")->type_name("N");
+  command
+      ->add_option("--change", options->change,
+                   "What is done to each head: f = 1 (one), its output cut, f at its mean or at a constant, log f "
+                   "scaled (default: one)")
+      ->type_name("one|cut|mean|constant=f|scale=s");
+  addFalseDiscoveryRate(*command, options->fdr);
+  command->add_option("-o,--output", options->eval.output, "File to write (HDF5)")->type_name("SWEEP.h5")->required();
+  addEvalRunning(*command, options->eval);
+  command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->add_flag("--csv", options->csv, "Print a line a head, with the numbers in full");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return evaluateSweep(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

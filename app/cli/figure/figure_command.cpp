@@ -1,0 +1,220 @@
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/cli/command.h"
+#include "app/cli/model_names.h"
+#include "app/cli/parse_error.h"
+#include "app/figure/figure_kind.h"
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/figure_request.h"
+#include "app/figure/pdf_metadata.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+using figure::FigureKind;
+using figure::FigureOption;
+using figure::FigureSpec;
+using Takes = FigureOption::Takes;
+
+/// `foxscope figure KIND`, as typed.
+struct Arguments {
+  const FigureKind& kind;
+  std::vector<std::string> files;
+  FigureSpec spec;
+};
+
+/// An option that takes a value of this type, or a list of them, which goes into the spec as words.
+template <typename Value>
+void addValue(CLI::App& command, const FigureOption& option, FigureSpec& spec) {
+  const auto keep = [&spec, name = std::string(option.name())](const Value& value) {
+    std::vector<std::string> words;
+    if constexpr (std::is_same_v<Value, std::string> || std::is_arithmetic_v<Value>) {
+      words.push_back(fmt::format("{}", value));
+    } else {
+      for (const auto& one : value) words.push_back(fmt::format("{}", one));
+    }
+    spec.set(name, std::move(words));
+  };
+  CLI::Option* added = command.add_option_function<Value>(option.names, keep, option.help)->type_name(option.type);
+  if (option.takes == Takes::list || option.takes == Takes::numbers) added->delimiter(',');
+  if (option.takes >= Takes::texts) added->allow_extra_args(false);
+}
+
+void addOption(CLI::App& command, const FigureOption& option, FigureSpec& spec) {
+  switch (option.takes) {
+    case Takes::flag:
+      command.add_flag_callback(
+          option.names, [&spec, name = std::string(option.name())] { spec.set(name, true); }, option.help);
+      return;
+    case Takes::text:
+      return addValue<std::string>(command, option, spec);
+    case Takes::dots:
+      return addValue<int>(command, option, spec);
+    case Takes::integer:
+      return addValue<std::int64_t>(command, option, spec);
+    case Takes::number:
+      return addValue<double>(command, option, spec);
+    case Takes::texts:
+    case Takes::list:
+      return addValue<std::vector<std::string>>(command, option, spec);
+    case Takes::numbers:
+      return addValue<std::vector<double>>(command, option, spec);
+  }
+}
+
+figure::FigureSources sourcesOf(const Arguments& arguments) {
+  if (!arguments.kind.files.folders) return {arguments.files};
+  figure::FigureSources sources;
+  for (const NamedModel& folder : parseModels(arguments.files, "")) {
+    sources.files.push_back(folder.path);
+    sources.names.push_back(folder.name);
+  }
+  return sources;
+}
+
+/// Checks output and inputs, draws, writes the file and says what the figure's notes say.
+int drawKind(const Arguments& arguments, const Session& session) {
+  const FigureSpec& spec = arguments.spec;
+  const figure::FigureStyle style = figure::styleOf(spec, session.commandLine);
+  figure::requireDrawing();
+  const std::string output = spec.text("output");
+  if (!arguments.kind.files.folders) {
+    for (const std::string& file : arguments.files) requireDistinct(output, file);
+  }
+  requireWritable(output, spec.has("force"));
+  session.console.setSubject(output);
+  const figure::FigureSources sources = sourcesOf(arguments);
+  const Job job = session.job();
+  figure::FigureRequest request{spec, sources, style, job};
+  const auto drawn = arguments.kind.draw(request);
+  if (!drawn || session.stop.stop_requested()) return kInterrupted;
+  AtomicFile file(output, spec.has("force"));
+  file.write(drawn->file.data(), drawn->file.size());
+  file.commit();
+  session.console.endProgress();
+  std::vector<std::string> notes = std::move(request.notes);
+  notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
+  if (const auto note = figure::pdfNote(drawn->file)) notes.push_back(*note);
+  for (const std::string& note : notes) session.console.note(note);
+  return kDone;
+}
+
+/// Adds the kind's options to its command, and the callback that sets `selection.action`.
+void addKind(CLI::App& command, Selection& selection, const FigureKind& kind) {
+  const auto arguments = std::make_shared<Arguments>(Arguments{kind, {}, {kind.name}});
+  command.add_option("file", arguments->files, kind.files.help)->type_name(kind.files.type)->required();
+  for (const FigureOption& option : kind.options) addOption(command, option, arguments->spec);
+  command.get_option("--output")->required();
+  command.callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawKind(*arguments, session); };
+  });
+}
+
+std::vector<std::string> kindNames() {
+  std::vector<std::string> names;
+  for (const FigureKind& kind : figure::figureKinds()) names.emplace_back(kind.name);
+  return names;
+}
+
+/// @throws UsageError with the kinds that exist, unless the word is one of them
+const FigureKind& kindNamed(const std::string& word) {
+  if (const FigureKind* kind = figure::findFigureKind(word)) return *kind;
+  const std::vector<std::string> names = kindNames();
+  throw UsageError(
+      fmt::format("figure {}: there is no such kind: {}use {}", word, didYouMean(word, names), fmt::join(names, ", ")));
+}
+
+struct SpecArguments {
+  std::string spec;
+  std::vector<std::string> files;
+  std::string output;
+  bool force = false;
+};
+
+// Values are given to the options themselves: a command line put together from names and values would be taken apart
+// at other places, where a name holds "=" or a value is empty.
+void setOption(const std::string& spec, CLI::App& command, const std::string& name, const FigureSpec::Value& value) {
+  // Where the figure goes is said by whoever draws it.
+  CLI::Option* option = name == "output" || name == "force" ? nullptr : command.get_option_no_throw("--" + name);
+  if (option == nullptr) {
+    figure::refuseSpec(spec, fmt::format("\"{}\" is no option of a figure {}", name, command.get_name()));
+  }
+  const bool isFlag = option->get_items_expected_max() == 0;
+  if (const bool* set = std::get_if<bool>(&value)) {
+    if (!isFlag) figure::refuseSpec(spec, fmt::format("option \"{}\" is no text, number, or list of them", name));
+    if (*set) option->add_result("true");
+    return;
+  }
+  if (isFlag) figure::refuseSpec(spec, fmt::format("option \"{}\" is neither true nor false", name));
+  for (const std::string& word : std::get<std::vector<std::string>>(value)) option->add_result(word);
+}
+
+int drawSpec(const SpecArguments& arguments, const Session& session) {
+  const auto spec = FigureSpec::read(arguments.spec);
+  try {
+    CLI::App command("", spec.kind);
+    command.set_help_flag();
+    Selection selection;
+    addKind(command, selection, kindNamed(spec.kind));
+    for (const auto& [name, value] : spec.options) setOption(arguments.spec, command, name, value);
+    command.get_option("--output")->add_result(arguments.output);
+    if (arguments.force) command.get_option("--force")->add_result("true");
+    for (const std::string& file : arguments.files) command.get_option("file")->add_result(file);
+    command.parse(std::vector<std::string>());
+    return selection.action(session);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{}: {}: see foxscope figure {} --help", arguments.spec, error.what(), spec.kind));
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", arguments.spec, error.what()));
+  }
+}
+
+void addSpec(CLI::App& figure, Selection& selection) {
+  CLI::App* command = addSubcommand(
+      figure, selection, "spec", "Draw a figure as it is written down in a JSON file",
+      "  foxscope figure spec resources/figures/maps.json run.h5 -o maps.pdf\n"
+      R"(  {"foxscope_figure": 1, "kind": "maps", "options": {"heads": ["1:2", "7:2"], "width": "iclr"}})");
+  const auto arguments = std::make_shared<SpecArguments>();
+  command->add_option("spec", arguments->spec, "What kind of figure, and its options")
+      ->type_name("SPEC.json")
+      ->required();
+  command->add_option("file", arguments->files, "What it is drawn from")->type_name("FILE.h5")->required();
+  command->add_option("-o,--output", arguments->output, "The file to write: .pdf, .svg or .png")
+      ->type_name("FILE")
+      ->required();
+  command->add_flag("--force", arguments->force, "Overwrite the output");
+  command->callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawSpec(*arguments, session); };
+  });
+}
+
+}  // namespace
+
+void addFigureCommand(CLI::App& program, Selection& selection) {
+  CLI::App* figure = addSubcommand(program, selection, "figure", "Draw a figure for a paper: .pdf, .svg or .png",
+                                   "  foxscope figure maps run.h5 -o maps.pdf\n"
+                                   "  foxscope figure maps --help");
+  for (const FigureKind& kind : figure::figureKinds()) {
+    addKind(*addSubcommand(*figure, selection, kind.name, kind.description, kind.examples), selection, kind);
+  }
+  addSpec(*figure, selection);
+  // A word that is no kind is answered here, with those that are.
+  figure->allow_extras();
+  figure->callback([figure] {
+    if (!figure->get_subcommands().empty()) return;
+    const auto words = figure->remaining();
+    if (words.empty()) throw UsageError(fmt::format("figure: which kind?: use {}", fmt::join(kindNames(), ", ")));
+    (void)kindNamed(words.front());
+  });
+}
+
+}  // namespace foxscope::cli

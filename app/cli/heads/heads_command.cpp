@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/command.h"
+#include "app/cli/heads/heads_report.h"
+#include "app/cli/map_options.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/command_line.h"
+#include "backend/base/error.h"
+#include "backend/eval/heads/heads_evaluation.h"
+#include "backend/eval/heads/heads_file.h"
+#include "backend/file/run_file.h"
+#include "backend/map/device/map_device.h"
+#include "backend/map/team.h"
+
+namespace foxscope::cli {
+namespace {
+
+constexpr std::size_t kNearestKept = 3;
+
+struct HeadsOptions {
+  std::string file;
+  RunCheck check = RunCheck::whole;
+  std::optional<std::string> model;
+  std::string device = "auto";
+  bool json = false;
+  bool csv = false;
+  bool split = false;
+  bool byClass = false;
+  bool saliency = false;
+  std::optional<std::string> match;
+  std::string sort;
+  bool reverse = false;
+  std::optional<std::int64_t> top;
+  std::string output;
+  bool force = false;
+};
+
+enum class HeadsForm { table, json, csv, hdf5 };
+
+// How the heads are told: by the output's ending, or by the flags where it is standard output.
+HeadsForm formOf(const HeadsOptions& options) {
+  if (options.json && options.csv) throw UsageError("heads: --json and --csv exclude each other: choose one");
+  if (options.output.empty()) return options.json ? HeadsForm::json : options.csv ? HeadsForm::csv : HeadsForm::table;
+  if (options.json || options.csv) {
+    throw UsageError(
+        fmt::format("heads: {} says by its ending what is written: leave out --json and --csv", options.output));
+  }
+  const std::string ending = std::filesystem::path(options.output).extension().string();
+  if (ending == ".h5") return HeadsForm::hdf5;
+  if (ending == ".json") return HeadsForm::json;
+  if (ending == ".csv") return HeadsForm::csv;
+  throw UsageError(fmt::format("-o {}: give the file one of the endings .h5, .csv and .json", options.output));
+}
+
+void checkOptions(const HeadsOptions& options, HeadsForm form) {
+  if (options.top && *options.top < 1) throw UsageError(fmt::format("--top {}: it must be at least 1", *options.top));
+  if (options.reverse && options.sort.empty() && !options.saliency)
+    throw UsageError("--reverse: say by --sort what heads are sorted by");
+  if (form == HeadsForm::hdf5 && (!options.sort.empty() || options.top || options.match)) {
+    throw UsageError(
+        fmt::format("-o {}: arrays of all heads have no order: leave out --sort, --top and --match", options.output));
+  }
+  if (options.output.empty()) return;
+  requireDistinct(options.output, options.file);
+  requireWritable(options.output, options.force);
+}
+
+/// Of how many layers something can be said of the attention.
+int layersWithAttention(const Trace& trace) {
+  int count = 0;
+  for (int layer = 0; layer < trace.info().layers; ++layer) count += trace.has_attention(layer) ? 1 : 0;
+  return count;
+}
+
+bool hasAttention(const Trace& trace) { return layersWithAttention(trace) == trace.info().layers; }
+
+MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
+  MeasureOptions measure;
+  measure.with_split = options.split;
+  const bool needed = options.split || options.match;
+  if (needed && !hasAttention(trace)) {
+    throw Error(
+        fmt::format("{}: model '{}': queries and keys or row normalisers were not kept, and {} needs them: run "
+                    "again with --keep gates,rows,qk",
+                    options.file, trace.info().name, options.split ? "--split" : "--match"));
+  }
+  if (options.split && !trace.info().has_softmax()) {
+    throw UsageError(
+        fmt::format("{}: model '{}': --split is of softmax attention, and the model has none: leave it out",
+                    options.file, trace.info().name));
+  }
+  if (options.saliency && !trace.has(TraceArray::log_forget_gradient)) {
+    throw Error(fmt::format("{}: model '{}': saliency was not kept: run again with --keep loss,gates,saliency",
+                            options.file, trace.info().name));
+  }
+  return measure;
+}
+
+/// Calls body(measures) for every head, by layer, then head. @returns false if the job was stopped
+template <typename Body>
+bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOptions& options, const Session& session,
+                  const Body& body) {
+  const TraceInfo& info = trace->info();
+  Job job{session.stop, {}, nullptr};
+  const Team team(job);
+  job.executor = team.executor();
+  const std::int64_t heads = std::int64_t{info.layers} * info.heads;
+  session.console.setSubject(info.name);
+  for (std::int64_t n = 0; n < heads; ++n) {
+    session.console.progress({n, heads, "heads", "statistics"});
+    const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
+    if (head.head >= info.mixer(head.layer).heads) continue;
+    auto measures = measure_head(head, options, job);
+    if (!measures) return false;
+    body(std::move(*measures));
+  }
+  session.console.endProgress();
+  return true;
+}
+
+bool findNearest(const HeadsOptions& options, const RunFile& run, const Session& session, HeadsReport& report) {
+  const auto other = run.trace(options.match);
+  report.matched = other->info().name;
+  const bool itself = report.matched == report.model;
+  std::vector<std::pair<NearestHead, ProfileSketch>> known;
+  MeasureOptions measure = measureOptions(options, *other);
+  measure.with_split = false;
+  if (!measureHeads(other, measure, session, [&](HeadMeasures measures) {
+        known.push_back({{measures.statistics.layer, measures.statistics.head, 0}, *measures.sketch});
+      })) {
+    return false;
+  }
+  for (ReportedHead& head : report.heads) {
+    const HeadStatistics& own = head.measures.statistics;
+    for (auto& [nearest, sketch] : known) {
+      if (itself && nearest.layer == own.layer && nearest.head == own.head) continue;
+      const double octaves = octaves_apart(*head.measures.sketch, sketch);
+      // Attention that is not a number is near to none.
+      if (!std::isnan(octaves)) head.nearest.push_back({nearest.layer, nearest.head, octaves});
+    }
+    std::stable_sort(head.nearest.begin(), head.nearest.end(),
+                     [](const NearestHead& a, const NearestHead& b) { return a.octaves < b.octaves; });
+    head.nearest.resize(std::min(head.nearest.size(), kNearestKept));
+  }
+  return true;
+}
+
+void writeArrays(const HeadsOptions& options, std::span<const HeadsReport> reports, const Session& session) {
+  HeadsEvaluation evaluation;
+  evaluation.content = HeadsContent::run;
+  evaluation.corpus.source = without_folder(options.file);
+  for (const HeadsReport& report : reports) {
+    HeadsAccumulator accumulator(report.run->info());
+    for (const ReportedHead& head : report.heads) accumulator.add(head.measures);
+    accumulator.end_window(0);
+    evaluation.models.push_back(accumulator.finish());
+  }
+  write_heads_file(options.output, evaluation, {session.commandLine, ""},
+                   options.force ? Overwrite::force : Overwrite::refuse);
+}
+
+void writeText(const HeadsOptions& options, const std::string& text) {
+  if (options.output.empty()) {
+    Console::write(text);
+    return;
+  }
+  AtomicFile file(options.output, options.force);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+/// The heads of one model, in their order and as many as were asked for. @returns nothing if the job was stopped
+std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& run,
+                                    const std::shared_ptr<const Trace>& trace, const Session& session) {
+  MeasureOptions measure = measureOptions(options, *trace);
+  const HeadsForm form = formOf(options);
+  // The tables of saliency and of classes have no number of attention.
+  const bool tellsAttention = form != HeadsForm::table || !(options.saliency || options.byClass);
+  if (!hasAttention(*trace) && tellsAttention) {
+    const bool some = layersWithAttention(*trace) > 0;
+    session.console.note(fmt::format(
+        "{}: queries and keys or row normalisers were not kept, so there is nothing to say of {}: run again with "
+        "--keep gates,rows,qk",
+        options.file, some ? "softmax attention" : "attention"));
+  }
+  if (options.saliency && forgets(trace->info()) && ordering_number(*trace) == SaliencyNumber::per_nat) {
+    session.console.note(
+        fmt::format("{}: gates were not kept, so saliency_scale and saliency_absolute are not known: run again with "
+                    "--keep loss,gates,saliency",
+                    options.file));
+  }
+  std::vector<TokenClassSet> classes;
+  if (options.byClass) measure.classes = classes = read_classes(*trace);
+  HeadsReport report;
+  report.model = trace->info().name;
+  report.tokens = trace->info().length;
+  report.split = options.split;
+  report.classes = options.byClass;
+  report.saliency = options.saliency;
+  report.run = trace;
+  if (!measureHeads(trace, measure, session, [&](HeadMeasures measures) {
+        report.heads.push_back({std::move(measures), {}});
+      })) {
+    return std::nullopt;
+  }
+  if (form == HeadsForm::hdf5) return report;  // arrays stand in the order of layers and heads
+  if (options.match && !findNearest(options, run, session, report)) return std::nullopt;
+  const std::string sort = options.sort.empty() && options.saliency ? to_string(ordering_number(*trace)) : options.sort;
+  rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
+  return report;
+}
+
+int tellHeads(const HeadsOptions& options, const Session& session) {
+  const HeadsForm form = formOf(options);
+  checkOptions(options, form);
+  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
+  const RunFile run = RunFile::open(options.file, options.check);
+  noteUnchecked(session.console, options.file, options.check);
+  for (const auto& trace : run.traces) trace->compute_on(gpu);
+  std::vector<HeadsReport> reports;
+  for (const auto& trace : run.default_first()) {
+    if (options.model && trace != run.trace(options.model)) continue;
+    auto report = reportOf(options, run, trace, session);
+    if (!report) return kInterrupted;
+    reports.push_back(std::move(*report));
+  }
+  switch (form) {
+    case HeadsForm::hdf5:
+      writeArrays(options, reports, session);
+      break;
+    case HeadsForm::table:
+      Console::print(headsTables(reports));
+      break;
+    case HeadsForm::json:
+      writeText(options, headsJson(reports));
+      break;
+    case HeadsForm::csv:
+      writeText(options, headsCsv(reports));
+      break;
+  }
+  return kDone;
+}
+
+// What each label is, from which score on.
+std::string labelDefinitions() {
+  std::string text = "Labels, the strongest (score over threshold) first:\n";
+  for (int n = 0; n < kHeadLabels; ++n) {
+    const HeadLabelText& label = text_of(static_cast<HeadLabel>(n));
+    text += fmt::format("  {:<15}at {} and more: {}\n", label.name, label.threshold, label.definition);
+  }
+  return text + '\n';
+}
+
+}  // namespace
+
+void addHeadsCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<HeadsOptions>();
+  CLI::App* command = addSubcommand(program, selection, "heads", "Statistics of every head of a run",
+                                    "  foxscope heads run.h5\n"
+                                    "  foxscope heads run.h5 --sort rate_decay_time --top 8\n"
+                                    "  foxscope heads run.h5 --split --by-class -o heads.h5\n"
+                                    "  foxscope heads run.h5 --saliency --top 8\n"
+                                    "  foxscope heads both.h5 --model fox --match base\n"
+                                    "  foxscope heads both.h5 --model fox --csv > heads.csv");
+  command->footer(labelDefinitions() + command->get_footer());
+  command->add_option("file", options->file, "Run file")->type_name("RUN.h5")->required();
+  command->add_option("--model", options->model, "Which model, where the file holds several (default: all)")
+      ->type_name("NAME");
+  command->add_flag("--split", options->split,
+                    "Split attention into content and decay: how much of a head's locality is the gate's doing");
+  command->add_flag("--by-class", options->byClass,
+                    "Gates by class of the token that is read: punctuation, newline, first token of a word...");
+  command->add_flag("--saliency", options->saliency,
+                    "What the loss owes to each head's gates, largest saliency_absolute first, of runs with --keep "
+                    "saliency: what small changes of log f do, not what a head without forgetting does (eval sweep)");
+  command
+      ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
+      ->type_name("NAME");
+  command->add_option("--sort", options->sort, "Largest first by this statistic, a column of --csv")
+      ->type_name("STATISTIC");
+  command->add_flag("--reverse", options->reverse, "Smallest first");
+  command->add_option("--top", options->top, "Only the first N heads")->type_name("N");
+  command
+      ->add_option("-o,--output", options->output,
+                   "File to write instead of standard output: .csv, .json, or .h5 for arrays [layers, heads]")
+      ->type_name("FILE");
+  command->add_flag("--force", options->force, "Overwrite the output");
+  command
+      ->add_option("--device", options->device,
+                   "Where attention is measured: auto, cpu, cuda or cuda:N (default: auto)")
+      ->type_name("DEVICE");
+  command->add_flag("--json", options->json, "Print every statistic as JSON");
+  command->add_flag("--csv", options->csv, "Print every statistic as CSV");
+  addUnchecked(*command, options->check);
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return tellHeads(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

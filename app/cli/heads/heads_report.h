@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/eval/heads/head_measures.h"
+
+namespace foxscope::cli {
+
+/// A head of another model, and how far its distance profile is (octaves_apart).
+struct NearestHead {
+  int layer = 0;
+  int head = 0;
+  double octaves = 0;
+};
+
+/// One head of a report.
+struct ReportedHead {
+  HeadMeasures measures;
+  std::vector<NearestHead> nearest;  ///< nearest first; empty unless heads are matched
+};
+
+/// What the tables of heads are about.
+struct HeadsReport {
+  std::string model;
+  std::int64_t tokens = 0;
+  std::vector<ReportedHead> heads;  ///< by layer, then head, unless sorted
+  bool split = false;
+  bool classes = false;
+  bool saliency = false;             ///< its table was asked for
+  std::shared_ptr<const Trace> run;  ///< that the heads are of
+  std::string matched;               ///< the other model; empty: none
+  std::string sortedBy;              ///< name of a statistic; empty: none
+};
+
+/// A head's statistics as named numbers, the same names for every head of a report; NaN for what does not exist.
+using Columns = std::vector<std::pair<std::string, double>>;
+Columns headColumns(const HeadsReport& report, const ReportedHead& head);
+
+/// Puts the heads in the order of a statistic, largest first or smallest first, those without a value last, and keeps
+/// the first `top` of them (0: all).
+/// @throws UsageError naming those that exist
+struct Ranking {
+  std::string statistic;
+  bool smallestFirst = false;
+  std::size_t top = 0;
+};
+void rank(HeadsReport& report, const Ranking& ranking);
+
+/// Effective memory of a head: the share of its attention within 1, 2, 4... tokens, the position itself among them, up
+/// to the text's length; NaN without attention.
+std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head);
+
+/// The figures that tell heads apart, one line a head, units in the header; what was asked for beside them (the split,
+/// gates by class, nearest heads, saliency) as tables of their own instead.
+std::string headsTables(std::span<const HeadsReport> reports);
+/// Every statistic; a value that does not exist (attention when q and k were not kept, an infinite decay time) is null.
+/// Of several models a list, `models`.
+std::string headsJson(std::span<const HeadsReport> reports);
+/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`. Of several models the first
+/// column is `model`.
+std::string headsCsv(std::span<const HeadsReport> reports);
+
+}  // namespace foxscope::cli

@@ -1,0 +1,272 @@
+#include "app/figure/figure_kind.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_length.h"
+#include "app/figure/kinds/ablation.h"
+#include "app/figure/kinds/compare.h"
+#include "app/figure/kinds/decay.h"
+#include "app/figure/kinds/distance.h"
+#include "app/figure/kinds/grid.h"
+#include "app/figure/kinds/labels.h"
+#include "app/figure/kinds/loss.h"
+#include "app/figure/kinds/maps.h"
+#include "app/figure/kinds/needle.h"
+#include "app/figure/kinds/passage.h"
+#include "app/figure/kinds/perplexity.h"
+#include "app/figure/kinds/saliency.h"
+#include "app/figure/kinds/sweep.h"
+#include "app/figure/kinds/training.h"
+#include "app/figure/maps/map_figure.h"
+
+namespace foxscope::figure {
+namespace {
+
+using Takes = FigureOption::Takes;
+using Options = std::vector<FigureOption>;
+using Draw = std::optional<DrawnFigure> (*)(FigureRequest&);
+
+/// What draws a kind; a build without Qt has the table and nothing that draws.
+template <Draw draw>
+Draw drawing() {
+  if constexpr (FOXSCOPE_DRAWS != 0) {
+    return draw;
+  } else {
+    return [](FigureRequest&) {
+      requireDrawing();
+      return std::optional<DrawnFigure>();
+    };
+  }
+}
+
+Options operator+(Options first, const Options& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+const FigureKind::Files kRun{"RUN.h5", "Run file"};
+const FigureKind::Files kHeads{"FILE.h5", "Files of `foxscope eval heads` or `foxscope heads -o`, or run files"};
+const FigureKind::Files kLosses{"FILE.h5", "Evaluations, or run files with one text"};
+
+Options common() {
+  return {
+      {"-o,--output", "FILE", Takes::text, "File to write: .pdf, .svg or .png"},
+      {"--width", "LENGTH", Takes::text, "Width, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)"},
+      {"--height", "LENGTH", Takes::text, "Height (default: what the content needs)"},
+      {"--dpi", "N", Takes::dots, "Dots per inch of a .png, and of maps in .svg and .pdf (default: 300)"},
+      {"--font", "FAMILY", Takes::text, "Family of the letters (default: DejaVu Sans)"},
+      {"--font-size", "PT", Takes::number, "Size of the letters, in points (default: 9, and 7.25 below 4in)"},
+      {"--title", "TEXT", Takes::text, "A title above everything (default: none)"},
+      {"--label", "NAME=TEXT", Takes::texts, "What is written for a model, or the text of a sweep; *F* is an italic F"},
+      {"--device", "DEVICE", Takes::text,
+       "Where maps and statistics of runs are computed: auto, cpu, cuda or cuda:N (default: auto)"},
+      {"--svg-text", nullptr, Takes::flag,
+       "Text of a .svg stays text, to be edited, instead of outlines; its font is not in the file"},
+      {"--no-letters", nullptr, Takes::flag, "No (a), (b) before the titles of panels"},
+      {"--force", nullptr, Takes::flag, "Overwrite the output"}};
+}
+
+/// Of kinds that read run files.
+Options runs() { return Options{{"--unchecked", nullptr, Takes::flag, kUncheckedHelp}} + common(); }
+
+Options model() { return {{"--model", "NAME", Takes::text, "Which model (default: the first with a gate)"}}; }
+
+Options models() { return {{"--models", "NAME,...", Takes::list, "Which models, in their order (default: all)"}}; }
+
+Options head(const char* names, const char* help) { return {{names, "L:H", Takes::text, help}}; }
+
+Options rows(const char* ofThem) {
+  return {
+      {"--rows", "A:B", Takes::text, fmt::format("Positions from A up to, not including, B (default: {})", ofThem)}};
+}
+
+Options trainLength() { return {{"--train-length", "N", Takes::integer, "A dashed line at the length of training"}}; }
+
+Options smooth(const char* help) { return {{"--smooth", "N", Takes::integer, help}}; }
+
+Options axes() {
+  return {{"--x-limits", "A:B", Takes::text, "Ends of the horizontal axis"},
+          {"--y-limits", "A:B", Takes::text, "Ends of the vertical axis"},
+          {"--x-ticks", "X,...", Takes::numbers, "Values to label on the horizontal axis"},
+          {"--y-ticks", "Y,...", Takes::numbers, "Values to label on the vertical axis"},
+          {"--legend", "NAME,...", Takes::list, "Order of the curves; those left out follow"},
+          {"--colour,--color", "NAME=#RRGGBB", Takes::texts, "Colour of a curve"}};
+}
+
+Options curves() {
+  return {{"--line-width", "PT", Takes::number, "Width of curves, in points (default: 1.2)"},
+          {"--look", "NAME=N[:N]", Takes::texts,
+           "Which colour of the palette a model has, from 0, and perhaps which other style of line, as in fox=0:1 "
+           "(default: by its place)"},
+          {"--legend-at", "PLACE", Takes::text,
+           "Where the legend is: auto, which is inside where it covers nothing, above, or none (default: auto)"}};
+}
+
+/// @param quantities  the default
+Options maps(const std::string& quantities) {
+  return {{"--quantity", "Q,...", Takes::list,
+           "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing (default: " +
+               quantities + ")"},
+          {"--rows", "A:B", Takes::text, "Query positions from A up to, not including, B"},
+          {"--cols", "A:B", Takes::text, "Key positions likewise"},
+          {"--colours,--colors", "MAP", Takes::text,
+           "viridis, cividis, magma or grey, which differences take too (default: viridis)"},
+          {"--limits", "Q=A:B", Takes::texts, "Ends of a quantity's colour bar; A: and :B leave one to the values"}};
+}
+
+Options losses() { return models() + trainLength() + axes() + curves() + runs(); }
+
+Options meanOfLosses() {
+  return smooth(
+      "Tokens of the moving average over positions: odd, from 1, which is none, up to half of the positions (default: "
+      "101; 1001 for few windows; less for short ones)");
+}
+
+std::vector<FigureKind> kinds() {
+  return {
+      {"loss", "L(p): loss against position, from position 128 as in the paper where there are 1024, of several models",
+       "  foxscope figure loss eval.h5 --train-length 2048 -o loss.pdf\n"
+       "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colour fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
+       "  foxscope figure loss run.h5 --smooth 501 -o loss.pdf",
+       kLosses, losses() + meanOfLosses(), drawing<drawLoss>()},
+      {"perplexity", "P(l): perplexity against context length, from 128 as in the paper where there are 1024",
+       "  foxscope figure perplexity eval.h5 --train-length 2048 -o perplexity.pdf", kLosses, losses(),
+       drawing<drawPerplexity>()},
+      {"ablation", "Losses, and below that of a base less each other, from position 128 where there are 1024",
+       "  foxscope figure ablation whole.h5 cut.h5 no-gate.h5 --base whole --smooth 1001 -o ablation.pdf", kLosses,
+       losses() + meanOfLosses() +
+           Options{{"--base", "NAME", Takes::text, "What the others are subtracted from (default: the first)"}},
+       drawing<drawAblation>()},
+      {"maps",
+       "F above A of some heads",
+       "  foxscope figure maps run.h5 -o maps.pdf\n"
+       "  foxscope figure maps run.h5 --heads 2:1,6:1,7:2 --width icml-wide -o maps.pdf\n"
+       "  foxscope figure maps run.h5 --heads fox:7:2,mamba:12:1 -o memories.pdf\n"
+       "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
+       {"RUN.h5", "Run files"},
+       model() +
+           Options{{"--heads", "L:H,...", Takes::list,
+                    "Heads to show, of other models as MODEL:L:H (default: of short, middle and long memory; without "
+                    "--rows and --cols those whose decay can be seen, on a text of many memories its beginning)"}} +
+           maps("forget,attention") +
+           Options{{"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} + runs(),
+       drawing<drawMaps>(),
+       {.letters = true, .bars = true}},
+      {"grid", "Every layer and head as a small map: nats forgotten, F, A",
+       "  foxscope figure grid run.h5 -o grid.pdf\n"
+       "  foxscope figure grid run.h5 --quantity attention --rows 0:512 --cols 0:512 -o a.pdf",
+       kRun, model() + maps("forget; attention without a gate") + runs(), drawing<drawGrid>()},
+      {"compare",
+       "Heads of two models on the same text, and their difference",
+       "  foxscope figure compare run.h5 -o compare.pdf\n"
+       "  foxscope figure compare run.h5 --models fox,base --head 7:2 --with 3:1 -o c.pdf",
+       {"RUN.h5", "Run files, two models in all"},
+       Options{{"--models", "A,B", Takes::list, "Which two (default: the first two)"}} +
+           head("--head", "Head of the first (default: its longest memory)") +
+           head("--with", "Head of the second (default: the nearest by distance profile)") +
+           maps("attention, and forget above it where both have a gate") + runs(),
+       drawing<drawCompare>(),
+       {.letters = true, .bars = true}},
+      {"text", "A passage with its tokens tinted by loss, gate, F or attention",
+       "  foxscope figure text run.h5 -o text.pdf\n"
+       "  foxscope figure text run.h5 --tint attention --head 6:1 --rows 200:320 --position 310 -o text.pdf",
+       kRun,
+       model() + Options{{"--tint", "TINT", Takes::text, "loss, gate (1 - f), forget or attention (default: loss)"}} +
+           head("--head", "Head of all but loss (default: one of middle memory)") +
+           Options{
+               {"--position", "P", Takes::integer, "Query of forget and attention (default: the last that is shown)"}} +
+           rows("the first") + runs(),
+       drawing<drawPassage>()},
+      {"decay",
+       "Decay times of every head, their distribution, and by class of the token",
+       "  foxscope figure decay heads.h5 -o decay.pdf\n"
+       "  foxscope figure decay run.h5 -o decay.pdf",
+       kHeads,
+       models() + curves() + runs(),
+       drawing<drawDecay>(),
+       {.letters = true, .forgetting = true}},
+      {"distance",
+       "Attention against distance, with and without the gate",
+       "  foxscope figure distance heads.h5 -o distance.pdf\n"
+       "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
+       kHeads,
+       model() +
+           Options{{"--heads", "L:H[,L:H...]", Takes::list, "Which heads (default: of short, middle and long memory)"},
+                   {"--with-first", nullptr, Takes::flag, "Count the attention on key 0, where many heads park"}} +
+           curves() + runs(),
+       drawing<drawDistance>(),
+       {.letters = true}},
+      {"labels",
+       "What every head does: the strongest label of each, and what labels are",
+       "  foxscope figure labels run.h5 -o labels.pdf\n"
+       "  foxscope figure labels heads.h5 --width icml -o labels.pdf",
+       kHeads,
+       models() + runs(),
+       drawing<drawLabels>(),
+       {.letters = true}},
+      {"needle",
+       "The needle test: length across, depth down, one panel a model",
+       "  foxscope figure needle needle.h5 -o needle.pdf\n"
+       "  foxscope figure needle needle.h5 --tint mass --head 6:1 -o carried.pdf",
+       {"NEEDLE.h5", "Needle test"},
+       Options{{"--tint", "gain|mass|gate", Takes::text,
+                "gain of the answer's log-probability, or of one head the attention mass on the needle or its gate F "
+                "(default: gain)"}} +
+           head("--head", "Head of mass and gate (default: that with the most mass)") + trainLength() + common(),
+       drawing<drawNeedle>()},
+      {"sweep",
+       "What changing each head does to the loss: layers down, heads across",
+       "  foxscope figure sweep sweep.h5 -o sweep.pdf\n"
+       "  foxscope figure sweep one.h5 cut.h5 --width neurips -o both.pdf\n"
+       "  foxscope figure sweep sweep.h5 --fdr 0.05 -o found.pdf",
+       {"SWEEP.h5", "Sweeps, a panel each"},
+       Options{{"--fdr", "Q", Takes::number, kFalseDiscoveryHelp}} + common(),
+       drawing<drawSweep>()},
+      {"saliency",
+       "What the loss owes to each head's gates, and a passage tinted by one head's",
+       "  foxscope figure saliency run.h5 -o saliency.pdf\n"
+       "  foxscope figure saliency run.h5 --head 7:2 --rows 200:360 --width icml -o saliency.pdf",
+       {"RUN.h5", "Run file with saliency"},
+       model() + head("--head", "Head whose saliency tints the passage (default: the one of the largest number)") +
+           Options{{"--by", "NUMBER", Takes::text,
+                    "Number of each head: saliency_absolute, the sum of |g log f|; saliency_scale, the sum of g log f, "
+                    "of which scale=0.9 changes the loss by -0.1; saliency_per_nat, the mean of |g| (default: "
+                    "saliency_absolute, without gates saliency_per_nat)"}} +
+           rows("the first, or those that a target ends with") + runs(),
+       drawing<drawSaliency>()},
+      {"training",
+       "Loss and decay times of every head while models are trained, over the tokens seen",
+       "  foxscope figure training out -o training.pdf\n"
+       "  foxscope figure training fox=out-fox base=out-transformer --x-limits 0:8e6 --y-limits 4:7 -o training.pdf",
+       {"[NAME=]DIR", "Folders that `foxscope train` wrote, also while it is writing", true},
+       smooth("Steps of the training loss's moving average: odd, from 1, which is none (default: a fiftieth of all)") +
+           axes() + curves() + common(),
+       drawing<drawTraining>()}};
+}
+
+}  // namespace
+
+std::string_view FigureOption::name() const {
+  const std::string_view all = names;
+  const std::string_view first = all.substr(all.find("--") + 2);
+  return first.substr(0, first.find(','));
+}
+
+bool FigureKind::takes(std::string_view option) const {
+  return std::ranges::find(options, option, &FigureOption::name) != options.end();
+}
+
+std::span<const FigureKind> figureKinds() {
+  static const std::vector<FigureKind> all = kinds();
+  return all;
+}
+
+const FigureKind* findFigureKind(std::string_view name) {
+  const auto all = figureKinds();
+  const auto found = std::ranges::find(all, name, &FigureKind::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace foxscope::figure

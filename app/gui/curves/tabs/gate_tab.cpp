@@ -1,0 +1,169 @@
+#include "app/gui/curves/tabs/gate_tab.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QAction>
+#include <QSplitter>
+
+#include "app/gui/curves/curve_export.h"
+#include "app/gui/curves/curve_runs.h"
+#include "app/gui/curves/position_plot.h"
+#include "app/gui/curves/read_out.h"
+#include "app/gui/document/gateless_name.h"
+#include "app/gui/views/plot_style.h"
+#include "app/gui/views/theme.h"
+#include "backend/map/statistics/head_statistics.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+enum { kGate };
+constexpr int kEvents = 20;
+
+}  // namespace
+
+GateTab::GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
+    : CurveTab(runs, modelRuns, tr("Gate: choices"), parent),
+      m_plot(new PositionPlot(runs, this)),
+      m_list(new TokenList(runs,
+                           {tr("reads"), tr("f"),
+                            [](const ListedToken& event) {
+                              return tr("position %1 reads “%2”: f = %3, all that came before is kept by this factor. "
+                                        "Click to go there")
+                                  .arg(event.position)
+                                  .arg(event.token, numberText(event.value));
+                            },
+                            5},
+                           this)),
+      m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)) {
+  m_plot->setAccessibleName(tr("Forget gate along the text"));
+  m_list->setAccessibleName(tr("Strongest forgetting events"));
+  setPlot(m_list->beside(m_plot, this));
+  connect(m_logarithmic, &QAction::toggled, this, &GateTab::restyle);
+  connect(&runs.selection(), &Selection::headChanged, this, &GateTab::outdate);
+}
+
+void GateTab::refresh() {
+  const HeadChoice choice = list().selection().head();
+  const auto head = list().headOf(choice);
+  const QString name = head ? list().run(choice.run)->name : QString();
+  if (!head || !forgets(head->trace->info(), choice.layer)) {
+    list().quickJobs().cancel(this, kGate);
+    m_gate = {};
+    return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.")
+                                  .arg(gatelessName(name, head->trace->info(), choice.layer))
+                            : noRunText());
+  }
+  Gate gate;
+  gate.head = choice;
+  gate.run = name;
+  gate.trace = head->trace;
+  gate.colour = list().run(choice.run)->look.colour;
+  JobRunner::Request<Gate> request;
+  request.work = [gate, head = *head, reference = list().reference()->trace->tokens()](const Job& job) {
+    Gate made = read(gate, head, *reference, job);
+    return job.stopped() ? std::nullopt : std::optional(std::move(made));
+  };
+  request.done = [this](Gate made) { take(std::move(made)); };
+  request.failed = [this](const QString& message) { showMessage(message); };
+  list().quickJobs().submit(this, kGate, std::move(request));
+}
+
+GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job) {
+  const auto series = std::make_shared<const Series>(gateSeries(head, reference));
+  const auto statistics = head_statistics(head, {.with_attention = false, .events = kEvents}, job);
+  gate.series = series;
+  if (!statistics) return gate;
+  for (const ForgettingEvent& event : statistics->strongest_events) {
+    const double place = series->positionAt(static_cast<std::size_t>(event.position));
+    // The run may go further than the one whose positions the window speaks in.
+    if (place >= static_cast<double>(reference.id.size())) continue;
+    gate.events.push_back({static_cast<std::int64_t>(place),
+                           readText(*head.trace->tokens(), event.position, Whitespace::visible), event.forget_gate});
+  }
+  return gate;
+}
+
+void GateTab::take(Gate gate) {
+  m_gate = std::move(gate);
+  m_list->setTokens(m_gate.events);
+  const bool differ = !m_gate.series->position.empty();
+  showPlot(differ
+               ? tr("Tokens differ: those of %1 stand at the positions of %2 that begin at the same place in the text.")
+                     .arg(m_gate.run, list().reference()->name)
+               : QString());
+}
+
+PositionAxis GateTab::axis() const {
+  PositionAxis axis;
+  axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
+  axis.first = m_logarithmic->isChecked() ? 1 : 0;
+  axis.length = list().length();
+  return axis;
+}
+
+QString GateTab::xLabel() const {
+  return m_logarithmic->isChecked() ? tr("1 + position, tokens") : tr("position, tokens");
+}
+
+void GateTab::restyle() {
+  if (m_gate.series) m_plot->setContent(content(palette()), axis());
+}
+
+QString GateTab::headName() const {
+  return tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
+}
+
+PlotContent GateTab::content(const QPalette& palette) const {
+  PlotContent content;
+  content.xLabel = xLabel();
+  content.strips.push_back({tr("forget gate f"), {}, figure::AxisScale::linear, 1});
+  content.markColour = runColour(m_gate.colour, palette);
+  Line line{m_gate.series, 0, Side::left, content.markColour, headName()};
+  line.width = 1.2;
+  content.lines.push_back(std::move(line));
+  for (const ListedToken& event : m_gate.events) {
+    content.marks.push_back({{static_cast<double>(event.position), event.value}, Side::left, event.token});
+  }
+  return withoutHidden(std::move(content));
+}
+
+void GateTab::showReading() {
+  if (!m_gate.series || list().reference() == nullptr) return;
+  const auto position = cursorPosition(list().selection());
+  const auto index = position ? m_gate.series->indexAt(static_cast<double>(*position)) : std::nullopt;
+  readOut().setEntries({{headName(), runColour(m_gate.colour, palette()), Qt::SolidLine,
+                         index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
+  if (!index || *position >= list().length()) {
+    return readOut().setPlace(
+        tr("f: what a token leaves of all that came before it. Circles: where the head forgets most"));
+  }
+  readOut().setPlace(readingText(*list().reference()->trace->tokens(), *position));
+}
+
+bool GateTab::plotIsSettled() const { return m_plot->isSettled(); }
+
+QJsonObject GateTab::saveState() const { return {{"logarithmic", m_logarithmic->isChecked()}}; }
+
+void GateTab::restoreState(const QJsonObject& state) {
+  m_logarithmic->setChecked(state["logarithmic"].toBool(m_logarithmic->isChecked()));
+}
+
+QString GateTab::data() const {
+  if (!message().isEmpty() || !m_gate.series) return {};
+  CurveTable table = tableOfPositions(*m_gate.trace->tokens(), TokenColumns::read);
+  const QString name =
+      tr("forget gate of %1 layer %2 head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
+  table.columns.push_back({name, std::make_shared<const Series>(Series{m_gate.series->value, {}})});
+  return csvOf(table);
+}
+
+std::optional<figure::CurveFigure> GateTab::figure() const {
+  if (!message().isEmpty() || !m_gate.series) return std::nullopt;
+  auto shown = figureOf(*m_plot, content(lightPalette()));
+  if (shown) shown->runs.push_back(m_gate.trace);
+  return shown;
+}
+
+}  // namespace foxscope::gui::curves

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <QJsonObject>
+#include <QObject>
+#include <QString>
+#include <QStringList>
+
+#include "app/gui/document/run.h"
+
+namespace foxscope::gui {
+
+class EvaluationList;
+class ModelRuns;
+class RunList;
+struct OpenedSession;
+
+/// Keeps runs, models, text and evaluations in a session file, and puts those of a session file in their place. Knows
+/// what would be lost if they went now.
+class SessionStore : public QObject {
+  Q_OBJECT
+
+ public:
+  SessionStore(RunList& runs, ModelRuns& models, EvaluationList& evaluations, QObject* parent = nullptr);
+
+  /// Writes a session file with the views' part in it; success and failure are told by messages.
+  void save(const QString& path, const QJsonObject& windowState);
+  /// The session file that is open; empty: none.
+  [[nodiscard]] const QString& file() const { return m_file; }
+  [[nodiscard]] Unsaved unsaved() const;
+
+  /// The session takes the place of everything. Its files are asked for by filesWanted; runs that were in no file are
+  /// made again, once the text is there.
+  void replace(const QString& path, const OpenedSession& opened);
+  /// Nothing is of a session any more, as in a new window.
+  void forget();
+  /// A file was opened. @returns whether models have waited for it, which runWantedModels runs if it is a text
+  bool endWaiting(const QString& path);
+  void runWantedModels();
+  /// A file could not be opened: models that wait for it do not run.
+  void giveUpWaiting(const QString& path);
+
+ signals:
+  /// A session was read: views restore their part when its runs are there.
+  void sessionOpened(const QJsonObject& windowState);
+  /// A file of a session is not where it was: the window asks for it, and opens what it is told.
+  void fileMissing(const QString& what, const QString& path);
+  void filesWanted(const QStringList& paths);  ///< of a session that is being opened
+  void pathOpened(const QString& path);        ///< a session was read or written
+  void messageRaised(const foxscope::gui::Message& message);
+
+ private:
+  enum Channel { kSave };
+  void waitForNoText();
+  [[nodiscard]] std::vector<RunId> remadeRuns() const;
+  [[nodiscard]] bool isThere(const QString& session, const QString& what, const QString& path);
+  void tell(Message::Kind kind, const QString& text);
+
+  RunList& m_runs;
+  ModelRuns& m_models;
+  EvaluationList& m_evaluations;
+  QString m_file;
+  std::string m_keptText;                  ///< the text that stands in the session's file
+  QString m_runWhenRead;                   ///< text file of a session whose models run when it is there; empty: none
+  std::vector<ModelInput> m_wantedModels;  ///< those that run then
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,119 @@
+#include "app/gui/maps/pane/pane_grid.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "app/gui/maps/map_plot.h"
+#include "app/gui/maps/pane/map_pane.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr int kBetween = 4;  ///< logical pixels
+constexpr QSize kLeastPane(150, 130);
+
+}  // namespace
+
+PaneGrid::PaneGrid(const std::vector<MapPane*>& panes, QWidget* parent) : QWidget(parent), m_panes(panes) {
+  for (MapPane* pane : m_panes) {
+    pane->setParent(this);
+    connect(&pane->plot(), &MapPlot::axesChanged, this, &PaneGrid::placeLater);
+  }
+}
+
+void PaneGrid::setCount(int count) {
+  m_count = count;
+  for (std::size_t n = 0; n < m_panes.size(); ++n) m_panes[n]->setVisible(static_cast<int>(n) < count);
+  updateGeometry();
+  place();
+}
+
+QSize PaneGrid::minimumSizeHint() const {
+  const int columns = m_count > 2 ? 2 : 1;
+  const int rows = m_count > 1 ? 2 : 1;
+  return {columns * kLeastPane.width() + (columns - 1) * kBetween, rows * kLeastPane.height() + (rows - 1) * kBetween};
+}
+
+void PaneGrid::resizeEvent(QResizeEvent* /*event*/) { place(); }
+
+// Several panes change one after the other: they are placed when all have.
+void PaneGrid::placeLater() {
+  m_changed = true;
+  if (m_placing || m_placeQueued) return;
+  m_placeQueued = true;
+  QMetaObject::invokeMethod(this, &PaneGrid::place, Qt::QueuedConnection);
+}
+
+bool PaneGrid::sharesAxes() const {
+  const MapPlot& first = m_panes.front()->plot();
+  return std::all_of(m_panes.begin(), m_panes.begin() + m_count,
+                     [&](const MapPane* pane) { return first.sharesPositionsWith(pane->plot()); });
+}
+
+PaneGrid::Plan PaneGrid::planOf(const Shape& shape, bool shared) const {
+  Plan plan{0, std::vector<int>(static_cast<std::size_t>(shape.columns)),
+            std::vector<int>(static_cast<std::size_t>(shape.rows))};
+  for (int n = 0; n < m_count; ++n) {
+    const int row = n / shape.columns;
+    const int column = n % shape.columns;
+    const LabelledAxes labelled{!shared || column == 0, !shared || row + 1 == shape.rows};
+    const QSize room = m_panes[static_cast<std::size_t>(n)]->roomAroundMap(labelled);
+    int& beside = plan.beside[static_cast<std::size_t>(column)];
+    int& above = plan.above[static_cast<std::size_t>(row)];
+    beside = std::max(beside, room.width());
+    above = std::max(above, room.height());
+  }
+  const auto share = [](int all, int count, const std::vector<int>& rooms) {
+    return (all - (count - 1) * kBetween - std::accumulate(rooms.begin(), rooms.end(), 0)) / count;
+  };
+  plan.square = std::min(share(width(), shape.columns, plan.beside), share(height(), shape.rows, plan.above));
+  return plan;
+}
+
+PaneGrid::Shape PaneGrid::bestShape() const {
+  static const std::map<int, std::vector<Shape>> kShapes{
+      {1, {{1, 1}}}, {2, {{1, 2}, {2, 1}}}, {4, {{2, 2}, {1, 4}, {4, 1}}}};
+  return std::ranges::max(kShapes.at(m_count), {}, [this](const Shape& shape) { return planOf(shape, false).square; });
+}
+
+// Another size may make room for the names of tokens, or take it, and names want other room than numbers.
+void PaneGrid::place() {
+  constexpr int kMostRounds = 3;
+  m_placeQueued = false;
+  m_placing = true;
+  for (int round = 0; round < kMostRounds; ++round) {
+    m_changed = false;
+    placeOnce();
+    if (!m_changed) break;
+  }
+  m_placing = false;
+}
+
+void PaneGrid::placeOnce() {
+  const Shape shape = bestShape();
+  const bool shared = sharesAxes();
+  const Plan plan = planOf(shape, shared);
+  // Room that the squares leave is dealt out evenly; all of them are as large.
+  const auto ends = [](int all, const std::vector<int>& rooms) {
+    const int count = static_cast<int>(rooms.size());
+    const int rest = all - (count - 1) * kBetween - std::accumulate(rooms.begin(), rooms.end(), 0);
+    std::vector<int> begins{0};
+    for (std::size_t n = 0; n < rooms.size(); ++n) {
+      begins.push_back(begins.back() + rooms[n] + rest / count + kBetween);
+    }
+    return begins;
+  };
+  const std::vector<int> across = ends(width(), plan.beside);
+  const std::vector<int> down = ends(height(), plan.above);
+  for (int n = 0; n < m_count; ++n) {
+    const auto row = static_cast<std::size_t>(n / shape.columns);
+    const auto column = static_cast<std::size_t>(n % shape.columns);
+    MapPane* pane = m_panes[static_cast<std::size_t>(n)];
+    pane->plot().setLabelledAxes({!shared || column == 0, !shared || static_cast<int>(row) + 1 == shape.rows});
+    pane->setGeometry(across[column], down[row], across[column + 1] - across[column] - kBetween,
+                      down[row + 1] - down[row] - kBetween);
+  }
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,178 @@
+#include "app/gui/text/text_tinter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/document/gateless_name.h"
+#include "app/gui/document/places.h"
+#include "backend/map/statistics/head_saliency.h"
+
+namespace foxscope::gui {
+
+TextTinter::TextTinter(RunList& runs, const ModelRuns& modelRuns, TextToolRow& tools, TextPage& page)
+    : QObject(&page), m_runs(runs), m_modelRuns(modelRuns), m_tools(tools), m_page(page) {
+  connect(&m_tools, &TextToolRow::choiceChanged, this, &TextTinter::request);
+  connect(&m_runs.selection(), &Selection::headChanged, this, [this] {
+    if (isOfHead(m_tools.choice().kind)) request();
+  });
+}
+
+void TextTinter::followPin() {
+  if (isRow(m_tools.choice().kind)) request();
+}
+
+void TextTinter::followHover() {
+  const bool follows = m_tools.choice().query == RowQuery::pointer || !m_runs.selection().pin().query;
+  if (isRow(m_tools.choice().kind) && follows) request();
+}
+
+const Run* TextTinter::chosenRun(const QString& name, std::size_t otherwise) const {
+  const Run* named = m_runs.runNamed(name);
+  if (named != nullptr && m_runs.isOnText(named->id) && !named->look.hidden) return named;
+  const std::vector<const Run*> runs = m_runs.runsOnText();
+  // All of them hidden: the text is still that of the first.
+  return runs.empty() ? m_runs.reference() : runs[std::min(otherwise, runs.size() - 1)];
+}
+
+std::optional<std::int64_t> TextTinter::rowQuery() const {
+  const auto& pinned = m_runs.selection().pin().query;
+  const auto& hovered = m_runs.selection().hover().query;
+  const bool pointerFirst = m_tools.choice().query == RowQuery::pointer;
+  const auto query = pointerFirst ? (hovered ? hovered : pinned) : (pinned ? pinned : hovered);
+  return query && *query < m_runs.length() ? query : std::nullopt;
+}
+
+std::optional<TintRequest> TextTinter::tintRequest() const {
+  const TintChoice& choice = m_tools.choice();
+  TintRequest request;
+  request.kind = choice.kind;
+  request.scaling = choice.scaling();
+  request.reference = m_reference;
+  if (!m_reference) return std::nullopt;
+  if (isOfHead(choice.kind)) {
+    const auto head = m_runs.headOf(m_runs.selection().head());
+    if (!head) return std::nullopt;
+    request.run = head->trace;
+    request.layer = head->layer;
+    request.head = head->head;
+    if (isOwed(choice.kind) && !head->trace->has(TraceArray::log_forget_gradient)) return std::nullopt;
+  } else {
+    request.run = chosenRun(choice.run, 0)->trace;
+    request.minus = chosenRun(choice.minus, 1)->trace;
+  }
+  if (isRow(choice.kind)) {
+    const auto query = rowQuery();
+    if (!query) return std::nullopt;
+    request.query = *query;
+  }
+  return request;
+}
+
+void TextTinter::request() {
+  m_tools.setCaption(caption());
+  const Run* chosen = m_runs.run(m_runs.selection().head().run);
+  const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools.choice().kind) &&
+                             !chosen->trace->has(TraceArray::log_forget_gradient);
+  m_tools.showRemedy(lacksSaliency && m_modelRuns.saliencyObstacle(chosen->id).isEmpty());
+  const auto wanted = tintRequest();
+  m_pending = wanted.has_value();
+  if (!wanted) {
+    m_runs.quickJobs().cancel(this, kTint);
+    m_page.setTint(nullptr);
+    m_tools.setScale(nullptr, {});
+    return;
+  }
+  JobRunner::Request<Tint> request;
+  request.work = [wanted = *wanted](const Job& job) { return computeTint(wanted, job); };
+  request.done = [this](Tint tint) { takeTint(std::move(tint)); };
+  request.failed = [this](const QString& message) { failTint(message); };
+  m_runs.quickJobs().submit(this, kTint, std::move(request));
+}
+
+void TextTinter::takeTint(Tint tint) {
+  m_pending = false;
+  m_page.setTint(std::make_shared<const Tint>(std::move(tint)));
+  showScale();
+}
+
+void TextTinter::showScale() {
+  const Tint* tint = m_page.tint();
+  const bool isShown = tint != nullptr && tint->kind != TintKind::none;
+  const bool inNats = isShown && (tint->kind == TintKind::loss || hasSigns(tint->kind));
+  m_tools.setScale(isShown ? &tint->scale : nullptr, inNats ? tr("nats") : QString());
+}
+
+void TextTinter::failTint(const QString& message) {
+  m_pending = false;
+  m_page.setTint(nullptr);
+  m_tools.setScale(nullptr, {});
+  m_tools.setCaption(message);
+}
+
+QString TextTinter::headName() const {
+  const HeadChoice& choice = m_runs.selection().head();
+  const Run* run = m_runs.run(choice.run);
+  if (run == nullptr) return {};
+  return QStringLiteral("%1 L%2 H%3").arg(run->name).arg(choice.layer).arg(choice.head);
+}
+
+QString TextTinter::placesNote() const {
+  const auto differs = [this](const Run* run) {
+    return run != nullptr && !TokenPlaces(*m_reference, *run->trace).identical();
+  };
+  const TintChoice& choice = m_tools.choice();
+  const bool any = isOfHead(choice.kind)
+                       ? differs(m_runs.run(m_runs.selection().head().run))
+                       : differs(chosenRun(choice.run, 0)) ||
+                             (choice.kind == TintKind::lossDifference && differs(chosenRun(choice.minus, 1)));
+  return any ? tr(" · other tokens, found by their place in the text") : QString();
+}
+
+QString TextTinter::caption() const {
+  const TintChoice& choice = m_tools.choice();
+  if (!m_reference || choice.kind == TintKind::none) return {};
+  const Run* first = chosenRun(choice.run, 0);
+  const Run* second = chosenRun(choice.minus, 1);
+  if (choice.kind == TintKind::loss) {
+    return tr("loss of %1, at the word predicted").arg(first->name) + placesNote();
+  }
+  if (choice.kind == TintKind::lossDifference) {
+    if (first == second && m_runs.size() > 1) {
+      return tr("%1 alone read this text: a difference needs two runs on one text").arg(first->name);
+    }
+    if (first == second) return tr("%1 is the only run: a difference needs two").arg(first->name);
+    return tr("loss of %1 minus %2, at the word predicted").arg(first->name, second->name) + placesNote();
+  }
+  const Run* run = m_runs.run(m_runs.selection().head().run);
+  if (run == nullptr) return tr("no head is chosen");
+  if (isOwed(choice.kind)) {
+    if (!run->trace->has(TraceArray::log_forget_gradient)) {
+      const QString obstacle = m_modelRuns.saliencyObstacle(run->id);
+      return obstacle.isEmpty() ? tr("%1 has no saliency yet").arg(run->name) : obstacle;
+    }
+    const QString target = QString::fromStdString(saliency_target_words(run->trace->info()));
+    const QString sentence = choice.kind == TintKind::saliency
+                                 ? tr("raising f of %1 at a word by 1\u00a0% changes %2 by this")
+                                 : tr("0.01 more in the logits of a word as a key of %1 changes %2 by this");
+    return sentence.arg(headName(), target) + placesNote();
+  }
+  const int layer = m_runs.selection().head().layer;
+  const bool ofGate = choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow;
+  if (ofGate && !forgets(run->trace->info(), layer)) {
+    return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(gatelessName(run->name, run->trace->info(), layer));
+  }
+  if (choice.kind == TintKind::gate) {
+    return tr("1 − f of %1, at the word read").arg(headName()) + placesNote();
+  }
+  const auto query = rowQuery();
+  if (!query) return tr("click a word to pin it as query");
+  const bool pinned = m_runs.selection().pin().query == query;
+  return tr("%1 of %2, query %3 “%4” (%5), at the word read")
+             .arg(tintName(choice.kind), headName())
+             .arg(*query)
+             .arg(readText(*m_reference->tokens(), *query, Whitespace::visible),
+                  pinned ? tr("pinned") : tr("under the pointer")) +
+         placesNote();
+}
+
+}  // namespace foxscope::gui

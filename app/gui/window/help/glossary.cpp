@@ -1,0 +1,84 @@
+#include "app/gui/window/help/glossary.h"
+
+#include <QApplication>
+#include <QFile>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QListWidget>
+#include <QRegularExpression>
+#include <QTextBrowser>
+
+namespace foxscope::gui {
+namespace {
+
+constexpr int kTextCharacters = 78;
+constexpr int kLines = 36;
+
+}  // namespace
+
+Glossary::Glossary(QWidget* parent) : QDialog(parent), m_list(new QListWidget), m_text(new QTextBrowser) {
+  setWindowTitle(tr("Glossary"));
+  QFile file(QStringLiteral(":/help/glossary.html"));
+  const QString content = file.open(QIODevice::ReadOnly) ? QString::fromUtf8(file.readAll()) : QString();
+  static const QRegularExpression heading(QStringLiteral("<h3><a name=\"([a-z-]+)\"></a>([^<]+)</h3>"));
+  for (auto match = heading.globalMatch(content); match.hasNext();) {
+    const auto found = match.next();
+    auto* item = new QListWidgetItem(found.captured(2), m_list);
+    item->setData(Qt::UserRole, found.captured(1));
+  }
+  m_text->setHtml(content);
+  m_text->setFrameShape(QFrame::NoFrame);
+  m_text->document()->setDocumentMargin(2.0 * fontMetrics().averageCharWidth());
+  m_list->setFrameShape(QFrame::NoFrame);
+  m_list->setAccessibleName(tr("Terms"));
+  // No term is cut.
+  m_list->setFixedWidth(m_list->sizeHintForColumn(0) + 2 * fontMetrics().averageCharWidth());
+  m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  connect(m_list, &QListWidget::currentItemChanged, this, [this](const QListWidgetItem* item) {
+    if (item != nullptr) m_text->scrollToAnchor(item->data(Qt::UserRole).toString());
+  });
+  auto* layout = new QHBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  layout->addWidget(m_list);
+  layout->addWidget(m_text, 1);
+  resize(m_list->width() + fontMetrics().averageCharWidth() * kTextCharacters, fontMetrics().height() * kLines);
+}
+
+void Glossary::show(const QString& term) {
+  QDialog::show();
+  raise();
+  activateWindow();
+  for (int row = 0; row < m_list->count(); ++row) {
+    if (m_list->item(row)->data(Qt::UserRole).toString() != term) continue;
+    m_list->setCurrentRow(row);
+    m_text->scrollToAnchor(term);  // also where it was the current one before
+  }
+}
+
+QStringList Glossary::terms() const {
+  QStringList terms;
+  for (int row = 0; row < m_list->count(); ++row) terms += m_list->item(row)->data(Qt::UserRole).toString();
+  return terms;
+}
+
+QString Glossary::term() const {
+  const QListWidgetItem* item = m_list->currentItem();
+  return item == nullptr ? QString() : item->data(Qt::UserRole).toString();
+}
+
+QString termAt(const QPoint& globalPosition) {
+  const QWidget* widget = QApplication::widgetAt(globalPosition);
+  for (; widget != nullptr; widget = widget->parentWidget()) {
+    if (!widget->whatsThis().isEmpty()) return widget->whatsThis();
+    const auto* header = qobject_cast<const QHeaderView*>(widget);
+    if (header == nullptr || header->model() == nullptr) continue;
+    const QPoint place = header->viewport()->mapFromGlobal(globalPosition);
+    const int section = header->logicalIndexAt(place);
+    QString term = header->model()->headerData(section, header->orientation(), Qt::WhatsThisRole).toString();
+    if (!term.isEmpty()) return term;
+  }
+  return {};
+}
+
+}  // namespace foxscope::gui

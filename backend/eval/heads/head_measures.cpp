@@ -1,0 +1,174 @@
+#include "backend/eval/heads/head_measures.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/map/statistics/gate_statistics.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::array kLevelNames = {"1_over_e", "half", "0.01"};
+constexpr std::array kGateNames = {"gate_min", "gate_lower_quartile", "gate_median", "gate_upper_quartile", "gate_max"};
+constexpr const char* kWithoutFirst = "_without_first";
+
+void add_quartiles(std::vector<HeadNumber>& numbers, const std::string& name, const Quartiles& quartiles) {
+  numbers.push_back({name + "_lower_quartile", "tokens", quartiles.lower});
+  numbers.push_back({name + "_median", "tokens", quartiles.median});
+  numbers.push_back({name + "_upper_quartile", "tokens", quartiles.upper});
+  numbers.push_back({name + "_cut_off_share", "1", quartiles.cut_off_share});
+}
+
+void add_spread(std::vector<HeadNumber>& numbers, const std::string& suffix, const AttentionSpread& spread) {
+  numbers.push_back({"entropy" + suffix, "nats", spread.entropy});
+  numbers.push_back({"mass_on_first" + suffix, "1", spread.mass_on_first});
+  numbers.push_back({"mass_on_self" + suffix, "1", spread.mass_on_self});
+  numbers.push_back({"d50" + suffix, "tokens", spread.distance.d50});
+  numbers.push_back({"d90" + suffix, "tokens", spread.distance.d90});
+  numbers.push_back({"d50" + suffix + kWithoutFirst, "tokens", spread.distance_without_first.d50});
+  numbers.push_back({"d90" + suffix + kWithoutFirst, "tokens", spread.distance_without_first.d90});
+}
+
+void add_locality(std::vector<HeadNumber>& numbers, const std::string& suffix, const Locality& locality) {
+  const auto add = [&](const char* name, double value) {
+    numbers.push_back({std::string("locality_") + name + suffix, "octaves", value});
+  };
+  add("total", locality.total());
+  add("by_decay", locality.by_decay());
+  add("by_content", locality.by_content());
+  numbers.push_back({"log_distance_uniform" + suffix, "octaves", locality.uniform});
+  numbers.push_back({"log_distance_decay_only" + suffix, "octaves", locality.decay_only});
+  numbers.push_back({"log_distance_content_only" + suffix, "octaves", locality.content_only});
+  numbers.push_back({"log_distance" + suffix, "octaves", locality.both});
+}
+
+/// Takes the masses by exact distance out of a spread.
+void move_profiles(AttentionSpread& spread, const std::string& suffix, std::vector<HeadProfile>& profiles) {
+  profiles.push_back({"mass" + suffix, "1", binned(spread.distance.mass)});
+  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", binned(spread.distance_without_first.mass)});
+  spread.distance.mass = {};
+  spread.distance_without_first.mass = {};
+}
+
+/// Bins beyond a window of attention hold no pairs.
+HeadProfile logits(const char* name, std::vector<double> values, std::size_t bins) {
+  values.resize(bins, std::numeric_limits<double>::quiet_NaN());
+  return {name, "nats", std::move(values)};
+}
+
+}  // namespace
+
+std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOptions& options, const Job& job) {
+  auto statistics = head_statistics(head, options.statistics, job);
+  if (!statistics) return std::nullopt;
+  HeadMeasures measures;
+  measures.statistics = std::move(*statistics);
+  const TraceInfo& info = head.trace->info();
+  if (!options.classes.empty()) {
+    const bool gated = forgets(info, head.layer);
+    const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
+    measures.classes =
+        tally_gates(gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span<const double>(open),
+                    options.classes, kTokenClasses);
+  }
+  if (!measures.statistics.has_attention) return measures;
+  measures.sketch = sketch(measures.statistics.distance);
+  if (options.with_split && info.mixer(head.layer).has_softmax()) {
+    measures.split = decay_split(head, measures.statistics, job);
+    if (!measures.split) return std::nullopt;
+  }
+  move_profiles(measures.statistics, "", measures.profiles);
+  if (!measures.split) return measures;
+  move_profiles(measures.split->without_gate, "_without_gate", measures.profiles);
+  move_profiles(measures.split->without_content, "_without_content", measures.profiles);
+  std::vector<double> content, decay;
+  for (const LogitMeans& means : measures.split->logits) {
+    content.push_back(means.content);
+    decay.push_back(means.decay);
+  }
+  const std::size_t bins = measures.profiles.front().bins.size();
+  measures.profiles.push_back(logits("logit_content", std::move(content), bins));
+  measures.profiles.push_back(logits("logit_decay", std::move(decay), bins));
+  return measures;
+}
+
+std::vector<TokenClassSet> read_classes(std::span<const TokenClassSet> tokens) {
+  std::vector<TokenClassSet> classes(tokens.size(), set_of(TokenClass::bos));
+  for (std::size_t position = 1; position < tokens.size(); ++position) classes[position] = tokens[position - 1];
+  return classes;
+}
+
+std::vector<TokenClassSet> read_classes(const Trace& trace) {
+  if (!trace.text() || !trace.tokens() || trace.tokens()->byte_start.empty()) {
+    throw Error(fmt::format(
+        "model '{}': the run was made from token ids, and classes of tokens are those of a text: run with --text",
+        trace.info().name));
+  }
+  WordCounts counts;
+  counts.add(trace.text()->content);
+  const TokenTable& tokens = *trace.tokens();
+  return read_classes(token_classes(trace.text()->content, {tokens.byte_start, tokens.byte_end}, counts));
+}
+
+std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics) {
+  std::vector<HeadNumber> numbers = {{"rate_decay_time", "tokens", statistics.rate_decay_time},
+                                     {"mean_log_gate", "nats", statistics.mean_log_gate}};
+  for (std::size_t n = 0; n < kGateNames.size(); ++n) {
+    numbers.push_back({kGateNames[n], "1", statistics.gate_quantile[n]});
+  }
+  for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
+    add_quartiles(numbers, std::string("horizon_") + kLevelNames[level], statistics.backward_horizon[level]);
+  }
+  for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
+    add_quartiles(numbers, std::string("survival_") + kLevelNames[level], statistics.forward_survival[level]);
+  }
+  return numbers;
+}
+
+std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics) {
+  constexpr std::array kNames = {"min", "lower_quartile", "median", "upper_quartile", "max"};
+  std::vector<double> times = channel_decay_times(statistics);
+  std::vector<HeadNumber> numbers;
+  for (std::size_t n = 0; n < kNames.size() && !times.empty(); ++n) {
+    numbers.push_back(
+        {std::string("channel_decay_time_") + kNames[n], "tokens", quantile(times, 0.25 * static_cast<double>(n))});
+  }
+  return numbers;
+}
+
+std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics) {
+  if (!statistics.saliency) return {};
+  std::vector<HeadNumber> numbers;
+  for (const SaliencyNumber number : kSaliencyNumbers) {
+    numbers.push_back({to_string(number), unit_of(number), value_of(*statistics.saliency, number)});
+  }
+  return numbers;
+}
+
+std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
+  std::vector<HeadNumber> numbers;
+  add_spread(numbers, "", statistics);
+  for (int n = 0; n < kHeadLabels; ++n) {
+    numbers.push_back({std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1",
+                       statistics.label_scores[static_cast<std::size_t>(n)]});
+  }
+  numbers.push_back({"repeats", "tokens", static_cast<double>(statistics.repeats)});
+  if (statistics.has_attention) return numbers;
+  for (HeadNumber& number : numbers) number.value = std::numeric_limits<double>::quiet_NaN();
+  return numbers;
+}
+
+std::vector<HeadNumber> split_numbers(const DecaySplit& split) {
+  std::vector<HeadNumber> numbers = {{"divergence", "nats", split.divergence}};
+  add_locality(numbers, "", split.locality);
+  add_locality(numbers, kWithoutFirst, split.locality_without_first);
+  add_spread(numbers, "_without_gate", split.without_gate);
+  add_spread(numbers, "_without_content", split.without_content);
+  return numbers;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/gate_groups.h"
+#include "backend/map/statistics/head_match.h"
+#include "backend/map/statistics/head_statistics.h"
+#include "backend/text/token_class.h"
+
+namespace foxscope {
+
+/// Something that is known of a head at every bin of distances (distance_bins of the run's length).
+struct HeadProfile {
+  std::string name;
+  const char* unit = "";
+  std::vector<double> bins;
+};
+
+/// All that is said of one head. Profiles by exact distance are dropped, so that many heads of a long text fit into
+/// memory: they are in `profiles`, and in short in `sketch`.
+struct HeadMeasures {
+  HeadStatistics statistics;
+  std::optional<DecaySplit> split;    ///< nothing where it was not asked for, or there is no softmax attention
+  std::vector<GateTally> classes;     ///< [kTokenClasses] gates of the positions that read each; empty without classes
+  std::vector<HeadProfile> profiles;  ///< mass..., and with the split logit_content and logit_decay
+  std::optional<ProfileSketch> sketch;  ///< of attention with key 0
+};
+
+struct MeasureOptions {
+  StatisticsOptions statistics;
+  bool with_split = false;
+  std::span<const TokenClassSet> classes;  ///< [L] of what each position reads; empty: none
+};
+
+/// @returns nothing if the job was stopped
+/// @throws as head_statistics and decay_split do
+std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOptions& options, const Job& job);
+
+/// Classes of what the positions of a sequence read: bos at 0, then token p - 1.
+/// @param tokens  [L] classes of the sequence's tokens
+std::vector<TokenClassSet> read_classes(std::span<const TokenClassSet> tokens);
+
+/// Classes of what the positions of a run read; rare words are those of its text.
+/// @throws Error for a run without a text
+std::vector<TokenClassSet> read_classes(const Trace& trace);
+
+/// A number of a head under the name that tables and files give it.
+struct HeadNumber {
+  std::string name;
+  const char* unit = "";  ///< "tokens", "nats", "octaves", "nats per nat"; "1" for shares and gates
+  double value = 0;       ///< NaN where it does not exist
+};
+
+/// Decay time, quantiles of gates, horizons and survivals.
+std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics);
+/// Quartiles of the decay times of a head's channels, channel_decay_time_min to channel_decay_time_max; none where
+/// channels do not decay each by itself.
+std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics);
+/// The three numbers of HeadSaliency; none where it was not kept.
+std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics);
+/// Entropy, masses, d50 and d90, scores of labels ("label_sink") and how many tokens come again; NaN without attention.
+std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics);
+/// Divergence, localities, and the spread of attention without the gate and without content.
+std::vector<HeadNumber> split_numbers(const DecaySplit& split);
+
+}  // namespace foxscope

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/eval/heads/heads_file.h"
+#include "backend/eval/planned_model.h"
+
+namespace foxscope {
+
+class Processes;
+
+/// Models whose heads are looked at over windows of a corpus.
+struct HeadsRequest {
+  std::vector<OpenedModel> models;
+  EvaluationInput input;
+};
+
+/// What a caller hears on the way, beside the job's progress.
+struct HeadsEvents {
+  std::function<void(const std::string& name)> model;  ///< a model's turn comes
+  std::function<void(const std::string& text)> note;   ///< what the user should be told
+};
+
+/// Runs every model on every window after BOS, as many of one length together as memory allows, and takes the means of
+/// all that measure_head says of each head, content and decay split; gates by class where the windows have a text. Rare
+/// words are those of the whole corpus. Of a window nothing is kept but its numbers.
+/// @param processes  that share the windows, or null; they all get the same request. The result is whole in the first
+///                   of them alone
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy, as choose_windows and run_model do
+std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job,
+                                              Processes* processes = nullptr);
+
+}  // namespace foxscope

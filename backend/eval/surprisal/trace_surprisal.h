@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/eval/surprisal/surprisal_table.h"
+#include "backend/map/map.h"
+
+namespace foxscope {
+
+/// What is known of the whole distribution that each token of a run was drawn from.
+struct TokenDistributions {
+  std::vector<float> entropy;      ///< [L] nats; empty where the run kept no logits
+  std::vector<std::int64_t> rank;  ///< [L] of the token that came, 1: the likeliest; empty likewise
+};
+
+/// Entropy and rank out of the logits that a run kept (`--keep logits`), by TokenChoice.
+/// @returns nothing if the job was stopped
+/// @throws Error if the file behind the trace cannot be read
+std::optional<TokenDistributions> distributions_of(const Trace& trace, const Job& job);
+
+/// The table of `eval surprisal` for the text of one run, without running its model again: surprisal is the loss of the
+/// position that predicts a token, the gate that of one head at the position that reads it. The last token is read by
+/// no position: its gate is NaN. Without distributions entropies are NaN and ranks 0.
+/// @param head           whose gate is told, in a column gate_LAYER_HEAD; none where it has no gate or kept none
+/// @param document       name of the text
+/// @param distributions  [L], or empty
+/// @throws Error for a run of token ids and one that kept no losses, with the remedy
+Surprisals surprisals_of(const HeadOf& head, const std::string& document, WordRule rule,
+                         const TokenDistributions& distributions);
+
+}  // namespace foxscope

@@ -1,0 +1,326 @@
+#include "backend/map/device/device_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/map/forget_map.h"
+#include "backend/map/head_entries.h"
+#include "backend/map/mixing_entries.h"
+#include "backend/map/statistics/bins.h"
+#include "backend/trace/device_heads.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/maps/attention_statistics.h"
+#include "kernels/cuda/maps/forget_map.h"
+#include "kernels/cuda/maps/mixing_map.h"
+
+namespace foxscope {
+namespace {
+
+namespace cuda = kernels::cuda;
+using kernels::Status;
+
+cuda::MapReduction reduction_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::max:
+      return cuda::MapReduction::max;
+    case Reduction::mean:
+      return cuda::MapReduction::mean;
+    case Reduction::min:
+      return cuda::MapReduction::min;
+    case Reduction::absmax:
+      return cuda::MapReduction::absmax;
+  }
+  return cuda::MapReduction::max;
+}
+
+DeviceParts parts_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::forget:
+    case Quantity::log_forget:
+      return {.gate = true};
+    case Quantity::logits:
+      return {.query_key = true};
+    case Quantity::attention:
+    case Quantity::mixing:
+      return {.query_key = true, .gate = true, .normalizer = true};
+    case Quantity::attention_without_gate:
+      return {.query_key = true, .without_gate = true};
+    case Quantity::gate_effect:
+      return {.query_key = true, .gate = true, .normalizer = true, .without_gate = true};
+  }
+  return {};
+}
+
+/// Leaves of a head what the quantity is made of.
+cuda::MapHead head_of(Quantity quantity, const Trace& trace, const DeviceHead& arrays) {
+  cuda::MapHead head = map_head(trace, arrays);
+  if (quantity == Quantity::forget || quantity == Quantity::log_forget) {
+    head.query = head.key = nullptr;
+    head.log_normalizer = nullptr;
+  } else if (quantity == Quantity::logits) {
+    head.cumulative_log_gate = nullptr;
+    head.log_normalizer = nullptr;
+  } else if (quantity == Quantity::attention_without_gate) {
+    head.cumulative_log_gate = nullptr;
+    head.log_normalizer = arrays.without_gate;
+  }
+  return head;
+}
+
+bool is_of_decay(Quantity quantity) { return quantity == Quantity::forget || quantity == Quantity::log_forget; }
+
+/// Whether a head's F is that of one sum of log decays, in a run where there are linear mixers.
+bool forgets_as_one(const HeadOf& head, Quantity quantity) {
+  const TraceInfo& info = head.trace->info();
+  if (info.mixers.empty() || !is_of_decay(quantity)) return false;
+  const LayerMixer mixer = info.mixer(head.layer);
+  if (mixer.has_softmax()) return false;
+  return mixer.decays_by_head() || (mixer.decays_by_channel() && quantity == Quantity::log_forget);
+}
+
+/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F.
+bool device_mixes(const HeadOf& head, Quantity quantity) {
+  const LayerMixer mixer = head.trace->info().mixer(head.layer);
+  if (mixer.has_softmax() || mixer.head_dim > 128) return false;
+  if (quantity == Quantity::forget) return mixer.sums_channels();
+  return (quantity == Quantity::mixing || quantity == Quantity::attention) && mixing_kind(mixer).has_value();
+}
+
+bool device_takes(const MapRequest& request, const HeadOf& head) {
+  if (request.channel) return false;
+  const bool alone = !request.minus && device_mixes(head, request.quantity);
+  return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
+}
+
+/// Everything of a request that lies on the GPU while it is computed.
+class DeviceMap {
+ public:
+  DeviceMap(const MapRequest& request, int gpu) : request_(request), heads_(request.head.trace->device_heads(gpu)) {}
+
+  Status run(const Job& job, Image& image) {
+    if (device_mixes(request_.head, request_.quantity)) return mix(job, image);
+    const bool effect = request_.quantity == Quantity::gate_effect;
+    if (!find_normalizers(job)) return Status::cancelled;
+    const cuda::DeviceScope scope(heads_->device());
+    // One lock after the other: two differences of the same traces may be computed at once, each way round.
+    std::optional<DeviceHead> other;
+    if (request_.minus) other = find(*request_.minus);
+    const auto lock = heads_->lock();
+    const HeadOf& first = request_.head;
+    const DeviceHead own = heads_->head(*first.trace, first.layer, first.head, parts_of(request_.quantity));
+    if (job.stopped()) return Status::cancelled;
+    if (is_of_decay(request_.quantity) && (own.gate == nullptr || (other && other->gate == nullptr))) {
+      return Status::unsupported;
+    }
+    if (has_closed_form(request_)) return pool_forget(own, other ? &*other : nullptr, image);
+    cuda::PooledMap map;
+    map.head = head_of(request_.quantity, *request_.head.trace, own);
+    cuda::MapHead minus;
+    if (request_.minus) minus = head_of(request_.quantity, *request_.minus->trace, *other);
+    if (effect) minus = head_of(Quantity::attention_without_gate, *request_.head.trace, own);
+    if (request_.minus || effect) map.minus = &minus;
+    return pool(map, image);
+  }
+
+ private:
+  /// Rows of softmax without the gate, where the quantity needs them. @returns false if the job was stopped
+  bool find_normalizers(const Job& job) const {
+    if (!parts_of(request_.quantity).without_gate) return true;
+    if (log_normalizer_without_gate(request_.head, job).empty()) return false;
+    return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
+  }
+
+  /// Of a linear mixer.
+  Status mix(const Job& job, Image& image) {
+    const HeadOf& head = request_.head;
+    const bool shares = request_.quantity == Quantity::attention;
+    const bool of_decay = request_.quantity == Quantity::forget;
+    if (shares && row_sizes(head, job).empty()) return Status::cancelled;
+    const cuda::DeviceScope scope(heads_->device());
+    const auto lock = heads_->lock();
+    const DeviceHead own = heads_->head(*head.trace, head.layer, head.head,
+                                        {.mixing = !of_decay, .mean_decay = of_decay, .row_sizes = shares});
+    cuda::MixingMap map;
+    map.head = mixing_head(*head.trace, head.layer, of_decay);
+    map.tables = of_decay ? own.mean_decay : own.mixing;
+    if (map.tables == nullptr) return Status::unsupported;
+    if (job.stopped()) return Status::cancelled;
+    map.value = shares ? cuda::MixingValue::share : cuda::MixingValue::mixing;
+    map.row_sizes = own.row_sizes;
+    map.reduction = reduction_of(request_.reduction);
+    map.skip_below = kSmallestExponent;
+    if (shares && request_.skip_tolerance > 0) {
+      map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
+    }
+    place(map);
+    const std::size_t workspace = cuda::mixing_map_workspace_bytes(map);
+    return deliver(map, workspace, image, [&] { return cuda::mixing_map(map, heads_->stream()); });
+  }
+
+  /// A head that is subtracted, kept beside its own trace; all that was given to that trace's stream is done.
+  DeviceHead find(const HeadOf& head) const {
+    const auto heads = head.trace->device_heads(heads_->device());
+    const auto lock = heads->lock();
+    DeviceHead found = heads->head(*head.trace, head.layer, head.head, parts_of(request_.quantity));
+    require_device(heads->wait() ? Status::ok : Status::failed, heads_->device());
+    return found;
+  }
+
+  Status pool(cuda::PooledMap& map, Image& image) {
+    map.value = request_.quantity == Quantity::logits       ? cuda::MapValue::logit
+                : request_.quantity == Quantity::log_forget ? cuda::MapValue::logarithm
+                                                            : cuda::MapValue::attention;
+    map.reduction = reduction_of(request_.reduction);
+    map.skip_below = kSmallestExponent;
+    if (request_.quantity == Quantity::attention && request_.skip_tolerance > 0) {
+      map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
+    }
+    place(map);
+    const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);
+    return deliver(map, workspace, image, [&] { return cuda::pooled_map(map, heads_->stream()); });
+  }
+
+  Status pool_forget(const DeviceHead& own, const DeviceHead* other, Image& image) {
+    cuda::ForgetMap map;
+    map.heads = 1;
+    map.length = request_.head.trace->info().length;
+    map.window = window_of(request_.head.trace->info(), request_.head.layer);
+    if (request_.minus) {
+      map.window = common_window(map.window, window_of(request_.minus->trace->info(), request_.minus->layer));
+    }
+    map.cumulative_log_gate = own.gate;
+    map.minus = other == nullptr ? nullptr : other->gate;
+    map.value = request_.quantity == Quantity::forget ? cuda::ForgetValue::forget : cuda::ForgetValue::log_forget;
+    map.reduction = reduction_of(request_.reduction);
+    place(map);
+    const std::size_t workspace = cuda::forget_map_workspace_bytes(map);
+    return deliver(map, workspace, image, [&] { return cuda::forget_map(map, heads_->stream()); });
+  }
+
+  template <typename Map>
+  void place(Map& map) const {
+    map.row_begin = request_.rows.begin;
+    map.row_end = request_.rows.end;
+    map.column_begin = request_.columns.begin;
+    map.column_end = request_.columns.end;
+    map.pixel_rows = request_.pixel_rows;
+    map.pixel_columns = request_.pixel_columns;
+  }
+
+  /// Computes with pixels and workspace in place, and downloads the pixels.
+  template <typename Map, typename Compute>
+  Status deliver(Map& map, std::size_t workspace, Image& image, const Compute& compute) {
+    const auto pixels = static_cast<std::size_t>(request_.pixel_rows * request_.pixel_columns);
+    const std::size_t rest = (pixels * sizeof(float) + 255) / 256 * 256;
+    auto* memory = static_cast<std::byte*>(heads_->workspace(rest + workspace));
+    map.pixels = reinterpret_cast<float*>(memory);
+    map.workspace = memory + rest;
+    const Status status = compute();
+    if (status == Status::unsupported) return status;
+    require_device(status == Status::ok && !heads_->wait() ? Status::failed : status, heads_->device());
+    image = {request_.pixel_rows, request_.pixel_columns, std::vector<float>(pixels)};
+    const bool whole = cuda::copy_to_host(std::as_writable_bytes(std::span(image.value)), memory, heads_->stream());
+    require_device(whole ? Status::ok : Status::failed, heads_->device());
+    return Status::ok;
+  }
+
+  const MapRequest& request_;
+  std::shared_ptr<DeviceHeads> heads_;
+};
+
+}  // namespace
+
+bool device_takes(const HeadOf& head) {
+  const TraceInfo& info = head.trace->info();
+  // Attention among linear mixers is computed on the CPU.
+  return info.mixers.empty() && info.head_dim <= 128 && info.softmax_scale > 0;
+}
+
+void require_device(Status status, int gpu) {
+  if (status == Status::ok) return;
+  throw Error(fmt::format("cuda:{}: the GPU {} a map or statistics: use --device cpu", gpu,
+                          status == Status::unavailable ? "is not there for" : "failed while it computed"));
+}
+
+std::optional<int> gpu_of(const MapRequest& request) {
+  if (const auto gpu = request.head.trace->gpu()) return gpu;
+  return request.minus ? request.minus->trace->gpu() : std::nullopt;
+}
+
+Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image) {
+  const bool two_effects = request.quantity == Quantity::gate_effect && request.minus;
+  if (two_effects || !device_takes(request, request.head) ||
+      (request.minus && !device_takes(request, *request.minus))) {
+    return Status::unsupported;
+  }
+  job.tell({0, request.rows.size(), "tokens", "computing the map"});
+  const Status status = DeviceMap(request, gpu).run(job, image);
+  if (job.stopped()) return Status::cancelled;
+  job.tell({request.rows.size(), request.rows.size(), "tokens", "computing the map"});
+  return status;
+}
+
+Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows, int gpu,
+                                          std::vector<float>& normalizer) {
+  if (!device_takes(head)) return Status::unsupported;
+  const auto heads = head.trace->device_heads(gpu);
+  const auto lock = heads->lock();
+  const cuda::DeviceScope scope(gpu);
+  const auto arrays = heads->head(*head.trace, head.layer, head.head, {.query_key = true});
+  const auto length = static_cast<std::size_t>(head.trace->info().length);
+  auto* out = static_cast<float*>(heads->workspace(length * sizeof(float)));
+  const Status status =
+      cuda::log_normalizer_without_gate(map_head(*head.trace, arrays), rows.begin, rows.end, out, heads->stream());
+  if (status == Status::unsupported) return status;
+  require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
+  normalizer.assign(length, std::numeric_limits<float>::quiet_NaN());
+  const std::span<float> part(normalizer.data() + rows.begin, static_cast<std::size_t>(rows.size()));
+  require_device(
+      cuda::copy_to_host(std::as_writable_bytes(part), out + rows.begin, heads->stream()) ? Status::ok : Status::failed,
+      gpu);
+  return Status::ok;
+}
+
+Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vector<float>& sizes) {
+  if (!device_mixes(head, Quantity::mixing)) return Status::unsupported;
+  const auto heads = head.trace->device_heads(gpu);
+  const auto lock = heads->lock();
+  const cuda::DeviceScope scope(gpu);
+  const auto arrays = heads->head(*head.trace, head.layer, head.head, {.mixing = true});
+  if (arrays.mixing == nullptr) return Status::unsupported;
+  cuda::MixingMap map;
+  map.head = mixing_head(*head.trace, head.layer, false);
+  map.tables = arrays.mixing;
+  map.value = cuda::MixingValue::size;
+  map.reduction = cuda::MapReduction::mean;
+  map.row_begin = rows.begin;
+  map.row_end = map.column_end = rows.end;
+  map.pixel_rows = rows.size();
+  map.pixel_columns = 1;
+  const auto bytes = static_cast<std::size_t>(rows.size()) * sizeof(float);
+  const std::size_t rest = (bytes + 255) / 256 * 256;
+  auto* memory = static_cast<std::byte*>(heads->workspace(rest + cuda::mixing_map_workspace_bytes(map)));
+  map.pixels = reinterpret_cast<float*>(memory);
+  map.workspace = memory + rest;
+  const Status status = cuda::mixing_map(map, heads->stream());
+  if (status == Status::unsupported) return status;
+  require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
+  sizes.assign(static_cast<std::size_t>(head.trace->info().length), std::numeric_limits<float>::quiet_NaN());
+  const std::span<float> part(sizes.data() + rows.begin, static_cast<std::size_t>(rows.size()));
+  const bool whole = cuda::copy_to_host(std::as_writable_bytes(part), memory, heads->stream());
+  require_device(whole ? Status::ok : Status::failed, gpu);
+  // From means over a row's keys to their sums.
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    float& size = sizes[static_cast<std::size_t>(row)];
+    size = static_cast<float>(static_cast<double>(size) * static_cast<double>(row + 1));
+  }
+  return Status::ok;
+}
+
+}  // namespace foxscope

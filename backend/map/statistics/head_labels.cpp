@@ -1,0 +1,110 @@
+#include "backend/map/statistics/head_labels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "backend/map/statistics/head_statistics.h"
+
+namespace foxscope {
+namespace {
+
+constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
+
+// By HeadLabel.
+constexpr HeadLabelText kTexts[kHeadLabels] = {
+    {"previous_token", "previous token", 'P', 0.4, "attention on the token before, mean over positions"},
+    {"local", "local", 'L', 0.8, "share of attention within 32 tokens, key 0 left out"},
+    {"sink", "sink", 'S', 0.5, "attention on key 0, mean over positions"},
+    {"positional", "positional", 'D', 0.6, "share of A, in squares, that distance alone explains, key 0 left out"},
+    {"induction", "induction", 'I', 0.2,
+     "attention on tokens that followed an earlier occurrence of the token that is read, mean over repeated tokens"},
+    {"long_memory", "long memory", 'M', 0.5, "share of attention 256 tokens back and further, key 0 left out"},
+};
+
+/// Sum of the masses of distances [0, end); all of them are part of it, so that one NaN is seen.
+double mass_within(const std::vector<double>& mass, std::int64_t end) {
+  double sum = 0;
+  const auto count = std::min(mass.size(), static_cast<std::size_t>(end));
+  for (std::size_t distance = 0; distance < count; ++distance) sum += mass[distance];
+  return sum;
+}
+
+double previous_token(const AttentionSpread& spread) {
+  const auto length = static_cast<double>(spread.distance.mass.size());
+  return spread.distance.mass[1] * length / (length - 1);
+}
+
+/// Sum of A' over nearer distances than `tokens`, mean over the rows that see further: the others, 1 to `tokens`, have
+/// all of theirs there.
+double share_within(const AttentionSpread& spread, std::int64_t tokens) {
+  const auto rows = static_cast<double>(spread.rows_without_first);
+  const double rest = rows - static_cast<double>(tokens);
+  if (rest < 1) return kNoScore;
+  const double share =
+      (mass_within(spread.distance_without_first.mass, tokens) * rows - static_cast<double>(tokens)) / rest;
+  return std::isnan(share) ? share : std::clamp(share, 0.0, 1.0);
+}
+
+double share_beyond(const AttentionSpread& spread, std::int64_t tokens) {
+  const auto rows = static_cast<double>(spread.rows_without_first);
+  const double rest = rows - static_cast<double>(tokens);
+  if (rest < 1) return kNoScore;
+  const auto& mass = spread.distance_without_first.mass;
+  double sum = 0;
+  for (std::size_t distance = static_cast<std::size_t>(tokens); distance < mass.size(); ++distance) {
+    sum += mass[distance];
+  }
+  const double share = sum * rows / rest;
+  return std::isnan(share) ? share : std::clamp(share, 0.0, 1.0);
+}
+
+/// The sum of m_d^2 over entries is sum over d of S_d^2 / n_d: S_d the sum of A' at distance d, n_d = L - 1 - d the
+/// number of its entries.
+double explained_by_distance(const AttentionSpread& spread, std::int64_t window) {
+  const auto& mass = spread.distance_without_first.mass;
+  const auto length = static_cast<std::int64_t>(mass.size());
+  const auto rows = static_cast<double>(spread.rows_without_first);
+  if (spread.rows_without_first < 2) return kNoScore;
+  const std::int64_t reach = window == 0 ? length : std::min(window, length);
+  double explained = 0;
+  for (std::int64_t distance = 0; distance < std::min(reach, length - 1); ++distance) {
+    const double sum = mass[static_cast<std::size_t>(distance)] * rows;
+    explained += sum * sum / static_cast<double>(length - 1 - distance);
+  }
+  const double share = explained / (spread.square_without_first * rows);
+  return std::isnan(share) ? share : std::min(share, 1.0);
+}
+
+}  // namespace
+
+const HeadLabelText& text_of(HeadLabel label) { return kTexts[static_cast<std::size_t>(label)]; }
+
+LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
+  if (std::ssize(spread.distance.mass) < kShortestLabelled) return no_label_scores();
+  const std::int64_t length = std::ssize(spread.distance.mass);
+  return {previous_token(spread), length >= kShortestLocal ? share_within(spread, kLocalTokens) : kNoScore,
+          spread.mass_on_first,   length >= kShortestPositional ? explained_by_distance(spread, window) : kNoScore,
+          spread.on_repeats,      share_beyond(spread, kLongTokens)};
+}
+
+std::vector<HeadLabel> labels_of(const LabelScores& scores) {
+  std::vector<HeadLabel> labels;
+  const auto strength = [&](HeadLabel label) {
+    return scores[static_cast<std::size_t>(label)] / text_of(label).threshold;
+  };
+  for (int n = 0; n < kHeadLabels; ++n) {
+    const auto label = static_cast<HeadLabel>(n);
+    if (strength(label) >= 1) labels.push_back(label);
+  }
+  std::stable_sort(labels.begin(), labels.end(), [&](HeadLabel a, HeadLabel b) { return strength(a) > strength(b); });
+  return labels;
+}
+
+std::string names_of(const std::vector<HeadLabel>& labels, const char* separator) {
+  std::string names;
+  for (const HeadLabel label : labels) names += (names.empty() ? "" : separator) + std::string(text_of(label).name);
+  return names;
+}
+
+}  // namespace foxscope

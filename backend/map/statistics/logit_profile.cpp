@@ -1,0 +1,114 @@
+#include "backend/map/statistics/logit_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "backend/map/device/device_profile.h"
+#include "backend/map/team.h"
+
+namespace foxscope {
+namespace {
+
+/// Queries and keys of one head.
+struct Rows {
+  std::span<const float> query;  ///< [L, d]
+  std::span<const float> key;    ///< [L, d]
+  std::int64_t length = 0;
+  std::int64_t head_dim = 0;
+};
+
+/// sum += factor * the numbers of one key.
+void add_key(const Rows& rows, std::int64_t key, double factor, std::vector<double>& sum) {
+  const float* const values = rows.key.data() + key * rows.head_dim;
+  for (std::size_t n = 0; n < sum.size(); ++n) sum[n] += factor * static_cast<double>(values[n]);
+}
+
+/// Sum of q_i.k_j over the pairs of a bin.
+double sum_products(const Rows& rows, const DistanceBin& bin) {
+  std::vector<double> keys(static_cast<std::size_t>(rows.head_dim));  // sum of the keys within the bin's distances
+  double sum = 0;
+  for (std::int64_t row = bin.from + 1; row < rows.length; ++row) {
+    add_key(rows, row - bin.from, 1.0, keys);
+    if (row - bin.to >= 1) add_key(rows, row - bin.to, -1.0, keys);
+    const float* const query = rows.query.data() + row * rows.head_dim;
+    for (std::size_t n = 0; n < keys.size(); ++n) sum += static_cast<double>(query[n]) * keys[n];
+  }
+  return sum;
+}
+
+/// The same for all bins, on the job's threads. @returns false if the job was stopped
+bool sum_products(const HeadOf& head, std::span<const DistanceBin> bins, const Job& job, std::span<double> sums) {
+  const TraceInfo& info = head.trace->info();
+  const QueryKeyStore& store = head.trace->require_query_key();
+  const LayerMixer mixer = info.mixer(head.layer);
+  const int key_head = shared_head(mixer.heads, mixer.key_heads, head.head);
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const Rows rows{store.rows(QueryKeyStore::Part::query, head.layer, head.head, 0, info.length, query_scratch),
+                  store.rows(QueryKeyStore::Part::key, head.layer, key_head, 0, info.length, key_scratch), info.length,
+                  mixer.head_dim};
+  Team team(job);
+  const auto tasks = static_cast<std::int64_t>(bins.size());
+  return team.run({"averaging logits", "distances", tasks}, tasks, [&](std::int64_t task, int thread) {
+    const auto bin = static_cast<std::size_t>(task);
+    sums[bin] = sum_products(rows, bins[bin]);
+    team.advance(1, thread);
+  });
+}
+
+/// Sum of c_i - c_j over the pairs of a bin: each c as often as it is a query's, less as often as it is a key's, and
+/// further than the bin reaches from both ends that is equally often.
+double sum_decay(std::span<const double> c, const DistanceBin& bin) {
+  const auto length = static_cast<std::int64_t>(c.size());
+  const auto within = [&](std::int64_t positions) { return std::clamp(positions, bin.from, bin.to) - bin.from; };
+  double sum = 0;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t x = begin; x < end; ++x) {
+      sum += c[static_cast<std::size_t>(x)] * static_cast<double>(within(x) - within(length - x));
+    }
+  };
+  add(1, std::min(bin.to, length));
+  add(std::max(bin.to, length - bin.to + 1), length);
+  return sum;
+}
+
+/// Pairs of a bin: a distance s has those of the queries after key 1 + s.
+double count_pairs(std::int64_t length, const DistanceBin& bin) {
+  const std::int64_t end = std::min(bin.to, length - 1);
+  if (end <= bin.from) return 0;
+  const auto most = static_cast<double>(length - 1 - bin.from);
+  const auto least = static_cast<double>(length - end);
+  return (most + least) / 2 * static_cast<double>(end - bin.from);
+}
+
+}  // namespace
+
+std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const Job& job) {
+  const TraceInfo& info = head.trace->info();
+  head.trace->check_head(head.layer, head.head);
+  std::span<const double> gate;
+  if (forgets(info, head.layer)) gate = head.trace->cumulative_log_gate(head.layer, head.head);
+  const std::int64_t window = window_of(info, head.layer);
+  const std::int64_t reach = window == 0 ? info.length : std::min(info.length, window);
+  const std::vector<DistanceBin> bins = distance_bins(reach);
+  std::vector<double> products(bins.size());
+  const auto gpu = head.trace->gpu();
+  const bool computed = gpu && device_product_sums(head, bins, *gpu, products) == kernels::Status::ok;
+  if (job.stopped() || (!computed && !sum_products(head, bins, job, products))) return std::nullopt;
+  std::vector<LogitMeans> means;
+  for (std::size_t n = 0; n < bins.size(); ++n) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    const double pairs = count_pairs(info.length, bins[n]);
+    const double content = pairs > 0 ? static_cast<double>(info.softmax_scale) * products[n] / pairs : kNone;
+    double decay = gate.empty() ? 0.0 : sum_decay(gate, bins[n]) / pairs;
+    if (decay > 0) decay = 0;  // c never increases: by rounding
+    // The last query is in every bin. Positions that cancel are not looked at, and a NaN goes on to the end.
+    if (!gate.empty() && std::isnan(gate.back())) decay = kNone;
+    means.push_back({bins[n], content, pairs > 0 ? decay : kNone});
+  }
+  return means;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "backend/model/backward/differentiable_forward_torch.h"
+#include "backend/model/backward/differentiable_mixers_torch.h"
+#include "backend/model/layer/torch/composed_steps_torch.h"
+#include "backend/model/layer/torch/mlp_torch.h"
+#include "backend/model/layer/torch/recording_torch.h"
+
+namespace foxscope {
+namespace {
+
+/// Tensors that a result is differentiated by, each with the place of its gradient.
+class Sought {
+ public:
+  void add(const at::Tensor& by, at::Tensor& gradient) {
+    if (!by.defined() || !by.requires_grad()) return;
+    by_.push_back(by);
+    gradients_.push_back(&gradient);
+    sums_.emplace_back();
+  }
+  /// @param sum  the gradient is added to it; undefined: it is not sought
+  void add_to(const at::Tensor& by, const at::Tensor& sum) {
+    if (!sum.defined()) return;
+    by_.push_back(by);
+    gradients_.push_back(nullptr);
+    sums_.push_back(sum);
+  }
+  /// @param gradient  of the loss by `of`
+  void find(const at::Tensor& of, const at::Tensor& gradient) {
+    const torch::autograd::variable_list found =
+        torch::autograd::grad({of}, by_, {gradient}, /*retain_graph=*/false, /*create_graph=*/false,
+                              /*allow_unused=*/true);
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      if (gradients_[n] == nullptr) {
+        if (found[n].defined()) sums_[n].add_(found[n]);
+      } else {
+        *gradients_[n] = found[n].defined() ? found[n] : at::zeros_like(by_[n]);
+      }
+    }
+  }
+
+ private:
+  torch::autograd::variable_list by_;
+  std::vector<at::Tensor*> gradients_;  ///< null where it is added to a sum
+  std::vector<at::Tensor> sums_;
+};
+
+}  // namespace
+
+DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
+                                             const at::Tensor& loss_weights, const GradientOptions& options,
+                                             Steps steps)
+    : GradientForward(weights, batch, length, loss_weights, options),
+      steps_(steps),
+      layers_(static_cast<std::size_t>(weights.config.layers) + 1) {
+  pass_.keep_sums_apart();
+  log_gates_.wanted = options.log_gates;
+  log_gates_.of_layer.resize(static_cast<std::size_t>(weights.config.layers));
+}
+
+std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
+  const bool by_kernel = steps_ == Steps::kernels && attention_kernels_take(pass_.weights());
+  return std::make_unique<DifferentiableAttentionSteps>(pass_, gate_sums_, log_gates_, by_kernel);
+}
+
+std::unique_ptr<MixerSteps> DifferentiableForward::make_linear() {
+  return std::make_unique<DifferentiableLinearSteps>(pass_, log_gates_, steps_ == Steps::kernels);
+}
+
+void DifferentiableForward::begin() {
+  TorchForward::begin();
+  embedded_ = pass_.residual;
+  enter(input().first_layer);
+  if (recomputes()) at::GradMode::set_enabled(false);
+}
+
+/// From here on x is cut off from what made it, which is gone back through from its own end.
+void DifferentiableForward::enter(int layer) {
+  pass_.residual = pass_.residual.detach().requires_grad_();
+  layers_[static_cast<std::size_t>(layer)].entered = pass_.residual;
+}
+
+void DifferentiableForward::end_layer(int layer) {
+  GradientForward::end_layer(layer);
+  layers_[static_cast<std::size_t>(layer)].left = pass_.residual;
+  enter(layer + 1);
+}
+
+bool DifferentiableForward::feed_forward(int layer) {
+  pass_.add(mlp_output(pass_, layer, pass_.residual));
+  return !job().stopped();
+}
+
+/// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
+bool DifferentiableForward::predict() {
+  at::GradMode::set_enabled(true);
+  keep_hidden(config().layers);
+  normed_end_ = final_norm(0);
+  const at::NoGradGuard no_graph;
+  const at::Tensor normed = normed_end_.detach();
+  const std::int64_t vocabulary = config().vocabulary_size;
+  const at::Tensor head = pass_.weights().padded_head.detach().slice(0, 0, vocabulary);
+  const at::Tensor& of_head = of_weights().padded_head;
+  normed_end_gradient_ = at::empty_like(normed);
+  const at::Tensor wanted = pass_.put(input().labels).to(at::kLong).unsqueeze(1);
+  const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
+  const std::int64_t most = logit_rows();
+  for (std::int64_t begin = 0; begin < rows(); begin += most) {
+    if (job().stopped()) return false;
+    const std::int64_t end = std::min(begin + most, rows());
+    at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
+    record_logits(pass_, begin, logits);
+    const at::Tensor labelled = wanted.slice(0, begin, end);
+    const at::Tensor of_label = logits.gather(1, labelled);
+    const at::Tensor normalizer = at::logsumexp(logits, {1}, /*keepdim=*/true);
+    loss.slice(0, begin, end).copy_((normalizer - of_label).squeeze(1));
+    // d loss / d logits = (softmax - onehot) w, in the logits' place.
+    const at::Tensor weight = loss_weights_.slice(0, begin, end).unsqueeze(1);
+    logits.sub_(normalizer).exp_().mul_(weight).scatter_add_(1, labelled, -weight);
+    const at::Tensor of_logits = logits.to(head.scalar_type());
+    at::Tensor of_normed = normed_end_gradient_.slice(0, begin, end);
+    at::mm_out(of_normed, of_logits, head);
+    if (of_head.defined()) {
+      of_head.slice(0, 0, vocabulary)
+          .add_(composed_steps::linear_to_float(of_logits.t().contiguous(), normed.slice(0, begin, end).t()));
+    }
+  }
+  finish_losses(loss);
+  return true;
+}
+
+/// The graph of a layer.
+/// @returns false if the job was stopped
+bool DifferentiableForward::make_again(int layer) {
+  const c10::InferenceMode normal(false);
+  const at::AutoGradMode graph(true);
+  Layer& at_hand = layers_[static_cast<std::size_t>(layer)];
+  pass_.residual = at_hand.entered;
+  const bool made = again([&] { return run_layer(layer); });
+  at_hand.left = std::exchange(pass_.residual, at::Tensor());
+  return made;
+}
+
+std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
+  const int last = config().layers;
+  const TorchWeights& weights = pass_.weights();
+  Gradients gradients;
+  gradients.log_gates.resize(static_cast<std::size_t>(last));
+  at::Tensor of_x;
+  {
+    Sought sought;
+    sought.add(layers_[static_cast<std::size_t>(last)].entered, of_x);
+    sought.add_to(weights.final_norm, of_weights().final_norm);
+    sought.add_to(weights.final_norm_bias, of_weights().final_norm_bias);
+    sought.find(normed_end_, normed_end_gradient_);
+  }
+  for (int layer = last - 1; layer >= 0; --layer) {
+    tell_back(job, last - 1 - layer);
+    if (job.stopped()) return std::nullopt;
+    const auto index = static_cast<std::size_t>(layer);
+    if (recomputes() && !make_again(layer)) return std::nullopt;
+    const Layer at_hand = std::exchange(layers_[index], {});
+    const at::Tensor log_gate = std::exchange(log_gates_.of_layer[index], {});
+    at::Tensor of_entered;
+    Sought sought;
+    sought.add(at_hand.entered, of_entered);
+    if (options().log_gates) sought.add(log_gate, gradients.log_gates[index]);
+    for (const auto member : differentiable_weights()) {
+      sought.add_to(weights.layers[index].*member, of_weights(layer).*member);
+    }
+    sought.add_to(weights.lower_bounds, of_weights().lower_bounds);
+    sought.find(at_hand.left, of_x);
+    of_x = of_entered;
+  }
+  if (wants_weights()) {
+    Sought sought;
+    sought.add_to(weights.embedding, of_weights().embedding);
+    sought.add_to(weights.positions, of_weights().positions);
+    sought.find(embedded_, of_x);
+  }
+  tell_back(job, last);
+  return gradients;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/model/backward/fused_pass_torch.h"
+#include "backend/model/backward/gradient_attention_torch.h"
+
+namespace foxscope {
+
+/// Attention of a FusedGradientForward, there and back. Of a layer is kept x as it enters, what the projection made of
+/// it, c, and what attention made; norms, queries, keys, values and gated heads are made again.
+class FusedAttentionSteps final : public GradientAttentionSteps {
+ public:
+  /// @param pass  must outlive it, as gate_sums must
+  FusedAttentionSteps(FusedPass& pass, std::vector<at::Tensor>& gate_sums);
+
+  bool project(int layer) override;
+  void sum_gates(int layer) override;
+  bool attend(int layer) override;
+  bool project_output(int layer) override;
+
+  /// [R, D] float32 x as it entered a layer.
+  [[nodiscard]] const at::Tensor& entered(int layer) const { return layers_[static_cast<std::size_t>(layer)].entered; }
+  /// Lets go of what is made again of a layer: queries, keys and values, or all but x as it entered.
+  void end_layer(int layer, bool recomputes);
+
+  /// The way back: FusedPass::of_residual from behind attention to what enters the layer. What is kept of the layer is
+  /// let go.
+  /// @param to_input   whether anything before log f and attention is sought
+  /// @param gradients  takes the layer's gradient by log f, where it is wanted
+  /// @returns false if the job was stopped
+  bool go_back(int layer, bool to_input, const Job& job, Gradients& gradients);
+
+ private:
+  struct Layer {
+    at::Tensor entered;         ///< [R, D] float32 x
+    at::Tensor projected;       ///< [R, (H + 2 H_kv) d, and H d of an output gate]
+    at::Tensor gates;           ///< [R, G] float32 logits of shifts and forget gate
+    at::Tensor cumulative;      ///< [B, H, n] float64
+    at::Tensor attended;        ///< [R, H, d]
+    at::Tensor log_normalizer;  ///< [B, H, n] float32
+  };
+  [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  /// Makes queries, keys and values of a layer from its projection.
+  void set_heads(int layer);
+  void drop_heads() { query_ = key_ = value_ = at::Tensor(); }
+  [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
+  [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
+  [[nodiscard]] SmallSteps::Heads heads_of(int layer) const;
+  [[nodiscard]] SmallSteps::Gated gated_of(int layer) const;
+
+  at::Tensor project_output_back(int layer, const at::Tensor& of_projected);
+  SmallSteps::QueryKeyValue attend_back(int layer, const at::Tensor& of_attended, Gradients& gradients);
+  void log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates);
+  void project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates);
+
+  FusedPass& fused_;
+  std::vector<Layer> layers_;
+  at::Tensor of_log_gate_;  ///< [B, H, n] float32 of the layer at hand
+};
+
+}  // namespace foxscope

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "backend/model/backward/fused_gradient_forward_torch.h"
+#include "backend/model/layer/torch/recording_torch.h"
+
+namespace foxscope {
+
+bool FusedGradientForward::takes(const TorchWeights& weights) {
+  return !weights.config.linear && SmallSteps::take(weights) && attention_kernels_take(weights);
+}
+
+FusedGradientForward::FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
+                                           const at::Tensor& loss_weights, const GradientOptions& options)
+    : GradientForward(weights, batch, length, loss_weights, options),
+      fused_(pass_, this->options(), wants_weights()),
+      layers_(static_cast<std::size_t>(weights.config.layers)) {}
+
+std::unique_ptr<MixerSteps> FusedGradientForward::make_attention() {
+  auto steps = std::make_unique<FusedAttentionSteps>(fused_, gate_sums_);
+  attention_ = steps.get();
+  return steps;
+}
+
+void FusedGradientForward::begin() {
+  TorchForward::begin();
+  fused_.begin();
+}
+
+bool FusedGradientForward::feed_forward(int layer) {
+  const TorchLayer& weight = pass_.weights(layer);
+  Layer& keeps = kept(layer);
+  keeps.middle = pass_.residual;
+  const at::Tensor normed = fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false);
+  keeps.wide = mlp_inputs(layer, normed);
+  const at::Tensor product = at::empty({rows(), config().intermediate_size}, normed.options());
+  fused_.steps().swiglu(keeps.wide, product);
+  pass_.residual = fused_.add_product(keeps.middle, product, weight.mlp_out);
+  return !job().stopped();
+}
+
+at::Tensor FusedGradientForward::mlp_inputs(int layer, const at::Tensor& normed) const {
+  return at::mm(normed, pass_.weights(layer).mlp_in.t());
+}
+
+void FusedGradientForward::end_layer(int layer) {
+  const bool recomputes = options().recompute == Recompute::layers;
+  Layer& keeps = kept(layer);
+  if (options().recompute != Recompute::none) keeps.wide = at::Tensor();
+  if (recomputes) keeps.middle = at::Tensor();
+  GradientForward::end_layer(layer);
+  attention_->end_layer(layer, recomputes);
+}
+
+bool FusedGradientForward::make_again(int layer) {
+  Layer& keeps = kept(layer);
+  if (!keeps.middle.defined()) {
+    pass_.residual = attention_->entered(layer);
+    const bool made = again([&] {
+      if (!attention_->project(layer)) return false;
+      attention_->sum_gates(layer);
+      return attention_->attend(layer) && attention_->project_output(layer);
+    });
+    keeps.middle = std::exchange(pass_.residual, at::Tensor());
+    if (!made) return false;
+  }
+  if (!keeps.wide.defined()) {
+    const at::Tensor& weight = pass_.weights(layer).mlp_norm;
+    keeps.wide = mlp_inputs(layer, fused_.normed_rows(keeps.middle, weight, /*with_rest=*/false));
+  }
+  return true;
+}
+
+/// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
+bool FusedGradientForward::predict() {
+  keep_hidden(config().layers);
+  const at::Tensor normed = fused_.normed_rows(pass_.residual, pass_.weights().final_norm, /*with_rest=*/false);
+  const std::int64_t vocabulary = config().vocabulary_size;
+  const at::Tensor& head = pass_.weights().padded_head;
+  const at::Tensor wanted = pass_.put(input().labels);
+  const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
+  const std::int64_t most = logit_rows();
+  const at::Tensor chunk = at::empty({most, head.size(0)}, pass_.residual.options());
+  for (std::int64_t begin = 0; begin < rows(); begin += most) {
+    if (job().stopped()) return false;
+    const std::int64_t end = std::min(begin + most, rows());
+    const at::Tensor normed_chunk = normed.slice(0, begin, end);
+    at::Tensor logits = chunk.slice(0, 0, end - begin);
+    if (pass_.weights().on_gpu()) {
+      at::mm_out(logits, normed_chunk, head.t(), at::kFloat);
+    } else {
+      at::mm_out(logits, normed_chunk, head.t());
+    }
+    record_logits(pass_, begin, logits.slice(1, 0, vocabulary));
+    const at::Tensor of_logits =
+        fused_.steps().loss_back(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
+                                 loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
+    fused_.add_weight_gradient(of_weights().padded_head, of_logits, normed_chunk);
+    // What the head read is not needed any more: its gradient takes the place.
+    at::Tensor of_chunk = normed_chunk;
+    at::mm_out(of_chunk, of_logits, head);
+  }
+  finish_losses(loss);
+  return true;
+}
+
+std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
+  const at::NoGradGuard no_graph;
+  Gradients gradients;
+  gradients.log_gates.resize(layers_.size());
+  fused_.of_residual = at::zeros_like(pass_.residual);
+  fused_.steps().norm_back({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
+                           fused_.of_residual, of_weights().final_norm);
+  pass_.residual = at::Tensor();
+  for (int layer = config().layers - 1; layer >= 0; --layer) {
+    tell_back(job, config().layers - 1 - layer);
+    if (job.stopped() || !make_again(layer)) return std::nullopt;
+    feed_forward_back(layer);
+    if (!attention_->go_back(layer, layer > 0 || wants_weights(), job, gradients)) return std::nullopt;
+    if (options().layer_done) options().layer_done(layer);
+  }
+  if (of_weights().embedding.defined()) {
+    fused_.steps().embedding_back(pass_.put(input().ids), fused_.of_residual, of_weights().embedding);
+  }
+  tell_back(job, config().layers);
+  return gradients;
+}
+
+/// FusedPass::of_residual from behind the MLP to before it.
+void FusedGradientForward::feed_forward_back(int layer) {
+  const TorchLayer& weight = pass_.weights(layer);
+  const TorchLayer& of_layer = of_weights(layer);
+  Layer& keeps = kept(layer);
+  const at::Tensor of_sum = fused_.of_residual.to(pass_.weights().matrix);
+  const at::Tensor product = at::mm(of_sum, weight.mlp_out);
+  fused_.steps().swiglu_back(keeps.wide, product, wants_weights());
+  const at::Tensor of_normed = at::mm(keeps.wide, weight.mlp_in);
+  if (wants_weights()) {
+    fused_.add_weight_gradient(of_layer.mlp_out, of_sum, product);
+    fused_.add_weight_gradient(of_layer.mlp_in, keeps.wide,
+                               fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
+  }
+  fused_.steps().norm_back({keeps.middle, weight.mlp_norm}, of_normed, fused_.of_residual, of_layer.mlp_norm);
+  keeps.middle = keeps.wide = at::Tensor();
+}
+
+}  // namespace foxscope

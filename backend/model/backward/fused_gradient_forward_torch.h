@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/model/backward/fused_attention_torch.h"
+#include "backend/model/backward/fused_pass_torch.h"
+#include "backend/model/backward/gradient_forward_torch.h"
+
+namespace foxscope {
+
+/// The forward pass of the families that SmallSteps take, and the way back, written out step by step: LibTorch's matrix
+/// products, and kernels for everything between them, on the CPU in float32 and on a GPU in bfloat16. The residual
+/// stream and its gradient, what makes gates, norms and logits are float32.
+///
+/// Of a layer is kept what a matrix product or attention made: x as it enters and behind attention, the projection,
+/// what attention made of it, the MLP's two inputs to its product. Norms, queries, keys and values, gated heads and
+/// products of the MLP are made again; with GradientOptions::recompute also the MLP's inputs, or all but x as it
+/// enters.
+class FusedGradientForward final : public GradientForward {
+ public:
+  static bool takes(const TorchWeights& weights);
+
+  /// @param weights  that it takes
+  FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
+                       const at::Tensor& loss_weights, const GradientOptions& options);
+
+  std::optional<Gradients> differentiate(const Job& job) override;
+
+ protected:
+  [[nodiscard]] bool uses_autograd() const override { return false; }
+  void begin() override;
+  std::unique_ptr<MixerSteps> make_attention() override;
+  bool feed_forward(int layer) override;
+  bool predict() override;
+  void end_layer(int layer) override;
+
+ private:
+  /// What is kept of a layer's MLP.
+  struct Layer {
+    at::Tensor middle;  ///< [R, D] float32 x behind attention
+    at::Tensor wide;    ///< [R, 2 I]
+  };
+  [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  /// The MLP's two inputs to its product, [R, 2 I], from norm(x).
+  [[nodiscard]] at::Tensor mlp_inputs(int layer, const at::Tensor& normed) const;
+  /// What was not kept of a layer.
+  /// @returns false if the job was stopped
+  bool make_again(int layer);
+  void feed_forward_back(int layer);
+
+  FusedPass fused_;
+  FusedAttentionSteps* attention_ = nullptr;  ///< what make_attention() made
+  std::vector<Layer> layers_;
+};
+
+}  // namespace foxscope

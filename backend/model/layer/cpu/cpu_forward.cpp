@@ -1,0 +1,86 @@
+#include "backend/model/layer/cpu/cpu_forward.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "backend/model/layer/cpu/cpu_steps.h"
+#include "backend/model/layer/cpu/linear_cpu.h"
+#include "backend/model/layer/cpu/mamba_cpu.h"
+
+namespace foxscope {
+namespace {
+
+/// Of the layers that are no attention; null where all are.
+std::unique_ptr<MixerSteps> make_linear(CpuPass& pass) {
+  const auto& mixer = pass.config().linear;
+  if (!mixer) return nullptr;
+  if (mixer->selects()) return std::make_unique<MambaCpu>(pass);
+  return std::make_unique<LinearCpu>(pass);
+}
+
+}  // namespace
+
+CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
+                       KeptPassMemory& kept)
+    : Forward(config, batch, length),
+      pass_(config, weights, batch, length, kept),
+      linear_(make_linear(pass_)),
+      mlp_(pass_),
+      prediction_(pass_) {
+  if (config.attends()) attention_.emplace(pass_);
+  pass_.allocate();
+}
+
+void CpuForward::lay_out(const LinearMixer* mixer, LayerWeights& weights) {
+  if (mixer == nullptr) return;
+  ConvolutionCpu::lay_out(*mixer, weights);
+  if (mixer->selects()) MambaCpu::lay_out(*mixer, weights);
+}
+
+void CpuForward::begin() {
+  pass_.begin_run(*this);
+  if (attention_) attention_->begin();
+  report().attention_kernel = attention_ ? "cpu-tiled" : "cpu-chunked";
+  FloatArray& residual = pass_.memory().residual;
+  if (!input().hidden.empty()) {
+    std::ranges::copy(input().hidden, residual.begin());
+    return;
+  }
+  const ModelWeights& weights = pass_.weights();
+  const std::int64_t hidden = pass_.hidden();
+  for (std::int64_t row = 0; row < rows(); ++row) {
+    const std::int32_t id = input().ids[index_of(row)];
+    assert(id >= 0 && id < config().vocabulary_size);
+    const float* from = weights.embedding.data() + id * hidden;
+    float* const to = residual.data() + row * hidden;
+    std::copy(from, from + hidden, to);
+    if (weights.positions.empty()) continue;
+    const std::int64_t position = first_position(row / length()) + row % length();
+    assert(position < config().learned_positions);
+    cpu_steps::add(weights.positions.data() + position * hidden, hidden, to);
+  }
+}
+
+MixerSteps& CpuForward::mixer(int layer) {
+  if (config().linear_at(layer) != nullptr) return *linear_;
+  return *attention_;
+}
+
+bool CpuForward::predict() {
+  if (!keeps(Keep::logits) && !keeps(Keep::loss) && !keeps(Keep::hidden)) return true;
+  if (!prediction_.predict()) return false;
+  keep_hidden(config().layers);
+  prediction_.take_losses();
+  return true;
+}
+
+void CpuForward::keep_hidden(int layer) {
+  const std::int64_t hidden = pass_.hidden();
+  const auto size = index_of(length() * hidden);
+  for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
+    const FloatArray& rows = layer < config().layers ? pass_.memory().residual : pass_.memory().attended;
+    probes()[sequence].take_hidden(layer, hidden, std::span(rows).subspan(sequence * size, size));
+  }
+}
+
+}  // namespace foxscope

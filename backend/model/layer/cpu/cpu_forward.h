@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "backend/model/layer/cpu/attention_cpu.h"
+#include "backend/model/layer/cpu/cpu_pass.h"
+#include "backend/model/layer/cpu/mlp_cpu.h"
+#include "backend/model/layer/cpu/prediction_cpu.h"
+#include "backend/model/layer/forward.h"
+#include "backend/model/layer/mixer_steps.h"
+
+namespace foxscope {
+
+/// The forward pass on the CPU in float32: an object for each kind of step, over what they share (CpuPass).
+class CpuForward final : public Forward {
+ public:
+  /// See CpuPass.
+  CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
+             KeptPassMemory& kept);
+
+  /// Lays the weights of a layer out as the steps read them.
+  /// @param mixer  null: attention
+  static void lay_out(const LinearMixer* mixer, LayerWeights& weights);
+
+  void predict_next(std::span<const std::span<float>> log_probabilities) override {
+    prediction_.predict_next(log_probabilities);
+  }
+  bool score(std::span<const ScoredRow> scored, int top, const Job& job) override {
+    return prediction_.score(scored, top, job);
+  }
+
+ protected:
+  void begin() override;
+  MixerSteps& mixer(int layer) override;
+  bool feed_forward(int layer) override { return mlp_.feed_forward(layer); }
+  bool predict() override;
+  void keep_hidden(int layer) override;
+
+ private:
+  CpuPass pass_;
+  std::optional<AttentionCpu> attention_;  ///< none: no layer is attention
+  std::unique_ptr<MixerSteps> linear_;     ///< of the other layers; null: there are none
+  MlpCpu mlp_;
+  PredictionCpu prediction_;
+};
+
+}  // namespace foxscope

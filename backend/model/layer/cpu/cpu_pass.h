@@ -1,0 +1,133 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/model/layer/cpu/cpu_pass_memory.h"
+#include "backend/model/layer/cpu/cpu_state.h"
+#include "backend/model/layer/cpu/cpu_team.h"
+#include "backend/model/layer/forward_pass.h"
+#include "backend/model/spec/parameters.h"
+#include "kernels/cpu/matrix_product.h"
+#include "kernels/cpu/row_products.h"
+
+namespace foxscope {
+
+/// A number of elements or an index as the standard library takes it.
+constexpr std::size_t index_of(std::int64_t number) { return static_cast<std::size_t>(number); }
+
+/// What the steps of a forward pass on the CPU share: which run they belong to, weights, memory, threads, norms and
+/// matrix products in float32. Steps that treat each row alone go by chunks of rows that stay in a core's cache from
+/// norm to norm; where there is one position of each sequence, threads share the columns of each matrix instead, and a
+/// sequence has the same digits whatever others are beside it.
+class CpuPass final : public ForwardPass {
+ public:
+  using Scratch = CpuPassMemory::Scratch;
+  /// Rows [begin, end) of all B n, and memory for them.
+  struct Rows {
+    std::int64_t begin;
+    std::int64_t end;
+    Scratch& scratch;
+    [[nodiscard]] std::int64_t count() const { return end - begin; }
+  };
+  /// The memory of a step: numbers for each row of a chunk, and for so many rows more.
+  struct Needs {
+    std::int64_t normed = 0;  ///< of Scratch::normed
+    std::int64_t wide = 0;    ///< of Scratch::wide
+    std::int64_t more_normed = 0;
+    std::int64_t more_wide = 0;
+    std::int64_t output = 0;  ///< of CpuPassMemory::attended, for each of all rows
+  };
+
+  /// @param weights  of all layers; must outlive it, as config must
+  /// @param kept     where memory comes from and goes to, if the pass is neither of many rows nor of one position
+  ///                 (which a continuation holds for as long as it lives); must outlive it
+  CpuPass(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
+          KeptPassMemory& kept);
+  ~CpuPass();
+  CpuPass(const CpuPass&) = delete;
+  CpuPass& operator=(const CpuPass&) = delete;
+
+  /// Every part of the pass says what it needs, then the memory is made once.
+  void need(const Needs& needs);
+  void allocate();
+  /// Takes over which run it is from here on.
+  void begin_run(const ForwardPass& run);
+
+  [[nodiscard]] const ModelWeights& weights() const { return weights_; }
+  [[nodiscard]] const LayerWeights& weights(int layer) const { return weights_.layers[index_of(layer)]; }
+  [[nodiscard]] std::int64_t hidden() const { return config().hidden_size; }  ///< D
+  /// Few rows, each of a sequence of its own: columns are shared among threads, rows are not.
+  [[nodiscard]] bool by_columns() const { return by_columns_; }
+  [[nodiscard]] CpuPassMemory& memory() { return *memory_; }
+  [[nodiscard]] CpuTeam& team() { return team_; }
+
+  [[nodiscard]] CpuState& cpu_state(std::int64_t sequence) const { return static_cast<CpuState&>(state(sequence)); }
+  [[nodiscard]] CpuState::Layer& layer_state(int layer, std::int64_t sequence) const {
+    return cpu_state(sequence).layer(layer);
+  }
+
+  /// Where an array of a layer goes, for each sequence: to the probes, where they lend memory.
+  /// @param numbers  of one sequence
+  /// @param own      memory where they do not
+  /// @param places   [B]
+  void find_places(TraceArray array, int layer, std::int64_t numbers, FloatArray& own, std::vector<float*>& places);
+  /// Looks up which heads of a layer the probes cut.
+  void find_cut_heads(int layer);
+  /// Sets the output of the cut heads of a row to 0.  @param output  [size]
+  void cut_heads(std::int64_t row, std::int64_t size, float* output) const;
+
+  /// Of rows [begin, end) of the residual stream.  @param out  [rows, D]
+  void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
+  /// @param bias  as wide as the rows, or empty
+  static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);
+  /// The first `columns` numbers of each of some rows.
+  struct RowsIn {
+    const float* first;
+    std::int64_t columns;
+    std::int64_t stride;
+  };
+  /// x += in W^T + bias of rows of the residual stream.
+  /// @param bias  [D], or empty
+  void add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias);
+
+  /// Calls a step for every chunk of rows, on all threads. @returns false if the job was stopped
+  bool for_rows(const std::function<void(const Rows&)>& step);
+  /// The same for any number of rows, as many at a time as the scratch holds.
+  bool for_chunks(std::int64_t count, const Job& job, const std::function<void(const Rows&)>& step);
+  /// Calls a body for every task, on all threads where the tasks read enough numbers together.
+  void share(std::int64_t tasks, std::int64_t numbers, const std::function<void(std::int64_t task)>& body);
+  /// Lays a matrix [columns, depth] out for the products of the step that follows, if it has enough rows.
+  /// @param place  of those that the step reads
+  /// @param count  rows of the step
+  void pack(std::size_t place, std::int64_t count, const FloatArray& weight, std::int64_t depth);
+  /// out = in W^T, or out += in W^T, in a step for rows.
+  void multiply(kernels::cpu::MatrixProduct product);
+  /// The same outside of tasks: the columns are shared by all threads, and no row's digits depend on the others.
+  void multiply_columns(const kernels::cpu::RowProducts& products);
+
+ private:
+  /// Which matrix is in panels, for all rows of a step.
+  struct PackedMatrix {
+    std::span<const float> of;  ///< empty: none
+    std::int64_t depth = 0;     ///< of the products that it is packed for
+  };
+  [[nodiscard]] const float* packed_of(const kernels::cpu::MatrixProduct& product) const;
+
+  const ModelWeights& weights_;
+  bool by_columns_;
+  CpuTeam team_;
+  std::int64_t chunk_ = 1;
+  KeptPassMemory* kept_;  ///< null: the memory ends with the pass
+  std::unique_ptr<CpuPassMemory> memory_;
+  std::size_t normed_ = 0, wide_ = 0, output_ = 0;  ///< numbers that parts need
+  std::array<PackedMatrix, 2> packed_;              ///< for the step at hand
+  std::vector<std::vector<int>> cut_heads_;         ///< [B] of the layer at hand
+};
+
+}  // namespace foxscope

@@ -1,0 +1,209 @@
+#include "backend/model/layer/cpu/decays_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/model/layer/cpu/cpu_steps.h"
+#include "kernels/cpu/forgetting_attention.h"
+
+namespace foxscope {
+namespace {
+
+double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
+
+/// Softmax over the layers, and of it the sum over (0, layer]: HGRN2's bound of a layer's decays.
+FloatArray bound_of(const FloatArray& table, int layers, int layer) {
+  const std::size_t size = table.size() / static_cast<std::size_t>(layers);
+  FloatArray bound(size);
+  for (std::size_t n = 0; n < size; ++n) {
+    const auto logit = [&](int of) { return static_cast<double>(table[index_of(of) * size + n]); };
+    double largest = logit(0);
+    for (int of = 0; of < layers; ++of) largest = std::max(largest, logit(of));
+    double total = 0;
+    double sum = 0;
+    for (int of = 0; of < layers; ++of) {
+      const double share = std::exp(logit(of) - largest);
+      total += share;
+      if (of > 0 && of <= layer) sum += share;
+    }
+    bound[n] = static_cast<float>(sum / total);
+  }
+  return bound;
+}
+
+}  // namespace
+
+DecaysCpu::DecaysCpu(CpuPass& pass)
+    : pass_(pass), mixer_(*pass.config().linear), columns_(mixer_), length_(pass.length()) {
+  const std::int64_t rows = pass.rows();
+  if (mixer_.decay == LinearDecay::rate) {
+    log_decay_.resize(index_of(rows * mixer_.heads));
+    decay_.resize(log_decay_.size());
+  }
+  if (mixer_.decays_by_channel()) channel_decay_.resize(index_of(rows * mixer_.key_size()));
+  if (mixer_.lower_bound) bounds_.resize(index_of(pass.config().layers));
+  if (mixer_.beta != LinearBeta::one) beta_.resize(index_of(rows * mixer_.heads));
+}
+
+void DecaysCpu::begin_layer(int layer) {
+  bound_ = {};
+  if (!mixer_.lower_bound || layer == 0) return;
+  FloatArray& bound = bounds_[index_of(layer)];
+  if (bound.empty()) bound = bound_of(pass_.weights().lower_bounds, pass_.config().layers, layer);
+  bound_ = bound;
+}
+
+/// The logits of a head's decays, and HGRN2's keys 1 - alpha.
+void DecaysCpu::split_channels(int layer, std::int64_t row, const float* logit, std::int64_t head, float* key) {
+  const std::int64_t dim = mixer_.key_dim;
+  float* const to = channel_decay_.data() + ((row / length_ * mixer_.key_heads + head) * length_ + row % length_) * dim;
+  std::copy_n(logit, dim, to);
+  if (mixer_.decay == LinearDecay::low_rank) {
+    cpu_steps::add(pass_.weights(layer).decay_bias.data() + head * dim, dim, to);
+    return;
+  }
+  for (std::int64_t n = 0; n < dim; ++n) key[n] = -logit[n];
+  cpu_steps::sigmoids(dim, key);
+  if (bound_.empty()) return;
+  for (std::int64_t n = 0; n < dim; ++n) key[n] *= 1 - bound_[index_of(head * dim + n)];
+}
+
+/// Decays and beta of the heads.
+void DecaysCpu::split_heads(int layer, std::int64_t row, const float* precise) {
+  const LayerWeights& weights = pass_.weights(layer);
+  const std::int64_t sequence = row / length_;
+  const std::int64_t position = row % length_;
+  const float* const betas = precise + columns_.beta - columns_.precise;
+  const float* const decays = precise + columns_.decay - columns_.precise;
+  for (std::int64_t head = 0; head < mixer_.heads; ++head) {
+    const std::size_t at = index_of((sequence * mixer_.heads + head) * length_ + position);
+    if (mixer_.decay == LinearDecay::rate) {
+      double step =
+          softplus(static_cast<double>(decays[head]) + static_cast<double>(weights.decay_bias[index_of(head)]));
+      if (mixer_.beta == LinearBeta::step) {
+        step = std::clamp(step, mixer_.lowest_step, mixer_.highest_step);
+        beta_[at] = static_cast<float>(step);
+      }
+      log_decay_[at] = -step * std::exp(static_cast<double>(weights.decay_rate[index_of(head)]));
+    }
+    if (mixer_.beta == LinearBeta::sigmoid) beta_[at] = cpu_steps::sigmoid(betas[head]);
+    if (mixer_.beta == LinearBeta::twice_sigmoid) beta_[at] = 2 * cpu_steps::sigmoid(betas[head]);
+  }
+}
+
+/// alpha of every position, as the probes change it.
+void DecaysCpu::sum(int layer) {
+  mixer_.decays_by_channel() ? change_channels(layer) : change_decays(layer);
+  check_decays(layer);
+}
+
+void DecaysCpu::change_decays(int layer) {
+  const std::size_t size = log_decay_.size() / index_of(pass_.batch());
+  for (std::size_t sequence = 0; size > 0 && sequence < pass_.probes().size(); ++sequence) {
+    double* const log_decay = log_decay_.data() + sequence * size;
+    const Probe& probe = pass_.probes()[sequence];
+    probe.change_gates(layer, mixer_.heads, pass_.first_position(), length_, log_decay);
+    if (!probe.keeps(Keep::gates)) continue;
+    std::vector<double> sums(size);
+    kernels::cpu::cumulative_log_gate(log_decay, mixer_.heads, length_, sums.data());
+    probe.take_gates(layer, sums);
+  }
+  std::ranges::transform(log_decay_, decay_.begin(), [](double nats) { return static_cast<float>(std::exp(nats)); });
+}
+
+void DecaysCpu::change_channels(int layer) {
+  for (const Probe& probe : pass_.probes()) {
+    // The recorder makes its memory when it is first asked for it.
+    if (probe.keeps(Keep::gates)) probe.recorder()->cumulative_log_decay(layer);
+  }
+  const bool logarithms = pass_.keeps(Keep::gates) || pass_.changes_gates(layer);
+  pass_.team().run(pass_.batch() * mixer_.key_heads, [&](std::int64_t task, int /*thread*/) {
+    const std::int64_t sequence = task / mixer_.key_heads;
+    const std::int64_t head = task % mixer_.key_heads;
+    logarithms ? sum_channels(layer, sequence, head) : exponentiate_channels(sequence, head);
+  });
+}
+
+/// alpha of one head from its logits.
+void DecaysCpu::exponentiate_channels(std::int64_t sequence, std::int64_t head) {
+  const std::int64_t dim = mixer_.key_dim;
+  for (std::int64_t row = 0; row < length_; ++row) {
+    float* const alpha = channel_decay_.data() + ((sequence * mixer_.key_heads + head) * length_ + row) * dim;
+    cpu_steps::sigmoids(dim, alpha);
+    if (!bound_.empty()) {
+      const float* const bound = bound_.data() + head * dim;
+      for (std::int64_t n = 0; n < dim; ++n) alpha[n] = bound[n] + (1 - bound[n]) * alpha[n];
+    }
+    if (mixer_.decay_factor != 1) {
+      const auto factor = static_cast<float>(mixer_.decay_factor);
+      for (std::int64_t n = 0; n < dim; ++n) alpha[n] = std::pow(alpha[n], factor);
+    }
+    if (!mixer_.lowest_log_decay) continue;
+    const auto lowest = static_cast<float>(std::exp(*mixer_.lowest_log_decay));
+    for (std::int64_t n = 0; n < dim; ++n) alpha[n] = std::max(alpha[n], lowest);
+  }
+}
+
+/// The same by its logarithms in float64, which are kept or changed.
+void DecaysCpu::sum_channels(int layer, std::int64_t sequence, std::int64_t head) {
+  const Probe& probe = pass_.probes()[index_of(sequence)];
+  const std::int64_t dim = mixer_.key_dim;
+  float* const decays = channel_decay_.data() + (sequence * mixer_.key_heads + head) * length_ * dim;
+  double* const kept =
+      probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_decay(layer).data() + head * length_ * dim : nullptr;
+  std::vector<double> log_decay(index_of(mixer_.key_heads * length_));
+  const auto own = std::span(log_decay).subspan(index_of(head * length_), index_of(length_));
+  for (std::int64_t channel = 0; channel < dim; ++channel) {
+    for (std::int64_t row = 0; row < length_; ++row) {
+      const auto logit = static_cast<double>(decays[row * dim + channel]);
+      double& nats = own[index_of(row)];
+      nats = cpu_steps::log_sigmoid(logit) * mixer_.decay_factor;
+      if (!bound_.empty()) {
+        const auto bound = static_cast<double>(bound_[index_of(head * dim + channel)]);
+        nats = std::log(bound + (1 - bound) / (1 + std::exp(-logit)));
+      }
+      if (mixer_.lowest_log_decay) nats = std::max(nats, *mixer_.lowest_log_decay);
+    }
+    probe.change_gates(layer, mixer_.key_heads, pass_.first_position(), length_, log_decay.data());
+    double sum = 0;
+    for (std::int64_t row = 0; row < length_; ++row) {
+      sum += own[index_of(row)];
+      if (kept != nullptr) kept[row * dim + channel] = sum;
+      decays[row * dim + channel] = static_cast<float>(std::exp(own[index_of(row)]));
+    }
+  }
+}
+
+/// What is not a number here would make everything after it so.
+void DecaysCpu::check_decays(int layer) const {
+  const auto place_of = [&](std::ptrdiff_t index, int heads) {
+    const std::int64_t row = index % (heads * length_);
+    return DecayPlace{layer, static_cast<int>(row / length_), pass_.first_position() + row % length_};
+  };
+  const auto not_a_decay = [](auto alpha) { return !(alpha >= 0 && alpha <= 1.0001F); };
+  if (const auto bad = std::ranges::find_if(channel_decay_, not_a_decay); bad != channel_decay_.end()) {
+    throw_bad_decay(place_of((bad - channel_decay_.begin()) / mixer_.key_dim, mixer_.key_heads),
+                    std::log(static_cast<double>(*bad)));
+  }
+  if (const auto bad = std::ranges::find_if(decay_, not_a_decay); bad != decay_.end()) {
+    const std::ptrdiff_t index = bad - decay_.begin();
+    throw_bad_decay(place_of(index, mixer_.heads), log_decay_[index_of(index)]);
+  }
+  if (const auto bad = std::ranges::find_if(beta_, [](float beta) { return !std::isfinite(beta); });
+      bad != beta_.end()) {
+    throw_bad_beta(place_of(bad - beta_.begin(), mixer_.heads), mixer_, static_cast<double>(*bad));
+  }
+}
+
+void DecaysCpu::keep_beta(int layer, std::int64_t sequence) const {
+  const Probe& probe = pass_.probes()[index_of(sequence)];
+  if (!probe.keeps(Keep::query_key)) return;
+  const std::span<float> kept = probe.recorder()->beta(layer);
+  if (beta_.empty()) {
+    std::ranges::fill(kept, 1.0F);
+  } else {
+    std::copy_n(beta_.begin() + sequence * std::ssize(kept), kept.size(), kept.begin());
+  }
+}
+
+}  // namespace foxscope

@@ -1,0 +1,208 @@
+#include "backend/model/layer/cpu/mamba_cpu.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "backend/model/layer/cpu/cpu_steps.h"
+#include "kernels/cpu/selective_scan.h"
+
+namespace foxscope {
+
+MambaCpu::MambaCpu(CpuPass& pass)
+    : pass_(pass),
+      mixer_(*pass.config().linear),
+      length_(pass.length()),
+      heads_(mixer_.heads),
+      convolution_(pass),
+      gate_(index_of(pass.rows() * heads_)),
+      inputs_(gate_.size()),
+      steps_(gate_.size()) {
+  assert(mixer_.gate == LinearGate::before_norm && mixer_.norm_size == 0 && mixer_.skip == LinearSkip::head);
+  assert(mixer_.value_activation == LinearActivation::silu);
+  pass.need({.normed = mixer_.selection_size(), .output = heads_});
+}
+
+void MambaCpu::lay_out(const LinearMixer& mixer, LayerWeights& weights) {
+  const auto dim = static_cast<std::size_t>(mixer.key_dim);
+  const std::size_t heads = weights.decay_rate.size() / dim;
+  weights.state_rates.resize(weights.decay_rate.size());
+  for (std::size_t n = 0; n < weights.decay_rate.size(); ++n) {
+    weights.state_rates[n % dim * heads + n / dim] = std::exp(weights.decay_rate[n]);
+  }
+}
+
+bool MambaCpu::project(int layer) {
+  CpuPassMemory& memory = pass_.memory();
+  pass_.find_places(TraceArray::query, layer, mixer_.query_size() * length_, memory.query, queries_);
+  pass_.find_places(TraceArray::key, layer, mixer_.key_size() * length_, memory.key, keys_);
+  pass_.pack(0, pass_.rows(), pass_.weights(layer).projection, pass_.hidden());
+  return pass_.for_rows([&](const CpuPass::Rows& rows) {
+    project_rows(layer, rows);
+    select_rows(layer, rows);
+  });
+}
+
+/// The gate of the output, and the values.
+void MambaCpu::project_rows(int layer, const CpuPass::Rows& rows) {
+  const ConvolutionCpu::Projected projected = convolution_.project(layer, rows);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    std::copy_n(convolution_.row_of(projected, row), heads_, gate_.data() + row * heads_);
+    float* const values = inputs_.data() + row * heads_;
+    convolution_.convolve(layer, projected, row, values);
+    cpu_steps::silu(heads_, values);
+  }
+  convolution_.keep_windows(layer, projected);
+}
+
+/// What is made of the values: dt by way of a low rank, keys and queries.
+void MambaCpu::select_rows(int layer, const CpuPass::Rows& rows) {
+  const LayerWeights& weights = pass_.weights(layer);
+  const std::int64_t size = mixer_.selection_size();
+  float* const selected = rows.scratch.normed.data();
+  pass_.multiply({.rows = rows.count(),
+                  .columns = size,
+                  .depth = heads_,
+                  .in = inputs_.data() + rows.begin * heads_,
+                  .in_stride = heads_,
+                  .weight = weights.selection.data(),
+                  .out = selected,
+                  .out_stride = size});
+  pass_.multiply({.rows = rows.count(),
+                  .columns = heads_,
+                  .depth = mixer_.decay_rank,
+                  .in = selected,
+                  .in_stride = size,
+                  .weight = weights.decay_up.data(),
+                  .out = steps_.data() + rows.begin * heads_,
+                  .out_stride = heads_});
+  const std::int64_t dim = mixer_.key_dim;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    cpu_steps::softplus(weights.decay_bias.data(), heads_, steps_.data() + row * heads_);
+    const float* const own = selected + (row - rows.begin) * size + mixer_.decay_rank;
+    const std::size_t sequence = index_of(row / length_);
+    std::copy_n(own, dim, keys_[sequence] + row % length_ * dim);
+    std::copy_n(own + dim, dim, queries_[sequence] + row % length_ * dim);
+  }
+}
+
+/// The steps that decays have where probes change them, and what is kept of decays.
+void MambaCpu::sum_gates(int layer) {
+  check_steps(layer);
+  decay_steps_.clear();
+  const bool changed = pass_.changes_gates(layer);
+  if (!changed && !pass_.keeps(Keep::gates)) return;
+  const ChannelRates rates(pass_.weights(layer).decay_rate, mixer_.heads);
+  if (changed) decay_steps_ = steps_;
+  for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
+    const Probe& probe = pass_.probes()[index_of(sequence)];
+    if (!probe.keeps(Keep::gates) && !probe.changes_gates(layer)) continue;
+    sum_steps(layer, sequence, rates);
+    if (probe.keeps(Keep::gates)) std::ranges::copy(rates.share, probe.recorder()->decay_rate(layer).begin());
+  }
+}
+
+/// What is not a number here would make everything after it so.
+void MambaCpu::check_steps(int layer) const {
+  const auto bad = std::ranges::find_if(steps_, [](float step) { return !std::isfinite(step); });
+  if (bad == steps_.end()) return;
+  const std::ptrdiff_t index = bad - steps_.begin();
+  throw_bad_beta({layer, static_cast<int>(index % heads_), pass_.first_position() + index / heads_ % length_}, mixer_,
+                 static_cast<double>(*bad));
+}
+
+/// One sequence with the logarithms of its heads' decays, in float64.
+void MambaCpu::sum_steps(int layer, std::int64_t sequence, const ChannelRates& rates) {
+  constexpr std::int64_t kHeadsOfTask = 64;
+  const Probe& probe = pass_.probes()[index_of(sequence)];
+  const std::int64_t tasks = (heads_ + kHeadsOfTask - 1) / kHeadsOfTask;
+  std::vector<double> own(probe.keeps(Keep::gates) ? 0 : index_of(heads_ * length_));
+  double* const nats = probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_gate(layer).data() : own.data();
+  const auto for_heads = [&](const auto& body) {
+    pass_.team().run(tasks, [&](std::int64_t task, int /*thread*/) {
+      for (std::int64_t row = 0; row < length_; ++row) {
+        const std::int64_t end = std::min((task + 1) * kHeadsOfTask, heads_);
+        for (std::int64_t head = task * kHeadsOfTask; head < end; ++head) {
+          body(head, row, (sequence * length_ + row) * heads_ + head);
+        }
+      }
+    });
+  };
+  for_heads([&](std::int64_t head, std::int64_t row, std::int64_t step) {
+    nats[head * length_ + row] = -static_cast<double>(steps_[index_of(step)]) * rates.mean[index_of(head)];
+  });
+  if (probe.changes_gates(layer)) {
+    probe.change_gates(layer, mixer_.heads, pass_.first_position(), length_, nats);
+    rates.hold_all(length_, nats);
+    for_heads([&](std::int64_t head, std::int64_t row, std::int64_t step) {
+      const double mean = rates.mean[index_of(head)];
+      if (mean > 0) decay_steps_[index_of(step)] = static_cast<float>(-nats[head * length_ + row] / mean);
+    });
+  }
+  if (!probe.keeps(Keep::gates)) return;
+  for_heads([&](std::int64_t head, std::int64_t row, std::int64_t /*step*/) {
+    if (row > 0) nats[head * length_ + row] += nats[head * length_ + row - 1];
+  });
+}
+
+/// y of every position; the state takes them up.
+bool MambaCpu::attend(int layer) {
+  for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
+    if (!scan(layer, sequence)) return false;
+    if (!pass_.continues()) keep_inputs(layer, sequence);
+  }
+  return true;
+}
+
+bool MambaCpu::scan(int layer, std::int64_t sequence) {
+  if (!pass_.has_states()) state_.assign(index_of(mixer_.state_size()), 0.0F);
+  const std::int64_t at = sequence * length_ * heads_;
+  kernels::cpu::SelectiveScan arguments;
+  arguments.channels = heads_;
+  arguments.length = length_;
+  arguments.state_size = mixer_.key_dim;
+  arguments.input = inputs_.data() + at;
+  arguments.step = steps_.data() + at;
+  arguments.decay_step = decay_steps_.empty() ? nullptr : decay_steps_.data() + at;
+  arguments.rate = pass_.weights(layer).state_rates.data();
+  arguments.key = keys_[index_of(sequence)];
+  arguments.query = queries_[index_of(sequence)];
+  arguments.state = pass_.has_states() ? pass_.layer_state(layer, sequence).recurrent.data() : state_.data();
+  arguments.output = pass_.memory().attended.data() + at;
+  arguments.output_stride = heads_;
+  return kernels::cpu::selective_scan(arguments, pass_.team(), pass_.job().stop) == kernels::Status::ok;
+}
+
+/// Hands over what the probe of a sequence keeps of steps and values, heads first.
+void MambaCpu::keep_inputs(int layer, std::int64_t sequence) const {
+  const Probe& probe = pass_.probes()[index_of(sequence)];
+  if (!probe.keeps(Keep::query_key)) return;
+  const auto with_heads_first = [&](const FloatArray& rows, float* to) {
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      const float* const from = rows.data() + sequence * length_ * heads_ + head;
+      for (std::int64_t row = 0; row < length_; ++row) to[head * length_ + row] = from[row * heads_];
+    }
+  };
+  with_heads_first(steps_, probe.recorder()->beta(layer).data());
+  if (float* const values = probe.stored(TraceArray::value, layer)) with_heads_first(inputs_, values);
+}
+
+/// x += W_o ((y + D v) silu(z)).
+bool MambaCpu::project_output(int layer) {
+  const LayerWeights& weights = pass_.weights(layer);
+  pass_.find_cut_heads(layer);
+  pass_.pack(0, pass_.rows(), weights.output, heads_);
+  return pass_.for_rows([&](const CpuPass::Rows& rows) {
+    float* const all = pass_.memory().attended.data();
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      float* const mixed = all + row * heads_;
+      const float* const values = inputs_.data() + row * heads_;
+      for (std::int64_t head = 0; head < heads_; ++head) mixed[head] += weights.skip[index_of(head)] * values[head];
+      cpu_steps::multiply_silu(gate_.data() + row * heads_, heads_, mixed);
+      pass_.cut_heads(row, 1, mixed);
+    }
+    pass_.add_to_residual(rows, {all + rows.begin * heads_, heads_, heads_}, weights.output, weights.output_bias);
+  });
+}
+
+}  // namespace foxscope

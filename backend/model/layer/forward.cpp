@@ -1,0 +1,50 @@
+#include "backend/model/layer/forward.h"
+
+#include <cassert>
+
+namespace foxscope {
+
+bool Forward::run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states,
+                  const Job& job, ForwardReport& report) {
+  assert(input.batch == batch() && static_cast<std::int64_t>(input.ids.size()) == rows());
+  assert(std::ssize(probes) == batch() && (states.empty() || std::ssize(states) == batch()));
+  set_run(input, probes, states, job, report);
+  assert(!continues() || length() == 1);
+  begin();
+  if (!run_layers()) return false;
+  tell(layers_done(config().layers));
+  if (job.stopped() || !predict() || !finish()) return false;
+  tell(config().layers + 1);
+  for (ForwardState* const state : states) {
+    if (state != nullptr) state->advance(length());
+  }
+  return true;
+}
+
+bool Forward::run_layers() {
+  for (int layer = input().first_layer; layer < config().layers; ++layer) {
+    tell(layers_done(layer));
+    if (job().stopped() || !run_layer(layer)) return false;
+    end_layer(layer);
+  }
+  return true;
+}
+
+void Forward::tell(int done) const { job().tell({done, config().layers + 1, "layers", "forward"}); }
+
+/// The layer of the paper (Lin et al. 2025, figure 2). With a parallel residual (GPT-NeoX) the MLP reads what attention
+/// did: it is added first, as attention has read by then.
+bool Forward::run_layer(int layer) {
+  keep_hidden(layer);
+  MixerSteps& steps = mixer(layer);
+  if (!steps.project(layer)) return false;
+  steps.sum_gates(layer);
+  if (!steps.attend(layer)) return false;
+  if (config().parallel_residual) {
+    assert(!config().output_gate);  // which would read x as it entered
+    return feed_forward(layer) && steps.project_output(layer);
+  }
+  return steps.project_output(layer) && (!config().has_mlp() || feed_forward(layer));
+}
+
+}  // namespace foxscope

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/model/spec/intervention.h"
+
+namespace foxscope {
+
+/// What a pass leaves out, and what it changes.
+struct PassOptions {
+  double pruning_tolerance = 0x1p-24;       ///< share of a row's attention that may be skipped; 0: nothing is
+  std::vector<Intervention> interventions;  ///< in the order in which they act
+};
+
+/// What a forward pass did, beside what it recorded.
+struct ForwardReport {
+  std::string attention_kernel;       ///< which implementation ran
+  std::int64_t attention_blocks = 0;  ///< pairs of query and key blocks in the causal (or windowed) half
+  std::int64_t skipped_blocks = 0;    ///< of these, skipped because the gate had brought them below the tolerance
+};
+
+}  // namespace foxscope

@@ -1,0 +1,283 @@
+#include "backend/model/layer/torch/linear_torch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "backend/model/layer/torch/composed_steps_torch.h"
+#include "backend/model/layer/torch/fused_linear_torch.h"
+#include "backend/model/layer/torch/recording_torch.h"
+
+namespace foxscope {
+namespace {
+
+/// Nats that a log decay may be above 0 by rounding.
+constexpr double kDecayRounding = 1e-4;
+
+/// Of [B, n, heads d], [B, heads, n, d].
+at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
+  return x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
+}
+
+bool all_silu(const LinearMixer& mixer) {
+  if (mixer.selects()) return mixer.value_activation == LinearActivation::silu;
+  return mixer.query_activation == LinearActivation::silu && mixer.key_activation == LinearActivation::silu &&
+         mixer.value_activation == LinearActivation::silu;
+}
+
+/// Whether a projection is kept in bfloat16: one whose parts all go through kernels, which read either.
+bool rounds_projection(const LinearMixer& mixer, const TorchLayer& weights, const at::Tensor& normed) {
+  return normed.is_cuda() && normed.scalar_type() == at::kBFloat16 && !at::GradMode::is_enabled() &&
+         !weights.projection_bias.defined() && !mixer.selects() && mixer.convolution > 0 && all_silu(mixer) &&
+         fused_convolution_takes(normed, at::Tensor(), weights.convolution);
+}
+
+/// [H d]: HGRN2's bound of a layer's decays, 0 in the first.
+at::Tensor lower_bound(const TorchWeights& weights, int layer) {
+  const at::Tensor shares = at::softmax(weights.lower_bounds, 0);
+  return (shares.cumsum(0) - shares[0])[layer];
+}
+
+at::Tensor unit_heads(const LinearMixer& mixer, const at::Tensor& x, double factor) {
+  if (mixer.norm == LinearNorm::l2 && fused_unit_heads_takes(x, mixer.key_dim)) {
+    return fused_unit_heads(x, mixer.key_dim, factor);
+  }
+  const at::Tensor heads = composed_linear_norm(heads_first(x, mixer.key_dim), mixer.norm);
+  return factor == 1 ? heads : heads * factor;
+}
+
+}  // namespace
+
+TorchLinearSteps::TorchLinearSteps(TorchPass& pass)
+    : pass_(pass), mixer_(*pass.config().linear), columns_(*pass.config().linear) {}
+
+bool TorchLinearSteps::project(int layer) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const at::Tensor normed = pass_.norm(pass_.residual, weights.attention_norm, weights.attention_norm_bias);
+  project_rows(layer, normed.to(pass_.weights().matrix),
+               composed_steps::affine(normed, weights.gates, weights.gates_bias));
+  return true;
+}
+
+void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const at::Tensor& gates) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const at::Tensor projected = (rounds_projection(mixer_, weights, normed)
+                                    ? at::mm(normed, weights.projection.t())
+                                    : composed_steps::affine(normed, weights.projection, weights.projection_bias))
+                                   .view({pass_.batch(), pass_.length(), -1});
+  operands_ = {};
+  operands_.heads = mixer_.heads;
+  operands_.delta_rule = mixer_.is_delta_rule();
+  gate_ = mixer_.gate != LinearGate::none ? projected.slice(2, 0, columns_.convolved) : at::Tensor();
+  bool activated = false;
+  const at::Tensor convolved = convolve(layer, projected.slice(2, columns_.convolved), activated);
+  const auto part = [&](std::int64_t first, std::int64_t size, LinearActivation activation) {
+    const std::int64_t begin = first - columns_.convolved;
+    return composed_activation(convolved.slice(2, begin, begin + size),
+                               activated ? LinearActivation::none : activation);
+  };
+  if (mixer_.selects()) {
+    return select(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
+  }
+  at::Tensor key = part(columns_.key, mixer_.key_size(), mixer_.key_activation);
+  put_decay(layer, gates.view({pass_.batch(), pass_.length(), -1}), key);
+  const at::Tensor query = part(columns_.query, mixer_.query_size(), mixer_.query_activation);
+  operands_.query = unit_heads(mixer_, query, mixer_.query_factor);
+  operands_.key = unit_heads(mixer_, key, 1);
+  operands_.value = heads_first(part(columns_.value, mixer_.value_size(), mixer_.value_activation), mixer_.value_dim);
+}
+
+/// The causal convolution of queries, keys and values, where the mixer has one; the states take up what it reads again.
+/// @param projected  [B, n, columns]
+/// @param activated  set where silu is in it
+at::Tensor TorchLinearSteps::convolve(int layer, const at::Tensor& projected, bool& activated) const {
+  if (mixer_.convolution == 0) return projected;
+  const TorchLayer& weights = pass_.weights(layer);
+  const std::int64_t length = pass_.length();
+  const std::int64_t before = mixer_.convolution - 1;
+  at::Tensor window;  // [B, before, columns]; undefined before the first position
+  if (pass_.continues()) window = pass_.torch_state().layer(layer).window.unsqueeze(0);
+  const at::Tensor seen =
+      window.defined() ? window
+                       : at::zeros({pass_.batch(), before, projected.size(2)}, projected.options().dtype(at::kFloat));
+  if (pass_.has_states()) {
+    at::Tensor last = projected.slice(1, std::max(length - before, std::int64_t{0})).to(at::kFloat);
+    if (length < before) last = at::cat({seen.slice(1, length), last}, 1);
+    for (std::int64_t b = 0; b < pass_.batch(); ++b) pass_.torch_state(b).layer(layer).window = last[b].clone();
+  }
+  activated = all_silu(mixer_) && fused_convolution_takes(projected, window, weights.convolution);
+  return activated ? fused_convolution(projected, window, weights.convolution, weights.convolution_bias)
+                   : composed_convolution(projected, seen, weights.convolution, weights.convolution_bias);
+}
+
+/// Mamba's step, keys and queries, which are made of what the convolution gives.
+/// @param value  [B, n, H] float32
+void TorchLinearSteps::select(int layer, const at::Tensor& value) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const at::Tensor selected = at::matmul(value, weights.selection.t());
+  const auto part = [&](std::int64_t first, std::int64_t size) {
+    return heads_first(selected.slice(2, first, first + size), mixer_.key_dim);
+  };
+  at::Tensor unused;
+  put_decay(layer, at::matmul(selected.slice(2, 0, mixer_.decay_rank), weights.decay_up.t()), unused);
+  operands_.key = part(mixer_.decay_rank, mixer_.key_size());
+  operands_.query = part(mixer_.decay_rank + mixer_.key_size(), mixer_.query_size());
+  operands_.value = heads_first(value, mixer_.value_dim);
+}
+
+/// log alpha [B, H, n] or [B, key_heads, n, d] float64, beta, and what goes with the decay of keys or steps.
+/// @param gates  [B, n, ...] float32 the projection's precise columns; where the mixer selects, logits of steps
+void TorchLinearSteps::put_decay(int layer, const at::Tensor& gates, at::Tensor& key) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const auto gate = [&](std::int64_t first, std::int64_t size) {
+    return gates.slice(2, first - columns_.precise, first - columns_.precise + size);
+  };
+  at::Tensor log_decay;
+  if (mixer_.decay == LinearDecay::rates) {
+    const at::Tensor step = at::softplus(gates + weights.decay_bias);
+    const at::Tensor rates = weights.decay_rate.exp();
+    const at::Tensor mean = rates.mean(1).clamp_min(std::numeric_limits<float>::min());
+    operands_.rate = rates / mean.unsqueeze(1);
+    operands_.beta = step.transpose(1, 2);
+    log_decay = -(step.to(at::kDouble) * mean.to(at::kDouble));
+  } else if (mixer_.decay == LinearDecay::rate) {
+    at::Tensor step = at::softplus(gate(columns_.decay, mixer_.heads) + weights.decay_bias);
+    if (mixer_.beta == LinearBeta::step) {
+      step = step.clamp(mixer_.lowest_step, mixer_.highest_step);
+      operands_.beta = step.transpose(1, 2);
+    }
+    log_decay = -(step * weights.decay_rate.exp()).to(at::kDouble);
+  } else if (mixer_.decay == LinearDecay::of_keys) {
+    const at::Tensor logit = key;
+    key = at::sigmoid(-logit);
+    log_decay = at::log_sigmoid(logit.to(at::kDouble));
+    if (mixer_.lower_bound && layer > 0) {
+      const at::Tensor bound = lower_bound(pass_.weights(), layer);
+      key = (1 - bound) * key;
+      log_decay = (bound + (1 - bound) * at::sigmoid(logit)).to(at::kDouble).log();
+    }
+  } else if (mixer_.decay == LinearDecay::low_rank) {
+    const at::Tensor logit =
+        at::matmul(gate(columns_.decay, mixer_.decay_rank), weights.decay_up.t()) + weights.decay_bias;
+    log_decay = at::log_sigmoid(logit.to(at::kDouble)) * mixer_.decay_factor;
+    if (mixer_.lowest_log_decay) log_decay = log_decay.clamp_min(*mixer_.lowest_log_decay);
+  }
+  if (log_decay.defined()) {
+    operands_.log_decay =
+        mixer_.decays_by_channel() ? heads_first(log_decay, mixer_.key_dim) : log_decay.transpose(1, 2);
+  }
+  if (mixer_.beta == LinearBeta::sigmoid || mixer_.beta == LinearBeta::twice_sigmoid) {
+    const at::Tensor share = at::sigmoid(gate(columns_.beta, mixer_.heads)).transpose(1, 2);
+    operands_.beta = mixer_.beta == LinearBeta::sigmoid ? share : 2 * share;
+  }
+}
+
+void TorchLinearSteps::sum_gates(int layer) {
+  if (pass_.changes_gates(layer) && operands_.log_decay.defined()) change_decays(layer);
+  check_decays(layer);
+}
+
+void TorchLinearSteps::change_decays(int layer) {
+  // Channels of a head are changed alike, [B, channels, heads, n].
+  at::Tensor& log_decay = operands_.log_decay;
+  const bool by_channel = operands_.decays_by_channel();
+  at::Tensor host = by_channel ? log_decay.permute({0, 3, 1, 2}) : log_decay.unsqueeze(1);
+  host = host.to(at::kCPU).contiguous();
+  const std::int64_t length = pass_.length();
+  const std::int64_t channels = host.size(1);
+  const auto heads = static_cast<int>(host.size(2));
+  for (std::int64_t n = 0; n < pass_.batch() * channels; ++n) {
+    pass_.probes()[static_cast<std::size_t>(n / channels)].change_gates(
+        layer, heads, pass_.first_position(), length, host.mutable_data_ptr<double>() + n * heads * length);
+  }
+  if (mixer_.decay == LinearDecay::rates) {
+    const at::Tensor logarithms = pass_.weights(layer).decay_rate.detach().to(at::kCPU, at::kFloat).contiguous();
+    const ChannelRates rates({logarithms.const_data_ptr<float>(), static_cast<std::size_t>(logarithms.numel())}, heads);
+    for (std::int64_t b = 0; b < pass_.batch(); ++b) {
+      rates.hold_all(length, host.mutable_data_ptr<double>() + b * heads * length);
+    }
+  }
+  log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(pass_.weights().place).contiguous();
+}
+
+/// A decay or a beta that is not a number would make everything after it so.
+void TorchLinearSteps::check_decays(int layer) const {
+  // Of [B, heads, n, ...] the first place, and what is there.
+  const auto find = [&](const at::Tensor& values, const at::Tensor& bad) {
+    const at::Tensor index = bad.nonzero()[0].to(at::kCPU);
+    const double value = values.masked_select(bad)[0].item<double>();
+    return std::pair(DecayPlace{layer, static_cast<int>(index[1].item<std::int64_t>()),
+                                pass_.first_position() + index[2].item<std::int64_t>()},
+                     value);
+  };
+  // The extremes first: the place is looked for where something is wrong.
+  const at::Tensor& log_decay = operands_.log_decay;
+  if (log_decay.defined() && !(log_decay.amax().item<double>() <= kDecayRounding)) {
+    const auto bad = find(log_decay, log_decay.le(kDecayRounding).logical_not());
+    throw_bad_decay(bad.first, bad.second);
+  }
+  if (!operands_.beta.defined()) return;
+  const auto [lowest, highest] = at::aminmax(operands_.beta);
+  if (!std::isfinite((highest - lowest).item<float>())) {
+    const auto bad = find(operands_.beta, operands_.beta.isfinite().logical_not());
+    throw_bad_beta(bad.first, mixer_, bad.second);
+  }
+}
+
+bool TorchLinearSteps::attend(int layer) {
+  at::Tensor state;
+  if (pass_.continues()) state = pass_.torch_state().layer(layer).recurrent.unsqueeze(0);
+  const auto mixed = mix(state);
+  if (!mixed) return false;
+  mixed_ = *mixed;
+  for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
+    pass_.torch_state(b).layer(layer).recurrent = state[b].clone();
+  }
+  if (!pass_.continues()) record_operands(pass_, layer, operands_);
+  return true;
+}
+
+std::optional<at::Tensor> TorchLinearSteps::mix(at::Tensor& state) {
+  const bool fused = fused_linear_takes(operands_, pass_.weights().matrix);
+  return fused ? fused_linear_mixing(operands_, state, pass_.job().stop)
+               : composed_linear_mixing(operands_, state, pass_.job().stop);
+}
+
+bool TorchLinearSteps::project_output(int layer) {
+  const TorchLayer& weights = pass_.weights(layer);
+  at::Tensor output = take_output(layer);
+  pass_.cut_heads(layer, output);
+  pass_.add(composed_steps::affine(output.to(pass_.weights().matrix), weights.output, weights.output_bias));
+  return !pass_.job().stopped();
+}
+
+at::Tensor TorchLinearSteps::take_output(int layer) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const at::Tensor mixed = std::exchange(mixed_, {});
+  const at::Tensor value = std::exchange(operands_, {}).value;
+  const at::Tensor z = std::exchange(gate_, {});
+  const at::Tensor skip = mixer_.skip != LinearSkip::none ? weights.skip : at::Tensor();
+  const LinearOutput parts{mixed, value, z, skip, weights.output_norm};
+  if (fused_linear_output_takes(mixer_, parts, pass_.weights().matrix)) return fused_linear_output(mixer_, parts);
+  at::Tensor output = mixed.to(at::kFloat).transpose(1, 2);  // [B, n, H, d_v]
+  if (skip.defined()) {
+    output = output +
+             value.transpose(1, 2) * skip.view({mixer_.heads, mixer_.skip == LinearSkip::head ? 1 : mixer_.value_dim});
+  }
+  output = output.flatten(2, 3);
+  const at::Tensor gate = z.defined() ? z.to(at::kFloat) : z;
+  if (mixer_.gate == LinearGate::before_norm) output = output * at::silu(gate);
+  if (mixer_.norm_size > 0) {
+    output = composed_steps::rms_norm(output.unflatten(2, {output.size(2) / mixer_.norm_size, mixer_.norm_size}),
+                                      weights.output_norm.view({-1, mixer_.norm_size}), mixer_.norm_epsilon)
+                 .flatten(2, 3);
+  }
+  if (mixer_.gate == LinearGate::after_norm) output = output * at::silu(gate);
+  return output.flatten(0, 1);
+}
+
+}  // namespace foxscope

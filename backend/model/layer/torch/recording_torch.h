@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/model/layer/torch/composed_linear_torch.h"
+#include "backend/model/layer/torch/torch_pass_torch.h"
+
+/// What the recorders of a pass keep of its steps.
+namespace foxscope {
+
+/// x as it enters a layer, or behind the final norm.  @param rows  [B n, D] float32
+void record_hidden(const TorchPass& pass, int layer, const at::Tensor& rows);
+
+/// What attention reads.
+/// @param cumulative  [B, H, n] float64 c; undefined where every f is 1
+void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                  const at::Tensor& cumulative);
+
+/// Row normalisers of attention.
+/// @param log_normalizer  [B, H, n] float32 nats; undefined where no probe keeps it
+/// @param without_gate    likewise
+void record_normalizers(TorchPass& pass, int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
+
+/// What a linear mixer's operator reads.
+void record_operands(TorchPass& pass, int layer, const LinearOperands& operands);
+
+/// @param first   row of the first
+/// @param logits  [rows, V] float32
+void record_logits(const TorchPass& pass, std::int64_t first, const at::Tensor& logits);
+
+/// @param loss  [B n] float32 nats
+void record_losses(TorchPass& pass, const at::Tensor& loss);
+
+}  // namespace foxscope

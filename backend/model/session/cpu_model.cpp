@@ -1,0 +1,63 @@
+#include "backend/model/session/cpu_model.h"
+
+#include <utility>
+
+#include "backend/model/backward/saliency_torch.h"
+#include "backend/model/layer/cpu/cpu_forward.h"
+#include "backend/model/session/forward_model.h"
+#include "backend/model/weights/logit_bound.h"
+#include "backend/model/weights/weight_reader.h"
+
+namespace foxscope {
+namespace {
+
+class CpuModel final : public ForwardModel {
+ public:
+  CpuModel(ModelConfig config, ModelWeights weights)
+      : config_(std::move(config)), weights_(std::move(weights)), lent_(config_, weights_) {}
+
+  [[nodiscard]] const ModelConfig& config() const override { return config_; }
+  [[nodiscard]] const Device& device() const override { return device_; }
+  [[nodiscard]] DType dtype() const override { return DType::float32; }
+
+  [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
+    return std::make_unique<CpuForward>(config_, weights_, batch, length, kept_);
+  }
+  [[nodiscard]] std::int64_t rows_together(std::int64_t continuations) const override { return continuations; }
+  [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
+                                                         double tolerance) const override {
+    return std::make_unique<CpuState>(config_, interventions, tolerance, pages_);
+  }
+  bool run_with_saliency(const Forward::Input& input, const Range& target, std::span<const Probe> probes,
+                         const Job& job, ForwardReport& report) const override {
+    return foxscope::run_with_saliency(lent_, input, target, probes, job, report);
+  }
+  void within_device(std::int64_t /*length*/, const std::function<void()>& action) const override { action(); }
+
+ private:
+  ModelConfig config_;
+  Device device_;
+  ModelWeights weights_;
+  TorchWeights lent_;  ///< the same, for what LibTorch differentiates
+  mutable KeptPassMemory kept_;
+  std::shared_ptr<PagePool> pages_ = std::make_shared<PagePool>(KeyValuePages::numbers_of_page(config_.head_dim));
+};
+
+}  // namespace
+
+std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
+  const CheckpointSource source(checkpoint);
+  WeightReader reader(checkpoint.config(), source, job);
+  auto weights = reader.read_outside();
+  if (!weights) return nullptr;
+  for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
+    auto of_layer = reader.read_layer(layer);
+    if (!of_layer) return nullptr;
+    of_layer->logit_bound = bound_logits(checkpoint.config(), layer, *of_layer);
+    CpuForward::lay_out(checkpoint.config().linear_at(layer), *of_layer);
+    weights->layers.push_back(std::move(*of_layer));
+  }
+  return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));
+}
+
+}  // namespace foxscope

@@ -1,0 +1,247 @@
+#include "backend/model/session/forward_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/session/run_memory.h"
+
+namespace foxscope {
+namespace {
+
+/// Scores of so few tokens are made without asking a GPU what memory it has: to ask takes from LibTorch's allocator
+/// what it holds for the next pass.
+constexpr std::int64_t kUnaskedTokens = 4096;
+constexpr FreeMemory kPlenty = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()};
+
+/// A state, which its model reads one position more into.
+class ModelContinuation final : public Continuation {
+ public:
+  ModelContinuation(const ForwardModel& model, const PromptRequest& request)
+      : model_(&model),
+        interventions_(request.interventions),
+        state_(model.make_state(interventions_, request.pruning_tolerance)),
+        log_probabilities_(static_cast<std::size_t>(model.config().vocabulary_size)) {}
+  ModelContinuation(const ModelContinuation& other)
+      : Continuation(other),
+        model_(other.model_),
+        interventions_(other.interventions_),
+        state_(other.state_->copy()),
+        log_probabilities_(other.log_probabilities_) {}
+  ModelContinuation& operator=(const ModelContinuation&) = delete;
+
+  [[nodiscard]] ForwardState* state() { return state_.get(); }
+  [[nodiscard]] bool changed() const { return !interventions_.empty(); }
+  [[nodiscard]] std::span<float> next() { return log_probabilities_; }
+  /// What keeps and changes what passes of its prompt.
+  [[nodiscard]] Probe probe(Recorder* recorder) const { return {recorder, interventions_}; }
+
+  [[nodiscard]] std::unique_ptr<Continuation> copy() const override {
+    return std::make_unique<ModelContinuation>(*this);
+  }
+  [[nodiscard]] std::int64_t length() const override { return state_->length(); }
+  [[nodiscard]] std::span<const float> log_probabilities() const override { return log_probabilities_; }
+  [[nodiscard]] std::vector<std::int64_t> held_keys() const override { return state_->held_keys(); }
+
+  void read(std::int32_t id) override {
+    check_next_token(id, length(), model_->config());
+    model_->within_device(length() + 1, [&] {
+      Forward::Input input;
+      input.ids = {&id, 1};
+      const Probe unkept = probe(nullptr);
+      ForwardState* const states[] = {state_.get()};
+      const std::span<float> next[] = {log_probabilities_};
+      model_->with_next_forward(1, [&](Forward& forward) {
+        ForwardReport report;
+        forward.run(input, {&unkept, 1}, states, {}, report);
+        forward.predict_next(next);
+      });
+    });
+  }
+
+ private:
+  const ForwardModel* model_;
+  std::vector<Intervention> interventions_;
+  std::unique_ptr<ForwardState> state_;
+  std::vector<float> log_probabilities_;
+};
+
+}  // namespace
+
+std::optional<ForwardReport> ForwardModel::forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
+                                                   const Job& job) {
+  check_request(request, recorders, config());
+  ForwardReport report;
+  bool done = false;
+  within_device(request.length, [&] {
+    std::vector<Probe> probes;
+    for (Recorder* const recorder : recorders) probes.emplace_back(recorder, request.interventions);
+    Forward::Input input;
+    input.batch = request.batch;
+    input.ids = request.input_ids;
+    input.labels = request.labels;
+    input.first_layer = request.start.layer;
+    input.hidden = request.start.hidden;
+    input.pruning_tolerance = request.pruning_tolerance;
+    if (job.stopped()) return;
+    if (std::ranges::any_of(probes, [](const Probe& probe) { return probe.keeps(Keep::saliency); })) {
+      const Range target = request.saliency.value_or(Range{0, request.length});
+      done = run_with_saliency(input, target, probes, job, report);
+    } else {
+      done = make_forward(request.batch, request.length)->run(input, probes, {}, job, report);
+    }
+  });
+  if (!done) return std::nullopt;
+  return report;
+}
+
+std::optional<std::vector<TextScores>> ForwardModel::score(const ScoreRequest& request, const Job& job) {
+  check_score(request, config());
+  std::int64_t longest = 0;
+  std::int64_t total = 0;
+  for (const ScoredText& text : request.texts) {
+    longest = std::max(longest, std::ssize(text.input_ids));
+    total += std::ssize(text.input_ids);
+  }
+  // The weights are in memory.
+  const RunNeeds needs = estimate_needs(config(), 0, {}, dtype(), device());
+  const FreeMemory free = total <= kUnaskedTokens ? kPlenty : free_memory(device());
+  memory_left(needs, longest, free, {fmt::format("scores of a text of {} tokens need", longest), "", {"shorten it"}});
+  std::vector<TextScores> scores(request.texts.size());
+  std::int64_t done = 0;
+  for (const auto& batch : score_batches(request, batch_tokens(needs, free))) {
+    std::int64_t tokens = 0;
+    for (const std::size_t text : batch) tokens += std::ssize(request.texts[text].input_ids);
+    Job of_batch = job;
+    of_batch.report = [&](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
+      job.tell({done + inside, total, "tokens", "score"});
+    };
+    if (job.stopped() || !score_batch(request, batch, scores, of_batch)) return std::nullopt;
+    done += tokens;
+  }
+  return scores;
+}
+
+void ForwardModel::read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) {
+  if (ids.size() != continuations.size()) {
+    throw ShapeError(fmt::format("[read_together] ids: expected {}, got {}", continuations.size(), ids.size()));
+  }
+  std::vector<std::size_t> alone;
+  std::vector<std::size_t> beside;
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    check_next_token(ids[n], continuations[n]->length(), config());
+    const bool changed = static_cast<const ModelContinuation*>(continuations[n])->changed();
+    (changed || rows_together(1) == 0 ? alone : beside).push_back(n);
+  }
+  for (const std::size_t n : alone) continuations[n]->read(ids[n]);
+  constexpr auto kMost = static_cast<std::size_t>(kMostTogether);
+  for (std::size_t first = 0; first < beside.size(); first += kMost) {
+    const auto group = std::span(beside).subspan(first, std::min(kMost, beside.size() - first));
+    std::vector<std::int32_t> tokens;
+    std::vector<ForwardState*> states;
+    std::vector<std::span<float>> next;
+    for (const std::size_t n : group) {
+      auto* const continuation = static_cast<ModelContinuation*>(continuations[n]);
+      tokens.push_back(ids[n]);
+      states.push_back(continuation->state());
+      next.push_back(continuation->next());
+    }
+    within_device(1, [&] {
+      Forward::Input input;
+      input.batch = rows_together(std::ssize(group));
+      const auto rows = static_cast<std::size_t>(input.batch);
+      tokens.resize(rows);
+      states.resize(rows);
+      input.ids = tokens;
+      const std::vector<Probe> probes(rows);
+      with_next_forward(input.batch, [&](Forward& forward) {
+        ForwardReport report;
+        forward.run(input, probes, states, {}, report);
+        forward.predict_next(next);
+      });
+    });
+  }
+}
+
+void ForwardModel::with_next_forward(std::int64_t batch, const std::function<void(Forward&)>& action) const {
+  action(*make_forward(batch, 1));
+}
+
+bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std::size_t> batch,
+                               std::vector<TextScores>& scores, const Job& job) const {
+  const std::int64_t length = std::ssize(request.texts[batch.front()].input_ids);  // the longest comes first
+  std::vector<std::int32_t> ids;
+  std::vector<std::int64_t> lengths;
+  std::vector<Forward::ScoredRow> rows;
+  for (std::size_t b = 0; b < batch.size(); ++b) {
+    const ScoredText& text = request.texts[batch[b]];
+    TextScores& into = scores[batch[b]];
+    ids.insert(ids.end(), text.input_ids.begin(), text.input_ids.end());
+    lengths.push_back(std::ssize(text.input_ids));
+    ids.resize((b + 1) * static_cast<std::size_t>(length));  // no position of the text sees what follows it
+    into.resize(static_cast<std::size_t>(text.end - text.first));
+    for (std::size_t n = 0; n < into.size(); ++n) {
+      const std::int64_t row = static_cast<std::int64_t>(b) * length + text.first + static_cast<std::int64_t>(n);
+      rows.push_back(
+          {row, n < text.labels.size() ? text.labels[n] : -1, &into[n], request.distribution, request.marked});
+    }
+  }
+  bool done = false;
+  within_device(length, [&] {
+    Forward::Input input;
+    input.batch = std::ssize(batch);
+    input.ids = ids;
+    input.pruning_tolerance = request.pruning_tolerance;
+    input.lengths = lengths;
+    const std::vector<Probe> probes(batch.size(), Probe(nullptr, request.interventions));
+    const auto forward = make_forward(input.batch, length);
+    ForwardReport report;
+    done = forward->run(input, probes, {}, job, report) && forward->score(rows, request.top, job);
+  });
+  return done;
+}
+
+std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::span<const PromptRequest> prompts,
+                                                                        const Job& job) {
+  check_prompts(prompts, config());
+  std::vector<std::unique_ptr<Continuation>> continuations;
+  const std::size_t length = prompts.front().input_ids.size();
+  bool done = false;
+  within_device(static_cast<std::int64_t>(length), [&] {
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> labels;
+    const std::vector<std::int64_t> lengths(prompts.size(), static_cast<std::int64_t>(length));
+    std::vector<Probe> probes;
+    std::vector<ForwardState*> states;
+    std::vector<std::span<float>> next;
+    for (const PromptRequest& prompt : prompts) {
+      auto continuation = std::make_unique<ModelContinuation>(*this, prompt);
+      ids.insert(ids.end(), prompt.input_ids.begin(), prompt.input_ids.end());
+      labels.insert(labels.end(), prompt.labels.begin(), prompt.labels.end());
+      labels.resize(ids.size());  // nothing is kept of those that have none
+      probes.push_back(continuation->probe(prompt.recorder));
+      states.push_back(continuation->state());
+      next.push_back(continuation->next());
+      continuations.push_back(std::move(continuation));
+    }
+    Forward::Input input;
+    input.batch = std::ssize(prompts);
+    input.ids = ids;
+    input.labels = labels;
+    input.pruning_tolerance = prompts.front().pruning_tolerance;
+    input.lengths = lengths;
+    const auto forward = make_forward(input.batch, static_cast<std::int64_t>(length));
+    ForwardReport report;
+    done = !job.stopped() && forward->run(input, probes, states, job, report);
+    if (done) forward->predict_next(next);
+  });
+  if (!done) continuations.clear();
+  return continuations;
+}
+
+}  // namespace foxscope

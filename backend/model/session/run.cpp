@@ -1,0 +1,146 @@
+#include "backend/model/session/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/base/log.h"
+#include "backend/base/measures.h"
+#include "backend/model/layer/checks.h"
+#include "backend/model/session/query_key_place.h"
+#include "backend/model/spec/interventions.h"
+#include "backend/model/spec/trace_sizes.h"
+
+namespace foxscope {
+namespace {
+
+/// What the user should know of where queries, keys and values went.
+void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
+                std::vector<std::string>& notes) {
+  if (!store || std::string_view(store->where()) != "temporary file") return;
+  notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name,
+                              words_of(store->parts()).title,
+                              gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
+                              std::filesystem::temp_directory_path().string()));
+}
+
+}  // namespace
+
+MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target) {
+  MemoryUser user{fmt::format("a run over {} tokens needs", info.length), "--limit", {}};
+  if (target && target->end < info.length) {
+    user.remedies.push_back(
+        fmt::format("use --limit {}, since no gate behind the positions of --saliency has a gradient", target->end));
+  }
+  std::set<Keep> named;
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.storage != Storage::raw || !request.keep.contains(spec.keep)) continue;
+    if (bytes_of(spec, info, info.dtype) == 0 || !named.insert(spec.keep).second) continue;
+    user.remedies.push_back(fmt::format("leave {} out of --keep", word_of(spec.keep).word));
+  }
+  return user;
+}
+
+void validate(const RunRequest& request, const OpenedModel& model) {
+  check_limit(request.limit);
+  if (request.saliency && !request.keep.contains(Keep::saliency)) {
+    throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
+  }
+  const ModelConfig& config = model.config;
+  const TraceSizes sizes = sizes_of(config, 1);
+  const auto linear = std::ranges::find_if_not(sizes.mixers, &LayerMixer::has_softmax);
+  if (linear == sizes.mixers.end() || !request.keep.contains(Keep::saliency)) return;
+  const char* const mixer = to_string(linear->mixer);
+  if (config.attends() || !linear->decays_by_head()) {
+    throw UsageError(fmt::format(
+        "{}: {} has layers of {}{}, and gradients by log f are those of models whose every layer is attention, or "
+        "decays as a whole head: leave saliency out of --keep",
+        model.folder.string(), config.model_type, mixer, config.attends() ? " beside attention" : ""));
+  }
+  if (model.device.cuda) {
+    throw UsageError(fmt::format("{}: saliency of layers of {} is computed on a CPU alone: use --device cpu",
+                                 model.folder.string(), mixer));
+  }
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (!changes_gates(model.options.interventions, layer)) continue;
+    throw UsageError(fmt::format(
+        "{}: saliency of layers of {} is of decays as the model makes them: leave out --intervene, or saliency "
+        "out of --keep",
+        model.folder.string(), mixer));
+  }
+}
+
+std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunRequest& request, TokenCount count,
+                                        const Job& job) {
+  validate(request, model);
+  RunEstimate estimate;
+  if (count == TokenCount::exact || !request.input.text) {
+    estimate.tokens = static_cast<std::int64_t>(read_run_tokens(model, request.input, request.limit)->id.size());
+  } else {
+    estimate.tokens = static_cast<std::int64_t>(request.input.text->content.size());
+    if (request.limit) estimate.tokens = std::min(estimate.tokens, *request.limit);
+  }
+  if (job.stopped()) return std::nullopt;
+  estimate.needs = model.needs(with_values_of_linear_mixers(request.keep, sizes_of(model.config, 1)));
+  estimate.free = free_memory(model.device);
+  return estimate;
+}
+
+std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& request, const Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  validate(request, model);
+  job.tell({0, 1, "models", "load"});
+  const std::shared_ptr<const TokenTable> tokens = read_run_tokens(model, request.input, request.limit);
+  if (job.stopped()) return std::nullopt;
+  const auto length = static_cast<std::int64_t>(tokens->id.size());
+  check_pass(model.options, model.config, length);
+  ForwardRequest forward{model.options, 1, length, tokens->input_id, tokens->id};
+  if (request.keep.contains(Keep::saliency)) {
+    forward.saliency = check_saliency(request.saliency.value_or(Range{0, Range::kToTheEnd}), length);
+  }
+
+  std::optional<TraceInfo> info = model.describe(length, job);
+  if (!info) return std::nullopt;
+  if (const auto& target = forward.saliency) {
+    info->saliency_target = fmt::format("mean of loss[{}:{}]", target->begin, target->end);
+  }
+  const KeepSet keep = with_values_of_linear_mixers(request.keep, *info);
+  const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device),
+                            memory_user(request, *info, forward.saliency), kernel_gpu(model.device));
+  const auto store = place.make_store(*info, keep);
+  RunResult result;
+  result.report.notes = model.config.notes;
+  note_place(store, *info, result.report.notes);
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info->name, length, info->device,
+                       to_string(info->dtype), info->pruning_tolerance,
+                       store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
+                             : "queries and keys are not kept");
+  });
+  Recorder recorder(*info, keep, store);
+  const std::shared_ptr<CausalLM> loaded = model.load(job);
+  if (!loaded) return std::nullopt;
+  result.report.load_seconds = seconds_since(start);
+
+  Recorder* const recorders[] = {&recorder};
+  const auto forward_start = std::chrono::steady_clock::now();
+  const std::optional<ForwardReport> report = loaded->forward(forward, recorders, job);
+  if (!report) return std::nullopt;
+  result.report.forward = *report;
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: attention by {}, {} of {} pairs of blocks skipped", info->name, report->attention_kernel,
+                       report->skipped_blocks, report->attention_blocks);
+  });
+  result.report.forward_seconds = seconds_since(forward_start);
+  recorder.info().attention_kernel = report->attention_kernel;
+  result.trace = recorder.finish(read_text_of(request.input, *tokens, request.limit), tokens);
+  result.trace->compute_on(place.gpu());
+  return result;
+}
+
+}  // namespace foxscope

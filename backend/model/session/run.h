@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/session/run_tokens.h"
+
+namespace foxscope {
+
+/// What a model is to read, and what is kept of it.
+struct RunRequest {
+  RunInput input;
+  std::optional<std::int64_t> limit;  ///< first N tokens; none: all
+  KeepSet keep;
+  std::optional<Range> saliency;  ///< of whose mean loss the gradients are, where saliency is kept; none: of all
+};
+
+/// Checks all of a request that can be wrong before its input is read.
+/// @throws UsageError naming the option
+void validate(const RunRequest& request, const OpenedModel& model);
+
+/// Figures of one run, as in the summary of `foxscope run --json`.
+struct RunReport {
+  ForwardReport forward;
+  double load_seconds = 0;
+  double forward_seconds = 0;
+  std::vector<std::string> notes;  ///< what the user should be told
+};
+
+struct RunResult {
+  std::shared_ptr<const Trace> trace;
+  RunReport report;
+};
+
+/// Who needs memory, and what helps where there is too little. A run whose gradients are of a part of the text needs
+/// what comes behind that part for nothing.
+/// @param target  of whose mean loss the gradients are; none: no gradients
+MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target);
+
+/// What a run would take, known before it is made.
+struct RunEstimate {
+  std::int64_t tokens = 0;
+  RunNeeds needs;
+  FreeMemory free;  ///< now
+};
+/// Whether an estimate is over the tokens themselves, or over as many as the text has bytes, which takes no time.
+enum class TokenCount { exact, at_most };
+/// @returns nothing if the job was stopped. @throws as run_model does before it loads weights
+std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunRequest& request, TokenCount count,
+                                        const Job& job);
+
+/// Cuts the text, checks that the run fits into memory, loads the model and runs it.
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy
+std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& request, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,316 @@
+// Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5,
+// Qwen3-Next.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/model/spec/families/families.h"
+
+namespace foxscope::family {
+namespace {
+
+constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max();
+/// Of a file that does not say; null is no window.
+constexpr std::int64_t kWindowOtherwise = 4096;
+
+/// @param head_dim  where the file does not say; 0: hidden size / heads
+/// @param turning   share of a head that turns, likewise; empty: heads turn whole, whatever it says
+void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0, std::optional<double> turning = {}) {
+  read_sizes(keys, {.head_dim_otherwise = head_dim}, config);
+  config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
+  config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
+  config.query_key_norm_epsilon = config.norm_epsilon;
+  config.tie_word_embeddings = keys.flag("tie_word_embeddings", false);
+  config.forget_gate = ForgetGate::none;
+  read_bos(keys, config);
+  if (const std::string activation = keys.word("hidden_act", "silu"); activation != "silu" && activation != "swish") {
+    keys.refuse("hidden_act", "\"silu\"");
+  }
+  read_rotary(keys, {.otherwise = turning}, config);
+}
+
+void refuse_rest(const ConfigKeys& keys) {
+  // Slices of matrices that are multiplied one after the other give the same up to rounding.
+  static_cast<void>(keys.has("pretraining_tp"));
+  keys.refuse_others(harmless_keys());
+}
+
+void read_llama(const ConfigKeys& keys, ModelConfig& config) {
+  read_layers(keys, config);
+  config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
+  config.mlp_bias = keys.flag("mlp_bias", false);
+  refuse_rest(keys);
+}
+
+void read_mistral(const ConfigKeys& keys, ModelConfig& config) {
+  read_layers(keys, config);
+  if (!keys.is_null("sliding_window")) {
+    config.window_size = keys.integer("sliding_window", 1, kLargestWindow, kWindowOtherwise);
+  }
+  refuse_rest(keys);
+}
+
+/// How many layers slide: `layer_types` where it is there, else those from max_window_layers on.
+std::int64_t count_sliding_layers(const ConfigKeys& keys, const ModelConfig& config) {
+  const std::int64_t first = keys.integer("max_window_layers", 0, kMaxLayers, 28);
+  if (!keys.has("layer_types")) return std::max<std::int64_t>(0, config.layers - first);
+  const nlohmann::json& types = keys.value("layer_types");
+  const auto known = [](const nlohmann::json& type) { return type == "full_attention" || type == "sliding_attention"; };
+  if (!types.is_array() || std::ssize(types) != config.layers || !std::all_of(types.begin(), types.end(), known)) {
+    keys.fail("layer_types",
+              fmt::format("\"full_attention\" or \"sliding_attention\" for each of {} layers", config.layers));
+  }
+  return std::count(types.begin(), types.end(), "sliding_attention");
+}
+
+/// A window that all layers have, or none.
+void read_qwen_window(const ConfigKeys& keys, ModelConfig& config) {
+  const bool slides = keys.flag("use_sliding_window", false) && !keys.is_null("sliding_window");
+  const std::int64_t window = keys.integer("sliding_window", 1, kLargestWindow, kWindowOtherwise);
+  const std::int64_t sliding = count_sliding_layers(keys, config);
+  if (!slides && keys.has("layer_types") && sliding > 0) {
+    keys.fail("layer_types", "\"full_attention\" for every layer of a model that uses no window");
+  }
+  if (!slides || sliding == 0) return;
+  if (sliding < config.layers) {
+    keys.refuse(keys.has("layer_types") ? "layer_types" : "max_window_layers",
+                fmt::format("a window that all {} layers have or none, and {} would have it", config.layers, sliding));
+  }
+  config.window_size = window;
+}
+
+void read_qwen2(const ConfigKeys& keys, ModelConfig& config) {
+  read_layers(keys, config);
+  config.query_key_value_bias = true;
+  read_qwen_window(keys, config);
+  refuse_rest(keys);
+}
+
+void read_qwen3(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr int kHeadDimOtherwise = 128;
+  read_layers(keys, config, kHeadDimOtherwise);
+  config.query_key_norm = QueryKeyNorm::shared;
+  config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
+  read_qwen_window(keys, config);
+  refuse_rest(keys);
+}
+
+/// Which layers are softmax attention, which Gated DeltaNet.
+std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& config) {
+  const std::int64_t interval = keys.integer("full_attention_interval", 1, kMaxLayers, 4);
+  std::vector<Mixer> mixers;
+  for (int layer = 0; layer < config.layers && !keys.has("layer_types"); ++layer) {
+    mixers.push_back((layer + 1) % interval == 0 ? Mixer::attention : Mixer::delta_rule);
+  }
+  if (!keys.has("layer_types")) return mixers;
+  const nlohmann::json& types = keys.value("layer_types");
+  if (types.is_array() && std::ssize(types) == config.layers) {
+    for (const nlohmann::json& type : types) {
+      if (type == "full_attention") mixers.push_back(Mixer::attention);
+      if (type == "linear_attention") mixers.push_back(Mixer::delta_rule);
+    }
+  }
+  if (static_cast<int>(mixers.size()) != config.layers) {
+    keys.fail("layer_types",
+              fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", config.layers));
+  }
+  return mixers;
+}
+
+/// Layers of Gated DeltaNet, and of attention whose output has a gate.
+void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr int kHeadDimOtherwise = 256;
+  constexpr double kTurningShare = 0.25;
+  read_layers(keys, config, kHeadDimOtherwise, kTurningShare);
+  config.query_key_norm = QueryKeyNorm::shared;
+  if (keys.flag("attention_bias", false)) keys.refuse("attention_bias", "false");
+  config.output_gate = true;
+  LinearMixer mixer;
+  mixer.kind = Mixer::delta_rule;
+  mixer.query_heads = mixer.key_heads = static_cast<int>(keys.integer("linear_num_key_heads", 1, kMaxHidden, 16));
+  mixer.heads = mixer.value_heads = static_cast<int>(keys.integer("linear_num_value_heads", 1, kMaxHidden, 32));
+  if (mixer.heads % mixer.key_heads != 0) {
+    keys.fail("linear_num_value_heads", fmt::format("a multiple of linear_num_key_heads {}", mixer.key_heads));
+  }
+  mixer.key_dim = static_cast<int>(keys.integer("linear_key_head_dim", 1, kMaxHeadDim, 128));
+  mixer.value_dim = static_cast<int>(keys.integer("linear_value_head_dim", 1, kMaxHeadDim, 128));
+  mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
+  mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
+  mixer.norm = LinearNorm::l2;
+  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.decay = LinearDecay::rate;
+  mixer.beta = LinearBeta::sigmoid;
+  mixer.norm_size = mixer.value_dim;
+  mixer.norm_epsilon = config.norm_epsilon;
+  mixer.gate = LinearGate::after_norm;
+  config.linear = mixer;
+  config.mixers = read_layer_types(keys, config);
+  if (std::ranges::none_of(config.mixers, [](Mixer kind) { return kind == Mixer::attention; })) {
+    use_linear_mixer_alone(config);
+  }
+}
+
+void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
+  read_gated_layers(keys, config);
+  refuse_rest(keys);
+}
+
+/// Whether a layer has an MLP instead of a mixture of experts: where there are no experts, where mlp_only_layers names
+/// it, and where decoder_sparse_step passes it by.
+bool is_dense(const ConfigKeys& keys, int layer) {
+  constexpr int kExpertsOtherwise = 512;
+  const std::int64_t step = keys.integer("decoder_sparse_step", 1, kMaxLayers, 1);
+  if (keys.integer("num_experts", 0, kMaxHidden, kExpertsOtherwise) == 0 || (layer + 1) % step != 0) return true;
+  if (!keys.has("mlp_only_layers")) return false;
+  const nlohmann::json& named = keys.value("mlp_only_layers");
+  return named.is_array() && std::ranges::find(named, nlohmann::json(layer)) != named.end();
+}
+
+/// As Qwen 3.5, of which the files hold projections head by head, where no layer has experts.
+void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
+  read_gated_layers(keys, config);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (is_dense(keys, layer)) continue;
+    keys.fail("num_experts",
+              fmt::format("0, or every layer in mlp_only_layers: layer {} is a mixture of experts, which "
+                          "are not run",
+                          layer));
+  }
+  // Without experts these mean nothing.
+  for (const char* key : {"mlp_only_layers", "moe_intermediate_size", "shared_expert_intermediate_size",
+                          "num_experts_per_tok", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"}) {
+    static_cast<void>(keys.has(key));
+  }
+  refuse_rest(keys);
+}
+
+void list_delta_layer(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const LinearMixer& mixer = *config.linear;
+  const LinearColumns columns(mixer);
+  using W = LayerWeights;
+  const auto project = [&](const char* name, std::int64_t rows, std::int64_t column) {
+    list.add(fmt::format("linear_attn.in_proj_{}.weight", name), {rows, hidden}, &W::projection, column * hidden);
+  };
+  if (config.family == &kQwen3Next) {
+    list.add("linear_attn.in_proj_qkvz.weight", {columns.precise, hidden}, &W::projection, 0,
+             ParameterLayout::qkvz_per_key_head);
+    list.add("linear_attn.in_proj_ba.weight", {2 * mixer.heads, hidden}, &W::projection, columns.beta * hidden,
+             ParameterLayout::ba_per_key_head);
+  } else {
+    project("qkv", columns.convolved_size(), columns.convolved);
+    project("z", mixer.output_size(), 0);
+    project("b", mixer.heads, columns.beta);
+    project("a", mixer.heads, columns.decay);
+  }
+  list.add("linear_attn.conv1d.weight", {columns.convolved_size(), 1, mixer.convolution}, &W::convolution);
+  list.add("linear_attn.A_log", {mixer.heads}, &W::decay_rate);
+  list.add("linear_attn.dt_bias", {mixer.heads}, &W::decay_bias);
+  list.add("linear_attn.norm.weight", {mixer.value_dim}, &W::output_norm);
+  list.add("linear_attn.out_proj.weight", {hidden, mixer.output_size()}, &W::output);
+}
+
+void list_gated_attention(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  const std::vector<std::int64_t> pairs = {2 * config.query_size(), hidden};
+  list.add("self_attn.q_proj.weight", pairs, &W::projection, 0, ParameterLayout::query_of_pairs);
+  list.add("self_attn.q_proj.weight", pairs, &W::output_gate, 0, ParameterLayout::gate_of_pairs);
+  list.add("self_attn.k_proj.weight", {config.key_size(), hidden}, &W::projection, columns.key * hidden);
+  list.add("self_attn.v_proj.weight", {config.key_size(), hidden}, &W::projection, columns.value * hidden);
+  list.add("self_attn.q_norm.weight", {config.head_dim}, &W::query_norm, 0, ParameterLayout::every_head);
+  list.beyond_one();
+  list.add("self_attn.k_norm.weight", {config.head_dim}, &W::key_norm, 0, ParameterLayout::every_head);
+  list.beyond_one();
+  list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
+}
+
+void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inner = config.intermediate_size;
+  using W = LayerWeights;
+  list.add("embed_tokens.weight", {config.vocabulary_size, hidden}, &ModelWeights::embedding);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    list.begin_layer(layer, fmt::format("layers.{}.", layer));
+    list.add("input_layernorm.weight", {hidden}, &W::attention_norm);
+    list.beyond_one();
+    if (config.is_linear(layer)) {
+      list_delta_layer(config, list);
+    } else {
+      list_gated_attention(config, list);
+    }
+    list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
+    list.beyond_one();
+    list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
+    list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
+    list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
+  }
+  list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
+  list.beyond_one();
+  list.add_head();
+}
+
+void list_llama(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inner = config.intermediate_size;
+  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  list.add("embed_tokens.weight", {config.vocabulary_size, hidden}, &ModelWeights::embedding);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    list.begin_layer(layer, fmt::format("layers.{}.", layer));
+    list.add("input_layernorm.weight", {hidden}, &W::attention_norm);
+    struct Part {
+      const char* name;
+      std::int64_t rows;
+      std::int64_t column;
+    };
+    for (const Part& part : {Part{"q_proj", config.query_size(), 0}, Part{"k_proj", config.key_size(), columns.key},
+                             Part{"v_proj", config.key_size(), columns.value}}) {
+      list.add(fmt::format("self_attn.{}.weight", part.name), {part.rows, hidden}, &W::projection,
+               part.column * hidden);
+      if (!config.query_key_value_bias) continue;
+      list.add(fmt::format("self_attn.{}.bias", part.name), {part.rows}, &W::projection_bias, part.column);
+    }
+    if (config.query_key_norm != QueryKeyNorm::none) {
+      list.add("self_attn.q_norm.weight", {config.head_dim}, &W::query_norm, 0, ParameterLayout::every_head);
+      list.add("self_attn.k_norm.weight", {config.head_dim}, &W::key_norm, 0, ParameterLayout::every_head);
+    }
+    list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
+    if (config.output_bias) list.add("self_attn.o_proj.bias", {hidden}, &W::output_bias);
+    list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
+    list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
+    list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
+    list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
+    if (!config.mlp_bias) continue;
+    list.add("mlp.gate_proj.bias", {inner}, &W::mlp_in_bias);
+    list.add("mlp.up_proj.bias", {inner}, &W::mlp_in_bias, inner);
+    list.add("mlp.down_proj.bias", {hidden}, &W::mlp_out_bias);
+  }
+  list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
+  list.add_head();
+}
+
+/// Tables of frequencies that older files hold.
+bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+}  // namespace
+
+const ModelFamily kLlama = {"llama", "Llama", "model.", read_llama, list_llama, "lm_head.weight", is_llama_buffer};
+const ModelFamily kMistral = {"mistral",  "Mistral",        "model.",       read_mistral,
+                              list_llama, "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen2 = {"qwen2", "Qwen 2", "model.", read_qwen2, list_llama, "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3_5 = {"qwen3_5_text", "Qwen 3.5",       "model.",       read_qwen3_5,
+                              list_qwen3_5,   "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3Next = {"qwen3_next", "Qwen3-Next",     "model.",       read_qwen3_next,
+                                list_qwen3_5, "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3 = {"qwen3", "Qwen 3", "model.", read_qwen3, list_llama, "lm_head.weight", is_llama_buffer};
+
+}  // namespace foxscope::family

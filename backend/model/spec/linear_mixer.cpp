@@ -1,0 +1,94 @@
+#include "backend/model/spec/linear_mixer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/spec/interventions.h"
+
+namespace foxscope {
+
+LayerMixer LinearMixer::layer() const {
+  Decay forgets = decays_by_channel() ? Decay::channel : decay == LinearDecay::none ? Decay::none : Decay::head;
+  if (decay == LinearDecay::rates) forgets = Decay::rates;
+  return {kind, forgets, heads, query_heads, key_heads, value_heads, key_dim, value_dim};
+}
+
+std::int64_t LinearMixer::carried_size() const { return state_size() + rows_before() * LinearColumns(*this).count; }
+
+std::int64_t LinearMixer::bytes_per_position() const {
+  const std::int64_t channels = decays_by_channel() ? key_size() : heads;
+  // Of a mixer that selects steps and, where they are changed, those of decays.
+  const std::int64_t steps = selects() ? 2 * std::int64_t{heads} : 0;
+  return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps) +
+         8 * channels;
+}
+
+void throw_bad_decay(const DecayPlace& place, double log_decay) {
+  throw Error(
+      fmt::format("layer {}, head {}: the log decay at position {} is {}, and has to be a number not above 0: check "
+                  "the weights and --dtype",
+                  place.layer, place.head, place.position, log_decay));
+}
+
+void throw_bad_beta(const DecayPlace& place, const LinearMixer& mixer, double beta) {
+  const bool step = mixer.beta == LinearBeta::step;
+  throw Error(
+      fmt::format("layer {}, head {}: {} at position {} is {}, and has to be a number{}: check the weights and "
+                  "--dtype",
+                  place.layer, place.head, step ? "dt" : "beta", place.position, beta,
+                  step ? fmt::format(" from {} to {}", mixer.lowest_step, mixer.highest_step) : std::string()));
+}
+
+ChannelRates::ChannelRates(std::span<const float> logarithms, int heads) {
+  const std::size_t dim = logarithms.size() / static_cast<std::size_t>(heads);
+  for (const float logarithm : logarithms) share.push_back(std::exp(static_cast<double>(logarithm)));
+  for (std::size_t first = 0; first < share.size(); first += dim) {
+    const std::span<double> rates = std::span(share).subspan(first, dim);
+    mean.push_back(std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(dim));
+    for (double& rate : rates) rate = mean.back() > 0 ? rate / mean.back() : 1;
+  }
+}
+
+void ChannelRates::hold_all(std::int64_t length, double* log_decay) const {
+  constexpr double kLeastShare = 1e-6;  // of a rate that sums in float64 can still tell
+  const std::size_t dim = share.size() / mean.size();
+  for (std::size_t head = 0; head < mean.size(); ++head) {
+    const double slowest = std::max(std::ranges::min(std::span(share).subspan(head * dim, dim)), kLeastShare);
+    for (std::int64_t n = 0; n < length; ++n) {
+      double& nats = log_decay[static_cast<std::int64_t>(head) * length + n];
+      if (nats <= kLowestLogGate) nats = kLowestLogGate / slowest;
+    }
+  }
+}
+
+LinearColumns::LinearColumns(const LinearMixer& mixer) {
+  std::int64_t next = mixer.gate == LinearGate::none ? 0 : mixer.output_size();
+  convolved = next;
+  const auto take = [&next](std::int64_t size) { return std::exchange(next, next + size); };
+  if (mixer.selects()) {
+    value = take(mixer.value_size());
+  } else if (mixer.kind == Mixer::mamba2) {
+    value = take(mixer.value_size());
+    key = take(mixer.key_size());
+    query = take(mixer.query_size());
+  } else {
+    query = take(mixer.query_size());
+    key = take(mixer.key_size());
+    value = take(mixer.value_size());
+  }
+  precise = next;
+  count = beta = decay = next;
+  if (mixer.selects()) return;
+  beta = take(mixer.beta == LinearBeta::one ? 0 : mixer.heads);
+  decay = mixer.beta == LinearBeta::step ? beta : next;
+  if (mixer.decay == LinearDecay::low_rank) take(mixer.decay_rank);
+  if (mixer.decay == LinearDecay::rate && mixer.beta != LinearBeta::step) take(mixer.heads);
+  count = next;
+}
+
+}  // namespace foxscope

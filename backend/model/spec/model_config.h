@@ -1,0 +1,161 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/model/spec/linear_mixer.h"
+
+namespace foxscope {
+
+/// How a head's forget gate f_t comes about (config key `fgate_type`).
+enum class ForgetGate {
+  full,       ///< f_t = sigmoid(w_f.x_t + b_f)
+  bias_only,  ///< data-independent: f_t = sigmoid(b_h), a parameter
+  fixed,      ///< the same, a buffer
+  none,       ///< f = 1: a plain Transformer
+};
+
+enum class QueryKeyNorm { none, per_head, shared };  ///< RMSNorm over d, weight [H d] or [d]
+enum class OutputGateActivation { sigmoid, silu };
+
+enum class NormKind {
+  rms,    ///< x / sqrt(mean(x^2) + epsilon) * weight
+  layer,  ///< (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias
+};
+
+/// The MLP between its two matrices.
+enum class MlpKind {
+  swiglu,     ///< silu(g) * u
+  gelu,       ///< x (1 + erf(x / sqrt(2))) / 2
+  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+};
+
+/// How rotary embeddings are stretched for longer texts than a model was first trained on.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3 } kind = Kind::none;
+  double factor = 1;
+  double low_frequency_factor = 1;   ///< llama3: wavelengths above original_length / this are stretched whole
+  double high_frequency_factor = 4;  ///< llama3: those below original_length / this stay
+  double original_length = 8192;
+};
+
+struct ModelFamily;
+
+/// How keys of a config.json are treated that no reader asks for.
+enum class UnknownKeys {
+  refused_unless_no,  ///< of a checkpoint: what says no (false, 0, null, empty) changes nothing, if it is not misspelt
+  refused,            ///< of a model that is to be trained: each may be another key misspelt
+};
+
+/// One description of all layers, whatever the family: models differ in this table, not in class.
+struct ModelConfig {
+  const ModelFamily* family = nullptr;  ///< never null once it is read
+  std::string name_prefix;              ///< what the names of all tensors but lm_head begin with; may be empty
+  std::string model_type;
+  std::string json;  ///< config.json as it was read, paths in it (_name_or_path) without their folders
+
+  std::int64_t vocabulary_size = 0;
+  std::int64_t hidden_size = 0;        ///< D
+  std::int64_t intermediate_size = 0;  ///< I; 0: there is no MLP
+  /// I of the layers that are no attention; 0: as the others'
+  std::int64_t linear_intermediate_size = 0;
+  int layers = 0;
+  int heads = 0;
+  int key_heads = 0;
+  int head_dim = 0;
+  NormKind norm = NormKind::rms;
+  double norm_epsilon = 1e-6;
+  MlpKind mlp = MlpKind::swiglu;
+  bool parallel_residual = false;  ///< x + attention(norm x) + mlp(norm' x), both of the same x
+  bool tie_word_embeddings = false;
+  std::optional<std::int32_t> bos_token_id;
+
+  ForgetGate forget_gate = ForgetGate::full;
+  bool key_shift = false;  ///< one shift gate a key head
+  bool value_shift = false;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  bool query_key_norm_by_shape = false;  ///< the config does not say which: a weight of size [d] means shared
+  double query_key_norm_epsilon = 1e-5;
+  bool query_key_value_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
+  bool rope = false;
+  double rope_base = 500000.0;
+  int rotary_dim = 0;  ///< even; of each head the first so many numbers turn
+  RopeScaling rope_scaling;
+  std::int64_t learned_positions = 0;  ///< rows of a table of positions, which no text may be longer than; 0: none
+  /// 1 but for GPT-2's options: queries of layer n are multiplied by query_factor / (n + 1 if by_layer).
+  double query_factor = 1;
+  bool query_factor_by_layer = false;
+  bool output_norm = false;
+  bool output_gate = false;
+  OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
+  std::int64_t window_size = 0;                 ///< 0: none
+  std::optional<double> log_pruning_tolerance;  ///< of config.json
+  /// Of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads, key heads
+  /// and key dimension; where some are, those of attention.
+  std::optional<LinearMixer> linear;
+  bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
+  bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
+  std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
+  std::vector<std::string> notes;  ///< what the user should be told, one line each
+
+  /// Number of columns of queries and of what heads attend to, H d; not D in all families. Without attention of the
+  /// linear mixer's queries, which heads may share.
+  [[nodiscard]] std::int64_t query_size() const {
+    return attends() ? static_cast<std::int64_t>(heads) * head_dim : linear->query_size();
+  }
+  /// The same of keys and of values, H_kv d.
+  [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
+  [[nodiscard]] Mixer mixer(int layer) const {
+    return mixers.empty() ? Mixer::attention : mixers[static_cast<std::size_t>(layer)];
+  }
+  [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
+  /// What a layer has in place of attention; null: it is attention.
+  [[nodiscard]] const LinearMixer* linear_at(int layer) const { return is_linear(layer) ? &*linear : nullptr; }
+  /// A layer as traces describe it: what it forgets by, whether it has a softmax, the extents of its arrays.
+  [[nodiscard]] LayerMixer layer(int index) const;
+  /// Whether a layer forgets as the model makes it.
+  [[nodiscard]] bool decays(int layer) const;
+  /// Numbers of a linear mixer's S, and of all that a sequence carries in such a layer; 0: the layer keeps keys.
+  [[nodiscard]] std::int64_t state_size(int layer) const;
+  [[nodiscard]] std::int64_t carried_size(int layer) const;
+  /// Bytes that a linear mixer's layer takes for a position on its way; 0: there are none.
+  [[nodiscard]] std::int64_t linear_bytes_per_position() const { return linear ? linear->bytes_per_position() : 0; }
+  /// How many layers are attention, and whether any is.
+  [[nodiscard]] int attention_layers() const;
+  [[nodiscard]] bool attends() const { return attention_layers() > 0; }
+  /// Whether layers are of several kinds.
+  [[nodiscard]] bool is_hybrid() const;
+  [[nodiscard]] int heads_of(int layer) const { return linear_at(layer) != nullptr ? linear->heads : heads; }
+  /// I of a layer.
+  [[nodiscard]] std::int64_t intermediate_of(int layer) const {
+    return linear_intermediate_size > 0 && linear_at(layer) != nullptr ? linear_intermediate_size : intermediate_size;
+  }
+  /// The largest I of any layer.
+  [[nodiscard]] std::int64_t widest_intermediate() const {
+    return std::max(intermediate_size, linear_intermediate_size);
+  }
+  [[nodiscard]] bool has_mlp() const { return intermediate_size > 0; }  ///< Mamba-2's layers are a mixer alone
+  [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
+
+  /// Reads config.json.
+  /// @throws Error naming the file, the key, the value and what is allowed
+  static ModelConfig from_json(std::string_view content, std::string_view name,
+                               UnknownKeys unknown = UnknownKeys::refused_unless_no);
+};
+
+/// A config.json in one line, its keys sorted, and numbers that JSON does not have as transformers 5 writes them.
+/// @throws Error naming the file where it is no JSON
+std::string sorted_config(std::string_view content, std::string_view name);
+
+/// Angles of the rotary embedding a position, [rotary_dim / 2] radians: base^(-2n/r), stretched as the scaling says.
+std::vector<double> rotary_frequencies(const ModelConfig& config);
+
+}  // namespace foxscope

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/model/spec/config_keys.h"
+#include "backend/model/spec/model_config.h"
+#include "backend/model/spec/parameters.h"
+
+namespace foxscope {
+
+/// A kind of checkpoint: how its config.json is read, and what its tensors are called. Each is one file in families/
+/// and one line in model_family.cpp; how one is added stands in CONTRIBUTING.md.
+struct ModelFamily {
+  std::string_view model_type;   ///< of config.json
+  std::string_view title;        ///< as people call it; empty: by the parts of its layers
+  std::string_view name_prefix;  ///< what the names of tensors begin with; files without it are read too
+  /// Fills in what config.json says; model_type and json are there.
+  void (*read)(const ConfigKeys& keys, ModelConfig& config);
+  /// Every tensor, in this family's names.
+  void (*list)(const ModelConfig& config, ParameterList& parameters);
+  std::string_view head_name = "lm_head.weight";  ///< of what makes logits; it has no prefix
+  /// Whether a tensor that is not listed is known to hold nothing that is needed; null: none is.
+  bool (*is_buffer)(std::string_view name) = nullptr;
+};
+
+/// The family that model_type names.
+/// @throws Error naming the file, the model_type and those that are supported
+const ModelFamily& family_of(const ConfigKeys& keys);
+
+/// What readers of config.json have in common.
+namespace family {
+
+/// Largest sizes that are read: far beyond any published model, and small enough that no product of two overflows.
+inline constexpr std::int64_t kMaxVocabulary = 1 << 24;
+inline constexpr std::int64_t kMaxHidden = 1 << 18;
+inline constexpr std::int64_t kMaxIntermediate = 1 << 22;
+inline constexpr std::int64_t kMaxLayers = 1024;
+inline constexpr std::int64_t kMaxHeadDim = 1024;
+
+/// Names of the keys that sizes stand under.
+struct SizeKeys {
+  const char* hidden = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* key_heads = "num_key_value_heads";  ///< null: there are as many as heads
+  const char* head_dim = "head_dim";              ///< null: it is hidden size / heads
+  int head_dim_otherwise = 0;                     ///< where the file has no such key; 0: hidden size / heads
+};
+/// Vocabulary, hidden size, layers, heads and their dimension.
+void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config);
+
+/// The MLP's width as the FoX authors and the FLA library write it: intermediate_size, or from hidden_ratio.
+void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config);
+
+/// All layers are the linear mixer that was read.
+void use_linear_mixer_alone(ModelConfig& config);
+
+void read_bos(const ConfigKeys& keys, ModelConfig& config);
+
+/// How a family writes and reads the part of a head that turns.
+struct RotaryKeys {
+  const char* base = "rope_theta";      ///< of the base where it stands alone
+  const char* fraction = nullptr;       ///< of the part that turns, likewise; null: there is none
+  std::optional<double> otherwise = 1;  ///< the part that turns where nothing says; empty: heads turn whole
+};
+/// Rotary embedding as Hugging Face's configurations write it: rope_parameters, or rope_theta and rope_scaling.
+/// Families whose heads turn whole do not look at rope_parameters.partial_rotary_factor (transformers 5).
+void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& config);
+
+/// The activation of an MLP without a gate.
+void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config);
+
+/// Keys of Hugging Face's configurations that change nothing in a forward pass.
+std::span<const std::string_view> harmless_keys();
+
+}  // namespace family
+}  // namespace foxscope

@@ -1,0 +1,208 @@
+#include "backend/model/spec/parameters.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "backend/model/spec/model_family.h"
+
+namespace foxscope {
+namespace {
+
+std::size_t index(std::int64_t number) { return static_cast<std::size_t>(number); }
+
+/// A tensor whose rows lie head by head, each head's part by part, and where they go in the weight.
+struct HeadRows {
+  struct Part {
+    std::int64_t rows = 0;   ///< of one head
+    std::int64_t first = 0;  ///< row of the weight where those of head 0 go; below 0: they belong to another weight
+  };
+  std::int64_t heads = 0;  ///< 0: the rows lie otherwise
+  std::vector<Part> parts;
+
+  /// Of the weight.
+  [[nodiscard]] std::int64_t rows() const {
+    std::int64_t count = 0;
+    for (const Part& part : parts) count += part.first < 0 ? 0 : heads * part.rows;
+    return count;
+  }
+  /// Calls body(first row in the file, first row of the weight, number of rows) for each head and part.
+  template <typename Body>
+  void each(const Body& body) const {
+    std::int64_t in_file = 0;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (const Part& part : parts) {
+        if (part.first >= 0) body(in_file, part.first + head * part.rows, part.rows);
+        in_file += part.rows;
+      }
+    }
+  }
+};
+
+HeadRows key_head_rows(const LinearMixer& mixer, ParameterLayout layout) {
+  if (layout == ParameterLayout::ba_per_key_head) {
+    const std::int64_t each = mixer.heads / mixer.key_heads;
+    return {mixer.key_heads, {{each, 0}, {each, mixer.heads}}};
+  }
+  const LinearColumns columns(mixer);
+  const std::int64_t values = mixer.value_size() / mixer.key_heads;
+  return {mixer.key_heads,
+          {{mixer.key_dim, columns.query}, {mixer.key_dim, columns.key}, {values, columns.value}, {values, 0}}};
+}
+
+HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
+  const std::int64_t heads = config.heads;
+  switch (parameter.layout) {
+    case ParameterLayout::per_head: {
+      const std::int64_t dim = parameter.shape[0] / (3 * heads);
+      return {heads, {{dim, 0}, {dim, heads * dim}, {dim, 2 * heads * dim}}};
+    }
+    case ParameterLayout::query_of_pairs:
+      return {heads, {{parameter.shape[0] / (2 * heads), 0}, {parameter.shape[0] / (2 * heads), -1}}};
+    case ParameterLayout::gate_of_pairs:
+      return {heads, {{parameter.shape[0] / (2 * heads), -1}, {parameter.shape[0] / (2 * heads), 0}}};
+    case ParameterLayout::qkvz_per_key_head:
+    case ParameterLayout::ba_per_key_head:
+      return key_head_rows(*config.linear_at(parameter.layer), parameter.layout);
+    case ParameterLayout::gate_last: {
+      const std::int64_t half = parameter.shape[0] / 2;
+      return {1, {{half, half}, {half, 0}}};
+    }
+    case ParameterLayout::rows:
+    case ParameterLayout::transposed:
+    case ParameterLayout::every_head:
+      break;
+  }
+  return {};
+}
+
+/// The values as rows [out, in] of the weight.
+FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatArray values) {
+  if (parameter.layout == ParameterLayout::transposed) {
+    const std::int64_t in = parameter.shape[0];
+    const std::int64_t out = parameter.shape[1];
+    FloatArray rows(values.size());
+    for (std::int64_t row = 0; row < out; ++row) {
+      for (std::int64_t column = 0; column < in; ++column)
+        rows[index(row * in + column)] = values[index(column * out + row)];
+    }
+    return rows;
+  }
+  if (const HeadRows order = head_rows(config, parameter); order.heads > 0) {
+    const std::int64_t size = std::ssize(values) / parameter.shape[0];  // of a row
+    FloatArray rows(index(order.rows() * size));
+    order.each([&](std::int64_t in_file, std::int64_t in_weight, std::int64_t count) {
+      std::copy_n(values.begin() + in_file * size, count * size, rows.begin() + in_weight * size);
+    });
+    return rows;
+  }
+  if (parameter.layout == ParameterLayout::every_head) {
+    const bool keys = parameter.of_layer == &LayerWeights::key_norm;
+    const FloatArray once = values;
+    for (int head = 1; head < (keys ? config.key_heads : config.heads); ++head) {
+      values.insert(values.end(), once.begin(), once.end());
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::int64_t Parameter::elements() const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
+ProjectionColumns::ProjectionColumns(const ModelConfig& config) {
+  key = config.query_size();
+  value = key + config.key_size();
+  key_shift = value + config.key_size();
+  value_shift = key_shift + (config.key_shift ? config.key_heads : 0);
+  forget = value_shift + (config.value_shift ? config.key_heads : 0);
+  count = forget + (config.forget_gate == ForgetGate::full ? config.heads : 0);
+}
+
+void ParameterList::add(const std::string& name, std::vector<std::int64_t> shape, FloatArray ModelWeights::*weight) {
+  Parameter& parameter = parameters_.emplace_back();
+  parameter.name = config_.name_prefix + name;
+  parameter.shape = std::move(shape);
+  parameter.of_model = weight;
+}
+
+void ParameterList::begin_layer(int layer, std::string name) {
+  layer_ = layer;
+  layer_name_ = std::move(name);
+}
+
+void ParameterList::add(const std::string& name, std::vector<std::int64_t> shape, FloatArray LayerWeights::*weight,
+                        std::int64_t first, ParameterLayout layout) {
+  assert(layer_ >= 0);
+  Parameter& parameter = parameters_.emplace_back();
+  parameter.name = config_.name_prefix + layer_name_ + name;
+  parameter.shape = std::move(shape);
+  parameter.layer = layer_;
+  parameter.of_layer = weight;
+  parameter.first = first;
+  parameter.layout = layout;
+}
+
+void ParameterList::add_head() {
+  if (config_.tie_word_embeddings) return;
+  add("", {config_.vocabulary_size, config_.hidden_size}, &ModelWeights::language_model_head);
+  parameters_.back().name = config_.family->head_name;
+}
+
+std::vector<Parameter> parameters(const ModelConfig& config) {
+  ParameterList list(config);
+  config.family->list(config, list);
+  return list.take();
+}
+
+void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight) {
+  if (parameter.beyond_one) {
+    for (float& value : values) value += 1;
+  }
+  FloatArray rows = as_rows(config, parameter, std::move(values));
+  if (parameter.first == 0 && weight.empty()) {
+    weight = std::move(rows);
+    return;
+  }
+  weight.resize(std::max(weight.size(), index(parameter.first) + rows.size()));
+  std::ranges::copy(rows, weight.begin() + parameter.first);
+}
+
+FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter, const FloatArray& weight) {
+  const std::int64_t count = parameter.elements();
+  FloatArray values(index(count));
+  const auto begin = weight.begin() + parameter.first;
+  if (parameter.layout == ParameterLayout::rows || parameter.layout == ParameterLayout::every_head) {
+    std::copy(begin, begin + count, values.begin());
+  } else if (parameter.layout == ParameterLayout::transposed) {
+    const std::int64_t in = parameter.shape[0];
+    const std::int64_t out = parameter.shape[1];
+    for (std::int64_t row = 0; row < out; ++row) {
+      for (std::int64_t column = 0; column < in; ++column) values[index(column * out + row)] = begin[row * in + column];
+    }
+  } else {
+    const std::int64_t size = count / parameter.shape[0];
+    head_rows(config, parameter).each([&](std::int64_t in_file, std::int64_t in_weight, std::int64_t rows) {
+      std::copy_n(begin + in_weight * size, rows * size, values.begin() + in_file * size);
+    });
+  }
+  return values;
+}
+
+FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient) {
+  FloatArray values = take_parameter(config, parameter, gradient);
+  if (parameter.layout != ParameterLayout::every_head) return values;
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    double sum = 0;
+    for (std::size_t at = index(parameter.first) + n; at < gradient.size(); at += values.size()) {
+      sum += static_cast<double>(gradient[at]);
+    }
+    values[n] = static_cast<float>(sum);
+  }
+  return values;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/model/spec/model_config.h"
+
+namespace foxscope {
+
+/// Memory that begins at a cache line: the BLAS rounds differently at other addresses, and the same command is to write
+/// the same numbers.
+template <typename T>
+struct CacheLineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
+  CacheLineAllocator() = default;
+  template <typename U>
+  explicit CacheLineAllocator(const CacheLineAllocator<U>& /*other*/) {}
+  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kAlignment)); }
+  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete(memory, kAlignment); }
+  bool operator==(const CacheLineAllocator& /*other*/) const { return true; }
+};
+using FloatArray = std::vector<float, CacheLineAllocator<float>>;
+
+/// The weights of one layer in float32, with everything that reads the same input merged into one matrix. Matrices are
+/// [out, in]. What a configuration does not have is empty.
+struct LayerWeights {
+  FloatArray attention_norm, attention_norm_bias;  ///< [D]
+  FloatArray projection;               ///< [columns, D]: query, key, value, key shift, value shift, forget gate
+  FloatArray projection_bias;          ///< [columns]
+  FloatArray query_norm;               ///< [H d]
+  FloatArray key_norm;                 ///< [H_kv d]
+  FloatArray constant_gate;            ///< [H] logits of a gate that does not depend on data
+  FloatArray output_gate;              ///< [H d, D]
+  FloatArray output_norm;              ///< [H d]; of a linear mixer [norm_size], or one number a channel
+  FloatArray output;                   ///< [D, H d]
+  FloatArray output_bias;              ///< [D]
+  FloatArray mlp_norm, mlp_norm_bias;  ///< [D]
+  FloatArray mlp_in;                   ///< [2 I, D]: gate, then up; [I, D] without a gate
+  FloatArray mlp_in_bias;              ///< [2 I] or [I]
+  FloatArray mlp_out;                  ///< [D, I]
+  FloatArray mlp_out_bias;             ///< [D]
+  /// Of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
+  FloatArray convolution;       ///< [columns, taps], the last tap the position's own
+  FloatArray convolution_bias;  ///< [columns]
+  FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
+  FloatArray selection;    ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
+  FloatArray decay_up;     ///< [key_heads d, rank] W_2 of GLA; [H, rank] of Mamba's step
+  FloatArray decay_bias;   ///< [H], or [key_heads d] of GLA
+  FloatArray decay_rate;   ///< [H] A; [H, d] of Mamba
+  FloatArray state_rates;  ///< [d, H] exp(A) of Mamba, the other way round, where the CPU computes
+  FloatArray skip;         ///< [H] or [H d_v] D
+  /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read (bound_logits).
+  std::vector<double> logit_bound;
+};
+
+/// The weights of a model in float32.
+struct ModelWeights {
+  FloatArray embedding;                    ///< [V, D]
+  FloatArray positions;                    ///< [learned_positions, D]
+  FloatArray final_norm, final_norm_bias;  ///< [D]
+  FloatArray language_model_head;          ///< [V, D]; empty where it is the embedding
+  FloatArray lower_bounds;                 ///< [layers, H d] of HGRN2's decays, before softmax over layers
+  std::vector<LayerWeights> layers;        ///< where all are held on the host
+  [[nodiscard]] const FloatArray& head() const { return language_model_head.empty() ? embedding : language_model_head; }
+};
+
+/// Where the parts of the merged projection begin, in columns.
+struct ProjectionColumns {
+  explicit ProjectionColumns(const ModelConfig& config);
+  std::int64_t key = 0;  ///< query begins at 0
+  std::int64_t value = 0;
+  std::int64_t key_shift = 0;
+  std::int64_t value_shift = 0;
+  std::int64_t forget = 0;
+  std::int64_t count = 0;
+};
+
+/// How a tensor's numbers lie in the file, against those of the weight that it is a part of.
+enum class ParameterLayout {
+  rows,               ///< the same
+  transposed,         ///< [in, out] (GPT-2)
+  per_head,           ///< for each head its rows of query, key and value (GPT-NeoX)
+  every_head,         ///< [d], once for all heads
+  query_of_pairs,     ///< for each head its rows of the query, then of the output's gate: those of the query
+  gate_of_pairs,      ///< the same: those of the gate
+  qkvz_per_key_head,  ///< for each key head its rows of query, key, value and the output's gate; the weight has the
+                      ///< gate's first, then all queries, keys and values (Qwen3-Next)
+  ba_per_key_head,    ///< for each key head its rows of beta, then of the decay
+  gate_last,          ///< the second half comes first in the weight (Mamba's input, then the output's gate)
+};
+
+/// A tensor of a checkpoint.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< in the file
+  int layer = -1;                   ///< -1: outside the layers
+  FloatArray LayerWeights::*of_layer = nullptr;
+  FloatArray ModelWeights::*of_model = nullptr;
+  std::int64_t first = 0;  ///< number of the weight at which it begins
+  ParameterLayout layout = ParameterLayout::rows;
+  bool beyond_one = false;  ///< the file holds what is beyond 1
+
+  [[nodiscard]] std::int64_t elements() const;
+};
+
+/// Collects a family's parameters, with the prefix of its names before those that are not lm_head's.
+class ParameterList {
+ public:
+  explicit ParameterList(const ModelConfig& config) : config_(config) {}
+
+  void add(const std::string& name, std::vector<std::int64_t> shape, FloatArray ModelWeights::*weight);
+  /// @param layer  of which those that follow are
+  /// @param name   what names in it begin with, behind the prefix
+  void begin_layer(int layer, std::string name);
+  void add(const std::string& name, std::vector<std::int64_t> shape, FloatArray LayerWeights::*weight,
+           std::int64_t first = 0, ParameterLayout layout = ParameterLayout::rows);
+  /// The parameter that was added last holds what is beyond 1.
+  void beyond_one() { parameters_.back().beyond_one = true; }
+  /// What makes logits, unless it is the embedding.
+  void add_head();
+
+  [[nodiscard]] std::vector<Parameter> take() { return std::move(parameters_); }
+
+ private:
+  const ModelConfig& config_;
+  int layer_ = -1;
+  std::string layer_name_;
+  std::vector<Parameter> parameters_;
+};
+
+/// Every tensor that a checkpoint of this configuration must hold, in its family's names. The one table that says what
+/// there is: shapes are checked against it, and weights are read by it.
+std::vector<Parameter> parameters(const ModelConfig& config);
+
+/// Puts the numbers of a tensor where they belong in the weight that it is a part of.
+/// @param values  as in the file, all of them
+void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight);
+
+/// The numbers of a tensor as in the file, from the weight that it is a part of: the way back of place_parameter.
+FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter, const FloatArray& weight);
+/// The gradient by a tensor, from that by the weight that it is a part of: what stands several times in it adds up.
+FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient);
+
+}  // namespace foxscope

@@ -1,0 +1,23 @@
+#include <chrono>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "backend/model/training/collectives_torch.h"
+
+namespace foxscope {
+namespace {
+
+/// Longest wait for the others within one operation: saving and evaluation lie between steps. That a process is gone is
+/// found much earlier, by its signs of life.
+constexpr std::chrono::minutes kLongestOperation(30);
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const ProcessPlace& place) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = kLongestOperation;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, place.rank, place.count, std::move(options));
+}
+
+}  // namespace foxscope

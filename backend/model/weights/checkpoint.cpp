@@ -1,0 +1,296 @@
+#include "backend/model/weights/checkpoint.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/base/log.h"
+#include "backend/base/sha256.h"
+#include "backend/model/spec/model_family.h"
+#include "backend/model/spec/parameters.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
+
+namespace foxscope {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr const char* kSingleName = "model.safetensors";
+constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
+/// The largest that are published are dictionaries of labels, of less than one.
+constexpr std::size_t kMaxConfigBytes = std::size_t{4} << 20;
+constexpr std::size_t kNamesShown = 5;
+/// Bytes of a weight file that are read at a time; between two the job may be stopped.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+/// "a, b, c and 12 more"
+std::string list_names(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(names.size(), kNamesShown);
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(shown);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+/// "12 of F32, 75 of BF16"
+std::string describe_dtypes(const SafetensorsFile& file) {
+  std::map<TensorDType, std::size_t> counts;
+  for (const auto& [name, view] : file.tensors()) ++counts[view.dtype];
+  std::vector<std::string> words;
+  words.reserve(counts.size());
+  for (const auto& [dtype, count] : counts) words.push_back(fmt::format("{} of {}", count, to_string(dtype)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+[[noreturn]] void refuse_pickle(const fs::path& folder) {
+  throw Error(fmt::format(
+      "{}: pytorch_model.bin is a pickle, which can run code and is not read; convert it: python3 -c \"import "
+      "sys, glob, torch; from safetensors.torch import save_file; d = sys.argv[1]; save_file({{k: v.clone() for f in "
+      "glob.glob(d + '/pytorch_model*.bin') for k, v in torch.load(f, map_location='cpu', "
+      "weights_only=True).items()}}, d + '/model.safetensors')\" '{}'",
+      folder.string(), folder.string()));
+}
+
+[[noreturn]] void fail_without_weights(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) refuse_pickle(folder);
+  }
+  throw Error(fmt::format("{}: holds config.json but no weights: put {}, or {} with its shards, beside it",
+                          folder.string(), kSingleName, kIndexName));
+}
+
+/// Tensor name to shard name.
+std::map<std::string, std::string> read_index(const fs::path& path) {
+  const std::string content = read_file_bytes(path, "index", kMaxIndexBytes);
+  check_json_bounds(content, path.string());
+  const json index = json::parse(content, nullptr, false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    throw Error(fmt::format("{}: has no weight_map: copy or download it again", path.string()));
+  }
+  std::map<std::string, std::string> shards;
+  for (const auto& [tensor, shard] : index["weight_map"].items()) {
+    const std::string name = shard.is_string() ? shard.get<std::string>() : "";
+    if (!name.ends_with(".safetensors") || name.find_first_of("/\\") != std::string::npos || name.front() == '.') {
+      throw Error(
+          fmt::format("{}: tensor {} is said to be in {}: a shard must be a .safetensors file in the same folder",
+                      path.string(), tensor, shard.dump(-1, ' ', true)));
+    }
+    shards[tensor] = name;
+  }
+  return shards;
+}
+
+float from_float16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
+  const std::uint32_t magnitude = bits & 0x7fffU;
+  if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13U);
+  // Scaling by 2^112 moves the exponent's bias from 15 to 127 and makes subnormal numbers normal.
+  const float value = std::bit_cast<float>(magnitude << 13U) * 0x1p112F;
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
+}
+
+template <typename Stored, typename Convert>
+void convert_each(std::span<const std::byte> bytes, std::span<float> values, Convert to_float) {
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    Stored stored;
+    std::memcpy(&stored, bytes.data() + n * sizeof(Stored), sizeof(Stored));
+    values[n] = to_float(stored);
+  }
+}
+
+void convert(TensorDType dtype, std::span<const std::byte> bytes, std::span<float> values) {
+  if (dtype == TensorDType::f32) {
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  } else if (dtype == TensorDType::f16) {
+    convert_each<std::uint16_t>(bytes, values, from_float16);
+  } else {
+    convert_each<std::uint16_t>(bytes, values,
+                                [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); });
+  }
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const std::string& path) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = resolve_checkpoint_folder(path);
+  const fs::path config = checkpoint.folder_ / "config.json";
+  if (!fs::exists(config)) {
+    throw Error(
+        fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
+                    checkpoint.folder_.string()));
+  }
+  checkpoint.config_ =
+      ModelConfig::from_json(read_file_bytes(config, "configuration", kMaxConfigBytes), config.string());
+  checkpoint.open_weights();
+  checkpoint.check_tensors();
+  return checkpoint;
+}
+
+void Checkpoint::open_weights() {
+  const fs::path index = folder_ / kIndexName;
+  std::map<std::string, std::string> shard_of;
+  std::set<std::string> names;
+  if (fs::exists(index)) {
+    shard_of = read_index(index);
+    for (const auto& [tensor, shard] : shard_of) names.insert(shard);
+  } else if (fs::exists(folder_ / kSingleName)) {
+    names.insert(kSingleName);
+  } else {
+    fail_without_weights(folder_);
+  }
+  for (const std::string& name : names) {
+    if (!fs::exists(folder_ / name)) {
+      throw Error(fmt::format("{}: lists the shard {}, which is not in the folder: copy or download it again",
+                              index.string(), name));
+    }
+  }
+  for (const std::string& name : names) {
+    const fs::path path = folder_ / name;
+    files_.push_back(std::make_shared<const SafetensorsFile>(path));
+    weight_files_.push_back(path);
+    log_line(LogCategory::model, [&] {
+      const SafetensorsFile& file = *files_.back();
+      return fmt::format("{}: {} tensors in {} bytes: {}", path.string(), file.tensors().size(), file.bytes().size(),
+                         describe_dtypes(file));
+    });
+    for (const auto& [tensor, view] : files_.back()->tensors()) {
+      if (!shard_of.empty() && (!shard_of.contains(tensor) || shard_of[tensor] != name)) {
+        throw Error(fmt::format("{}: tensor {} is in {}, which {} does not say: copy or download the folder again",
+                                folder_.string(), tensor, name, kIndexName));
+      }
+      tensors_[tensor] = view;
+    }
+  }
+}
+
+void Checkpoint::check_tensors() {
+  const ModelFamily& family = *config_.family;
+  const bool prefixed =
+      std::ranges::any_of(tensors_, [&](const auto& tensor) { return tensor.first.starts_with(family.name_prefix); });
+  if (!prefixed) config_.name_prefix.clear();
+  std::vector<Parameter> wanted = parameters(config_);
+  if (config_.query_key_norm_by_shape) {
+    const auto norm = std::ranges::find_if(
+        wanted, [](const Parameter& parameter) { return parameter.of_layer == &LayerWeights::query_norm; });
+    const auto weight = tensors_.find(norm->name);
+    const bool shared = weight != tensors_.end() && weight->second.shape == std::vector<std::int64_t>{config_.head_dim};
+    if (shared) {
+      config_.query_key_norm = QueryKeyNorm::shared;
+      wanted = parameters(config_);
+    }
+    log_line(LogCategory::model, [&] {
+      return fmt::format("{}: QK norm is {}, by the shape of its weight", folder_.string(),
+                         shared ? "shared by all heads" : "one a head");
+    });
+  }
+  std::vector<std::string> missing;
+  std::vector<std::string> wrong;
+  std::set<std::string> known;
+  for (const Parameter& expected : wanted) {
+    if (!known.insert(expected.name).second) continue;  // of two weights
+    const auto found = tensors_.find(expected.name);
+    if (found == tensors_.end()) {
+      missing.push_back(expected.name);
+    } else if (found->second.shape != expected.shape) {
+      wrong.push_back(fmt::format("{} is {} and should be {}", expected.name, shape_text(found->second.shape),
+                                  shape_text(expected.shape)));
+    } else if (!is_floating(found->second.dtype)) {
+      wrong.push_back(fmt::format("{} has dtype {} and should have F32, F16 or BF16", expected.name,
+                                  to_string(found->second.dtype)));
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (const auto& [name, view] : tensors_) {
+    if (known.contains(name)) continue;
+    const bool tied = config_.tie_word_embeddings && name == family.head_name;
+    if (!tied && (family.is_buffer == nullptr || !family.is_buffer(name))) {
+      unexpected.push_back(name);
+      continue;
+    }
+    log_line(LogCategory::model, [&, name = name] {
+      return fmt::format("{}: {} is skipped: {}", folder_.string(), name,
+                         tied ? "embeddings are tied" : "it is no weight");
+    });
+  }
+  if (missing.empty() && wrong.empty() && unexpected.empty()) return;
+  std::vector<std::string> problems;
+  if (!missing.empty()) problems.push_back(fmt::format("missing {}: {}", missing.size(), list_names(missing)));
+  if (!unexpected.empty()) {
+    problems.push_back(fmt::format("unexpected {}: {}", unexpected.size(), list_names(unexpected)));
+  }
+  if (!wrong.empty()) problems.push_back(fmt::format("wrong {}: {}", wrong.size(), list_names(wrong)));
+  throw Error(fmt::format("{}: the tensors do not fit config.json ({}); {}: use the config.json that belongs to them",
+                          folder_.string(), config_.model_type, fmt::join(problems, "; ")));
+}
+
+const TensorView& Checkpoint::tensor(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) throw Error(fmt::format("{}: there is no tensor {}", folder_.string(), name));
+  return found->second;
+}
+
+void Checkpoint::read(const std::string& name, const std::function<bool(std::span<const float> piece)>& take) const {
+  const TensorView& view = tensor(name);
+  if (!is_floating(view.dtype)) {
+    throw Error(fmt::format("{}: tensor {} has dtype {}, weights are F32, F16 or BF16", folder_.string(), name,
+                            to_string(view.dtype)));
+  }
+  const std::size_t size = size_of(view.dtype);
+  const auto elements = static_cast<std::size_t>(view.elements());
+  std::vector<float> piece(std::min(elements, kPieceBytes / size));
+  for (std::size_t first = 0; first < elements; first += piece.size()) {
+    piece.resize(std::min(piece.size(), elements - first));
+    convert(view.dtype, view.bytes.subspan(first * size, piece.size() * size), piece);
+    const auto bad = std::find_if(piece.begin(), piece.end(), [](float value) { return !std::isfinite(value); });
+    if (bad != piece.end()) {
+      throw Error(fmt::format("{}: tensor {} holds {} at element {}: the training diverged or the file is damaged",
+                              folder_.string(), name, std::isnan(*bad) ? "NaN" : "an infinity",
+                              first + static_cast<std::size_t>(bad - piece.begin())));
+    }
+    if (!take(piece)) return;
+  }
+}
+
+std::optional<std::string> Checkpoint::weights_sha256(const Job& job) const {
+  std::int64_t total = 0;
+  for (const auto& file : files_) total += static_cast<std::int64_t>(file->bytes().size());
+  Sha256 hash;
+  std::int64_t done = 0;
+  for (const auto& file : files_) {
+    for (std::span<const std::byte> rest = file->bytes(); !rest.empty();) {
+      if (job.stopped()) return std::nullopt;
+      job.tell({done, total, "bytes", "checksum of the weights"});
+      const std::span<const std::byte> piece = rest.first(std::min(kPieceBytes, rest.size()));
+      hash.update(piece);
+      done += static_cast<std::int64_t>(piece.size());
+      rest = rest.subspan(piece.size());
+    }
+  }
+  return hash.finish();
+}
+
+std::int64_t Checkpoint::parameter_count() const {
+  std::int64_t count = 0;
+  std::set<std::string> counted;
+  for (const Parameter& parameter : parameters(config_)) {
+    if (counted.insert(parameter.name).second) count += tensor(parameter.name).elements();
+  }
+  return count;
+}
+
+}  // namespace foxscope

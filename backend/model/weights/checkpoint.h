@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/model/spec/model_config.h"
+#include "backend/model/weights/safetensors.h"
+
+namespace foxscope {
+
+/// A checkpoint folder, opened and checked: every tensor that the configuration needs is there, in the right shape, and
+/// nothing else is. Weights are memory-mapped, not read.
+class Checkpoint {
+ public:
+  /// @param path  a folder, or a hub id "owner/name", which resolves in the local hub cache (HF_HUB_CACHE, else
+  ///              HF_HOME/hub, else ~/.cache/huggingface/hub) and is never downloaded
+  /// @throws Error naming the file, the tensors and the remedy
+  static Checkpoint open(const std::string& path);
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  /// @throws Error if there is no such tensor
+  [[nodiscard]] const TensorView& tensor(const std::string& name) const;
+  [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  /// A weight as float32, row-major, piece by piece: each is at most a mebibyte of the file.
+  /// @param take  gets the pieces in their order; false ends the reading
+  /// @throws Error naming the tensor if it holds a NaN or an infinity
+  void read(const std::string& name, const std::function<bool(std::span<const float> piece)>& take) const;
+  /// The weight files, by name.
+  [[nodiscard]] const std::vector<std::filesystem::path>& weight_files() const { return weight_files_; }
+  /// SHA-256 over the contents of the weight files in the order of their names, hexadecimal.
+  /// @returns nothing if the job was stopped
+  [[nodiscard]] std::optional<std::string> weights_sha256(const Job& job) const;
+  /// Numbers in all weights.
+  [[nodiscard]] std::int64_t parameter_count() const;
+
+ private:
+  void open_weights();
+  void check_tensors();
+
+  std::filesystem::path folder_;
+  ModelConfig config_;
+  std::vector<std::filesystem::path> weight_files_;
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::map<std::string, TensorView> tensors_;
+};
+
+/// The folder that a path or hub id stands for.  @throws Error that says what to run instead of downloading
+std::filesystem::path resolve_checkpoint_folder(const std::string& path);
+
+/// Whether that is how a path is taken: of the form owner/name, and no file or folder here.
+bool is_hub_id(const std::string& path);
+
+}  // namespace foxscope

@@ -1,0 +1,98 @@
+#include "backend/model/weights/logit_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/matrix_product.h"
+
+namespace foxscope {
+namespace {
+
+/// float32 rounds the products below by far less.
+constexpr double kRounding = 1.001;
+
+/// Largest singular value of W [rows, depth], from above.
+double spectral_bound(const FloatArray& matrix, std::int64_t rows) {
+  const auto depth = static_cast<std::int64_t>(matrix.size()) / rows;
+  const auto product = [rows](const FloatArray& in, std::int64_t inner) {
+    FloatArray out(static_cast<std::size_t>(rows * rows));
+    kernels::cpu::matrix_product({.rows = rows,
+                                  .columns = rows,
+                                  .depth = inner,
+                                  .in = in.data(),
+                                  .in_stride = inner,
+                                  .weight = in.data(),
+                                  .out = out.data(),
+                                  .out_stride = rows});
+    return out;
+  };
+  FloatArray gram = product(matrix, depth);
+  double log_scale = 0;  // of gram, as powers of it would leave float32's range
+  double power = 1;
+  for (int squaring = 0; squaring <= 3; ++squaring) {
+    double trace = 0;
+    for (std::int64_t n = 0; n < rows; ++n)
+      trace += static_cast<double>(gram[static_cast<std::size_t>(n * (rows + 1))]);
+    if (!(trace > 0)) return 0;
+    for (float& value : gram) value = static_cast<float>(static_cast<double>(value) / trace);
+    log_scale += std::log(trace) / power;
+    if (squaring == 3) break;
+    gram = product(gram, rows);
+    power *= 2;
+  }
+  return std::exp(log_scale / 2) * kRounding;
+}
+
+/// Longest query (or key) of one head.
+/// @param row   first row of the head in the merged projection
+/// @param norm  weights of the head's norm; null without
+double longest(const ModelConfig& config, const LayerWeights& weights, std::int64_t row, const float* norm) {
+  const std::int64_t dim = config.head_dim;
+  const std::int64_t hidden = config.hidden_size;
+  const auto largest = [](const float* values, std::int64_t count) {
+    double most = 0;
+    for (std::int64_t n = 0; n < count; ++n) most = std::max(most, std::abs(static_cast<double>(values[n])));
+    return most;
+  };
+  if (norm != nullptr) return std::sqrt(static_cast<double>(dim)) * largest(norm, dim) * kRounding;
+  const float* first = weights.projection.data() + row * hidden;
+  FloatArray scaled(first, first + dim * hidden);
+  for (std::int64_t n = 0; n < dim * hidden; ++n) {
+    scaled[static_cast<std::size_t>(n)] *= weights.attention_norm[static_cast<std::size_t>(n % hidden)];
+  }
+  double bias = 0;
+  for (std::int64_t n = 0; n < dim; ++n) {
+    double value = 0;
+    if (!weights.projection_bias.empty()) value = weights.projection_bias[static_cast<std::size_t>(row + n)];
+    for (std::int64_t m = 0; m < hidden && !weights.attention_norm_bias.empty(); ++m) {
+      value += static_cast<double>(first[n * hidden + m]) *
+               static_cast<double>(weights.attention_norm_bias[static_cast<std::size_t>(m)]);
+    }
+    bias += value * value;
+  }
+  return spectral_bound(scaled, dim) * std::sqrt(static_cast<double>(hidden)) + std::sqrt(bias);
+}
+
+}  // namespace
+
+std::vector<double> bound_logits(const ModelConfig& config, int layer, const LayerWeights& weights) {
+  if (!config.layer(layer).has_softmax()) return {};
+  const std::int64_t dim = config.head_dim;
+  const ProjectionColumns columns(config);
+  const auto norm = [dim](const FloatArray& weight, std::int64_t head) {
+    return weight.empty() ? nullptr : weight.data() + head * dim;
+  };
+  std::vector<double> keys;
+  for (std::int64_t head = 0; head < config.key_heads; ++head) {
+    keys.push_back(longest(config, weights, columns.key + head * dim, norm(weights.key_norm, head)));
+  }
+  std::vector<double> bounds;
+  const std::int64_t group = config.heads / config.key_heads;
+  for (std::int64_t head = 0; head < config.heads; ++head) {
+    const double query = longest(config, weights, head * dim, norm(weights.query_norm, head));
+    bounds.push_back(query * keys[static_cast<std::size_t>(head / group)] / std::sqrt(static_cast<double>(dim)));
+  }
+  return bounds;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/base/job.h"
+#include "backend/model/spec/parameters.h"
+#include "backend/model/weights/device.h"
+
+namespace foxscope {
+
+class Checkpoint;
+class ParameterSource;
+
+/// The weights of a layer on a device: LayerWeights with matrices in the run's dtype, and what makes gates in float32.
+struct TorchLayer {
+  at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
+      constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
+      mlp_out, mlp_out_bias;
+  /// Of a linear mixer; its `gates` are LinearColumns' from `precise` on.
+  at::Tensor convolution, convolution_bias, selection, decay_up, decay_bias, decay_rate, skip;
+  /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
+  at::Tensor projection_and_gate;
+  /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
+  /// undefined in float32.
+  at::Tensor gates_high, gates_rest;
+  std::vector<double> logit_bound;  ///< [H]
+};
+
+/// A tensor for each weight of a model: the weights, gradients by them, moments of these.
+struct WeightTensors {
+  at::Tensor embedding;  ///< [V, D] float32
+  at::Tensor positions;  ///< [learned_positions, D] float32; undefined where there are none
+  /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
+  at::Tensor padded_head;
+  at::Tensor final_norm, final_norm_bias;  ///< [D] float32
+  at::Tensor lower_bounds;                 ///< [layers, H d] float32, of HGRN2; undefined elsewhere
+  std::vector<TorchLayer> layers;
+
+  /// Those outside the layers, as members.
+  static std::span<at::Tensor WeightTensors::*const> outside();
+};
+
+/// The weights of a model on a device.
+struct TorchWeights : WeightTensors {
+  /// Without weights.
+  TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
+  /// Of a model whose weights are in memory: on the CPU and in float32 they are lent, and must outlive it.
+  TorchWeights(const ModelConfig& config, const ModelWeights& host);
+  /// @returns false if the job was stopped
+  bool load(const Checkpoint& checkpoint, const Job& job);
+  bool load(const ParameterSource& source, const Job& job);
+  /// From here on a loss can be differentiated by every weight.
+  void require_gradients();
+  /// Zeros for the gradient by every weight, float32, on the device.
+  [[nodiscard]] WeightTensors zero_gradients() const;
+  /// c10's device, and the matrices' type.
+  [[nodiscard]] at::TensorOptions options(at::ScalarType type) const { return at::TensorOptions(place).dtype(type); }
+  [[nodiscard]] bool on_gpu() const { return place.is_cuda(); }
+
+  ModelConfig config;
+  Device device;
+  DType dtype;
+  at::Device place;
+  at::ScalarType matrix;
+  ProjectionColumns columns;
+  at::Tensor frequencies;  ///< [rotary_dim / 2] float64 (rotary_frequencies)
+ private:
+  void put_frequencies();
+  void put_outside(const ModelWeights& host);
+  /// gates_high and gates_rest.
+  void split_gates(TorchLayer& weights) const;
+  void put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const;
+  [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
+  [[nodiscard]] TorchLayer put_layer(int layer, const LayerWeights& host) const;
+
+  bool lent_ = false;
+};
+
+/// The weights of a layer that a loss can be differentiated by.
+std::span<at::Tensor TorchLayer::*const> differentiable_weights();
+
+/// The same on the host, in float32, as the table of parameters has them. Of gradients as well.
+LayerWeights to_host(const TorchLayer& layer);
+
+}  // namespace foxscope

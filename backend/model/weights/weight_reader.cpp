@@ -1,0 +1,97 @@
+#include "backend/model/weights/weight_reader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+/// Multiplies the queries of a layer, and fills the bias of the merged projection up.
+void finish_projection(const ModelConfig& config, int layer, LayerWeights& weights) {
+  const ProjectionColumns columns(config);
+  if (!weights.projection_bias.empty()) weights.projection_bias.resize(static_cast<std::size_t>(columns.count));
+  const double factor = config.query_factor / (config.query_factor_by_layer ? layer + 1 : 1);
+  if (factor == 1) return;
+  const auto scale = [factor](FloatArray& values, std::int64_t count) {
+    for (std::size_t n = 0; n < std::min(values.size(), static_cast<std::size_t>(count)); ++n) {
+      values[n] = static_cast<float>(static_cast<double>(values[n]) * factor);
+    }
+  };
+  scale(weights.projection, columns.key * config.hidden_size);
+  scale(weights.projection_bias, columns.key);
+}
+
+/// log alpha = -exp(A) dt must be a number.
+void check_decay_rates(const Parameter& parameter, const FloatArray& values) {
+  constexpr float kLargest = 60;
+  const auto large = std::ranges::find_if(values, [](float value) { return value > kLargest; });
+  if (large == values.end()) return;
+  throw Error(
+      fmt::format("tensor {} holds {} at element {}: decays of exp({}) nats for each unit of dt are no numbers "
+                  "to compute with: the training diverged or the file is damaged",
+                  parameter.name, *large, large - values.begin(), *large));
+}
+
+}  // namespace
+
+std::int64_t CheckpointSource::bytes(const Parameter& parameter) const {
+  return static_cast<std::int64_t>(checkpoint_.tensor(parameter.name).bytes.size());
+}
+
+void CheckpointSource::read(const Parameter& parameter,
+                            const std::function<bool(std::span<const float> piece)>& take) const {
+  checkpoint_.read(parameter.name, take);
+}
+
+WeightReader::WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job)
+    : config_(config), source_(source), job_(job), parameters_(parameters(config)) {
+  for (const Parameter& parameter : parameters_) total_ += source.bytes(parameter);
+}
+
+FloatArray WeightReader::read(const Parameter& parameter) {
+  if (stopped()) return {};
+  const std::int64_t elements = parameter.elements();
+  const std::int64_t bytes = source_.bytes(parameter);
+  const std::int64_t before = done_;
+  FloatArray values;
+  // Memory is touched piece by piece too: that of a large table takes seconds.
+  values.reserve(static_cast<std::size_t>(elements));
+  source_.read(parameter, [&](std::span<const float> piece) {
+    values.insert(values.end(), piece.begin(), piece.end());
+    done_ = before + static_cast<std::int64_t>(values.size()) * (bytes / elements);
+    job_.tell({done_, total_, "bytes", "load"});
+    return !stopped();
+  });
+  return values;
+}
+
+std::optional<ModelWeights> WeightReader::read_outside() {
+  ModelWeights weights;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.of_model == nullptr) continue;
+    FloatArray values = read(parameter);
+    if (stopped()) return std::nullopt;
+    place_parameter(config_, parameter, std::move(values), weights.*parameter.of_model);
+  }
+  return weights;
+}
+
+std::optional<LayerWeights> WeightReader::read_layer(int layer) {
+  LayerWeights weights;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.of_layer == nullptr || parameter.layer != layer) continue;
+    FloatArray values = read(parameter);
+    if (stopped()) return std::nullopt;
+    if (parameter.of_layer == &LayerWeights::decay_rate) check_decay_rates(parameter, values);
+    place_parameter(config_, parameter, std::move(values), weights.*parameter.of_layer);
+  }
+  if (config_.layer(layer).has_softmax()) finish_projection(config_, layer, weights);
+  return weights;
+}
+
+}  // namespace foxscope

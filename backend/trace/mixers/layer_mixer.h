@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "backend/trace/mixers/mixer_kind.h"
+
+namespace foxscope {
+
+/// What mixes the positions of one layer, and the extents of its arrays. H heads have maps; head h reads query head
+/// h / (H / H_q), and keys and values likewise.
+struct LayerMixer {
+  Mixer mixer = Mixer::attention;
+  Decay decay = Decay::head;
+  int heads = 0;        ///< H
+  int query_heads = 0;  ///< H_q
+  int key_heads = 0;    ///< H_k
+  int value_heads = 0;  ///< H_v
+  int head_dim = 0;     ///< d, of queries and keys
+  int value_dim = 0;    ///< d_v
+
+  [[nodiscard]] constexpr const MixerKind& kind() const { return kind_of(mixer); }
+  [[nodiscard]] constexpr bool has_softmax() const { return kind().softmax; }
+  /// Whether it can forget.
+  [[nodiscard]] constexpr bool decays() const { return decay != Decay::none; }
+  /// Whether one decay a head is all that it forgets by.
+  [[nodiscard]] constexpr bool decays_by_head() const { return decay == Decay::head; }
+  /// Whether the channels of a head's keys decay each in its own way.
+  [[nodiscard]] constexpr bool decays_by_channel() const { return sums_channels() || has_rates(); }
+  /// Whether they do so by a rate, whose log decay is the head's times it.
+  [[nodiscard]] constexpr bool has_rates() const { return decay == Decay::rates; }
+  /// Whether a trace keeps c, the sums of log decays of heads; of attention without a gate they are 0.
+  [[nodiscard]] constexpr bool sums_heads() const { return has_softmax() || decays_by_head() || has_rates(); }
+  /// Whether a trace keeps P, the sums of log decays of channels.
+  [[nodiscard]] constexpr bool sums_channels() const { return decay == Decay::channel; }
+  bool operator==(const LayerMixer&) const = default;
+};
+
+/// The extents of a layer by their names in a run file.
+struct MixerExtent {
+  const char* name;
+  int LayerMixer::*member;
+};
+inline constexpr std::array<MixerExtent, 6> kMixerExtents = {{
+    {"heads", &LayerMixer::heads},
+    {"query_heads", &LayerMixer::query_heads},
+    {"key_heads", &LayerMixer::key_heads},
+    {"value_heads", &LayerMixer::value_heads},
+    {"head_dim", &LayerMixer::head_dim},
+    {"value_dim", &LayerMixer::value_dim},
+}};
+
+/// Softmax attention of such extents.
+LayerMixer attention_layer(int heads, int key_heads, int head_dim);
+
+/// Why a mixer cannot have these extents and this decay, "4 heads cannot share 3 key heads"; empty: it can.
+std::string mixer_problem(const LayerMixer& mixer);
+
+/// What mixes the positions of a layer, for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
+/// "attention".
+const char* mixer_words(const LayerMixer& mixer);
+
+}  // namespace foxscope

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace foxscope {
+
+/// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
+/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet,
+/// Kimi Delta Attention); the selective state space of the first Mamba, each channel of which is a head with one value.
+enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba };
+/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", as run files name them.
+const char* to_string(Mixer mixer);
+/// None for another name.
+std::optional<Mixer> parse_mixer(std::string_view name);
+
+/// How a layer can forget: not at all, by one decay a head, as all attention with its forget gates, by one for each
+/// channel of a head's keys, or by one decay a head and a rate for each channel, whose log decay is the head's times
+/// its rate. Whether it does is what forgets() says (trace.h).
+enum class Decay { none, head, channel, rates };
+inline constexpr std::size_t kDecays = 4;
+/// "none", "head", "channel", "rates", as run files name them.
+const char* to_string(Decay decay);
+/// None for another name.
+std::optional<Decay> parse_decay(std::string_view name);
+
+/// What is to be known of a kind of mixer wherever runs are recorded, written, read, mapped and described; no other
+/// place asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
+///
+///     S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t,
+///
+/// u_t = beta_t v_t, so that y_i = sum over j <= i of M_ij v_j with the row of query i
+///
+///     r = q_i;  for j = i, ..., 0:  M_ij = beta_j r.k_j,  r <- a_j r + e_j (b_j.r).
+///
+/// | kind | a_t | b_t | e_t |
+/// | Mamba-2 | one number a head | 0 | |
+/// | GLA, HGRN2, Mamba | one a channel | 0 | |
+/// | delta rule (DeltaNet, Gated DeltaNet) | 1, or one a head | -beta_t k_t | a_t k_t |
+/// | delta rule with a decay by channel (Kimi Delta Attention) | one a channel | -beta_t k_t | a_t k_t |
+///
+/// Those to come differ in b and e: of RWKV-7 they are arrays of their own, Comba's e is a multiple of a_t k_t, a gated
+/// DeltaProduct takes several steps with one decay for each position. Such a kind is a row of kMixerKinds, its arrays
+/// rows of kTraceArrays, and its row of M stands in MixingEntries and in mixing_entry (pair_reading.cpp).
+struct MixerKind {
+  Mixer mixer;
+  const char* name;  ///< in files
+  /// [Decay] what people call it with that decay; null: it cannot have it.
+  std::array<const char*, kDecays> words;
+  /// Entries are those of a softmax: rows have normalisers, pairs have logits, of which content and decay are parts.
+  bool softmax = false;
+  /// b_t and e_t of the recurrence are not 0: each position first takes away what the state holds at its key.
+  bool overwrites = false;
+  /// A trace keeps beta_t; else it is 1.
+  bool writes_beta = false;
+  /// Heads are the channels of the layer's input, thousands of them, with one value each.
+  bool heads_are_channels = false;
+};
+
+inline constexpr std::array<MixerKind, 5> kMixerKinds = {{
+    {.mixer = Mixer::attention,
+     .name = "attention",
+     .words = {"attention", "attention", nullptr, nullptr},
+     .softmax = true},
+    {.mixer = Mixer::mamba2, .name = "mamba2", .words = {nullptr, "Mamba-2", nullptr, nullptr}, .writes_beta = true},
+    {.mixer = Mixer::gated_linear_attention,
+     .name = "gated_linear_attention",
+     .words = {nullptr, nullptr, "gated linear attention", nullptr}},
+    {.mixer = Mixer::delta_rule,
+     .name = "delta_rule",
+     .words = {"delta rule", "gated delta rule", "delta rule gated by channel", nullptr},
+     .overwrites = true,
+     .writes_beta = true},
+    {.mixer = Mixer::mamba,
+     .name = "mamba",
+     .words = {nullptr, nullptr, nullptr, "Mamba"},
+     .writes_beta = true,
+     .heads_are_channels = true},
+}};
+
+constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[static_cast<std::size_t>(mixer)]; }
+static_assert(std::ranges::all_of(kMixerKinds, [](const MixerKind& kind) { return &kind_of(kind.mixer) == &kind; }));
+
+}  // namespace foxscope

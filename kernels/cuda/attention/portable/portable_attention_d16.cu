@@ -1,0 +1,9 @@
+#include "kernels/cuda/attention/portable/portable_attention.cuh"
+
+namespace foxscope::kernels::cuda {
+
+cudaError_t portable_attention_16(const AttentionParameters& parameters, cudaStream_t stream) {
+  return portable::launch<16>(parameters, stream);
+}
+
+}  // namespace foxscope::kernels::cuda

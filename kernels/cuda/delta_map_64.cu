@@ -1,9 +1,0 @@
-#include "kernels/cuda/delta_pooling.cuh"
-
-namespace foxscope::kernels::cuda::maps {
-
-Status mix_delta_64(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  return launch_delta<64>(m, shared_bytes, stream);
-}
-
-}  // namespace foxscope::kernels::cuda::maps

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/linear/linear_chunks.h"
+
+// The delta rule, S_t = alpha_t S_(t-1) + beta_t k_t (v_t - alpha_t S_(t-1)^T k_t)^T, in chunks of T positions (Yang et
+// al. 2024, section 3.2; 2025, section 3.3). With c and the contracts of linear_chunks.h, Gamma_ij = exp(c_i - c_j) and
+// A = tril(diag(beta) (K K^T o Gamma), -1) of a chunk, what its positions write is V' = U - W S,
+//
+//     U = (I + A)^-1 diag(beta) V,   W = (I + A)^-1 diag(beta exp(c)) K,   S before the chunk,
+//
+// y = tril(Q K^T o Gamma) V' + (exp(c) Q) S, and exp(c_T) S + (exp(c_T - c) K)^T V' is S behind it.
+namespace foxscope::kernels::cuda {
+
+/// The widest head of keys that delta_chunks and delta_states take.
+inline constexpr std::int64_t kMostDeltaRows = 256;
+
+/// All that is before the pass over the chunks. Keys, queries and values are rounded to bfloat16 once; A and the
+/// inverse are float32, the inverse enters the products in two bfloat16 parts. Positions from L on write nothing.
+struct DeltaChunks {
+  std::int64_t batch = 0;             ///< B
+  std::int64_t heads = 0;             ///< H
+  std::int64_t groups = 0;            ///< G
+  std::int64_t length = 0;            ///< L
+  std::int64_t rows = 0;              ///< d, a multiple of 8 up to kMostDeltaRows
+  std::int64_t columns = 0;           ///< d_v, a multiple of 8
+  HeadRows query;                     ///< [B, G, L, d]
+  HeadRows key;                       ///< [B, G, L, d]
+  HeadRows value;                     ///< [B, H, L, d_v]
+  const double* log_decay = nullptr;  ///< [B, H, L] dense, nats, summed in float64 within a chunk; null: 0
+  const float* beta = nullptr;        ///< [B, H, L] dense; null: 1
+  void* scores = nullptr;             ///< [B, H, N, T, T] bf16, tril(Q K^T o Gamma)
+  void* query_decayed = nullptr;      ///< [B, H, N T, d] bf16, exp(c) Q
+  void* key_decayed = nullptr;        ///< [B, H, N T, d] bf16, exp(c_T - c) K
+  void* erased = nullptr;             ///< [B, H, N T, d] bf16, W
+  void* written = nullptr;            ///< [B, H, N T, d_v] bf16, U
+  float* kept = nullptr;              ///< [B, H, N] exp(c_T)
+};
+Status delta_chunks(const DeltaChunks& arguments, Stream stream);
+
+/// The pass over the chunks: V' of each, and S before it. Sums are float32, and so is S between chunks; where it enters
+/// a product it is rounded to bfloat16.
+struct DeltaStates {
+  std::int64_t heads = 0;             ///< B H
+  std::int64_t chunks = 0;            ///< N
+  std::int64_t rows = 0;              ///< d, as in DeltaChunks
+  std::int64_t columns = 0;           ///< d_v
+  const void* erased = nullptr;       ///< [B H, N, T, d] bf16
+  const void* key_decayed = nullptr;  ///< [B H, N, T, d] bf16
+  const void* written = nullptr;      ///< [B H, N, T, d_v] bf16
+  const float* kept = nullptr;        ///< [B H, N]
+  const float* first = nullptr;       ///< [B H, d, d_v] S before all chunks; null: 0
+  void* updates = nullptr;            ///< [B H, N, T, d_v] bf16, V'; may be `written`
+  void* before = nullptr;             ///< [B H, N, d, d_v] bf16, S before each chunk
+  float* last = nullptr;              ///< [B H, d, d_v] S behind them; may be null, or `first`
+};
+Status delta_states(const DeltaStates& arguments, Stream stream);
+
+}  // namespace foxscope::kernels::cuda

@@ -1,0 +1,773 @@
+// Each step is bound by its memory: what can be read once is, and sums are taken in one order.
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
+#include "kernels/cuda/linear/linear_chunks.h"
+#include "kernels/cuda/row_access.cuh"
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace foxscope::kernels::cuda {
+namespace {
+
+constexpr int kT = static_cast<int>(kLinearChunk);
+constexpr int kThreads = 256;
+constexpr int kOfThread = 16;           // entries of a row of a chunk's matrix
+constexpr int kOfRow = kT / kOfThread;  // threads of it
+constexpr int kWarps = kThreads / 32;
+constexpr int kMostWidth = 1024;    // of scaled rows
+constexpr int kMostChannels = 256;  // of channel_chunks
+constexpr int kRowsOfPart = 64;     // of a convolution
+constexpr int kRowsOfBlock = 64;    // of scaled rows
+constexpr int kMixThreads = 128;
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
+static_assert(kThreads == kT * kOfRow);
+
+struct Entries {
+  float of[kOfThread];
+};
+
+__device__ __forceinline__ Entries load_entries(const Bfloat16* from) {
+  Entries x;
+#pragma unroll
+  for (int piece = 0; piece < kOfThread / 8; ++piece) {
+    const uint4 words = reinterpret_cast<const uint4*>(from)[piece];
+    const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&words);
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      const float2 pair = __bfloat1622float2(pairs[p]);
+      x.of[piece * 8 + 2 * p] = pair.x;
+      x.of[piece * 8 + 2 * p + 1] = pair.y;
+    }
+  }
+  return x;
+}
+
+__device__ __forceinline__ void store_entries(const Entries& x, Bfloat16* to) {
+#pragma unroll
+  for (int piece = 0; piece < kOfThread / 8; ++piece) {
+    uint4 words;
+    auto* pairs = reinterpret_cast<__nv_bfloat162*>(&words);
+#pragma unroll
+    for (int p = 0; p < 4; ++p) pairs[p] = __floats2bfloat162_rn(x.of[piece * 8 + 2 * p], x.of[piece * 8 + 2 * p + 1]);
+    reinterpret_cast<uint4*>(to)[piece] = words;
+  }
+}
+
+/// exp(min(0, x)); NaN stays.
+__device__ __forceinline__ float decay(float x) { return __expf(x > 0.0F ? 0.0F : x); }
+
+/// A block is a chunk of a head, a thread 16 entries of a row.
+__global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant__ DecayedScores a) {
+  __shared__ float c[kT];
+  __shared__ float beta[kT];
+  const std::int64_t of_head = blockIdx.x;  // (b H + h) N + n
+  const std::int64_t n = of_head % a.chunks;
+  const std::int64_t head = of_head / a.chunks;
+  const std::int64_t b = head / a.heads;
+  const std::int64_t group = head % a.heads / (a.heads / a.groups);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < kT) {
+    c[thread] = a.cumulative[of_head * kT + thread];
+    beta[thread] = a.beta[of_head * kT + thread];
+  }
+  __syncthreads();
+  const int i = thread / kOfRow;
+  const int first = thread % kOfRow * kOfThread;
+  const std::int64_t place = i * kT + first;
+  Entries x;
+  if (first <= i) {
+    x = load_entries(static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT +
+                     place);
+#pragma unroll
+    for (int e = 0; e < kOfThread; ++e) {
+      const int j = first + e;
+      x.of[e] = j <= i ? x.of[e] * decay(c[i] - c[j]) * beta[j] : 0.0F;
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < kOfThread; ++e) x.of[e] = 0;
+  }
+  store_entries(x, static_cast<Bfloat16*>(a.scores) + of_head * kT * kT + place);
+}
+
+/// A block is a chunk of a group: its heads' gradients come one after the other and are summed.
+__global__ void __launch_bounds__(kThreads) scores_gradient_kernel(const __grid_constant__ DecayedScoresGradient a) {
+  __shared__ float c[kT];
+  __shared__ float beta[kT];
+  __shared__ float of_row[kT];
+  __shared__ float of_column[kWarps][kT];
+  const std::int64_t n = blockIdx.x % a.chunks;
+  const std::int64_t group = blockIdx.x / a.chunks % a.groups;
+  const std::int64_t b = blockIdx.x / a.chunks / a.groups;
+  const std::int64_t shared_by = a.heads / a.groups;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int i = thread / kOfRow;
+  const int first = thread % kOfRow * kOfThread;
+  const std::int64_t place = i * kT + first;
+  const std::int64_t of_group = ((b * a.groups + group) * a.chunks + n) * kT * kT + place;
+  const Entries product = load_entries(static_cast<const Bfloat16*>(a.product) + of_group);
+  Entries sum{};
+  for (std::int64_t h = group * shared_by; h < (group + 1) * shared_by; ++h) {
+    const std::int64_t of_head = (b * a.heads + h) * a.chunks + n;
+    if (thread < kT) {
+      c[thread] = a.cumulative[of_head * kT + thread];
+      beta[thread] = a.beta[of_head * kT + thread];
+    }
+    __syncthreads();
+    Entries x = load_entries(static_cast<const Bfloat16*>(a.scores_gradient) + of_head * kT * kT + place);
+    float row = 0;
+#pragma unroll
+    for (int e = 0; e < kOfThread; ++e) {
+      const int j = first + e;
+      const float decayed = j <= i ? x.of[e] * decay(c[i] - c[j]) : 0.0F;
+      sum.of[e] += decayed * beta[j];
+      x.of[e] = decayed * product.of[e];
+      row += x.of[e] * beta[j];
+    }
+#pragma unroll
+    for (int step = 1; step < kOfRow; step *= 2) row += __shfl_xor_sync(0xffffffffU, row, step);
+    if (thread % kOfRow == 0) of_row[i] = row;
+#pragma unroll
+    for (int e = 0; e < kOfThread; ++e) {
+#pragma unroll
+      for (int step = kOfRow; step < 32; step *= 2) x.of[e] += __shfl_xor_sync(0xffffffffU, x.of[e], step);
+      if (lane < kOfRow) of_column[thread / 32][first + e] = x.of[e];
+    }
+    __syncthreads();
+    if (thread < kT) {
+      float column = 0;
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) column += of_column[warp][thread];
+      a.beta_gradient[of_head * kT + thread] = column;
+      a.cumulative_gradient[of_head * kT + thread] = of_row[thread] - beta[thread] * column;
+    }
+    __syncthreads();
+  }
+  store_entries(sum, static_cast<Bfloat16*>(a.product_gradient) + of_group);
+}
+
+/// A block is some rows of a head, a thread four numbers of each of some.
+__global__ void __launch_bounds__(kThreads) scaled_rows_kernel(const __grid_constant__ ScaledRows a) {
+  const std::int64_t b = blockIdx.z;
+  const std::int64_t h = blockIdx.y;
+  const float* const from = a.rows + b * a.batch_stride + h / (a.heads / a.groups) * a.group_stride;
+  const float* const factors = a.factor + (b * a.heads + h) * a.padded;
+  const std::int64_t first = a.positions_first ? b * a.padded * a.heads + h : (b * a.heads + h) * a.padded;
+  const std::int64_t step = a.positions_first ? a.heads : 1;
+  const auto pieces = static_cast<unsigned>(a.width / 4);
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kRowsOfBlock;
+#pragma unroll 4
+  for (unsigned piece = threadIdx.x; piece < kRowsOfBlock * pieces; piece += kThreads) {
+    const std::int64_t t = begin + piece / pieces;
+    if (t >= a.padded) break;
+    const unsigned column = piece % pieces * 4;
+    float4 x{0, 0, 0, 0};
+    if (t < a.length) x = *reinterpret_cast<const float4*>(from + t * a.row_stride + column);
+    const float factor = factors[t];
+    uint2 words;
+    auto* pairs = reinterpret_cast<__nv_bfloat162*>(&words);
+    pairs[0] = __floats2bfloat162_rn(x.x * factor, x.y * factor);
+    pairs[1] = __floats2bfloat162_rn(x.z * factor, x.w * factor);
+    *reinterpret_cast<uint2*>(static_cast<Bfloat16*>(a.scaled) + (first + t * step) * a.width + column) = words;
+  }
+}
+
+/// A block is a chunk of a head, a warp 16 of its rows. M is made where the product takes it from, in registers.
+__global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_constant__ DecayedMix a) {
+  constexpr int kBlock = 64;          // columns at a time
+  constexpr int kPitch = kBlock + 8;  // of the values' rows in shared memory, against bank conflicts
+  constexpr int kPieces = kT * kBlock / 4 / kMixThreads;
+  __shared__ __align__(16) Bfloat16 values[kT * kPitch];
+  __shared__ float c[kT];
+  __shared__ float beta[kT];
+  const std::int64_t n = blockIdx.x;
+  const std::int64_t h = blockIdx.y;
+  const std::int64_t b = blockIdx.z;
+  const std::int64_t group = h / (a.heads / a.groups);
+  const std::int64_t of_head = (b * a.heads + h) * a.chunks + n;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int first_row = thread / 32 * 16;
+  // Everything is on its way from memory before the first of it is used. P of the warp's rows lies as the product takes
+  // it: rows lane / 4 and 8 further, two neighbouring columns.
+  const auto* product = static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT;
+  const auto entry = [&](int k, int part) {
+    return int2{first_row + lane / 4 + part % 2 * 8, k * 16 + part / 2 * 8 + lane % 4 * 2};
+  };
+  std::uint32_t m[kT / 16][4];
+#pragma unroll
+  for (int k = 0; k < kT / 16; ++k) {
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      const auto [i, j] = entry(k, part);
+      m[k][part] = j <= i ? *reinterpret_cast<const std::uint32_t*>(product + i * kT + j) : 0;
+    }
+  }
+  if (thread < kT) {
+    c[thread] = a.cumulative[of_head * kT + thread];
+    beta[thread] = a.beta[of_head * kT + thread];
+  }
+  const float* const from = a.value.data + b * a.value.batch_stride + h * a.value.head_stride;
+  const std::int64_t width = a.heads * a.columns;
+  const std::int64_t at = (b * a.chunks + n) * kT * width + h * a.columns;
+  for (int begin = 0; begin < a.columns; begin += kBlock) {
+    float4 ahead[kPieces];
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      const int row = (p * kMixThreads + thread) / (kBlock / 4);
+      const int column = begin + (p * kMixThreads + thread) % (kBlock / 4) * 4;
+      const std::int64_t t = n * kT + row;
+      ahead[p] = float4{0, 0, 0, 0};
+      if (t < a.length && column < a.columns) {
+        ahead[p] = *reinterpret_cast<const float4*>(from + t * a.value.row_stride + column);
+      }
+    }
+    std::uint32_t carried[2][kBlock / 8];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int tile = 0; tile < kBlock / 8; ++tile) {
+        const int column = begin + tile * 8 + lane % 4 * 2;
+        const std::int64_t place = at + (first_row + lane / 4 + half * 8) * width + column;
+        carried[half][tile] = 0;
+        if (column < a.columns) {
+          carried[half][tile] =
+              *reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.carried) + place);
+        }
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      const int row = (p * kMixThreads + thread) / (kBlock / 4);
+      const int column = (p * kMixThreads + thread) % (kBlock / 4) * 4;
+      *reinterpret_cast<uint2*>(values + row * kPitch + column) = {narrow(ahead[p].x, ahead[p].y),
+                                                                   narrow(ahead[p].z, ahead[p].w)};
+    }
+    if (begin == 0) {
+#pragma unroll
+      for (int k = 0; k < kT / 16; ++k) {
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+          const auto [i, j] = entry(k, part);
+          float low;
+          float high;
+          widen(m[k][part], low, high);
+          // The entry beside the diagonal came along.
+          low = j <= i ? low * decay(c[i] - c[j]) * beta[j] : 0.0F;
+          high = j + 1 <= i ? high * decay(c[i] - c[j + 1]) * beta[j + 1] : 0.0F;
+          m[k][part] = narrow(low, high);
+        }
+      }
+    }
+    __syncthreads();
+    float sum[kBlock / 8][4] = {};
+#pragma unroll
+    for (int k = 0; k < kT / 16; ++k) {
+      if (k * 16 > first_row) break;  // keys after the warp's rows
+#pragma unroll
+      for (int tile = 0; tile < kBlock / 8; tile += 2) {
+        std::uint32_t v[4];
+        load_transposed(values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kPitch + tile * 8 + lane / 16 * 8, v);
+        multiply(sum[tile], m[k], v[0], v[1]);
+        multiply(sum[tile + 1], m[k], v[2], v[3]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = first_row + lane / 4 + half * 8;
+      const float factor = __expf(c[i]);
+#pragma unroll
+      for (int tile = 0; tile < kBlock / 8; ++tile) {
+        const int column = begin + tile * 8 + lane % 4 * 2;
+        if (column >= a.columns) break;
+        float low;
+        float high;
+        widen(carried[half][tile], low, high);
+        low = fmaf(low, factor, sum[tile][2 * half]);
+        high = fmaf(high, factor, sum[tile][2 * half + 1]);
+        *reinterpret_cast<std::uint32_t*>(static_cast<Bfloat16*>(a.mixed) + at + i * width + column) =
+            narrow(low, high);
+      }
+    }
+  }
+}
+
+/// A warp is a row of a group.
+__global__ void __launch_bounds__(kThreads) scaled_rows_gradient_kernel(const __grid_constant__ ScaledRowsGradient a) {
+  constexpr int kPieces = kMostWidth / 128;
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;  // (b G + g) padded + t
+  if (row >= a.batch * a.groups * a.padded) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t t = row % a.padded;
+  const std::int64_t group = row / a.padded % a.groups;
+  const std::int64_t b = row / a.padded / a.groups;
+  const std::int64_t shared_by = a.heads / a.groups;
+  float4 x[kPieces];
+  float4 sum[kPieces];
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const int column = (p * 32 + lane) * 4;
+    x[p] = sum[p] = float4{0, 0, 0, 0};
+    if (t < a.length && column < a.width) {
+      x[p] = *reinterpret_cast<const float4*>(a.rows + b * a.batch_stride + group * a.group_stride + t * a.row_stride +
+                                              column);
+    }
+  }
+  for (std::int64_t h = group * shared_by; h < (group + 1) * shared_by; ++h) {
+    const std::int64_t of_head = (b * a.heads + h) * a.padded + t;
+    const float factor = a.factor[of_head];
+    float dot = 0;
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      const int column = (p * 32 + lane) * 4;
+      if (column >= a.width) break;
+      const uint2 words =
+          *reinterpret_cast<const uint2*>(static_cast<const Bfloat16*>(a.scaled_gradient) + of_head * a.width + column);
+      const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&words);
+      const float2 low = __bfloat1622float2(pairs[0]);
+      const float2 high = __bfloat1622float2(pairs[1]);
+      dot += low.x * x[p].x + low.y * x[p].y + high.x * x[p].z + high.y * x[p].w;
+      sum[p].x += low.x * factor;
+      sum[p].y += low.y * factor;
+      sum[p].z += high.x * factor;
+      sum[p].w += high.y * factor;
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, step);
+    if (lane == 0) a.factor_gradient[of_head] = dot;
+  }
+  if (t >= a.length) return;
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const int column = (p * 32 + lane) * 4;
+    if (column >= a.width) break;
+    *reinterpret_cast<float4*>(a.rows_gradient + ((b * a.groups + group) * a.length + t) * a.width + column) = sum[p];
+  }
+}
+
+constexpr int kAhead = 8;  // chunks that are read before they are needed
+
+/// A thread is two columns of a state's row.
+__global__ void __launch_bounds__(kThreads) pass_states_kernel(const __grid_constant__ PassedStates a) {
+  const std::int64_t size = a.rows * a.columns;
+  const std::int64_t place = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;
+  if (place >= size) return;
+  const std::int64_t head = blockIdx.y;
+  const std::int64_t row = place / a.columns;
+  const std::int64_t inside = a.heads_inside;
+  const std::int64_t stride = size * (inside > 0 ? inside : 1);  // from one chunk to the next
+  const std::int64_t first =
+      inside > 0 ? head / inside * a.chunks * stride + (row * inside + head % inside) * a.columns + place % a.columns
+                 : head * a.chunks * size + place;
+  const auto* written = reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.written) + first);
+  auto* before = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.before) + first);
+  const float* kept = a.kept + head * a.chunks * (a.kept_by_row ? a.rows : 1) + (a.kept_by_row ? row : 0);
+  const std::int64_t kept_stride = a.kept_by_row ? a.rows : 1;
+  float2 state{0, 0};
+  if (a.first != nullptr) state = *reinterpret_cast<const float2*>(a.first + head * size + place);
+  for (std::int64_t begin = 0; begin < a.chunks; begin += kAhead) {
+    __nv_bfloat162 next[kAhead];
+    float factor[kAhead];
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n) {
+      if (begin + n >= a.chunks) break;
+      next[n] = written[(begin + n) * stride / 2];
+      factor[n] = kept[(begin + n) * kept_stride];
+    }
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n) {
+      if (begin + n >= a.chunks) break;
+      before[(begin + n) * stride / 2] = __floats2bfloat162_rn(state.x, state.y);
+      const float2 more = __bfloat1622float2(next[n]);
+      state.x = state.x * factor[n] + more.x;
+      state.y = state.y * factor[n] + more.y;
+    }
+  }
+  if (a.last != nullptr) *reinterpret_cast<float2*>(a.last + head * size + place) = state;
+}
+
+__global__ void __launch_bounds__(kThreads) pass_states_back_kernel(const __grid_constant__ PassedStatesGradient a) {
+  const std::int64_t size = a.rows * a.columns;
+  const std::int64_t place = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;
+  if (place >= size) return;
+  const std::int64_t head = blockIdx.y;
+  const std::int64_t base = head * a.chunks * size + place;
+  const auto* from = reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.before_gradient) + base);
+  auto* to = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.written_gradient) + base);
+  const float* kept = a.kept + head * a.chunks;
+  float2 state{0, 0};
+  for (std::int64_t end = a.chunks; end > 0; end -= kAhead) {
+    __nv_bfloat162 next[kAhead];
+    float factor[kAhead];
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n) {
+      if (end - n <= 0) break;
+      next[n] = from[(end - n - 1) * size / 2];
+      factor[n] = kept[end - n - 1];
+    }
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n) {
+      if (end - n <= 0) break;
+      to[(end - n - 1) * size / 2] = __floats2bfloat162_rn(state.x, state.y);
+      const float2 more = __bfloat1622float2(next[n]);
+      state.x = state.x * factor[n] + more.x;
+      state.y = state.y * factor[n] + more.y;
+    }
+  }
+}
+
+/// kept_gradient = <what came back to S_(n+1), S_n>; a block is a chunk of a head.
+__global__ void __launch_bounds__(kThreads) kept_gradient_kernel(const __grid_constant__ PassedStatesGradient a) {
+  const std::int64_t pairs = a.rows * a.columns / 2;
+  const std::int64_t base = std::int64_t{blockIdx.x} * pairs;
+  const auto* states = static_cast<const __nv_bfloat162*>(a.before) + base;
+  const auto* gradients = static_cast<const __nv_bfloat162*>(a.written_gradient) + base;
+  float sum = 0;
+  for (std::int64_t n = threadIdx.x; n < pairs; n += kThreads) {
+    const float2 x = __bfloat1622float2(states[n]);
+    const float2 y = __bfloat1622float2(gradients[n]);
+    sum += x.x * y.x + x.y * y.y;
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
+  __shared__ float of_warp[kWarps];
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int warp = 1; warp < kWarps; ++warp) sum += of_warp[warp];
+  a.kept_gradient[blockIdx.x] = sum;
+}
+
+/// A block is a chunk of a head; q, k and c are in shared memory, a thread has squares of 4 x 4 entries.
+__global__ void __launch_bounds__(kThreads) channel_chunks_kernel(const __grid_constant__ ChannelChunks a) {
+  extern __shared__ float shared[];
+  const int width = static_cast<int>(a.width);
+  const int stride = width + 1;
+  float* const q = shared;
+  float* const k = q + kT * stride;
+  float* const c = k + kT * stride;
+  const std::int64_t chunks = (a.length + kT - 1) / kT;
+  const std::int64_t n = blockIdx.x % chunks;
+  const std::int64_t head = blockIdx.x / chunks;
+  const int rows = static_cast<int>(min(std::int64_t{kT}, a.length - n * kT));
+  const std::int64_t b = head / a.heads;
+  const std::int64_t h = head % a.heads;
+  const auto rows_of = [&](const HeadRows& x) {
+    return x.data + b * x.batch_stride + h * x.head_stride + n * kT * x.row_stride;
+  };
+  const float* queries = rows_of(a.query);
+  const float* keys = rows_of(a.key);
+  const double* log_decay =
+      a.log_decay + b * a.decay_batch_stride + h * a.decay_head_stride + n * kT * a.decay_row_stride;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int e = thread; e < kT * width; e += kThreads) {
+    const int row = e / width;
+    q[row * stride + e % width] = row < rows ? queries[row * a.query.row_stride + e % width] : 0.0F;
+    k[row * stride + e % width] = row < rows ? keys[row * a.key.row_stride + e % width] : 0.0F;
+  }
+  if (thread < width) {
+    double sum = 0;
+    for (int row = 0; row < kT; ++row) {
+      if (row < rows) sum += log_decay[row * a.decay_row_stride + thread];
+      c[row * stride + thread] = static_cast<float>(sum);
+    }
+    a.kept[blockIdx.x * a.width + thread] = decay(static_cast<float>(sum));
+  }
+  __syncthreads();
+  const std::int64_t out = std::int64_t{blockIdx.x} * kT * width;
+  for (int e = thread; e < kT * width; e += kThreads) {
+    const int at = e / width * stride + e % width;
+    static_cast<Bfloat16*>(a.query_decayed)[out + e] = __float2bfloat16_rn(q[at] * decay(c[at]));
+    static_cast<Bfloat16*>(a.key_decayed)[out + e] =
+        __float2bfloat16_rn(k[at] * decay(c[(kT - 1) * stride + e % width] - c[at]));
+  }
+  const int i = thread / 16 * 4;
+  const int j = thread % 16 * 4;
+  float sum[4][4] = {};
+  if (j <= i) {
+    for (int channel = 0; channel < width; ++channel) {
+      float keys[4];
+      float earlier[4];
+#pragma unroll
+      for (int y = 0; y < 4; ++y) {
+        keys[y] = k[(j + y) * stride + channel];
+        earlier[y] = c[(j + y) * stride + channel];
+      }
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        const float query = q[(i + x) * stride + channel];
+        const float later = c[(i + x) * stride + channel];
+#pragma unroll
+        for (int y = 0; y < 4; ++y) sum[x][y] += query * keys[y] * decay(later - earlier[y]);
+      }
+    }
+  }
+  auto* scores = static_cast<Bfloat16*>(a.scores) + std::int64_t{blockIdx.x} * kT * kT;
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+#pragma unroll
+    for (int y = 0; y < 4; ++y) {
+      scores[(i + x) * kT + j + y] = __float2bfloat16_rn(j + y <= i + x ? sum[x][y] : 0.0F);
+    }
+  }
+}
+
+constexpr int kChannels = 128;  // of a block of a convolution
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
+
+/// What the convolution reads at a position, also before the first.
+template <int Taps, class T>
+__device__ __forceinline__ float at_position(const ShortConvolution& a, std::int64_t b, std::int64_t t,
+                                             std::int64_t channel) {
+  if (t >= 0) return static_cast<float>(static_cast<const T*>(a.x)[b * a.batch_stride + t * a.row_stride + channel]);
+  return a.before == nullptr ? 0.0F : a.before[(b * (Taps - 1) + t + Taps - 1) * a.channels + channel];
+}
+
+/// A thread is a channel through some rows.
+template <int Taps, class T>
+__global__ void __launch_bounds__(kChannels) convolution_kernel(const __grid_constant__ ShortConvolution a) {
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kChannels + threadIdx.x;
+  if (channel >= a.channels) return;
+  const std::int64_t b = blockIdx.z;
+  const std::int64_t begin = std::int64_t{blockIdx.y} * kRowsOfPart;
+  const std::int64_t end = min(begin + kRowsOfPart, a.length);
+  float weight[Taps];
+  float x[Taps];
+#pragma unroll
+  for (int s = 0; s < Taps; ++s) weight[s] = a.weight[channel * Taps + s];
+  const float bias = a.bias == nullptr ? 0.0F : a.bias[channel];
+#pragma unroll
+  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps, T>(a, b, begin - Taps + s, channel);
+#pragma unroll 4
+  for (std::int64_t t = begin; t < end; ++t) {
+#pragma unroll
+    for (int s = 1; s < Taps; ++s) x[s - 1] = x[s];
+    x[Taps - 1] = at_position<Taps, T>(a, b, t, channel);
+    float z = bias;
+#pragma unroll
+    for (int s = 0; s < Taps; ++s) z += weight[s] * x[s];
+    a.out[(b * a.length + t) * a.channels + channel] = z * sigmoid(z);
+  }
+}
+
+template <int Taps>
+__global__ void __launch_bounds__(kChannels)
+    convolution_gradient_kernel(const __grid_constant__ ShortConvolutionGradient a) {
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kChannels + threadIdx.x;
+  if (channel >= a.channels) return;
+  const std::int64_t b = blockIdx.z;
+  const std::int64_t begin = std::int64_t{blockIdx.y} * kRowsOfPart;
+  const std::int64_t end = min(begin + kRowsOfPart, a.length);
+  float weight[Taps];
+  float x[Taps];
+  float dz[Taps] = {};  // dz[s] is that of s rows ago
+  float sums[Taps + 1] = {};
+#pragma unroll
+  for (int s = 0; s < Taps; ++s) weight[s] = a.weight[channel * Taps + s];
+  const float bias = a.bias == nullptr ? 0.0F : a.bias[channel];
+#pragma unroll
+  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps, float>(a, b, begin - Taps + s, channel);
+  for (std::int64_t t = begin; t < end + Taps - 1; ++t) {
+#pragma unroll
+    for (int s = 1; s < Taps; ++s) x[s - 1] = x[s];
+#pragma unroll
+    for (int s = Taps - 1; s > 0; --s) dz[s] = dz[s - 1];
+    dz[0] = 0;
+    if (t < a.length) {
+      x[Taps - 1] = at_position<Taps, float>(a, b, t, channel);
+      float z = bias;
+#pragma unroll
+      for (int s = 0; s < Taps; ++s) z += weight[s] * x[s];
+      const float gate = sigmoid(z);
+      dz[0] = a.out_gradient[(b * a.length + t) * a.channels + channel] * gate * (1.0F + z * (1.0F - gate));
+    }
+    if (t < end) {
+#pragma unroll
+      for (int s = 0; s < Taps; ++s) sums[s] += dz[0] * x[s];
+      sums[Taps] += dz[0];
+    }
+    const std::int64_t u = t - Taps + 1;
+    if (u < begin) continue;
+    float dx = 0;
+#pragma unroll
+    for (int s = 0; s < Taps; ++s) dx += weight[s] * dz[s];
+    a.x_gradient[(b * a.length + u) * a.channels + channel] = dx;
+  }
+  const std::int64_t part = b * gridDim.y + blockIdx.y;
+#pragma unroll
+  for (int s = 0; s <= Taps; ++s) a.parts[(part * a.channels + channel) * (Taps + 1) + s] = sums[s];
+}
+
+bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
+
+bool heads_fit(std::int64_t batch, std::int64_t heads, std::int64_t groups) {
+  return is_size(batch) && is_size(heads) && is_size(groups) && heads % groups == 0;
+}
+
+unsigned blocks_of(std::int64_t count, std::int64_t of_block) {
+  return static_cast<unsigned>((count + of_block - 1) / of_block);
+}
+
+bool is_valid(const DecayedScores& a) {
+  return heads_fit(a.batch, a.heads, a.groups) && is_size(a.chunks) && a.batch * a.heads * a.chunks < kMostBlocks &&
+         a.product != nullptr && a.cumulative != nullptr && a.beta != nullptr;
+}
+
+bool is_valid(const ScaledRows& a) {
+  const bool aligned = a.width % 4 == 0 && a.batch_stride % 4 == 0 && a.group_stride % 4 == 0 && a.row_stride % 4 == 0;
+  return heads_fit(a.batch, a.heads, a.groups) && is_size(a.length) && a.padded >= a.length && is_size(a.width) &&
+         a.width <= kMostWidth && a.heads < 65536 && a.batch < 65536 && aligned && a.rows != nullptr &&
+         aligned_16(a.rows) && a.factor != nullptr &&
+         a.batch * a.heads * a.padded * (a.width / 4) < kMostBlocks * kThreads;
+}
+
+bool is_valid(const PassedStates& a) {
+  return is_size(a.heads) && a.heads < 65536 && is_size(a.chunks) && is_size(a.rows) && is_size(a.columns) &&
+         a.columns % 2 == 0 && a.heads_inside >= 0 && (a.heads_inside == 0 || a.heads % a.heads_inside == 0) &&
+         a.kept != nullptr && a.before != nullptr;
+}
+
+bool is_valid(const ShortConvolution& a) {
+  return is_size(a.batch) && a.batch < 65536 && is_size(a.length) && a.length <= 65535 * std::int64_t{kRowsOfPart} &&
+         is_size(a.channels) && a.taps >= 2 && a.taps <= 4 && a.row_stride >= a.channels && a.x != nullptr &&
+         a.weight != nullptr;
+}
+
+dim3 parts_of(const ShortConvolution& a) {
+  return {blocks_of(a.channels, kChannels), blocks_of(a.length, kRowsOfPart), static_cast<unsigned>(a.batch)};
+}
+
+/// Calls launch with the number of taps as a constant.
+template <class Launch>
+void with_taps(std::int64_t taps, const Launch& launch) {
+  if (taps == 2) launch(std::integral_constant<int, 2>{});
+  if (taps == 3) launch(std::integral_constant<int, 3>{});
+  if (taps == 4) launch(std::integral_constant<int, 4>{});
+}
+
+}  // namespace
+
+Status decayed_scores(const DecayedScores& a, Stream stream) {
+  if (!is_valid(a) || a.scores == nullptr) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  scores_kernel<<<static_cast<unsigned>(a.batch * a.heads * a.chunks), kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status decayed_scores_gradient(const DecayedScoresGradient& a, Stream stream) {
+  if (!is_valid(a) || a.scores_gradient == nullptr || a.product_gradient == nullptr ||
+      a.cumulative_gradient == nullptr || a.beta_gradient == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  scores_gradient_kernel<<<static_cast<unsigned>(a.batch * a.groups * a.chunks), kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status scaled_rows(const ScaledRows& a, Stream stream) {
+  if (!is_valid(a) || a.scaled == nullptr) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  const dim3 blocks(blocks_of(a.padded, kRowsOfBlock), static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch));
+  scaled_rows_kernel<<<blocks, kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status scaled_rows_gradient(const ScaledRowsGradient& a, Stream stream) {
+  if (!is_valid(a) || a.positions_first || a.scaled_gradient == nullptr || a.rows_gradient == nullptr ||
+      a.factor_gradient == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  scaled_rows_gradient_kernel<<<blocks_of(a.batch * a.groups * a.padded, kWarps), kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status decayed_mix(const DecayedMix& a, Stream stream) {
+  const auto in_fours = [](const HeadRows& x) {
+    return x.batch_stride % 4 == 0 && x.head_stride % 4 == 0 && x.row_stride % 4 == 0 && aligned_16(x.data);
+  };
+  if (!heads_fit(a.batch, a.heads, a.groups) || a.batch >= 65536 || a.heads >= 65536 || !is_size(a.length) ||
+      a.chunks != (a.length + kT - 1) / kT || a.chunks >= kMostBlocks || a.columns < 8 || a.columns > kMostChannels ||
+      a.columns % 8 != 0 || a.product == nullptr || a.cumulative == nullptr || a.beta == nullptr ||
+      a.value.data == nullptr || !in_fours(a.value) || a.carried == nullptr || a.mixed == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  const dim3 blocks(static_cast<unsigned>(a.chunks), static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch));
+  decayed_mix_kernel<<<blocks, kMixThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status pass_states(const PassedStates& a, Stream stream) {
+  if (!is_valid(a) || a.written == nullptr) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  const dim3 blocks(blocks_of(a.rows * a.columns, 2 * kThreads), static_cast<unsigned>(a.heads));
+  pass_states_kernel<<<blocks, kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
+  if (!is_valid(a) || a.heads_inside != 0 || a.kept_by_row || a.first != nullptr || a.before_gradient == nullptr ||
+      a.written_gradient == nullptr || a.kept_gradient == nullptr || a.heads * a.chunks >= kMostBlocks) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  const dim3 blocks(blocks_of(a.rows * a.columns, 2 * kThreads), static_cast<unsigned>(a.heads));
+  pass_states_back_kernel<<<blocks, kThreads, 0, stream>>>(a);
+  kept_gradient_kernel<<<static_cast<unsigned>(a.heads * a.chunks), kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status channel_chunks(const ChannelChunks& a, Stream stream) {
+  const std::int64_t chunks = (a.length + kT - 1) / kT;
+  if (!is_size(a.batch) || !is_size(a.heads) || !is_size(a.length) || a.batch * a.heads * chunks >= kMostBlocks ||
+      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || a.query.data == nullptr || a.key.data == nullptr ||
+      a.log_decay == nullptr || a.scores == nullptr || a.query_decayed == nullptr || a.key_decayed == nullptr ||
+      a.kept == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  const auto bytes = static_cast<int>(3 * kT * (a.width + 1) * static_cast<std::int64_t>(sizeof(float)));
+  const Status allowed =
+      status_of(cudaFuncSetAttribute(channel_chunks_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  if (allowed != Status::ok) return allowed;
+  channel_chunks_kernel<<<static_cast<unsigned>(a.batch * a.heads * chunks), kThreads, bytes, stream>>>(a);
+  return launched();
+}
+
+Status short_convolution(const ShortConvolution& a, Stream stream) {
+  if (!is_valid(a) || a.out == nullptr) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  with_taps(a.taps, [&](auto taps) {
+    if (a.x_type == ElementType::float32) {
+      convolution_kernel<taps(), float><<<parts_of(a), kChannels, 0, stream>>>(a);
+    } else {
+      convolution_kernel<taps(), Bfloat16><<<parts_of(a), kChannels, 0, stream>>>(a);
+    }
+  });
+  return launched();
+}
+
+std::int64_t short_convolution_parts(const ShortConvolution& a) {
+  return a.batch * ((a.length + kRowsOfPart - 1) / kRowsOfPart);
+}
+
+Status short_convolution_gradient(const ShortConvolutionGradient& a, Stream stream) {
+  if (!is_valid(a) || a.x_type != ElementType::float32 || a.before != nullptr || a.out_gradient == nullptr ||
+      a.x_gradient == nullptr || a.parts == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  with_taps(a.taps, [&](auto taps) { convolution_gradient_kernel<taps()><<<parts_of(a), kChannels, 0, stream>>>(a); });
+  return launched();
+}
+
+}  // namespace foxscope::kernels::cuda

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/maps/pooled_map.h"
+
+namespace foxscope::kernels::cuda {
+
+/// Row log-normalisers of a head without its gate, log sum over j of exp(q_i.k_j scale), in one pass of tiles; sums are
+/// float64. Asynchronous. The head's gate, normaliser and tables are not looked at.
+/// @param rows  [row_begin, row_end) are filled of [L] nats
+Status log_normalizer_without_gate(const MapHead& head, std::int64_t row_begin, std::int64_t row_end, float* rows,
+                                   Stream stream);
+
+/// Sums over all rows i and the keys j that they see. Every number is float64 and the same in every run; NaN where a
+/// part of it is not a finite number.
+struct AttentionSums {
+  double entropy = 0;               ///< - sum of A log A, nats
+  double on_first = 0;              ///< sum of A_i0
+  double log_decay = 0;             ///< sum of A_ij (c_i - c_j), nats
+  double rows_beside = 0;           ///< how many rows but row 0 have mass beside key 0
+  double square_without_first = 0;  ///< sum over j > 0 of (A_ij / (1 - A_i0))^2
+  double on_repeats = 0;            ///< sum of A_ij over 0 < j < i with token[j - 1] = token[i]
+};
+
+struct AttentionStatistics {
+  MapHead head;                         ///< its entries' logarithms are those of attention
+  const std::int32_t* token = nullptr;  ///< [L] that each position reads; null: nothing is a repeat
+  AttentionSums* sums = nullptr;
+  double* mass = nullptr;                ///< [L] sum of A at each distance i - j
+  double* mass_without_first = nullptr;  ///< [L] the same without key 0, each row but row 0 divided by what it has left
+  void* workspace = nullptr;             ///< [attention_statistics_workspace_bytes], aligned to 16 bytes
+};
+
+std::size_t attention_statistics_workspace_bytes(std::int64_t length);
+
+/// One pass of tiles, after one over key 0. Rows that hold more than 15/16 on key 0 are summed beforehand, because what
+/// is left of them is then too small to be known as 1 minus that share. Where there is a gate, tiles whose every entry
+/// is below 2^-40 of its row are left out. Asynchronous; all pointers are to memory of the device.
+Status attention_statistics(const AttentionStatistics& statistics, Stream stream);
+
+}  // namespace foxscope::kernels::cuda

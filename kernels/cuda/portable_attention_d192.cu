@@ -1,9 +1,0 @@
-#include "kernels/cuda/portable_attention.cuh"
-
-namespace foxscope::kernels::cuda {
-
-cudaError_t portable_attention_192(const AttentionParameters& parameters, cudaStream_t stream) {
-  return portable::launch<192>(parameters, stream);
-}
-
-}  // namespace foxscope::kernels::cuda

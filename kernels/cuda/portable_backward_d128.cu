@@ -1,9 +1,0 @@
-#include "kernels/cuda/portable_backward.cuh"
-
-namespace foxscope::kernels::cuda {
-
-cudaError_t portable_backward_128(const BackwardParameters& parameters, cudaStream_t stream) {
-  return portable::launch_backward<128>(parameters, stream);
-}
-
-}  // namespace foxscope::kernels::cuda
