@@ -1,5 +1,6 @@
 """The README and the documents: every command in them runs as it is written, and prints what they say that it prints."""
 
+import os
 import re
 import shlex
 import unittest
@@ -43,6 +44,8 @@ class DocumentsTest(CommandLineTest):
         """Runs what a document shows, in its order and in one folder."""
         if not DRAWS:
             self.skipTest("this build draws nothing")
+        if os.environ["FOXSCOPE_SANITIZE"]:
+            self.skipTest("sanitizers find the same in the tests of each command")
         documents.prepare(self.folder)
         printed = ""
         for example in documents.examples(path):
@@ -66,6 +69,21 @@ class DocumentsTest(CommandLineTest):
             self.assertTrue((self.folder / name).exists(), f"no command of {path.name} makes {name}")
             self.assertEqual(png_size(self.folder / name), png_size(documents.PICTURES / name), name)
             self.assertLess((documents.PICTURES / name).stat().st_size, 300_000, name)
+
+    def test_commands_are_found_as_a_reader_finds_them(self):
+        path = self.write("page.md", "A `build/foxscope info \\| x` here.\n\n```sh\nfirst --a \\\n  --b    # says why\n"
+                          "# needs the network\nsecond\nthird # none\n\nfourth     # takes 3 minutes\nfifth '#6'\n```\n"
+                          "```text\nseen\n```\n```json\n{}\n```\n")
+        found = [(one.kind, one.text.split(), one.line, one.runs) for one in documents.examples(path)]
+        self.assertEqual(found, [("sh", ["build/foxscope", "info", "|", "x"], 1, True),
+                                 ("sh", ["first", "--a", "--b"], 4, True), ("sh", ["second"], 7, False),
+                                 ("sh", ["third"], 8, False), ("sh", ["fourth"], 10, False),
+                                 ("sh", ["fifth", "'#6'"], 11, True), ("text", ["seen"], 14, False)])
+
+    def test_what_is_printed_may_differ_in_its_last_digits_alone(self):
+        self.assertTrue(alike("7 2 894 x 0.5 %", "7  2  893 x 0.50 %"))
+        for other in ["7 2 894 y 0.5 %", "7 2 894 x 0.5", "7 2 950 x 0.5 %", "7 2 894 x 0.7 %"]:
+            self.assertFalse(alike("7 2 894 x 0.5 %", other), other)
 
     def test_the_readmes_commands_run_and_make_its_pictures(self):
         self.try_all(SOURCE / "README.md")

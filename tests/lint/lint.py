@@ -167,7 +167,7 @@ def check_names(_):
 # Where a comment begins, by the ending of the file's name; "" is ./dev.
 COMMENTS = {".h": "//", ".cpp": "//", ".cu": "//", ".cuh": "//", ".py": "#", ".cmake": "#", ".txt": "#", "": "#"}
 DOCUMENT = re.compile(r"(?<![\w./-])[\w./-]+\.md\b")
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 # How many words a sentence may have: where readers come first, and in the documents; and how many the README has in all.
 LONGEST_SENTENCE = {"README.md": 25, "docs/guide.md": 25}
 LONGEST_IN_DOCUMENTS = 30
@@ -180,6 +180,12 @@ def exists(path):
     """Whether a path from the top of the checkout, perhaps without its ending or with a star, names something."""
     path = re.sub(r"/\.\w+$", "", path.rstrip("/"))  # backend/map/map.h/.cpp
     return any(True for end in ("", ".*") for _ in ROOT.glob(path + end))
+
+
+def anchors(path):
+    """What links to the headings of a document end in, as GitHub makes it of them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def check_sentences(name, text):
@@ -211,9 +217,10 @@ def check_documents(_):
         elif path.suffix == ".md":
             errors += check_sentences(name, path.read_text())
             for number, line in enumerate(path.read_text().splitlines(), 1):
-                for target in LINK.findall(line):
-                    if not (path.parent / target).exists():
-                        errors.append(f"{name}:{number}: {target}: this link leads nowhere")
+                for target, anchor in LINK.findall(line):
+                    linked = path.parent / target if target else path
+                    if not linked.exists() or (anchor and linked.suffix == ".md" and anchor not in anchors(linked)):
+                        errors.append(f"{name}:{number}: {target}{'#' if anchor else ''}{anchor}: this link leads nowhere")
                 for target in QUOTED_PATH.findall(line):
                     if "NAME" not in target and not exists(target):
                         errors.append(f"{name}:{number}: {target}: no such file or folder")
