@@ -35,7 +35,7 @@ ThreadPool::ThreadPool(int threads) {
   try {
     for (int thread = 1; thread < count; ++thread) workers_.emplace_back([this, thread] { work(thread); });
   } catch (const std::exception&) {
-    // No memory or no number for one more: those that there are do all the work.
+    // Without memory or a number for one more, the threads that there are do all the work.
   }
 }
 

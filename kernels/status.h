@@ -2,7 +2,7 @@
 
 namespace foxscope::kernels {
 
-/// What a kernel call ended with. Kernels never throw; their callers turn a status into an error.
+/// The result of a kernel call. Kernels never throw; their callers turn a status into an error.
 enum class Status {
   ok,
   cancelled,         ///< the stop token asked for it; outputs are incomplete

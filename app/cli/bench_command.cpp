@@ -43,7 +43,7 @@ std::string names() {
   return text;
 }
 
-// Beside the executable in a build folder, in libexec once installed.
+// The benchmark's path: beside the executable in a build folder, in libexec once installed.
 std::filesystem::path findBenchmark(const std::string& name, const std::filesystem::path& programFolder) {
   const std::string program = "foxscope-bench-" + name;
   for (const auto& folder : {programFolder, programFolder / ".." / "libexec" / "foxscope"}) {
@@ -53,8 +53,8 @@ std::filesystem::path findBenchmark(const std::string& name, const std::filesyst
                           programFolder.string()));
 }
 
-int runBenchmark(const std::string& name, std::vector<std::string> arguments, const Session& session) {
-  std::string program = findBenchmark(name, session.programFolder).string();
+int runBenchmark(const std::string& name, std::vector<std::string> arguments, const CommandContext& context) {
+  std::string program = findBenchmark(name, context.programFolder).string();
   std::vector<char*> pointers{program.data()};
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -70,8 +70,8 @@ int runBenchmark(const std::string& name, std::vector<std::string> arguments, co
 
 }  // namespace
 
-void addBenchCommand(CLI::App& program, Selection& selection) {
-  CLI::App* command = addSubcommand(program, selection, "bench",
+void addBenchCommand(CLI::App& program, ParsedCommand& parsed) {
+  CLI::App* command = addSubcommand(program, parsed, "bench",
                                     "Run one of the benchmarks that the README quotes: bench NAME [ARGUMENTS]",
                                     "  foxscope bench attention\n"
                                     "  foxscope bench model --help\n"
@@ -79,18 +79,18 @@ void addBenchCommand(CLI::App& program, Selection& selection) {
                                     "NAME is " +
                                         names() + "; what follows it goes to the benchmark.");
   command->prefix_command();
-  command->callback([command, &selection] {
+  command->callback([command, &parsed] {
     if (!command->get_subcommands().empty()) return;
-    selection.action = [arguments = command->remaining()](const Session&) -> int { refuse(arguments); };
+    parsed.action = [arguments = command->remaining()](const CommandContext&) -> int { refuse(arguments); };
   });
   // Subcommands of their own, since CLI11 would take `map` for the program's.
   for (const auto& [name, measures] : kBenchmarks) {
     CLI::App* benchmark = command->add_subcommand(name, measures);
     benchmark->set_help_flag();
     benchmark->prefix_command();
-    benchmark->callback([benchmark, name = std::string(name), &selection] {
-      selection.action = [name, arguments = benchmark->remaining()](const Session& session) {
-        return runBenchmark(name, arguments, session);
+    benchmark->callback([benchmark, name = std::string(name), &parsed] {
+      parsed.action = [name, arguments = benchmark->remaining()](const CommandContext& context) {
+        return runBenchmark(name, arguments, context);
       };
     });
   }

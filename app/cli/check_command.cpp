@@ -25,9 +25,9 @@ std::string checkedText(const Trace& trace, const RunCheckReport& report) {
 
 }  // namespace
 
-void addCheckCommand(CLI::App& program, Selection& selection) {
+void addCheckCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto file = std::make_shared<std::string>();
-  CLI::App* command = addSubcommand(program, selection, "check", "Hold the arrays of a run file against one another",
+  CLI::App* command = addSubcommand(program, parsed, "check", "Hold the arrays of a run file against one another",
                                     "  foxscope check run.h5");
   command->footer(
       "c must be a sum of log f, which never rises, and four rows of the attention of every head must sum to 1, made "
@@ -35,8 +35,8 @@ void addCheckCommand(CLI::App& program, Selection& selection) {
       "query, key, softmax_scale, c and log_normalizer. Every command that reads a run file does the same first.\n\n" +
       command->get_footer());
   command->add_option("file", *file, "Run file")->type_name("RUN.h5")->required();
-  command->callback([file, &selection] {
-    selection.action = [file](const Session&) {
+  command->callback([file, &parsed] {
+    parsed.action = [file](const CommandContext&) {
       const RunFile run = RunFile::open(*file);
       std::string text;
       for (std::size_t n = 0; n < run.traces.size(); ++n) text += checkedText(*run.traces[n], run.checks[n]);

@@ -18,11 +18,11 @@ namespace foxscope::cli {
 
 class InterruptThread;
 
-/// What the program ends with.
+/// The exit statuses of the program.
 enum ExitCode { kDone = 0, kFailed = 1, kWrongUsage = 2, kInterrupted = 130 };
 
-/// What a command is given beside its own options.
-struct Session {
+/// The surroundings of a command, beside its own options.
+struct CommandContext {
   Console& console;
   std::stop_token stop;
   std::string commandLine;              ///< as it could be typed beside its files, for those that are written
@@ -36,10 +36,10 @@ struct Session {
 };
 
 /// A parsed command, ready to run. Returns an exit code; errors are thrown.
-using Action = std::function<int(const Session&)>;
+using Action = std::function<int(const CommandContext&)>;
 
-/// What parsing the command line fills.
-struct Selection {
+/// The result of parsing the command line.
+struct ParsedCommand {
   Action action;
   Verbosity verbosity = Verbosity::normal;
   /// As a shell would take it where all its files lie in the working folder: figures and data that are published name
@@ -47,31 +47,31 @@ struct Selection {
   std::string commandLine;
 };
 
-/// Each adds one subcommand, whose callback sets `selection.action`.
-void addOpenCommand(CLI::App& program, Selection& selection);
-void addRunCommand(CLI::App& program, Selection& selection);
-void addInfoCommand(CLI::App& program, Selection& selection);
-void addCheckCommand(CLI::App& program, Selection& selection);
-void addMapCommand(CLI::App& program, Selection& selection);
-void addHeadsCommand(CLI::App& program, Selection& selection);
-void addEvalCommand(CLI::App& program, Selection& selection);
-void addFigureCommand(CLI::App& program, Selection& selection);
-void addTrainCommand(CLI::App& program, Selection& selection);
-void addGenerateCommand(CLI::App& program, Selection& selection);
-void addServeCommand(CLI::App& program, Selection& selection);
-void addBenchCommand(CLI::App& program, Selection& selection);
+/// Each adds one subcommand, whose callback sets `parsed.action`.
+void addOpenCommand(CLI::App& program, ParsedCommand& parsed);
+void addRunCommand(CLI::App& program, ParsedCommand& parsed);
+void addInfoCommand(CLI::App& program, ParsedCommand& parsed);
+void addCheckCommand(CLI::App& program, ParsedCommand& parsed);
+void addMapCommand(CLI::App& program, ParsedCommand& parsed);
+void addHeadsCommand(CLI::App& program, ParsedCommand& parsed);
+void addEvalCommand(CLI::App& program, ParsedCommand& parsed);
+void addFigureCommand(CLI::App& program, ParsedCommand& parsed);
+void addTrainCommand(CLI::App& program, ParsedCommand& parsed);
+void addGenerateCommand(CLI::App& program, ParsedCommand& parsed);
+void addServeCommand(CLI::App& program, ParsedCommand& parsed);
+void addBenchCommand(CLI::App& program, ParsedCommand& parsed);
 
 /// All subcommands, in the order in which they were added.
 std::vector<const CLI::App*> commandsOf(const CLI::App& parent);
 
 /// A subcommand with the flags that all have in common: --help, -q, -v, and examples under its help.
-CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
+CLI::App* addSubcommand(CLI::App& program, ParsedCommand& parsed, const std::string& name,
                         const std::string& description, const std::string& examples);
 
 /// Fills the selection; what --help and --version ask for is printed.
 /// @param arguments  the program's name first
 /// @throws UsageError for what is not understood
-void parseCommandLine(const std::vector<std::string>& arguments, Selection& selection);
+void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& parsed);
 
 /// Parses the command line, runs what it asks for, and turns errors into one line and an exit code.
 int runProgram(const std::vector<std::string>& arguments);

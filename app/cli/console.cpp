@@ -30,7 +30,7 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// What goes to standard error has nowhere to complain to.
+// A failure to write to standard error is dropped: there is nowhere to report it.
 void writeToStandardError(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());

@@ -14,7 +14,7 @@ enum class Verbosity { quiet, normal, verbose };
 /// Standard output was closed by its reader (`foxscope ... | head`): not an error, there is just nobody left to tell.
 struct OutputClosed {};
 
-/// What the program says on standard error, and a progress bar there when it is a terminal. Whatever is said is made
+/// Messages of the program on standard error, and a progress bar there when it is a terminal. Each message is made
 /// `visible` and stays one line. Safe to use from several threads.
 class Console {
  public:
@@ -25,7 +25,7 @@ class Console {
   void setSubject(std::string subject);
 
   void note(std::string_view line);  ///< unless -q
-  /// What was done, for people, beside the file that holds the result: on standard output, unless -q.
+  /// Reports to people what was done, beside the file that holds the result: on standard output, unless -q.
   /// @throws likewise as `print`
   void report(std::string_view text);
   void detail(std::string_view line);  ///< only with -v

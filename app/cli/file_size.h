@@ -9,14 +9,14 @@
 
 namespace foxscope::cli {
 
-/// What one word of `--keep` adds to a run file.
+/// The share of a run file that one word of `--keep` adds.
 struct KeptPart {
   std::string word;  ///< as in --keep
   std::int64_t bytes = 0;
 };
 
-/// Sizes of the parts that a run of `length` tokens keeps, largest first. What little a file holds beside them (tokens,
-/// text, attributes) is left out.
+/// Sizes of the parts that a run of `length` tokens keeps, largest first. The little beside them (tokens, text,
+/// attributes) is left out.
 std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, const KeepSet& keep, DType dtype);
 
 std::int64_t totalBytes(const std::vector<KeptPart>& parts);

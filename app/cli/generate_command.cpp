@@ -106,26 +106,26 @@ std::string generationDetail(const Generation& generation) {
                      countText(held / static_cast<std::int64_t>(generation.held_keys.size())));
 }
 
-int runGenerate(const GenerateOptions& options, const Session& session) {
+int runGenerate(const GenerateOptions& options, const CommandContext& context) {
   checkInput(options);
   const OpenedModel model = Engine().open(modelRequest(options, {"", options.model}));
   const GenerateRequest request{readInput(options, model), options.tokens, {options.temperature, options.seed}};
-  Job job = session.job();
+  Job job = context.job();
   std::function<void(std::string_view)> give;
   if (!options.json) {
     // Once text comes, it is the progress.
-    job.report = [&session](const Progress& progress) {
+    job.report = [&context](const Progress& progress) {
       if (progress.stage == "generate") {
-        session.console.endProgress();
+        context.console.endProgress();
       } else {
-        session.console.progress(progress);
+        context.console.progress(progress);
       }
     };
     give = [](std::string_view text) { Console::write(text); };
   }
   const auto generation = generate(model, request, give, job);
   if (!generation) return kInterrupted;
-  session.console.endProgress();
+  context.console.endProgress();
   if (options.json) {
     Console::write(generationJson(options, model, *generation));
   } else {
@@ -134,17 +134,17 @@ int runGenerate(const GenerateOptions& options, const Session& session) {
     }
     Console::write("\n");
   }
-  for (const std::string& note : model.config.notes) session.console.note(note);
-  session.console.detail(generationDetail(*generation));
+  for (const std::string& note : model.config.notes) context.console.note(note);
+  context.console.detail(generationDetail(*generation));
   return kDone;
 }
 
 }  // namespace
 
-void addGenerateCommand(CLI::App& program, Selection& selection) {
+void addGenerateCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<GenerateOptions>();
   CLI::App* command =
-      addSubcommand(program, selection, "generate", "Continue a text",
+      addSubcommand(program, parsed, "generate", "Continue a text",
                     "  foxscope generate --model resources/models/fox-pro-12m --prompt 'It was a dark night, and'\n"
                     "  foxscope generate --model FOLDER --text chapter.txt --tokens 300 --temperature 0.8 --seed 7\n"
                     "  foxscope generate --model FOLDER --ids ids.json --json\n"
@@ -170,8 +170,8 @@ void addGenerateCommand(CLI::App& program, Selection& selection) {
                     "leave the cache");
   addInterventions(*command, *options, "Change gates or outputs as in run, but not to their mean; repeatable");
   command->add_flag("--json", options->json, "Print text, token ids, log-probabilities and figures as JSON");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return runGenerate(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return runGenerate(*options, context); };
   });
 }
 

@@ -167,9 +167,9 @@ std::string describe(const InfoOptions& options) {
 
 }  // namespace
 
-void addInfoCommand(CLI::App& program, Selection& selection) {
+void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<InfoOptions>();
-  CLI::App* command = addSubcommand(program, selection, "info",
+  CLI::App* command = addSubcommand(program, parsed, "info",
                                     "Say what a checkpoint folder, a run file, an evaluation or a file of maps holds",
                                     "  foxscope info resources/models/fox-pro-12m\n"
                                     "  foxscope info owner/name\n"
@@ -179,9 +179,9 @@ void addInfoCommand(CLI::App& program, Selection& selection) {
       ->required();
   command->add_flag("--json", options->json, "Print as JSON");
   addUnchecked(*command, options->check);
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) {
-      noteUnchecked(session.console, options->path, options->check);
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) {
+      noteUnchecked(context.console, options->path, options->check);
       options->json ? Console::write(describe(*options)) : Console::print(describe(*options));
       return static_cast<int>(kDone);
     };

@@ -34,8 +34,8 @@ class InterruptThread {
   /// program beside the signal that its starter passes on.
   void waitForWork() { m_waits = true; }
 
-  /// What is said when a signal ends the work; at first kInterruptedMessage. For work that leaves something to go on
-  /// from. Empty: nothing is said, as by processes that another one speaks for.
+  /// Sets the message for a signal that ends the work; at first kInterruptedMessage. For work that leaves something to
+  /// go on from. Empty: no message, as in processes that another one speaks for.
   void say(std::string message);
   [[nodiscard]] std::string message() const;
 

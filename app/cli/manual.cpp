@@ -31,7 +31,7 @@ std::vector<Named> everyCommand(const CLI::App& program) {
   return all;
 }
 
-// Of one line of text; a dash is what one types, not a hyphen.
+// Escapes one line of text for troff; a dash is what one types, not a hyphen.
 std::string escaped(const std::string& line) {
   std::string text = line.starts_with('.') || line.starts_with('\'') ? "\\&" : "";
   for (const char character : line) {

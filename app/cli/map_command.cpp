@@ -9,7 +9,7 @@
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
-#include "app/figure/pdf_metadata.h"
+#include "app/figure/page/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/map/device/map_device.h"
@@ -54,7 +54,7 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
   }
 }
 
-int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwrite, const Session& session) {
+int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwrite, const CommandContext& context) {
   const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
@@ -65,21 +65,21 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   figure.colours.blankBelow = options.threshold;
   figure.title = options.title;
   if (figure.scale == figure::ColourScale::linear) request.skip_tolerance = kLinearSkipTolerance;
-  auto image = compute_map(request, session.job());
+  auto image = compute_map(request, context.job());
   if (!image) return kInterrupted;
   figure.image = std::move(*image);
   figure.request = std::move(request);
-  figure.command = session.commandLine;
+  figure.command = context.commandLine;
   const std::string picture = figure::drawMap(figure, format);
-  if (session.stop.stop_requested()) return kInterrupted;
+  if (context.stop.stop_requested()) return kInterrupted;
   AtomicFile file(options.output, overwrite == Overwrite::force);
   file.write(picture.data(), picture.size());
   file.commit();
-  if (const auto note = figure::pdfNote(picture)) session.console.note(*note);
+  if (const auto note = figure::pdfNote(picture)) context.console.note(*note);
   return kDone;
 }
 
-int writeMap(const MapOptions& options, const Session& session) {
+int writeMap(const MapOptions& options, const CommandContext& context) {
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const MapFormat format = formatOf(options.output);
   if (isPicture(format)) {
@@ -92,26 +92,26 @@ int writeMap(const MapOptions& options, const Session& session) {
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
   const RunFile run = RunFile::open(options.file, options.check);
-  if (!isPicture(format)) noteUnchecked(session.console, options.file, options.check);
+  if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto maps = planMaps(options, run, format);
-  announce(options, maps, format, session.console);
-  session.console.setSubject(options.output);
+  announce(options, maps, format, context.console);
+  context.console.setSubject(options.output);
   const MapRequest& request = maps.front().request;
   bool whole = false;
   switch (format) {
     case MapFormat::png:
     case MapFormat::svg:
     case MapFormat::pdf:
-      return drawPicture(options, request, overwrite, session);
+      return drawPicture(options, request, overwrite, context);
     case MapFormat::hdf5:
-      whole = write_maps_hdf5(options.output, maps, {session.commandLine, ""}, overwrite, session.job());
+      whole = write_maps_hdf5(options.output, maps, {context.commandLine, ""}, overwrite, context.job());
       break;
     case MapFormat::npy:
-      whole = write_map_npy(options.output, request, overwrite, session.job());
+      whole = write_map_npy(options.output, request, overwrite, context.job());
       break;
     case MapFormat::csv:
-      whole = write_map_csv(options.output, request, overwrite, session.job());
+      whole = write_map_csv(options.output, request, overwrite, context.job());
       break;
   }
   return whole ? kDone : kInterrupted;
@@ -183,10 +183,10 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
 
 }  // namespace
 
-void addMapCommand(CLI::App& program, Selection& selection) {
+void addMapCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<MapOptions>();
   CLI::App* command = addSubcommand(
-      program, selection, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
+      program, parsed, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
@@ -195,8 +195,8 @@ void addMapCommand(CLI::App& program, Selection& selection) {
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
       "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");
   addMapOptions(*command, *options);
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return writeMap(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return writeMap(*options, context); };
   });
 }
 

@@ -57,11 +57,11 @@ std::vector<Quantity> parseQuantities(const std::string& text) {
 }
 
 // A picture without --size gets a pixel for every dot that it has room for.
-PixelSize pixelSize(const MapOptions& options, const MapRequest& request, MapFormat format) {
+MapSize pixelSize(const MapOptions& options, const MapRequest& request, MapFormat format) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   if (!isPicture(format)) return parseSize(options.size, request.rows, request.columns, {kAny, kAny});
   const figure::PixelRoom room = figure::mapRoom(request, figureFormat(options, format));
-  const PixelSize size = parseSize(options.size, request.rows, request.columns, {room.rows, room.columns});
+  const MapSize size = parseSize(options.size, request.rows, request.columns, {room.rows, room.columns});
   if (std::max(size.rows, size.columns) > kMostPicturePixels) {
     throw UsageError(fmt::format("--size {}: a picture has at most {} pixels on a side: choose a smaller size, or .npy",
                                  options.size, kMostPicturePixels));
@@ -127,11 +127,11 @@ void noteUnchecked(Console& console, const std::string& file, RunCheck check) {
   }
 }
 
-PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, const PixelSize& most) {
+MapSize parseSize(const std::string& text, const Range& rows, const Range& columns, const MapSize& most) {
   if (text.empty()) return {std::min(rows.size(), most.rows), std::min(columns.size(), most.columns)};
   const std::size_t cross = text.find('x');
   const std::string_view view = text;
-  PixelSize size;
+  MapSize size;
   if (cross == std::string::npos || !parseNumber(view.substr(0, cross), size.rows) ||
       !parseNumber(view.substr(cross + 1), size.columns)) {
     throw UsageError(fmt::format("--size {}: write ROWSxCOLUMNS, as in 512x512", text));
@@ -163,7 +163,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   request.quantity = quantities.front();
   request.channel = options.channel;
   if (options.withoutFirst) request.first_key = FirstKey::left_out;
-  const PixelSize size = pixelSize(options, request, format);
+  const MapSize size = pixelSize(options, request, format);
   request.pixel_rows = size.rows;
   request.pixel_columns = size.columns;
 

@@ -45,7 +45,7 @@ struct MapOptions {
   bool force = false;
 };
 
-/// What kind of file an output name asks for.
+/// The kind of file that the name of an output asks for.
 enum class MapFormat { npy, hdf5, csv, png, svg, pdf };
 bool isPicture(MapFormat format);
 
@@ -67,14 +67,14 @@ void addUnchecked(CLI::App& command, RunCheck& check);
 /// A note that the file was opened so, for what prints or writes its numbers: pictures have a mark of their own.
 void noteUnchecked(Console& console, const std::string& file, RunCheck check);
 
-struct PixelSize {
+struct MapSize {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
 
 /// "RxC" for rows x columns of that many entries; an empty text gives every entry its pixel, up to `most`.
 /// @throws UsageError naming what is allowed
-PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, const PixelSize& most);
+MapSize parseSize(const std::string& text, const Range& rows, const Range& columns, const MapSize& most);
 
 /// The maps that a command line asks for: one a quantity.
 /// @throws UsageError for what does not exist in the file

@@ -29,7 +29,7 @@ constexpr int kMostSide = 8192;
 constexpr double kLeastScale = 0.5;
 constexpr double kMostScale = 4;
 
-void parseWindowSize(const std::string& text, gui::WindowOptions& window) {
+void parseWindowSize(const std::string& text, gui::ApplicationOptions& window) {
   if (text.empty()) return;
   char beyond = '\0';
   const int read = std::sscanf(text.c_str(), "%dx%d%c", &window.width, &window.height, &beyond);
@@ -46,18 +46,18 @@ gui::Theme parseTheme(const std::string& word) {
   throw UsageError(fmt::format("--theme {}: use light or dark", word));
 }
 
-int openWindow(const OpenOptions& options, const Session& session) {
+int openWindow(const OpenOptions& options, const CommandContext& context) {
   for (const std::string& path : options.paths) {
     std::error_code failed;
     if (std::filesystem::exists(path, failed) || is_hub_id(path)) continue;
     throw Error(fmt::format("{}: there is no such file or folder", path));
   }
-  gui::WindowOptions window;
+  gui::ApplicationOptions window;
   window.paths = options.paths;
   window.screenshot = options.screenshot;
   window.theme = parseTheme(options.theme);
   window.unchecked = options.unchecked;
-  window.programFolder = session.programFolder;
+  window.programFolder = context.programFolder;
   parseWindowSize(options.size, window);
   if (options.scale != 0 && !(options.scale >= kLeastScale && options.scale <= kMostScale)) {
     throw UsageError(fmt::format("--scale {}: use a factor from {} to {}", options.scale, kLeastScale, kMostScale));
@@ -69,9 +69,9 @@ int openWindow(const OpenOptions& options, const Session& session) {
 
 }  // namespace
 
-void addOpenCommand(CLI::App& program, Selection& selection) {
+void addOpenCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<OpenOptions>();
-  CLI::App* command = addSubcommand(program, selection, "open", "Open the window (also without a command)",
+  CLI::App* command = addSubcommand(program, parsed, "open", "Open the window (also without a command)",
                                     "  foxscope open run.h5\n"
                                     "  foxscope open path/to/checkpoint book.txt\n"
                                     "  foxscope open run.h5 --screenshot window.png --size 1600x1000 --theme dark");
@@ -86,8 +86,8 @@ void addOpenCommand(CLI::App& program, Selection& selection) {
   command->add_option("--theme", options->theme, "light or dark (default: as in the preferences)")->type_name("THEME");
   command->add_flag("--unchecked", options->unchecked,
                     "Open run files although their arrays contradict one another; they are marked");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return openWindow(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return openWindow(*options, context); };
   });
 }
 

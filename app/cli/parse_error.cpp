@@ -54,7 +54,7 @@ std::optional<std::string> unknownWord(const CLI::App& command) {
                      didYouMean(words.front(), commands));
 }
 
-/// What has to be given and was not.
+/// The required options that were not given.
 std::optional<std::string> missingOptions(const CLI::App& command) {
   std::vector<std::string> missing;
   for (const CLI::Option* option : command.get_options()) {

@@ -21,8 +21,8 @@ std::string requiredText(const std::vector<std::string>& names);
 /// The name of the chosen command with those above it: "foxscope run", "foxscope eval loss".
 std::string helpfulName(const CLI::App& program);
 
-/// What was wrong with a command line that could not be parsed, in one line: an option or a command that there is none
-/// of comes before what is missing, and all that is missing is named at once.
+/// The error of a command line that could not be parsed, in one line: an option or a command that there is none of
+/// comes before what is missing, and all that is missing is named at once.
 std::string parseErrorText(const CLI::App& program, const CLI::ParseError& error);
 
 }  // namespace foxscope::cli

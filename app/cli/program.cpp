@@ -50,7 +50,7 @@ std::string flawIn(const std::exception& error) {
                      text.substr(0, text.find('\n')));
 }
 
-void describeProgram(CLI::App& program, Selection& selection) {
+void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   program.get_formatter()->column_width(34);
   program.name("foxscope");
   program.set_help_flag("-h,--help", "Print this help; `foxscope COMMAND --help` prints a command's own");
@@ -62,18 +62,18 @@ void describeProgram(CLI::App& program, Selection& selection) {
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
       "\n"
       "Layers, heads and positions count from 0. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.");
-  addOpenCommand(program, selection);
-  addRunCommand(program, selection);
-  addInfoCommand(program, selection);
-  addCheckCommand(program, selection);
-  addMapCommand(program, selection);
-  addHeadsCommand(program, selection);
-  addEvalCommand(program, selection);
-  addFigureCommand(program, selection);
-  addGenerateCommand(program, selection);
-  addServeCommand(program, selection);
-  addTrainCommand(program, selection);
-  addBenchCommand(program, selection);
+  addOpenCommand(program, parsed);
+  addRunCommand(program, parsed);
+  addInfoCommand(program, parsed);
+  addCheckCommand(program, parsed);
+  addMapCommand(program, parsed);
+  addHeadsCommand(program, parsed);
+  addEvalCommand(program, parsed);
+  addFigureCommand(program, parsed);
+  addGenerateCommand(program, parsed);
+  addServeCommand(program, parsed);
+  addTrainCommand(program, parsed);
+  addBenchCommand(program, parsed);
 }
 
 /// Commands of that name, in full: "foxscope run", or else those of all groups, "foxscope figure loss".
@@ -120,7 +120,7 @@ void checkOwnOption(const CLI::App& program, const std::string& word) {
 }
 
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
-/// `open`. What is neither a command nor a path is answered before the parser sees it.
+/// `open`. A word that is neither a command nor a path is answered before the parser sees it.
 std::vector<std::string> commandFirst(const CLI::App& program, const std::vector<std::string>& arguments) {
   std::vector<std::string> words(arguments.begin() + 1, arguments.end());
   const auto open = [&] {
@@ -192,7 +192,8 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
   });
 }
 
-// What an installation asks for, told by the commands themselves; nothing for other words.
+// The page (completions or manual) that an installation asks for, told by the commands themselves; nothing for other
+// words.
 std::optional<std::string> pageAskedFor(const CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.size() != 2) return std::nullopt;
   if (arguments[1] == "--manual") return manualPage(program, FOXSCOPE_VERSION);
@@ -236,16 +237,16 @@ std::string commandLineWithoutFolders(const CLI::App& program, const std::vector
 }
 
 int runCommand(const std::vector<std::string>& arguments, Console& console) {
-  Selection selection;
-  parseCommandLine(arguments, selection);
-  console.setVerbosity(selection.verbosity);
+  ParsedCommand parsed;
+  parseCommandLine(arguments, parsed);
+  console.setVerbosity(parsed.verbosity);
   std::optional<LogReader> reader;
-  if (selection.verbosity == Verbosity::verbose) {
+  if (parsed.verbosity == Verbosity::verbose) {
     reader.emplace([&console](std::string_view line) { console.detail(line); });
   }
   InterruptThread interrupt;
-  const Session session{console, interrupt.token(), selection.commandLine, programFolder(), interrupt};
-  const int code = selection.action(session);
+  const CommandContext context{console, interrupt.token(), parsed.commandLine, programFolder(), interrupt};
+  const int code = parsed.action(context);
   console.endProgress();
   if (code == kInterrupted && !interrupt.message().empty()) console.error(interrupt.message());
   return code;
@@ -253,29 +254,29 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
 
 }  // namespace
 
-void parseCommandLine(const std::vector<std::string>& arguments, Selection& selection) {
+void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& parsed) {
   CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
-  describeProgram(program, selection);
+  describeProgram(program, parsed);
   if (const auto page = pageAskedFor(program, arguments)) {
     Console::write(*page);
-    selection.action = [](const Session&) { return static_cast<int>(kDone); };
+    parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
     return;
   }
   std::vector<std::string> reversed = commandFirst(program, arguments);
   std::reverse(reversed.begin(), reversed.end());
   try {
     program.parse(reversed);
-    selection.commandLine = commandLineWithoutFolders(program, arguments);
+    parsed.commandLine = commandLineWithoutFolders(program, arguments);
   } catch (const CLI::CallForHelp&) {
     Console::write(program.help());
-    selection.action = [](const Session&) { return static_cast<int>(kDone); };
+    parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
   } catch (const CLI::CallForVersion& version) {
     Console::write(fmt::format("{}\n", version.what()));
-    selection.action = [](const Session&) { return static_cast<int>(kDone); };
+    parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
   } catch (const CLI::ParseError& error) {
     throw UsageError(parseErrorText(program, error));
   }
-  if (!selection.action) throw UsageError("no command given: see foxscope --help");
+  if (!parsed.action) throw UsageError("no command given: see foxscope --help");
 }
 
 int runProgram(const std::vector<std::string>& arguments) {
@@ -307,16 +308,16 @@ std::vector<const CLI::App*> commandsOf(const CLI::App& parent) {
   return parent.get_subcommands(static_cast<const std::function<bool(const CLI::App*)>&>(nullptr));
 }
 
-CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
+CLI::App* addSubcommand(CLI::App& program, ParsedCommand& parsed, const std::string& name,
                         const std::string& description, const std::string& examples) {
   CLI::App* command = program.add_subcommand(name, description);
   command->set_help_flag("-h,--help", "Print this help");
   command->footer("Examples:\n" + examples);
   command->add_flag_callback(
-      "-q,--quiet", [&selection] { selection.verbosity = Verbosity::quiet; },
+      "-q,--quiet", [&parsed] { parsed.verbosity = Verbosity::quiet; },
       "Say nothing but errors, and on standard output only the data that was asked for");
   command->add_flag_callback(
-      "-v,--verbose", [&selection] { selection.verbosity = Verbosity::verbose; }, "Say what is being done");
+      "-v,--verbose", [&parsed] { parsed.verbosity = Verbosity::verbose; }, "Say what is being done");
   return command;
 }
 

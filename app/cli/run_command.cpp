@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "app/cli/distributed.h"
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/file_size.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
-#include "app/cli/together.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
 #include "backend/base/error.h"
@@ -87,7 +87,7 @@ PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& s
   return plan;
 }
 
-// At most as many tokens as the run will have, known without cutting the text.
+// An upper bound on the run's tokens, known without cutting the text.
 std::int64_t lengthBound(const PlannedRun& plan) {
   const RunInput& input = plan.request.input;
   const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();
@@ -151,8 +151,8 @@ void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
 
 }  // namespace
 
-int runModels(const RunOptions& options, const Session& session) {
-  requireAlone("run");
+int runModels(const RunOptions& options, const CommandContext& context) {
+  requireSingleProcess("run");
   checkOptions(options);
   const auto models = parseModels(options.models);
   const std::string& input = options.text.empty() ? options.ids : options.text;
@@ -162,7 +162,7 @@ int runModels(const RunOptions& options, const Session& session) {
 
   const Source source = Source::read(options);
   if (source.text && source.text->content.starts_with(kByteOrderMark)) {
-    session.console.note(
+    context.console.note(
         fmt::format("{}: begins with a byte order mark, which the models read as the text's first tokens: leave it out "
                     "with `tail -c +4`",
                     options.text));
@@ -173,40 +173,40 @@ int runModels(const RunOptions& options, const Session& session) {
   for (const NamedModel& named : models) {
     plans.push_back(planRun(options, engine.open(modelRequest(options, named)), source));
   }
-  announceLargeFile(options, plans, session.console);
+  announceLargeFile(options, plans, context.console);
 
   std::vector<std::shared_ptr<const Trace>> traces;
   std::vector<ModelSummary> summaries;
   for (const PlannedRun& plan : plans) {
     const std::string& name = plan.model.request.name;
-    session.console.setSubject(modelTurn(name, traces.size() + 1, plans.size()));
+    context.console.setSubject(modelTurn(name, traces.size() + 1, plans.size()));
     resetPeakMemory();
-    const auto result = run_model(plan.model, plan.request, session.job());
+    const auto result = run_model(plan.model, plan.request, context.job());
     if (!result) return kInterrupted;
     for (const std::string& note : result->report.notes) {
-      session.console.note(fmt::format("{}: {}", name, note));
+      context.console.note(fmt::format("{}: {}", name, note));
     }
     summaries.push_back(summarize(*result));
     summaries.back().peakMemoryBytes = peakMemoryBytes();
     summaries.back().fileBytes = totalBytes(plan.parts(summaries.back().tokens));
-    session.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(summaries.back().tokens),
+    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(summaries.back().tokens),
                                        summaries.back().attentionKernel));
     traces.push_back(result->trace);
   }
 
-  session.console.setSubject(options.output);
+  context.console.setSubject(options.output);
   double writeSeconds = 0;
-  const Provenance provenance{session.commandLine, ""};
+  const Provenance provenance{context.commandLine, ""};
   if (!write_run_file(options.output, traces, provenance, options.force ? Overwrite::force : Overwrite::refuse,
-                      session.job(), &writeSeconds)) {
+                      context.job(), &writeSeconds)) {
     return kInterrupted;
   }
-  session.console.endProgress();
+  context.console.endProgress();
   shareWriteSeconds(writeSeconds, summaries);
   if (options.json) {
     Console::write(summaryJson(options.output, summaries));
   } else {
-    session.console.report(summaryTable(options.output, summaries));
+    context.console.report(summaryTable(options.output, summaries));
   }
   return kDone;
 }

@@ -25,7 +25,7 @@ struct RunOptions : RunningOptions {
 };
 
 /// Runs the models one after the other and writes one run file.
-int runModels(const RunOptions& options, const Session& session);
+int runModels(const RunOptions& options, const CommandContext& context);
 
 /// `foxscope info` on a checkpoint folder or hub id: its description as a table or JSON.
 std::string describeCheckpoint(const std::string& path, bool json);

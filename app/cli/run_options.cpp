@@ -5,10 +5,10 @@
 
 namespace foxscope::cli {
 
-void addRunCommand(CLI::App& program, Selection& selection) {
+void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = addSubcommand(
-      program, selection, "run", "Run one or more models on one text and write a run file",
+      program, parsed, "run", "Run one or more models on one text and write a run file",
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
       "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
       "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
@@ -50,8 +50,8 @@ void addRunCommand(CLI::App& program, Selection& selection) {
       ->type_name("refuse|replace");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return runModels(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return runModels(*options, context); };
   });
 }
 

@@ -9,7 +9,7 @@
 
 namespace foxscope::cli {
 
-/// What `foxscope run` says of one model.
+/// The summary that `foxscope run` prints of one model.
 struct ModelSummary {
   std::string name;
   std::int64_t tokens = 0;

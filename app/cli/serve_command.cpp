@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "app/cli/distributed.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/model_names.h"
 #include "app/cli/running_options.h"
-#include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/serve/server.h"
 #include "backend/text/file_bytes.h"
@@ -55,8 +55,8 @@ std::vector<DeviceChoice> parseDevices(const ServeOptions& options) {
   return devices;
 }
 
-int runServe(const ServeOptions& options, const Session& session) {
-  requireAlone("serve");
+int runServe(const ServeOptions& options, const CommandContext& context) {
+  requireSingleProcess("serve");
   if (options.port < 0 || options.port > 65535) {
     throw UsageError(fmt::format("--port {}: use a number from 0 (a free one) to 65535", options.port));
   }
@@ -68,23 +68,23 @@ int runServe(const ServeOptions& options, const Session& session) {
   request.token = readToken(options);
   request.origins = options.origins;
   request.devices = parseDevices(options);
-  session.interrupt.say("interrupted, nothing is served any more");
+  context.interrupt.say("interrupted, nothing is served any more");
   serve(
       request,
       [&](const std::string& url) {
-        session.console.endProgress();
+        context.console.endProgress();
         Console::write(fmt::format("listening on {}\n", url));
       },
-      session.job());
+      context.job());
   return kInterrupted;
 }
 
 }  // namespace
 
-void addServeCommand(CLI::App& program, Selection& selection) {
+void addServeCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<ServeOptions>();
   CLI::App* command = addSubcommand(
-      program, selection, "serve", "Answer requests for scores and continuations over HTTP",
+      program, parsed, "serve", "Answer requests for scores and continuations over HTTP",
       "  foxscope serve --model FOLDER --port 8080 --max-length 16384\n"
       "  lm_eval run --model local-completions --model_args \\\n"
       "    model=FOLDER,base_url=http://127.0.0.1:8080/v1/completions,max_length=16384,num_concurrent=4 \\\n"
@@ -126,8 +126,8 @@ void addServeCommand(CLI::App& program, Selection& selection) {
       ->type_name("DEVICE,...")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return runServe(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return runServe(*options, context); };
   });
 }
 

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "app/cli/distributed.h"
 #include "app/cli/interrupt.h"
-#include "app/cli/together.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
@@ -43,7 +43,7 @@ std::vector<RecipeSetting> settingsOf(const TrainOptions& options) {
   return settings;
 }
 
-/// What is trained, and where.
+/// The training that the command line asks for, and its folder.
 struct TrainingOrder {
   Recipe recipe;
   std::filesystem::path output;
@@ -129,14 +129,14 @@ std::string measuresText(const TrainingMeasures& measures) {
 }
 
 /// @param begun  becomes true with the first step: from then on a training that is stopped saves
-TrainingEvents eventsOf(const TrainingOrder& order, const Session& session, Report& report, bool speaks,
+TrainingEvents eventsOf(const TrainingOrder& order, const CommandContext& context, Report& report, bool speaks,
                         std::atomic<bool>& begun) {
   TrainingEvents events;
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
-  events.start = [&session, &report, &begun, speaks, goOn](const TrainingStart& start) {
+  events.start = [&context, &report, &begun, speaks, goOn](const TrainingStart& start) {
     begun = true;
-    if (speaks) session.interrupt.say("ended at once: what was not saved is lost, " + goOn);
-    session.console.endProgress();
+    if (speaks) context.interrupt.say("ended at once: what was not saved is lost, " + goOn);
+    context.console.endProgress();
     report.print(startText(start));
   };
   events.step = [&report, secondsOfStep = 0.0](const TrainingStep& step, std::int64_t steps,
@@ -144,18 +144,18 @@ TrainingEvents eventsOf(const TrainingOrder& order, const Session& session, Repo
     secondsOfStep = secondsOfStep == 0 ? step.seconds : 0.9 * secondsOfStep + 0.1 * step.seconds;  // a moving mean
     report.print(stepText(step, steps, memory, secondsOfStep * static_cast<double>(steps - step.step)));
   };
-  events.measured = [&session, &report](const TrainingMeasures& measures) {
-    session.console.endProgress();
+  events.measured = [&context, &report](const TrainingMeasures& measures) {
+    context.console.endProgress();
     report.print(measuresText(measures));
   };
-  events.saved = [&session](const std::filesystem::path& checkpoint) {
-    session.console.detail(fmt::format("saved {}", checkpoint.string()));
+  events.saved = [&context](const std::filesystem::path& checkpoint) {
+    context.console.detail(fmt::format("saved {}", checkpoint.string()));
   };
-  events.note = [&session](std::string_view note) { session.console.note(note); };
+  events.note = [&context](std::string_view note) { context.console.note(note); };
   return events;
 }
 
-// What a training that was stopped leaves.
+// The message for a training that was stopped: what is kept and how to go on.
 std::string interruptedText(const TrainingOrder& order, const std::optional<TrainingResult>& result) {
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
   if (result)
@@ -165,22 +165,22 @@ std::string interruptedText(const TrainingOrder& order, const std::optional<Trai
                                           : "interrupted before a step was done, nothing is written";
 }
 
-int carryOut(const TrainingOrder& order, const Session& session, Processes* processes) {
+int carryOut(const TrainingOrder& order, const CommandContext& context, Processes* processes) {
   const bool first = processes == nullptr || processes->first();
-  Report report(session.console);
+  Report report(context.console);
   std::atomic<bool> begun = false;
-  const TrainingEvents events = eventsOf(order, session, report, first, begun);
-  session.interrupt.waitForWork();
-  const std::stop_callback told(session.stop, [&] {
+  const TrainingEvents events = eventsOf(order, context, report, first, begun);
+  context.interrupt.waitForWork();
+  const std::stop_callback told(context.stop, [&] {
     if (!begun) return;  // nothing will be saved, and what is said at the end says so
-    session.console.note(
+    context.console.note(
         "interrupted: the step at hand is finished and saved; the same signal again, after two seconds, ends at once");
   });
-  const auto result = train(order.recipe, order.output, order.resume, events, session.job(), processes);
+  const auto result = train(order.recipe, order.output, order.resume, events, context.job(), processes);
   const bool finished = result && result->finished;
   if (!first) return finished ? kDone : kInterrupted;
   if (!finished) {
-    session.interrupt.say(interruptedText(order, result));
+    context.interrupt.say(interruptedText(order, result));
     return kInterrupted;
   }
   report.print(fmt::format("{} {}, the last checkpoint is {}\n", result->steps, plural(result->steps, "step"),
@@ -222,11 +222,11 @@ TrainingOrder orderOf(const TrainOptions& options) {
   return order;
 }
 
-int runTraining(const TrainOptions& options, const Session& session) {
+int runTraining(const TrainOptions& options, const CommandContext& context) {
   const TrainingOrder order = orderOf(options);
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
-  return workTogether(session, order.recipe.device, goOn,
-                      [&](Processes* processes) { return carryOut(order, session, processes); });
+  return runDistributed(context, order.recipe.device, goOn,
+                        [&](Processes* processes) { return carryOut(order, context, processes); });
 }
 
 void addRecipeOption(CLI::App& command, const RecipeKey& key, TrainOptions& options) {
@@ -246,10 +246,10 @@ void addRecipeOption(CLI::App& command, const RecipeKey& key, TrainOptions& opti
 
 }  // namespace
 
-void addTrainCommand(CLI::App& program, Selection& selection) {
+void addTrainCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* command = addSubcommand(
-      program, selection, "train", "Train a model, or go on with a training",
+      program, parsed, "train", "Train a model, or go on with a training",
       "  foxscope train --recipe resources/recipes/fox-pro-1m.json --data book.txt -o out/fox\n"
       "  foxscope train --config config.json --tokenizer FOLDER --data books/ --max-tokens 65536000 --lr 0.002 -o OUT\n"
       "  foxscope train --resume OUT\n"
@@ -269,8 +269,8 @@ void addTrainCommand(CLI::App& program, Selection& selection) {
                    "JSON with any of the options below, _ for - in their names; an option wins over it")
       ->type_name("FILE");
   for (const RecipeKey& key : recipe_keys()) addRecipeOption(*command, key, *options);
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return runTraining(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return runTraining(*options, context); };
   });
 }
 

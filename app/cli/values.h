@@ -9,9 +9,9 @@ namespace foxscope::cli {
 
 /// Enough digits to read the same double again; NaN is empty.
 std::string digits(double value);
-/// What is no number, or has no end, is null.
+/// A number as JSON; null for NaN and infinities.
 nlohmann::ordered_json jsonNumber(double value);
-/// What stands between separators; as many parts as separators and one more.
+/// The parts between separators, one more than there are separators.
 std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace foxscope::cli

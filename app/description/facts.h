@@ -11,8 +11,7 @@
 
 namespace foxscope {
 
-/// What is known of something, line by line: what it is called, and what it is. Values come from files and may hold
-/// anything.
+/// Known facts, line by line: a name and a value. Values come from files and may hold anything.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// A checkpoint: the paper's name for it, parameters and their types, every option of its layers, tokenizer, weight
@@ -28,7 +27,7 @@ std::string tokenizerOf(const Checkpoint& checkpoint);
 Facts runFacts(const Trace& trace);
 /// The words of --keep whose parts are there.
 std::vector<std::string> keptWords(const Trace& trace);
-/// Nothing where no losses were kept.
+/// The mean; nothing where no losses were kept.
 std::optional<double> meanOf(std::span<const float> losses);
 /// A run's text: its size and SHA-256.
 std::string textFact(const Text* text);

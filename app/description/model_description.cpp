@@ -13,7 +13,7 @@
 namespace foxscope {
 namespace {
 
-/// What makes the Pro block of the paper: each is either in a layer or not.
+/// A part of the paper's Pro block; a layer has it or not.
 struct ProPart {
   bool present;
   const char* name;
@@ -106,7 +106,7 @@ bool isOfMlp(const ConfigOption& option) {
   return std::ranges::find(kKeys, option.key) != kKeys.end();
 }
 
-// What a layer has or lacks beside its family's own parts.
+// The parts that a layer has or lacks beside its family's own.
 std::vector<std::string> differences(const ModelConfig& config, bool gated, bool pro) {
   std::vector<std::string> differences;
   for (const ProPart& part : proParts(config)) {

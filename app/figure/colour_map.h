@@ -31,7 +31,7 @@ const ColourMap& signedTint();
 enum class ColourMapName { viridis, cividis, magma, grey, diverging };
 const ColourMap& colourMapOf(ColourMapName name);
 
-/// Those that can be chosen for any quantity.
+/// Colour maps that can be chosen for any quantity.
 struct NamedColourMap {
   const char* name;
   const ColourMap* map;

@@ -23,7 +23,7 @@ struct ScaledColours {
   std::string label;                 ///< quantity and unit, for the colour bar
   std::string note;                  ///< what the colours leave out, empty if nothing
 
-  /// From 0 at `lower` to 1 at `upper`, not clamped.
+  /// The position of a value from 0 at `lower` to 1 at `upper`, not clamped.
   [[nodiscard]] double position(double value) const;
   /// The value at a position, the inverse of `position`.
   [[nodiscard]] double value(double position) const;

@@ -2,7 +2,7 @@
 #include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
 
-// For a build without Qt: numbers can be written, pictures cannot be drawn.
+// A build without Qt writes numbers and draws no pictures.
 
 namespace foxscope::figure {
 

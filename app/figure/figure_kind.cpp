@@ -28,7 +28,7 @@ using Takes = FigureOption::Takes;
 using Options = std::vector<FigureOption>;
 using Draw = std::optional<DrawnFigure> (*)(FigureRequest&);
 
-/// What draws a kind; a build without Qt has the table and nothing that draws.
+/// The function that draws a kind; a build without Qt has the table and no such function.
 template <Draw draw>
 Draw drawing() {
   if constexpr (FOXSCOPE_DRAWS != 0) {
@@ -68,7 +68,7 @@ Options common() {
       {"--force", nullptr, Takes::flag, "Overwrite the output"}};
 }
 
-/// Of kinds that read run files.
+/// The options of kinds that read run files.
 Options runs() { return Options{{"--unchecked", nullptr, Takes::flag, kUncheckedHelp}} + common(); }
 
 Options model() { return {{"--model", "NAME", Takes::text, "Which model (default: the first with a gate)"}}; }

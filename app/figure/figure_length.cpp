@@ -13,8 +13,7 @@
 namespace foxscope::figure {
 namespace {
 
-// Of the venues' style files and guides for authors. acl.sty: A4 with margins of 25 mm, columns 6 mm apart; aaai.sty: 7
-// inches of text, columns 3/8 inch apart.
+// Widths from the venues' style files and guides for authors.
 constexpr std::array kVenues{Venue{"neurips", "5.5in", "NeurIPS, ICLR: text width"},
                              Venue{"iclr", "5.5in", nullptr},
                              Venue{"half", "2.65in", "NeurIPS, ICLR: half"},

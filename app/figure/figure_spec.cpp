@@ -118,7 +118,7 @@ std::vector<std::string> FigureSpec::words() const {
       continue;
     }
     for (const std::string& one : std::get<std::vector<std::string>>(value)) {
-      // What begins like an option, or is empty, is one word with the option that it belongs to.
+      // A word that begins like an option, or is empty, is joined with the option that it belongs to.
       if (one.empty() || one.starts_with('-')) {
         words.push_back(fmt::format("--{}={}", name, one));
       } else {

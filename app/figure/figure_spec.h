@@ -11,7 +11,7 @@ namespace foxscope::figure {
 /// A figure as a file describes it: `{"foxscope_figure": 1, "kind": "maps", "options": {"width": "iclr"}}`
 /// (docs/files.md).
 struct FigureSpec {
-  /// That of a flag, or what an option is given, one or many; numbers as they are written.
+  /// The value of an option: true for a flag, else one or many words; numbers as they are written.
   using Value = std::variant<bool, std::vector<std::string>>;
 
   std::string kind;
@@ -23,7 +23,7 @@ struct FigureSpec {
 
   /// Whether it is there.
   [[nodiscard]] bool has(std::string_view name) const;
-  /// What an option is given; where it is not there, nothing.
+  /// The words of an option; empty where it is absent.
   [[nodiscard]] std::vector<std::string> list(std::string_view name) const;
   /// The value of an option that takes one, and this where it is not there.
   [[nodiscard]] std::string text(std::string_view name, const char* otherwise = "") const;

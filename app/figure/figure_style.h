@@ -16,7 +16,7 @@ namespace foxscope::figure {
 
 enum class PanelLetters { whereSeveral, none };
 
-/// What is chosen by hand of any figure.
+/// The choices by hand that any figure takes.
 struct FigureStyle {
   FigureFormat format;
   std::string title;  ///< above everything; empty: none
@@ -26,13 +26,13 @@ struct FigureStyle {
   std::vector<std::pair<std::string, CurveLook>> looks;     ///< of models by name; others by their place
   std::string command;                                      ///< how to make the figure again, for the file's metadata
 
-  /// What is written for a model, or the text of a sweep, of this name.
+  /// The label of a model, or of the text of a sweep, of this name.
   [[nodiscard]] std::string label(const std::string& name) const;
   /// How the curve of a model of this name looks, which is in this place among those of the figure.
   [[nodiscard]] CurveLook look(const std::string& name, std::size_t place) const;
 };
 
-/// What is chosen by hand of a figure of curves.
+/// The choices by hand that a figure of curves takes.
 struct CurveChoice {
   std::optional<AxisLimits> xLimits;
   std::optional<AxisLimits> yLimits;

@@ -14,7 +14,7 @@
 #include "app/figure/kinds/head_choice.h"
 #include "app/figure/maps/map_figure.h"
 
-// What is written for the options of figures and maps.
+// Values of the options of figures and maps.
 
 namespace foxscope::figure {
 
@@ -49,7 +49,7 @@ HeadIndex parseHead(const std::string& option, const std::string& text);
 std::string wordOf(const HeadIndex& head);
 std::string wordOf(const Range& range);
 
-/// What a spec says of these options; nothing where they are not there.
+/// The value of an option in a spec; nothing where it is absent.
 /// @throws UsageError naming the option, what is understood and the names that exist
 std::optional<double> numberOf(const FigureSpec& spec, std::string_view option);
 std::optional<std::int64_t> integerOf(const FigureSpec& spec, std::string_view option);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
 #include "backend/trace/mixer_text.h"
 #include "backend/trace/shown_heads.h"
 
@@ -22,7 +23,7 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   std::string words = mixer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);
   if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
-  return {words, kColours[static_cast<std::size_t>(mixer.mixer)]};
+  return {words, kColours[index_of(mixer.mixer)]};
 }
 
 std::vector<LayerKind> kindsOf(const TraceInfo& info) {

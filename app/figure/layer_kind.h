@@ -8,7 +8,7 @@
 
 namespace foxscope::figure {
 
-/// What mixes the positions of a layer: in words, and the colour that it has beside other kinds.
+/// The mixer of a layer: in words, and the colour that it has beside other kinds.
 struct LayerKind {
   std::string words;  ///< of mixer_text
   Rgb colour;         ///< of Okabe and Ito's palette, apart in grey print and for the colour-blind

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "app/figure/curves/curve_legend.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 

@@ -8,7 +8,7 @@ namespace foxscope::figure {
 
 /// A quantity and its unit for an axis or colour bar, symbols in italics: "attention *A*".
 std::string quantityText(Quantity quantity);
-/// Its symbol alone: "*A*".
+/// A quantity's symbol alone: "*A*".
 std::string quantitySymbol(Quantity quantity);
 
 }  // namespace foxscope::figure

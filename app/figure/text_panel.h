@@ -7,7 +7,7 @@
 #include <QTextLayout>
 
 #include "app/figure/colour_scale.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 

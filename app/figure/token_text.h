@@ -11,11 +11,11 @@ namespace foxscope::figure {
 /// How text is shown where a line break or a blank would not be seen.
 enum class Whitespace { asIs, visible };
 
-/// What position p reads, as text: "⟨BOS⟩" or "⟨id⟩" where it is no token of the text, visible signs for blanks
-/// and line breaks if asked for ("␣the", "⏎").
+/// The token that position p reads, as text: "⟨BOS⟩" or "⟨id⟩" where it is no token of the text, visible signs for
+/// blanks and line breaks if asked for ("␣the", "⏎").
 /// @param position  0 <= position < length of the table
 QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
-/// What position p predicts, likewise.
+/// The token that position p predicts, likewise.
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
 
 }  // namespace foxscope::figure

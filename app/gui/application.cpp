@@ -35,7 +35,7 @@ bool hasDisplay() {
   return set("DISPLAY") || set("WAYLAND_DISPLAY") || set("QT_QPA_PLATFORM");
 }
 
-void prepareEnvironment(const WindowOptions& options) {
+void prepareEnvironment(const ApplicationOptions& options) {
   if (!hasDisplay()) {
     if (options.screenshot.empty()) {
       throw UsageError(
@@ -78,7 +78,7 @@ class Screenshot : public QObject {
     connect(&window.document(), &Document::messageRaised, this, [this](const Message& message) {
       if (message.kind == Message::Kind::error) fail(message.text.toStdString());
     });
-    // Nobody is there to answer.
+    // A screenshot has no user to answer.
     connect(&window.document().modelRuns(), &ModelRuns::memoryAsked, &window.document().modelRuns(),
             &ModelRuns::runAnyway);
     m_poll.setInterval(50);
@@ -120,7 +120,7 @@ class Screenshot : public QObject {
   int m_calm = 0;
 };
 
-// Who names a model and a text wants to see the one read the other.
+// A user who names a model and a text wants to see the one read the other.
 void openAndRun(Document& document, const QStringList& paths) {
   QObject::connect(
       &document, &Document::idle, &document,
@@ -152,7 +152,7 @@ std::optional<std::filesystem::path> findDemo(const std::filesystem::path& progr
   return std::nullopt;
 }
 
-int openWindow(const WindowOptions& options) {
+int openWindow(const ApplicationOptions& options) {
   prepareEnvironment(options);
   qInstallMessageHandler(passOwnMessages);
   if (logging()) QLoggingCategory::setFilterRules(QStringLiteral("foxscope.*=true"));

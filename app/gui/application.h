@@ -9,8 +9,8 @@ namespace foxscope::gui {
 
 enum class Theme { settings, light, dark };
 
-/// What `foxscope open` is asked for.
-struct WindowOptions {
+/// The options of `foxscope open`.
+struct ApplicationOptions {
   std::vector<std::string> paths;  ///< checkpoint folders, trainings, texts, run files, sessions
   std::string screenshot;          ///< PNG to write when all views are done; then the program ends. Empty: stay open
   int width = 0;                   ///< of the window, in pixels at scale 1; 0: as it was, or 1440 x 900
@@ -24,7 +24,7 @@ struct WindowOptions {
 /// Opens the window and returns when it is closed, with an exit status.
 /// @throws UsageError where there is no display and no screenshot is wanted, Error for a build without Qt, a path that
 ///         cannot be opened or a picture that cannot be written while a screenshot is wanted
-int openWindow(const WindowOptions& options);
+int openWindow(const ApplicationOptions& options);
 
 /// The demo's session: in share/foxscope of an installation, or resources of the checkout that the program was built
 /// in.

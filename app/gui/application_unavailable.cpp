@@ -3,7 +3,7 @@
 
 namespace foxscope::gui {
 
-int openWindow(const WindowOptions& /*options*/) {
+int openWindow(const ApplicationOptions& /*options*/) {
   throw Error("open: this build has no window: configure with -DFOXSCOPE_GUI=ON and Qt 6, or use the other commands");
 }
 

@@ -118,7 +118,7 @@ AtomicFile::AtomicFile(const fs::path& target, bool overwrite)
     : shown_(target), target_(follow_links(target)), overwrite_(overwrite) {
   check_target(shown_, target_, overwrite);
   ignore_file_size_signal();
-  // What replaces a private file is private from its first byte on.
+  // The new file of a private one is private from its first byte on.
   struct stat old {};
   const mode_t mode = ::stat(target_.c_str(), &old) == 0 ? 0600 : 0666;
   open_without_name(folder_of(target_), mode);

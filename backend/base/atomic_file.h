@@ -10,8 +10,8 @@ namespace foxscope {
 /// A file that appears under its name only when it is whole. It is written without a name where the system allows
 /// (O_TMPFILE), so that not even a killed process leaves anything; else under a temporary name beside the target, which
 /// remove_unfinished_files() knows. commit() flushes it to disk and puts it in place. An object that goes away without
-/// commit leaves nothing behind. A target that is a symbolic link stays one: the file that it points to is replaced.
-/// What replaces a file has its permissions and its access control list, and as far as this user may its owner and
+/// commit leaves nothing behind. A target that is a symbolic link stays one: the file that it points to is replaced. A
+/// new file takes over the old one's permissions and access control list, and as far as this user may its owner and
 /// group.
 class AtomicFile {
  public:
@@ -40,7 +40,7 @@ class AtomicFile {
   /// @returns 0, or the system's error number: for callers that must not throw
   [[nodiscard]] int try_write_at(std::uint64_t offset, const void* data, std::size_t bytes) const;
 
-  /// What to throw for a write to this file that failed with the system's error number.
+  /// Throws the error of a write to this file that failed with the system's error number.
   [[noreturn]] void throw_write_error(int error_number) const;
 
   /// Flushes to disk and puts the file in place. The object is finished afterwards.

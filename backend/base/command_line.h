@@ -5,8 +5,8 @@
 
 namespace foxscope {
 
-/// What a published file may say of a path: its last component, "." and ".." and slashes at its end resolved. A figure
-/// for a double-blind paper must not name its author's home folder.
+/// The part of a path that a published file may name: its last component, "." and ".." and slashes at its end resolved.
+/// A figure for a double-blind paper must not name its author's home folder.
 /// @returns the path itself where it has no components ("", "/")
 std::string without_folder(const std::string& path);
 

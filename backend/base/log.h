@@ -5,8 +5,8 @@
 
 namespace foxscope {
 
-/// What a line for someone who looks for a mistake is about: files that were read and what of them was skipped, text
-/// and tokenizers, models and where they compute, maps, evaluations, the window's jobs and settings.
+/// The subject of a log line: files that were read and what of them was skipped, text and tokenizers, models and where
+/// they compute, maps, evaluations, the window's jobs and settings.
 enum class LogCategory { file, text, model, map, eval, window };
 
 const char* to_string(LogCategory category);

@@ -31,7 +31,7 @@ void say_which_file_was_cut(int /*signal*/, siginfo_t* info, void* /*context*/) 
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
     ::_exit(1);
   }
-  // Of other memory: what the system does of itself, when the access is tried again.
+  // A fault in other memory has the system's default action when the access is tried again.
   std::signal(SIGBUS, SIG_DFL);
 }
 

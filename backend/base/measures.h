@@ -5,13 +5,13 @@
 
 namespace foxscope {
 
-/// For reports: GiB of 2^30 bytes.
+/// Bytes for reports: GiB of 2^30 bytes.
 template <std::integral Bytes>
 constexpr double gibibytes(Bytes bytes) {
   return static_cast<double>(bytes) / 0x1p30;
 }
 
-/// For reports: seconds from a moment until now.
+/// Seconds from a moment until now, for reports.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -27,9 +27,9 @@ class RegularFile {
   std::uint64_t size_ = 0;
 };
 
-/// What to throw for a file that could not be opened, with the system's error number.
+/// Throws the error of a file that could not be opened, with the system's error number.
 [[noreturn]] void throw_not_opened(const std::string& name, const std::string& what, int error_number);
-/// What to throw for a folder where a file should be.
+/// Throws the error of a folder where a file should be.
 [[noreturn]] void throw_folder(const std::string& name, const std::string& what);
 
 }  // namespace foxscope

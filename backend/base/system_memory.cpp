@@ -75,7 +75,7 @@ std::optional<std::int64_t> left_on_the_way(const fs::path& top, const std::stri
   return least;
 }
 
-/// What the process's own limit of address space (ulimit -v) leaves; nothing where there is none.
+/// The memory that the process's own limit of address space (ulimit -v) leaves; nothing where there is no limit.
 std::optional<std::int64_t> left_of_address_space() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
@@ -107,7 +107,7 @@ std::optional<std::int64_t> left_of_control_groups(const fs::path& root) {
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const std::string path = line.substr(second + 1);
     if (controllers == ",,") {
-      // Beside version 1 the mount lies one folder deeper.
+      // Beside version 1 the mount of version 2 lies one folder deeper.
       for (const fs::path& top : {groups, groups / "unified"}) keep_least(least, left_on_the_way(top, path, kVersion2));
     } else if (controllers.find(",memory,") != std::string::npos) {
       keep_least(least, left_on_the_way(groups / "memory", path, kVersion1));

@@ -15,9 +15,9 @@ std::int64_t available_memory();
 /// @returns nothing where it cannot be read
 std::optional<std::int64_t> left_of_system(const std::filesystem::path& root);
 
-/// What the control groups of this process (version 1 or 2) and all that these lie in leave. A group counts the page
-/// cache and the kernel's caches as used, which it gives back when there is need: as in MemAvailable, they are free
-/// here.
+/// The memory that the control groups of this process (version 1 or 2) and all that these lie in leave. A group counts
+/// the page cache and the kernel's caches as used, which it gives back when there is need: as in MemAvailable, they are
+/// free here.
 /// @param root  the folder that holds proc and sys; "/" but in tests
 /// @returns nothing where no limit is set
 std::optional<std::int64_t> left_of_control_groups(const std::filesystem::path& root);

@@ -109,18 +109,18 @@ std::string CorpusReader::name_of(const std::filesystem::path& file) const {
   return without_controls(find_invalid_utf8(name) ? replace_invalid_utf8(name) : std::move(name));
 }
 
-Document CorpusReader::read_text_file(const std::filesystem::path& file) {
+CorpusDocument CorpusReader::read_text_file(const std::filesystem::path& file) {
   std::error_code failed;
   if (std::filesystem::file_size(file, failed) > longest_document_ && !failed) {
     throw Error(fmt::format("{}: is longer than {} MiB: cut it into smaller documents", file.string(),
                             std::max<std::size_t>(1, longest_document_ >> 20U)));
   }
-  Document document{name_of(file), read_text(file, InvalidUtf8::refuse)};
+  CorpusDocument document{name_of(file), read_text(file, InvalidUtf8::refuse)};
   finished_bytes_ += static_cast<std::int64_t>(document.text.size());
   return document;
 }
 
-Document CorpusReader::parse_line(const std::string& line) const {
+CorpusDocument CorpusReader::parse_line(const std::string& line) const {
   const std::string where = fmt::format("{}: line {}", lines_->file().string(), lines_->line_number());
   if (const auto offset = find_invalid_utf8(line)) {
     throw Error(fmt::format("{}: byte {} is not UTF-8: convert the file (for instance with iconv)", where, *offset));
@@ -131,7 +131,7 @@ Document CorpusReader::parse_line(const std::string& line) const {
     throw Error(
         fmt::format("{}: has no string under \"text\": a line is an object such as {{\"text\": \"...\"}}", where));
   }
-  Document document{"", text->get<std::string>()};
+  CorpusDocument document{"", text->get<std::string>()};
   const auto id = name_in(json, "id");
   const auto name = id ? id : name_in(json, "title");
   // Ids may be paths, and names go into files that are published.
@@ -142,7 +142,7 @@ Document CorpusReader::parse_line(const std::string& line) const {
   return document;
 }
 
-std::optional<Document> CorpusReader::next() {
+std::optional<CorpusDocument> CorpusReader::next() {
   constexpr const char* kWhiteSpace = " \t\r";
   while (true) {
     if (lines_) {

@@ -12,7 +12,7 @@
 namespace foxscope {
 
 /// A document of a corpus.
-struct Document {
+struct CorpusDocument {
   /// For people and for files: of a text file its path below the corpus folder (the file's name where the corpus is one
   /// file); of a line of JSON its "id", else its "title", else FILE:LINE.
   std::string name;
@@ -38,20 +38,20 @@ class CorpusReader {
   /// The next document; nothing after the last.
   /// @throws Error naming the file and the line: unreadable, no UTF-8, no JSON, no "text", compressed data that is
   ///         damaged or cut short, a document that is too long; and for a corpus without documents
-  std::optional<Document> next();
+  std::optional<CorpusDocument> next();
 
   /// The files that documents come from, in their order.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
 
-  /// Size of all files as they lay on disk at first, and how much of it has been taken in, for progress. Of files that
-  /// have grown since, what has been taken in is the least that there is.
+  /// Size of all files as they lay on disk at first, and how much of it has been taken in, for progress. If files have
+  /// grown since, the bytes taken in are the least that there are.
   [[nodiscard]] std::int64_t total_bytes() const { return std::max(total_bytes_, bytes_done()); }
   [[nodiscard]] std::int64_t bytes_done() const;
 
  private:
   struct Lines;
-  Document read_text_file(const std::filesystem::path& file);
-  Document parse_line(const std::string& line) const;
+  CorpusDocument read_text_file(const std::filesystem::path& file);
+  CorpusDocument parse_line(const std::string& line) const;
   [[nodiscard]] std::string name_of(const std::filesystem::path& file) const;
 
   std::filesystem::path corpus_;

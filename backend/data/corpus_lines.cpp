@@ -47,7 +47,7 @@ class PlainSource final : public ByteSource {
   std::int64_t position_ = 0;
 };
 
-/// What both kinds of compressed file share: pieces of input, and the words for a bad one.
+/// The base of both kinds of compressed file: pieces of input, and the messages for a bad one.
 class CompressedSource : public ByteSource {
  public:
   CompressedSource(const std::filesystem::path& file, const char* kind)

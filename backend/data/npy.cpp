@@ -35,7 +35,7 @@ std::size_t size_of(NpyArray::Element element) {
   throw Error(fmt::format("{}: {}: save it again with numpy.save", name, what));
 }
 
-/// What follows `'key':` in the header, a Python dictionary that numpy writes always in the same manner.
+/// The text behind `'key':` in the header, a Python dictionary that numpy writes always in the same manner.
 std::string_view value_of(std::string_view header, std::string_view key, const std::string& name) {
   const std::size_t found = header.find(fmt::format("'{}':", key));
   if (found == std::string_view::npos) refuse_array(name, fmt::format("the header of the array has no {}", key));

@@ -16,7 +16,7 @@ class TextStream {
 
   /// The text that this token completes; may be empty. Ids that the tokenizer does not have are U+FFFD.
   std::string add(std::int32_t id);
-  /// What is left when no token follows.
+  /// Ends the stream: the bytes that are left when no token follows.
   std::string finish();
 
  private:

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/data/corpus.h"
@@ -79,7 +80,7 @@ std::vector<std::int64_t> draw_starts(std::int64_t tokens, std::int64_t length, 
   const auto free = static_cast<std::uint64_t>(tokens - number * length);
   for (std::int64_t n = 0; n < number; ++n) starts.push_back(static_cast<std::int64_t>(random.below(free + 1)));
   std::sort(starts.begin(), starts.end());
-  for (std::int64_t n = 0; n < number; ++n) starts[static_cast<std::size_t>(n)] += n * length;
+  for (std::int64_t n = 0; n < number; ++n) starts[index_of(n)] += n * length;
   return starts;
 }
 
@@ -104,7 +105,7 @@ std::vector<std::int32_t> positions(const std::vector<std::int64_t>& bytes, std:
   return result;
 }
 
-Window cut_window(const Document& document, const Tokens& tokens, std::int64_t start, std::int64_t length) {
+Window cut_window(const CorpusDocument& document, const Tokens& tokens, std::int64_t start, std::int64_t length) {
   Window window;
   const auto first = static_cast<std::size_t>(start);
   const std::size_t last = first + static_cast<std::size_t>(length) - 1;
@@ -200,10 +201,10 @@ Windows cut_windows(const Windows& windows, const Tokenizer& chosen_with, const 
   for (std::size_t n = 0; n < result.windows.size(); ++n) {
     if (!result.windows[n].ids.empty()) continue;
     const Window& window = windows.windows[n];
-    throw Error(fmt::format(
-        "{}: bytes {} to {} are a window without a whole character, in which the tokenizer of "
-        "another model has no token: use a larger --length, or another --seed",
-        windows.documents[static_cast<std::size_t>(window.document)].name, window.byte_start, window.byte_end - 1));
+    throw Error(
+        fmt::format("{}: bytes {} to {} are a window without a whole character, in which the tokenizer of "
+                    "another model has no token: use a larger --length, or another --seed",
+                    windows.documents[index_of(window.document)].name, window.byte_start, window.byte_end - 1));
   }
   return result;
 }

@@ -24,7 +24,7 @@ inline constexpr std::int64_t kDefaultWindows = 24;
 
 /// A document that holds windows.
 struct WindowDocument {
-  std::string name;    ///< Document::name
+  std::string name;    ///< CorpusDocument::name
   std::string sha256;  ///< of its text
 };
 
@@ -98,7 +98,7 @@ Windows cut_windows(const Windows& windows, const Tokenizer& chosen_with, const 
 /// @param counts  of the corpus
 std::vector<TokenClassSet> window_classes(const Window& window, const WordCounts& counts);
 
-/// What the positions of a window read: BOS, then all labels but the last.
+/// The input ids of a window's positions: BOS, then all labels but the last.
 std::vector<std::int32_t> input_ids(const std::vector<std::int32_t>& labels, std::int32_t bos);
 
 }  // namespace foxscope

@@ -179,7 +179,7 @@ void EvaluationWriter::corpus(const EvaluatedCorpus& corpus) {
 
 void EvaluationWriter::info(const std::string& group, std::size_t order, const TraceInfo& info) {
   attribute(group, "order", static_cast<std::int64_t>(order));
-  // Of a file that was imported nothing but the name is known.
+  // An imported file gives a model's name and nothing else.
   if (info.layers == 0) return;
   write_run_attributes(writer_, group, info);
   attribute(group, "length", info.length);

@@ -29,7 +29,7 @@ inline constexpr Element kElementOf<std::int64_t> = Element::int64;
 /// A file of losses, of heads or of a needle test while it is read: what these have in common.
 class EvaluationFile {
  public:
-  /// What such files hold, for messages.
+  /// The contents of such files, for messages.
   struct Kind {
     std::vector<std::string> contents;  ///< what @content may be
     const char* holds;                  ///< "losses of windows"
@@ -52,7 +52,7 @@ class EvaluationFile {
   EvaluatedCorpus read_corpus();
   /// Groups of the models in the order of the command line, at least one.
   std::vector<Hdf5Object> models();
-  /// What is known of a model, by the name of its group; numbers that the file does not have are 0.
+  /// The facts of a model, by the name of its group; numbers that the file does not have are 0.
   TraceInfo read_info(const Hdf5Object& model);
   /// Documents, places and numbers of tokens of the windows; without length and token_id.
   /// @param documents  of the corpus; 0: each window is its own
@@ -102,7 +102,7 @@ class EvaluationWriter {
   /// @param first    group that a viewer shows first
   EvaluationWriter(const std::filesystem::path& path, const Provenance& provenance, Overwrite overwrite,
                    const char* content, const std::string& first);
-  /// No other call may follow.
+  /// Ends the file: no other call may follow.
   void finish();
 
   [[nodiscard]] Hdf5Writer& hdf5() { return writer_; }
@@ -111,8 +111,8 @@ class EvaluationWriter {
     writer_.attribute(path, name, value);
   }
 
-  /// What every file of windows of a corpus says of them: attributes of the root, and the documents' names and hashes
-  /// under /documents where there are any.
+  /// Writes the facts of the corpus that every file of windows has: attributes of the root, and the documents' names
+  /// and hashes under /documents where there are any.
   void corpus(const EvaluatedCorpus& corpus);
   /// A model's place on the command line and what is known of it, as attributes of its group.
   void info(const std::string& group, std::size_t order, const TraceInfo& info);

@@ -16,7 +16,7 @@
 
 namespace foxscope {
 
-/// What models are evaluated on.
+/// The input that models are evaluated on.
 struct EvaluationInput {
   std::filesystem::path corpus;  ///< empty: ids
   WindowOptions windows;         ///< of a corpus
@@ -55,7 +55,7 @@ MemoryUser memory_user(const PlannedModel& model);
 std::vector<std::vector<std::size_t>> window_batches(const PlannedModel& model, std::size_t tokens_at_once,
                                                      std::vector<bool> done = {});
 
-/// What a pass over windows leaves.
+/// The result of a pass over windows.
 struct WindowPass {
   std::deque<Recorder> recorders;  ///< by window
   ForwardReport report;

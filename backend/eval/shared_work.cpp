@@ -11,7 +11,7 @@
 namespace foxscope {
 namespace {
 
-/// Before what another process has made.
+/// The header before what another process has made.
 struct MadeHead {
   std::uint32_t model = 0;
   std::uint32_t part = 0;

@@ -30,7 +30,7 @@ class SharedPieces {
   [[nodiscard]] std::size_t next(std::uint32_t list);
   /// Gets what is known of a part of a model's work, as it was posted.
   using Take = std::function<void(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made)>;
-  /// What a process that is not the first has made.
+  /// Posts a result of a process that is not the first.
   void post(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made) const;
   /// In the first process: takes what the others post, also of models whose turn comes later, until all is there;
   /// nothing to do in these.

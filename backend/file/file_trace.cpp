@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/file/run_check.h"
 
 namespace foxscope {
@@ -49,7 +50,9 @@ class FileTraceSource final : public TraceSource {
     if (array == TraceArray::decay_rate) return read_rates(dataset);
     if (spec_of(array).number == ArrayNumber::float64) return std::make_shared<ArrayValues>(dataset.values<double>());
     std::vector<float> numbers = dataset.values<float>();
-    if (array == TraceArray::beta && !std::ranges::all_of(numbers, [](float beta) { return std::isfinite(beta); })) {
+    // Of beta and what is erased: one number that is none would spoil all entries behind it.
+    if (spec_of(array).keep == Keep::query_key &&
+        !std::ranges::all_of(numbers, [](float x) { return std::isfinite(x); })) {
       file_->fail_damaged(dataset.path(), "is not finite");
     }
     return std::make_shared<ArrayValues>(std::move(numbers));
@@ -151,7 +154,7 @@ class FileTraceSource final : public TraceSource {
 /// Queries, keys and values read straight from their places in the file.
 class FileQueryKeyStore final : public QueryKeyStore {
  public:
-  /// Of each part, by layer.
+  /// The offsets of each part, by layer.
   using Offsets = std::map<Part, std::vector<std::uint64_t>>;
 
   FileQueryKeyStore(std::shared_ptr<const Hdf5File> file, const std::string& model, const TraceInfo& info,
@@ -168,7 +171,7 @@ class FileQueryKeyStore final : public QueryKeyStore {
     const std::uint64_t row_bytes = static_cast<std::uint64_t>(channels(part, layer)) * size_of(dtype());
     const auto row = static_cast<std::uint64_t>(head * shape().length + begin);
     scratch.resize(static_cast<std::size_t>(end - begin) * row_bytes);
-    file_->read(offsets_.at(part)[static_cast<std::size_t>(layer)] + row * row_bytes, scratch, object_);
+    file_->read(offsets_.at(part)[index_of(layer)] + row * row_bytes, scratch, object_);
     return scratch;
   }
 
@@ -189,7 +192,7 @@ class ArraySearch {
  public:
   ArraySearch(TraceInfo& info, Hdf5Account& account) : info_(info), account_(account) {}
 
-  /// Those that are not a layer's.
+  /// Searches the arrays that are not a layer's.
   void search_model(const Hdf5Object& model) {
     for (const ArraySpec& spec : kTraceArrays) {
       if (spec.repeat == Repeat::layers) continue;

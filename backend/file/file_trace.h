@@ -16,7 +16,7 @@ bool is_model_name(const std::string& name);
 /// models have. Tables and grids of heads are made from these numbers.
 bool fits_heads(const Hdf5File& file, std::int64_t layers, std::int64_t heads);
 
-/// What of a trace stays in the file until it is asked for.
+/// The parts of a trace that stay in the file until they are asked for.
 struct FileTraceParts {
   std::unique_ptr<const TraceSource> source;
   std::shared_ptr<const QueryKeyStore> store;  ///< null where none of its arrays was kept

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
 #include "backend/file/hdf5/hdf5_heap.h"
 #include "backend/text/tokenizer.h"
 
@@ -76,7 +77,7 @@ void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info) {
   mixers.reserve(static_cast<std::size_t>(info.layers));
   for (int layer = 0; layer < info.layers; ++layer) {
     LayerMixer mixer = read_mixer(layers->child(fmt::format("{:02}", layer)), heap);
-    info.forgetting[static_cast<std::size_t>(layer)] = gated && mixer.decays();
+    info.forgetting[index_of(layer)] = gated && mixer.decays();
     if (mixer.has_softmax()) mixer.decay = LayerMixer().decay;
     mixers.push_back(mixer);
   }

@@ -126,7 +126,7 @@ bool write_map(Hdf5Writer& writer, const NamedMap& map, const StripeOptions& opt
   return whole;
 }
 
-/// What a row or column of a CSV file is called, each name but once: "12 token" of the position and the token that it
+/// The label of a row or column of a CSV file, each name but once: "12 token" of the position and the token that it
 /// reads, and of bins "12:16", the positions from 12 up to, not including, 16.
 std::vector<std::string> axis_labels(const Trace& trace, const Range& range, std::int64_t bins) {
   const std::vector<std::int64_t> edges = bin_edges(range, bins);
@@ -220,7 +220,7 @@ bool write_map_csv(const std::filesystem::path& path, const MapRequest& request,
   std::size_t row = 0;
   const bool whole = for_each_stripe(request, {}, job, [&](const Image& stripe) {
     fmt::memory_buffer text;
-    // With the first stripe: by then compute_map has checked the request.
+    // Writes the axes with the first stripe: by then compute_map has checked the request.
     if (row == 0) {
       const Trace& trace = *request.head.trace;
       queries = axis_labels(trace, request.rows, request.pixel_rows);

@@ -38,7 +38,7 @@ std::vector<double> bin_centres(const Range& range, std::int64_t bins) {
 bool for_each_stripe(const MapRequest& request, const StripeOptions& options, const Job& job,
                      const std::function<void(const Image& stripe)>& use) {
   const Job quiet{job.stop, {}, job.executor};
-  // What cannot be cut is handed to compute_map as it is, to be refused there.
+  // A map that cannot be cut is handed to compute_map as it is, to be refused there.
   const bool has_sizes = request.pixel_rows > 0 && request.pixel_rows <= request.rows.size() &&
                          request.pixel_columns > 0 && request.pixel_columns <= request.columns.size();
   const std::int64_t wanted =

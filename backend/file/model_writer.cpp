@@ -17,7 +17,7 @@ std::string group_of(const std::string& path) {
 
 /// Whether an array can be the signal of its group: one that has no other signals and is small enough to be looked at.
 bool is_plotted(const ArraySpec& spec) {
-  return spec.storage != Storage::store && spec.array != TraceArray::beta &&
+  return spec.storage != Storage::store && spec.keep != Keep::query_key &&
          spec.array != TraceArray::cumulative_log_decay && spec.array != TraceArray::decay_rate &&
          spec.repeat != Repeat::layers_and_output && !group_of(spec.path).empty();
 }
@@ -66,7 +66,7 @@ void write_run_attributes(Hdf5Writer& writer, const std::string& group, const Tr
 
 void ModelWriter::write_attributes() {
   writer_.attribute(root_, "NX_class", "NXentry");
-  // What a viewer plots first: the first array that has a group to be plotted in.
+  // The array that a viewer plots first: the first array that has a group to be plotted in.
   const auto plotted = std::ranges::find_if(
       kTraceArrays, [this](const ArraySpec& spec) { return is_plotted(spec) && trace_.has(spec.array); });
   if (plotted != kTraceArrays.end()) writer_.attribute(root_, "default", group_of(path_of(*plotted, 0)));

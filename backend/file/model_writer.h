@@ -13,7 +13,7 @@
 
 namespace foxscope {
 
-/// What a model and its run are, but for names and lengths: the attributes that run files and evaluations share.
+/// The facts of a model and its run, but for names and lengths: the attributes that run files and evaluations share.
 void write_run_attributes(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
 
 /// Writes the group /models/NAME of a run file. All methods throw Error as Hdf5Writer does.
@@ -48,7 +48,7 @@ class ModelWriter {
   bool write_raw(const ArraySpec& spec, int index);
   /// Makes an array's group NXdata: viewers plot it against its axes.
   void make_plottable(const std::string& path, const std::vector<std::string>& scales);
-  /// What mixes the positions of each layer.
+  /// Writes the mixer of each layer.
 
   Hdf5Writer& writer_;
   const AtomicFile& file_;

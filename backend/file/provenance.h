@@ -11,13 +11,13 @@ namespace foxscope {
 
 /// Version of the layout of run files and map files that this program writes.
 inline constexpr std::int64_t kSchema = 1;
-/// That of run files with linear mixers, and the newest that it reads.
+/// The schema of run files with linear mixers, and the newest that it reads.
 inline constexpr std::int64_t kMixerSchema = 2;
 
 /// Attributes of the root group: schema, program, command line, time, and where a viewer looks first.
 void write_root(Hdf5Writer& writer, const Provenance& provenance, std::int64_t schema = kSchema);
 
-/// What a file of Foxscope holds beside runs and maps: @content of its root group, "eval_loss"; else empty.
+/// The content of a file of Foxscope beside runs and maps: @content of its root group, "eval_loss"; else empty.
 /// @throws Error if the file cannot be opened, is not HDF5, or is damaged
 std::string read_content(const std::filesystem::path& path);
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -25,7 +26,7 @@ constexpr double kFloat32Tolerance = 1e-5;
 constexpr double kBfloat16Tolerance = 1e-3;
 /// Float32 rounds a logit and a normaliser each by some units in the last place.
 constexpr double kRounding = 4 * 0x1p-24;
-/// And who sums c in float32 rounds it by as much as it may rise.
+/// A sum of c in float32 is rounded by as much as it may rise.
 constexpr double kSumRounding = 8 * 0x1p-23;
 /// However large logits and sums are, a row that is further from 1 is none.
 constexpr double kMostTolerance = 1e-2;
@@ -120,7 +121,7 @@ class AttentionCheck {
   void add(RowSum& sum, double product, std::int64_t key, const HeadArrays& arrays) const {
     const double logit = static_cast<double>(info_.softmax_scale) * product;
     const auto i = static_cast<std::size_t>(sum.row);
-    const double decay = arrays.gate.empty() ? 0 : arrays.gate[i] - arrays.gate[static_cast<std::size_t>(key)];
+    const double decay = arrays.gate.empty() ? 0 : arrays.gate[i] - arrays.gate[index_of(key)];
     sum.largest_logit = std::max(sum.largest_logit, std::abs(logit));
     for (std::size_t kind = 0; kind < sum.sum.size(); ++kind) {
       if (arrays.normalizers[kind].empty()) continue;
@@ -131,12 +132,12 @@ class AttentionCheck {
 
   /// |c| of a row, which a sum in float32 has rounded.
   static double gate_size(const RowSum& row, std::size_t kind, std::span<const double> gate) {
-    return !has_gate(kind) || gate.empty() ? 0 : std::abs(gate[static_cast<std::size_t>(row.row)]);
+    return !has_gate(kind) || gate.empty() ? 0 : std::abs(gate[index_of(row.row)]);
   }
 
   void require_one(const RowSum& row, std::size_t kind, int layer, int head, std::span<const float> lse,
                    std::span<const double> gate) {
-    const double normalizer = lse[static_cast<std::size_t>(row.row)];
+    const double normalizer = lse[index_of(row.row)];
     // Weights that are not numbers give rows that are none.
     if (std::isnan(normalizer) || std::isnan(row.sum[kind])) {
       ++report_.unknown;

@@ -17,7 +17,7 @@
 
 namespace foxscope {
 
-/// What a file says of how it was made.
+/// How a file was made.
 struct Provenance {
   std::string command_line;
   std::string created;  ///< ISO 8601, UTC; empty: now

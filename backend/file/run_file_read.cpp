@@ -29,7 +29,7 @@ constexpr std::string_view kModelsFolder = "models/";
 /// has twelve at most, a character that a normaliser spells out some more.
 constexpr std::int64_t kMostTokensOfAByte = 64;
 
-/// What belongs to the whole file while it is read.
+/// The state of reading a file.
 struct Reading {
   std::shared_ptr<const Hdf5File> file;
   Hdf5Heap heap;
@@ -245,7 +245,7 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
 
 using Names = std::set<std::string, std::less<>>;
 
-/// What a group holds that is not looked at, for those who read along.
+/// Logs the members of a group that are not read.
 void log_skipped(const Reading& reading, const Hdf5Object& group, const Names& known) {
   if (!logging()) return;
   std::string skipped;
@@ -256,7 +256,7 @@ void log_skipped(const Reading& reading, const Hdf5Object& group, const Names& k
   write_log(LogCategory::file, fmt::format("{}: {}: skipped {}", reading.file->name(), group.path(), skipped));
 }
 
-/// Of arrays, what a model's group or a layer's holds.
+/// Names of the arrays that a model's group or a layer's holds.
 Names names_of_arrays(Names names, bool of_layers) {
   for (const ArraySpec& spec : kTraceArrays) {
     if (!of_layers) names.insert(std::string(spec.path).substr(0, std::string_view(spec.path).find('/')));
@@ -265,7 +265,7 @@ Names names_of_arrays(Names names, bool of_layers) {
   return names;
 }
 
-/// What a model's group gave, and what of it was skipped.
+/// Logs the arrays that were read from a model's group, and those that were skipped.
 void log_model(const Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers,
                const Trace& trace) {
   const TraceInfo& info = trace.info();

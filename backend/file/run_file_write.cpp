@@ -50,7 +50,7 @@ void write_text(Hdf5Writer& writer, const Text& text) {
   writer.attribute("/text/content", "cut_word", std::int64_t{text.cut_word ? 1 : 0});
 }
 
-/// Everything that goes through libhdf5. @returns false if the job was stopped
+/// Writes everything that goes through libhdf5. @returns false if the job was stopped
 bool write_structure(Hdf5Writer& writer, std::span<const std::shared_ptr<const Trace>> traces,
                      std::vector<ModelWriter>& models) {
   // Models that cut a text otherwise have read to different places by one limit.

@@ -7,10 +7,11 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/measures.h"
 #include "backend/data/text_stream.h"
 #include "backend/model/layer/checks.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 
 namespace foxscope {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 /// The cache grows with the tokens that are added; that is known before anything is loaded.
 void check_memory(const OpenedModel& model, std::int64_t prompt, std::int64_t tokens) {
   const double cache = (static_cast<double>(prompt) + static_cast<double>(tokens)) *
-                       static_cast<double>(continuation_bytes_per_token(model.config, model.dtype));
+                       static_cast<double>(decode_state_bytes_per_token(model.config, model.dtype));
   RunNeeds needs = model.needs({});
   // More tokens than any memory holds may be asked for.
   (needs.gpu ? *needs.gpu : needs.host).fixed += static_cast<std::int64_t>(std::min(cache, 0x1p60));
@@ -29,7 +30,7 @@ void check_memory(const OpenedModel& model, std::int64_t prompt, std::int64_t to
 }
 
 /// Adds the tokens one by one.
-bool extend(const GenerateRequest& request, Continuation& continuation, TextStream* stream, Generation& generation,
+bool extend(const GenerateRequest& request, DecodeState& decode_state, TextStream* stream, Generation& generation,
             const std::function<void(std::string_view)>& give, const Job& job) {
   Sampler sampler(request.sampling);
   const auto add_text = [&](const std::string& piece) {
@@ -39,11 +40,11 @@ bool extend(const GenerateRequest& request, Continuation& continuation, TextStre
   for (std::int64_t n = 0; n < request.tokens; ++n) {
     if (job.stopped()) return false;
     job.tell({n, request.tokens, "tokens", "generate"});
-    const std::int32_t id = sampler.choose(continuation.log_probabilities());
+    const std::int32_t id = sampler.choose(decode_state.log_probabilities());
     generation.ids.push_back(id);
-    generation.log_probability.push_back(continuation.log_probabilities()[static_cast<std::size_t>(id)]);
+    generation.log_probability.push_back(decode_state.log_probabilities()[index_of(id)]);
     if (stream != nullptr) add_text(stream->add(id));
-    if (n + 1 < request.tokens) continuation.read(id);
+    if (n + 1 < request.tokens) decode_state.read(id);
   }
   if (stream != nullptr) add_text(stream->finish());
   job.tell({request.tokens, request.tokens, "tokens", "generate"});
@@ -68,15 +69,15 @@ std::optional<Generation> generate(const OpenedModel& model, const GenerateReque
   generation.load_seconds = seconds_since(start);
 
   const auto prompt_start = std::chrono::steady_clock::now();
-  const std::unique_ptr<Continuation> continuation = loaded->begin({model.options, generation.prompt}, job);
-  if (!continuation) return std::nullopt;
+  const std::unique_ptr<DecodeState> decode_state = loaded->begin({model.options, generation.prompt}, job);
+  if (!decode_state) return std::nullopt;
   generation.prompt_seconds = seconds_since(prompt_start);
   const auto token_start = std::chrono::steady_clock::now();
   std::optional<TextStream> stream;
   if (const Tokenizer* tokenizer = model.find_tokenizer()) stream.emplace(*tokenizer);
-  if (!extend(request, *continuation, stream ? &*stream : nullptr, generation, give, job)) return std::nullopt;
+  if (!extend(request, *decode_state, stream ? &*stream : nullptr, generation, give, job)) return std::nullopt;
   generation.token_seconds = seconds_since(token_start);
-  generation.held_keys = continuation->held_keys();
+  generation.held_keys = decode_state->held_keys();
   return generation;
 }
 

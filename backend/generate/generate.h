@@ -19,7 +19,7 @@ struct GenerateRequest {
   Sampling sampling;
 };
 
-/// What came of it.
+/// The result of generating.
 struct Generation {
   std::vector<std::int32_t> prompt;     ///< ids that were read, BOS included
   std::vector<std::int32_t> ids;        ///< [N]

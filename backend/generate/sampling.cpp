@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 
@@ -18,12 +19,11 @@ namespace {
 void keep_nucleus(std::vector<double>& weights, double share) {
   std::vector<std::int32_t> order(weights.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater<>(),
-                           [&](std::int32_t id) { return weights[static_cast<std::size_t>(id)]; });
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::int32_t id) { return weights[index_of(id)]; });
   const double enough = share * std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;
   for (const std::int32_t id : order) {
-    double& weight = weights[static_cast<std::size_t>(id)];
+    double& weight = weights[index_of(id)];
     if (sum >= enough) weight = 0;
     sum += weight;
   }

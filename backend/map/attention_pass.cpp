@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_spread.h"
 #include "backend/map/head_entries.h"
@@ -28,7 +29,7 @@ constexpr double kWellKnown = 1.0 / 16.0;
 /// Bands are dealt out to so many tasks, each with sums of its own: sums then do not depend on the number of threads.
 constexpr std::int64_t kTasks = 32;
 
-/// What a task adds up.
+/// The sums of a task.
 struct Sums {
   std::vector<double> mass;
   std::vector<double> mass_without_first;
@@ -70,7 +71,7 @@ class BandPass {
       reader_->log_attention_tile(n / kMapTile, {0, 1}, tile_.data());
       for (std::int64_t lane = 0; lane < std::min(kMapTile, rows_.size() - n); ++lane) {
         const bool seen = entries_.window == 0 || rows_.begin + n + lane < entries_.window;
-        const double log_first = static_cast<double>(tile_[static_cast<std::size_t>(lane)]) * kLn2;
+        const double log_first = static_cast<double>(tile_[index_of(lane)]) * kLn2;
         sums_.on_first += seen ? std::exp(log_first) : 0.0;
         beside_first_[n + lane] = seen ? -std::expm1(log_first) : 1.0;
       }
@@ -80,7 +81,7 @@ class BandPass {
   }
 
   bool sum_beside_first() {
-    // What is left out is small beside the row; here it has to be small beside what key 0 leaves of it.
+    // Entries that are left out are small beside the row; here they have to be small beside what key 0 leaves of it.
     double least = 1.0;
     for (std::int64_t n = 0; n < rows_.size(); ++n) {
       if (beside_first_[n] > 0) least = std::min(least, beside_first_[n]);
@@ -118,7 +119,7 @@ class BandPass {
     double mass[kMapTile] = {};
     double of_keys[kMapTile] = {};
     for (std::int64_t n = 0; n < tile.keys.size(); ++n) {
-      const double c = entries_.gate[static_cast<std::size_t>(tile.keys.begin + n)];
+      const double c = entries_.gate[index_of(tile.keys.begin + n)];
       const float* const attention = tile_.data() + n * kMapTile;
       for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
         const auto entry = static_cast<double>(attention[lane]);
@@ -127,7 +128,7 @@ class BandPass {
       }
     }
     for (std::int64_t lane = 0; lane < tile.rows.size(); ++lane) {
-      sums_.log_decay += mass[lane] * entries_.gate[static_cast<std::size_t>(tile.rows.begin + lane)] - of_keys[lane];
+      sums_.log_decay += mass[lane] * entries_.gate[index_of(tile.rows.begin + lane)] - of_keys[lane];
     }
   }
 
@@ -137,7 +138,7 @@ class BandPass {
     std::copy_n(entries_.token.data() + tile.rows.begin, tile.rows.size(), reads);
     float sums[kMapTile] = {};
     for (std::int64_t key = std::max<std::int64_t>(1, tile.keys.begin); key < tile.keys.end; ++key) {
-      const std::int32_t before = entries_.token[static_cast<std::size_t>(key - 1)];
+      const std::int32_t before = entries_.token[index_of(key - 1)];
       const float* const attention = tile_.data() + (key - tile.keys.begin) * kMapTile;
       // Rows up to the key do not look back at it; those above the diagonal hold 0 in any case.
       const std::int64_t own = key - tile.rows.begin;
@@ -194,8 +195,8 @@ std::int64_t count_repeats(std::span<const std::int32_t> token, std::int64_t win
   std::unordered_map<std::int32_t, std::int64_t> latest;  // where each token stood last, up to two positions ago
   std::int64_t repeats = 0;
   for (std::int64_t row = 2; row < static_cast<std::int64_t>(token.size()); ++row) {
-    latest[token[static_cast<std::size_t>(row - 2)]] = row - 2;
-    const auto before = latest.find(token[static_cast<std::size_t>(row)]);
+    latest[token[index_of(row - 2)]] = row - 2;
+    const auto before = latest.find(token[index_of(row)]);
     if (before != latest.end() && (window == 0 || row - (before->second + 1) < window)) ++repeats;
   }
   return repeats;
@@ -236,7 +237,7 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
   std::vector<Sums> sums(static_cast<std::size_t>(std::min(kTasks, bands)));
   const bool done = team.run({"measuring attention", "tokens", entries.length}, std::min(kTasks, bands),
                              [&](std::int64_t task, int thread) {
-                               Sums& own = sums[static_cast<std::size_t>(task)];
+                               Sums& own = sums[index_of(task)];
                                own.mass.resize(length);
                                own.mass_without_first.resize(length);
                                BandPass pass(entries, team, own);

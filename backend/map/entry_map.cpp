@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/map_pixels.h"
@@ -44,7 +45,7 @@ struct Task {
   PartialPixels partial;
 };
 
-/// What a thread works with.
+/// The scratch of a thread.
 struct PixelWorker {
   explicit PixelWorker(const std::vector<HeadEntries>& entries) {
     for (const HeadEntries& head : entries) readers.push_back(head.reader());
@@ -110,7 +111,7 @@ std::vector<Task> from_coarse_to_fine(std::vector<Task> tasks) {
   return ordered;
 }
 
-/// Which lines are done, by all threads; shown by the calling one.
+/// The lines that are done, by all threads; shown by the calling one.
 class StagedLines {
  public:
   StagedLines(const MapStages& stages, std::int64_t lines)
@@ -118,7 +119,7 @@ class StagedLines {
 
   void finish(const Task& task) {
     for (std::int64_t line = task.pixel_begin; line < task.pixel_end; ++line) {
-      std::atomic_ref(done_[static_cast<std::size_t>(line)]).store(1, std::memory_order_release);
+      std::atomic_ref(done_[index_of(line)]).store(1, std::memory_order_release);
     }
   }
   void show_if_due(const Image& image) {
@@ -179,11 +180,11 @@ std::optional<Image> EntryMap::compute(const MapStages* stages) {
   std::vector<std::unique_ptr<PixelWorker>> workers(static_cast<std::size_t>(team_.threads()));
   const bool done = team_.run({"computing the map", "tokens", request_.rows.size()},
                               static_cast<std::int64_t>(tasks.size()), [&](std::int64_t task, int thread) {
-                                auto& worker = workers[static_cast<std::size_t>(thread)];
+                                auto& worker = workers[index_of(thread)];
                                 if (!worker) worker = std::make_unique<PixelWorker>(entries_);
-                                run_task(tasks[static_cast<std::size_t>(task)], *worker, thread);
+                                run_task(tasks[index_of(task)], *worker, thread);
                                 if (!staged || team_.stopped()) return;
-                                staged->finish(tasks[static_cast<std::size_t>(task)]);
+                                staged->finish(tasks[index_of(task)]);
                                 if (thread == 0) staged->show_if_due(pixels_.image());
                               });
   if (!done) return std::nullopt;
@@ -237,7 +238,8 @@ void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
   });
 }
 
-/// Of extremes of attention few entries of a tile come into question. @returns false where they are not found that way
+/// Finds the extremes of attention in a tile, which few of its entries can be. @returns false where they are not found
+/// that way
 bool EntryMap::find_largest(const BandTile& tile, const TilePlace& place, const PartialPixels& partial,
                             PixelWorker& worker) {
   if (entries_.front().rounded_keys.empty() || tile.cut) return false;
@@ -306,7 +308,7 @@ bool leave_out_first(const MapRequest& request, const Job& job, HeadEntries& ent
 /// Whether a picture is of the largest entries of one softmax, each of so many that few of them are worth computing.
 bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
   const std::int64_t pixels = request.pixel_rows * request.pixel_columns;
-  // What forgets faster than this leaves few tiles to search, and rounding costs more than those.
+  // A faster decay leaves few tiles to search, and rounding costs more than those.
   constexpr double kNatsOfToken = 1.0 / 16;
   const std::span<const double> gate = entries.gate;
   if (!gate.empty() && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
@@ -316,7 +318,8 @@ bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
          kernels::cpu::rounds_logits(entries.head_dim);
 }
 
-/// What the request's heads offer, and what was computed for them. @returns false if the job was stopped
+/// Looks up the arrays of the request's heads, and computes those that are missing. @returns false if the job was
+/// stopped
 /// @param normalizers  owns what was computed
 bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
                    std::deque<std::vector<float>>& normalizers) {
@@ -336,7 +339,7 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
       continue;
     }
     if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
-    // Without a gate there is nothing to skip: logits alone do not fall with distance.
+    // Logits without a gate do not fall with distance: there is nothing to skip.
     HeadEntries::KeyMeasures measures;
     measures.norms = added.gated && (attention || request.quantity == Quantity::forget);
     measures.rounded = looks_for_largest(request, added);

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/base/index.h"
+#include "kernels/log2e.h"
+
 namespace foxscope {
 namespace {
 
 using kernels::cpu::kMapTile;
 
-constexpr double kLog2E = 1.4426950408889634;
 /// Room for float32's rounding in a bound on logits.
 constexpr double kBoundSlack = 1.0 + 1e-5;
 
@@ -113,7 +115,7 @@ bool HeadEntries::measure_keys(const KeyMeasures& wanted, const Range& keys, Tea
     for (auto block = static_cast<std::int64_t>(blocks) - 1; block >= 0 && !gate.empty(); --block) {
       const auto last = static_cast<std::size_t>(std::min(length, (block + 1) * kMapTile) - 1);
       if (!std::isnan(gate[last])) break;
-      block_norm[static_cast<std::size_t>(block)] = gate[last];
+      block_norm[index_of(block)] = gate[last];
     }
   }
   // Without queries the bound is the gate's part alone.
@@ -159,11 +161,11 @@ void EntryReader::set_band(const Range& rows) {
     queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,
                                    rows.end, query_scratch_);
   }
-  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kLog2E;
+  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kernels::kLog2E;
   for (std::int64_t begin = rows.begin; begin < rows.end; begin += kMapTile) {
     const std::int64_t index = (begin - rows.begin) / kMapTile;
     const std::int64_t count = std::min(kMapTile, rows.end - begin);
-    Strip& strip = strips_[static_cast<std::size_t>(index)];
+    Strip& strip = strips_[index_of(index)];
     strip = {};
     strip.largest_term = -std::numeric_limits<double>::infinity();
     for (std::int64_t lane = 0; lane < count; ++lane) {
@@ -196,11 +198,11 @@ void EntryReader::set_chunk(const Range& keys) {
 
 bool EntryReader::negligible(std::int64_t strip_index, const Range& keys, double log2_limit) const {
   if (entries_.block_norm.empty()) return false;
-  const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
-  const double last = entries_.gate.empty() ? 0.0 : entries_.gate[static_cast<std::size_t>(keys.end - 1)];
-  const double logit = strip.query_norm * entries_.block_norm[static_cast<std::size_t>(keys.begin / kMapTile)] *
-                       entries_.scale * kBoundSlack;
-  return (strip.largest_term - last + logit) * kLog2E < log2_limit - 1e-3;
+  const Strip& strip = strips_[index_of(strip_index)];
+  const double last = entries_.gate.empty() ? 0.0 : entries_.gate[index_of(keys.end - 1)];
+  const double logit =
+      strip.query_norm * entries_.block_norm[index_of(keys.begin / kMapTile)] * entries_.scale * kBoundSlack;
+  return (strip.largest_term - last + logit) * kernels::kLog2E < log2_limit - 1e-3;
 }
 
 void EntryReader::read_keys() {
@@ -224,8 +226,8 @@ kernels::cpu::LogTerms EntryReader::gated_terms(const Strip& strip, const Range&
     const std::int64_t first = keys.begin / kMapTile * kMapTile;
     const std::int64_t last = std::min(first + kMapTile, entries_.length) - 1;
     terms.key = entries_.gate.data() + keys.begin;
-    terms.reference = entries_.gate[static_cast<std::size_t>(first)];
-    terms.spread = terms.reference - entries_.gate[static_cast<std::size_t>(last)];
+    terms.reference = entries_.gate[index_of(first)];
+    terms.spread = terms.reference - entries_.gate[index_of(last)];
   }
   return terms;
 }
@@ -241,7 +243,7 @@ bool EntryReader::largest_of_parts(std::int64_t strip_index, const Range& keys, 
     return false;
   }
   read_keys();
-  const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
+  const Strip& strip = strips_[index_of(strip_index)];
   kernels::cpu::RoundedTile tile;
   tile.packed = packed_.data() + strip_index * kMapTile * entries_.head_dim;
   tile.keys = keys_.data() + (keys.begin - chunk_.begin) * entries_.head_dim;
@@ -249,7 +251,7 @@ bool EntryReader::largest_of_parts(std::int64_t strip_index, const Range& keys, 
   tile.queries = &strip.rounded;
   tile.rounded_keys = entries_.rounded_keys.data() + keys.begin * entries_.head_dim;
   tile.offset = entries_.rounded_offset.data() + keys.begin;
-  tile.block = entries_.rounded_blocks[static_cast<std::size_t>(keys.begin / kMapTile)];
+  tile.block = entries_.rounded_blocks[index_of(keys.begin / kMapTile)];
   tile.key_count = keys.size();
   tile.head_dim = entries_.head_dim;
   if (entries_.quantity == Quantity::attention) {
@@ -274,11 +276,11 @@ void EntryReader::log_attention_tile(std::int64_t strip, const Range& keys, floa
   } else {
     std::fill(out, out + keys.size() * kMapTile, 0.0F);
   }
-  add_gated_terms(strips_[static_cast<std::size_t>(strip)], keys, out);
+  add_gated_terms(strips_[index_of(strip)], keys, out);
 }
 
 void EntryReader::tile(std::int64_t strip_index, const Range& keys, float* out) {
-  const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
+  const Strip& strip = strips_[index_of(strip_index)];
   const std::int64_t count = keys.size() * kMapTile;
   switch (entries_.quantity) {
     case Quantity::forget:

@@ -35,7 +35,7 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
 std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
                                                        const Range& rows, const Job& job);
 
-/// What one head's entries of one quantity are made of: shared by the threads of a map, read only.
+/// The source of one head's entries of one quantity: shared by the threads of a map, read only.
 struct HeadEntries {
   /// Looks up all that the quantity needs.
   /// @param without_gate  log_normalizer_without_gate, where the quantity needs it
@@ -51,12 +51,12 @@ struct HeadEntries {
   [[nodiscard]] bool is_softmax() const;
   [[nodiscard]] std::unique_ptr<TileReader> reader() const;
 
-  /// What remains of attention when one of its two parts is taken away, for Quantity::attention.
+  /// Takes one of attention's two parts away, for Quantity::attention.
   /// @param rows  [L] log-normalisers of what remains, nats; must outlive this
   void leave_out_gate(std::span<const float> rows);     ///< softmax of S: what content alone would do
   void leave_out_content(std::span<const float> rows);  ///< F normalised by rows: what decay alone would do
 
-  /// What is taken down of keys before the first tile.
+  /// The measures of keys that are computed before the first tile.
   struct KeyMeasures {
     bool norms = false;    ///< by which tiles are skipped
     bool rounded = false;  ///< by which largest entries are found; needs rounds_logits

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_map.h"
 #include "backend/map/head_entries.h"
@@ -19,7 +20,7 @@ using cpu::kMapTile;
 
 constexpr double kNatsOfBit = 0.6931471805599453;
 
-/// What a thread works with.
+/// The scratch of a thread.
 struct RowWorker {
   explicit RowWorker(const HeadEntries& entries) : reader(entries) {}
   EntryReader reader;
@@ -80,7 +81,7 @@ bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team
     worker.reader.tile(begin / kMapTile, {0, 1}, worker.tile.data());
     for (std::int64_t n = begin; n < std::min(begin + kMapTile, rows.size()); ++n) {
       const bool seen = entries.window == 0 || rows.begin + n < entries.window;
-      const double log_first = static_cast<double>(worker.tile[static_cast<std::size_t>(n - begin)]) * kNatsOfBit;
+      const double log_first = static_cast<double>(worker.tile[index_of(n - begin)]) * kNatsOfBit;
       const double beside = seen ? -std::expm1(log_first) : 1.0;
       out[n] = std::log(beside);
       unsure = unsure || (rows.begin + n > 0 && beside < kKnownBeside);
@@ -108,7 +109,7 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done =
       team.run({"normalising without the gate", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
-        auto& worker = workers[static_cast<std::size_t>(thread)];
+        auto& worker = workers[index_of(thread)];
         if (!worker) worker = std::make_unique<RowWorker>(entries);
         // Later rows see more keys: they go first, so that the threads finish together.
         const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
@@ -133,7 +134,7 @@ std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::
   std::vector<std::unique_ptr<RowWorker>> workers(static_cast<std::size_t>(team.threads()));
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done = team.run({"leaving out key 0", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
-    auto& worker = workers[static_cast<std::size_t>(thread)];
+    auto& worker = workers[index_of(thread)];
     if (!worker) worker = std::make_unique<RowWorker>(entries);
     const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
     const Range band{begin, std::min(begin + kBandRows, rows.end)};

@@ -12,7 +12,7 @@
 
 namespace foxscope {
 
-/// What a map shows, for query i and key j <= i (inside the window). Of a linear mixer attention is |M_ij| / sum_j
+/// The quantity of a map, for query i and key j <= i (inside the window). In a linear mixer attention is |M_ij| / sum_j
 /// |M_ij|, and F_ij is the mean over channels of exp(P_ic - P_jc) where each channel decays (log F: the mean of P_ic -
 /// P_jc); logits, attention_without_gate and gate_effect are of softmax attention alone.
 enum class Quantity {
@@ -41,7 +41,7 @@ Reduction default_reduction(Quantity quantity, bool difference);
 /// others of row i are divided by what it leaves: A'_ij = A_ij / (1 - A_i0). NaN in rows that have nothing else.
 enum class FirstKey { counted, left_out };
 
-/// Why a layer has no such quantity, one sentence with the remedy; empty: it has.
+/// The reason why a layer has no such quantity, one sentence with the remedy; empty: it has.
 std::string why_not(const TraceInfo& info, int layer, Quantity quantity);
 
 /// Whether key 0 can be left out of it: attention, attention_without_gate, gate_effect.
@@ -66,15 +66,15 @@ struct MapRequest {
   Range columns;                   ///< keys
   std::int64_t pixel_rows = 0;     ///< 1..rows.size()
   std::int64_t pixel_columns = 0;  ///< 1..columns.size()
-  /// Subtracted entry by entry before reducing; same length of text. Of two windows the narrower one counts: an entry
+  /// Subtracted entry by entry before reducing; same length of text. With two windows the narrower one counts: an entry
   /// is present where both heads have it.
   std::optional<HeadOf> minus;
   /// Entries of attention below this may be left out as 0, tile by tile. 0: exact (below 2^-126 they are 0 all the
   /// same); 2^-24 for a linear picture.
   double skip_tolerance = 0;
-  /// For attention, attention_without_gate and gate_effect. What is left out is computed on the CPU.
+  /// For attention, attention_without_gate and gate_effect. Maps without key 0 are computed on the CPU.
   FirstKey first_key = FirstKey::counted;
-  /// Of forget and log_forget where each channel decays: one channel; without, the mean over channels.
+  /// The channel of forget and log_forget where each channel decays; absent: the mean over channels.
   std::optional<int> channel = {};
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/base/index.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/mixing_entries.h"
 
@@ -45,7 +46,7 @@ std::optional<std::vector<float>> diagonal_entries(const LineRequest& request, c
     const auto image = entries_of(request, rows, {request.line.key(rows.begin), request.line.key(rows.end)}, job);
     if (!image) return std::nullopt;
     for (std::int64_t n = 0; n < rows.size(); ++n) {
-      values.push_back(image->value[static_cast<std::size_t>(n * rows.size() + n)]);
+      values.push_back(image->value[index_of(n * rows.size() + n)]);
     }
   }
   return values;
@@ -108,7 +109,7 @@ bool needs_all_rows(const HeadOf& head, Quantity quantity) {
            !trace.knows_log_normalizer_without_gate(head.layer, head.head);
   }
   if (quantity != Quantity::attention && quantity != Quantity::mixing) return false;
-  if (mixer.kind().overwrites) return true;
+  if (mixer.erases()) return true;
   return quantity == Quantity::attention && !trace.knows_row_sizes(head.layer, head.head);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/base/index.h"
 #include "backend/map/statistics/bins.h"
 
 namespace foxscope {
@@ -61,19 +62,19 @@ bool MapPixels::zeros_change_nothing() const {
 
 Range MapPixels::rows_of(std::int64_t pixel) const {
   assert(pixel >= 0 && pixel < image_.rows);
-  return {row_edges_[static_cast<std::size_t>(pixel)], row_edges_[static_cast<std::size_t>(pixel + 1)]};
+  return {row_edges_[index_of(pixel)], row_edges_[index_of(pixel + 1)]};
 }
 
 Range MapPixels::keys_of(std::int64_t pixel) const {
   assert(pixel >= 0 && pixel < image_.columns);
-  return {column_edges_[static_cast<std::size_t>(pixel)], column_edges_[static_cast<std::size_t>(pixel + 1)]};
+  return {column_edges_[index_of(pixel)], column_edges_[index_of(pixel + 1)]};
 }
 
 void MapPixels::place_keys(const Range& keys, TilePlace& place) const {
   place.first_column = bin_of(columns_, image_.columns, keys.begin);
   place.pixels.pieces = 0;
   for (std::int64_t pixel = place.first_column, end = keys.begin; end < keys.end; ++pixel) {
-    end = std::min(column_edges_[static_cast<std::size_t>(pixel + 1)], keys.end);
+    end = std::min(column_edges_[index_of(pixel + 1)], keys.end);
     place.pixels.key_end[place.pixels.pieces++] = static_cast<std::uint8_t>(end - keys.begin);
   }
 }
@@ -82,7 +83,7 @@ void MapPixels::place_rows(const Range& rows, TilePlace& place) const {
   place.first_row = bin_of(rows_, image_.rows, rows.begin);
   place.pixels.segments = 0;
   for (std::int64_t pixel = place.first_row, end = rows.begin; end < rows.end; ++pixel) {
-    end = std::min(row_edges_[static_cast<std::size_t>(pixel + 1)], rows.end);
+    end = std::min(row_edges_[index_of(pixel + 1)], rows.end);
     place.pixels.lane_end[place.pixels.segments++] = static_cast<std::uint8_t>(end - rows.begin);
   }
 }

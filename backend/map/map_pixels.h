@@ -15,7 +15,7 @@ struct TilePlace {
   kernels::cpu::TilePixels pixels;
 };
 
-/// What lines of pixels have gathered so far, in float64, where bins are larger than a tile: [rows, columns].
+/// Partial sums of lines of pixels, in float64, where bins are larger than a tile: [rows, columns].
 struct PartialPixels {
   std::int64_t first_row = 0;
   std::vector<double> values;
@@ -45,7 +45,7 @@ class MapPixels {
 
   /// Begins lines [begin, end): in the image itself, or in `partial` where bins are larger than a tile.
   void begin_lines(std::int64_t begin, std::int64_t end, PartialPixels& partial);
-  /// What the pixels of a tile have gathered so far, [segments][64].
+  /// Reads the partial values of a tile's pixels, [segments][64].
   void gathered(const TilePlace& place, const PartialPixels& partial, float* values);
   /// Adds a tile's reduced pixels, [segments][64].
   void merge(const TilePlace& place, const float* result, PartialPixels& partial);

@@ -10,7 +10,7 @@
 
 namespace foxscope {
 
-/// What there is of a map while it is computed.
+/// The part of a map that is computed so far.
 struct MapStage {
   const Image& image;                  ///< only lines that are done may be read
   std::span<const std::uint8_t> done;  ///< [image.rows] 1: the line is as it will be

@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_map.h"
 #include "kernels/cpu/mixing.h"
 #include "kernels/cpu/pooled_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope {
 namespace {
@@ -20,14 +22,13 @@ namespace {
 namespace cpu = kernels::cpu;
 using cpu::kMapTile;
 
-constexpr double kLog2OfE = 1.4426950408889634;
 /// Room for float32's rounding in a bound on entries.
 constexpr double kNormSlack = 1.0 + 1e-4;
 /// Depths of products are padded to whole parts of a sum (mixing_product).
 constexpr std::int64_t kDepthStep = 16;
 /// Keys near the diagonal are taken so many at a time, those between one another pair by pair.
 constexpr std::int64_t kNearKeys = 16;
-/// What is left of a query below this changes no float32 entry.
+/// A rest of a query below this changes no float32 entry.
 constexpr float kNothing = 1e-37F;
 
 /// Inverse of I + A, A strictly lower triangular, [64][64] by rows; only the first `size` rows count.
@@ -45,9 +46,15 @@ void invert_triangle(const double* a, std::int64_t size, float* inverse) {
   std::fill_n(inverse, size * kMapTile, 0.0F);
   for (std::int64_t row = 0; row < size; ++row) {
     for (std::int64_t column = 0; column <= row; ++column) {
-      inverse[row * kMapTile + column] = static_cast<float>(t[static_cast<std::size_t>(row * size + column)]);
+      inverse[row * kMapTile + column] = static_cast<float>(t[index_of(row * size + column)]);
     }
   }
+}
+
+double dot(const double* x, const float* y, std::size_t size) {
+  double sum = 0;
+  for (std::size_t n = 0; n < size; ++n) sum += x[n] * static_cast<double>(y[n]);
+  return sum;
 }
 
 Range block_of(std::int64_t position, std::int64_t length) {
@@ -63,7 +70,7 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   trace.check_head(of.layer, of.head);
   mixer_ = info.mixer(of.layer);
   assert(!mixer_.has_softmax());
-  overwrites_ = mixer_.kind().overwrites && quantity_ != Quantity::forget;
+  erases_ = mixer_.erases() && quantity_ != Quantity::forget;
   query_head_ = shared_head(mixer_.heads, mixer_.query_heads, of.head);
   key_head_ = shared_head(mixer_.heads, mixer_.key_heads, of.head);
   length_ = info.length;
@@ -80,6 +87,9 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   }
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
+  if (!mixer_.keeps_erasing()) return;
+  erase_read_ = trace.erase_read(of.layer, of.head);
+  erase_write_ = trace.erase_write(of.layer, of.head);
 }
 
 void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch,
@@ -96,7 +106,7 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     std::copy_n(stored.begin() + row * channels_, channels_, out.begin() + row * depth_);
   }
-  if (part != TraceArray::key || decay_.empty() || beta_.empty() || overwrites_) return;
+  if (part != TraceArray::key || decay_.empty() || beta_.empty() || erases_) return;
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     cpu::scale(beta(rows.begin + row), channels_, out.data() + row * depth_);
   }
@@ -105,13 +115,13 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
 bool MixingEntries::prepare(const Range& rows, const Range& columns, Team& team) {
   first_ = columns.begin / kMapTile * kMapTile;
   // The delta rule starts at the diagonal, whichever columns are asked for.
-  end_ = overwrites_ ? rows.end : std::min(columns.end, rows.end);
+  end_ = erases_ ? rows.end : std::min(columns.end, rows.end);
   end_ = std::min(length_, (end_ + kMapTile - 1) / kMapTile * kMapTile);
   if (end_ <= first_ || goes_key_by_key()) return true;
   const std::int64_t blocks = (end_ - first_ + kMapTile - 1) / kMapTile;
   at_end_.resize(static_cast<std::size_t>((end_ - first_) * depth_));
   block_norm_.resize(static_cast<std::size_t>(blocks));
-  if (overwrites_) {
+  if (erases_) {
     left_.resize(at_end_.size());
     inverse_.resize(static_cast<std::size_t>((end_ - first_) * kMapTile));
   }
@@ -133,7 +143,7 @@ void MixingEntries::prepare_block(std::int64_t block, std::vector<float>& scratc
   std::vector<float> padded;
   padded_rows(TraceArray::key, keys, scratch, padded);
   float* const out = at_end_.data() + (keys.begin - first_) * depth_;
-  if (overwrites_) {
+  if (erases_) {
     prepare_delta(block, keys, padded.data());
   } else {
     for (std::int64_t key = keys.begin; key < keys.end; ++key) {
@@ -148,7 +158,7 @@ void MixingEntries::prepare_block(std::int64_t block, std::vector<float>& scratc
       for (std::int64_t n = 0; n < depth_; ++n) to[n] = in[n] * factor;
     }
   }
-  block_norm_[static_cast<std::size_t>(block)] = cpu::largest_norm(out, keys.size(), depth_);
+  block_norm_[index_of(block)] = cpu::largest_norm(out, keys.size(), depth_);
 }
 
 /// Query r at a block's last position e meets the block's keys from the last to the first, r <- alpha_j (r - m_j k_j)
@@ -164,9 +174,9 @@ void MixingEntries::prepare_delta(std::int64_t block, const Range& keys, const f
   std::vector<double> a(kMapTile * kMapTile, 0.0);
   for (std::int64_t l = 0; l < size; ++l) {
     for (std::int64_t j = 0; j < l; ++j) {
-      a[static_cast<std::size_t>(l * kMapTile + j)] =
-          static_cast<double>(beta(keys.begin + j)) * std::exp(c(keys.begin + l) - c(keys.begin + j)) *
-          static_cast<double>(products[static_cast<std::size_t>(j * kMapTile + l)]);
+      a[index_of(l * kMapTile + j)] = static_cast<double>(beta(keys.begin + j)) *
+                                      std::exp(c(keys.begin + l) - c(keys.begin + j)) *
+                                      static_cast<double>(products[index_of(j * kMapTile + l)]);
     }
   }
   float* const inverse = inverse_.data() + block * kMapTile * kMapTile;
@@ -180,7 +190,7 @@ void MixingEntries::prepare_delta(std::int64_t block, const Range& keys, const f
     const auto to_end = static_cast<float>(std::exp(c(keys.end - 1) - c(key))) * beta(key);
     const auto from_start = -static_cast<float>(std::exp(c(key) - before));
     for (std::int64_t n = 0; n < depth_; ++n) {
-      driven[static_cast<std::size_t>(l * depth_ + n)] = padded[l * depth_ + n] * to_end;
+      driven[index_of(l * depth_ + n)] = padded[l * depth_ + n] * to_end;
       left[l * depth_ + n] = padded[l * depth_ + n] * from_start;
     }
   }
@@ -207,7 +217,7 @@ class MixingReader final : public TileReader {
   void tile(std::int64_t strip, const Range& keys, float* out) override;
   void log_attention_tile(std::int64_t strip, const Range& keys, float* out) override {
     mixing_tile(strip, keys, out);
-    cpu::size_tile(strips_[static_cast<std::size_t>(strip)].share, keys.size(), out);
+    cpu::size_tile(strips_[index_of(strip)].share, keys.size(), out);
     cpu::log_tile(keys.size(), out);
   }
 
@@ -234,7 +244,7 @@ class MixingReader final : public TileReader {
   void pass_block(Strip& strip, const Range& block, float* out);
   void pass_keys(Strip& strip, const Range& block, float* out);
   void start_rows(Strip& strip, const Range& block, float* out);
-  [[nodiscard]] Strip& strip_of(std::int64_t index) { return strips_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Strip& strip_of(std::int64_t index) { return strips_[index_of(index)]; }
 
   const MixingEntries& of_;
   double skip_below_;
@@ -268,12 +278,12 @@ void MixingReader::set_band(const Range& rows) {
       float* const query = queries_.data() + lane * depth;
       if (!of_.decay_.empty()) {
         cpu::decay(strip.query.data() + lane * depth, of_.sums(row), of_.sums(begin), of_.channels_, query);
-      } else if (!of_.overwrites_) {
+      } else if (!of_.erases_) {
         const auto factor = static_cast<float>(std::exp(of_.c(row) - of_.c(begin)));
         for (std::int64_t n = 0; n < depth; ++n) query[n] *= factor;
       }
       if (of_.row_sizes_.empty()) continue;
-      const float size = of_.row_sizes_[static_cast<std::size_t>(row)];
+      const float size = of_.row_sizes_[index_of(row)];
       strip.share[lane] = size == 0 ? 0.0F : 1.0F / size;  // a row of zeros has shares of 0
       strip.largest_share = std::max(strip.largest_share, static_cast<double>(strip.share[lane]));
       if (std::isnan(size)) strip.largest_share = std::numeric_limits<double>::quiet_NaN();
@@ -285,11 +295,11 @@ void MixingReader::set_band(const Range& rows) {
 }
 
 bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2_limit) const {
-  const Strip& strip = strips_[static_cast<std::size_t>(index)];
-  if (of_.overwrites_) return false;
+  const Strip& strip = strips_[index_of(index)];
+  if (of_.erases_) return false;
   const Range block = block_of(keys.begin, of_.length_);
   if (block.end > strip.rows.begin) return false;
-  const double norm = of_.block_norm_[static_cast<std::size_t>((block.begin - of_.first_) / kMapTile)];
+  const double norm = of_.block_norm_[index_of((block.begin - of_.first_) / kMapTile)];
   double decay = of_.c(strip.rows.begin) - of_.c(block.end - 1);
   if (!of_.decay_.empty()) {
     const double* const row = of_.sums(strip.rows.begin);
@@ -300,7 +310,8 @@ bool MixingReader::negligible(std::int64_t index, const Range& keys, double log2
       if (!(row[n] - key[n] <= decay)) decay = row[n] - key[n];
     }
   }
-  return std::log2(strip.query_norm * norm * strip.largest_share * kNormSlack) + decay * kLog2OfE < log2_limit - 1e-3;
+  return std::log2(strip.query_norm * norm * strip.largest_share * kNormSlack) + decay * kernels::kLog2E <
+         log2_limit - 1e-3;
 }
 
 void MixingReader::tile(std::int64_t index, const Range& keys, float* out) {
@@ -310,7 +321,7 @@ void MixingReader::tile(std::int64_t index, const Range& keys, float* out) {
 
 void MixingReader::mixing_tile(std::int64_t index, const Range& keys, float* out) {
   Strip& strip = strip_of(index);
-  if (of_.overwrites_) return delta_tile(strip, keys, out);
+  if (of_.erases_) return delta_tile(strip, keys, out);
   if (block_of(keys.begin, of_.length_).end <= strip.rows.begin) return far_tile(strip, keys, out);
   of_.padded_rows(TraceArray::key, keys, scratch_, keys_);
   if (of_.decay_.empty()) return near_scalar_tile(strip, keys, out);
@@ -415,8 +426,7 @@ void MixingReader::pass_block(Strip& strip, const Range& block, float* out) {
     const std::int64_t lane = row - strip.rows.begin;
     const auto decay = static_cast<float>(std::exp(of_.c(row) - before));
     for (std::int64_t n = 0; n < depth; ++n) {
-      strip.left[static_cast<std::size_t>(n * kMapTile + lane)] =
-          strip.query[static_cast<std::size_t>(lane * depth + n)] * decay;
+      strip.left[index_of(n * kMapTile + lane)] = strip.query[index_of(lane * depth + n)] * decay;
     }
   }
   const float* const left = of_.left_.data() + (block.begin - of_.first_) * depth;
@@ -441,11 +451,17 @@ void MixingReader::pass_keys(Strip& strip, const Range& block, float* out) {
       const std::int64_t lane = row - strip.rows.begin;
       double* const r = strip.row.data() + static_cast<std::size_t>(lane) * channels;
       if (row == position) std::copy_n(strip.query.data() + lane * depth, channels, r);
-      double product = 0;
-      for (std::size_t n = 0; n < channels; ++n) product += r[n] * static_cast<double>(key[n]);
-      const double entry = static_cast<double>(of_.beta(position)) * product;
+      const double entry = static_cast<double>(of_.beta(position)) * dot(r, key, channels);
       out[(position - block.begin) * kMapTile + lane] = static_cast<float>(entry);
-      for (std::size_t n = 0; n < channels; ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
+      if (of_.erase_read_.empty()) {
+        for (std::size_t n = 0; n < channels; ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
+        continue;
+      }
+      const std::size_t first = static_cast<std::size_t>(position) * channels;
+      const double erased = dot(r, of_.erase_write_.data() + first, channels);
+      for (std::size_t n = 0; n < channels; ++n) {
+        r[n] = alpha[n] * r[n] + static_cast<double>(of_.erase_read_[first + n]) * erased;
+      }
     }
   }
 }
@@ -471,7 +487,7 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
   // Rows of the inverse beyond a short block are not there: its columns are, as zeros.
   queries_.assign(kMapTile * kMapTile, 0.0F);
   cpu::add_transposed_product(kMapTile, kMapTile, block.size(), inverse, started_.data(), queries_.data());
-  for (std::int64_t n = 0; n < block.size() * kMapTile; ++n) out[n] += queries_[static_cast<std::size_t>(n)];
+  for (std::int64_t n = 0; n < block.size() * kMapTile; ++n) out[n] += queries_[index_of(n)];
 }
 
 std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, FirstKey first_key, const Job& job) {
@@ -490,7 +506,7 @@ std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, Firs
   std::vector<std::unique_ptr<TileReader>> readers(static_cast<std::size_t>(team.threads()));
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done = team.run({"summing rows", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
-    auto& reader = readers[static_cast<std::size_t>(thread)];
+    auto& reader = readers[index_of(thread)];
     if (!reader) reader = entries.reader(kSmallestExponent);
     // Later rows see more keys: they go first, so that the threads finish together.
     const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
@@ -510,7 +526,7 @@ std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, Firs
         });
     if (!whole) return;
     for (std::int64_t n = 0; n < band.size(); ++n) {
-      sizes[static_cast<std::size_t>(band.begin + n)] = static_cast<float>(sums[n]);
+      sizes[index_of(band.begin + n)] = static_cast<float>(sums[n]);
     }
     team.advance(band.size(), thread);
   });

@@ -5,19 +5,20 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/map/team.h"
 #include "backend/map/tile_reader.h"
 
 namespace foxscope {
 
-/// What the entries of one head of a linear mixer are made of: M with y_i = sum_j M_ij v_j (docs/maps.md), its size as
-/// a share of its row, or F where each channel decays. Shared by the threads of a map, read only once it is prepared.
+/// The source of the entries of one head of a linear mixer: M with y_i = sum_j M_ij v_j (docs/maps.md), its size as a
+/// share of its row, or F where each channel decays. Shared by the threads of a map, read only once it is prepared.
 ///
-/// Keys are taken in blocks of 64. What a block gives to any later query is prepared once, relative to the block's last
-/// position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j k_j), so
-/// that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn what is
-/// left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Where each channel
-/// of a delta rule decays, queries meet the keys one by one.
+/// Keys are taken in blocks of 64. The contribution of a block to any later query is prepared once, relative to the
+/// block's last position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j
+/// k_j), so that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn
+/// what is left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Where each
+/// channel of a delta rule decays, and where a trace keeps what is erased, queries meet the keys one by one.
 class MixingEntries {
  public:
   /// @param of     a head of a linear mixer
@@ -40,13 +41,11 @@ class MixingEntries {
   void prepare_delta(std::int64_t block, const Range& keys, const float* padded);
   /// Rows of queries or keys, [rows, depth] padded with zeros; keys of channel decays times beta, where there is one.
   void padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch, std::vector<float>& out) const;
-  [[nodiscard]] double c(std::int64_t position) const {
-    return gate_.empty() ? 0.0 : gate_[static_cast<std::size_t>(position)];
-  }
+  [[nodiscard]] double c(std::int64_t position) const { return gate_.empty() ? 0.0 : gate_[index_of(position)]; }
   [[nodiscard]] const double* sums(std::int64_t position) const { return decay_.data() + position * channels_; }
   /// Whether what no block has a closed form for is computed by the recurrence itself.
-  [[nodiscard]] bool goes_key_by_key() const { return overwrites_ && !decay_.empty(); }
-  [[nodiscard]] float beta(std::int64_t position) const { return beta_[static_cast<std::size_t>(position)]; }
+  [[nodiscard]] bool goes_key_by_key() const { return erases_ && !decay_.empty(); }
+  [[nodiscard]] float beta(std::int64_t position) const { return beta_.empty() ? 1.0F : beta_[index_of(position)]; }
   [[nodiscard]] const float* at_end(std::int64_t position) const {
     return at_end_.data() + (position - first_) * depth_;
   }
@@ -54,17 +53,19 @@ class MixingEntries {
   HeadOf head_;
   Quantity quantity_;
   LayerMixer mixer_;
-  bool overwrites_ = false;               ///< the delta rule's M; F is not changed by it
+  bool erases_ = false;                   ///< M of a mixer that erases; F is not changed by it
   const QueryKeyStore* store_ = nullptr;  ///< null for forget: queries and keys are all 1
   int query_head_ = 0;
   int key_head_ = 0;
   std::int64_t length_ = 0;
-  std::int64_t channels_ = 0;      ///< d
-  std::int64_t depth_ = 0;         ///< d in whole vectors
-  std::span<const double> gate_;   ///< [L] c, nats; empty: none
-  ChannelSums sums_;               ///< keeps `decay_` alive
-  std::span<const double> decay_;  ///< [L, d] P, nats, where each channel decays
-  std::span<const float> beta_;    ///< [L]; empty: 1
+  std::int64_t channels_ = 0;           ///< d
+  std::int64_t depth_ = 0;              ///< d in whole vectors
+  std::span<const double> gate_;        ///< [L] c, nats; empty: none
+  ChannelSums sums_;                    ///< keeps `decay_` alive
+  std::span<const double> decay_;       ///< [L, d] P, nats, where each channel decays
+  std::span<const float> beta_;         ///< [L]; empty: 1
+  std::span<const float> erase_read_;   ///< [L, d] e; empty: what is erased is at the position's own key
+  std::span<const float> erase_write_;  ///< [L, d] b
   std::span<const float> row_sizes_;
   std::int64_t first_ = 0;  ///< of the prepared keys, a multiple of 64
   std::int64_t end_ = 0;

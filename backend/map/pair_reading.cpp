@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -28,8 +29,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.forward_survival = static_cast<double>(info.length - 1 - key);
   if (!forgets(info, head.layer)) return;
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
-  const double at_key = c[static_cast<std::size_t>(key)];
-  reading.log_forget = c[static_cast<std::size_t>(query)] - at_key;
+  const double at_key = c[index_of(key)];
+  reading.log_forget = c[index_of(query)] - at_key;
   reading.forget = std::exp(reading.log_forget);
   // c never increases: the first position after the key where F has fallen below the level.
   const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
@@ -43,8 +44,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
-/// What is left of a query when it has met all keys behind one: r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or
-/// of each channel.
+/// Passes a query over all keys behind one: r <- a_j r + e_j (b_j.r) (MixerKind), of the delta rule
+/// r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or of each channel.
 /// @param between  that key and the query
 /// @param k        [query - key + 1, d]
 /// @param r        [d] the query
@@ -52,22 +53,34 @@ void pass_keys(const HeadOf& head, const Range& between, std::span<const float> 
   const Trace& trace = *head.trace;
   const auto at = [](std::int64_t number) { return static_cast<std::size_t>(number); };
   const std::size_t channels = r.size();
-  const bool by_channel = trace.info().mixer(head.layer).decays_by_channel();
+  const LayerMixer mixer = trace.info().mixer(head.layer);
+  const bool by_channel = mixer.decays_by_channel();
+  const bool erases_by_arrays = mixer.keeps_erasing();
+  const auto e = erases_by_arrays ? trace.erase_read(head.layer, head.head) : std::span<const float>();
+  const auto b = erases_by_arrays ? trace.erase_write(head.layer, head.head) : std::span<const float>();
   const ChannelSums sums = by_channel ? trace.cumulative_log_decay(head.layer, head.head) : ChannelSums();
   const std::span<const double> c = by_channel ? sums.values : trace.cumulative_log_gate(head.layer, head.head);
-  const auto beta = trace.beta(head.layer, head.head);
+  const auto beta = mixer.kind().writes_beta ? trace.beta(head.layer, head.head) : std::span<const float>();
+  const auto dot = [&](std::span<const float> x) {
+    double sum = 0;
+    for (std::size_t n = 0; n < channels; ++n) sum += r[n] * static_cast<double>(x[n]);
+    return sum;
+  };
   std::vector<double> decay(channels);
   for (std::int64_t position = between.end; position > between.begin; --position) {
-    const std::span<const float> key = k.subspan(at(position - between.begin) * channels, channels);
-    double product = 0;
-    for (std::size_t n = 0; n < channels; ++n) product += r[n] * static_cast<double>(key[n]);
-    const double overlap = static_cast<double>(beta[at(position)]) * product;
+    const std::size_t first = at(position) * channels;
     if (by_channel) {
-      const std::size_t first = at(position) * channels;
       for (std::size_t n = 0; n < channels; ++n) decay[n] = std::exp(c[first + n] - c[first + n - channels]);
     } else {
       std::ranges::fill(decay, std::exp(c[at(position)] - c[at(position - 1)]));
     }
+    if (!b.empty()) {
+      const double erased = dot(b.subspan(first, channels));
+      for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * r[n] + static_cast<double>(e[first + n]) * erased;
+      continue;
+    }
+    const std::span<const float> key = k.subspan(at(position - between.begin) * channels, channels);
+    const double overlap = static_cast<double>(beta[at(position)]) * dot(key);
     for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * (r[n] - overlap * static_cast<double>(key[n]));
   }
 }
@@ -92,7 +105,7 @@ double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
     return sum;
   };
   const double beta = mixer.kind().writes_beta ? static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) : 1.0;
-  if (mixer.kind().overwrites) {
+  if (mixer.erases()) {
     pass_keys(head, {key, query}, k, r);
     return beta * product(key);
   }
@@ -110,7 +123,7 @@ void read_mixing(const HeadOf& head, std::int64_t query, std::int64_t key, PairR
   reading.has_mixing = true;
   reading.mixing = mixing_entry(head, query, key);
   if (!head.trace->knows_row_sizes(head.layer, head.head)) return;
-  const float size = head.trace->row_sizes(head.layer, head.head, {})[static_cast<std::size_t>(query)];
+  const float size = head.trace->row_sizes(head.layer, head.head, {})[index_of(query)];
   reading.has_attention = true;
   reading.attention = size == 0 ? 0.0 : std::abs(reading.mixing) / static_cast<double>(size);
 }
@@ -132,7 +145,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
   reading.logit = dot * static_cast<double>(info.softmax_scale);
   if (!reading.in_window) return;
-  const double normalizer = trace.log_normalizer(head.layer, head.head)[static_cast<std::size_t>(query)];
+  const double normalizer = trace.log_normalizer(head.layer, head.head)[index_of(query)];
   reading.attention = std::exp(reading.logit + reading.log_forget - normalizer);
 }
 

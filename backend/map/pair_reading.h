@@ -6,7 +6,7 @@
 
 namespace foxscope {
 
-/// What one head makes of one query and one key at or before it.
+/// The reading of one head at one query and one key at or before it.
 struct PairReading {
   double log_forget = 0;  ///< c_query - c_key, nats
   double forget = 1;      ///< F(query, key), what the gates in between let through

@@ -25,7 +25,7 @@ class Team {
   /// Polled by long tasks too: true when they should end, because of the job or because another task failed.
   [[nodiscard]] bool stopped() const { return job_.stopped() || failed_; }
 
-  /// What one round of work is called and how much there is of it.
+  /// The name of one round of work, and how much there is of it.
   struct Stage {
     std::string_view name;
     std::string_view unit;

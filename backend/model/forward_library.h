@@ -11,18 +11,18 @@ class ParameterSource;
 class Processes;
 class TrainableModel;
 struct ProcessEvents;
-struct ProcessPlace;
+struct DistributedConfig;
 struct TrainableOptions;
 
-/// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
-/// run files, without it.
+/// The functions that need LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and
+/// reads and draws run files, without it.
 struct ForwardLibrary {
   int (*cuda_device_count)();
   std::int64_t (*free_device_memory)(int index);
   std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);
   std::unique_ptr<TrainableModel> (*make_trainable)(const ModelConfig& config, const ParameterSource& weights,
                                                     const TrainableOptions& options, const Job& job);
-  std::unique_ptr<Processes> (*join_processes)(const ProcessPlace& place, const Device& device,
+  std::unique_ptr<Processes> (*join_processes)(const DistributedConfig& distributed, const Device& device,
                                                const ProcessEvents& events);
 };
 

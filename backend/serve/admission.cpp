@@ -128,7 +128,7 @@ bool Admission::is_own_name(std::string_view name) const {
 }
 
 void Admission::require_host(const HttpRequest& request) const {
-  // No browser leaves it out.
+  // Every browser sends a host.
   if (request.host.empty()) return;
   const std::optional<std::string> name = name_of_host(request.host);
   if (name && is_own_name(*name)) return;

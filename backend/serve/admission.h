@@ -8,7 +8,7 @@
 
 namespace foxscope {
 
-/// Whom a server answers.
+/// The clients that a server answers.
 struct AdmissionRules {
   std::vector<std::string> names = {};  ///< that it was started under, beside those of this machine for itself
   bool all_networks = false;  ///< it was started under all addresses of the machine, and the machine's own name

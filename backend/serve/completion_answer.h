@@ -5,13 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/score.h"
 #include "backend/serve/completion_request.h"
 #include "backend/serve/served_model.h"
 
 namespace foxscope {
 
-/// What became of one prompt.
+/// The result of one prompt.
 struct Completion {
   TextScores prompt;              ///< [n], without the first where it is BOS; empty unless they were asked for
   std::vector<std::int32_t> ids;  ///< tokens that were added, the end token and those of a stop string too
@@ -25,7 +26,7 @@ struct Completion {
 class TokenNames {
  public:
   explicit TokenNames(const ServedModel& model);
-  [[nodiscard]] const std::string& json(std::int32_t id) const { return names_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const std::string& json(std::int32_t id) const { return names_[index_of(id)]; }
 
  private:
   std::vector<std::string> names_;

@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// What POST /v1/completions asks for, checked: nothing of it can fail any more but for want of memory.
+/// A request of POST /v1/completions, checked: nothing of it can fail any more but for want of memory.
 struct CompletionRequest {
   std::vector<std::vector<std::int32_t>> prompts;  ///< ids as they came; none of "", which is BOS alone
   std::int64_t max_tokens = 16;

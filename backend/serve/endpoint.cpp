@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/index.h"
 #include "backend/base/log.h"
 #include "backend/serve/refused_request.h"
 #include "backend/serve/request_json.h"
@@ -181,7 +182,7 @@ HttpAnswer Endpoint::complete(HttpRequest request) {
   const auto numbers = static_cast<std::size_t>(numbers_in_answer(asked, *model));
   auto held = answers_held_.take(numbers * kBytesOfNumber, request.gone);
   if (held == nullptr) throw dropped_request();
-  Served& served = served_[static_cast<std::size_t>(std::ranges::find(models_, model) - models_.begin())];
+  Served& served = served_[index_of(std::ranges::find(models_, model) - models_.begin())];
   const auto completions = served.complete(asked, request.gone);
   if (!completions) throw dropped_request();
   const auto created = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();

@@ -46,9 +46,9 @@ class Endpoint {
   /// @param model  of a name of its own; must outlive it
   void add(const ServedModel& model, Completer complete);
 
-  /// What refuses a request whatever its body says.
+  /// Refuses a request whatever its body holds.
   [[nodiscard]] HttpAnswer check(const HttpRequest& request) const;
-  /// From any thread.
+  /// Answers a request. From any thread.
   [[nodiscard]] HttpAnswer answer(HttpRequest request);
   /// Headers of every answer to a request: those by which a browser lets a page of an allowed origin read it (CORS).
   [[nodiscard]] std::vector<HttpHeader> headers(const HttpRequest& request) const;
@@ -67,7 +67,7 @@ class Endpoint {
   /// The model that a request to a tokenizer's route names, or the first; it has a tokenizer.
   [[nodiscard]] const ServedModel& tokenizing(const nlohmann::json& object, std::string_view path) const;
 
-  /// What answers for one model.
+  /// The completer of one model.
   struct Served {
     Completer complete;
     TokenNames names;

@@ -57,7 +57,7 @@ class BoundedStream final : public httplib::Stream {
   [[nodiscard]] bool began() const { return head_bytes_ > 0; }
   [[nodiscard]] bool answered() const { return answered_; }
   [[nodiscard]] bool in_head() const { return in_head_; }
-  /// Nothing more is read on the connection once this is answered.
+  /// Closes the connection once this is answered: nothing more is read on it.
   void close() { closes_ = true; }
   [[nodiscard]] bool closes() const { return closes_; }
 
@@ -162,7 +162,7 @@ HttpRequest head_of(const httplib::Request& request, BoundedStream& stream) {
           .gone = [&stream] { return stream.gone(); }};
 }
 
-/// What the head says of the body's length; none for what is no number.
+/// The length of the body that the head gives; none for what is no number.
 std::optional<std::uint64_t> length_of(const httplib::Request& request) {
   const std::size_t count = request.get_header_value_count("Content-Length");
   if (count == 0) return 0;
@@ -225,7 +225,7 @@ class HttpExchange::Server final : public httplib::Server {
     bool closed = false;
     const bool done = process_request(stream, false, closed, [&](httplib::Request& request) {
       exchanged.head = head_of(request, stream);
-      // Of these httplib makes something of its own: parts, forms, compression. A body is JSON, whatever they say.
+      // httplib treats these in its own way: parts, forms, compression. A body is JSON, whatever they say.
       for (const char* name : {"Content-Type", "Accept-Encoding"}) request.headers.erase(name);
       // It would be matched against a regular expression for each method.
       request.path = kAnyPath;
@@ -285,7 +285,7 @@ class HttpExchange::Server final : public httplib::Server {
     if (came) put(handler_.answer(std::move(whole)), response);
   }
 
-  /// What httplib refused itself, without a word.
+  /// Describes a refusal by httplib itself, which has no body.
   static void describe(httplib::Response& response) {
     if (!response.body.empty()) return;
     BoundedStream& stream = current->stream;
@@ -305,7 +305,7 @@ class HttpExchange::Server final : public httplib::Server {
     put(std::move(answer), response);
   }
 
-  /// For a request line that httplib gave up on.
+  /// Answers a request line that httplib gave up on.
   static void answer_broken(BoundedStream& stream) {
     httplib::Response response;
     stream.close();

@@ -53,7 +53,7 @@ struct HttpHeader {
   std::string value;
 };
 
-/// Its body is JSON.
+/// An answer whose body is JSON.
 struct HttpAnswer {
   int status = 200;
   std::string body = {};
@@ -61,7 +61,7 @@ struct HttpAnswer {
   std::shared_ptr<const void> held = {};  ///< goes away when the answer is sent
 };
 
-/// What a server answers. Called on the threads of the connections.
+/// The handler of a server's requests. Called on the threads of the connections.
 struct HttpHandler {
   /// Whether a request would be refused for its head, whatever its body; 200: it would not.
   std::function<HttpAnswer(const HttpRequest& head)> check;

@@ -64,13 +64,13 @@ struct Scheduler::Work {
 
 /// A text that is being continued.
 struct Scheduler::Live {
-  Live(std::unique_ptr<Continuation> begun, const Sampling& sampling, const ServedModel& served)
-      : continuation(std::move(begun)), sampler(sampling) {
+  Live(std::unique_ptr<DecodeState> begun, const Sampling& sampling, const ServedModel& served)
+      : decode_state(std::move(begun)), sampler(sampling) {
     if (served.tokenizer != nullptr) stream.emplace(*served.tokenizer);
   }
 
   WorkPointer work;
-  std::unique_ptr<Continuation> continuation;
+  std::unique_ptr<DecodeState> decode_state;
   Sampler sampler;
   std::optional<TextStream> stream;
   std::int64_t bytes = 0;  ///< that it may come to
@@ -361,7 +361,8 @@ std::int64_t Scheduler::bytes_of(const Work& work) const {
 
 Scheduler::WorkPointer Scheduler::take_prompt() {
   if (prompts_.empty() || live_.size() >= kMostLive) return nullptr;
-  // Of the request that has the fewest under way, the oldest first: many prompts of one do not hold up another.
+  // A prompt of the request that has the fewest under way, the oldest first: many prompts of one do not hold up
+  // another.
   const auto chosen =
       std::ranges::min_element(prompts_, std::less<>(), [](const WorkPointer& work) { return work->ticket->live; });
   if (!live_.empty() && held_ + bytes_of(**chosen) > limits_.held_bytes) return nullptr;
@@ -384,10 +385,10 @@ std::unique_ptr<Scheduler::Live> Scheduler::begin(WorkPointer work) {
     prompt.pruning_tolerance = limits_.pruning_tolerance;
     Job job;
     job.stop = pass_.get_token();
-    std::unique_ptr<Continuation> continuation = model_.begin(prompt, job);
-    if (continuation) {
+    std::unique_ptr<DecodeState> decode_state = model_.begin(prompt, job);
+    if (decode_state) {
       const std::uint64_t seed = asked.seed ? *asked.seed : std::random_device{}();
-      live = std::make_unique<Live>(std::move(continuation), Sampling{asked.temperature, seed, asked.top_p}, served_);
+      live = std::make_unique<Live>(std::move(decode_state), Sampling{asked.temperature, seed, asked.top_p}, served_);
       live->bytes = bytes_of(*work);
       held_ += live->bytes;
     }
@@ -418,7 +419,7 @@ bool Scheduler::step(Live& live) {
 
 void Scheduler::turn() {
   std::vector<std::list<std::unique_ptr<Live>>::iterator> going;
-  std::vector<Continuation*> continuations;
+  std::vector<DecodeState*> decode_states;
   std::vector<std::int32_t> ids;
   for (auto next = live_.begin(); next != live_.end();) {
     const auto live = next++;
@@ -426,7 +427,7 @@ void Scheduler::turn() {
     try {
       if (step(**live)) {
         going.push_back(live);
-        continuations.push_back((*live)->continuation.get());
+        decode_states.push_back((*live)->continuation.get());
         ids.push_back((*live)->work->completion().ids.back());
         continue;
       }
@@ -437,7 +438,7 @@ void Scheduler::turn() {
   }
   if (going.empty()) return;
   try {
-    model_.read_together(continuations, ids);
+    model_.decode_step(decode_states, ids);
   } catch (...) {
     // How far each has come is not known.
     for (const auto& live : going) end(live, std::current_exception());

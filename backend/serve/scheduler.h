@@ -20,7 +20,7 @@
 #include "backend/data/text_stream.h"
 #include "backend/generate/sampling.h"
 #include "backend/model/session/causal_lm.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/serve/completion_answer.h"
 #include "backend/serve/completion_request.h"
 #include "backend/serve/served_model.h"
@@ -65,13 +65,13 @@ class Scheduler {
   struct Work;
   struct Live;
   using WorkPointer = std::unique_ptr<Work>;
-  /// By length and age.
+  /// Waiting work by length and age.
   using Waiting = std::map<std::pair<std::int64_t, std::uint64_t>, WorkPointer>;
 
   using Clock = std::chrono::steady_clock;
 
   void run();
-  /// With the lock held, but for the passes themselves.
+  /// Runs passes, with the lock held but for the passes themselves.
   void run_passes(std::unique_lock<std::mutex>& lock);
   /// @param time  after which none is begun any more
   void begin_prompts(std::unique_lock<std::mutex>& lock, Clock::duration time);
@@ -85,7 +85,7 @@ class Scheduler {
   bool step(Live& live);
   /// Ends with a text.
   void end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error);
-  /// That a text may come to.
+  /// Bytes that a text may come to.
   [[nodiscard]] std::int64_t bytes_of(const Work& work) const;
   WorkPointer take_prompt();
   void drop_cancelled();

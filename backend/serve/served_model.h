@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What requests are read against, and what answers are written with.
+/// The context that requests are read against, and answers are written with.
 struct ServedModel {
   std::string name;
   std::int64_t vocabulary_size = 0;

@@ -15,7 +15,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/engine.h"
 #include "backend/serve/endpoint.h"
 #include "backend/serve/listener.h"
@@ -24,7 +24,7 @@
 namespace foxscope {
 namespace {
 
-/// Of a key of config.json that may be missing or null.
+/// The value of a key of config.json that may be missing or null.
 std::optional<std::int64_t> integer_member(const nlohmann::json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end() || !found->is_number_integer()) return std::nullopt;
@@ -61,7 +61,7 @@ std::int64_t max_length_of(const ServeRequest& request, const std::string& model
   throw UsageError(fmt::format("{}: config.json has no max_position_embeddings: say --max-length", model));
 }
 
-/// What fits beside each other, of the memory that is free once the weights are in it.
+/// The number of prompts that fit beside each other in the memory that is free once the weights are in it.
 /// @param sharing  models that share it
 SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, double pruning, std::ptrdiff_t sharing) {
   const RunNeeds needs = estimate_needs(model.config(), 0, {}, model.dtype(), model.device());
@@ -74,8 +74,8 @@ SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, doub
           // A GPU needs as many; on a CPU half of them are nearly as fast.
           .batch_tokens_beside = needs.gpu ? tokens : (tokens + 1) / 2,
           .held_bytes = held,
-          .bytes_of_text = continuation_bytes_of_states(model.config()),
-          .bytes_of_position = continuation_bytes_per_token(model.config(), model.dtype()),
+          .bytes_of_text = mixer_state_bytes(model.config()),
+          .bytes_of_position = decode_state_bytes_per_token(model.config(), model.dtype()),
           .pruning_tolerance = pruning};
 }
 
@@ -115,7 +115,7 @@ class LoadedModel {
   std::mutex mutex_;
 };
 
-/// What is wrong with a model's settings is known before weights are read.
+/// Wrong settings of a model are found before weights are read.
 void open_for_serving(const Engine& engine, ModelRequest model, const ServeRequest& request, LoadedModel& into) {
   const std::vector<DeviceChoice> devices = request.devices.empty() ? std::vector{model.device} : request.devices;
   for (const DeviceChoice& device : devices) {
@@ -167,7 +167,7 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
   std::list<LoadedModel> models;
   const Engine engine;
   for (const ModelRequest& model : request.models) open_for_serving(engine, model, request, models.emplace_back());
-  // What is wrong with these is known before weights are read.
+  // Wrong settings of these are found before weights are read.
   Listener listener(request.host, request.port);
   Endpoint endpoint({listener.names(), listener.on_all_networks(), request.origins, request.token});
   for (LoadedModel& loaded : models) {

@@ -11,7 +11,7 @@
 
 namespace foxscope {
 
-/// What `foxscope serve` is asked for.
+/// The options of `foxscope serve`.
 struct ServeRequest {
   std::vector<ModelRequest> models;  ///< of different names, at least one
   std::string host = "127.0.0.1";

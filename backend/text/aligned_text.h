@@ -65,7 +65,7 @@ class OriginalPlaces {
   Place of(std::size_t begin, std::size_t end);
 
  private:
-  /// Of bytes that lie before change number n and behind the one before it.
+  /// The original position of bytes that lie before change number n and behind the one before it.
   [[nodiscard]] std::size_t shifted(std::size_t position, std::size_t n) const {
     if (n == 0) return text_.original_begin + position;
     const AlignedText::Change& before = text_.changes[n - 1];

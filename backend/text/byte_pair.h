@@ -32,7 +32,7 @@ class CharacterIds {
   std::vector<std::array<std::int32_t, 256>> pages_;  ///< the first has no ids
 };
 
-/// What a word is before any merge.
+/// The symbols of a word before any merge.
 struct Symbols {
   bool of_bytes = true;
   std::array<std::int32_t, 256> byte{};  ///< the token of each byte; -1: there is none

@@ -15,7 +15,7 @@ inline constexpr std::size_t largest_vocabulary_file = std::size_t{1} << 28;
 /// @throws Error naming the file: missing, a folder, a FIFO, a device, unreadable, larger than `limit`
 std::string read_file_bytes(const std::filesystem::path& path, const std::string& what, std::size_t limit);
 
-/// What a user gives to be read: a whole file, a stream such as a shell's <(...), or standard input for "-".
+/// Reads a user's input: a whole file, a stream such as a shell's <(...), or standard input for "-".
 /// @param what  "text", "file of token ids": in errors
 /// @throws Error naming the file: missing, a folder, unreadable, larger than `limit`
 std::string read_input_bytes(const std::filesystem::path& path, const std::string& what, std::size_t limit);

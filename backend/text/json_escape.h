@@ -6,7 +6,7 @@
 
 namespace foxscope {
 
-/// What Python's json.dumps(text)[1:-1] gives: ASCII only, beyond U+FFFF as two surrogates.
+/// The text as Python's json.dumps(text)[1:-1] gives it: ASCII only, beyond U+FFFF as two surrogates.
 std::string escape_json(std::string_view text);
 
 /// Undoes escape_json. Incomplete or unknown escapes and lone surrogates stay as they are.

@@ -31,7 +31,7 @@ std::string not_json(const std::string& name, std::size_t byte) {
 }
 
 void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes) {
-  // Of nlohmann::json on a 64-bit system, with what the heap adds to each block.
+  // Bytes of nlohmann::json on a 64-bit system, with the heap's overhead of each block.
   constexpr std::size_t kValue = 16;
   constexpr std::size_t kList = 48;
   constexpr std::size_t kObject = 64;

@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// Levels of lists and objects inside one another that are read. What people publish has some ten.
+/// Levels of lists and objects inside one another that are read. Published files have some ten.
 inline constexpr int kMaxJsonDepth = 256;
 
 /// The most memory that a value may take once it is parsed, as a multiple of its file's bytes, beside a first
@@ -25,7 +25,7 @@ inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;
 void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes = 0);
 
 /// JSON leaves open what an object means that has a key twice, and json::parse takes the last value in silence: looked
-/// at in files that people write. What is no JSON passes.
+/// at in files that people write. Text that is no JSON passes.
 /// @throws Error naming the file and the key, with the keys that it stands under
 void refuse_repeated_keys(std::string_view content, const std::string& name);
 

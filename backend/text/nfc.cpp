@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/text/aligned_text.h"
 #include "backend/text/utf8.h"
 
@@ -56,7 +57,7 @@ class RunComposer {
       const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(character.code_point),
                                                              parts.data(), kMostParts, kForm, nullptr);
       require_success(count);
-      for (utf8proc_ssize_t i = 0; i < count; ++i) parts_.push_back(parts[static_cast<std::size_t>(i)]);
+      for (utf8proc_ssize_t i = 0; i < count; ++i) parts_.push_back(parts[index_of(i)]);
     }
     order_marks();
     const utf8proc_ssize_t count =
@@ -65,8 +66,7 @@ class RunComposer {
     text_.clear();
     for (utf8proc_ssize_t i = 0; i < count; ++i) {
       std::array<utf8proc_uint8_t, 4> bytes{};
-      const auto size =
-          static_cast<std::size_t>(utf8proc_encode_char(parts_[static_cast<std::size_t>(i)], bytes.data()));
+      const auto size = static_cast<std::size_t>(utf8proc_encode_char(parts_[index_of(i)], bytes.data()));
       text_.append(reinterpret_cast<const char*>(bytes.data()), size);
     }
     return text_;

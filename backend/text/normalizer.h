@@ -13,8 +13,8 @@ namespace foxscope {
 
 class Pattern;
 
-/// What a tokenizer makes of a text before it cuts it into words, as the `tokenizers` package does: form C of Unicode,
-/// replacements, a text put in front.
+/// The changes of a tokenizer to a text before it cuts it into words, as the `tokenizers` package does: form C of
+/// Unicode, replacements, a text put in front.
 class Normalizer {
  public:
   /// @throws Error where a pattern is not one

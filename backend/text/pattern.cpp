@@ -30,7 +30,7 @@ std::string pcre2_message(int code) {
               "; install libpcre2-8 10.40 or newer");
 }
 
-/// What a file's pattern may use. One for all: it is never changed.
+/// The limits of a file's pattern. One for all: it is never changed.
 pcre2_match_context* file_match_context() {
   static const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context = [] {
     std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> made(pcre2_match_context_create(nullptr),

@@ -38,7 +38,7 @@ class Splitter {
  public:
   explicit Splitter(const Splits& splits);
 
-  /// Calls body(piece) for every piece, in order; none is empty. What was removed is in none.
+  /// Calls body(piece) for every piece, in order; none is empty. A piece that was removed is in none.
   template <typename Body>
   void split(std::string_view text, const Body& body) {
     split_from(0, text, body);

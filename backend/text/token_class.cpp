@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "backend/base/index.h"
 #include "backend/text/pattern.h"
 #include "backend/text/utf8.h"
 
@@ -46,7 +47,7 @@ bool is_title_or_initial(std::string_view word) {
   return std::find(kTitles.begin(), kTitles.end(), word) != kTitles.end() || is_one_capital_letter(word);
 }
 
-/// What stands between two words.
+/// The gap between two words.
 struct Gap {
   bool blank_line = false;
   bool ends_sentence = false;  ///< the last end mark is followed by white space, or needs none
@@ -140,7 +141,7 @@ TokenClass white_class(std::string_view text, std::size_t begin, std::size_t end
 const char* to_string(TokenClass token_class) {
   constexpr std::array<const char*, kTokenClasses> kNames = {
       "bos", "newline", "space", "punctuation", "sentence_start", "word_first", "word_later", "rare_word"};
-  return kNames[static_cast<std::size_t>(token_class)];
+  return kNames[index_of(token_class)];
 }
 
 void WordCounts::add(std::string_view text) {

@@ -10,9 +10,9 @@
 
 namespace foxscope {
 
-/// What a token is in its text. The first seven exclude each other and every token is one of them; rare_word is said of
-/// a token beside its class. A word is a run of letters, marks and digits (Unicode's L, M, N), apostrophes (' or
-/// U+2019) inside it included. A token is what its first character that is not white space makes it:
+/// The class of a token in its text. The first seven exclude each other and every token is one of them; rare_word is
+/// said of a token beside its class. A word is a run of letters, marks and digits (Unicode's L, M, N), apostrophes ('
+/// or U+2019) inside it included. A token is what its first character that is not white space makes it:
 /// - newline, space: white space alone, with and without a line break
 /// - punctuation: any other character outside words (symbols too)
 /// - sentence_start: the first token of a word that begins a sentence: the text's first word; a word after a blank
@@ -45,8 +45,8 @@ constexpr TokenClassSet set_of(TokenClass token_class) {
   return static_cast<TokenClassSet>(1U << static_cast<unsigned>(token_class));
 }
 
-/// How often each word of a text, or of a corpus, occurs; capital letters of ASCII count as small ones. What is rare is
-/// decided by the text and not by a tokenizer, so that models with different tokenizers speak of the same words.
+/// How often each word of a text, or of a corpus, occurs; capital letters of ASCII count as small ones. The text and
+/// not a tokenizer decides which words are rare, so that models with different tokenizers speak of the same words.
 class WordCounts {
  public:
   /// @param text  well-formed UTF-8

@@ -12,20 +12,20 @@
 
 namespace foxscope {
 
-/// What tokens stand for, as bytes: those of a character that is not whole are kept.
+/// The bytes of tokens: those of a character that is not whole are kept.
 class TokenDecoder {
  public:
   /// @param normalized  contents of added tokens that the normalizer changes, by their contents
   /// @throws Error where decoding makes the vocabulary many times as long
   TokenDecoder(const TokenizerDescription& description, const std::map<std::string, std::string>& normalized);
 
-  /// Of a token that stands within a text.
+  /// The bytes of a token within a text.
   [[nodiscard]] std::string_view bytes(std::size_t id) const { return within_.bytes(id); }
 
-  /// Of tokens within a text.
+  /// The bytes of tokens within a text.
   [[nodiscard]] std::string join(std::span<const std::int32_t> ids) const;
 
-  /// Of all tokens of a text: a space that encoding put in front is taken off.
+  /// The bytes of all tokens of a text: a space that encoding put in front is taken off.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
 
  private:

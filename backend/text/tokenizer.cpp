@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/log.h"
 #include "backend/text/added_tokens.h"
 #include "backend/text/aligned_text.h"
@@ -74,7 +75,7 @@ std::vector<std::uint32_t> text_sizes(const TokenizerDescription& description) {
   if (!description.byte_fallback) return sizes;
   for (int byte = 0; byte < 256; ++byte) {
     const std::string spelling = spell_fallback_byte(static_cast<std::uint8_t>(byte));
-    if (const auto id = description.model_token(spelling)) sizes[static_cast<std::size_t>(*id)] = 1;
+    if (const auto id = description.model_token(spelling)) sizes[index_of(*id)] = 1;
   }
   return sizes;
 }
@@ -245,7 +246,7 @@ class Tokenizer::Encoder {
       for (const std::int32_t id : tokens_of(word)) {
         const std::size_t size = id == tokenizer_.unknown
                                      ? tokenizer_.byte_pairs.unknown_size(text.substr(offset, end - offset))
-                                     : tokenizer_.text_size[static_cast<std::size_t>(id)];
+                                     : tokenizer_.text_size[index_of(id)];
         const std::size_t next = offset + size;
         put_placed(id, begin + std::max(offset, prefix) - prefix, begin + std::max(next, prefix) - prefix);
         offset = next;

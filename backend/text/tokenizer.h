@@ -26,7 +26,7 @@ struct Tokens {
   [[nodiscard]] std::size_t size() const { return id.size(); }
 };
 
-/// What to do with bytes that are not UTF-8.
+/// The treatment of bytes that are not UTF-8.
 enum class InvalidUtf8 { refuse, replace };
 
 /// Byte pair encoding as Hugging Face's `tokenizers` does it. Added tokens are matched first; a normalizer may change

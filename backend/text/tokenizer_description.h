@@ -53,8 +53,8 @@ struct NormalizerStep {
   std::string label;    ///< of a pattern, for errors
 };
 
-/// What becomes of the matches of a Split: pieces of their own; nothing; part of the piece before or behind; one piece
-/// with the matches beside them.
+/// The fate of the matches of a Split: pieces of their own; nothing; part of the piece before or behind; one piece with
+/// the matches beside them.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 /// Cuts pieces of the text at matches of a pattern.
@@ -83,7 +83,7 @@ struct DecoderStep {
   bool prepended = false;  ///< a metaspace is taken out of the first token
 };
 
-/// What symbols words are made of before any merge.
+/// The symbols of a word before any merge.
 enum class SymbolKind { bytes, characters };
 
 /// All that a checkpoint's files say about its tokenizer.
@@ -139,7 +139,7 @@ enum class SpecialTokens { as_listed, add };
 /// @throws Error naming what is not supported
 void read_tokenizer_stages(const nlohmann::json& root, TokenizerDescription& description);
 
-/// What tokenizer_config.json says goes before what the tokenizer's own file says: add_prefix_space, tokenizer_class,
+/// Applies tokenizer_config.json, which goes before the tokenizer's own file: add_prefix_space, tokenizer_class,
 /// added_tokens_decoder, bos_token.
 void apply_tokenizer_config(std::string_view content, const std::string& name, SpecialTokens special,
                             TokenizerDescription& description);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 #include "backend/text/tokenizer_description.h"
@@ -25,7 +26,7 @@ void read_vocabulary(const json& vocab, TokenizerDescription& description) {
   }
   description.in_model.resize(static_cast<std::size_t>(description.vocabulary.size()));
   for (std::int32_t id = 0; id < description.vocabulary.size(); ++id) {
-    description.in_model[static_cast<std::size_t>(id)] = description.vocabulary.spelling(id) != nullptr;
+    description.in_model[index_of(id)] = description.vocabulary.spelling(id) != nullptr;
   }
 }
 
@@ -110,7 +111,7 @@ void refuse_merges_of(const std::vector<std::int32_t>& sorted, const TokenizerDe
   }
 }
 
-/// What the model says of its symbols has to fit the kind of symbols that the pre-tokenizer makes.
+/// The model's symbols have to fit the kind of symbols that the pre-tokenizer makes.
 void check_symbols(TokenizerDescription& description) {
   const std::string& name = description.name;
   if (description.symbols == SymbolKind::bytes) {
@@ -175,7 +176,7 @@ std::optional<std::int32_t> Vocabulary::find(const std::string& spelling) const 
 }
 
 const std::string* Vocabulary::spelling(std::int32_t id) const {
-  return id < 0 || id >= size() ? nullptr : by_id_[static_cast<std::size_t>(id)];
+  return id < 0 || id >= size() ? nullptr : by_id_[index_of(id)];
 }
 
 void Vocabulary::add(const std::string& spelling, std::int32_t id, const std::string& name) {
@@ -189,7 +190,7 @@ void Vocabulary::add(const std::string& spelling, std::int32_t id, const std::st
                 clash + " already" + repair);
   }
   if (id >= size()) by_id_.resize(static_cast<std::size_t>(id) + 1);
-  by_id_[static_cast<std::size_t>(id)] = &entry->first;
+  by_id_[index_of(id)] = &entry->first;
 }
 
 std::string spell_fallback_byte(std::uint8_t byte) {
@@ -199,7 +200,7 @@ std::string spell_fallback_byte(std::uint8_t byte) {
 
 std::optional<std::int32_t> TokenizerDescription::model_token(const std::string& spelling) const {
   const std::optional<std::int32_t> id = vocabulary.find(spelling);
-  if (!id || static_cast<std::size_t>(*id) >= in_model.size() || !in_model[static_cast<std::size_t>(*id)]) return {};
+  if (!id || static_cast<std::size_t>(*id) >= in_model.size() || !in_model[index_of(*id)]) return {};
   return id;
 }
 

@@ -19,8 +19,8 @@ std::uint8_t byte_at(std::string_view bytes, std::size_t position) {
   return static_cast<std::uint8_t>(bytes[position]);
 }
 
-/// What begins at `position`: a character, or else the maximal part of one (The Unicode Standard, section 3.9,
-/// table 3-7 and "U+FFFD Substitution of Maximal Subparts").
+/// The sequence at `position`: a character, or else the maximal part of one (The Unicode Standard, section 3.9, table
+/// 3-7 and "U+FFFD Substitution of Maximal Subparts").
 Sequence sequence_at(std::string_view bytes, std::size_t position) {
   const std::uint8_t lead = byte_at(bytes, position);
   if (lead < 0x80) return {1, true};

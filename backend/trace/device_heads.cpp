@@ -41,7 +41,7 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
 
 std::optional<cuda::MixingKind> mixing_kind(const LayerMixer& mixer) {
   if (mixer.has_softmax() || mixer.has_rates()) return std::nullopt;
-  if (mixer.kind().overwrites) {
+  if (mixer.erases()) {
     return mixer.decays_by_channel() ? std::nullopt : std::optional(cuda::MixingKind::delta_rule);
   }
   return mixer.decays_by_channel() ? cuda::MixingKind::channel_decay : cuda::MixingKind::head_decay;
@@ -128,7 +128,8 @@ void DeviceHeads::add_tables(const Trace& trace, Entry& entry) {
   head.tables = tables.data();
 }
 
-/// What the tables are made of is let go when they are there. @returns null where the device has no room for a block
+/// The inputs of the tables are let go when the tables are there. @returns null where the device has no room for a
+/// block
 const void* DeviceHeads::add_mixing(const Trace& trace, bool of_decay, Entry& entry) {
   const int layer = entry.head.layer;
   const LayerMixer mixer = trace.info().mixer(layer);

@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// Which arrays of a head are asked for.
+/// The arrays of a head that are asked for.
 struct DeviceParts {
   bool query_key = false;
   bool gate = false;  ///< with the tables that maps need beside it, where queries and keys are asked for too
@@ -44,16 +44,16 @@ struct DeviceHead {
 /// A head for the kernels, with all that was uploaded of it.
 kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
 
-/// Which of the kernels' recurrences a linear mixer has; none: no kernel computes its M.
+/// The recurrence of a linear mixer that kernels have; none: no kernel computes its M.
 std::optional<kernels::cuda::MixingKind> mixing_kind(const LayerMixer& mixer);
 
 /// A head of a linear mixer for the kernels, without arrays.
 /// @param of_decay  F alone, whose queries are 1/d and keys 1
 kernels::cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay);
 
-/// What of one trace is kept in GPU memory for its maps, head by head, the one not used for longest let go first; and
-/// the stream and the working memory of what computes them. One piece of work at a time: hold `lock` around it, and
-/// be on the device (DeviceScope).
+/// The arrays of one trace in GPU memory for its maps, head by head, the one not used for longest let go first; and the
+/// stream and the working memory of what computes them. One piece of work at a time: hold `lock` around it, and be on
+/// the device (DeviceScope).
 class DeviceHeads {
  public:
   static constexpr std::size_t kBudget = std::size_t{4} << 30U;

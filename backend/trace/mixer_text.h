@@ -8,8 +8,8 @@
 
 namespace foxscope {
 
-/// What mixes the positions of one layer of a run, for people (mixer_words), and which attention it is: "softmax
-/// attention", "attention, window of 128".
+/// The mixer of one layer of a run, for people (mixer_words), and which attention it is: "softmax attention",
+/// "attention, window of 128".
 inline std::string mixer_text(const TraceInfo& info, int layer) {
   const LayerMixer mixer = info.mixer(layer);
   if (!mixer.has_softmax()) return mixer_words(mixer);

@@ -71,7 +71,7 @@ class QueryKeyStore {
   std::vector<std::size_t> begins_;  ///< elements before each layer's parts, layer by layer
 };
 
-/// What a store holds, in the words of a message.
+/// The words for a store's content in a message.
 struct StoredWords {
   std::string title;  ///< "queries, keys and values"
   std::string words;  ///< of --keep: "qk and values"

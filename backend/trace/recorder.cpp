@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -14,7 +16,7 @@ class MemorySource final : public TraceSource {
 
   [[nodiscard]] bool has(TraceArray array, int index) const override { return read(array, index) != nullptr; }
   [[nodiscard]] std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const override {
-    const auto& of_all = arrays_[static_cast<std::size_t>(array)];
+    const auto& of_all = arrays_[index_of(array)];
     const auto at = static_cast<std::size_t>(index);
     return at < of_all.size() ? of_all[at] : nullptr;
   }
@@ -23,7 +25,7 @@ class MemorySource final : public TraceSource {
   Arrays arrays_;
 };
 
-/// No numbers yet, of the array's type.
+/// An empty array of the array's type.
 ArrayValues no_numbers(const ArraySpec& spec) {
   if (spec.number == ArrayNumber::float64) return std::vector<double>{};
   return std::vector<float>{};
@@ -39,17 +41,16 @@ Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStor
   assert(store_ == nullptr || store_->dtype() == info_.dtype);
   for (const ArraySpec& spec : kTraceArrays) {
     if (spec.storage == Storage::store || !keeps(spec.keep)) continue;
-    arrays_[static_cast<std::size_t>(spec.array)].assign(static_cast<std::size_t>(count_of(spec, info_.layers)),
-                                                         no_numbers(spec));
+    arrays_[index_of(spec.array)].assign(static_cast<std::size_t>(count_of(spec, info_.layers)), no_numbers(spec));
   }
 }
 
 /// An array with room for all of its numbers; null if it is not kept.
 ArrayValues* Recorder::sized(TraceArray array, int index) {
-  std::vector<ArrayValues>& of_all = arrays_[static_cast<std::size_t>(array)];
+  std::vector<ArrayValues>& of_all = arrays_[index_of(array)];
   if (of_all.empty()) return nullptr;
   assert(index >= 0 && static_cast<std::size_t>(index) < of_all.size());
-  ArrayValues& values = of_all[static_cast<std::size_t>(index)];
+  ArrayValues& values = of_all[index_of(index)];
   std::visit([size = elements_of(spec_of(array), info_, index)](auto& numbers) { numbers.resize(size); }, values);
   return &values;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -15,9 +17,9 @@ std::string predicted_string(const TokenTable& tokens, std::int64_t position) {
 }
 
 std::string read_string(const TokenTable& tokens, std::int64_t position) {
-  const std::int32_t read = tokens.input_id[static_cast<std::size_t>(position)];
+  const std::int32_t read = tokens.input_id[index_of(position)];
   // Position p reads the token that p - 1 predicts, but for what stands before the text.
-  if (position > 0 && tokens.id[static_cast<std::size_t>(position - 1)] == read) {
+  if (position > 0 && tokens.id[index_of(position - 1)] == read) {
     return predicted_string(tokens, position - 1);
   }
   return position == 0 ? "⟨BOS⟩" : by_id(read);

@@ -177,7 +177,7 @@ const ArrayValues* Trace::find(TraceArray array, int index) const {
   return values.get();
 }
 
-/// What an array whose axes begin with head, or with layer and head, has of one head.
+/// One head's part of an array whose axes begin with head, or with layer and head.
 template <typename T>
 std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   check_head(layer, head);
@@ -223,7 +223,7 @@ std::span<const double> Trace::mean_decay(int layer, int head) const {
   return mean_decay_.try_emplace({layer, head}, std::move(mean)).first->second;
 }
 
-/// Of each of some c the log decays of all channels, nats.
+/// The log decays of all channels for each of some c, nats.
 std::vector<double> Trace::decays_by_rates(int layer, int head, std::span<const double> sums) const {
   const std::span<const double> rates = row<double>(TraceArray::decay_rate, layer, head);
   std::vector<double> decays;
@@ -274,6 +274,14 @@ std::vector<double> Trace::log_decay_at(int layer, int head, std::int64_t positi
 
 std::span<const float> Trace::beta(int layer, int head) const { return row<float>(TraceArray::beta, layer, head); }
 
+std::span<const float> Trace::erase_read(int layer, int head) const {
+  return row<float>(TraceArray::erase_read, layer, head);
+}
+
+std::span<const float> Trace::erase_write(int layer, int head) const {
+  return row<float>(TraceArray::erase_write, layer, head);
+}
+
 std::span<const float> Trace::log_normalizer(int layer, int head) const {
   return row<float>(TraceArray::log_normalizer, layer, head);
 }
@@ -288,7 +296,8 @@ bool Trace::has_attention(int layer) const {
   if (mixer.has_softmax()) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
   const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
   return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
-         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate);
+         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate) && !lacks(TraceArray::erase_read) &&
+         !lacks(TraceArray::erase_write);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {
@@ -324,8 +333,8 @@ std::span<const float> Trace::known_or(HeadRows& rows, int layer, int head,
     const std::lock_guard lock(mutex_);
     if (const auto found = rows.find(key); found != rows.end()) return found->second;
   }
-  // Computed outside the lock: other heads and other readers need not wait. Of two that compute the same row, the first
-  // to finish is kept.
+  // Computed outside the lock: other heads and other readers need not wait. If two compute the same row, the first to
+  // finish is kept.
   std::vector<float> computed = compute();
   if (computed.empty()) return {};
   assert(static_cast<std::int64_t>(computed.size()) == info_.length);

@@ -49,7 +49,7 @@ struct TokenTable {
   bool operator==(const TokenTable&) const = default;
 };
 
-/// What a model and its run are, in numbers and names. V and D are known where logits or hidden states were kept.
+/// The facts of a model and its run, in numbers and names. V and D are known where logits or hidden states were kept.
 struct TraceInfo : TraceSizes {
   std::string name;            ///< NAME of the run file
   std::string model_type;      ///< of config.json
@@ -71,8 +71,8 @@ struct TraceInfo : TraceSizes {
 
 /// The key head that a head of a layer of softmax attention reads: h / (H / H_kv).
 int key_head_of(const TraceInfo& info, int layer, int head);
-/// Whether a layer forgets: c of some head, or the sum of log decays of some channel, is not 0 throughout. What made it
-/// so does not matter: the model's gates, an intervention, what a file holds. No other place decides this.
+/// Whether a layer forgets: c of some head, or the sum of log decays of some channel, is not 0 throughout. The reason
+/// does not matter: the model's gates, an intervention, what a file holds. No other place decides this.
 bool forgets(const TraceInfo& info, int layer);
 /// Whether any layer does.
 bool forgets(const TraceInfo& info);
@@ -148,6 +148,9 @@ class Trace {
   [[nodiscard]] std::vector<double> log_decay_at(int layer, int head, std::int64_t position) const;
   /// The delta rule's beta, or dt of Mamba and Mamba-2, [L]. @throws Error likewise
   [[nodiscard]] std::span<const float> beta(int layer, int head) const;
+  /// e and b of the recurrence (MixerKind) of a layer that keeps them, [L, d]. @throws Error likewise
+  [[nodiscard]] std::span<const float> erase_read(int layer, int head) const;
+  [[nodiscard]] std::span<const float> erase_write(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
@@ -174,7 +177,7 @@ class Trace {
   /// the queries and keys, if any.
   [[nodiscard]] std::optional<int> gpu() const;
   void compute_on(std::optional<int> gpu) const;
-  /// What of the trace is in a GPU's memory for its maps, kept until the trace goes or another GPU is named.
+  /// The arrays of the trace in a GPU's memory for its maps, kept until the trace goes or another GPU is named.
   [[nodiscard]] std::shared_ptr<DeviceHeads> device_heads(int gpu) const;
 
   /// @throws UsageError naming the numbers that exist

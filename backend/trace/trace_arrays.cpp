@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -71,7 +72,7 @@ KeepSet parse_keep(const std::string& list) {
 const char* to_string(Axis axis) {
   constexpr std::array<const char*, 10> kNames = {"layer",    "head",    "query_head",    "key_head",   "value_head",
                                                   "position", "channel", "value_channel", "vocabulary", "hidden"};
-  return kNames[static_cast<std::size_t>(axis)];
+  return kNames[index_of(axis)];
 }
 
 Axis axis_of(Axis axis, const LayerMixer& mixer) {
@@ -117,6 +118,9 @@ bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {
       return mixer.has_rates();
     case TraceArray::beta:
       return mixer.kind().writes_beta;
+    case TraceArray::erase_read:
+    case TraceArray::erase_write:
+      return mixer.keeps_erasing();
     case TraceArray::log_normalizer:
     case TraceArray::log_normalizer_without_gate:
       return mixer.has_softmax();

@@ -11,12 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/trace/dtype.h"
 #include "backend/trace/mixers/layer_mixer.h"
 
 namespace foxscope {
 
-/// What a trace may keep of a run, word by word of `--keep`.
+/// The parts of a run that a trace may keep, word by word of `--keep`.
 enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, saliency };
 using KeepSet = std::set<Keep>;
 
@@ -38,7 +39,7 @@ inline constexpr std::array<KeepWord, 9> kKeepWords = {{
     {Keep::saliency, "saliency", "saliency"},
 }};
 
-constexpr const KeepWord& word_of(Keep keep) { return kKeepWords[static_cast<std::size_t>(keep)]; }
+constexpr const KeepWord& word_of(Keep keep) { return kKeepWords[index_of(keep)]; }
 /// All words with `between` between them.
 std::string keep_words(const char* between);
 /// Parses "loss,gates,qk".  @throws UsageError naming the word and those that exist
@@ -56,6 +57,8 @@ enum class TraceArray {
   cumulative_log_decay,
   decay_rate,
   beta,
+  erase_read,
+  erase_write,
   log_forget_gradient,
   logits,
   hidden_states,
@@ -93,7 +96,7 @@ struct TraceSizes {
   /// the largest of all layers.
   std::vector<LayerMixer> mixers = {};
 
-  /// What one layer is.
+  /// The mixer of one layer.
   [[nodiscard]] LayerMixer mixer(int layer) const;
   /// Whether any layer is softmax attention.
   [[nodiscard]] bool has_softmax() const;
@@ -133,7 +136,7 @@ class AxisList {
   std::size_t size_;
 };
 
-/// What is to be known of an array wherever it is recorded, written, read, or its size estimated.
+/// The description of an array, wherever it is recorded, written, read, or its size estimated.
 struct ArraySpec {
   TraceArray array;
   Keep keep;         ///< the word that keeps it
@@ -147,7 +150,7 @@ struct ArraySpec {
 };
 
 // clang-format off
-inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
+inline constexpr std::array<ArraySpec, 15> kTraceArrays = {{
     {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
      ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
     {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
@@ -177,6 +180,12 @@ inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
     {TraceArray::beta, Keep::query_key, "layers/NN/beta", Repeat::layers,
      {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "",
      "how much of a position is written: the delta rule's beta, the step of Mamba and Mamba-2"},
+    {TraceArray::erase_read, Keep::query_key, "layers/NN/erase_read", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::float32, Storage::raw, "",
+     "e, what a position reads of the state before it, to be taken away along b"},
+    {TraceArray::erase_write, Keep::query_key, "layers/NN/erase_write", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::float32, Storage::raw, "",
+     "b, the direction along which what e read is added to the state"},
     {TraceArray::log_forget_gradient, Keep::saliency, "gradients/log_forget", Repeat::once,
      {Axis::layer, Axis::head, Axis::position}, ArrayNumber::float32, Storage::raw, "nats per nat",
      "derivative of the target by the log forget gate of a position"},
@@ -188,7 +197,7 @@ inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
 }};
 // clang-format on
 
-constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[static_cast<std::size_t>(array)]; }
+constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[index_of(array)]; }
 static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) { return &spec_of(spec.array) == &spec; }));
 static_assert(std::ranges::all_of(kKeepWords, [](const KeepWord& word) { return &word_of(word.keep) == &word; }));
 
@@ -201,7 +210,7 @@ int count_of(const ArraySpec& spec, int layers);
 /// Whether a layer of that kind has an array: row normalisers are those of softmax attention, c is of heads that have
 /// one decay, with rates or without (and zero for attention without a gate), beta is of both Mambas and the delta rule.
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer);
-/// Its path for layer `index`, which has two digits or more.
+/// The path of an array for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);
 /// The last part of its path.
 std::string name_of(const ArraySpec& spec);
@@ -216,8 +225,8 @@ std::size_t bytes_of(const ArraySpec& spec, const TraceSizes& sizes, DType dtype
 /// Bytes of all arrays that are kept and held in this way.
 std::size_t bytes_of(const KeepSet& keep, Storage storage, const TraceSizes& sizes, DType dtype);
 
-/// What is kept where these words are said: linear mixers keep values beside queries and keys, so that a file holds all
-/// that y = M v needs.
+/// The parts that these words keep: linear mixers keep values beside queries and keys, so that a file holds all that y
+/// = M v needs.
 KeepSet with_values_of_linear_mixers(KeepSet keep, const TraceSizes& sizes);
 
 /// The arrays that a QueryKeyStore holds where these are kept.

@@ -16,7 +16,7 @@
 
 namespace foxscope {
 
-/// What one process trains on in one step.
+/// The rows that one process trains on in one step.
 struct TrainingBatch {
   std::int64_t step = 0;
   std::int64_t rows = 0;             ///< R / W

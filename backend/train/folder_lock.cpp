@@ -30,7 +30,7 @@ std::string host_name() {
 void write_holder(int descriptor) {
   const nlohmann::ordered_json holder = {{"host", host_name()}, {"process", ::getpid()}, {"since", utc_now()}};
   const std::string text = holder.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  // What cannot be written, on a full disk, is missing from a message alone.
+  // Text that cannot be written, on a full disk, is missing from a message alone.
   if (::ftruncate(descriptor, 0) != 0) return;
   [[maybe_unused]] const ssize_t written = ::pwrite(descriptor, text.data(), text.size(), 0);
 }
@@ -57,7 +57,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kFi
     throw Error(fmt::format("{}: cannot be opened: {}: check the folder, and that you may write to it", file_.string(),
                             std::generic_category().message(errno)));
   }
-  // Of the open file, not of the process: closing another descriptor of the file does not give it up.
+  // A lock of the open file, not of the process: closing another descriptor of the file does not give it up.
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;

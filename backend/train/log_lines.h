@@ -28,7 +28,7 @@ bool has_lines_up_to(const std::filesystem::path& path, const LogPlace& place);
 /// @throws Error naming the file and the line
 void read_lines(const std::filesystem::path& path, LogPlace& place,
                 const std::function<bool(const nlohmann::json&, std::size_t end)>& take);
-/// From the first line on.
+/// Reads a file from the first line on.
 void read_lines(const std::filesystem::path& path,
                 const std::function<bool(const nlohmann::json&, std::size_t end)>& take);
 

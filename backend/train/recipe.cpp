@@ -255,7 +255,7 @@ void read_numbers(const Values& values, Recipe& recipe) {
   }
 }
 
-/// What goes together.
+/// Checks keys against one another.
 void check(const Values& values, Recipe& recipe) {
   if (recipe.config.empty() == recipe.init.empty()) {
     throw UsageError("train needs a model: give either --config FILE|DIR, to begin anew, or --init CHECKPOINT");

@@ -62,7 +62,7 @@ struct Recipe {
   [[nodiscard]] double learning_rate(std::int64_t step) const;
 };
 
-/// What a recipe's key takes.
+/// The type of a recipe's key.
 enum class RecipeValue {
   text,
   texts,    ///< a string or a list of strings

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/base/index.h"
 #include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope {
@@ -46,7 +47,7 @@ std::vector<DocumentPart> document_parts(const TokenRows& rows, std::span<const 
     std::int64_t begin = 0;
     for (std::int64_t position = 0; position < rows.length(); ++position) {
       if (ended) ++document;
-      ended = tokens[static_cast<std::size_t>(position)] == bos;
+      ended = tokens[index_of(position)] == bos;
       if (!ended && position + 1 < rows.length()) continue;
       parts.push_back({static_cast<std::int64_t>(n), begin, position + 1, document});
       begin = position + 1;

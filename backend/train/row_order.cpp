@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kRounds = 8;
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15U;  // 2^64 divided by the golden ratio, odd
 
-/// What SplitMix64 makes of its counter.
+/// SplitMix64's function of its counter.
 constexpr std::uint64_t mix(std::uint64_t value) {
   value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
   value = (value ^ (value >> 27U)) * 0x94D049BB133111EBU;

@@ -4,7 +4,7 @@
 
 namespace foxscope {
 
-/// In which order a training reads its rows.
+/// The order in which a training reads its rows.
 enum class RowOrder { shuffled, sequential };
 
 /// Which rows of the data each step reads: a function of the step alone, so that a training goes on from any step.

@@ -25,7 +25,7 @@ class SavePace {
   /// @param taken  by its copy and by its writing, though the latter goes on beside the next steps: they share a CPU
   void saved(Clock::time_point now, Seconds taken);
 
-  /// From one checkpoint to the next.
+  /// Seconds from one checkpoint to the next.
   [[nodiscard]] Seconds interval() const;
 
  private:

@@ -123,7 +123,7 @@ bool check_tokens(TokenStream& stream, const std::string& expected, const Job& j
   return true;
 }
 
-/// What a file of the cache holds.
+/// Opens a file of the cache.
 /// @returns nothing if the job was stopped
 /// @throws Error for a file that is damaged, or holds something else
 std::optional<TokenStream> open_stream(const fs::path& file, const std::string& key, const Job& job) {
@@ -312,8 +312,8 @@ std::vector<CachedFile> cached_files(const fs::path& folder) {
   return files;
 }
 
-/// Notes that a file is used now, and removes others until the cache is within its bound. What another process has open
-/// stays readable for it.
+/// Notes that a file is used now, and removes others until the cache is within its bound. A file that another process
+/// has open stays readable for it.
 void settle_cache(const fs::path& used, const TextOptions& options) {
   std::error_code failed;
   fs::last_write_time(used, fs::file_time_type::clock::now(), failed);

@@ -9,11 +9,11 @@
 
 namespace foxscope {
 
-/// What a model is trained on: N rows of L token ids t_0 .. t_{L-1}. They are the labels of the row's positions; what
-/// the positions read is BOS, t_0 .. t_{L-2}. Rows do not depend on one another.
+/// The rows that a model is trained on: N rows of L token ids t_0 .. t_{L-1}. They are the labels of the row's
+/// positions; what the positions read is BOS, t_0 .. t_{L-2}. Rows do not depend on one another.
 class TokenRows {
  public:
-  /// What is known of rows before any is read.
+  /// The facts of rows before any is read.
   struct Summary {
     std::int64_t rows = 0;     ///< N, at least 1
     std::int64_t length = 0;   ///< L, at least 1

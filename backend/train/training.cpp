@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/model/forward_library.h"
@@ -43,7 +44,8 @@ constexpr std::size_t kStepsBefore = 16;
 /// Bytes of each parameter in a checkpoint: the weight and its two moments.
 constexpr std::int64_t kBytesOfParameter = 12;
 
-/// Lists what several processes must have alike. What files hold is compared by itself: their paths may differ.
+/// Lists what several processes must have alike. The contents of files are compared by themselves: their paths may
+/// differ.
 std::string shared_recipe(const Recipe& recipe) {
   Recipe shared = recipe;
   for (std::string* path : {&shared.init, &shared.tokenizer, &shared.eval}) {
@@ -172,7 +174,7 @@ std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int
   return std::min(best, rows_that_divide(rows, std::max<std::int64_t>(1, most / recipe.length)));
 }
 
-/// What the positions of rows read: BOS, then all labels but the last.
+/// The input ids of rows: BOS, then all labels but the last.
 void shift_right(std::span<const std::int32_t> labels, std::int64_t length, std::int32_t bos,
                  std::vector<std::int32_t>& ids) {
   ids.resize(labels.size());
@@ -222,9 +224,9 @@ class Training {
     if (!prepare()) return std::nullopt;
     BatchReader batches(rows_, schedule(),
                         {.first_step = trained_->steps() + 1,
-                         .rank = processes_ == nullptr ? 0 : processes_->place().rank,
+                         .rank = processes_ == nullptr ? 0 : processes_->distributed().rank,
                          .processes = process_count()});
-    // What is wrong with the data is said before anything is written.
+    // Wrong data is reported before anything is written.
     std::optional<TrainingBatch> batch = batches.next(stop_between_steps());
     if (!batch) return std::nullopt;
     if (first()) begin();
@@ -253,9 +255,10 @@ class Training {
 
  private:
   [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
-  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->distributed().world_size; }
 
-  // What evaluation.jsonl holds depends on the recipe alone, not on when a training was stopped or saved by the clock.
+  // The content of evaluation.jsonl depends on the recipe alone, not on when a training was stopped or saved by the
+  // clock.
   [[nodiscard]] bool ends_or_saves(std::int64_t step) const {
     return step == recipe_.steps() || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
   }
@@ -602,7 +605,7 @@ class Training {
     const std::span<double> of_parts = std::span(sums).subspan(by_position.size(), parts.size());
     double& stopped = sums.back();
     std::vector<std::int32_t> labels;
-    const std::int64_t rank = processes_ == nullptr ? 0 : processes_->place().rank;
+    const std::int64_t rank = processes_ == nullptr ? 0 : processes_->distributed().rank;
     const std::int64_t end = rows * (rank + 1) / process_count();
     for (std::int64_t first = rows * rank / process_count(); first < end && stopped == 0; first += micro_rows_) {
       const std::int64_t count = std::min(micro_rows_, end - first);
@@ -622,9 +625,9 @@ class Training {
         const DocumentPart& of = parts[part];
         if (of.row < first || of.row >= first + count) continue;
         for (std::int64_t position = of.begin; position < of.end; ++position) {
-          const double loss = losses[static_cast<std::size_t>((of.row - first) * length + position)];
+          const double loss = losses[index_of((of.row - first) * length + position)];
           of_parts[part] += loss;
-          by_position[static_cast<std::size_t>(position)] += loss / static_cast<double>(rows);
+          by_position[index_of(position)] += loss / static_cast<double>(rows);
         }
       }
       job_.tell({first + count, end, "rows", "evaluation"});

@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// What a training says before its first step.
+/// The facts of a training before its first step.
 struct TrainingStart {
   std::string data;      ///< TokenRows::description
   std::string held_out;  ///< likewise; empty without
@@ -28,7 +28,7 @@ struct TrainingStart {
   int processes = 1;
 };
 
-/// What a caller hears on the way.
+/// Events for the caller on the way.
 struct TrainingEvents {
   std::function<void(const TrainingStart&)> start;
   /// After each step.  @param memory  most that was used of a GPU's so far, bytes; 0 on a CPU
@@ -46,10 +46,10 @@ struct TrainingResult {
 
 /// Trains a model as a recipe says, into a folder (TrainingFolder): steps of AdamW (AdamW), in the order
 /// - the learning rate of the tokens seen before; - gradients of the mean loss over the step's rows, in micro-batches;
-/// - their norm, clipping, the update; - the log's line; - evaluation and checkpoint where the recipe has one.
-/// What a step does depends on the recipe and the step alone, so that a training that goes on from a checkpoint ends as
-/// one that was never interrupted, whenever it was saved. A job that is stopped ends after the step at hand, which is
-/// saved; held-out rows that are being read then are read when the training goes on. The folder is this process's alone
+/// - their norm, clipping, the update; - the log's line; - evaluation and checkpoint where the recipe has one. A step
+/// depends on the recipe and its number alone, so that a training that goes on from a checkpoint ends as one that was
+/// never interrupted, whenever it was saved. A job that is stopped ends after the step at hand, which is saved;
+/// held-out rows that are being read then are read when the training goes on. The folder is this process's alone
 /// (FolderLock).
 /// @param output  of a new training: must not exist, or be empty
 /// @param resume  goes on in `output`, from its last whole checkpoint, or from the start where there is none

@@ -17,7 +17,7 @@ struct TrainingDataOptions {
   std::int64_t length = 2048;         ///< L
   std::int64_t vocabulary = 0;        ///< the model's; ids are below it
   std::optional<std::string> tensor;  ///< of .safetensors files
-  /// For texts; without its tokenizer there can be none.
+  /// Options for texts; without its tokenizer there can be none.
   TextOptions texts = {{}, 0, token_cache_folder()};
 };
 

@@ -41,7 +41,7 @@ void write_file(const fs::path& path, const std::string& content) {
   file.commit();
 }
 
-/// What is in a folder is on the disk under its names.
+/// Puts the names of a folder's files on the disk.
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -202,7 +202,7 @@ void TrainingFolder::save(const ModelConfig& config, const TrainingSnapshot& sna
   if (keep.newest == 0) return;
   const std::vector<TrainingCheckpoint> all = checkpoints();
   for (std::size_t n = 0; n + static_cast<std::size_t>(keep.newest) < all.size(); ++n) {
-    // What is left of one that is being removed must not be taken for a whole one.
+    // The rest of one that is being removed must not be taken for a whole one.
     const fs::path leaving = folder / (std::string(kUnfinished) + all[n].folder.filename().string());
     fs::rename(all[n].folder, leaving, failed);
     fs::remove_all(leaving, failed);

@@ -75,7 +75,7 @@ class TrainingFolder {
     if (lock_) lock_->require_there();
   }
 
-  /// Those that are whole, by step.
+  /// The checkpoints that are whole, by step.
   [[nodiscard]] std::vector<TrainingCheckpoint> checkpoints() const;
   /// Removes what a process that was killed left of a checkpoint.
   void remove_unfinished() const;

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -103,7 +104,7 @@ PositionLosses bin_losses(const std::vector<double>& loss) {
     }
     const std::int64_t end = std::min(edge + (edge < kSinglePositions ? 1 : width * 2), length);
     double sum = 0;
-    for (std::int64_t n = edge; n < end; ++n) sum += loss[static_cast<std::size_t>(n)];
+    for (std::int64_t n = edge; n < end; ++n) sum += loss[index_of(n)];
     bins.loss.push_back(sum / static_cast<double>(end - edge));
     edge = end;
   }
@@ -182,7 +183,7 @@ void TrainingLog::add(const TrainingMeasures& measures) {
     for (int layer = 0; layer < measures.layers; ++layer) {
       ordered_json heads = ordered_json::array();
       for (int head = 0; head < measures.heads; ++head) {
-        const double time = measures.decay_times[static_cast<std::size_t>(std::int64_t{layer} * measures.heads + head)];
+        const double time = measures.decay_times[index_of(std::int64_t{layer} * measures.heads + head)];
         heads.push_back(std::isfinite(time) ? ordered_json(time) : ordered_json(nullptr));
       }
       layers.push_back(heads);

@@ -36,7 +36,7 @@ struct PositionLosses {
 /// @param loss  [L] by position
 PositionLosses bin_losses(const std::vector<double>& loss);
 
-/// What was measured after a step, a line of evaluation.jsonl.
+/// The measures after a step, a line of evaluation.jsonl.
 struct TrainingMeasures {
   std::int64_t step = 0;
   std::int64_t tokens = 0;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -114,8 +115,7 @@ std::vector<double> smoothed_losses(const std::vector<TrainingStep>& steps, std:
   for (std::int64_t n = 0; n < count; ++n) {
     const std::int64_t begin = std::max<std::int64_t>(0, n - width / 2);
     const std::int64_t end = std::min(count, n + width / 2 + 1);
-    means.push_back((sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)]) /
-                    static_cast<double>(end - begin));
+    means.push_back((sums[index_of(end)] - sums[index_of(begin)]) / static_cast<double>(end - begin));
   }
   return means;
 }

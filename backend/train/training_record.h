@@ -11,7 +11,7 @@
 
 namespace foxscope {
 
-/// What a training has told so far.
+/// The records of a training so far.
 struct TrainingRecord {
   std::vector<TrainingStep> steps;              ///< by step; not empty
   std::vector<TrainingMeasures> measures;       ///< likewise, may be empty; those with decay times have one shape
@@ -25,8 +25,8 @@ struct TrainingRecord {
   [[nodiscard]] int heads() const;
 };
 
-/// Reads the folder of a training that may still be running, as often as it is asked to. Of the logs it reads what was
-/// added since the last time, and all where a log is not the one that it was.
+/// Reads the folder of a training that may still be running, as often as it is asked to. It reads the lines that were
+/// added to the logs since the last time, and all where a log is not the one that it was.
 class TrainingReader {
  public:
   explicit TrainingReader(std::filesystem::path folder) : folder_(std::move(folder)) {}

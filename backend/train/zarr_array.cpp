@@ -75,7 +75,7 @@ std::vector<std::int64_t> parse_sizes(const json* sizes, const char* key, std::i
                           name, key));
 }
 
-/// Nothing where it is more than kMostNumbers.
+/// The product; nothing where it is more than kMostNumbers.
 std::optional<std::int64_t> product(const std::vector<std::int64_t>& sizes) {
   std::int64_t result = 1;
   for (const std::int64_t size : sizes) {
@@ -232,7 +232,7 @@ std::unique_ptr<std::byte[]> ZarrArray::read_chunk(std::span<const std::int64_t>
     for (std::size_t at = 0; at < chunk_bytes_; at += size) std::memcpy(numbers.get() + at, &*fill_value_, size);
     return numbers;
   }
-  // What cannot be compressed grows by little.
+  // Data that cannot be compressed grows by little.
   const std::string bytes = read_file_bytes(file, "chunk of tokens", chunk_bytes_ + chunk_bytes_ / 8 + (1U << 16U));
   auto numbers = std::make_unique_for_overwrite<std::byte[]>(chunk_bytes_);
   decompress(bytes, {numbers.get(), chunk_bytes_}, file.string());

@@ -6,8 +6,8 @@
 
 namespace foxscope::kernels::cpu {
 
-/// What tiles of attention add up to: mass by distance, entropy by row, and squares. Entry [key][lane] of a tile has
-/// index lane - key + kMapTile - 1; its distance is that of lane 0 and key 0, plus the index, minus kMapTile - 1.
+/// The sums of tiles of attention: mass by distance, entropy by row, and squares. Entry [key][lane] of a tile has index
+/// lane - key + kMapTile - 1; its distance is that of lane 0 and key 0, plus the index, minus kMapTile - 1.
 struct TileStatistics {
   float mass[2 * kMapTile] = {};
   float mass_without_first[2 * kMapTile] = {};  ///< entries times their row's weight

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/forgetting_attention_backward_tiles.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cpu {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::int64_t kEdgeUnit = 192;
 static_assert(kEdgeUnit % kQueryBlock == 0 && kEdgeUnit % kKeyBlock == 0);
 constexpr std::int64_t kLargestEdge = 2;      // units
 constexpr std::int64_t kCellsAlongAHead = 8;  // at least, where that leaves an edge of one unit
-// So many bytes are packed at a time, but of as many heads as give every thread enough to do.
+// Bytes that are packed at a time, but of as many heads as give every thread enough to do.
 constexpr std::int64_t kBytesAtATime = std::int64_t{8} << 20;
 constexpr std::int64_t kCellsPerThread = 8;
 constexpr double kLn2 = 0.6931471805599453;
@@ -204,8 +205,8 @@ class Backward {
     return done;
   }
 
-  /// What a row has to hold of a block and all before it grows with the block, so that those which are negligible come
-  /// first.
+  /// The share that a row must have in a block and all before it grows with the block, so that those which are
+  /// negligible come first.
   [[nodiscard]] std::int64_t first_block(std::int64_t head, std::int64_t row_block) const {
     const char* live = p_.live.data() + (head * p_.row_blocks + row_block) * kQueryBlock;
     if (std::all_of(live, live + kQueryBlock, [](char is_live) { return is_live == 0; })) return p_.blocks;

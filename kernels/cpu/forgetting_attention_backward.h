@@ -34,11 +34,11 @@ struct ForgettingAttentionBackward {
 
 /// Computes them tile by tile over the causal half, in float32 with the sums over rows and keys of dS in float64, and
 /// in O(L) memory. Additions are made in one order, so that the results are the same bits for any number of threads.
-/// Both sums of dS are kept: the row sums are 0 in exact arithmetic, and cancel what rounding of O leaves in dlog f.
-/// Of a block of rows those key blocks are left out that together hold no more than the pruning tolerance of any of its
-/// rows, by the bound exp(|q| max|k| scale + c_i - c_j - lse_i) on a weight. A row whose dO is all zero contributes
-/// nothing, whatever else it holds, and blocks of such rows are left out: what they alone would reach is exactly 0.
-/// NaN in an input reaches what reads it through a row whose dO is not all zero, and nothing else.
+/// Both sums of dS are kept: the row sums are 0 in exact arithmetic, and cancel what rounding of O leaves in dlog f. A
+/// block of rows leaves out those key blocks that together hold no more than the pruning tolerance of any of its rows,
+/// by the bound exp(|q| max|k| scale + c_i - c_j - lse_i) on a weight. A row whose dO is all zero contributes nothing,
+/// whatever else it holds, and blocks of such rows are left out: what they alone would reach is exactly 0. NaN in an
+/// input reaches what reads it through a row whose dO is not all zero, and nothing else.
 /// @param stop    polled before each task; Status::cancelled leaves the gradients incomplete
 /// @param blocks  pairs of a block of rows and a block of keys, and those left out for either reason; may be null
 /// @returns invalid_argument for what forgetting_attention refuses, a null log-normaliser, a null dO, dQ, dK or dV,

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -21,7 +22,6 @@ using cpu::BackwardHeads;
 using cpu::BackwardScratch;
 using cpu::ForgettingAttentionBackward;
 using cpu::kKeyBlock;
-using cpu::kLog2E;
 using cpu::kMaxLanes;
 using cpu::kQueryBlock;
 
@@ -237,8 +237,8 @@ class CellTiles {
                               products(part.row) + part.first, kKeyBlock);
     if constexpr (kCut) mask(part);
     std::int64_t r = part.row;
-    for (; r + 4 <= part.row + part.rows; r += 4) differentiate<kCut, 4>(part, r);
-    for (; r < part.row + part.rows; ++r) differentiate<kCut, 1>(part, r);
+    for (; r + 4 <= part.row + part.rows; r += 4) backward<kCut, 4>(part, r);
+    for (; r < part.row + part.rows; ++r) backward<kCut, 1>(part, r);
   }
 
   void multiply_keys(const Part& part) {
@@ -282,7 +282,7 @@ class CellTiles {
   /// P = 2^(logit + shift), dS = P (dP - delta) in place, and dS's sums, for kRows rows. Where a cut tile is masked,
   /// both are 0 whatever dP is.
   template <bool kCut, int kRows>
-  HWY_INLINE void differentiate(const Part& part, std::int64_t row) {
+  HWY_INLINE void backward(const Part& part, std::int64_t row) {
     const FloatTag tag;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
     float* HWY_RESTRICT weights = logits(row);
@@ -351,16 +351,16 @@ class CellTiles {
   BackwardHeads& p_;
   const BackwardCell& cell_;
   BackwardScratch& s_;
-  // Of the query head at hand.
+  // The query head at hand.
   std::int64_t head_ = 0;
   const double* gate_ = nullptr;       // [L]
   const float* normalizer_ = nullptr;  // [L]
-  // Of the key block.
+  // The key block.
   std::int64_t key_ = 0;    // its first
   std::int64_t block_ = 0;  // counted through the packed key heads
   bool steep_ = false;
   double middle_ = 0;
-  // Of the tile.
+  // The tile.
   std::int64_t first_row_ = 0;
   std::int64_t rows_ = 0;
   std::int64_t packed_row_ = 0;  // its first row, counted through the packed heads

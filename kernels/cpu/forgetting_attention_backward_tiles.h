@@ -42,7 +42,7 @@ struct BackwardHeads {
   std::vector<double> column_sums;        ///< [heads, blocks * kKeyBlock] sum_i dS_ij
 };
 
-/// What one thread works in.
+/// The memory of one thread.
 struct BackwardScratch {
   FloatBuffer logits;     ///< [kQueryBlock, kKeyBlock], then P
   FloatBuffer products;   ///< [kQueryBlock, kKeyBlock] dO V^T, then dS

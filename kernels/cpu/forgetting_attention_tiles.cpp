@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -18,7 +19,6 @@ namespace {
 
 using cpu::ForgettingAttention;
 using cpu::kKeyBlock;
-using cpu::kLog2E;
 using cpu::kMaxLanes;
 using cpu::kQueryBlock;
 using cpu::PackedKeys;

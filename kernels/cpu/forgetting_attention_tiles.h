@@ -15,8 +15,6 @@ inline constexpr std::int64_t kKeyBlock = 64;    ///< keys of one tile, packed t
 inline constexpr std::int64_t kQueryBlock = 96;  ///< rows of one tile
 inline constexpr std::int64_t kMaxLanes = 16;    ///< floats in the widest vector
 
-inline constexpr double kLog2E = 1.4426950408889634;  ///< logits are in powers of 2 throughout
-
 using FloatBuffer = hwy::AlignedFreeUniquePtr<float[]>;
 
 /// Keys and values of some key heads, rearranged for tile_product, and what is known about all keys up to each; key
@@ -33,7 +31,7 @@ struct PackedKeys {
   std::vector<double> retained;  ///< [query heads of key_heads, blocks] see retained_mass; empty: nothing is skipped
 };
 
-/// What one thread works in, reused from one block of rows to the next.
+/// The memory of one thread, reused from one block of rows to the next.
 struct Scratch {
   FloatBuffer queries;            ///< [kQueryBlock, d] times scale log2(e)
   FloatBuffer logits;             ///< [kQueryBlock, kKeyBlock], then the weights

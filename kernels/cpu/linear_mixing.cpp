@@ -30,7 +30,7 @@ constexpr float kVanished = 1e-30F;
 
 std::int64_t padded(std::int64_t size) { return (size + kRowBlock - 1) / kRowBlock * kRowBlock; }
 
-/// What one thread needs for one head.
+/// The memory of one thread for one head.
 struct LinearScratch {
   using Buffer = hwy::AlignedFreeUniquePtr<float[]>;
   explicit LinearScratch(const LinearMixing& a)
@@ -102,6 +102,10 @@ class LinearHead {
         decay_(a.decay == nullptr ? nullptr : a.decay + head * a.length),
         channel_decay_(a.channel_decay == nullptr ? nullptr
                                                   : a.channel_decay + head / (a.heads / a.key_heads) * a.length * dim_),
+        erase_read_(a.erase_read == nullptr ? nullptr
+                                            : a.erase_read + head / (a.heads / a.key_heads) * a.length * dim_),
+        erase_write_(a.erase_write == nullptr ? nullptr
+                                              : a.erase_write + head / (a.heads / a.key_heads) * a.length * dim_),
         beta_(a.beta == nullptr ? nullptr : a.beta + head * a.length),
         own_state_(a.state + head * dim_ * a.value_dim),
         state_(wide_ == a.value_dim ? own_state_ : scratch.state.get()),
@@ -115,7 +119,11 @@ class LinearHead {
       if (stop.stop_requested()) return false;
       first_ = first;
       count_ = std::min(chunk, a_.length - first);
-      take_chunk();
+      if (channel_decay_ != nullptr && (a_.delta_rule || erase_read_ != nullptr)) {
+        take_positions();
+      } else {
+        take_chunk();
+      }
     }
     if (state_ != own_state_) {
       for (std::int64_t r = 0; r < dim_; ++r)
@@ -134,6 +142,49 @@ class LinearHead {
     write();
     read();
     update();
+  }
+
+  /// The recurrence itself, position by position.
+  void take_positions() {
+    float* const held = s_.written.get();
+    float* const output = s_.output.get();
+    for (std::int64_t row = first_; row < first_ + count_; ++row) {
+      const float* const alpha = channel_decay_ + row * dim_;
+      const float* const k = key_ + row * dim_;
+      if (erase_read_ != nullptr) read_state(erase_read_ + row * dim_, held);
+      for (std::int64_t n = 0; n < dim_; ++n) decay_row(alpha[n], wide_, state_ + n * wide_);
+      if (erase_read_ != nullptr) write_state(erase_write_ + row * dim_, held);
+      if (a_.delta_rule) {
+        read_state(k, held);
+      } else {
+        std::fill(held, held + wide_, 0.0F);
+      }
+      const float* HWY_RESTRICT v = value_ + row * a_.value_dim;
+      const float factor = beta_ == nullptr ? 1.0F : beta_[row];
+      for (std::int64_t n = 0; n < a_.value_dim; ++n) held[n] = factor * (v[n] - held[n]);
+      write_state(k, held);
+      read_state(query_ + row * dim_, output);
+      std::copy_n(output, a_.value_dim, output_ + row * a_.output_stride);
+    }
+  }
+
+  /// out = S^T x.  @param x  [d]
+  void read_state(const float* x, float* HWY_RESTRICT out) const {
+    std::fill(out, out + wide_, 0.0F);
+    for (std::int64_t n = 0; n < dim_; ++n) {
+      const float factor = x[n];
+      const float* HWY_RESTRICT from = state_ + n * wide_;
+      for (std::int64_t m = 0; m < wide_; ++m) out[m] += factor * from[m];
+    }
+  }
+
+  /// S += x y^T.  @param x  [d]  @param y  [d_v]
+  void write_state(const float* x, const float* HWY_RESTRICT y) {
+    for (std::int64_t n = 0; n < dim_; ++n) {
+      const float factor = x[n];
+      float* HWY_RESTRICT to = state_ + n * wide_;
+      for (std::int64_t m = 0; m < wide_; ++m) to[m] += factor * y[m];
+    }
   }
 
   /// Rows filled up with zeros.
@@ -173,7 +224,7 @@ class LinearHead {
         for (std::int64_t j = 0; j < columns; ++j) erasing[j] *= factor * gamma[j];
       }
     }
-    // What is left at the chunk's end.
+    // The decay from each position to the chunk's end.
     float left = 1;
     for (std::int64_t j = count_ - 1; j >= 0; --j) {
       const float* HWY_RESTRICT from = key(j);
@@ -266,7 +317,7 @@ class LinearHead {
     copy_rows(value_ + first_ * a_.value_dim, a_.value_dim, count_, written, wide_);
     std::fill(written + count_ * wide_, written + cpu::padded(count_) * wide_, 0.0F);
     if (a_.delta_rule) {
-      // What the state holds for each key is erased; `output` is free until it is read.
+      // The state's value for each key is erased; `output` is free until it is read.
       float* const held = s_.output.get();
       tile_product<Start::zero>(count_, wide_, dim_, key(0), dim_, state_, wide_, nullptr, held, wide_);
       for (std::int64_t i = 0; i < count_; ++i) {
@@ -339,6 +390,8 @@ class LinearHead {
   const float* value_;
   const float* decay_;
   const float* channel_decay_;
+  const float* erase_read_;
+  const float* erase_write_;
   const float* beta_;
   float* own_state_;
   float* state_;
@@ -368,7 +421,9 @@ bool valid_mixing(const LinearMixing& a) {
   if (a.length < 1 || a.key_dim < 1 || a.value_dim < 1) return false;
   if (a.query == nullptr || a.key == nullptr || a.value == nullptr) return false;
   if (a.state == nullptr || a.output == nullptr || a.output_stride < a.heads * a.value_dim) return false;
-  return a.channel_decay == nullptr || (a.decay == nullptr && !a.delta_rule);
+  if ((a.erase_read == nullptr) != (a.erase_write == nullptr)) return false;
+  if (a.erase_read != nullptr && (a.channel_decay == nullptr || a.delta_rule)) return false;
+  return a.channel_decay == nullptr || a.decay == nullptr;
 }
 
 }  // namespace

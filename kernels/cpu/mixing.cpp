@@ -13,6 +13,7 @@
 // clang-format on
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -22,8 +23,6 @@ using cpu::kMapTile;
 using DoubleTag = hn::ScalableTag<double>;
 using HalfTag = hn::Rebind<float, DoubleTag>;
 using Half = hn::Vec<HalfTag>;
-
-constexpr double kLog2E = 1.4426950408889634;
 
 /// log2 of exp(min(0, later - earlier)), the difference in float64.
 template <typename Wide>
@@ -153,7 +152,7 @@ void log_tile(std::int64_t key_count, float* tile) {
   const Float none = hn::Set(tag, -std::numeric_limits<float>::infinity());
   for (std::int64_t n = 0; n < key_count * kMapTile; n += lanes) {
     const Float value = hn::LoadU(tag, tile + n);
-    // What cannot be told from 0 takes no part in an entropy; NaN is neither above nor equal and passes.
+    // A value that cannot be told from 0 takes no part in an entropy; NaN is neither above nor equal and passes.
     const auto is_zero = hn::Lt(value, hn::Set(tag, std::numeric_limits<float>::min()));
     const Float logarithm = hn::Log2(tag, value);
     hn::StoreU(hn::IfThenElse(is_zero, none, hn::IfThenElse(hn::IsNaN(value), value, logarithm)), tag, tile + n);

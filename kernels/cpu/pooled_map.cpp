@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
@@ -22,7 +23,6 @@ using cpu::TilePixels;
 using DoubleTag = hn::ScalableTag<double>;
 using HalfTag = hn::Rebind<float, DoubleTag>;
 
-constexpr double kLog2E = 1.4426950408889634;
 /// Nats of gate within a block up to which float32 holds them as well as it holds a logit.
 constexpr double kSmallSpread = 2.0;
 
@@ -62,9 +62,9 @@ HWY_INLINE void with_operation(PixelReduction reduction, const Body& body) {
 /// Entries that meet one after the other. The instructions for maximum and minimum may drop a NaN: it is remembered
 /// beside them, where it does not wait for their result.
 template <typename Op>
-class Meeting {
+class Rendezvous {
  public:
-  HWY_INLINE Meeting(const Op& op, Float first) : op_(op), value_(first), none_(hn::IsNaN(first)) {}
+  HWY_INLINE Rendezvous(const Op& op, Float first) : op_(op), value_(first), none_(hn::IsNaN(first)) {}
   HWY_INLINE void add(Float next) {
     value_ = op_(value_, next);
     none_ = hn::Or(none_, hn::IsNaN(next));
@@ -218,7 +218,7 @@ HWY_INLINE void reduce_keys(const Op& op, const float* tile, const TilePixels& p
   for (std::int64_t lane = 0; lane < kMapTile; lane += lanes) {
     int key = 0;
     for (int piece = 0; piece < pixels.pieces; ++piece) {
-      Meeting<Op> entries(op, hn::LoadU(tag, tile + key * kMapTile + lane));
+      Rendezvous<Op> entries(op, hn::LoadU(tag, tile + key * kMapTile + lane));
       for (++key; key < pixels.key_end[piece]; ++key) entries.add(hn::LoadU(tag, tile + key * kMapTile + lane));
       hn::StoreU(entries.value(), tag, out + piece * kMapTile + lane);
     }
@@ -263,7 +263,7 @@ HWY_INLINE void reduce_lanes(const Op& op, const float* by_lane, const TilePixel
   for (std::int64_t piece = 0; piece < pixels.pieces; piece += lanes) {
     int lane = 0;
     for (int segment = 0; segment < pixels.segments; ++segment) {
-      Meeting<Op> entries(op, hn::LoadU(tag, by_lane + lane * kMapTile + piece));
+      Rendezvous<Op> entries(op, hn::LoadU(tag, by_lane + lane * kMapTile + piece));
       for (++lane; lane < pixels.lane_end[segment]; ++lane) {
         entries.add(hn::LoadU(tag, by_lane + lane * kMapTile + piece));
       }
@@ -292,7 +292,7 @@ void combine(PixelReduction reduction, std::int64_t count, const float* values, 
   with_operation(reduction, [&](auto op) {
     std::int64_t n = 0;
     const auto meet = [&](Float a, Float b) {
-      Meeting<decltype(op)> entries(op, a);
+      Rendezvous<decltype(op)> entries(op, a);
       entries.add(b);
       return entries.value();
     };

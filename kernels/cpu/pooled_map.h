@@ -13,7 +13,7 @@ inline constexpr std::int64_t kMapTile = 64;
 /// positive one). A pixel with an entry that is NaN is NaN.
 enum class PixelReduction { max, min, sum, absolute };
 
-/// What an absent entry is, so that it changes nothing: -infinity, +infinity, 0 and 0.
+/// The value of an absent entry, which changes nothing: -infinity, +infinity, 0 and 0.
 float identity_of(PixelReduction reduction);
 
 /// packed[k][lane] = query[lane][k] * factor, [head_dim][64]; lanes from `queries` on are 0.
@@ -26,7 +26,7 @@ double largest_norm(const float* rows, std::int64_t count, std::int64_t head_dim
 /// tile[key][lane] = sum_k keys[key][k] packed[k][lane], keys [key_count, head_dim] contiguous.
 void logit_tile(const float* packed, const float* keys, std::int64_t key_count, std::int64_t head_dim, float* tile);
 
-/// What turns logits into the logarithm of attention: row term minus key term, nats, float64.
+/// The terms that turn logits into the logarithm of attention: row term minus key term, nats, float64.
 struct LogTerms {
   const double* row = nullptr;  ///< [64] c_i - lse_i, or -lse_i without a gate
   const double* key = nullptr;  ///< [key_count] c_j; null: no gate

@@ -8,13 +8,15 @@
 
 #include <hwy/targets.h>
 
+#include "kernels/log2e.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in immintrin.h itself
 #endif
 
-// What the functions below are compiled for; rounds_logits looks whether the processor has it.
+// The instruction sets of the functions below; rounds_logits looks whether the processor has it.
 #define FOXSCOPE_BYTE_PRODUCTS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")))
 
 namespace foxscope::kernels::cpu {
@@ -24,7 +26,6 @@ constexpr int kLanes = 16;
 constexpr int kVectors = kMapTile / kLanes;
 constexpr int kDepthPart = 16;  ///< as in logit_tile
 constexpr std::int64_t kMostDimensions = 256;
-constexpr double kLog2E = 1.4426950408889634;
 constexpr double kSmallSpread = 2.0;  ///< as in add_log_terms
 /// Room for the rounding of float32 in both computations of an entry, a share of the sizes that meet in it: fewer than
 /// 64 roundings of half a unit each, up to 256 dimensions.
@@ -44,7 +45,7 @@ struct Candidate {
   std::uint8_t lane;
   std::uint16_t place;  ///< of its part in the result
 };
-/// So many are computed side by side that none waits for its own sums.
+/// Entries that are computed side by side, so many that none waits for its own sums.
 constexpr std::int64_t kTogether = 4;
 
 /// logits[n] of a few candidates, summed in logit_tile's order.
@@ -129,7 +130,7 @@ FOXSCOPE_BYTE_PRODUCTS void rounded_tile(const RoundedTile& tile, const float* s
   for (; key < tile.key_count; ++key) rounded_rows<1>(tile, key, scale, bias, values);
 }
 
-/// What the entries of a tile are compared by.
+/// The bounds that the entries of a tile are compared by.
 struct Bounds {
   alignas(64) float scale[kMapTile];  ///< s_q s_k
   alignas(64) float bias[kMapTile];   ///< c_reference - c_j, log2, by key
@@ -288,7 +289,7 @@ FOXSCOPE_BYTE_PRODUCTS std::int64_t largest_of_parts(const RoundedTile& tile, co
       for (int v = first_lane / kLanes; v <= last_vector; ++v) {
         lowest = _mm512_mask_max_ps(lowest, lanes_of(first_lane, lane_end, v), lowest, low[v]);
       }
-      // What is below is known already, or another entry of this part is larger.
+      // An entry below is known already, or another entry of this part is larger.
       const auto place = static_cast<std::uint16_t>(segment * kMapTile + piece);
       const float least = std::max(current[place], _mm512_reduce_max_ps(lowest));
       result[place] = -std::numeric_limits<float>::infinity();

@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 #ifndef FOXSCOPE_KERNELS_CPU_SELECTIVE_SCAN_SCRATCH_
 #define FOXSCOPE_KERNELS_CPU_SELECTIVE_SCAN_SCRATCH_
@@ -26,7 +27,7 @@ constexpr std::int64_t kScanPositions = 64;
 /// States below this are 0: they never become denormal.
 constexpr float kVanishedState = 1e-30F;
 
-/// What one thread needs; what lies beyond the last channel is finite, and read by nobody.
+/// The memory of one thread; the numbers beyond the last channel are finite, and read by nobody.
 struct ScanScratch {
   using Buffer = hwy::AlignedFreeUniquePtr<float[]>;
   explicit ScanScratch(std::int64_t state_size)
@@ -51,26 +52,26 @@ struct ScanScratch {
 };
 
 /// The same of a task on the way back.
-struct ScanBackScratch {
+struct ScanBackwardScratch {
   using Buffer = ScanScratch::Buffer;
-  explicit ScanBackScratch(const SelectiveScan& a)
+  explicit ScanBackwardScratch(const SelectiveScan& a)
       : scan(a.state_size),
         begins(ScanScratch::make((a.length + kScanPositions - 1) / kScanPositions * a.state_size * kScanChannels)),
         states(ScanScratch::make((kScanPositions + 1) * a.state_size * kScanChannels)),
         output(ScanScratch::make(kScanPositions * kScanChannels)),
         written(ScanScratch::make(kScanPositions * kScanChannels)),
         decay(ScanScratch::make(kScanPositions * kScanChannels)),
-        of_state(ScanScratch::make(a.state_size * kScanChannels)),
-        of_rate(ScanScratch::make(a.state_size * kScanChannels)) {}
+        grad_state(ScanScratch::make(a.state_size * kScanChannels)),
+        grad_rate(ScanScratch::make(a.state_size * kScanChannels)) {}
 
   ScanScratch scan;
-  Buffer begins;    ///< [pieces, d, channels] states before each piece of positions
-  Buffer states;    ///< [1 + positions, d, channels] those of one piece, from the one before it on
-  Buffer output;    ///< [positions, channels] gradient by y
-  Buffer written;   ///< [positions, channels] gradient by step u
-  Buffer decay;     ///< [positions, channels] gradient by decay_step
-  Buffer of_state;  ///< [d, channels] G
-  Buffer of_rate;   ///< [d, channels] by -log2(e) rate
+  Buffer begins;      ///< [pieces, d, channels] states before each piece of positions
+  Buffer states;      ///< [1 + positions, d, channels] those of one piece, from the one before it on
+  Buffer output;      ///< [positions, channels] gradient by y
+  Buffer written;     ///< [positions, channels] gradient by step u
+  Buffer decay;       ///< [positions, channels] gradient by decay_step
+  Buffer grad_state;  ///< [d, channels] G
+  Buffer grad_rate;   ///< [d, channels] by -log2(e) rate
 };
 
 }  // namespace
@@ -84,7 +85,7 @@ namespace {
 using cpu::kScanChannels;
 using cpu::kScanPositions;
 using cpu::kVanishedState;
-using cpu::ScanBackScratch;
+using cpu::ScanBackwardScratch;
 using cpu::ScanScratch;
 using cpu::SelectiveScan;
 using cpu::SelectiveScanGradients;
@@ -113,21 +114,19 @@ void scan_position(std::int64_t state_size, const float* HWY_RESTRICT key, const
   }
 }
 
-constexpr float kLog2OfE = 1.44269504088896341F;
-
 /// Rates and states of the channels from `first` on.
 void fetch_channels(const SelectiveScan& a, std::int64_t first, std::int64_t count, ScanScratch& scratch) {
   for (std::int64_t n = 0; n < a.state_size; ++n) {
     for (std::int64_t channel = 0; channel < count; ++channel) {
       scratch.rate[static_cast<std::size_t>(n * kScanChannels + channel)] =
-          -kLog2OfE * a.rate[n * a.channels + first + channel];
+          -kLog2EFloat * a.rate[n * a.channels + first + channel];
       scratch.state[static_cast<std::size_t>(n * kScanChannels + channel)] =
           a.state[(first + channel) * a.state_size + n];
     }
   }
 }
 
-/// What some positions of them decay by and write.
+/// Computes the decay and the input of some positions of them.
 void fetch_positions(const SelectiveScan& a, std::int64_t first, std::int64_t count, std::int64_t begin,
                      std::int64_t positions, ScanScratch& scratch) {
   const float* const decay_step = a.decay_step == nullptr ? a.step : a.decay_step;
@@ -170,19 +169,20 @@ bool scan_channels(const SelectiveScan& a, std::int64_t first, ScanScratch& scra
 
 /// One position on the way back.
 /// @param before, after  [d, channels] states before it and behind it
-/// @param of_key, of_query  [d] get the sums over the channels
-void scan_position_back(std::int64_t state_size, const float* HWY_RESTRICT key, const float* HWY_RESTRICT query,
-                        const float* HWY_RESTRICT before, const float* HWY_RESTRICT after, std::int64_t t,
-                        ScanBackScratch& scratch, float* HWY_RESTRICT of_key, float* HWY_RESTRICT of_query) {
+/// @param grad_key, grad_query  [d] get the sums over the channels
+void scan_position_backward(std::int64_t state_size, const float* HWY_RESTRICT key, const float* HWY_RESTRICT query,
+                            const float* HWY_RESTRICT before, const float* HWY_RESTRICT after, std::int64_t t,
+                            ScanBackwardScratch& scratch, float* HWY_RESTRICT grad_key,
+                            float* HWY_RESTRICT grad_query) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   const float* HWY_RESTRICT step = scratch.scan.decay.get() + t * kScanChannels;
   const float* HWY_RESTRICT written = scratch.scan.written.get() + t * kScanChannels;
-  const float* HWY_RESTRICT of_output = scratch.output.get() + t * kScanChannels;
-  float* HWY_RESTRICT of_written = scratch.written.get() + t * kScanChannels;
-  float* HWY_RESTRICT of_step = scratch.decay.get() + t * kScanChannels;
-  std::fill_n(of_written, kScanChannels, 0.0F);
-  std::fill_n(of_step, kScanChannels, 0.0F);
+  const float* HWY_RESTRICT grad_output = scratch.output.get() + t * kScanChannels;
+  float* HWY_RESTRICT grad_written = scratch.written.get() + t * kScanChannels;
+  float* HWY_RESTRICT grad_step = scratch.decay.get() + t * kScanChannels;
+  std::fill_n(grad_written, kScanChannels, 0.0F);
+  std::fill_n(grad_step, kScanChannels, 0.0F);
   for (std::int64_t n = 0; n < state_size; ++n) {
     const Float c = hn::Set(tag, query[n]);
     const Float b = hn::Set(tag, key[n]);
@@ -192,35 +192,36 @@ void scan_position_back(std::int64_t state_size, const float* HWY_RESTRICT key, 
       const std::int64_t at = n * kScanChannels + channel;
       const Float rate = hn::Load(tag, scratch.scan.rate.get() + at);
       const Float own_step = hn::Load(tag, step + channel);
-      const Float output = hn::Load(tag, of_output + channel);
-      const Float g = hn::MulAdd(output, c, hn::Load(tag, scratch.of_state.get() + at));
+      const Float output = hn::Load(tag, grad_output + channel);
+      const Float g = hn::MulAdd(output, c, hn::Load(tag, scratch.grad_state.get() + at));
       query_sum = hn::MulAdd(output, hn::Load(tag, after + at), query_sum);
       key_sum = hn::MulAdd(g, hn::Load(tag, written + channel), key_sum);
-      hn::Store(hn::MulAdd(g, b, hn::Load(tag, of_written + channel)), tag, of_written + channel);
+      hn::Store(hn::MulAdd(g, b, hn::Load(tag, grad_written + channel)), tag, grad_written + channel);
       const Float left = hn::Mul(g, exp2_vector(hn::Mul(own_step, rate)));
-      const Float of_exponent = hn::Mul(left, hn::Load(tag, before + at));
-      hn::Store(hn::MulAdd(of_exponent, rate, hn::Load(tag, of_step + channel)), tag, of_step + channel);
-      hn::Store(hn::MulAdd(of_exponent, own_step, hn::Load(tag, scratch.of_rate.get() + at)), tag,
-                scratch.of_rate.get() + at);
+      const Float grad_exponent = hn::Mul(left, hn::Load(tag, before + at));
+      hn::Store(hn::MulAdd(grad_exponent, rate, hn::Load(tag, grad_step + channel)), tag, grad_step + channel);
+      hn::Store(hn::MulAdd(grad_exponent, own_step, hn::Load(tag, scratch.grad_rate.get() + at)), tag,
+                scratch.grad_rate.get() + at);
       hn::Store(hn::IfThenZeroElse(hn::Lt(hn::Abs(left), hn::Set(tag, kVanishedState)), left), tag,
-                scratch.of_state.get() + at);
+                scratch.grad_state.get() + at);
     }
-    of_key[n] = hn::GetLane(hn::SumOfLanes(tag, key_sum));
-    of_query[n] = hn::GetLane(hn::SumOfLanes(tag, query_sum));
+    grad_key[n] = hn::GetLane(hn::SumOfLanes(tag, key_sum));
+    grad_query[n] = hn::GetLane(hn::SumOfLanes(tag, query_sum));
   }
 }
 
 /// The same channels on the way back.
-/// @param of_key, of_query  [n, d] of these channels alone
-bool scan_channels_back(const SelectiveScan& a, const SelectiveScanGradients& g, std::int64_t first,
-                        ScanBackScratch& scratch, float* of_key, float* of_query, const std::stop_token& stop) {
+/// @param grad_key, grad_query  [n, d] of these channels alone
+bool scan_channels_backward(const SelectiveScan& a, const SelectiveScanGradients& g, std::int64_t first,
+                            ScanBackwardScratch& scratch, float* grad_key, float* grad_query,
+                            const std::stop_token& stop) {
   constexpr float kLn2 = 0.69314718055994531F;
   const std::int64_t count = std::min(kScanChannels, a.channels - first);
   const std::int64_t size = a.state_size * kScanChannels;
   const std::int64_t pieces = (a.length + kScanPositions - 1) / kScanPositions;
   ScanScratch& scan = scratch.scan;
   // Channels that there are not neither hold nor write anything.
-  for (float* const buffer : {scan.rate.get(), scan.state.get(), scratch.of_state.get(), scratch.of_rate.get()}) {
+  for (float* const buffer : {scan.rate.get(), scan.state.get(), scratch.grad_state.get(), scratch.grad_rate.get()}) {
     std::fill_n(buffer, size, 0.0F);
   }
   for (float* const buffer : {scan.decay.get(), scan.written.get(), scratch.output.get()}) {
@@ -248,7 +249,7 @@ bool scan_channels_back(const SelectiveScan& a, const SelectiveScanGradients& g,
   }
   for (std::int64_t n = 0; n < a.state_size; ++n) {
     for (std::int64_t channel = 0; channel < count; ++channel) {
-      scratch.of_state[static_cast<std::size_t>(n * kScanChannels + channel)] =
+      scratch.grad_state[static_cast<std::size_t>(n * kScanChannels + channel)] =
           g.state[(first + channel) * a.state_size + n];
     }
   }
@@ -264,8 +265,8 @@ bool scan_channels_back(const SelectiveScan& a, const SelectiveScanGradients& g,
     }
     for (std::int64_t t = positions - 1; t >= 0; --t) {
       const std::int64_t row = (begin + t) * a.state_size;
-      scan_position_back(a.state_size, a.key + row, a.query + row, scratch.states.get() + t * size,
-                         scratch.states.get() + (t + 1) * size, t, scratch, of_key + row, of_query + row);
+      scan_position_backward(a.state_size, a.key + row, a.query + row, scratch.states.get() + t * size,
+                             scratch.states.get() + (t + 1) * size, t, scratch, grad_key + row, grad_query + row);
     }
     for (std::int64_t t = 0; t < positions; ++t) {
       const std::int64_t at = (begin + t) * a.channels + first;
@@ -279,8 +280,8 @@ bool scan_channels_back(const SelectiveScan& a, const SelectiveScanGradients& g,
     for (std::int64_t channel = 0; channel < count; ++channel) {
       const auto at = static_cast<std::size_t>(n * kScanChannels + channel);
       // 2^(step rate') with rate' = -log2(e) rate, whose exponent's gradient is taken in natural units.
-      g.rate[n * a.channels + first + channel] = -scratch.of_rate[at];
-      g.state[(first + channel) * a.state_size + n] = scratch.of_state[at];
+      g.rate[n * a.channels + first + channel] = -scratch.grad_rate[at];
+      g.state[(first + channel) * a.state_size + n] = scratch.grad_state[at];
     }
   }
   return true;
@@ -293,7 +294,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace foxscope::kernels {
 HWY_EXPORT(scan_channels);
-HWY_EXPORT(scan_channels_back);
+HWY_EXPORT(scan_channels_backward);
 
 namespace cpu {
 namespace {
@@ -347,7 +348,7 @@ Status selective_scan_backward(const SelectiveScan& arguments, const SelectiveSc
   const std::int64_t size = a.length * a.state_size;
   std::fill_n(gradients.key, size, 0.0F);
   std::fill_n(gradients.query, size, 0.0F);
-  std::vector<ScanBackScratch> scratch;
+  std::vector<ScanBackwardScratch> scratch;
   scratch.reserve(static_cast<std::size_t>(executor.threads()));
   for (int thread = 0; thread < executor.threads(); ++thread) scratch.emplace_back(a);
   // As many blocks of channels at a time as there are threads, so that their sums take little memory.
@@ -356,19 +357,19 @@ Status selective_scan_backward(const SelectiveScan& arguments, const SelectiveSc
     std::atomic<bool> whole = true;
     const std::int64_t together = std::min<std::int64_t>(executor.threads(), blocks - begin);
     executor.run(together, [&](std::int64_t task, int thread) {
-      float* const of_key = sums.data() + 2 * size * task;
-      if (!HWY_DYNAMIC_DISPATCH(scan_channels_back)(a, gradients, (begin + task) * kScanChannels,
-                                                    scratch[static_cast<std::size_t>(thread)], of_key, of_key + size,
-                                                    stop)) {
+      float* const grad_key = sums.data() + 2 * size * task;
+      if (!HWY_DYNAMIC_DISPATCH(scan_channels_backward)(a, gradients, (begin + task) * kScanChannels,
+                                                        scratch[static_cast<std::size_t>(thread)], grad_key,
+                                                        grad_key + size, stop)) {
         whole = false;
       }
     });
     if (!whole) return Status::cancelled;
     for (std::int64_t task = 0; task < together; ++task) {
-      const float* const of_key = sums.data() + 2 * size * task;
+      const float* const grad_key = sums.data() + 2 * size * task;
       for (std::int64_t n = 0; n < size; ++n) {
-        gradients.key[n] += of_key[n];
-        gradients.query[n] += of_key[size + n];
+        gradients.key[n] += grad_key[n];
+        gradients.query[n] += grad_key[size + n];
       }
     }
   }

@@ -14,21 +14,21 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_math-inl.h"
+#include "kernels/log2e.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr float kLog2OfE = 1.44269504F;
 constexpr std::int64_t kWidestVector = 16;
 
-/// What loads and stores whole vectors.
+/// Loads and stores whole vectors.
 struct Whole {
   HWY_INLINE Float load(const float* from) const { return hn::LoadU(FloatTag(), from); }
   HWY_INLINE void store(Float value, float* to) const { hn::StoreU(value, FloatTag(), to); }
 };
 
-/// What loads and stores the numbers that are left at a row's end; the others are `fill`.
+/// Loads and stores the numbers that are left at a row's end; the others are `fill`.
 struct Rest {
   std::int64_t count;
   float fill;
@@ -60,7 +60,7 @@ HWY_INLINE float sum_of(Float x) { return hn::GetLane(hn::SumOfLanes(FloatTag(),
 HWY_INLINE Float sigmoid_vector(Float x) {
   const FloatTag tag;
   const Float one = hn::Set(tag, 1.0F);
-  return hn::Div(one, hn::Add(one, exp2_vector(hn::Mul(x, hn::Set(tag, -kLog2OfE)))));
+  return hn::Div(one, hn::Add(one, exp2_vector(hn::Mul(x, hn::Set(tag, -kLog2EFloat)))));
 }
 
 /// (mean(x^2) + epsilon)^-1/2
@@ -74,9 +74,9 @@ HWY_INLINE float inverse_root_mean_square(const float* input, std::int64_t width
 }
 
 /// One head of a row: dx, which may be dy or the residual, and what it adds to dw where that is not null.
-HWY_INLINE void differentiate_norm(const float* input, float inverse, const float* weight, const float* output_gradient,
-                                   std::int64_t width, const float* residual, float* input_gradient,
-                                   float* weight_gradient) {
+HWY_INLINE void norm_row_backward(const float* input, float inverse, const float* weight, const float* output_gradient,
+                                  std::int64_t width, const float* residual, float* input_gradient,
+                                  float* weight_gradient) {
   const FloatTag tag;
   Float products = hn::Zero(tag);
   for_vectors(width, [&](std::int64_t x, auto access) HWY_ATTR {
@@ -106,7 +106,7 @@ void norm_rows(const cpu::RmsNormGradient& a, std::int64_t first, std::int64_t l
       const std::int64_t at = head * a.width;
       const std::int64_t weight = a.weight_heads == 1 ? 0 : at;
       const float* input = a.input + row * a.input_stride + at;
-      differentiate_norm(
+      norm_row_backward(
           input, inverse_root_mean_square(input, a.width, a.epsilon), a.weight + weight,
           a.output_gradient + row * a.output_gradient_stride + at, a.width,
           a.residual_gradient == nullptr ? nullptr : a.residual_gradient + row * a.residual_gradient_stride + at,
@@ -148,9 +148,9 @@ void shift_rows(const cpu::ShiftGradient& a, std::int64_t first, std::int64_t la
 
 /// One head of a row: dz, and dy act(z) where dx will be.
 template <bool kSilu>
-HWY_INLINE void differentiate_gate(const float* attended, const float* normed_weight, float inverse, const float* gate,
-                                   const float* output_gradient, std::int64_t width, float* attended_gradient,
-                                   float* gate_gradient) {
+HWY_INLINE void gate_row_backward(const float* attended, const float* normed_weight, float inverse, const float* gate,
+                                  const float* output_gradient, std::int64_t width, float* attended_gradient,
+                                  float* gate_gradient) {
   const FloatTag tag;
   const Float one = hn::Set(tag, 1.0F);
   const Float factor = hn::Set(tag, inverse);
@@ -182,15 +182,15 @@ void gated_rows(const cpu::GatedOutputGradient& a, std::int64_t first, std::int6
       float* to = a.attended_gradient + row * a.attended_gradient_stride + at;
       const float inverse = weight == nullptr ? 1.0F : inverse_root_mean_square(attended, a.head_dim, a.norm_epsilon);
       if (a.gate != nullptr) {
-        const auto differentiate =
-            a.activation == cpu::GateActivation::silu ? differentiate_gate<true> : differentiate_gate<false>;
-        differentiate(attended, weight, inverse, a.gate + row * a.gate_stride + at, gradient, a.head_dim, to,
-                      a.gate_gradient + row * a.gate_gradient_stride + at);
+        const auto backward =
+            a.activation == cpu::GateActivation::silu ? gate_row_backward<true> : gate_row_backward<false>;
+        backward(attended, weight, inverse, a.gate + row * a.gate_stride + at, gradient, a.head_dim, to,
+                 a.gate_gradient + row * a.gate_gradient_stride + at);
         gradient = to;
       }
       if (weight == nullptr) continue;
-      differentiate_norm(attended, inverse, weight, gradient, a.head_dim, nullptr, to,
-                         norm_gradient == nullptr ? nullptr : norm_gradient + at);
+      norm_row_backward(attended, inverse, weight, gradient, a.head_dim, nullptr, to,
+                        norm_gradient == nullptr ? nullptr : norm_gradient + at);
     }
   }
 }
@@ -229,7 +229,7 @@ double exponentials_of(float* row, std::int64_t width, float largest) {
     for_vectors(
         std::min(kPart, width - first),
         [&](std::int64_t x, auto access) HWY_ATTR {
-          const Float power = exp2_vector(hn::Mul(hn::Sub(access.load(numbers + x), shift), hn::Set(tag, kLog2OfE)));
+          const Float power = exp2_vector(hn::Mul(hn::Sub(access.load(numbers + x), shift), hn::Set(tag, kLog2EFloat)));
           part = hn::Add(part, power);
           access.store(power, numbers + x);
         },

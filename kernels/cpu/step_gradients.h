@@ -14,8 +14,8 @@
 // only.
 namespace foxscope::kernels::cpu {
 
-/// Of y = x r w with r = (mean(x^2) + epsilon)^-1/2 (Zhang and Sennrich 2019), the mean over `width` numbers; a row may
-/// hold several heads that are normed each on its own:
+/// Gradients of y = x r w with r = (mean(x^2) + epsilon)^-1/2 (Zhang and Sennrich 2019), the mean over `width` numbers;
+/// a row may hold several heads that are normed each on its own:
 ///   dx = r w dy - x r^3 mean(w dy x)     dw = sum over rows (and heads that share it) of dy x r
 struct RmsNormGradient {
   std::int64_t rows = 0;
@@ -36,8 +36,8 @@ struct RmsNormGradient {
 };
 Status rms_norm_gradient(const RmsNormGradient& arguments, Executor& executor);
 
-/// Of the shift y_t = a_t x_(t-1) + (1 - a_t) x_t with a = sigmoid(z) per row and head, x_(-1) = 0 (Lin et al. 2025,
-/// section 3.2):
+/// Gradients of the shift y_t = a_t x_(t-1) + (1 - a_t) x_t with a = sigmoid(z) per row and head, x_(-1) = 0 (Lin et
+/// al. 2025, section 3.2):
 ///   dx_t = (1 - a_t) dy_t + a_(t+1) dy_(t+1)     dz_t = a_t (1 - a_t) sum over d of dy_t (x_(t-1) - x_t)
 struct ShiftGradient {
   std::int64_t rows = 0;
@@ -58,13 +58,14 @@ struct ShiftGradient {
 /// Also invalid: rows that are not whole sequences.
 Status shift_gradient(const ShiftGradient& arguments, Executor& executor);
 
-/// What multiplies attention's output, of the gate's logit z.
+/// The activation that multiplies attention's output, of the gate's logit z.
 enum class GateActivation {
   sigmoid,
   silu,  ///< z sigmoid(z)
 };
 
-/// Of y = RMSNorm(x) act(z), the norm over d of each head; either may be missing, not both. With m = RMSNorm(x), or x:
+/// Gradients of y = RMSNorm(x) act(z), the norm over d of each head; either may be missing, not both. With m =
+/// RMSNorm(x), or x:
 ///   dz = dy m act'(z)     dx and dw as of RmsNormGradient with dy act(z) for its dy
 struct GatedOutputGradient {
   std::int64_t rows = 0;
@@ -87,7 +88,8 @@ struct GatedOutputGradient {
 };
 Status gated_output_gradient(const GatedOutputGradient& arguments, Executor& executor);
 
-/// Of p = silu(g) u with g and u side by side: dg = dp u sigmoid(g) (1 + g (1 - sigmoid(g))), du = dp silu(g).
+/// Gradients of p = silu(g) u with g and u side by side: dg = dp u sigmoid(g) (1 + g (1 - sigmoid(g))), du = dp
+/// silu(g).
 struct SwiGluGradient {
   std::int64_t rows = 0;
   std::int64_t inner = 0;       ///< I
@@ -102,7 +104,7 @@ struct SwiGluGradient {
 };
 Status swiglu_gradient(const SwiGluGradient& arguments, Executor& executor);
 
-/// Of the weighted sum of cross entropies, sum_t w_t (log sum_v exp(x_tv) - x_(t, label)):
+/// Gradients of the weighted sum of cross entropies, sum_t w_t (log sum_v exp(x_tv) - x_(t, label)):
 ///   dx_tv = w_t (softmax(x_t)_v - [v = label])
 /// A row whose weight is 0 becomes 0, whatever it holds and whatever its label is.
 struct CrossEntropyGradient {

@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using Float = hn::Vec<FloatTag>;
 
-/// What a tile product starts from.
+/// The value that a tile product starts from.
 enum class Start {
   zero,
   bias,        ///< bias[column], the same for every row: the gate as one more slice of the product

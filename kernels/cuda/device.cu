@@ -72,7 +72,7 @@ DeviceScope::DeviceScope(int device) : former_(current_device()), former_refused
 
 DeviceScope::~DeviceScope() {
   refused = former_refused_;
-  // To make a device current makes its context too.
+  // Making a device current makes its context too.
   if (current_device() != former_ && has_context(former_)) succeeded(cudaSetDevice(former_));
 }
 

@@ -1,4 +1,4 @@
-// What CUDA says of a call. Private to kernels/cuda.
+// Status of a CUDA call. Private to kernels/cuda.
 //
 // The runtime keeps the last error of a thread until it is read, and the check after a launch reads it. So a call that
 // fails takes its error along, or the next launch would be blamed for it.
@@ -18,7 +18,7 @@ inline bool succeeded(cudaError_t error) {
 
 inline Status status_of(cudaError_t error) { return succeeded(error) ? Status::ok : Status::failed; }
 
-/// Of the launches before.
+/// Status of the launches before.
 inline Status launched() { return status_of(cudaGetLastError()); }
 
 }  // namespace foxscope::kernels::cuda

@@ -3,17 +3,11 @@
 
 #include <cmath>
 
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/row_access.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
-
-constexpr float kLog2E = 1.4426950408889634F;
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 /// sum exp(x - maximum) of what has been seen.
 struct LogSum {
@@ -29,19 +23,20 @@ struct LogSum {
 #pragma unroll
     for (int i = 1; i < Count; ++i) largest = fmaxf(largest, x[i]);
     if (largest > maximum) {
-      sum *= exp2_fast((maximum - largest) * kLog2E);
+      sum *= exp2_fast((maximum - largest) * kLog2EFloat);
       maximum = largest;
     }
     // The difference first: a product with the reference would round at its size.
     const float from = reference();
 #pragma unroll
-    for (int i = 0; i < Count; ++i) sum += exp2_fast((x[i] - from) * kLog2E);
+    for (int i = 0; i < Count; ++i) sum += exp2_fast((x[i] - from) * kLog2EFloat);
   }
 
   __device__ __forceinline__ void merge(float other_maximum, float other_sum) {
     const float top = fmaxf(maximum, other_maximum);
     const float reference = top == -INFINITY ? 0.0F : top;
-    sum = sum * exp2_fast((maximum - reference) * kLog2E) + other_sum * exp2_fast((other_maximum - reference) * kLog2E);
+    sum = sum * exp2_fast((maximum - reference) * kLog2EFloat) +
+          other_sum * exp2_fast((other_maximum - reference) * kLog2EFloat);
     maximum = top;
   }
 

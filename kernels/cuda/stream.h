@@ -6,7 +6,7 @@ namespace foxscope::kernels::cuda {
 
 using Stream = CUstream_st*;  ///< cudaStream_t, without CUDA's headers
 
-/// Of numbers in device memory.
+/// The type of numbers in device memory.
 enum class ElementType { bfloat16, float32 };
 
 }  // namespace foxscope::kernels::cuda

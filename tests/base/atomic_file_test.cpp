@@ -26,6 +26,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope {
 namespace {
@@ -35,18 +36,12 @@ namespace fs = std::filesystem;
 /// A folder of its own for each test, removed afterwards.
 class AtomicFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "foxscope-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   [[nodiscard]] std::size_t entries() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}));
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 std::string content_of(const fs::path& path) {

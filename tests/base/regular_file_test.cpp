@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope {
 namespace {
@@ -20,16 +21,11 @@ namespace fs = std::filesystem;
 
 class RegularFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "foxscope-file-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   static std::string error(const fs::path& path) {
     return test::error_of([&] { const RegularFile file(path, "tokenizer"); });
   }
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(RegularFileTest, OpensAFileAndALinkToOne) {

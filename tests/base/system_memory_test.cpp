@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/temporary_folder.h"
+
 namespace foxscope {
 namespace {
 
@@ -16,18 +18,7 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 class SystemMemoryTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "foxscope-memory-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void write(const std::string& name, const std::string& content) const {
-    const fs::path path = root_ / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << content;
-  }
+  void write(const std::string& name, const std::string& content) const { temporary_.write(name, content); }
   /// A group of version 2 below sys/fs/cgroup.
   void group(const std::string& name, const std::string& limit, std::int64_t used, const std::string& stat = "") const {
     write("sys/fs/cgroup/" + name + "/memory.max", limit + "\n");
@@ -37,7 +28,8 @@ class SystemMemoryTest : public testing::Test {
   void member_of(const std::string& lines) const { write("proc/self/cgroup", lines); }
   [[nodiscard]] std::optional<std::int64_t> left() const { return left_of_control_groups(root_); }
 
-  fs::path root_;
+  const test::TemporaryFolder temporary_;
+  const fs::path root_ = temporary_.path();
 };
 
 TEST_F(SystemMemoryTest, ReadsWhatTheSystemHas) {

@@ -179,7 +179,7 @@ void spread_gates(TorchWeights& weights) {
 }
 
 /// Forward and back, with the gradient of the mean loss by every weight.
-void run_forward_and_back(const Checkpoint& checkpoint, std::int64_t length) {
+void run_forward_and_backward(const Checkpoint& checkpoint, std::int64_t length) {
   TorchWeights weights(checkpoint.config(), Device{true, 0}, DType::bfloat16);
   weights.load(checkpoint, {});
   spread_gates(weights);
@@ -208,7 +208,7 @@ void run_forward_and_back(const Checkpoint& checkpoint, std::int64_t length) {
       forward->run_forward(input, {&probe, 1}, {}, report);
       loss = forward->loss().item<double>();
       const double there = seconds_since(start);
-      forward->differentiate({});
+      forward->backward({});
       at::accelerator::synchronizeDevice(0);
       if (time < kWarmUp) continue;
       forward_seconds.push_back(there);
@@ -231,7 +231,7 @@ void run_fox(std::vector<std::int64_t> lengths) {
     for (const Target& target : kTargets) lengths.push_back(target.length);
   }
   const RandomCheckpoint random(kConfig);
-  run_forward_and_back(Checkpoint::open(random.folder().string()), 16384);
+  run_forward_and_backward(Checkpoint::open(random.folder().string()), 16384);
   const auto start = Clock::now();
   const auto model = CausalLM::load(Checkpoint::open(random.folder().string()), Device{true, 0}, DType::bfloat16);
   fmt::print("FoX (Pro) of 760M shape, random weights, bfloat16, loaded in {:.1f} s; medians of {}\n",

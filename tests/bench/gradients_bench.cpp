@@ -38,7 +38,7 @@ Pass pass(const TorchWeights& weights, const Sequence& sequence, const GradientO
   Pass result;
   result.forward_seconds = seconds_of([&] { forward->run_forward(input, {&probe, 1}, {}, report); });
   result.loss = forward->loss().item<double>();
-  forward->differentiate({});
+  forward->backward({});
   return result;
 }
 

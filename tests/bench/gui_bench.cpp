@@ -30,6 +30,7 @@
 #include "app/gui/text/text_view.h"
 #include "app/gui/window/help/start_page.h"
 #include "app/gui/window/main_window.h"
+#include "backend/base/index.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/trace/recorder.h"
@@ -52,7 +53,7 @@ double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   const auto place = static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), values.begin() + place, values.end());
-  return values[static_cast<std::size_t>(place)];
+  return values[index_of(place)];
 }
 
 void report(const char* what, double value, const char* unit, double target, bool most = true) {
@@ -104,7 +105,7 @@ std::shared_ptr<const Trace> withText(Recorder& recorder, std::int64_t length) {
   std::int32_t before = 0;
   for (std::int64_t position = 0; position < length; ++position) {
     const auto id = static_cast<std::int32_t>(random() % words.size());
-    const std::string& word = words[static_cast<std::size_t>(id)];
+    const std::string& word = words[index_of(id)];
     tokens->id.push_back(id);
     tokens->input_id.push_back(before);
     tokens->byte_start.push_back(static_cast<std::int64_t>(text->content.size()));

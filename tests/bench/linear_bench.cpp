@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "backend/model/session/causal_lm.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/spec/trace_sizes.h"
@@ -74,9 +74,9 @@ double tokens_a_second(CausalLM& model) {
   const std::vector<std::int32_t> prompt(64, 1);
   PromptRequest request;
   request.input_ids = prompt;
-  const auto continuation = model.begin(request, {});
+  const auto decode_state = model.begin(request, {});
   const double seconds = seconds_of([&] {
-    for (int n = 0; n < kTokens; ++n) continuation->read(n % 8192);
+    for (int n = 0; n < kTokens; ++n) decode_state->read(n % 8192);
   });
   return kTokens / seconds;
 }

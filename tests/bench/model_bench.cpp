@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/session/causal_lm.h"
 #include "tests/bench/dense_transformer.h"
 #include "tests/bench/eager_gpt2.h"
@@ -84,7 +85,7 @@ void compare(CausalLM& model, const DenseTransformer& dense, const SafetensorsFi
   }
   double difference = 0;
   for (std::int64_t p = 0; p < target.length; ++p) {
-    const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - loss[p].item<double>();
+    const double error = trace->per_token_loss()[index_of(p)] - loss[p].item<double>();
     difference = test::largest_error(difference, error);
   }
   const double ratio = median(matrices) / median(ours);
@@ -105,7 +106,7 @@ void agree_with_kept_losses(const std::string& name, const std::string& referenc
     double largest = 0;
     double mean = 0;
     for (std::int64_t p = 0; p < length; ++p) {
-      const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - expected[window * length + p];
+      const double error = trace->per_token_loss()[index_of(p)] - expected[window * length + p];
       largest = test::largest_error(largest, error);
       mean += error / static_cast<double>(length);
     }
@@ -146,7 +147,7 @@ void compare_gpt2() {
   }
   double difference = 0;
   for (std::int64_t p = 0; p < kLength; ++p) {
-    const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - loss[p].item<double>();
+    const double error = trace->per_token_loss()[index_of(p)] - loss[p].item<double>();
     difference = test::largest_error(difference, error);
   }
   fmt::print(

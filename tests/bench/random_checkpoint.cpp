@@ -1,11 +1,8 @@
 #include "tests/bench/random_checkpoint.h"
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <fstream>
 #include <random>
-#include <system_error>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -56,9 +53,7 @@ class Weights {
 }  // namespace
 
 RandomCheckpoint::RandomCheckpoint(const std::string& config) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "foxscope-bench-XXXXXX").string();
-  folder_ = mkdtemp(pattern.data());
-  std::ofstream(folder_ / "config.json") << config;
+  folder_.write("config.json", config);
   const std::vector<Parameter> tensors = parameters(ModelConfig::from_json(config, "config.json"));
   nlohmann::json header = nlohmann::json::object();
   std::size_t end = 0;
@@ -74,11 +69,6 @@ RandomCheckpoint::RandomCheckpoint(const std::string& config) {
   file << text;
   Weights weights;
   for (const Parameter& tensor : tensors) weights.write(file, tensor);
-}
-
-RandomCheckpoint::~RandomCheckpoint() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 }  // namespace foxscope::bench

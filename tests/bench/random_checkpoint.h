@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/temporary_folder.h"
+
 namespace foxscope::bench {
 
 /// A checkpoint of random bfloat16 weights in a temporary folder that goes away with the object: matrices N(0, 0.02),
@@ -11,14 +13,11 @@ class RandomCheckpoint {
  public:
   /// @param config  content of config.json
   explicit RandomCheckpoint(const std::string& config);
-  ~RandomCheckpoint();
-  RandomCheckpoint(const RandomCheckpoint&) = delete;
-  RandomCheckpoint& operator=(const RandomCheckpoint&) = delete;
 
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 }  // namespace foxscope::bench

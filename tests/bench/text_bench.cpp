@@ -1,7 +1,6 @@
 // `foxscope bench text [TEXT...]`: this program's tokenizer and the `tokenizers` package, one thread each, in turns.
 
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +20,7 @@
 
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -63,16 +63,7 @@ using Times = std::map<std::string, double>;
 /// A folder for what this program and the peer tell each other.
 class Exchange {
  public:
-  Exchange() {
-    std::string name = (fs::temp_directory_path() / "foxscope-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw foxscope::Error(name + ": cannot make a folder there; set TMPDIR");
-    folder_ = name;
-  }
-  ~Exchange() { fs::remove_all(folder_); }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
-
-  void put_text(const std::string& text) { std::ofstream(folder_ / "text", std::ios::binary) << text; }
+  void put_text(const std::string& text) const { folder_.write("text", text); }
 
   /// One round of the peer; empty where its package is missing.
   [[nodiscard]] Times peer() const {
@@ -98,7 +89,7 @@ class Exchange {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  fs::path folder_;
+  foxscope::test::TemporaryFolder folder_;
 };
 
 /// What this process has computed so far: unlike the clock on the wall, other programs do not count.

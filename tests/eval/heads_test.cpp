@@ -7,11 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/eval/heads/heads_evaluation.h"
 #include "backend/eval/heads/heads_file.h"
 #include "tests/error_of.h"
 #include "tests/eval/eval_test_support.h"
 #include "tests/model/model_test_support.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope::test {
 namespace {
@@ -63,7 +65,7 @@ EvaluatedHeads nine_windows() {
     const std::size_t bins = window % 3 == 2 ? 2 : 3;  // a shorter window
     accumulator.add(measures_of(number, 0, bins));
     accumulator.add(measures_of(2 * number, 1, bins));
-    accumulator.end_window(kWindowDocuments[static_cast<std::size_t>(window)]);
+    accumulator.end_window(kWindowDocuments[index_of(window)]);
   }
   return accumulator.finish();
 }
@@ -180,7 +182,7 @@ TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
     const std::size_t bins = window % 3 == 2 ? 2 : 3;
     one.add(measures_of(number, 0, bins));
     one.add(measures_of(2 * number, 1, bins));
-    one.end_window(kWindowDocuments[static_cast<std::size_t>(window)]);
+    one.end_window(kWindowDocuments[index_of(window)]);
     all.take(travelled(small_model(), one));
   }
   const EvaluatedHeads found = all.finish();
@@ -268,20 +270,13 @@ TEST(HeadsAccumulator, OneWindowHasNoErrors) {
   EXPECT_TRUE(std::isnan(array(heads.numbers, "entropy").error[0]));
 }
 
-/// A file in a folder of its own.
 class HeadsFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "foxscope-heads-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string error_of_opening() const {
     return error_of([this] { HeadsEvaluation::open(folder_ / "heads.h5"); });
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 void expect_equal(const std::vector<HeadArray>& actual, const std::vector<HeadArray>& expected) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -108,14 +109,13 @@ TEST(LossChange, TokensComeByTheSizeOfTheirChange) {
   const std::vector<double> d = losses.differences();
   std::vector<std::int64_t> order(d.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return d[static_cast<std::size_t>(a)] > d[static_cast<std::size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return d[index_of(a)] > d[index_of(b)]; });
   const LossChange change = loss_change(losses.changed, losses.unchanged, 7);
   ASSERT_EQ(change.hurt.size(), 7U);
   ASSERT_EQ(change.helped.size(), 7U);
   for (std::size_t n = 0; n < 7; ++n) {
     EXPECT_EQ(change.hurt[n].position, order[n]);
-    EXPECT_EQ(change.hurt[n].change, d[static_cast<std::size_t>(order[n])]);
+    EXPECT_EQ(change.hurt[n].change, d[index_of(order[n])]);
     EXPECT_EQ(change.helped[n].position, order[order.size() - 1 - n]);
   }
 }

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -77,7 +78,7 @@ TEST(LossStatistics, MeanClusteredByDocument) {
   for (std::size_t window = 0; window < means.size(); ++window) {
     double sum = 0;
     for (std::int64_t p = 5; p < 17; ++p) {
-      sum += static_cast<double>(sample.table.row(static_cast<std::int64_t>(window))[static_cast<std::size_t>(p)]);
+      sum += static_cast<double>(sample.table.row(static_cast<std::int64_t>(window))[index_of(p)]);
     }
     EXPECT_NEAR(means[window], sum / 12, 1e-12);
   }
@@ -97,12 +98,12 @@ TEST(LossStatistics, ClustersOfOneAndOfCopies) {
 // Of two documents of which one holds all windows but one there is no error.
 TEST(LossStatistics, CurvesSayWhatTheyAreOver) {
   const Sample sample(9);
-  const Curve curve = loss_curve(sample.table, sample.documents, 5);
+  const PositionCurve curve = loss_curve(sample.table, sample.documents, 5);
   EXPECT_EQ(curve.over.count, 6);
   EXPECT_NEAR(curve.over.effective, 64.0 / 12, 1e-12);
   std::vector<std::int32_t> alike(sample.documents.size(), 1);
   alike.back() = 2;
-  const Curve unknown = loss_curve(sample.table, alike, 5);
+  const PositionCurve unknown = loss_curve(sample.table, alike, 5);
   EXPECT_EQ(unknown.value, curve.value);
   for (const double error : unknown.error) EXPECT_TRUE(std::isnan(error));
 }
@@ -126,7 +127,7 @@ TEST(LossStatistics, RatioIsTheJackknife) {
     documents.push_back(n * n % 20);
     bytes.push_back(5000 + 1500 * noise(random));
     nats.push_back(bytes.back() * (0.9 + 0.2 * noise(random)));
-    sizes[static_cast<std::size_t>(documents.back())] += bytes.back();
+    sizes[index_of(documents.back())] += bytes.back();
   }
   const Estimate ratio = clustered_ratio(nats, bytes, documents);
   const auto without = [&](std::int32_t left_out) {
@@ -168,7 +169,7 @@ std::vector<double> smoothed_at(const LossTable& table, std::int64_t p, std::int
 TEST(LossStatistics, SmoothedCurvesAndTheirBands) {
   const Sample sample(2);
   for (const std::int64_t width : {1, 5, 21, 101}) {
-    const Curve curve = loss_curve(sample.table, sample.documents, width);
+    const PositionCurve curve = loss_curve(sample.table, sample.documents, width);
     ASSERT_EQ(curve.value.size(), 40U);
     for (std::int64_t p = 0; p < 40; ++p) {
       const auto at = static_cast<std::size_t>(p);
@@ -180,11 +181,11 @@ TEST(LossStatistics, SmoothedCurvesAndTheirBands) {
 
 TEST(LossStatistics, Perplexity) {
   const Sample sample(3);
-  const Curve curve = perplexity_curve(sample.table, sample.documents);
+  const PositionCurve curve = perplexity_curve(sample.table, sample.documents);
   for (std::int64_t l = 1; l <= 40; ++l) {
     const Estimate mean = by_hand(window_means(sample.table, 0, l), sample.documents);
-    EXPECT_NEAR(curve.value[static_cast<std::size_t>(l - 1)], std::exp(mean.value), 1e-10);
-    EXPECT_NEAR(curve.error[static_cast<std::size_t>(l - 1)], std::exp(mean.value) * mean.error, 1e-10);
+    EXPECT_NEAR(curve.value[index_of(l - 1)], std::exp(mean.value), 1e-10);
+    EXPECT_NEAR(curve.error[index_of(l - 1)], std::exp(mean.value) * mean.error, 1e-10);
   }
 }
 
@@ -193,8 +194,8 @@ TEST(LossStatistics, DifferencesArePaired) {
   LossTable other = sample.table;
   const Sample noise(5);
   for (std::size_t n = 0; n < other.loss.size(); ++n) other.loss[n] += 0.01F * noise.table.loss[n];
-  const Curve curve = difference_curve(sample.table, other, sample.documents, 9);
-  const Curve alone = loss_curve(sample.table, sample.documents, 9);
+  const PositionCurve curve = difference_curve(sample.table, other, sample.documents, 9);
+  const PositionCurve alone = loss_curve(sample.table, sample.documents, 9);
   for (std::int64_t p = 0; p < 40; ++p) {
     std::vector<double> differences = smoothed_at(sample.table, p, 9);
     const std::vector<double> others = smoothed_at(other, p, 9);
@@ -207,12 +208,12 @@ TEST(LossStatistics, DifferencesArePaired) {
 
 TEST(LossStatistics, CurvesEndWithTheShortestWindow) {
   Sample sample(6);
-  const Curve whole = loss_curve(sample.table, sample.documents, 1);
+  const PositionCurve whole = loss_curve(sample.table, sample.documents, 1);
   const float missing = std::numeric_limits<float>::quiet_NaN();
   for (std::size_t p = 30; p < 40; ++p) sample.table.loss[p] = missing;
   sample.table.tokens[0] = 30;
   EXPECT_EQ(sample.table.common_length(), 30);
-  const Curve cut = loss_curve(sample.table, sample.documents, 1);
+  const PositionCurve cut = loss_curve(sample.table, sample.documents, 1);
   ASSERT_EQ(cut.value.size(), 40U);
   for (std::size_t p = 0; p < 40; ++p) {
     EXPECT_TRUE(p < 30 ? cut.value[p] == whole.value[p] : std::isnan(cut.value[p]));

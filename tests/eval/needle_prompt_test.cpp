@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -47,7 +48,7 @@ TEST(NeedlePrompt, StandsBehindASentence) {
     const NeedlePrompt prompt = needle_prompt(parts, 0, 1500, percent / 100.0);
     const std::int64_t at = prompt.needle_begin - first;
     EXPECT_LE(static_cast<double>(at), static_cast<double>(context_tokens(parts, 1500)) * percent / 100.0);
-    EXPECT_TRUE(at == 0 || parts.ends_sentence[static_cast<std::size_t>(at - 1)]);
+    EXPECT_TRUE(at == 0 || parts.ends_sentence[index_of(at - 1)]);
     EXPECT_GE(at, before);
     before = at;
   }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -35,7 +36,7 @@ TEST(Sampling, DrawsFollowTheSoftmaxAtEveryTemperature) {
     constexpr int kDraws = 20000;
     std::vector<int> count(logits.size());
     Sampler sampler({temperature, 17});
-    for (int n = 0; n < kDraws; ++n) ++count[static_cast<std::size_t>(sampler.choose(log_softmax(logits)))];
+    for (int n = 0; n < kDraws; ++n) ++count[index_of(sampler.choose(log_softmax(logits)))];
     double chi_square = 0;
     for (std::size_t n = 0; n < logits.size(); ++n) {
       const double wanted = kDraws * expected[n] / total;
@@ -52,7 +53,7 @@ TEST(Sampling, DrawsComeFromTheFewestTokensThatReachTopP) {
   const auto drawn = [&](double top_p) {
     Sampler sampler({1.0, 11, top_p});
     std::vector<int> count(log_p.size());
-    for (int n = 0; n < 4000; ++n) ++count[static_cast<std::size_t>(sampler.choose(log_p))];
+    for (int n = 0; n < 4000; ++n) ++count[index_of(sampler.choose(log_p))];
     return count;
   };
   EXPECT_EQ(drawn(0.4), (std::vector<int>{0, 4000, 0, 0}));

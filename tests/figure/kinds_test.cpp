@@ -22,10 +22,11 @@
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
 #include "app/figure/kinds/perplexity.h"
-#include "app/figure/kinds/run_figure.h"
 #include "app/figure/kinds/saliency.h"
 #include "app/figure/kinds/sweep.h"
+#include "app/figure/run_figure.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/error_of.h"
 #include "tests/figure/rendering.h"
 #include "tests/map/dense.h"
@@ -84,7 +85,7 @@ TEST(Maps, PixelsAreTheEntriesInEveryKindOfFile) {
     for (int row = 0; row < 20; ++row) {
       for (int column = 0; column <= row; ++column) {
         const QRgb seen = page.pixel(raster.left() + column * cell + cell / 2, raster.top() + row * cell + cell / 2);
-        const auto entry = static_cast<float>(entries[static_cast<std::size_t>(row * 20 + column)]);
+        const auto entry = static_cast<float>(entries[index_of(row * 20 + column)]);
         const figure::Rgb colour = figure::colourAt(figure::viridis(), entry);
         EXPECT_NEAR(qRed(seen), colour.red, 1);
         EXPECT_NEAR(qGreen(seen), colour.green, 1);
@@ -184,7 +185,7 @@ TEST(Maps, AThresholdLeavesSmallAttentionWhite) {
   for (int row = 0; row < 30; ++row) {
     for (int column = 0; column <= row; ++column) {
       const QRgb seen = page.pixel(raster.left() + column * cell + cell / 2, raster.top() + row * cell + cell / 2);
-      const double entry = entries[static_cast<std::size_t>(row * 30 + column)];
+      const double entry = entries[index_of(row * 30 + column)];
       if (std::abs(entry - 0.05) < 1e-4) continue;
       EXPECT_EQ(seen == qRgb(255, 255, 255), entry < 0.05) << row << " " << column << " " << entry;
       white += entry < 0.05 ? 1 : 0;
@@ -202,15 +203,15 @@ TEST(Heads, ShortMiddleAndLongMemoryAreChosen) {
   shape.key_heads = 5;
   const double times[] = {30, 2, 900, 4, 120};
   shape.log_gate = [&](int head, std::int64_t, double) { return -1 / times[head]; };
-  const auto choice = figure::tellingHeads(make_run(shape), {});
+  const auto choice = figure::representativeHeads(make_run(shape), {});
   const std::vector<figure::HeadIndex> expected = {{0, 1}, {0, 0}, {0, 2}};
   EXPECT_EQ(choice->heads, expected) << choice->note;
 
   shape.gated = false;
   shape.heads = shape.key_heads = 2;
-  EXPECT_EQ(figure::tellingHeads(make_run(shape), {})->heads.size(), 2U);
+  EXPECT_EQ(figure::representativeHeads(make_run(shape), {})->heads.size(), 2U);
   shape.heads = shape.key_heads = 1;
-  EXPECT_EQ(figure::tellingHeads(make_run(shape), {})->heads.size(), 1U);
+  EXPECT_EQ(figure::representativeHeads(make_run(shape), {})->heads.size(), 1U);
 }
 
 TEST(Grid, EveryHeadHasItsCell) {
@@ -465,13 +466,13 @@ TEST(Distance, SaysThatKeyZeroIsLeftOut) {
   EvaluatedHeads model = level_head(65);
   model.by_distance.push_back(model.by_distance[0]);
   model.by_distance.back().name = "mass";
-  const auto told = [&](figure::FirstKey first) {
+  const auto told = [&](FirstKey first) {
     const auto drawn = figure::drawDistance(model, {{}, first}, style_of(Kind::pdf));
     const bool note = std::ranges::count(drawn.notes, "attention on key 0 is left out: --with-first counts it") == 1;
     return std::pair(note, text_of(drawn.file).find("key 0 left out") != std::string::npos);
   };
-  EXPECT_EQ(told(figure::FirstKey::leftOut), std::pair(true, true));
-  EXPECT_EQ(told(figure::FirstKey::counted), std::pair(false, false));
+  EXPECT_EQ(told(FirstKey::left_out), std::pair(true, true));
+  EXPECT_EQ(told(FirstKey::counted), std::pair(false, false));
 }
 
 TEST(Distance, OfNothingButZeroAndOfOneTokenThereAreAxes) {

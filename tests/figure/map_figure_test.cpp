@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/colour_scale.h"
+#include "backend/base/index.h"
 #include "tests/error_of.h"
 #include "tests/figure/random_run.h"
 #include "tests/figure/rendering.h"
@@ -45,7 +46,7 @@ void expect_flat_cells(const figure::MapFigure& figure, const QImage& page, cons
     for (int x = 0; x < raster.width(); ++x) {
       const int row = y / (raster.height() / rows);
       const int column = x / (raster.width() / columns);
-      const QRgb expected = expected_forget(figure.image.value[static_cast<std::size_t>(row * columns + column)]);
+      const QRgb expected = expected_forget(figure.image.value[index_of(row * columns + column)]);
       const bool same = page.pixel(raster.left() + x, raster.top() + y) == expected;
       if (!same && wrong == 0) first = QPoint(x, y);
       wrong += same ? 0 : 1;
@@ -106,7 +107,7 @@ TEST(MapFigure, WithoutRoomForWholeDotsNoPixelIsLostOrMixed) {
     ++dots_of_column[column];
     const int row = 399;
     EXPECT_EQ(page.pixel(raster.left() + x, raster.bottom()),
-              expected_forget(figure.image.value[static_cast<std::size_t>(row * 400 + column)]));
+              expected_forget(figure.image.value[index_of(row * 400 + column)]));
   }
   EXPECT_EQ(dots_of_column.size(), 400U);
 
@@ -121,8 +122,7 @@ TEST(MapFigure, WithoutRoomForWholeDotsNoPixelIsLostOrMixed) {
   ASSERT_EQ(raster_of_pdf.size(), QSize(800, 800));
   for (int y = 0; y < 800; y += 7) {
     for (int x = 0; x < 800; ++x) {
-      ASSERT_EQ(raster_of_pdf.pixel(x, y),
-                expected_forget(figure.image.value[static_cast<std::size_t>(y / 2 * 400 + x / 2)]));
+      ASSERT_EQ(raster_of_pdf.pixel(x, y), expected_forget(figure.image.value[index_of(y / 2 * 400 + x / 2)]));
     }
   }
 }
@@ -161,7 +161,7 @@ TEST(MapFigure, ChosenColoursAreDrawn) {
     int blank = 0;
     for (int row = 0; row < 40; ++row) {
       for (int column = 0; column <= row; ++column) {
-        const float value = figure.image.value[static_cast<std::size_t>(row * 40 + column)];
+        const float value = figure.image.value[index_of(row * 40 + column)];
         const QRgb seen = page.pixel(raster.left() + column * dots + dots / 2, raster.top() + row * dots + dots / 2);
         const int level = static_cast<int>(std::lround(255 * std::clamp((value - 0.2) / 0.6, 0.0, 1.0)));
         EXPECT_EQ(seen, value < 0.3 ? qRgb(255, 255, 255) : qRgb(level, level, level));

@@ -5,11 +5,11 @@
 #include <QGuiApplication>
 #include <gtest/gtest.h>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/curves/curve_legend.h"
 #include "app/figure/curves/curve_panel.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/axis_drawing.h"
+#include "app/figure/page/panel_page.h"
 #include "app/figure/text_panel.h"
 #include "tests/error_of.h"
 #include "tests/figure/rendering.h"

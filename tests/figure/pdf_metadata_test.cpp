@@ -1,4 +1,4 @@
-#include "app/figure/pdf_metadata.h"
+#include "app/figure/page/pdf_metadata.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/figure/axis_ticks.h"
+#include "app/figure/page/axis_ticks.h"
 
 namespace foxscope::test {
 namespace {

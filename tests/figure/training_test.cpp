@@ -9,6 +9,7 @@
 
 #include "app/figure/curves/curve_palette.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/error_of.h"
 #include "tests/figure/rendering.h"
 
@@ -117,7 +118,7 @@ TEST(TrainingFigure, DecayTimesHaveTheColourOfTheirLayerAndGapsWhereNothingIsFor
   EXPECT_EQ(plot.yScale, figure::AxisScale::logarithmic);
   for (int layer = 0; layer < 3; ++layer) {
     for (int head = 0; head < 2; ++head) {
-      const auto& curve = plot.curves[static_cast<std::size_t>(2 * layer + head)];
+      const auto& curve = plot.curves[index_of(2 * layer + head)];
       EXPECT_EQ(curve.ownColour, figure::layerColour(layer, 3));
       EXPECT_EQ(curve.name, head == 0 ? "layer " + std::to_string(layer) : "");
       EXPECT_EQ(curve.y[2], (2 * layer + head + 1) * 15);

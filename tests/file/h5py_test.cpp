@@ -159,7 +159,9 @@ TEST_F(H5pyTest, FindsWhatLinearMixersHave) {
                                   {"/models/hybrid/layers/03/cumulative_log_gate", {4, 37}},
                                   {"/models/hybrid/layers/04/beta", {2, 37}},
                                   {"/models/hybrid/layers/06/beta", {4, 37}},
-                                  {"/models/hybrid/layers/06/cumulative_log_decay", {2, 37, 6}}};
+                                  {"/models/hybrid/layers/06/cumulative_log_decay", {2, 37, 6}},
+                                  {"/models/hybrid/layers/07/erase_read", {2, 37, 6}},
+                                  {"/models/hybrid/layers/07/erase_write", {2, 37, 6}}};
   expectation.json()["absent"].push_back("/models/hybrid/layers/00/log_normalizer");
   expectation.check(file("run.h5"));
 }

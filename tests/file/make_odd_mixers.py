@@ -81,5 +81,8 @@ case("decay-of-mamba", attribute("05", "decay", "head"), "layers/05", "mamba can
 case("rates-of-mamba2", attribute("00", "decay", "rates"), "layers/00", "mamba2 cannot have a decay by rates")
 case("rates-of-delta", attribute("03", "decay", "rates"), "layers/03", "delta_rule cannot have a decay by rates")
 case("delta-decay-rises", number("06/cumulative_log_decay", (1, 20, 5), 0.0), "layers/06/cumulative_log_decay", "rises")
+case("erase-shape", shape("07/erase_read", 2, 37, 5), "layers/07/erase_read")
+case("erase-nan", number("07/erase_write", (1, 9, 2), np.nan), "layers/07/erase_write", "not finite")
+case("decay-of-low-rank", attribute("07", "decay", "head"), "layers/07", "diagonal_plus_low_rank cannot have a decay by head")
 case("no-key", without("04/key"), "layers/04", "lacks some of its queries and keys")
 (folder / "cases.json").write_text(json.dumps(cases))

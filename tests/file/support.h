@@ -17,26 +17,21 @@
 #include "backend/file/run_file.h"
 #include "tests/error_of.h"
 #include "tests/file/synthetic_trace.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope::test {
 
 /// A folder of its own for each test, removed afterwards.
 class FolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "foxscope-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::filesystem::path file(const std::string& name) const { return folder_ / name; }
   [[nodiscard]] std::size_t entries() const {
     return static_cast<std::size_t>(
         std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator{}));
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 using Traces = std::vector<std::shared_ptr<const Trace>>;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "backend/base/index.h"
 #include "backend/base/sha256.h"
 
 namespace foxscope::test {
@@ -38,7 +39,7 @@ std::vector<double> random_gates(const SyntheticRun& run, int heads, bool gated,
     double sum = 0;
     for (std::int64_t i = 0; i < run.length; ++i) {
       if (gated) sum -= static_cast<double>(static_cast<float>(std::log1p(std::exp(-normal(random)))));
-      c[static_cast<std::size_t>(head * run.length + i)] = sum;
+      c[index_of(head * run.length + i)] = sum;
     }
   }
   return c;
@@ -68,7 +69,7 @@ void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* 
         }
         sum += std::exp(static_cast<double>(run.softmax_scale) * dot + (with_gate ? gate[i] - gate[j] : 0.0));
       }
-      normalizer[static_cast<std::size_t>(head * run.length + i)] = static_cast<float>(std::log(sum));
+      normalizer[index_of(head * run.length + i)] = static_cast<float>(std::log(sum));
     }
   }
 }
@@ -159,7 +160,8 @@ std::vector<LayerMixer> all_mixers() {
           {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, 3, 9},
           {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 8, 8},
           {Mixer::mamba, Decay::rates, 10, 1, 1, 10, 3, 1},
-          {Mixer::delta_rule, Decay::channel, 4, 2, 2, 4, 6, 5}};
+          {Mixer::delta_rule, Decay::channel, 4, 2, 2, 4, 6, 5},
+          {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, 6, 5}};
 }
 
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {

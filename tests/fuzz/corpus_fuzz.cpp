@@ -115,7 +115,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(file, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(size));
   try {
     foxscope::CorpusReader reader(file, kLongestDocument);
-    while (const std::optional<foxscope::Document> document = reader.next()) {
+    while (const std::optional<foxscope::CorpusDocument> document = reader.next()) {
       if (document->text.size() > kLongestDocument) std::abort();
     }
   } catch (const foxscope::Error&) {

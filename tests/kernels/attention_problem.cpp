@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "kernels/executor.h"
 #include "tests/largest_error.h"
 
@@ -48,7 +49,7 @@ std::vector<float> random_tensor(const ProblemOptions& o, std::int64_t heads, co
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t i = 0; i < o.length; ++i) {
         for (std::int64_t x = 0; x < o.head_dim; ++x) {
-          tensor[static_cast<std::size_t>(at(strides, b, h, i) + x)] = normal(random);
+          tensor[index_of(at(strides, b, h, i) + x)] = normal(random);
         }
       }
     }
@@ -177,7 +178,7 @@ ReferenceRow reference_row(const Problem& p, std::int64_t batch, std::int64_t he
   result.log_normalizer_without_gate = log_sum(logits);
   result.output.assign(static_cast<std::size_t>(o.head_dim), 0.0);
   for (std::int64_t j = first; j <= row; ++j) {
-    const double weight = std::exp(gated[static_cast<std::size_t>(j - first)] - result.log_normalizer);
+    const double weight = std::exp(gated[index_of(j - first)] - result.log_normalizer);
     const float* v = p.value.data() + p.key_at(batch, key_head, j);
     for (std::size_t x = 0; x < result.output.size(); ++x) result.output[x] += weight * static_cast<double>(v[x]);
   }
@@ -200,8 +201,8 @@ Differences compare_with_reference(const Problem& p, std::uint64_t seed) {
         if (o.length > kAllRowsUpTo && !edge && dice >= kSampledRows) continue;
         const ReferenceRow expected = reference_row(p, b, h, i);
         for (std::int64_t x = 0; x < o.head_dim; ++x) {
-          differences.output = test::largest_error(
-              differences.output, static_cast<double>(output[x]) - expected.output[static_cast<std::size_t>(x)]);
+          differences.output =
+              test::largest_error(differences.output, static_cast<double>(output[x]) - expected.output[index_of(x)]);
         }
         const auto row = static_cast<std::size_t>((b * o.heads + h) * o.length + i);
         differences.log_normalizer = test::largest_error(

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "kernels/cpu/forgetting_attention.h"
 #include "tests/kernels/attention_problem.h"
 #include "tests/largest_error.h"
@@ -86,7 +87,7 @@ TEST(AttentionPruning, KeepsAStrongKeyThatTheGateHasNotSilenced) {
   for (std::int64_t row = 0; row < 600; ++row) {
     problem.cumulative_log_gate.push_back(-0.1 * static_cast<double>(row));
     for (std::int64_t x = 0; x < 16; ++x) {
-      problem.query[static_cast<std::size_t>(row * 16 + x)] += 1.0F;
+      problem.query[index_of(row * 16 + x)] += 1.0F;
     }
   }
   for (std::size_t x = 0; x < 16; ++x) problem.key[3 * 16 + x] = 25.0F;

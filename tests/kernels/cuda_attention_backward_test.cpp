@@ -116,26 +116,26 @@ class BackwardProblem {
 
   void attend() {
     output.assign(query.size(), 0);
-    log_normalizer.assign(index(o.batch * o.heads * o.length), 0);
-    std::vector<double> weights(index(o.length));
+    log_normalizer.assign(index_of(o.batch * o.heads * o.length), 0);
+    std::vector<double> weights(index_of(o.length));
     for (std::int64_t flat = 0; flat < o.batch * o.heads; ++flat) {
       for (std::int64_t i = 0; i < o.length; ++i) {
         double largest = -std::numeric_limits<double>::infinity();
         for (std::int64_t j = first_key(i); j <= i; ++j) {
-          largest = std::max(largest, weights[index(j)] = logit(flat, i, j));
+          largest = std::max(largest, weights[index_of(j)] = logit(flat, i, j));
         }
         double sum = 0;
         for (std::int64_t j = first_key(i); j <= i; ++j) {
-          sum += weights[index(j)] = std::exp(weights[index(j)] - largest);
+          sum += weights[index_of(j)] = std::exp(weights[index_of(j)] - largest);
         }
         double* out = output.data() + at(o.heads, flat / o.heads, flat % o.heads, i);
         for (std::int64_t j = first_key(i); j <= i; ++j) {
           const float* v = value.data() + at(o.key_heads, flat / o.heads, key_head(flat), j);
           for (std::int64_t x = 0; x < o.head_dim; ++x) {
-            out[x] += weights[index(j)] / sum * static_cast<double>(v[x]);
+            out[x] += weights[index_of(j)] / sum * static_cast<double>(v[x]);
           }
         }
-        log_normalizer[index(flat * o.length + i)] = largest + std::log(sum);
+        log_normalizer[index_of(flat * o.length + i)] = largest + std::log(sum);
       }
     }
   }
@@ -150,7 +150,7 @@ class BackwardProblem {
     g.log_gate.assign(log_normalizer.size(), 0);
     g.key_logit.assign(log_normalizer.size(), 0);
     const auto kept = [&](double x) { return magnitude ? std::abs(x) : x; };
-    std::vector<double> crossing(index(o.length + 1));
+    std::vector<double> crossing(index_of(o.length + 1));
     for (std::int64_t flat = 0; flat < o.batch * o.heads; ++flat) {
       const std::int64_t b = flat / o.heads;
       std::fill(crossing.begin(), crossing.end(), 0.0);
@@ -158,7 +158,8 @@ class BackwardProblem {
         const std::int64_t row = at(o.heads, b, flat % o.heads, i);
         double delta = 0;
         for (std::int64_t x = 0; x < o.head_dim; ++x) {
-          delta += static_cast<double>(output_gradient[index(row + x)]) * stored(output[index(row + x)], composed);
+          delta +=
+              static_cast<double>(output_gradient[index_of(row + x)]) * stored(output[index_of(row + x)], composed);
         }
         double* dq = g.query.data() + row;
         for (std::int64_t j = first_key(i); j <= i; ++j) {
@@ -166,23 +167,23 @@ class BackwardProblem {
           const double dp =
               stored(product_of(output_gradient.data() + row, value.data() + column, o.head_dim), composed);
           const double p =
-              stored(std::exp(logit(flat, i, j, composed) - log_normalizer[index(flat * o.length + i)]), composed);
+              stored(std::exp(logit(flat, i, j, composed) - log_normalizer[index_of(flat * o.length + i)]), composed);
           const double ds = magnitude ? p * (std::abs(dp) + std::abs(delta)) : stored(p * (dp - delta), composed);
           double* dk = g.key.data() + column;
           double* dv = g.value.data() + column;
           for (std::int64_t x = 0; x < o.head_dim; ++x) {
-            dq[x] += scale() * ds * kept(static_cast<double>(key[index(column + x)]));
-            dk[x] += scale() * ds * kept(static_cast<double>(query[index(row + x)]));
-            dv[x] += p * kept(static_cast<double>(output_gradient[index(row + x)]));
+            dq[x] += scale() * ds * kept(static_cast<double>(key[index_of(column + x)]));
+            dk[x] += scale() * ds * kept(static_cast<double>(query[index_of(row + x)]));
+            dv[x] += p * kept(static_cast<double>(output_gradient[index_of(row + x)]));
           }
-          g.key_logit[index(flat * o.length + j)] += ds;
-          crossing[index(j + 1)] += ds;  // of the pair's steps, j + 1 is the first
-          crossing[index(i + 1)] -= ds;
+          g.key_logit[index_of(flat * o.length + j)] += ds;
+          crossing[index_of(j + 1)] += ds;  // of the pair's steps, j + 1 is the first
+          crossing[index_of(i + 1)] -= ds;
         }
       }
       double sum = 0;
       for (std::int64_t t = 0; t < o.length; ++t) {
-        g.log_gate[index(flat * o.length + t)] = sum += crossing[index(t)];
+        g.log_gate[index_of(flat * o.length + t)] = sum += crossing[index_of(t)];
       }
     }
     for (auto* tensor : {&g.query, &g.key, &g.value}) {
@@ -204,7 +205,7 @@ class BackwardProblem {
     const float* q = query.data() + at(o.heads, flat / o.heads, flat % o.heads, i);
     const float* k = key.data() + at(o.key_heads, flat / o.heads, key_head(flat), j);
     const double product = product_of(q, k, o.head_dim);
-    const double gates = gate.empty() ? 0 : gate[index(flat * o.length + i)] - gate[index(flat * o.length + j)];
+    const double gates = gate.empty() ? 0 : gate[index_of(flat * o.length + i)] - gate[index_of(flat * o.length + j)];
     return stored(product, composed) * scale() + gates;
   }
   void make_gates(std::uint64_t seed) {
@@ -304,9 +305,9 @@ class BackwardRun {
     return {p.o.length * heads * row_stride(), row_stride(), heads * row_stride()};
   }
   [[nodiscard]] DeviceNumbers inputs(const std::vector<float>& rows) const {
-    std::vector<float> padded(rows.size() / index(p.o.head_dim) * index(row_stride()), std::nanf(""));
+    std::vector<float> padded(rows.size() / index_of(p.o.head_dim) * index_of(row_stride()), std::nanf(""));
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      padded[i / index(p.o.head_dim) * index(row_stride()) + i % index(p.o.head_dim)] = rows[i];
+      padded[i / index_of(p.o.head_dim) * index_of(row_stride()) + i % index_of(p.o.head_dim)] = rows[i];
     }
     return {p.o.type, padded};
   }
@@ -317,7 +318,7 @@ class BackwardRun {
     const std::vector<double> all = tensor.values();
     std::vector<double> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (i % index(row_stride()) < index(p.o.head_dim)) {
+      if (i % index_of(row_stride()) < index_of(p.o.head_dim)) {
         rows.push_back(all[i]);
       } else if (!std::isnan(all[i])) {
         throw std::runtime_error("written between the rows");
@@ -396,12 +397,12 @@ TEST(CudaAttentionBackwardReference, AgreesWithFiniteDifferences) {
   for (std::int64_t t = 0; t < 23; ++t) {
     double losses[2];
     for (const int side : {0, 1}) {
-      for (std::int64_t i = t; i < 23; ++i) problem.gate[index(23 + i)] += side == 0 ? kStep : -2 * kStep;
+      for (std::int64_t i = t; i < 23; ++i) problem.gate[index_of(23 + i)] += side == 0 ? kStep : -2 * kStep;
       problem.attend();
       losses[side] = problem.loss();
     }
-    for (std::int64_t i = t; i < 23; ++i) problem.gate[index(23 + i)] += kStep;
-    EXPECT_NEAR((losses[0] - losses[1]) / (2 * kStep), exact.log_gate[index(23 + t)], 1e-7) << t;
+    for (std::int64_t i = t; i < 23; ++i) problem.gate[index_of(23 + i)] += kStep;
+    EXPECT_NEAR((losses[0] - losses[1]) / (2 * kStep), exact.log_gate[index_of(23 + t)], 1e-7) << t;
   }
   constexpr float kWide = 0x1p-10F;  // a change of a float32 that is exact
   for (auto [input, gradient] : {std::pair(&problem.query, &exact.query), std::pair(&problem.key, &exact.key),
@@ -508,7 +509,7 @@ TEST_F(CudaAttentionBackward, DoesNotReadWhatItSkips) {
                                        .rows_in_loss = 256,
                                        .type = type};
       BackwardProblem problem(options, 7);
-      for (std::int64_t i = 256; i < 512; ++i) problem.gate[index(i)] = -1000;
+      for (std::int64_t i = 256; i < 512; ++i) problem.gate[index_of(i)] = -1000;
       problem.attend();
       const Gradients exact = problem.gradients(false);
       const Gradients composed = type == ElementType::bfloat16 ? problem.gradients(true) : exact;
@@ -541,7 +542,7 @@ TEST_F(CudaAttentionBackward, IsZeroBehindTheLoss) {
       const Gradients results = run.results();
       double largest = 0;
       for (std::int64_t i = 0; i < 800; ++i) {
-        const double x = std::abs(results.log_gate[index(i)]);
+        const double x = std::abs(results.log_gate[index_of(i)]);
         if (i % 400 >= 150) {
           EXPECT_EQ(x, 0) << i;
         }
@@ -566,8 +567,8 @@ TEST_F(CudaAttentionBackward, SumsOfAllColumnsVanish) {
     double sum = 0;
     double largest = 0;
     for (std::int64_t j = 0; j < 333; ++j) {
-      sum += columns[index(head * 333 + j)];
-      largest = std::max(largest, std::abs(columns[index(head * 333 + j)]));
+      sum += columns[index_of(head * 333 + j)];
+      largest = std::max(largest, std::abs(columns[index_of(head * 333 + j)]));
     }
     EXPECT_GT(largest, 0.1);
     EXPECT_LE(std::abs(sum), 1e-4 * largest);

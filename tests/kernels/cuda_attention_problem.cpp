@@ -44,7 +44,7 @@ CudaProblem::CudaProblem(const CudaProblemOptions& options, std::uint64_t seed) 
   output_ = make_tensor(options.heads, 0, seed * 4 + 3);
   if (options.opposed) oppose();
   make_gates(seed);
-  log_normalizer_.resize(index(options.batch * options.heads * options.length));
+  log_normalizer_.resize(index_of(options.batch * options.heads * options.length));
   log_normalizer_device_ = cuda::DeviceBuffer(log_normalizer_.size() * sizeof(float));
   blocks_device_ = cuda::DeviceBuffer(sizeof(cuda::AttentionBlocks));
   workspace_ = cuda::DeviceBuffer(cuda::workspace_bytes(arguments()));
@@ -56,7 +56,7 @@ CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std
   const std::int64_t d = options_.head_dim;
   const std::int64_t stride = d + options_.padding;
   const std::int64_t rows = options_.batch * options_.length * heads;
-  tensor.host.assign(index(rows * stride), std::nanf(""));  // between the rows
+  tensor.host.assign(index_of(rows * stride), std::nanf(""));  // between the rows
   const bool low = options_.type == cuda::ElementType::bfloat16;
   std::mt19937_64 engine(seed);
   std::normal_distribution<float> normal;
@@ -69,7 +69,7 @@ CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std
     const float factor = norm > 0 ? norm / static_cast<float>(std::sqrt(squares / static_cast<double>(d))) : 1.0F;
     for (std::int64_t x = 0; x < d; ++x) {
       const float value = row[x] * factor;
-      tensor.host[index(r * stride + x)] = low ? static_cast<float>(widen(narrow(value))) : value;
+      tensor.host[index_of(r * stride + x)] = low ? static_cast<float>(widen(narrow(value))) : value;
     }
   }
   upload(tensor);
@@ -94,7 +94,7 @@ void CudaProblem::oppose() {
       const std::int64_t i = r / tensor->heads % options_.length;
       const bool opposite = tensor == &key_ && i > 127 && i != 255 && i != 383;
       for (std::int64_t x = 0; x < options_.head_dim; ++x) {
-        tensor->host[index(r * stride + x)] = opposite ? -row[index(x)] : row[index(x)];
+        tensor->host[index_of(r * stride + x)] = opposite ? -row[index_of(x)] : row[index_of(x)];
       }
     }
     upload(*tensor);
@@ -221,8 +221,8 @@ CudaProblem::Errors CudaProblem::compare() const {
   double composed_error = 0;
   double squares = 0;
   const double scale = 1 / std::sqrt(static_cast<double>(d));
-  std::vector<double> weights(index(length));
-  std::vector<double> low(index(length));
+  std::vector<double> weights(index_of(length));
+  std::vector<double> low(index_of(length));
   for (std::int64_t b = 0; b < options_.batch; ++b) {
     for (std::int64_t h = 0; h < options_.heads; ++h) {
       const std::int64_t key_head = h / (options_.heads / options_.key_heads);
@@ -234,40 +234,41 @@ CudaProblem::Errors CudaProblem::compare() const {
         double low_largest = largest;
         for (std::int64_t j = first; j <= i; ++j) {
           const double product = dot(row(query_, b, h, i), row(key_, b, key_head, j), d);
-          const double gate = gate_.empty() ? 0 : gate_[index(flat * length + i)] - gate_[index(flat * length + j)];
-          weights[index(j)] = product * scale + gate;
-          low[index(j)] = rounded(product) * scale + gate;
-          largest = std::max(largest, weights[index(j)]);
-          low_largest = std::max(low_largest, low[index(j)]);
+          const double gate =
+              gate_.empty() ? 0 : gate_[index_of(flat * length + i)] - gate_[index_of(flat * length + j)];
+          weights[index_of(j)] = product * scale + gate;
+          low[index_of(j)] = rounded(product) * scale + gate;
+          largest = std::max(largest, weights[index_of(j)]);
+          low_largest = std::max(low_largest, low[index_of(j)]);
         }
         double sum = 0;
         double low_sum = 0;
         for (std::int64_t j = first; j <= i; ++j) {
-          sum += weights[index(j)] = std::exp(weights[index(j)] - largest);
-          low_sum += low[index(j)] = std::exp(low[index(j)] - low_largest);
+          sum += weights[index_of(j)] = std::exp(weights[index_of(j)] - largest);
+          low_sum += low[index_of(j)] = std::exp(low[index_of(j)] - low_largest);
         }
-        std::vector<double> out(index(d));
-        std::vector<double> low_out(index(d));
+        std::vector<double> out(index_of(d));
+        std::vector<double> low_out(index_of(d));
         for (std::int64_t j = first; j <= i; ++j) {
           const float* v = row(value_, b, key_head, j);
-          const double weight = weights[index(j)] / sum;
-          const double low_weight = rounded(low[index(j)] / low_sum);
+          const double weight = weights[index_of(j)] / sum;
+          const double low_weight = rounded(low[index_of(j)] / low_sum);
           for (std::int64_t x = 0; x < d; ++x) {
-            out[index(x)] += weight * static_cast<double>(v[x]);
-            low_out[index(x)] += low_weight * static_cast<double>(v[x]);
+            out[index_of(x)] += weight * static_cast<double>(v[x]);
+            low_out[index_of(x)] += low_weight * static_cast<double>(v[x]);
           }
         }
         const float* result = row(output_, b, h, i);
         for (std::int64_t x = 0; x < d; ++x) {
-          error += std::pow(static_cast<double>(result[x]) - out[index(x)], 2);
-          composed_error += std::pow(rounded(low_out[index(x)]) - out[index(x)], 2);
-          squares += out[index(x)] * out[index(x)];
+          error += std::pow(static_cast<double>(result[x]) - out[index_of(x)], 2);
+          composed_error += std::pow(rounded(low_out[index_of(x)]) - out[index_of(x)], 2);
+          squares += out[index_of(x)] * out[index_of(x)];
         }
-        const auto log_normalizer = static_cast<double>(log_normalizer_[index(flat * length + i)]);
+        const auto log_normalizer = static_cast<double>(log_normalizer_[index_of(flat * length + i)]);
         errors.log_normalizer = test::largest_error(errors.log_normalizer, log_normalizer - (largest + std::log(sum)));
       }
       for (std::int64_t i = 0; i < length; ++i) {
-        if (!std::isfinite(log_normalizer_[index(flat * length + i)])) ++errors.not_finite;
+        if (!std::isfinite(log_normalizer_[index_of(flat * length + i)])) ++errors.not_finite;
         for (std::int64_t x = 0; x < d; ++x) {
           if (!std::isfinite(row(output_, b, h, i)[x])) ++errors.not_finite;
         }
@@ -288,7 +289,7 @@ CudaProblem::OnSelf CudaProblem::on_self() const {
     for (std::int64_t i = 0; i < options_.length; ++i) {
       const float* key = row(key_, b, h / (options_.heads / options_.key_heads), i);
       const double logit = dot(row(query_, b, h, i), key, options_.head_dim) * scale;
-      const double share = std::exp(logit - static_cast<double>(log_normalizer_[index(flat * options_.length + i)]));
+      const double share = std::exp(logit - static_cast<double>(log_normalizer_[index_of(flat * options_.length + i)]));
       result = {std::max(result.largest, share), std::min(result.smallest, share)};
     }
   }
@@ -322,7 +323,7 @@ CudaProblem::Errors CudaProblem::compare_with_cpu() const {
   double error = 0;
   double squares = 0;
   for (std::size_t i = 0; i < output.size(); ++i) {
-    if (i % index(options_.head_dim + options_.padding) >= index(options_.head_dim)) continue;
+    if (i % index_of(options_.head_dim + options_.padding) >= index_of(options_.head_dim)) continue;
     error += std::pow(static_cast<double>(output_.host[i]) - static_cast<double>(output[i]), 2);
     squares += std::pow(static_cast<double>(output[i]), 2);
   }

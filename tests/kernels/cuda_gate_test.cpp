@@ -26,7 +26,7 @@ class CudaGateScan : public CudaTest {
     cuda::DeviceBuffer output;
     EXPECT_TRUE(workspace.fill(0xff));
     if (a.cumulative == nullptr) {
-      output = to_device(std::vector<double>(index(a.batch * a.heads * a.length), std::nan("")));
+      output = to_device(std::vector<double>(index_of(a.batch * a.heads * a.length), std::nan("")));
       a.cumulative = static_cast<double*>(output.data());
     }
     a.workspace = workspace.data();
@@ -113,9 +113,9 @@ TEST_F(CudaGateScan, TakesLogSigmoidOfLogits) {
       for (std::int64_t head = 0; head < heads; ++head) {
         long double sum = 0;
         for (std::int64_t i = 0; i < length; ++i) {
-          const auto x = static_cast<double>(logits[index(i * stride + head)]);
+          const auto x = static_cast<double>(logits[index_of(i * stride + head)]);
           sum += static_cast<long double>(std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))));
-          const double c = cumulative[index(head * length + i)];
+          const double c = cumulative[index_of(head * length + i)];
           largest = test::largest_error(largest, c - static_cast<double>(sum));
         }
       }
@@ -134,10 +134,10 @@ TEST_F(CudaGateScan, TakesOneLogitForAllPositions) {
   const std::vector<double> cumulative = run(a);
   for (std::int64_t i = 0; i < a.length; ++i) {
     const auto count = static_cast<double>(i + 1);
-    EXPECT_NEAR(cumulative[index(i)], -std::log(2.0) * count, 1e-12 * count);
-    EXPECT_NEAR(cumulative[index(2 * a.length + i)], -std::log1p(std::exp(3.0)) * count, 1e-12 * count);
-    EXPECT_EQ(cumulative[index(3 * a.length + i)], 0.0);
-    EXPECT_EQ(cumulative[index(4 * a.length + i)], -1000.0 * count);
+    EXPECT_NEAR(cumulative[index_of(i)], -std::log(2.0) * count, 1e-12 * count);
+    EXPECT_NEAR(cumulative[index_of(2 * a.length + i)], -std::log1p(std::exp(3.0)) * count, 1e-12 * count);
+    EXPECT_EQ(cumulative[index_of(3 * a.length + i)], 0.0);
+    EXPECT_EQ(cumulative[index_of(4 * a.length + i)], -1000.0 * count);
   }
 }
 

@@ -58,24 +58,24 @@ struct HeadForward {
   [[nodiscard]] double row_value(std::int64_t row) const {
     if (row >= std::ssize(logits)) return 0;
     const std::int64_t within = row % sequence;
-    const double share = shifts ? sigmoid(logits[index(row)]) : 0.0;
+    const double share = shifts ? sigmoid(logits[index_of(row)]) : 0.0;
     std::array<double, 256> x;
     for (std::int64_t i = 0; i < head_dim; ++i) {
-      const double previous = within > 0 ? input[index((row - 1) * head_dim + i)] : 0.0;
-      x[index(i)] = share * previous + (1 - share) * input[index(row * head_dim + i)];
+      const double previous = within > 0 ? input[index_of((row - 1) * head_dim + i)] : 0.0;
+      x[index_of(i)] = share * previous + (1 - share) * input[index_of(row * head_dim + i)];
     }
     if (normed) normalise(x.data(), weight.data(), head_dim);
     double sum = 0;
-    const double* dy = &gradient[index(row * head_dim)];
+    const double* dy = &gradient[index_of(row * head_dim)];
     const std::int64_t half = head_dim / 2;
     for (std::int64_t i = 0; i < head_dim; ++i) {
       if (!rotates) {
-        sum += dy[i] * x[index(i)];
+        sum += dy[i] * x[index_of(i)];
         continue;
       }
-      const double* angle = &angles[index(within * head_dim + 2 * (i % half))];
-      const double other = i < half ? -x[index(i + half)] : x[index(i - half)];
-      sum += dy[i] * (x[index(i)] * angle[0] + other * angle[1]);
+      const double* angle = &angles[index_of(within * head_dim + 2 * (i % half))];
+      const double other = i < half ? -x[index_of(i + half)] : x[index_of(i - half)];
+      sum += dy[i] * (x[index_of(i)] * angle[0] + other * angle[1]);
     }
     return sum;
   }
@@ -105,10 +105,10 @@ struct HeadGradientProblem {
   [[nodiscard]] HeadGradientResult run() const {
     const std::int64_t d = c.head_dim;
     // Zeros, so that what is written between the rows shows.
-    const DeviceNumbers to(kBfloat16, std::vector<float>(index(c.rows * c.stride()), 0.0F), c.shift);
-    const DeviceNumbers logits_to(kFloat32, std::vector<float>(index(c.rows * c.logit_stride()), 0.0F));
-    const DeviceNumbers query_norm(kFloat32, std::vector<float>(index(c.heads * d), 1.0F), c.shift);
-    const DeviceNumbers key_norm(kFloat32, std::vector<float>(index(c.key_heads * d), 1.0F), c.shift);
+    const DeviceNumbers to(kBfloat16, std::vector<float>(index_of(c.rows * c.stride()), 0.0F), c.shift);
+    const DeviceNumbers logits_to(kFloat32, std::vector<float>(index_of(c.rows * c.logit_stride()), 0.0F));
+    const DeviceNumbers query_norm(kFloat32, std::vector<float>(index_of(c.heads * d), 1.0F), c.shift);
+    const DeviceNumbers key_norm(kFloat32, std::vector<float>(index_of(c.key_heads * d), 1.0F), c.shift);
     cuda::ProjectedHeadsGradient a;
     a.rows = c.rows;
     a.length = c.length;
@@ -146,9 +146,9 @@ struct HeadGradientProblem {
 
   /// By differences, a head at a time.
   [[nodiscard]] HeadGradientResult expected() const {
-    HeadGradientResult result = {Numbers(index(c.rows * c.stride())), Numbers(index(c.rows * c.logit_stride())),
-                                 Numbers(index(c.heads * c.head_dim), 1.0),
-                                 Numbers(index(c.key_heads * c.head_dim), 1.0)};
+    HeadGradientResult result = {Numbers(index_of(c.rows * c.stride())), Numbers(index_of(c.rows * c.logit_stride())),
+                                 Numbers(index_of(c.heads * c.head_dim), 1.0),
+                                 Numbers(index_of(c.key_heads * c.head_dim), 1.0)};
     for (const int part : {0, 1, 2}) {
       for (std::int64_t head = 0; head < heads(part); ++head) {
         HeadForward forward = head_forward(part, head);
@@ -156,20 +156,20 @@ struct HeadGradientProblem {
         for (std::int64_t row = 0; row < c.rows; ++row) {
           const bool passes = forward.shifts && (row + 1) % c.sequence() != 0;
           for (std::int64_t i = 0; i < c.head_dim; ++i) {
-            result.projected[index(row * c.stride() + first * c.head_dim + i)] =
-                slope_at(forward.input[index(row * c.head_dim + i)],
+            result.projected[index_of(row * c.stride() + first * c.head_dim + i)] =
+                slope_at(forward.input[index_of(row * c.head_dim + i)],
                          [&] { return forward.row_value(row) + (passes ? forward.row_value(row + 1) : 0.0); });
           }
           if (!forward.shifts) continue;
-          result.logits[index(row * c.logit_stride() + (part - 1) * c.key_heads + head)] =
-              slope_at(forward.logits[index(row)], [&] { return forward.row_value(row); });
+          result.logits[index_of(row * c.logit_stride() + (part - 1) * c.key_heads + head)] =
+              slope_at(forward.logits[index_of(row)], [&] { return forward.row_value(row); });
         }
         if (!forward.normed || !c.norm_gradient) continue;
         Numbers& weights = part == 0 ? result.query_norm : result.key_norm;
         for (std::int64_t i = 0; i < c.head_dim; ++i) {
           for (std::int64_t row = 0; row < c.rows; ++row) {
-            weights[index(head * c.head_dim + i)] +=
-                slope_at(forward.weight[index(i)], [&] { return forward.row_value(row); });
+            weights[index_of(head * c.head_dim + i)] +=
+                slope_at(forward.weight[index_of(i)], [&] { return forward.row_value(row); });
           }
         }
       }
@@ -188,20 +188,20 @@ struct HeadGradientProblem {
     forward.angles = angles.values();
     const Numbers in = projected.values();
     const Numbers gates = logits.values();
-    const Numbers upper = gradients[index(part)].values();
+    const Numbers upper = gradients[index_of(part)].values();
     const cuda::AttentionStrides strides = strides_of(c, heads(part));
     const std::int64_t first = (part == 0 ? 0 : c.heads + (part - 1) * c.key_heads) + head;
     for (std::int64_t row = 0; row < c.rows; ++row) {
       forward.logits.push_back(part == 0 ? 0.0
-                                         : gates[index(row * c.logit_stride() + (part - 1) * c.key_heads + head)]);
+                                         : gates[index_of(row * c.logit_stride() + (part - 1) * c.key_heads + head)]);
       for (std::int64_t i = 0; i < d; ++i) {
-        forward.input.push_back(in[index(row * c.stride() + first * d + i)]);
-        forward.gradient.push_back(upper[index(row / c.sequence() * strides.batch + head * strides.head +
-                                               row % c.sequence() * strides.row + i)]);
+        forward.input.push_back(in[index_of(row * c.stride() + first * d + i)]);
+        forward.gradient.push_back(upper[index_of(row / c.sequence() * strides.batch + head * strides.head +
+                                                  row % c.sequence() * strides.row + i)]);
       }
     }
     if (part == 2) return forward;
-    const Numbers weights = norms[index(part)].values();
+    const Numbers weights = norms[index_of(part)].values();
     forward.weight.assign(weights.begin() + head * d, weights.begin() + (head + 1) * d);
     return forward;
   }
@@ -303,8 +303,8 @@ double gated_value(const Numbers& x, const Numbers& z, const double* weight, con
   if (c.norm) normalise(out.data(), weight, c.head_dim);
   double sum = 0;
   for (std::int64_t i = 0; i < c.head_dim; ++i) {
-    const double activation = c.gate ? (c.silu ? z[index(i)] : 1) * sigmoid(z[index(i)]) : 1.0;
-    sum += dy[i] * activation * out[index(i)];
+    const double activation = c.gate ? (c.silu ? z[index_of(i)] : 1) * sigmoid(z[index_of(i)]) : 1.0;
+    sum += dy[i] * activation * out[index_of(i)];
   }
   return sum;
 }
@@ -318,8 +318,8 @@ Outputs run_gate_output_gradient(const GateOutputGradientCase& c, std::uint64_t 
   const DeviceNumbers gate(kBfloat16, normal_numbers(c.rows * stride, seed + 2, 3), c.shift);
   const DeviceNumbers output_gradient(kBfloat16, normal_numbers(c.rows * width, seed + 3), c.shift);
   const DeviceNumbers attended_gradient(kBfloat16, c.rows * width, c.shift);
-  const DeviceNumbers gate_gradient(kBfloat16, std::vector<float>(index(c.rows * stride), 0.0F), c.shift);
-  const DeviceNumbers norm_gradient(kFloat32, std::vector<float>(index(width), 1.0F), c.shift);
+  const DeviceNumbers gate_gradient(kBfloat16, std::vector<float>(index_of(c.rows * stride), 0.0F), c.shift);
+  const DeviceNumbers norm_gradient(kFloat32, std::vector<float>(index_of(width), 1.0F), c.shift);
   const Numbers in = attended.values();
   const Numbers logits = gate.values();
   const Numbers upper = output_gradient.values();
@@ -348,8 +348,8 @@ Outputs run_gate_output_gradient(const GateOutputGradientCase& c, std::uint64_t 
   Outputs outputs = {to.values(), gate_to.values(), norm_gradient.values()};
   if (!check) return outputs;
 
-  Numbers expected(index(c.rows * width));
-  Numbers expected_norm(index(width), 1.0);
+  Numbers expected(index_of(c.rows * width));
+  Numbers expected_norm(index_of(width), 1.0);
   Numbers weights = norm.values();
   for (std::int64_t row = 0; row < c.rows; ++row) {
     for (std::int64_t head = 0; head < c.heads; ++head) {
@@ -357,12 +357,12 @@ Outputs run_gate_output_gradient(const GateOutputGradientCase& c, std::uint64_t 
       const std::int64_t gate_at = row * stride + head * c.head_dim;
       Numbers x(in.begin() + at, in.begin() + at + c.head_dim);
       Numbers z(logits.begin() + gate_at, logits.begin() + gate_at + c.head_dim);
-      double* weight = &weights[index(head * c.head_dim)];
-      const auto value = [&] { return gated_value(x, z, weight, &upper[index(at)], c); };
+      double* weight = &weights[index_of(head * c.head_dim)];
+      const auto value = [&] { return gated_value(x, z, weight, &upper[index_of(at)], c); };
       for (std::int64_t i = 0; i < c.head_dim; ++i) {
-        expected[index(at + i)] = slope_at(x[index(i)], value);
-        if (c.gate) expected_gate[index(gate_at + i)] = slope_at(z[index(i)], value);
-        if (c.norm && c.norm_gradient) expected_norm[index(head * c.head_dim + i)] += slope_at(weight[i], value);
+        expected[index_of(at + i)] = slope_at(x[index_of(i)], value);
+        if (c.gate) expected_gate[index_of(gate_at + i)] = slope_at(z[index_of(i)], value);
+        if (c.norm && c.norm_gradient) expected_norm[index_of(head * c.head_dim + i)] += slope_at(weight[i], value);
       }
     }
   }

@@ -79,17 +79,18 @@ void check_project_heads(const HeadsCase& c, std::uint64_t seed) {
     Numbers expected;
     for (std::int64_t row = 0; row < c.rows; ++row) {
       for (std::int64_t head = 0; head < heads; ++head) {
-        Numbers x(index(d));
-        const double share = shifts ? sigmoid(gates[index(row * logit_stride + (part - 1) * c.key_heads + head)]) : 0.0;
+        Numbers x(index_of(d));
+        const double share =
+            shifts ? sigmoid(gates[index_of(row * logit_stride + (part - 1) * c.key_heads + head)]) : 0.0;
         for (std::int64_t i = 0; i < d; ++i) {
           const std::int64_t at = row * stride + (first + head) * d + i;
           const bool begins = row == 0 || (c.length > 0 && row % c.length == 0);
-          const double previous = begins ? 0.0 : in[index(at - stride)];
-          x[index(i)] = share * previous + (1 - share) * in[index(at)];
+          const double previous = begins ? 0.0 : in[index_of(at - stride)];
+          x[index_of(i)] = share * previous + (1 - share) * in[index_of(at)];
         }
-        if (c.norm && part < 2) normalise(x.data(), &weights[part][index(head * d)], d);
+        if (c.norm && part < 2) normalise(x.data(), &weights[part][index_of(head * d)], d);
         if (c.rotation && part < 2) {
-          rotate(x.data(), &angles[index((c.length > 0 ? row % c.length : row) * d)], d);
+          rotate(x.data(), &angles[index_of((c.length > 0 ? row % c.length : row) * d)], d);
         }
         expected.insert(expected.end(), x.begin(), x.end());
       }
@@ -172,8 +173,8 @@ TEST_F(CudaSteps, WriteHeadsInEitherLayout) {
     for (std::int64_t n = 0; n < kRows * heads * kDim; ++n) {
       const std::int64_t row = n / (heads * kDim);
       const std::int64_t head = n / kDim % heads;
-      ASSERT_EQ(rows_first[index(part)][index(n)],
-                heads_first[index(part)][index((head * kRows + row) * kDim + n % kDim)]);
+      ASSERT_EQ(rows_first[index_of(part)][index_of(n)],
+                heads_first[index_of(part)][index_of((head * kRows + row) * kDim + n % kDim)]);
     }
   }
 }
@@ -194,9 +195,9 @@ TEST_F(CudaSteps, TurnByPosition) {
     const Numbers values = table.values();
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t i = 0; i < kDim / 2; ++i) {
-        const double angle = static_cast<double>(first + row) * frequencies[index(i)];
-        EXPECT_NEAR(values[index(row * kDim + 2 * i)], std::cos(angle), 1e-7);
-        EXPECT_NEAR(values[index(row * kDim + 2 * i + 1)], std::sin(angle), 1e-7);
+        const double angle = static_cast<double>(first + row) * frequencies[index_of(i)];
+        EXPECT_NEAR(values[index_of(row * kDim + 2 * i)], std::cos(angle), 1e-7);
+        EXPECT_NEAR(values[index_of(row * kDim + 2 * i + 1)], std::sin(angle), 1e-7);
       }
     }
   }
@@ -237,10 +238,10 @@ void check_gate_output(const GateCase& c, std::uint64_t seed) {
   const Numbers logits = gate.values();
   for (std::int64_t row = 0; row < c.rows; ++row) {
     for (std::int64_t head = 0; head < c.heads; ++head) {
-      double* x = &expected[index(row * width + head * c.head_dim)];
-      if (c.norm) normalise(x, &weights[index(head * c.head_dim)], c.head_dim);
+      double* x = &expected[index_of(row * width + head * c.head_dim)];
+      if (c.norm) normalise(x, &weights[index_of(head * c.head_dim)], c.head_dim);
       for (std::int64_t i = 0; c.gate && i < c.head_dim; ++i) {
-        const double logit = logits[index(row * stride + head * c.head_dim + i)];
+        const double logit = logits[index_of(row * stride + head * c.head_dim + i)];
         x[i] *= (c.silu ? logit : 1) * sigmoid(logit);
       }
     }

@@ -72,7 +72,7 @@ void check_loss_gradient(const LossGradientCase& c, std::uint64_t seed) {
                                     << c.gradient_padding << ", shift " << c.shift);
   std::vector<float> values = normal_numbers(c.rows * c.stride(), seed, c.deviation, c.mean);
   for (std::int64_t i = 0; i < std::ssize(values); ++i) {
-    if (i % c.stride() >= c.vocabulary) values[index(i)] = std::nanf("");
+    if (i % c.stride() >= c.vocabulary) values[index_of(i)] = std::nanf("");
   }
   std::mt19937_64 engine(seed);
   std::vector<std::int32_t> labels;
@@ -86,8 +86,9 @@ void check_loss_gradient(const LossGradientCase& c, std::uint64_t seed) {
   const Numbers in = DeviceNumbers(c.type, values).values();
   for (std::int64_t row = 0; row < c.rows; ++row) {
     SCOPED_TRACE(row);
-    check_loss_row(c, &in[index(row * c.stride())], labels[index(row)], static_cast<double>(weights[index(row)]),
-                   outputs[0][index(row)], &outputs[1][index(row * c.gradient_stride())]);
+    check_loss_row(c, &in[index_of(row * c.stride())], labels[index_of(row)],
+                   static_cast<double>(weights[index_of(row)]), outputs[0][index_of(row)],
+                   &outputs[1][index_of(row * c.gradient_stride())]);
   }
   EXPECT_EQ(outputs, run_loss_gradient(c, values, labels, weights)) << "two runs";
 }
@@ -121,9 +122,9 @@ TEST_F(CudaStepGradients, AreSoftmaxMinusTheLabel) {
 TEST_F(CudaStepGradients, AreZeroWhereTheLossDoesNotCount) {
   const LossGradientCase c = {.rows = 5, .vocabulary = 3000, .in_place = true, .padding = 16};
   std::vector<float> values = normal_numbers(c.rows * c.stride(), 3);
-  values[index(c.stride() + 7)] = std::numeric_limits<float>::infinity();
+  values[index_of(c.stride() + 7)] = std::numeric_limits<float>::infinity();
   for (std::int64_t i = 0; i < c.vocabulary; ++i) {
-    if (i != 17) values[index(4 * c.stride() + i)] = -std::numeric_limits<float>::infinity();
+    if (i != 17) values[index_of(4 * c.stride() + i)] = -std::numeric_limits<float>::infinity();
   }
   const Outputs outputs = run_loss_gradient(c, values, {5, 6, -1, -1, 17}, {0, 0, 0, 1, 1});
   EXPECT_TRUE(std::isfinite(outputs[0][0]));
@@ -131,8 +132,8 @@ TEST_F(CudaStepGradients, AreZeroWhereTheLossDoesNotCount) {
   EXPECT_TRUE(std::isnan(outputs[0][3]));
   EXPECT_EQ(outputs[0][4], 0);
   for (std::int64_t i = 0; i < c.stride(); ++i) {
-    for (const std::int64_t row : {0, 1, 2, 4}) ASSERT_EQ(outputs[1][index(row * c.stride() + i)], 0) << row;
-    ASSERT_EQ(std::isnan(outputs[1][index(3 * c.stride() + i)]), i < c.vocabulary);
+    for (const std::int64_t row : {0, 1, 2, 4}) ASSERT_EQ(outputs[1][index_of(row * c.stride() + i)], 0) << row;
+    ASSERT_EQ(std::isnan(outputs[1][index_of(3 * c.stride() + i)]), i < c.vocabulary);
   }
 }
 

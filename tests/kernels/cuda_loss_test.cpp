@@ -49,7 +49,7 @@ class CudaTokenLoss : public CudaTest {
       for (std::int64_t i = 0; i < c.vocabulary; ++i) largest = std::max(largest, x[i]);
       double sum = 0;
       for (std::int64_t i = 0; i < c.vocabulary; ++i) sum += std::exp(x[i] - largest);
-      losses.push_back(largest - x[labels[index(row)]] + std::log(sum));
+      losses.push_back(largest - x[labels[index_of(row)]] + std::log(sum));
     }
     return losses;
   }
@@ -86,9 +86,9 @@ TEST_F(CudaTokenLoss, TakesInfinityAndKeepsNanToItsRow) {
   const LossCase c = {.rows = 4, .vocabulary = 3001, .type = ElementType::float32};
   std::vector<float> values = normal_numbers(c.rows * c.vocabulary, 3);
   for (std::int64_t i = 0; i < c.vocabulary; ++i) {
-    if (i != 17) values[index(i)] = -std::numeric_limits<float>::infinity();
+    if (i != 17) values[index_of(i)] = -std::numeric_limits<float>::infinity();
   }
-  values[index(2 * c.vocabulary + 1234)] = std::nanf("");
+  values[index_of(2 * c.vocabulary + 1234)] = std::nanf("");
   const DeviceNumbers logits(c.type, values);
   const std::vector<double> loss = run(c, logits, {17, 5, 6, 3001});
   EXPECT_EQ(loss[0], 0);

@@ -105,35 +105,35 @@ void check_attention(const Sizes& sizes, const std::vector<std::int64_t>& rows, 
   const Numbers gate = logits.values();
   Numbers expected;
   for (std::int64_t b = 0; b < batch; ++b) {
-    const HeldSequence& sequence = held.sequences[index(b)];
-    const Numbers k = held.keys[index(b)].values();
-    const Numbers v = held.values[index(b)].values();
-    std::vector<double> c = held.cumulative[index(b)];
+    const HeldSequence& sequence = held.sequences[index_of(b)];
+    const Numbers k = held.keys[index_of(b)].values();
+    const Numbers v = held.values[index_of(b)].values();
+    std::vector<double> c = held.cumulative[index_of(b)];
     for (std::int64_t head = 0; head < sizes.heads; ++head) {
       const std::int64_t key_head = head / (sizes.heads / sizes.key_heads);
       const std::int64_t newest = head * sequence.gate_stride + sequence.rows - 1;
       if (sequence.rows > 0 && (gates == 1 || gates == 2)) {
-        const double x = gate[index((gates == 1 ? b * stride : 0) + head)];
-        const double before = sequence.rows > 1 ? c[index(newest - 1)] : 0.0;
-        c[index(newest)] = before + std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x)));
+        const double x = gate[index_of((gates == 1 ? b * stride : 0) + head)];
+        const double before = sequence.rows > 1 ? c[index_of(newest - 1)] : 0.0;
+        c[index_of(newest)] = before + std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x)));
       }
-      Numbers sum(index(d));
+      Numbers sum(index_of(d));
       double mass = 0;
       for (std::int64_t j = sequence.hidden_rows; j < sequence.rows; ++j) {
-        double logit = gated ? c[index(newest)] - c[index(newest - sequence.rows + 1 + j)] : 0.0;
+        double logit = gated ? c[index_of(newest)] - c[index_of(newest - sequence.rows + 1 + j)] : 0.0;
         for (std::int64_t i = 0; i < d; ++i) {
-          logit += q[index((b * sizes.heads + head) * d + i)] * k[index(key_head * sequence.key_stride + j * d + i)] *
-                   static_cast<double>(a.scale);
+          logit += q[index_of((b * sizes.heads + head) * d + i)] *
+                   k[index_of(key_head * sequence.key_stride + j * d + i)] * static_cast<double>(a.scale);
         }
         const double weight = std::exp(logit);
         mass += weight;
         for (std::int64_t i = 0; i < d; ++i)
-          sum[index(i)] += weight * v[index(key_head * sequence.value_stride + j * d + i)];
+          sum[index_of(i)] += weight * v[index_of(key_head * sequence.value_stride + j * d + i)];
       }
       for (const double x : sum) expected.push_back(sequence.rows > 0 ? x / mass : 0.0);
     }
     if (gated) {
-      const std::vector<double> found = to_host<double>(held.gates[index(b)]);
+      const std::vector<double> found = to_host<double>(held.gates[index_of(b)]);
       for (std::size_t n = 0; n < c.size(); ++n) ASSERT_NEAR(found[n], c[n], 1e-12) << b << ", " << n;
     }
   }
@@ -197,7 +197,7 @@ TEST_F(CudaNextToken, NotANumberIsNotANumber) {
 void rotate(double* x, std::int64_t position, const std::vector<double>& frequencies) {
   const auto half = std::ssize(frequencies);
   for (std::int64_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(position) * frequencies[index(i)];
+    const double angle = static_cast<double>(position) * frequencies[index_of(i)];
     const double first = x[i];
     const double second = x[i + half];
     x[i] = first * std::cos(angle) - second * std::sin(angle);
@@ -221,7 +221,7 @@ TEST_F(CudaNextToken, PutsKeysAndValuesBehindThoseThatAreHeld) {
       const DeviceNumbers projected(kBfloat16, normal_numbers(batch * stride, 1));
       const DeviceNumbers logits(kFloat32, normal_numbers(batch * 2 * sizes.key_heads, 2, 2));
       const DeviceNumbers norms(kFloat32, normal_numbers((sizes.heads + sizes.key_heads) * d, 3, 0.2F, 1));
-      const DeviceNumbers query(kBfloat16, std::vector<float>(index(batch * sizes.heads * d), 0));
+      const DeviceNumbers query(kBfloat16, std::vector<float>(index_of(batch * sizes.heads * d), 0));
       std::vector<double> frequencies;
       for (std::int64_t i = 0; i < d / 2; ++i)
         frequencies.push_back(std::pow(0.01, static_cast<double>(i) / static_cast<double>(d)));
@@ -254,9 +254,9 @@ TEST_F(CudaNextToken, PutsKeysAndValuesBehindThoseThatAreHeld) {
       const Numbers weights = norms.values();
       const Numbers queries = query.values();
       for (std::int64_t b = 0; b < batch; ++b) {
-        const HeldSequence& sequence = held.sequences[index(b)];
+        const HeldSequence& sequence = held.sequences[index_of(b)];
         if (sequence.rows == 0) continue;
-        const Numbers after = held.before[index(b)].values();
+        const Numbers after = held.before[index_of(b)].values();
         for (std::int64_t head = 0; head < sizes.heads + 2 * sizes.key_heads; ++head) {
           const int part = head < sizes.heads ? 0 : head < sizes.heads + sizes.key_heads ? 1 : 2;
           const std::int64_t of_part = part == 0 ? head : head - sizes.heads - (part - 1) * sizes.key_heads;
@@ -264,17 +264,17 @@ TEST_F(CudaNextToken, PutsKeysAndValuesBehindThoseThatAreHeld) {
           const std::int64_t last = ((part - 1) * sizes.key_heads + of_part) * d;
           Numbers x;
           for (std::int64_t i = 0; i < d; ++i) {
-            const double now = in[index(b * stride + head * d + i)];
-            const double share = shifts ? sigmoid(gate[index((2 * b + part - 1) * sizes.key_heads + of_part)]) : 0.0;
-            x.push_back(shifts ? share * befores[index(b)][index(last + i)] + (1 - share) * now : now);
+            const double now = in[index_of(b * stride + head * d + i)];
+            const double share = shifts ? sigmoid(gate[index_of((2 * b + part - 1) * sizes.key_heads + of_part)]) : 0.0;
+            x.push_back(shifts ? share * befores[index_of(b)][index_of(last + i)] + (1 - share) * now : now);
             if (shifts) {
-              ASSERT_EQ(after[index(last + i)], now);
+              ASSERT_EQ(after[index_of(last + i)], now);
             }
           }
-          if (norm && part < 2) normalise(x.data(), &weights[index(head * d)], d);
+          if (norm && part < 2) normalise(x.data(), &weights[index_of(head * d)], d);
           if (turns && part < 2) rotate(x.data(), sequence.position, frequencies);
           Numbers found;
-          const Numbers all = part == 0 ? queries : (part == 1 ? held.keys : held.values)[index(b)].values();
+          const Numbers all = part == 0 ? queries : (part == 1 ? held.keys : held.values)[index_of(b)].values();
           const std::int64_t first =
               part == 0 ? (b * sizes.heads + head) * d : of_part * sequence.key_stride + (sequence.rows - 1) * d;
           found.assign(all.begin() + first, all.begin() + first + d);

@@ -74,12 +74,12 @@ Outputs run_norm_gradient(const NormGradientCase& c, bool check) {
   const Numbers weights = weight.values();
   for (std::int64_t row = 0; row < c.rows; ++row) {
     const std::int64_t at = row * c.width;
-    const Numbers more = norm_input_gradient(&x[index(at)], &dy[index(at)], weights.data(), c.width);
-    const Numbers ones(index(c.width), 1.0);
-    normalise(&x[index(at)], ones.data(), c.width);
+    const Numbers more = norm_input_gradient(&x[index_of(at)], &dy[index_of(at)], weights.data(), c.width);
+    const Numbers ones(index_of(c.width), 1.0);
+    normalise(&x[index_of(at)], ones.data(), c.width);
     for (std::int64_t i = 0; i < c.width; ++i) {
-      expected[index(at + i)] += more[index(i)];
-      expected_weight[index(i)] += dy[index(at + i)] * x[index(at + i)];
+      expected[index_of(at + i)] += more[index_of(i)];
+      expected_weight[index_of(i)] += dy[index_of(at + i)] * x[index_of(at + i)];
     }
   }
   EXPECT_LE(largest_error(outputs[0], expected, 1), kFloat32Error);
@@ -141,18 +141,18 @@ Outputs run_product_gradient(const ProductGradientCase& c, bool check) {
   if (c.product) outputs.push_back(product_to.values());
   if (!check) return outputs;
 
-  Numbers expected(index(c.rows * 2 * c.inner));
+  Numbers expected(index_of(c.rows * 2 * c.inner));
   Numbers expected_product;
   for (std::int64_t row = 0; row < c.rows; ++row) {
     for (std::int64_t i = 0; i < c.inner; ++i) {
       const std::int64_t at = row * 2 * c.inner + i;
-      double gate = in[index(at)];
-      double value = in[index(at + c.inner)];
+      double gate = in[index_of(at)];
+      double value = in[index_of(at + c.inner)];
       const auto forward = [&] { return gate * sigmoid(gate) * value; };
       expected_product.push_back(forward());
-      const double factor = dp[index(row * c.inner + i)];
-      expected[index(at)] = factor * slope_at(gate, forward);
-      expected[index(at + c.inner)] = factor * slope_at(value, forward);
+      const double factor = dp[index_of(row * c.inner + i)];
+      expected[index_of(at)] = factor * slope_at(gate, forward);
+      expected[index_of(at + c.inner)] = factor * slope_at(value, forward);
     }
   }
   EXPECT_LE(largest_error(outputs[0], expected, 1e-3), kBfloat16Error);
@@ -215,10 +215,10 @@ Numbers run_gate_gradient(const GateGradientCase& c, bool check) {
   Numbers in = z.values();
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t head = 0; head < c.heads; ++head) {
-      double& logit = in[index(row * stride + head)];
+      double& logit = in[index_of(row * stride + head)];
       const std::int64_t at = (row / c.length * c.heads + head) * c.length + row % c.length;
-      expected[index(row * (stride + 1) + head)] =
-          upper[index(at)] * slope_at(logit, [&] { return held_log_gate(logit); });
+      expected[index_of(row * (stride + 1) + head)] =
+          upper[index_of(at)] * slope_at(logit, [&] { return held_log_gate(logit); });
     }
   }
   // A difference of numbers near 1000 has 8 digits.
@@ -263,9 +263,9 @@ TEST_F(CudaStepGradients, SumConstantForgetGates) {
     for (std::int64_t head = 0; head < heads; ++head) {
       double sum = 0;
       for (std::int64_t i = 0; i < kBatch * length; ++i) {
-        sum += upper[index((i / length * heads + head) * length + i % length)];
+        sum += upper[index_of((i / length * heads + head) * length + i % length)];
       }
-      double& logit = in[index(head)];
+      double& logit = in[index_of(head)];
       expected.push_back(2 + sum * slope_at(logit, [&] { return held_log_gate(logit); }));
     }
     const Numbers output = run();
@@ -301,9 +301,10 @@ Numbers run_embedding_gradient(const EmbeddingCase& c, bool check) {
   if (!check) return output;
   const Numbers more = gradient.values();
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int32_t id = c.ids[index(row)];
+    const std::int32_t id = c.ids[index_of(row)];
     if (id < 0 || id >= c.vocabulary) continue;
-    for (std::int64_t i = 0; i < c.width; ++i) expected[index(id * c.width + i)] += more[index(row * c.width + i)];
+    for (std::int64_t i = 0; i < c.width; ++i)
+      expected[index_of(id * c.width + i)] += more[index_of(row * c.width + i)];
   }
   EXPECT_LE(largest_error(output, expected, 1 + std::sqrt(static_cast<double>(rows))), kFloat32Error);
   return output;

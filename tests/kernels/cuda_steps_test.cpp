@@ -41,7 +41,7 @@ void check_residual_norm(std::int64_t rows, std::int64_t width, Increment more, 
   ASSERT_EQ(residual_norm(a, nullptr), Status::ok);
   EXPECT_LE(largest_error(residual.values(), expected, 1), kFloat32Error);
   const Numbers weights = weight.values();
-  for (std::int64_t row = 0; row < rows; ++row) normalise(&expected[index(row * width)], weights.data(), width);
+  for (std::int64_t row = 0; row < rows; ++row) normalise(&expected[index_of(row * width)], weights.data(), width);
   EXPECT_LE(largest_error(normed.values(), expected, 1e-3), kBfloat16Error);
   EXPECT_LE(largest_error(normed_float32.values(), expected, 1e-1), kFloat32Error);
 }
@@ -77,7 +77,7 @@ TEST_F(CudaSteps, LeaveWhatRoundingTookFromTheNorm) {
     constexpr std::int64_t kRows = 5;
     const DeviceNumbers residual(kFloat32, normal_numbers(kRows * width, 3));
     const DeviceNumbers weight(kFloat32, normal_numbers(width, 4, 0.2F, 1));
-    const DeviceNumbers normed(kBfloat16, std::vector<float>(index(kRows * 2 * width), 0.0F));
+    const DeviceNumbers normed(kBfloat16, std::vector<float>(index_of(kRows * 2 * width), 0.0F));
     Numbers expected = residual.values();
     const Numbers weights = weight.values();
     cuda::ResidualNorm a;
@@ -92,12 +92,12 @@ TEST_F(CudaSteps, LeaveWhatRoundingTookFromTheNorm) {
     ASSERT_EQ(residual_norm(a, nullptr), Status::ok);
     const Numbers both = normed.values();
     for (std::int64_t row = 0; row < kRows; ++row) {
-      normalise(&expected[index(row * width)], weights.data(), width);
+      normalise(&expected[index_of(row * width)], weights.data(), width);
       for (std::int64_t i = 0; i < width; ++i) {
-        const double high = both[index(2 * row * width + i)];
-        const double wanted = expected[index(row * width + i)];
+        const double high = both[index_of(2 * row * width + i)];
+        const double wanted = expected[index_of(row * width + i)];
         EXPECT_NEAR(high, wanted, std::abs(wanted) * 0x1p-8);
-        EXPECT_NEAR(high + both[index((2 * row + 1) * width + i)], wanted, std::abs(wanted) * 0x1p-15 + 1e-7);
+        EXPECT_NEAR(high + both[index_of((2 * row + 1) * width + i)], wanted, std::abs(wanted) * 0x1p-15 + 1e-7);
       }
     }
   }
@@ -116,8 +116,8 @@ TEST_F(CudaSteps, MultiplyByTheSiluOfTheOtherHalf) {
         Numbers expected;
         for (std::int64_t row = 0; row < rows; ++row) {
           for (std::int64_t i = 0; i < inner; ++i) {
-            const double g = in[index(row * 2 * inner + i)];
-            expected.push_back(g * sigmoid(g) * in[index(row * 2 * inner + inner + i)]);
+            const double g = in[index_of(row * 2 * inner + i)];
+            expected.push_back(g * sigmoid(g) * in[index_of(row * 2 * inner + inner + i)]);
           }
         }
         EXPECT_LE(largest_error(product.values(), expected, 1e-3), kBfloat16Error);

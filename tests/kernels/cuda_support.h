@@ -10,13 +10,12 @@
 #include <stdexcept>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/stream.h"
 #include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
-
-inline std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 inline double widen(std::uint16_t x) {
   return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16));
@@ -46,7 +45,7 @@ std::vector<T> to_host(const cuda::DeviceBuffer& buffer) {
 inline std::vector<float> normal_numbers(std::int64_t count, std::uint64_t seed, float deviation = 1, float mean = 0) {
   std::mt19937_64 engine(seed);
   std::normal_distribution<float> normal(mean, deviation);
-  std::vector<float> numbers(index(count));
+  std::vector<float> numbers(index_of(count));
   for (float& x : numbers) x = normal(engine);
   return numbers;
 }
@@ -57,7 +56,7 @@ class DeviceNumbers {
   /// @param shift  elements by which the first lies past a multiple of 256 bytes
   DeviceNumbers(cuda::ElementType type, const std::vector<float>& values, std::int64_t shift = 0)
       : type_(type), count_(std::ssize(values)), shift_(kMargin + shift) {
-    std::vector<float> padded(index(count_ + shift_ + kMargin), std::nanf(""));
+    std::vector<float> padded(index_of(count_ + shift_ + kMargin), std::nanf(""));
     std::copy(values.begin(), values.end(), padded.begin() + shift_);
     if (type == cuda::ElementType::float32) {
       buffer_ = to_device(padded);
@@ -70,7 +69,7 @@ class DeviceNumbers {
   }
   /// Poison alone, for an output.
   DeviceNumbers(cuda::ElementType type, std::int64_t count, std::int64_t shift = 0)
-      : DeviceNumbers(type, std::vector<float>(index(count), std::nanf("")), shift) {}
+      : DeviceNumbers(type, std::vector<float>(index_of(count), std::nanf("")), shift) {}
 
   [[nodiscard]] void* data() const { return static_cast<std::byte*>(buffer_.data()) + shift_ * size(); }
   [[nodiscard]] float* floats() const { return static_cast<float*>(data()); }
@@ -85,7 +84,7 @@ class DeviceNumbers {
     }
     for (std::int64_t i = 0; i < std::ssize(all); ++i) {
       const bool beside = i < shift_ || i >= shift_ + count_;
-      if (beside && !std::isnan(all[index(i)])) throw std::runtime_error("written beside the output");
+      if (beside && !std::isnan(all[index_of(i)])) throw std::runtime_error("written beside the output");
     }
     return {all.begin() + shift_, all.begin() + shift_ + count_};
   }

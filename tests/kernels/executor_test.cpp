@@ -14,12 +14,14 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope::kernels {
 namespace {
 
 std::vector<int> times_run(Executor& executor, std::int64_t tasks) {
   std::vector<std::atomic<int>> counts(static_cast<std::size_t>(tasks));
-  executor.run(tasks, [&](std::int64_t task, int) { ++counts[static_cast<std::size_t>(task)]; });
+  executor.run(tasks, [&](std::int64_t task, int) { ++counts[index_of(task)]; });
   return {counts.begin(), counts.end()};
 }
 
@@ -38,7 +40,7 @@ TEST(ThreadPool, ReturnsOnlyWhenAllTasksHaveEnded) {
   for (int run = 0; run < 2000; ++run) {
     // Not atomic: a task that still ran when `run` returns would be a race.
     std::vector<int> results(5, 0);
-    pool.run(5, [&](std::int64_t task, int) { results[static_cast<std::size_t>(task)] = run + 1; });
+    pool.run(5, [&](std::int64_t task, int) { results[index_of(task)] = run + 1; });
     ASSERT_EQ(std::accumulate(results.begin(), results.end(), 0), 5 * (run + 1));
   }
 }
@@ -48,8 +50,8 @@ TEST(ThreadPool, NoTwoTasksAtATimeShareAThreadIndex) {
   std::vector<std::atomic<int>> inside(4);
   std::atomic<bool> shared = false;
   pool.run(20000, [&](std::int64_t, int thread) {
-    if (thread < 0 || thread >= 4 || inside[static_cast<std::size_t>(thread)]++ != 0) shared = true;
-    --inside[static_cast<std::size_t>(thread)];
+    if (thread < 0 || thread >= 4 || inside[index_of(thread)]++ != 0) shared = true;
+    --inside[index_of(thread)];
   });
   EXPECT_FALSE(shared);
 }
@@ -64,7 +66,7 @@ TEST(ThreadPool, StartsTasksInAscendingOrder) {
 
   ThreadPool several(3);
   std::vector<std::vector<std::int64_t>> orders(3);
-  several.run(1000, [&](std::int64_t task, int thread) { orders[static_cast<std::size_t>(thread)].push_back(task); });
+  several.run(1000, [&](std::int64_t task, int thread) { orders[index_of(thread)].push_back(task); });
   for (const auto& of_thread : orders) EXPECT_TRUE(std::is_sorted(of_thread.begin(), of_thread.end()));
 }
 

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/kernels/attention_problem.h"
 #include "tests/kernels/instruction_set.h"
 #include "tests/largest_error.h"
@@ -56,7 +57,7 @@ Gradients poisoned_gradients(const ProblemOptions& options, std::uint64_t seed) 
   return g;
 }
 
-cpu::AttentionBlocks differentiate(Gradients& g, int threads = 2) {
+cpu::AttentionBlocks backward(Gradients& g, int threads = 2) {
   ThreadPool pool(threads);
   cpu::AttentionBlocks blocks;
   EXPECT_EQ(cpu::forgetting_attention_backward(g.arguments(), pool, {}, &blocks), Status::ok);
@@ -66,7 +67,7 @@ cpu::AttentionBlocks differentiate(Gradients& g, int threads = 2) {
 Gradients computed_gradients(const ProblemOptions& options, std::uint64_t seed) {
   Gradients g = poisoned_gradients(options, seed);
   run(g.problem.arguments());
-  differentiate(g);
+  backward(g);
   return g;
 }
 
@@ -91,7 +92,7 @@ struct DenseHead {
     std::vector<double> weights;
     for (std::int64_t j = first(i); j <= i; ++j) {
       weights.push_back(product(&q[at(i)], &k[at(j)], dim) / std::sqrt(static_cast<double>(dim)) +
-                        cumulative[static_cast<std::size_t>(i)] - cumulative[static_cast<std::size_t>(j)]);
+                        cumulative[index_of(i)] - cumulative[index_of(j)]);
     }
     const double largest = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
@@ -105,7 +106,7 @@ struct DenseHead {
     for (std::int64_t i = 0; i < length; ++i) {
       const std::vector<double> weights = row(i);
       for (std::int64_t j = first(i); j <= i; ++j) {
-        sum += weights[static_cast<std::size_t>(j - first(i))] * product(&gradient[at(i)], &v[at(j)], dim);
+        sum += weights[index_of(j - first(i))] * product(&gradient[at(i)], &v[at(j)], dim);
       }
     }
     return sum;
@@ -138,9 +139,9 @@ DenseGradients gradients_of(const DenseHead& h) {
     for (std::int64_t j = h.first(i); j <= i; ++j) {
       const auto n = static_cast<std::size_t>(j - h.first(i));
       const double logit = weights[n] * (products[n] - mean);
-      if (j > 0) g.log_gate[static_cast<std::size_t>(j)] += crossing;
+      if (j > 0) g.log_gate[index_of(j)] += crossing;
       crossing += logit;
-      g.key_logit[static_cast<std::size_t>(j)] += logit;
+      g.key_logit[index_of(j)] += logit;
       for (std::size_t x = 0; x < static_cast<std::size_t>(h.dim); ++x) {
         g.query[h.at(i) + x] += scale * logit * h.k[h.at(j) + x];
         g.key[h.at(j) + x] += scale * logit * h.q[h.at(i) + x];
@@ -161,13 +162,13 @@ DenseHead dense_head(const Gradients& g, std::int64_t batch, std::int64_t head) 
     const std::int64_t query = g.problem.query_at(batch, head, i);
     const std::int64_t key = g.problem.key_at(batch, head / (o.heads / o.key_heads), i);
     for (std::int64_t x = 0; x < o.head_dim; ++x) {
-      h.q.push_back(g.problem.query[static_cast<std::size_t>(query + x)]);
-      h.gradient.push_back(g.output_gradient[static_cast<std::size_t>(query + x)]);
-      h.k.push_back(g.problem.key[static_cast<std::size_t>(key + x)]);
-      h.v.push_back(g.problem.value[static_cast<std::size_t>(key + x)]);
+      h.q.push_back(g.problem.query[index_of(query + x)]);
+      h.gradient.push_back(g.output_gradient[index_of(query + x)]);
+      h.k.push_back(g.problem.key[index_of(key + x)]);
+      h.v.push_back(g.problem.value[index_of(key + x)]);
     }
     const std::vector<double>& c = g.problem.cumulative_log_gate;
-    h.cumulative.push_back(c.empty() ? 0.0 : c[static_cast<std::size_t>((batch * o.heads + head) * o.length + i)]);
+    h.cumulative.push_back(c.empty() ? 0.0 : c[index_of((batch * o.heads + head) * o.length + i)]);
   }
   return h;
 }
@@ -208,17 +209,17 @@ void expect_dense(const Gradients& g, double largest_error = kLargestError) {
         add_to(sums.key, expected.key);
         add_to(sums.value, expected.value);
         const std::int64_t gates = (b * o.heads + head) * o.length;
-        log_gate.add(&g.log_gate[static_cast<std::size_t>(gates)], expected.log_gate.data(), o.length);
-        key_logit.add(&g.key_logit[static_cast<std::size_t>(gates)], expected.key_logit.data(), o.length);
+        log_gate.add(&g.log_gate[index_of(gates)], expected.log_gate.data(), o.length);
+        key_logit.add(&g.key_logit[index_of(gates)], expected.key_logit.data(), o.length);
         for (std::int64_t i = 0; i < o.length; ++i) {
-          query.add(&g.query[static_cast<std::size_t>(g.problem.query_at(b, head, i))],
-                    &expected.query[static_cast<std::size_t>(i * o.head_dim)], o.head_dim);
+          query.add(&g.query[index_of(g.problem.query_at(b, head, i))], &expected.query[index_of(i * o.head_dim)],
+                    o.head_dim);
         }
       }
       for (std::int64_t j = 0; j < o.length; ++j) {
         const auto at = static_cast<std::size_t>(g.problem.key_at(b, key_head, j));
-        key.add(&g.key[at], &sums.key[static_cast<std::size_t>(j * o.head_dim)], o.head_dim);
-        value.add(&g.value[at], &sums.value[static_cast<std::size_t>(j * o.head_dim)], o.head_dim);
+        key.add(&g.key[at], &sums.key[index_of(j * o.head_dim)], o.head_dim);
+        value.add(&g.value[at], &sums.value[index_of(j * o.head_dim)], o.head_dim);
       }
     }
   }
@@ -343,7 +344,7 @@ TEST(ForgettingAttentionBackward, BothSumsTogetherForgiveARoundedOutput) {
   Gradients g = poisoned_gradients({.length = 512, .head_dim = 64, .gate = Gate::near_zero}, 800);
   run(g.problem.arguments());
   for (float& x : g.problem.output) x = std::ldexp(std::rint(std::ldexp(x, 8)), -8);
-  differentiate(g);
+  backward(g);
   const DenseGradients expected = gradients_of(dense_head(g, 0, 0));
   double with_rows = 0;
   double columns_only = 0;
@@ -364,16 +365,16 @@ TEST(ForgettingAttentionBackward, RowsWithoutGradientContributeNothing) {
     for (std::int64_t i = 0; i < kLength; ++i) {
       // Of the others every seventh row is left out too, which the twin has to agree with.
       if (i < last && i % 7 != 3) continue;
-      std::fill_n(&g.output_gradient[static_cast<std::size_t>(i * 16)], 16, i % 2 == 0 ? 0.0F : -0.0F);
+      std::fill_n(&g.output_gradient[index_of(i * 16)], 16, i % 2 == 0 ? 0.0F : -0.0F);
     }
-    const cpu::AttentionBlocks blocks = differentiate(g);
+    const cpu::AttentionBlocks blocks = backward(g);
     expect_dense(g);
     EXPECT_GE(blocks.skipped, blocks.total / 2);
     for (std::int64_t t = last; t < kLength; ++t) {
-      EXPECT_EQ(g.log_gate[static_cast<std::size_t>(t)], 0) << t;
-      EXPECT_EQ(g.key_logit[static_cast<std::size_t>(t)], 0) << t;
+      EXPECT_EQ(g.log_gate[index_of(t)], 0) << t;
+      EXPECT_EQ(g.key_logit[index_of(t)], 0) << t;
       for (const std::vector<float>* tensor : {&g.query, &g.key, &g.value}) {
-        for (std::int64_t x = 0; x < 16; ++x) EXPECT_EQ((*tensor)[static_cast<std::size_t>(t * 16 + x)], 0) << t;
+        for (std::int64_t x = 0; x < 16; ++x) EXPECT_EQ((*tensor)[index_of(t * 16 + x)], 0) << t;
       }
     }
   }
@@ -403,7 +404,7 @@ TEST(ForgettingAttentionBackward, LeavesOutNoMoreThanTheTolerance) {
       for (std::vector<float>* written : {&pruned.query, &pruned.key, &pruned.value}) {
         std::ranges::fill(*written, std::numeric_limits<float>::quiet_NaN());
       }
-      const cpu::AttentionBlocks blocks = differentiate(pruned);
+      const cpu::AttentionBlocks blocks = backward(pruned);
       EXPECT_GE(blocks.skipped, skipped_before);
       skipped_before = blocks.skipped;
       double query = 0;
@@ -424,17 +425,17 @@ TEST(ForgettingAttentionBackward, LeavesOutAllThatTheToleranceAllows) {
   Gradients g = poisoned_gradients({.length = kLength, .gate = Gate::none}, 1050);
   for (std::int64_t t = 0; t < kLength; ++t) {
     g.problem.cumulative_log_gate.push_back(-0.05 * static_cast<double>(t));
-    std::fill_n(&g.problem.query[static_cast<std::size_t>(t * 16)], 16, 0.5F);
-    std::fill_n(&g.problem.key[static_cast<std::size_t>(t * 16)], 16, 0.5F);
-    std::fill_n(&g.output_gradient[static_cast<std::size_t>(t * 16)], 16, 0.0F);
+    std::fill_n(&g.problem.query[index_of(t * 16)], 16, 0.5F);
+    std::fill_n(&g.problem.key[index_of(t * 16)], 16, 0.5F);
+    std::fill_n(&g.output_gradient[index_of(t * 16)], 16, 0.0F);
   }
   g.output_gradient[(kLength - 1) * 16] = 1;
   run(g.problem.arguments());
   for (const double tolerance : {1e-2, 1e-4, 1e-6}) {
     g.problem.options.pruning_tolerance = tolerance;
-    differentiate(g);
+    backward(g);
     std::int64_t first = 0;
-    while (g.value[static_cast<std::size_t>(first * 16)] == 0) ++first;
+    while (g.value[index_of(first * 16)] == 0) ++first;
     const auto share_before = [](std::int64_t key) {
       return (std::exp(-0.05 * static_cast<double>(kLength - key)) - std::exp(-0.05 * kLength)) /
              (1 - std::exp(-0.05 * kLength));
@@ -448,7 +449,7 @@ TEST(ForgettingAttentionBackward, LeavesOutAllThatTheToleranceAllows) {
 TEST(ForgettingAttentionBackward, PrunesWhatTheDefaultToleranceCannotShow) {
   Gradients g = computed_gradients({.length = 987, .head_dim = 64, .gate = Gate::near_zero}, 1100);
   g.problem.options.pruning_tolerance = 0x1p-24;
-  const cpu::AttentionBlocks blocks = differentiate(g);
+  const cpu::AttentionBlocks blocks = backward(g);
   EXPECT_GT(blocks.skipped, blocks.total / 2);
   expect_dense(g);
 }
@@ -458,9 +459,9 @@ TEST(ForgettingAttentionBackward, ResultsDoNotDependOnThreads) {
   run(one.problem.arguments());
   Gradients two = one;
   Gradients three = one;
-  differentiate(one, 1);
-  differentiate(two, 2);
-  differentiate(three, 3);
+  backward(one, 1);
+  backward(two, 2);
+  backward(three, 3);
   for (const Gradients* other : {&two, &three}) {
     EXPECT_EQ(one.query, other->query);
     EXPECT_EQ(one.key, other->key);
@@ -514,14 +515,14 @@ TEST_P(NanBackward, ReachesWhatReadsItAndNothingElse) {
     const auto at = static_cast<std::size_t>(position * 16 + 3);
     (rule.tensor == nullptr ? g.output_gradient : g.problem.*rule.tensor)[at] = kNotANumber;
     run(g.problem.arguments());
-    differentiate(g);
+    backward(g);
     for (std::int64_t t = 0; t < kLength; ++t) {
       const auto entry = static_cast<std::size_t>(t * 16 + 3);
       const std::string where = std::string(rule.name) + " " + std::to_string(position) + " at " + std::to_string(t);
       EXPECT_EQ(std::isnan(g.query[entry]), rule.query(t, position)) << where;
       EXPECT_EQ(std::isnan(g.key[entry]), rule.key(t, position)) << where;
       EXPECT_EQ(std::isnan(g.value[entry]), rule.value(t, position)) << where;
-      EXPECT_EQ(std::isnan(g.log_gate[static_cast<std::size_t>(t)]), rule.log_gate(t, position)) << where;
+      EXPECT_EQ(std::isnan(g.log_gate[index_of(t)]), rule.log_gate(t, position)) << where;
     }
   }
 }
@@ -545,7 +546,7 @@ TEST(ForgettingAttentionBackward, NanInARowWithoutGradientReachesNothing) {
     const bool one_row = tensor == &Problem::query;
     std::fill(g.output_gradient.begin() + 130 * 16,
               one_row ? g.output_gradient.begin() + 131 * 16 : g.output_gradient.end(), 0.0F);
-    differentiate(g);
+    backward(g);
     for (const std::vector<float>* gradient : {&g.query, &g.key, &g.value, &g.log_gate, &g.key_logit}) {
       EXPECT_TRUE(std::none_of(gradient->begin(), gradient->end(), [](float x) { return std::isnan(x); }));
     }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/kernels/attention_problem.h"
 
 namespace foxscope::kernels::testing {
@@ -131,11 +132,11 @@ TEST_P(NotANumber, ReachesTheRowsThatReadItAndNoOther) {
   for (const std::int64_t position : {0, 5, 130, 299}) {
     Problem problem =
         make_problem({.length = kLength, .head_dim = 16, .gate = gate, .pruning_tolerance = tolerance}, 1000);
-    (problem.*nan_case.tensor)[static_cast<std::size_t>(problem.key_at(0, 0, position) + 3)] = kNan;
+    (problem.*nan_case.tensor)[index_of(problem.key_at(0, 0, position) + 3)] = kNan;
     run(problem.arguments());
     for (std::int64_t row = 0; row < kLength; ++row) {
       const bool reads = row == position || (nan_case.later_rows_too && row > position);
-      const float found = problem.output[static_cast<std::size_t>(problem.query_at(0, 0, row) + 3)];
+      const float found = problem.output[index_of(problem.query_at(0, 0, row) + 3)];
       EXPECT_EQ(std::isnan(found), reads) << nan_case.name << " position " << position << " row " << row;
     }
   }

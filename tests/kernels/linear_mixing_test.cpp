@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "kernels/executor.h"
 #include "tests/kernels/instruction_set.h"
 
@@ -20,6 +21,7 @@ struct MixingShape {
   std::int64_t length, key_dim, value_dim;
   bool decay, by_channel, beta, delta_rule;
   double strongest = 0.5;  ///< largest fall of log alpha at a position, nats
+  bool erases = false;     ///< by arrays
 };
 
 struct MixingProblem {
@@ -40,6 +42,11 @@ struct MixingProblem {
     if (s.decay) decay = fill(s.heads * s.length, alpha);
     if (s.by_channel) channel_decay = fill(s.key_heads * s.length * s.key_dim, alpha);
     if (s.beta) beta = fill(s.heads * s.length, [&] { return uniform(random); });
+    if (s.erases) {
+      erase_read = fill(s.key_heads * s.length * s.key_dim, [&] { return normal(random) * small; });
+      erase_write = erase_read;
+      for (float& number : erase_write) number *= static_cast<float>(-0.8 * uniform(random));
+    }
     state = fill(s.heads * s.key_dim * s.value_dim, [&] { return normal(random); });
     output.resize(static_cast<std::size_t>(s.length * s.heads * s.value_dim));
   }
@@ -61,6 +68,8 @@ struct MixingProblem {
     a.channel_decay = given(channel_decay);
     a.beta = given(beta);
     a.delta_rule = shape.delta_rule;
+    a.erase_read = given(erase_read);
+    a.erase_write = given(erase_write);
     a.state = state.data();
     a.output = output.data();
     a.output_stride = shape.heads * shape.value_dim;
@@ -70,7 +79,7 @@ struct MixingProblem {
   /// The recurrence in float64, position by position; the largest |y| and |S| of it.
   void expect_recurrence() {
     const auto at = [](const std::vector<float>& values, std::int64_t n) {
-      return static_cast<double>(values[static_cast<std::size_t>(n)]);
+      return static_cast<double>(values[index_of(n)]);
     };
     const std::vector<float> before = state;
     ThreadPool pool(2);
@@ -82,22 +91,31 @@ struct MixingProblem {
       const std::int64_t k = head / (shape.heads / shape.key_heads) * shape.length * d;
       const std::int64_t v = head / (shape.heads / shape.value_heads) * shape.length * dv;
       std::vector<double> s(static_cast<std::size_t>(d * dv));
-      for (std::int64_t n = 0; n < d * dv; ++n) s[static_cast<std::size_t>(n)] = at(before, head * d * dv + n);
+      for (std::int64_t n = 0; n < d * dv; ++n) s[index_of(n)] = at(before, head * d * dv + n);
       for (std::int64_t t = 0; t < shape.length; ++t) {
+        std::vector<double> erased(static_cast<std::size_t>(dv), 0.0);
+        for (std::int64_t n = 0; !erase_read.empty() && n < d * dv; ++n) {
+          erased[static_cast<std::size_t>(n % dv)] +=
+              at(erase_read, k + t * d + n / dv) * s[static_cast<std::size_t>(n)];
+        }
         for (std::int64_t a = 0; a < d; ++a) {
           double alpha = decay.empty() ? 1 : at(decay, head * shape.length + t);
           if (!channel_decay.empty()) alpha = at(channel_decay, k + t * d + a);
-          for (std::int64_t x = 0; x < dv; ++x) s[static_cast<std::size_t>(a * dv + x)] *= alpha;
+          for (std::int64_t x = 0; x < dv; ++x) {
+            double& entry = s[index_of(a * dv + x)];
+            entry *= alpha;
+            if (!erase_write.empty()) entry += at(erase_write, k + t * d + a) * erased[index_of(x)];
+          }
         }
         for (std::int64_t x = 0; x < dv; ++x) {
           double u = at(value, v + t * dv + x);
           if (shape.delta_rule) {
-            for (std::int64_t a = 0; a < d; ++a) u -= s[static_cast<std::size_t>(a * dv + x)] * at(key, k + t * d + a);
+            for (std::int64_t a = 0; a < d; ++a) u -= s[index_of(a * dv + x)] * at(key, k + t * d + a);
           }
           if (!beta.empty()) u *= at(beta, head * shape.length + t);
           double y = 0;
           for (std::int64_t a = 0; a < d; ++a) {
-            double& entry = s[static_cast<std::size_t>(a * dv + x)];
+            double& entry = s[index_of(a * dv + x)];
             entry += u * at(key, k + t * d + a);
             y += entry * at(query, q + t * d + a);
           }
@@ -107,13 +125,13 @@ struct MixingProblem {
         }
       }
       for (std::int64_t n = 0; n < d * dv; ++n) {
-        ASSERT_NEAR(at(state, head * d * dv + n), s[static_cast<std::size_t>(n)], 3e-5) << "state " << n;
+        ASSERT_NEAR(at(state, head * d * dv + n), s[index_of(n)], 3e-5) << "state " << n;
       }
     }
   }
 
   MixingShape shape;
-  std::vector<float> query, key, value, decay, channel_decay, beta, state, output;
+  std::vector<float> query, key, value, decay, channel_decay, beta, erase_read, erase_write, state, output;
 };
 
 // clang-format off
@@ -127,6 +145,9 @@ const MixingShape kShapes[] = {
     {"delta", 2, 2, 2, 2, 190, 32, 32, false, false, true, true},
     {"delta_without_beta", 1, 1, 1, 1, 40, 13, 7, false, false, false, true},
     {"gated_delta", 4, 2, 2, 4, 129, 12, 24, true, false, true, true},
+    {"channel_delta", 4, 2, 2, 4, 70, 12, 24, false, true, true, true},
+    {"low_rank", 4, 2, 2, 4, 75, 20, 12, false, true, false, false, 0.5, true},
+    {"low_rank_with_beta", 2, 2, 2, 2, 40, 16, 16, false, true, true, false, 200, true},
     {"one_position", 2, 2, 2, 2, 1, 16, 16, true, false, true, true},
     {"no_decay", 2, 2, 2, 2, 65, 16, 16, false, false, false, false},
 };
@@ -158,8 +179,9 @@ TEST(LinearMixing, GoesOnFromAStateAsOneText) {
         LinearMixing a = parts.arguments();
         a.query += (head / (shape.heads / shape.query_heads) * shape.length + first) * shape.key_dim;
         a.key += (head / (shape.heads / shape.key_heads) * shape.length + first) * shape.key_dim;
-        if (a.channel_decay != nullptr) {
-          a.channel_decay += (head / (shape.heads / shape.key_heads) * shape.length + first) * shape.key_dim;
+        for (const float** of_keys : {&a.channel_decay, &a.erase_read, &a.erase_write}) {
+          if (*of_keys == nullptr) continue;
+          *of_keys += (head / (shape.heads / shape.key_heads) * shape.length + first) * shape.key_dim;
         }
         a.value += (head / (shape.heads / shape.value_heads) * shape.length + first) * shape.value_dim;
         if (a.decay != nullptr) a.decay += head * shape.length + first;
@@ -190,6 +212,11 @@ TEST(LinearMixing, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused([](LinearMixing& a) { a.state = nullptr; }));
   EXPECT_TRUE(refused([](LinearMixing& a) { a.output_stride = 3; }));
   EXPECT_TRUE(refused([](LinearMixing& a) { a.channel_decay = a.key; }));
+  EXPECT_TRUE(refused([](LinearMixing& a) { a.erase_read = a.erase_write = a.key; }));
+  EXPECT_TRUE(refused([](LinearMixing& a) {
+    a.decay = nullptr;
+    a.channel_decay = a.erase_read = a.key;
+  }));
 }
 
 TEST(LinearMixing, StopsBetweenChunks) {

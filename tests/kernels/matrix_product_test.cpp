@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <hwy/aligned_allocator.h>
 
+#include "backend/base/index.h"
 #include "tests/kernels/instruction_set.h"
 
 namespace foxscope::kernels::testing {
@@ -39,7 +40,7 @@ struct Product {
                                             const float* packed_weight = nullptr) const {
     std::vector<float> out(static_cast<std::size_t>(count * (width + 2)), -7.0F);
     for (std::int64_t n = 0; n < count * (width + 2); ++n) {
-      if (n % (width + 2) < width) out[static_cast<std::size_t>(n)] = 0.5F;
+      if (n % (width + 2) < width) out[index_of(n)] = 0.5F;
     }
     cpu::matrix_product({.rows = count,
                          .columns = width,
@@ -53,7 +54,7 @@ struct Product {
                          .packed = packed_weight});
     std::vector<float> rows_only;
     for (std::int64_t n = 0; n < count * (width + 2); ++n) {
-      const float value = out[static_cast<std::size_t>(n)];
+      const float value = out[index_of(n)];
       if (n % (width + 2) < width) {
         rows_only.push_back(value);
       } else {
@@ -67,8 +68,8 @@ struct Product {
     double total = 0;
     double size = 0;
     for (std::int64_t k = 0; k < depth; ++k) {
-      const double term = static_cast<double>(in[static_cast<std::size_t>(row * in_stride() + k)]) *
-                          static_cast<double>(weight[static_cast<std::size_t>(column * depth + k)]);
+      const double term = static_cast<double>(in[index_of(row * in_stride() + k)]) *
+                          static_cast<double>(weight[index_of(column * depth + k)]);
       total += term;
       size += std::abs(term);
     }
@@ -118,7 +119,7 @@ TEST(MatrixProduct, RowsAndColumnsHaveTheDigitsThatTheyHaveAlone) {
     for (std::int64_t column = 0; column < 83; ++column) {
       const std::vector<float> alone = product.multiply(0, 41, column, 1);
       for (std::int64_t row = 0; row < 41; ++row) {
-        ASSERT_EQ(alone[static_cast<std::size_t>(row)], together[static_cast<std::size_t>(row * 83 + column)]);
+        ASSERT_EQ(alone[index_of(row)], together[index_of(row * 83 + column)]);
       }
     }
   }
@@ -144,9 +145,9 @@ TEST(MatrixProduct, PackedWeightsGiveTheSameDigits) {
 
 TEST(MatrixProduct, CarriesWhatIsNotFinite) {
   Product product(9, 20, 270);
-  product.in[static_cast<std::size_t>(3 * product.in_stride() + 265)] = std::numeric_limits<float>::quiet_NaN();
+  product.in[index_of(3 * product.in_stride() + 265)] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> out = product.multiply(0, 9, 0, 20);
-  for (std::int64_t n = 0; n < 9 * 20; ++n) EXPECT_EQ(std::isnan(out[static_cast<std::size_t>(n)]), n / 20 == 3);
+  for (std::int64_t n = 0; n < 9 * 20; ++n) EXPECT_EQ(std::isnan(out[index_of(n)]), n / 20 == 3);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/kernels/instruction_set.h"
 
 namespace foxscope::kernels::cpu {
@@ -95,11 +96,10 @@ void expect_largest(const Problem& problem, const TilePixels& pixels, float curr
       float largest = kNone;
       for (int key = first_key; key < pixels.key_end[piece]; ++key) {
         for (int lane = first_lane; lane < pixels.lane_end[segment]; ++lane) {
-          largest = std::max(largest, entries[static_cast<std::size_t>(key * kMapTile + lane)]);
+          largest = std::max(largest, entries[index_of(key * kMapTile + lane)]);
         }
       }
-      EXPECT_EQ(std::max(result[static_cast<std::size_t>(segment * kMapTile + piece)], current),
-                std::max(largest, current))
+      EXPECT_EQ(std::max(result[index_of(segment * kMapTile + piece)], current), std::max(largest, current))
           << "d " << problem.head_dim << ", segment " << segment << ", piece " << piece << ", above " << current;
     }
   }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/kernels/instruction_set.h"
 
 namespace foxscope::kernels::testing {
@@ -76,7 +77,7 @@ TEST(RowProducts, EachHasTheDigitsThatItHasAlone) {
     for (std::size_t r = 0; r < 11; ++r) {
       EXPECT_EQ(problem.multiply(r, 1, 0, 13).front(), together[r]);
       for (std::int64_t c = 0; c < 13; ++c) {
-        EXPECT_EQ(problem.multiply(r, 1, c, 1).front().front(), together[r][static_cast<std::size_t>(c)]);
+        EXPECT_EQ(problem.multiply(r, 1, c, 1).front().front(), together[r][index_of(c)]);
       }
     }
   }

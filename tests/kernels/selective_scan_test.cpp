@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "kernels/executor.h"
 #include "tests/kernels/instruction_set.h"
 
@@ -58,7 +59,7 @@ struct ScanProblem {
   /// The recurrence in float64; outputs against the largest sum of sizes that one is made of.
   void expect_recurrence() {
     const auto at = [](const std::vector<float>& values, std::int64_t n) {
-      return static_cast<double>(values[static_cast<std::size_t>(n)]);
+      return static_cast<double>(values[index_of(n)]);
     };
     std::vector<double> held(state.begin(), state.end());
     ThreadPool pool(2);
@@ -71,7 +72,7 @@ struct ScanProblem {
         double y = 0;
         double size = 0;
         for (std::int64_t n = 0; n < states; ++n) {
-          double& x = held[static_cast<std::size_t>(h * states + n)];
+          double& x = held[index_of(h * states + n)];
           x = std::exp(-at(decays, t * channels + h) * at(rate, n * channels + h)) * x +
               at(step, t * channels + h) * at(input, t * channels + h) * at(key, t * states + n);
           y += x * at(query, t * states + n);
@@ -81,11 +82,11 @@ struct ScanProblem {
         largest = std::max(largest, size);
       }
       for (std::int64_t t = 0; t < length; ++t) {
-        ASSERT_NEAR(at(output, t * channels + h), wanted[static_cast<std::size_t>(t)], 2e-6 * largest + 1e-12)
+        ASSERT_NEAR(at(output, t * channels + h), wanted[index_of(t)], 2e-6 * largest + 1e-12)
             << "channel " << h << " position " << t;
       }
       for (std::int64_t n = 0; n < states; ++n) {
-        const double x = held[static_cast<std::size_t>(h * states + n)];
+        const double x = held[index_of(h * states + n)];
         ASSERT_NEAR(at(state, h * states + n), x, 4e-6 * std::max(1.0, std::abs(x)))
             << "channel " << h << " state " << n;
       }
@@ -136,7 +137,7 @@ TEST(SelectiveScan, DigitsAreThoseOfAChannelAlone) {
   ScanProblem alone(1, 77, 16);
   const auto column = [&](const std::vector<float>& of, std::int64_t rows) {
     std::vector<float> values;
-    for (std::int64_t row = 0; row < rows; ++row) values.push_back(of[static_cast<std::size_t>(row * 90 + 89)]);
+    for (std::int64_t row = 0; row < rows; ++row) values.push_back(of[index_of(row * 90 + 89)]);
     return values;
   };
   alone.input = column(start.input, 77);
@@ -156,7 +157,7 @@ TEST(SelectiveScan, NotANumberStaysInItsChannel) {
   ASSERT_EQ(selective_scan(problem.arguments(), pool, {}), Status::ok);
   for (std::int64_t t = 0; t < 40; ++t) {
     for (std::int64_t h = 0; h < 20; ++h) {
-      EXPECT_EQ(std::isnan(problem.output[static_cast<std::size_t>(t * 20 + h)]), h == 3 && t >= 10) << t << " " << h;
+      EXPECT_EQ(std::isnan(problem.output[index_of(t * 20 + h)]), h == 3 && t >= 10) << t << " " << h;
     }
   }
 }
@@ -189,17 +190,15 @@ struct ScanLoss {
                            {"state", wide(problem.state)}} {
     std::mt19937_64 random(19);
     std::normal_distribution<float> normal;
-    of_output.resize(problem.output.size());
-    of_state.resize(problem.state.size());
-    for (float& weight : of_output) weight = normal(random);
-    for (float& weight : of_state) weight = normal(random);
+    grad_output.resize(problem.output.size());
+    grad_state.resize(problem.state.size());
+    for (float& weight : grad_output) weight = normal(random);
+    for (float& weight : grad_state) weight = normal(random);
   }
   static std::vector<double> wide(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
   [[nodiscard]] double value() const {
-    const auto part = [&](std::size_t number, std::int64_t n) {
-      return parts[number].second[static_cast<std::size_t>(n)];
-    };
+    const auto part = [&](std::size_t number, std::int64_t n) { return parts[number].second[index_of(n)]; };
     double loss = 0;
     for (std::int64_t h = 0; h < of.channels; ++h) {
       for (std::int64_t n = 0; n < of.states; ++n) {
@@ -208,9 +207,9 @@ struct ScanLoss {
           const std::int64_t at = t * of.channels + h;
           x = std::exp(-part(2, at) * part(3, n * of.channels + h)) * x +
               part(1, at) * part(0, at) * part(4, t * of.states + n);
-          loss += static_cast<double>(of_output[static_cast<std::size_t>(at)]) * part(5, t * of.states + n) * x;
+          loss += static_cast<double>(grad_output[index_of(at)]) * part(5, t * of.states + n) * x;
         }
-        loss += static_cast<double>(of_state[static_cast<std::size_t>(h * of.states + n)]) * x;
+        loss += static_cast<double>(grad_state[index_of(h * of.states + n)]) * x;
       }
     }
     return loss;
@@ -218,7 +217,7 @@ struct ScanLoss {
 
   const ScanProblem& of;
   std::vector<std::pair<const char*, std::vector<double>>> parts;
-  std::vector<float> of_output, of_state;
+  std::vector<float> grad_output, grad_state;
 };
 
 /// The gradients along random directions, against the slopes of the loss in float64.
@@ -230,9 +229,9 @@ TEST(SelectiveScanBackward, GradientsAreSlopes) {
     ScanLoss loss(problem);
     std::vector<float> input(problem.input.size()), decay_step(problem.input.size()), rate(problem.rate.size());
     std::vector<float> key(problem.key.size()), query(problem.query.size());
-    std::vector<float> state = loss.of_state;
+    std::vector<float> state = loss.grad_state;
     SelectiveScanGradients sought;
-    sought.output = loss.of_output.data();
+    sought.output = loss.grad_output.data();
     sought.state = state.data();
     sought.input = input.data();
     sought.decay_step = decay_step.data();
@@ -281,8 +280,8 @@ TEST(SelectiveScanBackward, AnyNumberOfThreadsGivesTheSameBits) {
   for (const int threads : {1, 3}) {
     std::vector<float> input(problem.input.size()), decay_step(problem.input.size()), rate(problem.rate.size());
     std::vector<float> key(problem.key.size()), query(problem.query.size()), state(problem.state.size());
-    const SelectiveScanGradients sought{loss.of_output.data(), state.data(), input.data(), decay_step.data(),
-                                        rate.data(),           key.data(),   query.data()};
+    const SelectiveScanGradients sought{
+        loss.grad_output.data(), state.data(), input.data(), decay_step.data(), rate.data(), key.data(), query.data()};
     ThreadPool pool(threads);
     ASSERT_EQ(selective_scan_backward(problem.arguments(), sought, pool, {}), Status::ok);
     for (const auto& part : {input, decay_step, rate, key, query, state}) all.push_back(part);
@@ -292,8 +291,8 @@ TEST(SelectiveScanBackward, AnyNumberOfThreadsGivesTheSameBits) {
   stop.request_stop();
   ThreadPool pool(1);
   std::vector<float> unused(problem.input.size() + problem.rate.size());
-  SelectiveScanGradients sought{loss.of_output.data(), unused.data(), unused.data(), unused.data(),
-                                unused.data(),         unused.data(), unused.data()};
+  SelectiveScanGradients sought{loss.grad_output.data(), unused.data(), unused.data(), unused.data(),
+                                unused.data(),           unused.data(), unused.data()};
   EXPECT_EQ(selective_scan_backward(problem.arguments(), sought, pool, stop.get_token()), Status::cancelled);
   sought.rate = nullptr;
   EXPECT_EQ(selective_scan_backward(problem.arguments(), sought, pool, {}), Status::invalid_argument);

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/kernels/instruction_set.h"
 #include "tests/largest_error.h"
 
@@ -49,7 +50,7 @@ struct Rows {
   template <typename Change>
   void for_numbers(const Change& change) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t x = 0; x < width; ++x) change(data[static_cast<std::size_t>(row * stride + x)]);
+      for (std::int64_t x = 0; x < width; ++x) change(data[index_of(row * stride + x)]);
     }
   }
   /// Without the gaps.
@@ -64,7 +65,7 @@ struct Rows {
   [[nodiscard]] bool gaps_untouched() const {
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t x = width; x < stride; ++x) {
-        if (!std::isnan(data[static_cast<std::size_t>(row * stride + x)])) return false;
+        if (!std::isnan(data[index_of(row * stride + x)])) return false;
       }
     }
     return true;
@@ -383,7 +384,7 @@ void expect_cross_entropy(std::int64_t rows, std::int64_t vocabulary, float devi
   // A row without weight is not looked at.
   if (rows > 1) {
     labels[1] = -100;
-    logits.data[static_cast<std::size_t>(logits.stride)] = std::numeric_limits<float>::quiet_NaN();
+    logits.data[index_of(logits.stride)] = std::numeric_limits<float>::quiet_NaN();
   }
   std::vector<float> losses(static_cast<std::size_t>(rows), std::numeric_limits<float>::quiet_NaN());
   const auto loss_of = [&](std::size_t t) {
@@ -427,7 +428,7 @@ TEST(StepGradients, OfCrossEntropySumToZeroOverAWideVocabulary) {
   std::mt19937 random(6);
   Rows logits = Rows(2, kVocabulary, 0).draw(random, 4);
   // Far beyond what e^x can hold in float32.
-  for (std::int64_t v = 0; v < kVocabulary; ++v) logits.data[static_cast<std::size_t>(v)] += 500;
+  for (std::int64_t v = 0; v < kVocabulary; ++v) logits.data[index_of(v)] += 500;
   const Doubles input = logits.doubles();
   const std::vector<std::int64_t> labels = {7, 50256};
   const std::vector<float> weights = {1, 1};
@@ -447,11 +448,11 @@ TEST(StepGradients, OfCrossEntropySumToZeroOverAWideVocabulary) {
     double powers = 0;
     double sum = 0;
     for (std::int64_t v = 0; v < kVocabulary; ++v) {
-      powers += std::exp(input[static_cast<std::size_t>(first + v)] - largest);
-      sum += static_cast<double>(logits.data[static_cast<std::size_t>(first + v)]);
+      powers += std::exp(input[index_of(first + v)] - largest);
+      sum += static_cast<double>(logits.data[index_of(first + v)]);
     }
     EXPECT_NEAR(sum, 0, 1e-6);
-    const double expected = std::log(powers) + largest - input[static_cast<std::size_t>(first + labels[t])];
+    const double expected = std::log(powers) + largest - input[index_of(first + labels[t])];
     EXPECT_NEAR(losses[t], expected, 1e-6 * std::abs(expected));
   }
 }

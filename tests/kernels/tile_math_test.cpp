@@ -64,6 +64,7 @@ void plain_product_from_arrays(std::int64_t rows, std::int64_t columns, std::int
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "backend/base/index.h"
 #include "tests/kernels/instruction_set.h"
 #include "tests/largest_error.h"
 
@@ -177,11 +178,11 @@ void expect_product(std::int64_t rows, std::int64_t columns, std::int64_t depth,
       double expected = old;
       if (n < columns) {
         if (start == 0) expected = 0;
-        if (start == 1) expected = started[static_cast<std::size_t>(n)];
-        if (start == 3) expected = old * static_cast<double>(started[static_cast<std::size_t>(r)]);
+        if (start == 1) expected = started[index_of(n)];
+        if (start == 3) expected = old * static_cast<double>(started[index_of(r)]);
         for (std::int64_t k = 0; k < depth; ++k) {
-          expected += static_cast<double>(a[static_cast<std::size_t>(r * (depth + 1) + k)]) *
-                      static_cast<double>(b[static_cast<std::size_t>(k * (columns + 3) + n)]);
+          expected += static_cast<double>(a[index_of(r * (depth + 1) + k)]) *
+                      static_cast<double>(b[index_of(k * (columns + 3) + n)]);
         }
       }
       largest = test::largest_error(largest, static_cast<double>(c[at]) - expected);
@@ -222,7 +223,7 @@ TEST(TileMath, ATransposedFactorGivesTheSameBits) {
           }
           for (std::int64_t r = 0; r < rows; ++r) {
             for (std::int64_t k = 0; k < depth; ++k) {
-              transposed[static_cast<std::size_t>(k * (rows + 1) + r)] = plain[static_cast<std::size_t>(r * depth + k)];
+              transposed[index_of(k * (rows + 1) + r)] = plain[index_of(r * depth + k)];
             }
           }
           std::vector<float> expected = c;

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/device/device_map.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/device_query_key_store.h"
@@ -421,10 +422,10 @@ TEST_F(CudaMap, PixelsOfOneEntryAreThatEntry) {
              ++i) {
           const std::int64_t end = bin_begin(pooled.columns, image.columns, column + 1);
           for (std::int64_t j = bin_begin(pooled.columns, image.columns, column); j < std::min(end, i + 1); ++j) {
-            largest = std::max(largest, whole.value[static_cast<std::size_t>(i * 700 + j)]);
+            largest = std::max(largest, whole.value[index_of(i * 700 + j)]);
           }
         }
-        ASSERT_EQ(image.value[static_cast<std::size_t>(row * image.columns + column)], largest);
+        ASSERT_EQ(image.value[index_of(row * image.columns + column)], largest);
       }
     }
   }

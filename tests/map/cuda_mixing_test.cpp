@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/map/device/device_map.h"
 #include "backend/trace/device_heads.h"
 #include "kernels/cuda/device.h"
@@ -195,9 +196,8 @@ TEST_F(CudaMixing, SumsOfRowsAreThoseOfTheRecurrence) {
     ASSERT_EQ(device_row_sizes(of, rows, 0, sizes), kernels::Status::ok);
     for (std::int64_t row = 0; row < kLength; ++row) {
       double sum = 0;
-      for (std::int64_t key = 0; key <= row; ++key)
-        sum += std::abs(dense[static_cast<std::size_t>(row * kLength + key)]);
-      const float size = sizes[static_cast<std::size_t>(row)];
+      for (std::int64_t key = 0; key <= row; ++key) sum += std::abs(dense[index_of(row * kLength + key)]);
+      const float size = sizes[index_of(row)];
       if (row < rows.begin || row >= rows.end) {
         EXPECT_TRUE(std::isnan(size)) << row;
       } else {
@@ -286,7 +286,7 @@ TEST_F(CudaMixing, LongTextsAgreeWithTheRecurrence) {
         // As many near the diagonal as far from it.
         const double share = std::uniform_real_distribution<double>(0, 1)(random);
         const std::int64_t key = row - static_cast<std::int64_t>(std::pow(static_cast<double>(row), share));
-        found.emplace_back(row, key, image.value[static_cast<std::size_t>((row - first) * kLong + key)]);
+        found.emplace_back(row, key, image.value[index_of((row - first) * kLong + key)]);
       }
     }
     for (const auto& [row, key, value] : found) {

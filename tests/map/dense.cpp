@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "backend/base/index.h"
 #include "tests/largest_error.h"
 
 namespace foxscope::test {
@@ -60,7 +61,7 @@ std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& sto
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t first = info.window_size == 0 ? 0 : std::max<std::int64_t>(0, i - info.window_size + 1);
     for (std::int64_t j = first; j <= i; ++j) {
-      logits[static_cast<std::size_t>(i * length + j)] =
+      logits[index_of(i * length + j)] =
           dot(query.data() + i * info.head_dim, key.data() + j * info.head_dim, info.head_dim) /
           std::sqrt(static_cast<double>(info.head_dim));
     }
@@ -72,7 +73,7 @@ std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& sto
 double row_normalizer(const std::vector<double>& logits, const double* c, std::int64_t length, std::int64_t i) {
   double largest = -std::numeric_limits<double>::infinity();
   const auto value = [&](std::int64_t j) {
-    return logits[static_cast<std::size_t>(i * length + j)] + (c == nullptr ? 0.0 : c[i] - c[j]);
+    return logits[index_of(i * length + j)] + (c == nullptr ? 0.0 : c[i] - c[j]);
   };
   for (std::int64_t j = 0; j <= i; ++j) {
     if (!std::isnan(value(j))) largest = std::max(largest, value(j));
@@ -121,14 +122,13 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
         c[t] = shape.gated ? (t == 0 ? 0.0 : c[t - 1]) + log_gate : 0.0;
       }
       if (shape.nan_normalizer >= 0) {
-        rows[static_cast<std::size_t>(head * shape.length + shape.nan_normalizer)] = std::nanf("");
+        rows[index_of(head * shape.length + shape.nan_normalizer)] = std::nanf("");
       }
       if (!shape.normalized) continue;
       const std::vector<double> logits = dense_logits(info, *store, layer, head);
       for (std::int64_t i = 0; i < shape.length; ++i) {
         if (i == shape.nan_normalizer) continue;
-        rows[static_cast<std::size_t>(head * shape.length + i)] =
-            static_cast<float>(row_normalizer(logits, c, shape.length, i));
+        rows[index_of(head * shape.length + i)] = static_cast<float>(row_normalizer(logits, c, shape.length, i));
       }
     }
     if (shape.keeps_gates) std::ranges::copy(gate, recorder.cumulative_log_gate(layer).begin());
@@ -166,7 +166,7 @@ std::vector<double> DenseHead::softmax(bool with_gate) const {
     const double normalizer = row_normalizer(logits_, with_gate ? c_.data() : nullptr, length_, i);
     for (std::int64_t j = 0; j < length_; ++j) {
       const auto at = static_cast<std::size_t>(i * length_ + j);
-      const double gate = with_gate ? c_[static_cast<std::size_t>(i)] - c_[static_cast<std::size_t>(j)] : 0.0;
+      const double gate = with_gate ? c_[index_of(i)] - c_[index_of(j)] : 0.0;
       result[at] = std::exp(logits_[at] + gate - normalizer);
     }
   }
@@ -187,7 +187,7 @@ std::vector<double> DenseHead::entries(Quantity quantity) const {
   for (std::int64_t i = 0; i < length_; ++i) {
     for (std::int64_t j = 0; j <= i; ++j) {
       const auto at = static_cast<std::size_t>(i * length_ + j);
-      const double difference = c_[static_cast<std::size_t>(i)] - c_[static_cast<std::size_t>(j)];
+      const double difference = c_[index_of(i)] - c_[index_of(j)];
       if (!std::isnan(logits_[at])) result[at] = quantity == Quantity::forget ? std::exp(difference) : difference;
     }
   }
@@ -202,7 +202,7 @@ DenseBins::DenseBins(const std::vector<double>& entries, std::int64_t length, co
            i < request.rows.begin + (p + 1) * request.rows.size() / request.pixel_rows; ++i) {
         for (std::int64_t j = request.columns.begin + q * request.columns.size() / request.pixel_columns;
              j < request.columns.begin + (q + 1) * request.columns.size() / request.pixel_columns; ++j) {
-          const double entry = entries[static_cast<std::size_t>(i * length + j)];
+          const double entry = entries[index_of(i * length + j)];
           if (std::isnan(entry)) continue;
           bin.high = bin.count == 0 ? entry : std::max(bin.high, entry);
           bin.low = bin.count == 0 ? entry : std::min(bin.low, entry);

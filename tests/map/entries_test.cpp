@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -83,8 +84,7 @@ TEST(Entries, MeansOfWholeRowsKeepTheSum) {
   request.reduction = Reduction::mean;
   const Image image = computed(request);
   for (std::int64_t row = 0; row < 700; ++row) {
-    EXPECT_NEAR(static_cast<double>(image.value[static_cast<std::size_t>(row)]) * static_cast<double>(row + 1), 1.0,
-                1e-6);
+    EXPECT_NEAR(static_cast<double>(image.value[index_of(row)]) * static_cast<double>(row + 1), 1.0, 1e-6);
   }
 }
 
@@ -191,7 +191,7 @@ TEST(Entries, AbsentOnesAreNaN) {
     for (std::int64_t i = 0; i < 150; ++i) {
       for (std::int64_t j = 0; j < 150; ++j) {
         const bool present = j <= i && i - j < 20;
-        EXPECT_EQ(std::isnan(image.value[static_cast<std::size_t>(i * 150 + j)]), !present)
+        EXPECT_EQ(std::isnan(image.value[index_of(i * 150 + j)]), !present)
             << to_string(quantity) << " " << i << " " << j;
       }
     }

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "tests/map/dense.h"
 
@@ -19,7 +20,7 @@ namespace {
 constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 using enum HeadLabel;
 
-double score_of(const LabelScores& scores, HeadLabel label) { return scores[static_cast<std::size_t>(label)]; }
+double score_of(const LabelScores& scores, HeadLabel label) { return scores[index_of(label)]; }
 
 std::int32_t random_token(std::int64_t position) {
   std::minstd_rand random(static_cast<unsigned>(position + 1));
@@ -63,7 +64,7 @@ class DenseLabels {
 
  private:
   [[nodiscard]] double at(std::int64_t i, std::int64_t j) const {
-    const double entry = attention_[static_cast<std::size_t>(i * length_ + j)];
+    const double entry = attention_[index_of(i * length_ + j)];
     return std::isnan(entry) ? 0.0 : entry;  // outside the window
   }
   [[nodiscard]] double beside(std::int64_t i, std::int64_t j) const {
@@ -92,8 +93,8 @@ class DenseLabels {
       for (std::int64_t j = 1; j <= i; ++j) {
         if (window_ > 0 && i - j >= window_) continue;
         const double entry = at(i, j) * factor;
-        sum[static_cast<std::size_t>(i - j)] += entry;
-        ++count[static_cast<std::size_t>(i - j)];
+        sum[index_of(i - j)] += entry;
+        ++count[index_of(i - j)];
         squares += entry * entry;
       }
     }
@@ -108,7 +109,7 @@ class DenseLabels {
       std::optional<double> on;
       for (std::int64_t j = 1; j < i; ++j) {
         const bool seen = window_ == 0 || i - j < window_;
-        if (seen && token_[static_cast<std::size_t>(j - 1)] == token_[static_cast<std::size_t>(i)]) {
+        if (seen && token_[index_of(j - 1)] == token_[index_of(i)]) {
           on = on.value_or(0) + at(i, j);
         }
       }
@@ -181,7 +182,7 @@ void match(RunShape& shape, const Number& query, const Number& key) {
         auto* to = reinterpret_cast<float*>(store.layer(part, 0).data()) + row * dim;
         const std::vector<float> values = direction(number, dim);
         for (std::int64_t n = 0; n < dim; ++n) {
-          to[n] = number < 0 ? 0.0F : size * values[static_cast<std::size_t>(n)];
+          to[n] = number < 0 ? 0.0F : size * values[index_of(n)];
         }
       };
       put(QueryKeyStore::Part::query, query(row), 40);
@@ -324,9 +325,9 @@ TEST(HeadLabels, OfWhatIsNotANumberAreNone) {
 
 TEST(HeadLabels, AreThoseThatReachTheirThresholdTheStrongestFirst) {
   LabelScores scores = no_label_scores();
-  scores[static_cast<std::size_t>(local)] = text_of(local).threshold;
-  scores[static_cast<std::size_t>(induction)] = 2 * text_of(induction).threshold;
-  scores[static_cast<std::size_t>(sink)] = text_of(sink).threshold - 1e-9;
+  scores[index_of(local)] = text_of(local).threshold;
+  scores[index_of(induction)] = 2 * text_of(induction).threshold;
+  scores[index_of(sink)] = text_of(sink).threshold - 1e-9;
   EXPECT_EQ(labels_of(scores), (std::vector{induction, local}));
   EXPECT_EQ(names_of(labels_of(scores), ", "), "induction, local");
   EXPECT_EQ(names_of({}, ", "), "");

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "backend/base/index.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope::test {
@@ -32,7 +33,12 @@ struct LinearHead {
       const ChannelSums p = trace.cumulative_log_decay(head.layer, head.head);
       sums.assign(p.values.begin(), p.values.end());
     }
-    if (mixer.mixer != Mixer::gated_linear_attention) {
+    if (mixer.mixer == Mixer::diagonal_plus_low_rank) {
+      const auto e = trace.erase_read(head.layer, head.head);
+      erase_read.assign(e.begin(), e.end());
+      const auto b = trace.erase_write(head.layer, head.head);
+      erase_write.assign(b.begin(), b.end());
+    } else if (mixer.mixer != Mixer::gated_linear_attention) {
       const auto b = trace.beta(head.layer, head.head);
       beta.assign(b.begin(), b.end());
     }
@@ -45,9 +51,7 @@ struct LinearHead {
     const auto at = static_cast<std::size_t>(position * step + (by_channel ? channel : 0));
     return std::exp(sums[at] - sums[at - static_cast<std::size_t>(step)]);
   }
-  [[nodiscard]] double beta_at(std::int64_t position) const {
-    return beta.empty() ? 1 : beta[static_cast<std::size_t>(position)];
-  }
+  [[nodiscard]] double beta_at(std::int64_t position) const { return beta.empty() ? 1 : beta[index_of(position)]; }
   [[nodiscard]] double dot(const std::vector<double>& of, std::int64_t position, const std::vector<double>& w) const {
     double sum = 0;
     for (std::size_t n = 0; n < w.size(); ++n) sum += of[static_cast<std::size_t>(position) * w.size() + n] * w[n];
@@ -61,7 +65,11 @@ struct LinearHead {
     return w;
   }
   void step(std::int64_t position, std::vector<double>& w) const {
-    for (std::size_t n = 0; n < w.size(); ++n) w[n] *= decay(position, static_cast<int>(n));
+    const double erased = erase_read.empty() ? 0 : dot(erase_read, position, w);
+    for (std::size_t n = 0; n < w.size(); ++n) {
+      w[n] *= decay(position, static_cast<int>(n));
+      if (!erase_write.empty()) w[n] += erase_write[static_cast<std::size_t>(position) * w.size() + n] * erased;
+    }
     if (mixer.mixer != Mixer::delta_rule) return;
     const double overlap = beta_at(position) * dot(key, position, w);
     for (std::size_t n = 0; n < w.size(); ++n) {
@@ -75,6 +83,8 @@ struct LinearHead {
   std::vector<double> key;
   std::vector<double> sums;
   std::vector<double> beta;
+  std::vector<double> erase_read;
+  std::vector<double> erase_write;
 };
 
 }  // namespace
@@ -84,9 +94,13 @@ LayerMixer gla_mixer(int head_dim) { return {Mixer::gated_linear_attention, Deca
 LayerMixer delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, head_dim, 8}; }
 LayerMixer gated_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, head_dim, 8}; }
 LayerMixer channel_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::channel, 4, 2, 2, 4, head_dim, 8}; }
+LayerMixer low_rank_mixer(int head_dim) {
+  return {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, head_dim, 8};
+}
 LayerMixer mamba_mixer(int head_dim) { return {Mixer::mamba, Decay::rates, 6, 1, 1, 6, head_dim, 1}; }
 std::vector<LayerMixer> linear_mixers() {
-  return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer(), channel_delta_mixer(), mamba_mixer()};
+  return {mamba2_mixer(),        gla_mixer(),      delta_mixer(), gated_delta_mixer(),
+          channel_delta_mixer(), low_rank_mixer(), mamba_mixer()};
 }
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
@@ -146,6 +160,20 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
     for (double& rate : rates.subspan(head, width)) rate *= static_cast<double>(width) / sum;
   }
   for (float& beta : recorder.beta(0)) beta = static_cast<float>(uniform(random));
+  // As RWKV-7 has them: e of length 1, b against it, each channel by a rate of its own in (0, 1).
+  const std::span<float> read = recorder.array<float>(TraceArray::erase_read, 0);
+  const std::span<float> write = recorder.array<float>(TraceArray::erase_write, 0);
+  for (std::size_t first = 0; first < read.size(); first += width) {
+    double square = 0;
+    for (float& number : read.subspan(first, width)) {
+      number = normal(random);
+      square += static_cast<double>(number) * static_cast<double>(number);
+    }
+    for (std::size_t n = first; n < first + width; ++n) {
+      read[n] /= static_cast<float>(std::sqrt(square));
+      write[n] = -read[n] * static_cast<float>(uniform(random));
+    }
+  }
   auto tokens = std::make_shared<TokenTable>();
   for (std::int32_t position = 0; position < shape.length; ++position) {
     tokens->input_id.push_back(position % 50);
@@ -163,7 +191,7 @@ std::vector<double> dense_mixing(const HeadOf& head, const Range& rows) {
     for (std::int64_t row = key; row < rows.end; ++row) {
       if (row > key) of.step(row, w);
       if (row >= rows.begin) {
-        entries[static_cast<std::size_t>((row - rows.begin) * of.length + key)] = of.dot(of.query, row, w);
+        entries[index_of((row - rows.begin) * of.length + key)] = of.dot(of.query, row, w);
       }
     }
   }

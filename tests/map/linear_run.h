@@ -27,11 +27,12 @@ LayerMixer gla_mixer(int head_dim = 24);
 LayerMixer delta_mixer(int head_dim = 20);
 LayerMixer gated_delta_mixer(int head_dim = 16);
 LayerMixer channel_delta_mixer(int head_dim = 14);  ///< Kimi Delta Attention
+LayerMixer low_rank_mixer(int head_dim = 18);       ///< RWKV-7
 LayerMixer mamba_mixer(int head_dim = 12);
 std::vector<LayerMixer> linear_mixers();
 
 /// M of rows [first, end) in float64 by the forward recurrence: w = beta_j k_j at key j, w <- alpha_t (w - (0 or beta_t
-/// k_t) k_t.w) at every later t, M_ij = q_i.w. [rows, L], NaN above the diagonal.
+/// k_t) k_t.w), or alpha_t w + b_t (e_t.w), at every later t, M_ij = q_i.w. [rows, L], NaN above the diagonal.
 std::vector<double> dense_mixing(const HeadOf& head, const Range& rows);
 /// One entry by the same recurrence.
 double mixing_entry(const HeadOf& head, std::int64_t row, std::int64_t key);

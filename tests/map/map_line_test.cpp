@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "tests/map/dense.h"
 #include "tests/map/linear_run.h"
 
@@ -29,8 +30,8 @@ void expect_entries(const std::vector<float>& values, const MapLine& line, const
   const Range positions = line.positions(length);
   ASSERT_EQ(static_cast<std::int64_t>(values.size()), positions.size());
   for (std::int64_t position = positions.begin; position < positions.end; ++position) {
-    const auto value = static_cast<double>(values[static_cast<std::size_t>(position - positions.begin)]);
-    const double expected = dense[static_cast<std::size_t>(line.query(position) * length + line.key(position))];
+    const auto value = static_cast<double>(values[index_of(position - positions.begin)]);
+    const double expected = dense[index_of(line.query(position) * length + line.key(position))];
     ASSERT_EQ(std::isnan(value), std::isnan(expected)) << position;
     if (!std::isnan(expected)) {
       ASSERT_NEAR(value, expected, 3e-6 * (1 + std::abs(expected))) << position;
@@ -96,11 +97,10 @@ TEST(MapLine, OfLinearMixersAreThoseOfTheRecurrence) {
           const std::int64_t query = MapLine{along, at}.query(position);
           double size = 0;
           for (std::int64_t key = 0; key <= query; ++key) {
-            size += std::abs(dense[static_cast<std::size_t>(query * kLength + key)]);
+            size += std::abs(dense[index_of(query * kLength + key)]);
           }
-          const double entry = dense[static_cast<std::size_t>(query * kLength + MapLine{along, at}.key(position))];
-          ASSERT_NEAR(static_cast<double>(shares[static_cast<std::size_t>(position - positions.begin)]),
-                      std::abs(entry) / size, 1e-5);
+          const double entry = dense[index_of(query * kLength + MapLine{along, at}.key(position))];
+          ASSERT_NEAR(static_cast<double>(shares[index_of(position - positions.begin)]), std::abs(entry) / size, 1e-5);
         }
       }
     }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/model/weights/safetensors.h"
 #include "backend/trace/recorder.h"
 #include "tests/error_of.h"
@@ -104,7 +105,7 @@ TEST(Mixing, LeavesOutTheFirstKey) {
     const HeadOf of{run, 0, 1};
     std::vector<double> entries = dense_mixing(of, {0, 150});
     for (std::int64_t row = 0; row < 150; ++row) {
-      entries[static_cast<std::size_t>(row * 150)] = std::numeric_limits<double>::quiet_NaN();
+      entries[index_of(row * 150)] = std::numeric_limits<double>::quiet_NaN();
     }
     MapRequest request = request_for(of, Quantity::attention);
     request.first_key = FirstKey::left_out;
@@ -162,12 +163,11 @@ std::vector<double> dense_forget(const HeadOf& head, std::optional<int> channel,
     for (std::int64_t j = 0; j <= i; ++j) {
       double mean = 0;
       for (int n = 0; n < channels; ++n) {
-        const double log_forget =
-            sums[static_cast<std::size_t>(i * channels + n)] - sums[static_cast<std::size_t>(j * channels + n)];
+        const double log_forget = sums[index_of(i * channels + n)] - sums[index_of(j * channels + n)];
         const double value = logarithm ? log_forget : std::exp(log_forget);
         if (!channel || *channel == n) mean += channel ? value : value / channels;
       }
-      entries[static_cast<std::size_t>(i * info.length + j)] = mean;
+      entries[index_of(i * info.length + j)] = mean;
     }
   }
   return entries;
@@ -263,7 +263,7 @@ TEST(Mixing, LongTextsAgreeWithTheRecurrence) {
         // As many near the diagonal as far from it.
         const double share = std::uniform_real_distribution<double>(0, 1)(random);
         const std::int64_t key = row - static_cast<std::int64_t>(std::pow(static_cast<double>(row), share));
-        found.emplace_back(row, key, image.value[static_cast<std::size_t>((row - first) * kLong + key)]);
+        found.emplace_back(row, key, image.value[index_of((row - first) * kLong + key)]);
       }
     }
     for (const auto& [row, key, value] : found) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/map/statistics/bins.h"
 #include "backend/map/statistics/decay_split.h"
 #include "backend/map/statistics/head_statistics.h"
@@ -184,7 +185,7 @@ TEST(NotANumber, StaysOneWhateverTheInstructionSet) {
                                  cpu::PixelReduction::absolute}) {
       for (const std::int64_t place : {0, 1, 31, 62, 63}) {
         std::vector<float> tile(cpu::kMapTile * cpu::kMapTile, 1.0F);
-        tile[static_cast<std::size_t>(place * cpu::kMapTile + 63 - place)] = static_cast<float>(kNone);
+        tile[index_of(place * cpu::kMapTile + 63 - place)] = static_cast<float>(kNone);
         std::vector<float> result(tile.size());
         const cpu::TilePixels pixels{.pieces = 1, .segments = 1, .key_end = {64}, .lane_end = {64}};
         cpu::reduce_tile(tile.data(), cpu::kMapTile, pixels, reduction, result.data());

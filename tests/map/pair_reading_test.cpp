@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/map/dense.h"
 #include "tests/map/linear_run.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 // Walks the gates token by token, in the definition's own words.
 double walked_survival(const std::vector<double>& log_forget, std::int64_t length, std::int64_t key) {
-  const auto entry = [&](std::int64_t query) { return log_forget[static_cast<std::size_t>(query * length + key)]; };
+  const auto entry = [&](std::int64_t query) { return log_forget[index_of(query * length + key)]; };
   for (std::int64_t query = key + 1; query < length; ++query) {
     if (entry(query) >= -1.0) continue;
     return static_cast<double>(query - 1 - key) + (entry(query - 1) + 1.0) / (entry(query - 1) - entry(query));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/map/pair_reading.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/map/statistics/head_statistics.h"
@@ -334,7 +335,7 @@ TEST(GateStatistics, RetainedGateIsPreciseFarIntoALongText) {
   for (const std::int64_t key : {10, 50000, 99980}) {
     long double expected = 0;
     for (std::int64_t query = key; query < key + 20; ++query) {
-      if (query > key) expected += static_cast<long double>(log_gates[static_cast<std::size_t>(query)]);
+      if (query > key) expected += static_cast<long double>(log_gates[index_of(query)]);
       const auto exact = static_cast<double>(std::exp(expected));
       EXPECT_NEAR(pair_reading({run, 0, 0}, query, key).forget / exact, 1.0, 1e-9);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/base/index.h"
 #include "backend/map/map.h"
 
 namespace foxscope::test {
@@ -24,7 +25,7 @@ std::vector<double> exact_logits(const HeadOf& head, std::span<const float> quer
     for (std::size_t n = 0; n < dim; ++n) {
       dot += static_cast<double>(query[n]) * static_cast<double>(keys[key * dim + n]);
     }
-    const double gate = c.empty() ? 0.0 : c[static_cast<std::size_t>(row)] - c[key];
+    const double gate = c.empty() ? 0.0 : c[index_of(row)] - c[key];
     logits.push_back(dot / std::sqrt(static_cast<double>(dim)) + gate);
   }
   return logits;
@@ -57,8 +58,7 @@ void add_rows(const HeadOf& head, std::int64_t first, AttentionErrors& errors) {
     const auto query = queries.subspan(static_cast<std::size_t>(n * info.head_dim));
     const std::vector<double> logits = exact_logits(head, query, keys, first + n);
     const double exact = log_sum_exp(logits);
-    errors.normalizers.push_back(
-        std::abs(static_cast<double>(normalizers[static_cast<std::size_t>(first + n)]) - exact));
+    errors.normalizers.push_back(std::abs(static_cast<double>(normalizers[index_of(first + n)]) - exact));
     for (std::size_t key = 0; key < logits.size(); ++key) {
       const double entry = std::exp(logits[key] - exact);
       const float found = image.value[static_cast<std::size_t>(n * image.columns) + key];
@@ -85,7 +85,7 @@ AttentionErrors attention_errors(const std::shared_ptr<const Trace>& trace) {
 double quantile_of(std::vector<double>& values, double share) {
   const auto place = static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), values.begin() + place, values.end());
-  return values[static_cast<std::size_t>(place)];
+  return values[index_of(place)];
 }
 
 }  // namespace foxscope::test

@@ -6,7 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/session/continuation.h"
+#include "backend/base/index.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/small_models.h"
 
@@ -18,7 +19,7 @@ using test::root_mean_square_difference;
 using Ids = std::vector<std::int32_t>;
 using Rows = std::vector<std::vector<float>>;
 
-class CudaContinuation : public testing::Test {
+class CudaDecodeState : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
@@ -37,8 +38,8 @@ class CudaContinuation : public testing::Test {
     return CausalLM::load(Checkpoint::open(folder.text()), place, place.cuda ? DType::bfloat16 : DType::float32);
   }
 
-  static std::unique_ptr<Continuation> begin(CausalLM& model, std::span<const std::int32_t> prompt,
-                                             const std::vector<Intervention>& interventions = {}) {
+  static std::unique_ptr<DecodeState> begin(CausalLM& model, std::span<const std::int32_t> prompt,
+                                            const std::vector<Intervention>& interventions = {}) {
     PromptRequest request;
     request.input_ids = prompt;
     request.pruning_tolerance = 0x1p-24;
@@ -46,17 +47,17 @@ class CudaContinuation : public testing::Test {
     return model.begin(request, Job{});
   }
 
-  static std::vector<float> now(const Continuation& continuation) {
-    const auto next = continuation.log_probabilities();
+  static std::vector<float> now(const DecodeState& decode_state) {
+    const auto next = decode_state.log_probabilities();
     return {next.begin(), next.end()};
   }
 
   /// log p behind each further token of a text.
-  static Rows read(Continuation& continuation, const Ids& ids) {
+  static Rows read(DecodeState& decode_state, const Ids& ids) {
     Rows rows;
-    for (auto p = static_cast<std::size_t>(continuation.length()); p < ids.size(); ++p) {
-      continuation.read(ids[p]);
-      rows.push_back(now(continuation));
+    for (auto p = static_cast<std::size_t>(decode_state.length()); p < ids.size(); ++p) {
+      decode_state.read(ids[p]);
+      rows.push_back(now(decode_state));
     }
     return rows;
   }
@@ -77,22 +78,22 @@ class CudaContinuation : public testing::Test {
     return std::sqrt(sum / static_cast<double>(a.size()));
   }
 
-  static Rows together(CausalLM& model, const std::vector<std::unique_ptr<Continuation>>& all, const Ids& ids) {
-    std::vector<Continuation*> continuations;
+  static Rows together(CausalLM& model, const std::vector<std::unique_ptr<DecodeState>>& all, const Ids& ids) {
+    std::vector<DecodeState*> decode_states;
     Ids next;
-    for (const auto& continuation : all) {
-      continuations.push_back(continuation.get());
-      next.push_back(ids[static_cast<std::size_t>(continuation->length())]);
+    for (const auto& decode_state : all) {
+      decode_states.push_back(decode_state.get());
+      next.push_back(ids[index_of(decode_state->length())]);
     }
-    model.read_together(continuations, next);
+    model.decode_step(decode_states, next);
     Rows rows;
-    for (const auto& continuation : all) rows.push_back(now(*continuation));
+    for (const auto& decode_state : all) rows.push_back(now(*decode_state));
     return rows;
   }
 };
 
 /// Against float32 on the CPU, no further off than passes over the text are, one by one and together.
-TEST_F(CudaContinuation, IsAsExactAsPassesOverTheText) {
+TEST_F(CudaDecodeState, IsAsExactAsPassesOverTheText) {
   for (const json& config : test::small_models()) {
     SCOPED_TRACE(config.dump());
     const auto gpu = load(config, "cuda");
@@ -101,13 +102,13 @@ TEST_F(CudaContinuation, IsAsExactAsPassesOverTheText) {
     for (const std::size_t prompt : {1, 100}) {
       const Rows exact = by_passes(*cpu, ids, prompt);
       const double allowed = 2 * difference(by_passes(*gpu, ids, prompt), exact) + 1e-3;
-      const auto continuation = begin(*gpu, std::span(ids).first(prompt));
-      EXPECT_LE(difference(read(*continuation, ids), exact), allowed) << prompt;
-      const std::vector<std::int64_t> held = continuation->held_keys();
+      const auto decode_state = begin(*gpu, std::span(ids).first(prompt));
+      EXPECT_LE(difference(read(*decode_state, ids), exact), allowed) << prompt;
+      const std::vector<std::int64_t> held = decode_state->held_keys();
       if (gpu->config().window_size > 0) {
         EXPECT_LT(*std::ranges::max_element(held), gpu->config().window_size);
       }
-      std::vector<std::unique_ptr<Continuation>> several;
+      std::vector<std::unique_ptr<DecodeState>> several;
       several.push_back(begin(*gpu, std::span(ids).first(prompt)));
       several.push_back(begin(*gpu, std::span(ids).first(prompt / 2 + 1)));
       Rows rows;
@@ -117,11 +118,11 @@ TEST_F(CudaContinuation, IsAsExactAsPassesOverTheText) {
   }
 }
 
-TEST_F(CudaContinuation, TogetherHaveTheDigitsOfEachAlone) {
+TEST_F(CudaDecodeState, TogetherHaveTheDigitsOfEachAlone) {
   const auto model = load(test::small_models().front(), "cuda");
   const Ids ids = tokens(200);
   const auto begun = [&](std::size_t first, std::size_t count) {
-    std::vector<std::unique_ptr<Continuation>> all;
+    std::vector<std::unique_ptr<DecodeState>> all;
     for (std::size_t n = first; n < first + count; ++n) {
       all.push_back(begin(*model, std::span(ids).first(1 + n * 13 % 150)));
     }
@@ -138,7 +139,7 @@ TEST_F(CudaContinuation, TogetherHaveTheDigitsOfEachAlone) {
 }
 
 /// What was recorded computes in memory that no one else is given.
-TEST_F(CudaContinuation, OtherWorkBetweenTokensChangesNothing) {
+TEST_F(CudaDecodeState, OtherWorkBetweenTokensChangesNothing) {
   const auto model = load(test::small_models().front(), "cuda");
   const Ids ids = tokens(150);
   const Rows expected = read(*begin(*model, std::span(ids).first(30)), ids);
@@ -152,7 +153,7 @@ TEST_F(CudaContinuation, OtherWorkBetweenTokensChangesNothing) {
   }
 }
 
-TEST_F(CudaContinuation, CopiesGoTheirOwnWays) {
+TEST_F(CudaDecodeState, CopiesGoTheirOwnWays) {
   const auto model = load(test::small_models().front(), "cuda");
   const Ids ids = tokens(120);
   Ids other = ids;
@@ -172,7 +173,7 @@ TEST_F(CudaContinuation, CopiesGoTheirOwnWays) {
   }
 }
 
-TEST_F(CudaContinuation, InterventionsHoldForTokensThatAreReadOn) {
+TEST_F(CudaDecodeState, InterventionsHoldForTokensThatAreReadOn) {
   json config = test::small_models().front();
   config["window_size"] = nullptr;
   const auto gpu = load(config, "cuda");
@@ -188,7 +189,7 @@ TEST_F(CudaContinuation, InterventionsHoldForTokensThatAreReadOn) {
   }
 }
 
-TEST_F(CudaContinuation, GoesOnBehindALongText) {
+TEST_F(CudaDecodeState, GoesOnBehindALongText) {
   const Device place = Device::of(DeviceChoice::parse("cuda"));
   const auto gpu = CausalLM::load(Checkpoint::open(test::demo_model("fox-pro-12m")), place, DType::bfloat16);
   const auto cpu = CausalLM::load(Checkpoint::open(test::demo_model("fox-pro-12m")), Device{}, DType::float32);

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/generate/generate.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/run.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/session/torch_model.h"

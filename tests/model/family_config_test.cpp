@@ -11,7 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/session/continuation.h"
+#include "backend/base/index.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/spec/model_family.h"
 #include "backend/model/spec/parameters.h"
@@ -485,13 +486,13 @@ void check_positions(CausalLM& model) {
   request.input_ids = ids;
   EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { (void)model.begin(request, {}); }), words);
   request.input_ids = std::span(ids).first(static_cast<std::size_t>(most - 1));
-  const auto continuation = model.begin(request, {});
-  continuation->read(ids[static_cast<std::size_t>(most - 1)]);
-  const std::vector<float> last(continuation->log_probabilities().begin(), continuation->log_probabilities().end());
-  EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { continuation->read(1); }), words);
+  const auto decode_state = model.begin(request, {});
+  decode_state->read(ids[index_of(most - 1)]);
+  const std::vector<float> last(decode_state->log_probabilities().begin(), decode_state->log_probabilities().end());
+  EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { decode_state->read(1); }), words);
   // What was refused changed nothing.
-  EXPECT_EQ(continuation->length(), most);
-  EXPECT_EQ(test::largest_difference(continuation->log_probabilities(), last), 0);
+  EXPECT_EQ(decode_state->length(), most);
+  EXPECT_EQ(test::largest_difference(decode_state->log_probabilities(), last), 0);
 }
 
 TEST(LearnedPositions, NoTextGoesBeyondThem) {

@@ -17,7 +17,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/model/session/continuation.h"
+#include "backend/base/index.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/dense_twin.h"
 #include "tests/model/model_test_support.h"
@@ -402,10 +403,10 @@ void check_continued(CausalLM& model, const at::Tensor& ids, const at::Tensor& e
   const std::int64_t prompt = ids.size(0) - kRead;
   PromptRequest request;
   request.input_ids = std::span(all).first(static_cast<std::size_t>(prompt));
-  const auto continuation = model.begin(request, {});
+  const auto decode_state = model.begin(request, {});
   for (std::int64_t position = prompt; position < ids.size(0); ++position) {
-    continuation->read(all[static_cast<std::size_t>(position)]);
-    const std::span<const float> found = continuation->log_probabilities();
+    decode_state->read(all[index_of(position)]);
+    const std::span<const float> found = decode_state->log_probabilities();
     const at::Tensor ours = at::tensor(at::ArrayRef<float>(found.data(), found.size())).to(at::kDouble);
     const at::Tensor error = (ours - at::log_softmax(expected.select(0, position), 0)).abs().max();
     EXPECT_LE(error.item<double>(), kTwinError * expected.abs().max().item<double>()) << name << " at " << position;

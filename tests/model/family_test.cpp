@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/session/continuation.h"
+#include "backend/base/index.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
 
@@ -52,7 +53,7 @@ std::vector<float> last_rows(const Trace& trace, int layer, std::int64_t rows) {
           dot += static_cast<double>(query[static_cast<std::size_t>(i) * dim + n]) *
                  static_cast<double>(key[static_cast<std::size_t>(j) * dim + n]);
         }
-        const double normalizer = static_cast<double>(trace.log_normalizer(layer, head)[static_cast<std::size_t>(i)]);
+        const double normalizer = static_cast<double>(trace.log_normalizer(layer, head)[index_of(i)]);
         const bool seen = j <= i && (info.window_size == 0 || i - j < info.window_size);
         entries.push_back(seen ? static_cast<float>(std::exp(dot / std::sqrt(static_cast<double>(dim)) - normalizer))
                                : 0.0F);

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/differentiable_forward_torch.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/session/torch_model.h"
@@ -74,7 +75,7 @@ class Differentiated {
     ForwardReport report;
     EXPECT_TRUE(forward->run_forward(input, {&probe, 1}, {}, report));
     loss_ = forward->loss().item<double>();
-    return forward->differentiate({})->log_gates;
+    return forward->backward({})->log_gates;
   }
 
   std::unique_ptr<GradientForward> make(const at::Tensor& of_losses, const WeightTensors& sums) const {
@@ -118,7 +119,7 @@ std::vector<float> gradient_by(const Parameter& parameter, const WeightTensors& 
                                const std::vector<LayerWeights>& layers, const ModelConfig& config) {
   FloatArray values;
   if (parameter.layer >= 0) {
-    values = take_gradient(config, parameter, layers[static_cast<std::size_t>(parameter.layer)].*parameter.of_layer);
+    values = take_gradient(config, parameter, layers[index_of(parameter.layer)].*parameter.of_layer);
   } else {
     const bool head = parameter.of_model == &ModelWeights::language_model_head;
     const at::Tensor& whole = parameter.of_model == &ModelWeights::embedding    ? gradients.embedding

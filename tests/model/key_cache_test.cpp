@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/cpu_key_value_cache.h"
 #include "backend/model/layer/cpu/gate_history.h"
 #include "backend/model/weights/logit_bound.h"
@@ -86,7 +87,7 @@ TEST_P(LogitBound, NoLogitOfARunExceedsIt) {
     const LayerWeights weights = *WeightReader(checkpoint.config(), CheckpointSource(checkpoint), {}).read_layer(layer);
     const std::vector<double> bounds = bound_logits(checkpoint.config(), layer, weights);
     for (int head = 0; head < model->config().heads; ++head) {
-      const double bound = bounds[static_cast<std::size_t>(head)];
+      const double bound = bounds[index_of(head)];
       EXPECT_TRUE(std::isfinite(bound));
       for (const auto& trace : traces) EXPECT_LE(largest_logit(*trace, layer, head), bound);
     }
@@ -121,11 +122,10 @@ struct FilledPages {
     for (std::int64_t j = first; j < pages.end(); ++j) {
       const float* row = rows.data() + j * 2 * dim;
       double dot = 0;
-      for (std::int64_t n = 0; n < dim; ++n) dot += static_cast<double>(query[static_cast<std::size_t>(n)] * row[n]);
+      for (std::int64_t n = 0; n < dim; ++n) dot += static_cast<double>(query[index_of(n)] * row[n]);
       const double weight = std::exp(dot / std::sqrt(static_cast<double>(dim)) + gate.last() - gate.at(j));
       mass += weight;
-      for (std::int64_t n = 0; n < dim; ++n)
-        sum[static_cast<std::size_t>(n)] += weight * static_cast<double>(row[dim + n]);
+      for (std::int64_t n = 0; n < dim; ++n) sum[index_of(n)] += weight * static_cast<double>(row[dim + n]);
     }
     std::vector<float> out;
     for (const double value : sum) out.push_back(static_cast<float>(value / mass));

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "backend/base/error.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/spec/parameters.h"
 #include "backend/model/spec/trace_sizes.h"
@@ -18,21 +18,6 @@
 namespace foxscope::test {
 
 using nlohmann::json;
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "foxscope-model-XXXXXX").string();
-  path_ = mkdtemp(pattern.data());
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void TemporaryFolder::write(const std::string& name, const std::string& content) const {
-  std::filesystem::create_directories((path_ / name).parent_path());
-  std::ofstream(path_ / name, std::ios::binary) << content;
-}
 
 std::string safetensors_image(const std::string& header, const std::string& data) {
   const std::uint64_t size = header.size();
@@ -165,16 +150,16 @@ void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::sp
   const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
   PromptRequest request;
   request.input_ids = ids.first(prompt);
-  const auto continuation = model.begin(request, {});
+  const auto decode_state = model.begin(request, {});
   for (std::size_t position = prompt - 1;; ++position) {
     const std::span<const float> row = logits.subspan(position * vocabulary, vocabulary);
     double sum = 0;
     for (const float logit : row) sum += std::exp(static_cast<double>(logit));
     for (std::size_t n = 0; n < vocabulary; ++n) {
-      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(row[n]) - std::log(sum), bound) << position;
+      ASSERT_NEAR(decode_state->log_probabilities()[n], static_cast<double>(row[n]) - std::log(sum), bound) << position;
     }
     if (position + 1 == ids.size()) break;
-    continuation->read(ids[position + 1]);
+    decode_state->read(ids[position + 1]);
   }
 }
 

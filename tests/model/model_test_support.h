@@ -15,24 +15,9 @@
 #include "backend/model/session/run.h"
 #include "backend/trace/trace.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope::test {
-
-/// A folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] std::string text() const { return path_.string(); }
-  /// Writes a file of the folder.
-  void write(const std::string& name, const std::string& content) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 /// A safetensors image: 8-byte length, header, data.
 std::string safetensors_image(const std::string& header, const std::string& data);

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/index.h"
 #include "backend/model/session/causal_lm.h"
 #include "backend/model/spec/parameters.h"
 #include "tests/model/dense_twin.h"
+#include "tests/temporary_folder.h"
 
 namespace foxscope {
 namespace {
@@ -63,17 +65,12 @@ const std::vector<Setting> kFla = {{"qk_norm", "qk_norm", {{"qk_norm", true}}},
 class RandomCheckpoint {
  public:
   RandomCheckpoint(const json& config, std::uint64_t seed) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "foxscope-options-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    std::ofstream(folder_ / "config.json") << config.dump();
+    folder_.write("config.json", config.dump());
     config_ = ModelConfig::from_json(config.dump(), "config.json");
     write_weights(seed);
   }
-  ~RandomCheckpoint() { std::filesystem::remove_all(folder_); }
-  RandomCheckpoint(const RandomCheckpoint&) = delete;
-  RandomCheckpoint& operator=(const RandomCheckpoint&) = delete;
 
-  [[nodiscard]] std::string folder() const { return folder_.string(); }
+  [[nodiscard]] std::string folder() const { return folder_.text(); }
   [[nodiscard]] test::DenseTwin twin() const { return {config_, weights_}; }
 
  private:
@@ -105,7 +102,7 @@ class RandomCheckpoint {
     file << text << data;
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
   ModelConfig config_;
   std::map<std::string, at::Tensor> weights_;
 };
@@ -158,7 +155,7 @@ double largest_error(const json& config, std::int64_t batch, std::int64_t length
   double largest = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
     const at::Tensor expected = twin.logits(ids[b]);
-    const at::Tensor error = (ours[static_cast<std::size_t>(b)].to(at::kDouble) - expected).abs().max();
+    const at::Tensor error = (ours[index_of(b)].to(at::kDouble) - expected).abs().max();
     const double relative = (error / expected.abs().max()).item<double>();
     if (!(relative <= largest)) largest = relative;  // NaN stays
   }

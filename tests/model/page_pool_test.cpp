@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -60,7 +62,7 @@ TEST(PagePool, PagesAreTakenFromTheOldestBlockSoThatOthersBecomeEmpty) {
   Pages pages = take_pages(*pool, 4 * PagePool::kPagesOfBlock);
   std::mt19937 generator(1);
   std::set<float*> of_first;
-  for (std::int64_t n = 0; n < PagePool::kPagesOfBlock; ++n) of_first.insert(pages[static_cast<std::size_t>(n)].get());
+  for (std::int64_t n = 0; n < PagePool::kPagesOfBlock; ++n) of_first.insert(pages[index_of(n)].get());
   // Half of each block.
   for (std::size_t n = 0; n < pages.size(); n += 2) pages[n].reset();
   for (std::int64_t n = 0; n < PagePool::kPagesOfBlock / 2; ++n) {

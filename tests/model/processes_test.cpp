@@ -43,17 +43,17 @@ int unused_port() {
   return port;
 }
 
-ProcessPlace place_at(int port, int rank, int count) {
-  ProcessPlace place;
-  place.rank = rank;
-  place.count = count;
-  place.local_rank = rank;
-  place.host = "127.0.0.1";
-  place.port = port;
-  place.hosts_store = rank == 0;
-  place.job = "7.0";
-  place.run = "0";
-  return place;
+DistributedConfig place_at(int port, int rank, int count) {
+  DistributedConfig distributed;
+  distributed.rank = rank;
+  distributed.world_size = count;
+  distributed.local_rank = rank;
+  distributed.host = "127.0.0.1";
+  distributed.port = port;
+  distributed.hosts_store = rank == 0;
+  distributed.job = "7.0";
+  distributed.run = "0";
+  return distributed;
 }
 
 struct Joined {
@@ -61,10 +61,10 @@ struct Joined {
   std::string error;
 };
 
-Joined join(const ProcessPlace& place, const std::string& program = "foxscope 1") {
+Joined join(const DistributedConfig& distributed, const std::string& program = "foxscope 1") {
   const auto lost = [](const std::string& message) { ADD_FAILURE() << "lost: " << message; };
   try {
-    return {Processes::join(place, Device(), {program, "begin again", {}, lost}), ""};
+    return {Processes::join(distributed, Device(), {program, "begin again", {}, lost}), ""};
   } catch (const Error& error) {
     return {nullptr, error.what()};
   }
@@ -73,11 +73,11 @@ Joined join(const ProcessPlace& place, const std::string& program = "foxscope 1"
 /// Several processes, each a thread, that come at once and leave at once.
 class Together {
  public:
-  explicit Together(const std::vector<ProcessPlace>& places) {
+  explicit Together(const std::vector<DistributedConfig>& places) {
     std::vector<std::future<Joined>> coming;
     coming.reserve(places.size());
-    for (const ProcessPlace& place : places) {
-      coming.push_back(std::async(std::launch::async, [place] { return join(place); }));
+    for (const DistributedConfig& distributed : places) {
+      coming.push_back(std::async(std::launch::async, [distributed] { return join(distributed); }));
     }
     for (auto& one : coming) all_.push_back(one.get());
   }
@@ -105,7 +105,8 @@ class Together {
   std::vector<std::string> gathered(const std::string& word) {
     return each([&](Processes& processes) {
       std::string all;
-      for (const std::string& text : processes.gather(word + std::to_string(processes.place().rank))) all += text + ' ';
+      for (const std::string& text : processes.gather(word + std::to_string(processes.distributed().rank)))
+        all += text + ' ';
       return all;
     });
   }
@@ -114,8 +115,8 @@ class Together {
   std::vector<Joined> all_;
 };
 
-std::vector<ProcessPlace> places_of(int count, int port) {
-  std::vector<ProcessPlace> places;
+std::vector<DistributedConfig> places_of(int count, int port) {
+  std::vector<DistributedConfig> places;
   for (int rank = 0; rank < count; ++rank) places.push_back(place_at(port, rank, count));
   return places;
 }
@@ -126,17 +127,17 @@ testing::AssertionResult holds(const std::string& text, const std::string& words
 }
 
 // Each is refused at once, and those of the job do not notice.
-TEST(Meeting, WhoDoesNotBelongToTheJobIsRefused) {
+TEST(Rendezvous, WhoDoesNotBelongToTheJobIsRefused) {
   const int port = unused_port();
   Together job(places_of(2, port));
   ASSERT_EQ(job.error(0) + job.error(1), "");
-  const ProcessPlace second = place_at(port, 1, 2);
-  ProcessPlace other_job = second;
+  const DistributedConfig second = place_at(port, 1, 2);
+  DistributedConfig other_job = second;
   other_job.job = "7.1";
-  ProcessPlace restarted = second;
+  DistributedConfig restarted = second;
   restarted.run = "1";
-  const auto refusal = [](const ProcessPlace& place, const std::string& program = "foxscope 1") {
-    return std::async(std::launch::async, [=] { return join(place, program).error; });
+  const auto refusal = [](const DistributedConfig& distributed, const std::string& program = "foxscope 1") {
+    return std::async(std::launch::async, [=] { return join(distributed, program).error; });
   };
   auto twice = refusal(second);
   auto of_three = refusal(place_at(port, 2, 3));
@@ -155,7 +156,7 @@ TEST(Meeting, WhoDoesNotBelongToTheJobIsRefused) {
 }
 
 // One of three numbers comes from two processes at once: one of them is of the work.
-TEST(Meeting, ANumberIsClaimedOnce) {
+TEST(Rendezvous, ANumberIsClaimedOnce) {
   const int port = unused_port();
   std::vector<std::future<Joined>> coming;
   for (const int rank : {0, 1, 1, 2}) {
@@ -171,21 +172,21 @@ TEST(Meeting, ANumberIsClaimedOnce) {
 
 // The store of a starter outlives the work; what lies in it is not read again, even where a process has ended in the
 // middle of a meeting, and where the starter does not count starts.
-TEST(Meeting, WhatEarlierWorkLeftInAStoreIsNotRead) {
+TEST(Rendezvous, WhatEarlierWorkLeftInAStoreIsNotRead) {
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
   options.waitWorkers = false;
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  std::vector<ProcessPlace> places = places_of(2, store->getPort());
-  for (ProcessPlace& place : places) place.hosts_store = false;
+  std::vector<DistributedConfig> places = places_of(2, store->getPort());
+  for (DistributedConfig& distributed : places) distributed.hosts_store = false;
   for (const char* word : {"first", "second", "third"}) {
     Together job(places);
     ASSERT_EQ(job.error(0) + job.error(1), "");
     const std::string both = std::string(word) + "0 " + word + "1 ";
     EXPECT_EQ(job.gathered(word), std::vector<std::string>(2, both));
     EXPECT_EQ(job.each([](Processes& processes) {
-      std::vector<double> values = {1.0 + processes.place().rank};
+      std::vector<double> values = {1.0 + processes.distributed().rank};
       processes.add_up(values);
       return std::to_string(values[0]);
     }),
@@ -199,7 +200,7 @@ TEST(RequireSame, NamesTheFirstLineThatDiffers) {
   Together job(places_of(3, unused_port()));
   const auto said = [&](const std::string& of_last) {
     return job.each([&](Processes& processes) -> std::string {
-      const bool last = processes.place().rank == 2;
+      const bool last = processes.distributed().rank == 2;
       try {
         require_same(&processes, " \"length\": 16,\n \"lr\": " + (last ? of_last : "0.1") + ",\n \"seed\": 0");
       } catch (const Error& error) {
@@ -254,21 +255,21 @@ TEST(StoreBackend, SizesAreCompared) {
 }
 
 TEST(StoreSocket, ListensWhereItIsTold) {
-  ProcessPlace place = place_at(unused_port(), 0, 2);
-  const int opened = open_store_socket(place);
+  DistributedConfig distributed = place_at(unused_port(), 0, 2);
+  const int opened = open_store_socket(distributed);
   const sockaddr_in address = bound_to(opened);
   EXPECT_EQ(ntohl(address.sin_addr.s_addr), INADDR_LOOPBACK);
-  EXPECT_EQ(ntohs(address.sin_port), place.port);
-  place.host = "no-such-host.invalid";
-  EXPECT_TRUE(holds(join(place).error, "MASTER_ADDR no-such-host.invalid: "));
+  EXPECT_EQ(ntohs(address.sin_port), distributed.port);
+  distributed.host = "no-such-host.invalid";
+  EXPECT_TRUE(holds(join(distributed).error, "MASTER_ADDR no-such-host.invalid: "));
   ::close(opened);
 }
 
 // An address of another machine, as one through which a container is reached, is no reason not to begin.
 TEST(StoreSocket, ListensEverywhereWhereTheAddressIsNoInterfaces) {
-  ProcessPlace place = place_at(unused_port(), 0, 2);
-  place.host = "192.0.2.1";
-  const int opened = open_store_socket(place);
+  DistributedConfig distributed = place_at(unused_port(), 0, 2);
+  distributed.host = "192.0.2.1";
+  const int opened = open_store_socket(distributed);
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
   ASSERT_EQ(getsockname(opened, reinterpret_cast<sockaddr*>(&address), &size), 0);

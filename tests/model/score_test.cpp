@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/weights/safetensors.h"
 #include "tests/model/model_test_support.h"
@@ -47,15 +48,14 @@ struct DensePosition {
     for (const float logit : logits) log_probability.push_back(static_cast<double>(logit) - largest - std::log(sum));
     order.resize(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(
-        order, [&](int a, int b) { return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)]; });
+    std::ranges::stable_sort(order, [&](int a, int b) { return logits[index_of(a)] > logits[index_of(b)]; });
   }
   std::vector<double> log_probability;
   Ids order;
 };
 
 void expect_position(const ScoredPosition& score, const DensePosition& dense, std::int32_t label, double bound) {
-  const auto of = [&](std::int32_t id) { return dense.log_probability[static_cast<std::size_t>(id)]; };
+  const auto of = [&](std::int32_t id) { return dense.log_probability[index_of(id)]; };
   EXPECT_NEAR(score.log_probability, of(label), bound);
   // Where two are as likely to rounding, either may be first.
   if (of(dense.order[0]) - of(dense.order[1]) > 2 * bound) {
@@ -78,11 +78,11 @@ void expect_distribution(const ScoredPosition& score, const DensePosition& dense
   // Tokens that are as likely to rounding may stand on either side.
   std::int64_t least = 1;
   std::int64_t most = 1;
-  const double own = dense.log_probability[static_cast<std::size_t>(label)];
+  const double own = dense.log_probability[index_of(label)];
   for (std::int32_t id = 0; id < std::ssize(dense.log_probability); ++id) {
     if (id == label) continue;
-    least += dense.log_probability[static_cast<std::size_t>(id)] > own + bound ? 1 : 0;
-    most += dense.log_probability[static_cast<std::size_t>(id)] > own - bound ? 1 : 0;
+    least += dense.log_probability[index_of(id)] > own + bound ? 1 : 0;
+    most += dense.log_probability[index_of(id)] > own - bound ? 1 : 0;
   }
   EXPECT_GE(score.rank, least);
   EXPECT_LE(score.rank, most);
@@ -296,7 +296,7 @@ TEST(Score, OfEqualsTheLowestIdIsTheGreedyChoice) {
       EXPECT_NEAR(scores[p].entropy, std::log(11.0), 1e-6);
       EXPECT_EQ(scores[p].greedy, p == 0);
       EXPECT_NEAR(scores[p].log_probability, -std::log(11.0), 1e-6);
-      for (std::int32_t n = 0; n < 3; ++n) EXPECT_EQ(scores[p].top[static_cast<std::size_t>(n)].id, n);
+      for (std::int32_t n = 0; n < 3; ++n) EXPECT_EQ(scores[p].top[index_of(n)].id, n);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/weights/checkpoint.h"
@@ -79,7 +80,7 @@ class GoldenTraining {
   [[nodiscard]] int steps() const { return static_cast<int>(rates_.size()); }
 
   /// @param number  from 0
-  TrainableModel::StepReport step(int number) { return step(number, rates_[static_cast<std::size_t>(number)]); }
+  TrainableModel::StepReport step(int number) { return step(number, rates_[index_of(number)]); }
   TrainableModel::StepReport step(int number, double learning_rate) {
     for (std::int64_t row = 0; row < kStepRows; row += micro_rows_) {
       EXPECT_TRUE(model_->add_gradients(
@@ -156,7 +157,7 @@ TEST_P(TrainingGolden, CudaStepsInBfloat16StayNear) {
   GoldenTraining training(GetParam(), options);
   const std::vector<double> losses = training.read_doubles("loss");
   for (int step = 0; step < training.steps(); ++step) {
-    EXPECT_NEAR(training.step(step).loss, losses[static_cast<std::size_t>(step)], 0.02) << step;
+    EXPECT_NEAR(training.step(step).loss, losses[index_of(step)], 0.02) << step;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <random>
 #include <thread>
 
+#include "backend/base/index.h"
 #include "tests/text/helpers.h"
 
 namespace foxscope::test {
@@ -21,8 +22,7 @@ std::vector<std::array<std::int64_t, 2>> character_spans(const std::string& text
   }
   std::vector<std::array<std::int64_t, 2>> spans;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    spans.push_back({character[static_cast<std::size_t>(tokens.byte_start[i])],
-                     character[static_cast<std::size_t>(tokens.byte_end[i] - 1)] + 1});
+    spans.push_back({character[index_of(tokens.byte_start[i])], character[index_of(tokens.byte_end[i] - 1)] + 1});
   }
   return spans;
 }

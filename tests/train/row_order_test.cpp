@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
 #include "tests/error_of.h"
 
 namespace foxscope {
@@ -93,7 +94,7 @@ TEST(ShuffledRow, EveryRowAndEveryPairIsEquallyLikelyAnywhere) {
     const auto a = static_cast<std::size_t>(shuffled_row(0, 10, seed, 0));
     const auto b = static_cast<std::size_t>(shuffled_row(1, 10, seed, 0));
     ++first[a];
-    ++last[static_cast<std::size_t>(shuffled_row(9, 10, 0, seed))];
+    ++last[index_of(shuffled_row(9, 10, 0, seed))];
     ++pair[a * 9 + (b > a ? b - 1 : b)];
   }
   // The 0.999 quantiles for 9 and 89 degrees of freedom.

@@ -4,9 +4,9 @@
 
 namespace foxscope::cli {
 
-void addEvalCommand(CLI::App& program, Selection& selection) {
+void addEvalCommand(CLI::App& program, ParsedCommand& parsed) {
   CLI::App* eval = addSubcommand(
-      program, selection, "eval", "Measure models over a corpus",
+      program, parsed, "eval", "Measure models over a corpus",
       "  foxscope eval loss --model fox=FOLDER --model base=FOLDER --corpus books.jsonl.xz --windows 24 -o eval.h5\n"
       "  foxscope eval heads --model fox=FOLDER --corpus books.jsonl.xz -o heads.h5\n"
       "  foxscope eval needle --model fox=FOLDER --haystack essays.txt -o needle.h5\n"
@@ -14,12 +14,12 @@ void addEvalCommand(CLI::App& program, Selection& selection) {
       "  foxscope eval surprisal --model FOLDER --text chapter.txt --words -o words.csv\n"
       "  foxscope eval import results.npz -o eval.h5");
   eval->require_subcommand(1);
-  addEvalLossCommand(*eval, selection);
-  addEvalHeadsCommand(*eval, selection);
-  addEvalNeedleCommand(*eval, selection);
-  addEvalSweepCommand(*eval, selection);
-  addEvalSurprisalCommand(*eval, selection);
-  addEvalImportCommand(*eval, selection);
+  addEvalLossCommand(*eval, parsed);
+  addEvalHeadsCommand(*eval, parsed);
+  addEvalNeedleCommand(*eval, parsed);
+  addEvalSweepCommand(*eval, parsed);
+  addEvalSurprisalCommand(*eval, parsed);
+  addEvalImportCommand(*eval, parsed);
 }
 
 }  // namespace foxscope::cli

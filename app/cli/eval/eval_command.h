@@ -5,11 +5,11 @@
 namespace foxscope::cli {
 
 /// Each adds one subcommand of `foxscope eval`.
-void addEvalHeadsCommand(CLI::App& eval, Selection& selection);
-void addEvalLossCommand(CLI::App& eval, Selection& selection);
-void addEvalNeedleCommand(CLI::App& eval, Selection& selection);
-void addEvalSurprisalCommand(CLI::App& eval, Selection& selection);
-void addEvalSweepCommand(CLI::App& eval, Selection& selection);
-void addEvalImportCommand(CLI::App& eval, Selection& selection);
+void addEvalHeadsCommand(CLI::App& eval, ParsedCommand& parsed);
+void addEvalLossCommand(CLI::App& eval, ParsedCommand& parsed);
+void addEvalNeedleCommand(CLI::App& eval, ParsedCommand& parsed);
+void addEvalSurprisalCommand(CLI::App& eval, ParsedCommand& parsed);
+void addEvalSweepCommand(CLI::App& eval, ParsedCommand& parsed);
+void addEvalImportCommand(CLI::App& eval, ParsedCommand& parsed);
 
 }  // namespace foxscope::cli

@@ -39,9 +39,9 @@ Form formOf(const std::string& output) {
 }
 
 void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEvaluation& evaluation,
-                     const Session& session) {
+                     const CommandContext& context) {
   if (form == Form::hdf5) {
-    write_heads_file(options.output, evaluation, {session.commandLine, ""},
+    write_heads_file(options.output, evaluation, {context.commandLine, ""},
                      options.force ? Overwrite::force : Overwrite::refuse);
     return;
   }
@@ -51,31 +51,31 @@ void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEval
   file.commit();
 }
 
-int evaluateHeads(const EvalHeadsOptions& options, const Session& session, Processes* processes) {
+int evaluateHeads(const EvalHeadsOptions& options, const CommandContext& context, Processes* processes) {
   const Form form = formOf(options.output);
   requireWritable(options.output, options.force);
   const HeadsRequest request{openModels(options, processes), evalInput(options)};
   std::size_t turn = 0;
   HeadsEvents events;
   events.model = [&](const std::string& name) {
-    session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
+    context.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
-  events.note = [&](const std::string& text) { session.console.note(text); };
-  const auto evaluation = evaluate_heads(request, events, session.job(), processes);
+  events.note = [&](const std::string& text) { context.console.note(text); };
+  const auto evaluation = evaluate_heads(request, events, context.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
   if (!evaluation) return kInterrupted;
-  writeEvaluation(options, form, *evaluation, session);
-  session.console.endProgress();
-  session.console.report(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
+  writeEvaluation(options, form, *evaluation, context);
+  context.console.endProgress();
+  context.console.report(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
   return kDone;
 }
 
 }  // namespace
 
-void addEvalHeadsCommand(CLI::App& eval, Selection& selection) {
+void addEvalHeadsCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<EvalHeadsOptions>();
   CLI::App* command = addSubcommand(
-      eval, selection, "heads", "Statistics of every head over windows of a corpus, with errors",
+      eval, parsed, "heads", "Statistics of every head over windows of a corpus, with errors",
       "  foxscope eval heads --model FOLDER --corpus books.jsonl.xz -o heads.h5\n"
       "  foxscope eval heads --model fox=FOLDER --model base=owner/name --corpus texts/ --length 8192 -o heads.csv\n"
       "  foxscope eval heads --model FOLDER --ids windows.npy -o heads.json");
@@ -86,11 +86,11 @@ void addEvalHeadsCommand(CLI::App& eval, Selection& selection) {
       ->required();
   addEvalRunning(*command, *options);
   command->add_flag("--force", options->force, "Overwrite the output");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) {
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) {
       checkEvalOptions("eval heads", *options);
-      return evaluateTogether(session, *options,
-                              [&](Processes* processes) { return evaluateHeads(*options, session, processes); });
+      return evaluateDistributed(context, *options,
+                                 [&](Processes* processes) { return evaluateHeads(*options, context, processes); });
     };
   });
 }

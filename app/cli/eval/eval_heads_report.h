@@ -10,7 +10,7 @@ namespace foxscope::cli {
 std::string evaluatedHeadsTable(const HeadsEvaluation& evaluation);
 /// Every number with its error and unit; what is not known is null.
 std::string evaluatedHeadsJson(const HeadsEvaluation& evaluation);
-/// One line a model and head; each number NAME is followed by NAME_error. What is not known is empty.
+/// One line a model and head; each number NAME is followed by NAME_error. A missing value is empty.
 std::string evaluatedHeadsCsv(const HeadsEvaluation& evaluation);
 
 }  // namespace foxscope::cli

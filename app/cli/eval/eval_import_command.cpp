@@ -25,7 +25,7 @@ std::string defaultName(const std::filesystem::path& input) {
   return whole.stem().string();
 }
 
-int importLosses(const ImportOptions& options, const Session& session) {
+int importLosses(const ImportOptions& options, const CommandContext& context) {
   requireDistinct(options.output, options.input);
   requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
@@ -35,21 +35,21 @@ int importLosses(const ImportOptions& options, const Session& session) {
         fmt::format("\"{}\" is not a name of letters, digits, '.', '_' and '-': give one with --name", name));
   }
   const LossEvaluation evaluation = import_losses(options.input, name);
-  write_loss_file(options.output, evaluation, {session.commandLine, ""},
+  write_loss_file(options.output, evaluation, {context.commandLine, ""},
                   options.force ? Overwrite::force : Overwrite::refuse);
   if (options.json) {
     Console::write(lossJson("", options.output, evaluation, {}));
   } else {
-    session.console.report(lossText(evaluation, {}) + "written to " + options.output + '\n');
+    context.console.report(lossText(evaluation, {}) + "written to " + options.output + '\n');
   }
   return kDone;
 }
 
 }  // namespace
 
-void addEvalImportCommand(CLI::App& eval, Selection& selection) {
+void addEvalImportCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<ImportOptions>();
-  CLI::App* command = addSubcommand(eval, selection, "import",
+  CLI::App* command = addSubcommand(eval, parsed, "import",
                                     "Take in per-token losses that the Forgetting Transformer's own evaluation wrote",
                                     "  foxscope eval import fox-pro-760m/results.npz -o fox.h5\n"
                                     "  foxscope eval import results.npz --name fox -o fox.h5");
@@ -65,8 +65,8 @@ void addEvalImportCommand(CLI::App& eval, Selection& selection) {
       ->type_name("NAME");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return importLosses(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return importLosses(*options, context); };
   });
 }
 

@@ -42,48 +42,48 @@ LossRequest makeRequest(const LossOptions& options, const Processes* processes) 
   return request;
 }
 
-int evaluateLoss(const LossOptions& options, const Session& session, Processes* processes) {
+int evaluateLoss(const LossOptions& options, const CommandContext& context, Processes* processes) {
   requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
   const LossRequest request = makeRequest(options, processes);
   std::size_t turn = 0;
   LossEvents events;
   events.model = [&](const std::string& name) {
-    session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
+    context.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
-  events.partial = sayKept(session);
-  const auto result = evaluate_loss(request, events, session.job(), processes);
+  events.partial = sayKept(context);
+  const auto result = evaluate_loss(request, events, context.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(result.has_value());
   if (!result) return kInterrupted;
   for (std::size_t n = 0; n < result->timings.size(); ++n) {
     const LossTiming& timing = result->timings[n];
     const std::string& name = request.models[n].request.name;
-    for (const std::string& note : timing.notes) session.console.note(fmt::format("{}: {}", name, note));
+    for (const std::string& note : timing.notes) context.console.note(fmt::format("{}: {}", name, note));
     if (timing.resumed > 0) {
-      session.console.note(fmt::format("{}: the losses of {} of {} windows were computed before", name, timing.resumed,
+      context.console.note(fmt::format("{}: the losses of {} of {} windows were computed before", name, timing.resumed,
                                        result->evaluation.models[n].losses.windows));
     }
-    session.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(timing.tokens),
+    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(timing.tokens),
                                        timing.attention_kernel.empty() ? "nothing" : timing.attention_kernel));
   }
-  write_loss_file(options.output, result->evaluation, {session.commandLine, ""},
+  write_loss_file(options.output, result->evaluation, {context.commandLine, ""},
                   options.force ? Overwrite::force : Overwrite::refuse);
   finish_loss(request);
-  session.console.endProgress();
+  context.console.endProgress();
   if (options.json) {
     Console::write(lossJson("", options.output, result->evaluation, result->timings));
   } else {
-    session.console.report(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
+    context.console.report(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
   }
   return kDone;
 }
 
 }  // namespace
 
-void addEvalLossCommand(CLI::App& eval, Selection& selection) {
+void addEvalLossCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<LossOptions>();
   CLI::App* command = addSubcommand(
-      eval, selection, "loss", "Losses of models over windows of a corpus, with errors",
+      eval, parsed, "loss", "Losses of models over windows of a corpus, with errors",
       "  foxscope eval loss --model FOLDER --corpus books.jsonl.xz -o eval.h5\n"
       "  foxscope eval loss --model fox=FOLDER --model base=owner/name --corpus texts/ --length 8192 --windows 24 \\\n"
       "      --seed 1 -o eval.h5\n"
@@ -95,11 +95,11 @@ void addEvalLossCommand(CLI::App& eval, Selection& selection) {
   addEvalRunning(*command, *options);
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) {
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) {
       checkEvalOptions("eval loss", *options);
-      return evaluateTogether(session, *options,
-                              [&](Processes* processes) { return evaluateLoss(*options, session, processes); });
+      return evaluateDistributed(context, *options,
+                                 [&](Processes* processes) { return evaluateLoss(*options, context, processes); });
     };
   });
 }

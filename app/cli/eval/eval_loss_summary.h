@@ -7,7 +7,7 @@
 
 namespace foxscope::cli {
 
-/// What an evaluation holds, for people: a table of models, and one of their differences.
+/// The text of an evaluation for people: a table of models, and one of their differences.
 /// @param timings  of the models, as they were computed now; empty for an evaluation out of a file
 std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTiming>& timings);
 

@@ -188,40 +188,40 @@ void checkGiven(const NeedleOptions& options) {
   requireHdf5Name(options.eval.output);
 }
 
-int evaluateNeedle(const NeedleOptions& options, const Session& session, Processes* processes) {
+int evaluateNeedle(const NeedleOptions& options, const CommandContext& context, Processes* processes) {
   requireDistinct(options.eval.output, options.haystack);
   requireWritable(options.eval.output, options.force);
   const NeedleRequest request = makeRequest(options, processes);
   std::size_t turn = 0;
   NeedleEvents events;
   events.model = [&](const std::string& name) {
-    session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
+    context.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
-  events.note = [&](const std::string& line) { session.console.note(line); };
-  events.partial = sayKept(session);
-  const auto evaluation = evaluate_needle(request, events, session.job(), processes);
+  events.note = [&](const std::string& line) { context.console.note(line); };
+  events.partial = sayKept(context);
+  const auto evaluation = evaluate_needle(request, events, context.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
   if (!evaluation) return kInterrupted;
-  write_needle_file(options.eval.output, *evaluation, {session.commandLine, ""},
+  write_needle_file(options.eval.output, *evaluation, {context.commandLine, ""},
                     options.force ? Overwrite::force : Overwrite::refuse);
   finish_needle(request);
-  session.console.endProgress();
+  context.console.endProgress();
   if (options.json) {
     Console::write(needleJson(options.eval.output, *evaluation));
   } else if (options.csv) {
     Console::write(evaluation->csv());
   } else {
-    session.console.report(needleText(*evaluation) + "written to " + options.eval.output + '\n');
+    context.console.report(needleText(*evaluation) + "written to " + options.eval.output + '\n');
   }
   return kDone;
 }
 
 }  // namespace
 
-void addEvalNeedleCommand(CLI::App& eval, Selection& selection) {
+void addEvalNeedleCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<NeedleOptions>();
   CLI::App* command = addSubcommand(
-      eval, selection, "needle", "Find a fact hidden in a long text, at every length and depth",
+      eval, parsed, "needle", "Find a fact hidden in a long text, at every length and depth",
       "  foxscope eval needle --model fox=FOLDER --model base=FOLDER --haystack essays.txt -o needle.h5\n"
       "  foxscope eval needle --model FOLDER --haystack books.jsonl.xz --lengths 1000:6000:11 --depths 0,50,100 \\\n"
       "      -o needle.h5\n"
@@ -251,15 +251,15 @@ void addEvalNeedleCommand(CLI::App& eval, Selection& selection) {
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
   command->add_flag("--csv", options->csv, "Print a line a cell, with the numbers in full");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) {
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) {
       if (options->printTemplate) {
         Console::write(NeedleTemplate::built_in().json());
         return static_cast<int>(kDone);
       }
       checkGiven(*options);
-      return evaluateTogether(session, options->eval,
-                              [&](Processes* processes) { return evaluateNeedle(*options, session, processes); });
+      return evaluateDistributed(context, options->eval,
+                                 [&](Processes* processes) { return evaluateNeedle(*options, context, processes); });
     };
   });
 }

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/distributed.h"
 #include "app/cli/interrupt.h"
-#include "app/cli/together.h"
 #include "app/figure/figure_kind.h"
 #include "backend/base/error.h"
 #include "backend/model/training/processes.h"
@@ -74,12 +74,13 @@ std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes*
   return models;
 }
 
-int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work) {
-  return workTogether(session, DeviceChoice::parse(options.device), "give the same command again", work);
+int evaluateDistributed(const CommandContext& context, const EvalOptions& options,
+                        const std::function<int(Processes*)>& work) {
+  return runDistributed(context, DeviceChoice::parse(options.device), "give the same command again", work);
 }
 
-std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session) {
-  return [&interrupt = session.interrupt](const std::filesystem::path& kept) {
+std::function<void(const std::filesystem::path& kept)> sayKept(const CommandContext& context) {
+  return [&interrupt = context.interrupt](const std::filesystem::path& kept) {
     interrupt.say(
         fmt::format("interrupted: the work so far is in {}, the same command goes on from it", kept.string()));
   };

@@ -17,7 +17,7 @@ class Processes;
 
 namespace foxscope::cli {
 
-/// What the subcommands of `foxscope eval` that go over windows have in common, as typed.
+/// The options that all subcommands of `foxscope eval` over windows share, as typed.
 struct EvalOptions : RunningOptions {
   std::vector<std::string> models;  ///< [NAME=]DIR
   std::string corpus;
@@ -46,9 +46,10 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options);
 /// @throws UsageError for names and interventions that are none, and as Engine::open
 std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes* processes = nullptr);
 /// Does the work of an evaluation, with other processes where torchrun or srun started several.
-int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work);
-/// What an evaluation says when it is interrupted, once it keeps its work in a file.
-std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session);
+int evaluateDistributed(const CommandContext& context, const EvalOptions& options,
+                        const std::function<int(Processes*)>& work);
+/// The message for an evaluation that is interrupted once it keeps its work in a file.
+std::function<void(const std::filesystem::path& kept)> sayKept(const CommandContext& context);
 /// How another process than the first ends, which has no part in what is written.
 /// @throws Error where it was interrupted, which all have to know
 int endOfOthers(bool done);

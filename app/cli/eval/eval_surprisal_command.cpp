@@ -6,10 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/distributed.h"
 #include "app/cli/eval/eval_command.h"
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/text_table.h"
-#include "app/cli/together.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
@@ -111,43 +111,43 @@ std::string pairsText(const MinimalPairs& result) {
   return table.text();
 }
 
-int evaluatePairs(const SurprisalOptions& options, const OpenedModel& model, const Session& session) {
-  const auto result = evaluate_pairs(model, read_minimal_pairs(options.pairs), session.job());
+int evaluatePairs(const SurprisalOptions& options, const OpenedModel& model, const CommandContext& context) {
+  const auto result = evaluate_pairs(model, read_minimal_pairs(options.pairs), context.job());
   if (!result) return kInterrupted;
   writeText(options, result->csv());
-  session.console.endProgress();
-  session.console.report(pairsText(*result) + "written to " + options.eval.output + '\n');
+  context.console.endProgress();
+  context.console.report(pairsText(*result) + "written to " + options.eval.output + '\n');
   return kDone;
 }
 
-int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
-  requireAlone("eval surprisal");
+int evaluateSurprisal(const SurprisalOptions& options, const CommandContext& context) {
+  requireSingleProcess("eval surprisal");
   checkOptions(options);
   const std::string& input = options.pairs.empty() ? options.text : options.pairs;
   requireDistinct(options.eval.output, input);
   requireWritable(options.eval.output, options.force);
   const OpenedModel model = openModels(options.eval).front();
-  session.console.setSubject(model.request.name);
-  if (!options.pairs.empty()) return evaluatePairs(options, model, session);
+  context.console.setSubject(model.request.name);
+  if (!options.pairs.empty()) return evaluatePairs(options, model, context);
   SurprisalRequest request;
   request.corpus = options.text;
   request.limit = options.limit;
   request.gates = options.gates == "heads" ? GateColumns::heads : GateColumns::mean;
   request.words = options.wordRule == "unicode" ? WordRule::unicode : WordRule::white_space;
   request.ends = options.wholeWords ? WordEnds::counted : WordEnds::left_out;
-  const auto table = evaluate_surprisal(model, request, session.job());
+  const auto table = evaluate_surprisal(model, request, context.job());
   if (!table) return kInterrupted;
   if (endsIn(options.eval.output, ".h5")) {
-    write_surprisal_file(options.eval.output, *table, {session.commandLine, ""},
+    write_surprisal_file(options.eval.output, *table, {context.commandLine, ""},
                          options.force ? Overwrite::force : Overwrite::refuse);
   } else {
     writeText(options, options.words ? table->csv_of_words() : table->csv_of_tokens());
   }
-  session.console.endProgress();
+  context.console.endProgress();
   const std::int64_t words = table->word_count();
   double sum = 0;
   for (const float one : table->surprisal) sum += static_cast<double>(one);
-  session.console.report(
+  context.console.report(
       fmt::format("{} {}, {} {}, {} {}; mean surprisal {:.4f} nats a token{}\n", table->documents.size(),
                   plural(std::ssize(table->documents), "document"), words, plural(words, "word"), table->tokens(),
                   plural(static_cast<std::int64_t>(table->tokens()), "token"),
@@ -159,10 +159,10 @@ int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
 
 }  // namespace
 
-void addEvalSurprisalCommand(CLI::App& eval, Selection& selection) {
+void addEvalSurprisalCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<SurprisalOptions>();
   CLI::App* command = addSubcommand(
-      eval, selection, "surprisal", "Surprisal, entropy, rank and gate of every token or word; minimal pairs",
+      eval, parsed, "surprisal", "Surprisal, entropy, rank and gate of every token or word; minimal pairs",
       "  foxscope eval surprisal --model FOLDER --text chapter.txt --words -o words.csv\n"
       "  foxscope eval surprisal --model FOLDER --text corpus/ --gates heads -o tokens.h5\n"
       "  foxscope eval surprisal --model FOLDER --pairs anaphor_number_agreement.jsonl -o pairs.csv");
@@ -194,8 +194,8 @@ void addEvalSurprisalCommand(CLI::App& eval, Selection& selection) {
       ->required();
   addEvalRunning(*command, options->eval);
   command->add_flag("--force", options->force, "Overwrite the output");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return evaluateSurprisal(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return evaluateSurprisal(*options, context); };
   });
 }
 

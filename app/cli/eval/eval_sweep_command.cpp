@@ -2,10 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/distributed.h"
 #include "app/cli/eval/eval_command.h"
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/eval/eval_sweep_summary.h"
-#include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
 #include "backend/eval/sweep/sweep.h"
@@ -60,52 +60,52 @@ SweepFileRequest makeRequest(const SweepOptions& options) {
   return request;
 }
 
-void tellUser(const OpenedModel& model, const SweepResult& result, const Session& session) {
+void tellUser(const OpenedModel& model, const SweepResult& result, const CommandContext& context) {
   const TraceInfo& info = result.evaluation.info;
-  for (const std::string& note : model.config.notes) session.console.note(fmt::format("{}: {}", info.name, note));
+  for (const std::string& note : model.config.notes) context.console.note(fmt::format("{}: {}", info.name, note));
   if (result.resumed > 0) {
-    session.console.note(fmt::format("{}: {} of {} {} computed before", info.name, result.resumed,
+    context.console.note(fmt::format("{}: {} of {} {} computed before", info.name, result.resumed,
                                      std::ssize(result.evaluation.changes(0)),
                                      result.resumed == 1 ? "heads was" : "heads were"));
   }
-  session.console.detail(
+  context.console.detail(
       fmt::format("{}: {} {} in {}, attention by {}", info.name, result.timing.heads,
                   plural(result.timing.heads, "head"), durationText(result.timing.forward_seconds),
                   result.timing.attention_kernel.empty() ? "nothing" : result.timing.attention_kernel));
 }
 
-int evaluateSweep(const SweepOptions& options, const Session& session) {
-  requireAlone("eval sweep");
+int evaluateSweep(const SweepOptions& options, const CommandContext& context) {
+  requireSingleProcess("eval sweep");
   checkOptions(options);
   requireDistinct(options.eval.output, options.text);
   requireHdf5Name(options.eval.output);
   requireWritable(options.eval.output, options.force);
   const SweepFileRequest request = makeRequest(options);
   const OpenedModel model = openModels(options.eval).front();
-  session.console.setSubject(model.request.name);
-  const auto result = evaluate_sweep(model, request, sayKept(session), session.job());
+  context.console.setSubject(model.request.name);
+  const auto result = evaluate_sweep(model, request, sayKept(context), context.job());
   if (!result) return kInterrupted;
-  write_sweep_file(options.eval.output, result->evaluation, {session.commandLine, ""},
+  write_sweep_file(options.eval.output, result->evaluation, {context.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);
   finish_sweep(request);
-  session.console.endProgress();
-  tellUser(model, *result, session);
+  context.console.endProgress();
+  tellUser(model, *result, context);
   if (options.json) {
     Console::write(sweepJson("", options.eval.output, result->evaluation, &*result, options.fdr));
   } else if (options.csv) {
     Console::write(result->evaluation.csv(options.fdr));
   } else {
-    session.console.report(sweepText(result->evaluation, options.fdr) + "written to " + options.eval.output + '\n');
+    context.console.report(sweepText(result->evaluation, options.fdr) + "written to " + options.eval.output + '\n');
   }
   return kDone;
 }
 
 }  // namespace
 
-void addEvalSweepCommand(CLI::App& eval, Selection& selection) {
+void addEvalSweepCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<SweepOptions>();
   CLI::App* command = addSubcommand(
-      eval, selection, "sweep", "What each single head is worth: change it, and see what that does to the loss",
+      eval, parsed, "sweep", "What each single head is worth: change it, and see what that does to the loss",
       "  foxscope eval sweep --model FOLDER --text chapter.txt --limit 2048 -o sweep.h5\n"
       "  foxscope eval sweep --model FOLDER --text chapter.txt --change cut -o cut.h5 --csv > cut.csv\n"
       "  foxscope figure sweep sweep.h5 -o sweep.pdf");
@@ -128,8 +128,8 @@ void addEvalSweepCommand(CLI::App& eval, Selection& selection) {
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
   command->add_flag("--csv", options->csv, "Print a line a head, with the numbers in full");
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return evaluateSweep(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return evaluateSweep(*options, context); };
   });
 }
 

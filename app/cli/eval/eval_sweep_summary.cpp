@@ -12,6 +12,7 @@
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
 #include "app/description/number_text.h"
+#include "backend/base/index.h"
 #include "backend/base/plural.h"
 
 namespace foxscope::cli {
@@ -28,7 +29,7 @@ std::string tokenCell(const SweepEvaluation& sweep, const std::vector<TokenChang
   const TokenChange& first = tokens.front();
   std::string where = fmt::format("{:+.2f} at {}", first.change, first.position);
   if (sweep.token.empty()) return where;
-  const Json quoted = sweep.token[static_cast<std::size_t>(first.position)];
+  const Json quoted = sweep.token[index_of(first.position)];
   return fmt::format("{} {}", quoted.dump(-1, ' ', false, Json::error_handler_t::replace), where);
 }
 
@@ -36,7 +37,7 @@ Json tokensJson(const SweepEvaluation& sweep, const std::vector<TokenChange>& to
   Json list = Json::array();
   for (const TokenChange& token : tokens) {
     Json entry{{"position", token.position}};
-    if (!sweep.token.empty()) entry["token"] = sweep.token[static_cast<std::size_t>(token.position)];
+    if (!sweep.token.empty()) entry["token"] = sweep.token[index_of(token.position)];
     entry["change"] = token.change;
     list.push_back(std::move(entry));
   }

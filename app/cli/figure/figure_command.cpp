@@ -11,9 +11,9 @@
 #include "app/cli/model_names.h"
 #include "app/cli/parse_error.h"
 #include "app/figure/figure_kind.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/pdf_metadata.h"
+#include "app/figure/page/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 
@@ -82,40 +82,40 @@ figure::FigureSources sourcesOf(const Arguments& arguments) {
 }
 
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.
-int drawKind(const Arguments& arguments, const Session& session) {
+int drawKind(const Arguments& arguments, const CommandContext& context) {
   const FigureSpec& spec = arguments.spec;
-  const figure::FigureStyle style = figure::styleOf(spec, session.commandLine);
+  const figure::FigureStyle style = figure::styleOf(spec, context.commandLine);
   figure::requireDrawing();
   const std::string output = spec.text("output");
   if (!arguments.kind.files.folders) {
     for (const std::string& file : arguments.files) requireDistinct(output, file);
   }
   requireWritable(output, spec.has("force"));
-  session.console.setSubject(output);
+  context.console.setSubject(output);
   const figure::FigureSources sources = sourcesOf(arguments);
-  const Job job = session.job();
+  const Job job = context.job();
   figure::FigureRequest request{spec, sources, style, job};
   const auto drawn = arguments.kind.draw(request);
-  if (!drawn || session.stop.stop_requested()) return kInterrupted;
+  if (!drawn || context.stop.stop_requested()) return kInterrupted;
   AtomicFile file(output, spec.has("force"));
   file.write(drawn->file.data(), drawn->file.size());
   file.commit();
-  session.console.endProgress();
+  context.console.endProgress();
   std::vector<std::string> notes = std::move(request.notes);
   notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
   if (const auto note = figure::pdfNote(drawn->file)) notes.push_back(*note);
-  for (const std::string& note : notes) session.console.note(note);
+  for (const std::string& note : notes) context.console.note(note);
   return kDone;
 }
 
-/// Adds the kind's options to its command, and the callback that sets `selection.action`.
-void addKind(CLI::App& command, Selection& selection, const FigureKind& kind) {
+/// Adds the kind's options to its command, and the callback that sets `parsed.action`.
+void addKind(CLI::App& command, ParsedCommand& parsed, const FigureKind& kind) {
   const auto arguments = std::make_shared<Arguments>(Arguments{kind, {}, {kind.name}});
   command.add_option("file", arguments->files, kind.files.help)->type_name(kind.files.type)->required();
   for (const FigureOption& option : kind.options) addOption(command, option, arguments->spec);
   command.get_option("--output")->required();
-  command.callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawKind(*arguments, session); };
+  command.callback([arguments, &parsed] {
+    parsed.action = [arguments](const CommandContext& context) { return drawKind(*arguments, context); };
   });
 }
 
@@ -158,19 +158,19 @@ void setOption(const std::string& spec, CLI::App& command, const std::string& na
   for (const std::string& word : std::get<std::vector<std::string>>(value)) option->add_result(word);
 }
 
-int drawSpec(const SpecArguments& arguments, const Session& session) {
+int drawSpec(const SpecArguments& arguments, const CommandContext& context) {
   const auto spec = FigureSpec::read(arguments.spec);
   try {
     CLI::App command("", spec.kind);
     command.set_help_flag();
-    Selection selection;
-    addKind(command, selection, kindNamed(spec.kind));
+    ParsedCommand parsed;
+    addKind(command, parsed, kindNamed(spec.kind));
     for (const auto& [name, value] : spec.options) setOption(arguments.spec, command, name, value);
     command.get_option("--output")->add_result(arguments.output);
     if (arguments.force) command.get_option("--force")->add_result("true");
     for (const std::string& file : arguments.files) command.get_option("file")->add_result(file);
     command.parse(std::vector<std::string>());
-    return selection.action(session);
+    return parsed.action(context);
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}: {}: see foxscope figure {} --help", arguments.spec, error.what(), spec.kind));
   } catch (const UsageError& error) {
@@ -178,9 +178,9 @@ int drawSpec(const SpecArguments& arguments, const Session& session) {
   }
 }
 
-void addSpec(CLI::App& figure, Selection& selection) {
+void addSpec(CLI::App& figure, ParsedCommand& parsed) {
   CLI::App* command = addSubcommand(
-      figure, selection, "spec", "Draw a figure as it is written down in a JSON file",
+      figure, parsed, "spec", "Draw a figure as it is written down in a JSON file",
       "  foxscope figure spec resources/figures/maps.json run.h5 -o maps.pdf\n"
       R"(  {"foxscope_figure": 1, "kind": "maps", "options": {"heads": ["1:2", "7:2"], "width": "iclr"}})");
   const auto arguments = std::make_shared<SpecArguments>();
@@ -192,21 +192,21 @@ void addSpec(CLI::App& figure, Selection& selection) {
       ->type_name("FILE")
       ->required();
   command->add_flag("--force", arguments->force, "Overwrite the output");
-  command->callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawSpec(*arguments, session); };
+  command->callback([arguments, &parsed] {
+    parsed.action = [arguments](const CommandContext& context) { return drawSpec(*arguments, context); };
   });
 }
 
 }  // namespace
 
-void addFigureCommand(CLI::App& program, Selection& selection) {
-  CLI::App* figure = addSubcommand(program, selection, "figure", "Draw a figure for a paper: .pdf, .svg or .png",
+void addFigureCommand(CLI::App& program, ParsedCommand& parsed) {
+  CLI::App* figure = addSubcommand(program, parsed, "figure", "Draw a figure for a paper: .pdf, .svg or .png",
                                    "  foxscope figure maps run.h5 -o maps.pdf\n"
                                    "  foxscope figure maps --help");
   for (const FigureKind& kind : figure::figureKinds()) {
-    addKind(*addSubcommand(*figure, selection, kind.name, kind.description, kind.examples), selection, kind);
+    addKind(*addSubcommand(*figure, parsed, kind.name, kind.description, kind.examples), parsed, kind);
   }
-  addSpec(*figure, selection);
+  addSpec(*figure, parsed);
   // A word that is no kind is answered here, with those that are.
   figure->allow_extras();
   figure->callback([figure] {

@@ -72,7 +72,7 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
   requireWritable(options.output, options.force);
 }
 
-/// Of how many layers something can be said of the attention.
+/// The number of layers whose attention has statistics.
 int layersWithAttention(const Trace& trace) {
   int count = 0;
   for (int layer = 0; layer < trace.info().layers; ++layer) count += trace.has_attention(layer) ? 1 : 0;
@@ -105,34 +105,34 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
 
 /// Calls body(measures) for every head, by layer, then head. @returns false if the job was stopped
 template <typename Body>
-bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOptions& options, const Session& session,
-                  const Body& body) {
+bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOptions& options,
+                  const CommandContext& context, const Body& body) {
   const TraceInfo& info = trace->info();
-  Job job{session.stop, {}, nullptr};
+  Job job{context.stop, {}, nullptr};
   const Team team(job);
   job.executor = team.executor();
   const std::int64_t heads = std::int64_t{info.layers} * info.heads;
-  session.console.setSubject(info.name);
+  context.console.setSubject(info.name);
   for (std::int64_t n = 0; n < heads; ++n) {
-    session.console.progress({n, heads, "heads", "statistics"});
+    context.console.progress({n, heads, "heads", "statistics"});
     const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
     if (head.head >= info.mixer(head.layer).heads) continue;
     auto measures = measure_head(head, options, job);
     if (!measures) return false;
     body(std::move(*measures));
   }
-  session.console.endProgress();
+  context.console.endProgress();
   return true;
 }
 
-bool findNearest(const HeadsOptions& options, const RunFile& run, const Session& session, HeadsReport& report) {
+bool findNearest(const HeadsOptions& options, const RunFile& run, const CommandContext& context, HeadsReport& report) {
   const auto other = run.trace(options.match);
   report.matched = other->info().name;
   const bool itself = report.matched == report.model;
   std::vector<std::pair<NearestHead, ProfileSketch>> known;
   MeasureOptions measure = measureOptions(options, *other);
   measure.with_split = false;
-  if (!measureHeads(other, measure, session, [&](HeadMeasures measures) {
+  if (!measureHeads(other, measure, context, [&](HeadMeasures measures) {
         known.push_back({{measures.statistics.layer, measures.statistics.head, 0}, *measures.sketch});
       })) {
     return false;
@@ -152,7 +152,7 @@ bool findNearest(const HeadsOptions& options, const RunFile& run, const Session&
   return true;
 }
 
-void writeArrays(const HeadsOptions& options, std::span<const HeadsReport> reports, const Session& session) {
+void writeArrays(const HeadsOptions& options, std::span<const HeadsReport> reports, const CommandContext& context) {
   HeadsEvaluation evaluation;
   evaluation.content = HeadsContent::run;
   evaluation.corpus.source = without_folder(options.file);
@@ -162,7 +162,7 @@ void writeArrays(const HeadsOptions& options, std::span<const HeadsReport> repor
     accumulator.end_window(0);
     evaluation.models.push_back(accumulator.finish());
   }
-  write_heads_file(options.output, evaluation, {session.commandLine, ""},
+  write_heads_file(options.output, evaluation, {context.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);
 }
 
@@ -178,20 +178,20 @@ void writeText(const HeadsOptions& options, const std::string& text) {
 
 /// The heads of one model, in their order and as many as were asked for. @returns nothing if the job was stopped
 std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& run,
-                                    const std::shared_ptr<const Trace>& trace, const Session& session) {
+                                    const std::shared_ptr<const Trace>& trace, const CommandContext& context) {
   MeasureOptions measure = measureOptions(options, *trace);
   const HeadsForm form = formOf(options);
   // The tables of saliency and of classes have no number of attention.
   const bool tellsAttention = form != HeadsForm::table || !(options.saliency || options.byClass);
   if (!hasAttention(*trace) && tellsAttention) {
     const bool some = layersWithAttention(*trace) > 0;
-    session.console.note(fmt::format(
+    context.console.note(fmt::format(
         "{}: queries and keys or row normalisers were not kept, so there is nothing to say of {}: run again with "
         "--keep gates,rows,qk",
         options.file, some ? "softmax attention" : "attention"));
   }
   if (options.saliency && forgets(trace->info()) && ordering_number(*trace) == SaliencyNumber::per_nat) {
-    session.console.note(
+    context.console.note(
         fmt::format("{}: gates were not kept, so saliency_scale and saliency_absolute are not known: run again with "
                     "--keep loss,gates,saliency",
                     options.file));
@@ -205,35 +205,35 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
   report.classes = options.byClass;
   report.saliency = options.saliency;
   report.run = trace;
-  if (!measureHeads(trace, measure, session, [&](HeadMeasures measures) {
+  if (!measureHeads(trace, measure, context, [&](HeadMeasures measures) {
         report.heads.push_back({std::move(measures), {}});
       })) {
     return std::nullopt;
   }
   if (form == HeadsForm::hdf5) return report;  // arrays stand in the order of layers and heads
-  if (options.match && !findNearest(options, run, session, report)) return std::nullopt;
+  if (options.match && !findNearest(options, run, context, report)) return std::nullopt;
   const std::string sort = options.sort.empty() && options.saliency ? to_string(ordering_number(*trace)) : options.sort;
   rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
   return report;
 }
 
-int tellHeads(const HeadsOptions& options, const Session& session) {
+int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   const HeadsForm form = formOf(options);
   checkOptions(options, form);
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const RunFile run = RunFile::open(options.file, options.check);
-  noteUnchecked(session.console, options.file, options.check);
+  noteUnchecked(context.console, options.file, options.check);
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   std::vector<HeadsReport> reports;
   for (const auto& trace : run.default_first()) {
     if (options.model && trace != run.trace(options.model)) continue;
-    auto report = reportOf(options, run, trace, session);
+    auto report = reportOf(options, run, trace, context);
     if (!report) return kInterrupted;
     reports.push_back(std::move(*report));
   }
   switch (form) {
     case HeadsForm::hdf5:
-      writeArrays(options, reports, session);
+      writeArrays(options, reports, context);
       break;
     case HeadsForm::table:
       Console::print(headsTables(reports));
@@ -248,7 +248,7 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   return kDone;
 }
 
-// What each label is, from which score on.
+// The definition of each label, with its threshold.
 std::string labelDefinitions() {
   std::string text = "Labels, the strongest (score over threshold) first:\n";
   for (int n = 0; n < kHeadLabels; ++n) {
@@ -260,9 +260,9 @@ std::string labelDefinitions() {
 
 }  // namespace
 
-void addHeadsCommand(CLI::App& program, Selection& selection) {
+void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<HeadsOptions>();
-  CLI::App* command = addSubcommand(program, selection, "heads", "Statistics of every head of a run",
+  CLI::App* command = addSubcommand(program, parsed, "heads", "Statistics of every head of a run",
                                     "  foxscope heads run.h5\n"
                                     "  foxscope heads run.h5 --sort rate_decay_time --top 8\n"
                                     "  foxscope heads run.h5 --split --by-class -o heads.h5\n"
@@ -299,8 +299,8 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
   command->add_flag("--json", options->json, "Print every statistic as JSON");
   command->add_flag("--csv", options->csv, "Print every statistic as CSV");
   addUnchecked(*command, options->check);
-  command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return tellHeads(*options, session); };
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return tellHeads(*options, context); };
   });
 }
 

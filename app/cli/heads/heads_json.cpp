@@ -5,6 +5,7 @@
 
 #include "app/cli/heads/heads_report.h"
 #include "app/cli/values.h"
+#include "backend/base/index.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::cli {
@@ -131,7 +132,7 @@ Json labelsJson(const HeadStatistics& head) {
 Json labelScoresJson(const HeadStatistics& head) {
   Json scores;
   for (int n = 0; n < kHeadLabels; ++n) {
-    scores[text_of(static_cast<HeadLabel>(n)).key] = jsonNumber(head.label_scores[static_cast<std::size_t>(n)]);
+    scores[text_of(static_cast<HeadLabel>(n)).key] = jsonNumber(head.label_scores[index_of(n)]);
   }
   scores["repeats"] = head.repeats;
   return scores;

@@ -25,7 +25,7 @@ struct ReportedHead {
   std::vector<NearestHead> nearest;  ///< nearest first; empty unless heads are matched
 };
 
-/// What the tables of heads are about.
+/// The contents of the tables of heads.
 struct HeadsReport {
   std::string model;
   std::int64_t tokens = 0;
@@ -60,10 +60,10 @@ std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& repor
 /// gates by class, nearest heads, saliency) as tables of their own instead.
 std::string headsTables(std::span<const HeadsReport> reports);
 /// Every statistic; a value that does not exist (attention when q and k were not kept, an infinite decay time) is null.
-/// Of several models a list, `models`.
+/// Several models make a list, `models`.
 std::string headsJson(std::span<const HeadsReport> reports);
-/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`. Of several models the first
-/// column is `model`.
+/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`. With several models the
+/// first column is `model`.
 std::string headsCsv(std::span<const HeadsReport> reports);
 
 }  // namespace foxscope::cli

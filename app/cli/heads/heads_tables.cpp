@@ -17,7 +17,7 @@ namespace foxscope::cli {
 namespace {
 
 constexpr std::size_t kNearestShown = 3;
-// What the overview shows whatever heads are sorted by.
+// The columns that the overview shows whatever heads are sorted by.
 constexpr std::array kShown = {
     "layer", "head", "rate_decay_time", "horizon_1_over_e_median", "horizon_half_median", "survival_1_over_e_median",
     "d50",   "d90",  "entropy",         "mass_on_first",           "mass_on_self"};
@@ -38,7 +38,7 @@ std::string numberCell(double value, int places) {
   return std::isinf(value) ? "inf" : fmt::format("{:.{}f}", value, places);
 }
 
-/// "fox, 2,048 tokens": what a table is of, in front of what it says. Of a run that was opened unchecked that too.
+/// "fox, 2,048 tokens": what a table is of, in front of what it says. A run that was opened unchecked is marked.
 std::string ofRun(const HeadsReport& report) {
   return fmt::format("{}{}, {} {}", report.model, report.run->info().unchecked ? " (unchecked)" : "",
                      countText(report.tokens), plural(report.tokens, "token"));
@@ -60,7 +60,7 @@ std::string sortedCell(const HeadsReport& report, const ReportedHead& head) {
   return "-";
 }
 
-// From the fastest channel's decay time to the slowest one's.
+// The range from the fastest channel's decay time to the slowest one's.
 std::string spectrumCell(const HeadStatistics& head) {
   const std::vector<double> times = channel_decay_times(head);
   if (times.empty()) return "-";
@@ -202,7 +202,7 @@ std::string matchTable(const HeadsReport& report) {
 
 std::string scientificCell(double value) { return std::isfinite(value) ? fmt::format("{:.2e}", value) : "-"; }
 
-/// What a position reads, in quotes; its id where there are no strings.
+/// The token that a position reads, in quotes; its id where there are no strings.
 std::string readCell(const Trace& run, std::int64_t position) {
   const TokenTable& tokens = *run.tokens();
   const auto index = static_cast<std::size_t>(position);

@@ -1,7 +1,7 @@
 #include "app/figure/curves/curve_figure.h"
 
 #include "app/figure/curves/curve_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 
 namespace foxscope::figure {
 

@@ -18,7 +18,7 @@ using Stroke = std::vector<CurvePoint>;
 
 enum class AxisScale { linear, logarithmic };
 
-/// What lies between the ends of an axis.
+/// The values at the two ends of an axis.
 struct AxisLimits {
   double lower = 0;
   double upper = 1;

@@ -4,14 +4,14 @@
 #include <optional>
 #include <tuple>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/curves/curve_pen.h"
 #include "app/figure/figure_measures.h"
+#include "app/figure/page/axis_drawing.h"
 
 namespace foxscope::figure {
 namespace {
 
-// In font sizes of the legend's letters.
+// Length of a sample in font sizes of the legend's letters.
 constexpr double kSample = 2.4;
 constexpr double kGap = 0.5;
 constexpr double kSmallestLegend = 0.55;
@@ -24,7 +24,7 @@ double entryWidth(const LegendEntry& entry, const TextStyle& style) {
   return (entry.curve == nullptr ? 0 : (kSample + kGap) * style.size) + textWidth(entry.text, style);
 }
 
-/// All entries, nowhere yet, the note in the lines that it has.
+/// All entries without their places, the note in the lines that it has.
 std::vector<LegendEntry> entriesOf(const Legend& legend) {
   std::vector<LegendEntry> entries;
   for (const Curve& curve : legend.curves) {

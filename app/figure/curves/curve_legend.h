@@ -6,12 +6,12 @@
 
 #include <QRectF>
 
-#include "app/figure/canvas.h"
 #include "app/figure/curves/curve_plot.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 
-/// What a legend says: a sample and a name of each curve that has one, and a note.
+/// The content of a legend: a sample and a name of each curve that has one, and a note.
 struct Legend {
   std::span<const Curve> curves;
   std::string note = {};

@@ -8,7 +8,7 @@ namespace foxscope::figure {
 /// Number of different colours of curves.
 inline constexpr int kCurveColours = 6;
 
-/// What curves are drawn on: paper and the window's light theme, or its dark theme.
+/// The ground that curves are drawn on: paper and the window's light theme, or its dark theme.
 enum class Ground { light, dark };
 
 /// Colour of a curve, from 0, again from the start after kCurveColours; of one hue on both grounds. Every two differ by
@@ -16,7 +16,7 @@ enum class Ground { light, dark };
 /// 2009), and each has a contrast above 3 to its ground (WCAG 2).
 Rgb curveColour(int index, Ground ground = Ground::light);
 
-/// What the colour is called, for people: "blue".
+/// The name of the colour for people: "blue".
 const char* curveColourName(int index, Ground ground = Ground::light);
 
 /// How a curve is told from others.

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/curves/curve_legend.h"
 #include "app/figure/curves/curve_limits.h"
 #include "app/figure/curves/curve_pen.h"
+#include "app/figure/page/axis_drawing.h"
 
 namespace foxscope::figure {
 namespace {
@@ -22,7 +22,7 @@ constexpr double kMostLegend = 0.5;  ///< share of the axes that a legend above 
 const QColor kGrid(232, 232, 232);
 const QColor kMarker(110, 110, 110);
 
-// On white, without transparency, which some printers and SVG readers lack.
+// Mixes a colour with white, without transparency, which some printers and SVG readers lack.
 QColor mixedWithWhite(const QColor& colour, double share) {
   const auto mix = [share](int part) { return static_cast<int>(std::lround(255 + share * (part - 255))); };
   return {mix(colour.red()), mix(colour.green()), mix(colour.blue())};
@@ -111,7 +111,7 @@ std::string CurvePanel::acrossName() const {
   return m_plot.xLabels == CurvePlot::XLabels::hidden ? std::string() : m_plot.xLabel;
 }
 
-// As many as stand apart, two at the least.
+// As many ticks as stand apart, two at the least.
 Ticks CurvePanel::xTicks(const PlotArea& area) const {
   for (int most = kMostTicks;; --most) {
     const bool positions = area.x.upper - area.x.lower >= 2 * most && area.x.upper < 1e7;
@@ -186,7 +186,7 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
     arrangement.legend = stackedLegend(legend, arrangement.box, small());
     return;
   }
-  // Beside the markers' lines if it can be, and under their labels.
+  // The legend stands beside the markers' lines if it can, and under their labels.
   const bool crossed = crossedByMarker({{right, upper}, size}, area) && !crossedByMarker({{left, upper}, size}, area);
   const double side = crossed ? left : right;
   const bool labelled = meetsLabel({{side, upper}, size}, area);

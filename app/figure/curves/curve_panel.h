@@ -5,9 +5,9 @@
 
 #include <QColor>
 
-#include "app/figure/axis_ticks.h"
 #include "app/figure/curves/curve_plot.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/axis_ticks.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 

@@ -2,8 +2,8 @@
 
 #include <QPen>
 
-#include "app/figure/canvas.h"
 #include "app/figure/curves/curve_plot.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 

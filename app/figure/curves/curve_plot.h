@@ -14,7 +14,7 @@ namespace foxscope::figure {
 /// How the values of a curve are drawn; points: one each, nothing between them.
 enum class LineStyle { solid, dashed, dotted, dashDotted, points };
 
-/// What a value is drawn as where the line is of points.
+/// The shape that a value is drawn as where the line consists of points.
 enum class PointShape { disc, square, triangle, diamond };
 
 /// One curve; NaN in x or y is a gap.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "app/figure/axis_drawing.h"
+#include "app/figure/page/axis_drawing.h"
 
 namespace foxscope::figure {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "app/figure/axis_ticks.h"
-#include "app/figure/canvas.h"
 #include "app/figure/figure_measures.h"
+#include "app/figure/page/axis_ticks.h"
+#include "app/figure/page/canvas.h"
 
 namespace foxscope::figure {
 

@@ -5,7 +5,7 @@
 
 #include "app/figure/colour_scale.h"
 #include "app/figure/heads/head_axes.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 

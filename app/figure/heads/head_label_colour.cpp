@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 
+#include "backend/base/index.h"
+
 namespace foxscope::figure {
 
 Rgb labelColour(HeadLabel label) {
@@ -13,7 +15,7 @@ Rgb labelColour(HeadLabel label) {
                                                              {0xf6, 0x89, 0x24},    // orange, 68
                                                              {0xc2, 0x07, 0x2c},    // red, 41
                                                              {0x2a, 0x9c, 0x66}}};  // green, 57
-  return kColours[static_cast<std::size_t>(label)];
+  return kColours[index_of(label)];
 }
 
 Letter letterOn(const Rgb& ground) {

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/heads/head_label_colour.h"
+#include "app/figure/page/axis_drawing.h"
 
 namespace foxscope::figure {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/figure/heads/head_axes.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/panel.h"
 #include "backend/map/statistics/head_labels.h"
 
 namespace foxscope::figure {
@@ -37,7 +37,7 @@ class HeadLabelsPanel final : public Panel {
   HeadAxes m_axes;
 };
 
-/// What each label is, and from which score on, in lines as wide as there is room.
+/// The definition and threshold of each label, in lines as wide as there is room.
 class LabelLegendPanel final : public Panel {
  public:
   explicit LabelLegendPanel(const FigureFormat& format);

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "app/figure/curves/curve_panel.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/figure_request.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_statistics.h"
 
@@ -42,7 +42,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   noteErrors(drawn.notes, sources, first);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
-  // Of several others the panel above has the names.
+  // With several others the panel above names them.
   const bool several = sources.size() > 2;
   below.yLabel = several ? style.label(against.name) + " − other (nats per token)" : "difference (nats per token)";
   below.level = 0;
@@ -51,7 +51,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   for (std::size_t index = 0; index < sources.size(); ++index) {
     const LossSource& source = sources[index];
     if (&source == &against) continue;
-    const foxscope::Curve values =
+    const foxscope::PositionCurve values =
         difference_curve(against.model.losses, source.model.losses, against.model.documents(), smooth);
     below.curves.push_back(curveOf(source.name, style.look(source.name, index), values, first, 0));
   }

@@ -6,19 +6,21 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/map_scale.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/statistics/head_match.h"
 
 namespace foxscope::figure {
 namespace {
 
-/// Of the entries of a difference, whose sizes the colours tell apart: a few large ones would leave the rest white.
+/// Share of the entries of a difference whose sizes the colours tell apart: a few large ones would leave the rest
+/// white.
 constexpr double kDifferencesShown = 0.95;
 
 std::string differenceLabel(Quantity quantity) { return "Δ " + quantitySymbol(quantity) + " (5 % beyond)"; }
@@ -94,14 +96,14 @@ class CompareFigure {
         content.titlesBeside = {titleOf(0), titleOf(1), titleOf(2)};
       }
       content.heightOfWidth = mapProportion(rows, columns);
-      MapRequest& request = added.requests[static_cast<std::size_t>(part)];
+      MapRequest& request = added.requests[index_of(part)];
       request.head = m_heads[part == 1 ? 1 : 0];
       if (part == 2) request.minus = m_heads[1];
       request.quantity = m_options.quantities[index];
       request.reduction = default_reduction(request.quantity, part == 2);
       request.rows = rows;
       request.columns = columns;
-      added.maps[static_cast<std::size_t>(part)] =
+      added.maps[index_of(part)] =
           &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), {row, part});
     }
     added.shared = &m_page.add(std::make_unique<ColourBarPanel>(m_style.format), {row + 1, 0, 1, 2});
@@ -117,7 +119,7 @@ class CompareFigure {
       if (name(m_heads[0]) != name(m_heads[1])) return fmt::format("{}\n− {}", name(m_heads[0]), name(m_heads[1]));
       return fmt::format("{}:{} − {}:{}", m_heads[0].layer, m_heads[0].head, m_heads[1].layer, m_heads[1].head);
     }
-    const HeadOf& head = m_heads[static_cast<std::size_t>(part)];
+    const HeadOf& head = m_heads[index_of(part)];
     return fmt::format("{}\nlayer\u00a0{}, head\u00a0{}", m_style.label(head.trace->info().name), head.layer,
                        head.head);
   }
@@ -181,7 +183,7 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
   CompareOptions chosen = options;
   DrawnFigure drawn;
   if (!chosen.first) {
-    auto choice = tellingHeads(first, job);
+    auto choice = representativeHeads(first, job);
     if (!choice) return std::nullopt;
     chosen.first = choice->heads.back();
     drawn.notes.push_back(fmt::format("{}: {}:{} has the longest memory; --head chooses another", first->info().name,

@@ -11,7 +11,7 @@
 
 namespace foxscope::figure {
 
-/// What `drawCompare` shows.
+/// The options of `drawCompare`.
 struct CompareOptions {
   std::optional<HeadIndex> first;    ///< head of the first run; absent: its longest memory
   std::optional<HeadIndex> second;   ///< of the second; absent: the nearest to it by distance profile

@@ -10,10 +10,11 @@
 #include "app/figure/curves/curve_legend.h"
 #include "app/figure/curves/curve_palette.h"
 #include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/kinds/evaluated_heads.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -25,7 +26,7 @@ constexpr double kSpread = 0.6;  ///< of the heads of a layer or class beside ea
 constexpr std::int64_t kFewestTokens = 10;
 constexpr int kMostLayerTicks = 8;
 
-/// What a class is called on an axis, and where there is little room.
+/// The name of a class on an axis, and a short one where there is little room.
 struct ClassName {
   TokenClass token_class;
   const char* text;
@@ -65,7 +66,7 @@ ClassLabels labelsOf(std::span<const ClassName> classes, std::span<const std::in
   };
   std::vector<std::string> names, brief, counted, briefCounted;
   for (const ClassName& one : classes) {
-    const std::string count = shortCount(tokens[static_cast<std::size_t>(one.token_class)]);
+    const std::string count = shortCount(tokens[index_of(one.token_class)]);
     names.emplace_back(one.text);
     brief.emplace_back(one.inShort);
     counted.push_back(fmt::format("{} ({})", one.text, count));
@@ -79,8 +80,8 @@ ClassLabels labelsOf(std::span<const ClassName> classes, std::span<const std::in
   return {fits(names) ? names : brief, fmt::format("tokens: {}", fmt::join(briefCounted, ", "))};
 }
 
-/// What heads are called in a legend that is this share of a page of this format wide: in brief where they would not
-/// stand in one line.
+/// The names of heads in a legend that is this share of a page of this format wide: in brief where they would not stand
+/// in one line.
 std::vector<std::string> namesOf(const std::vector<HeadIndex>& heads, const FigureFormat& format, double share) {
   const TextStyle style = textStyleOf(format);
   std::vector<Curve> curves(heads.size());
@@ -303,7 +304,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
   plot.legend = style.legend;
   std::vector<ClassName> classes;
   for (const ClassName& one : kClasses) {
-    if (model.class_tokens[static_cast<std::size_t>(one.token_class)] < kFewestTokens) continue;
+    if (model.class_tokens[index_of(one.token_class)] < kFewestTokens) continue;
     classes.push_back(one);
   }
   ClassLabels labels = labelsOf(classes, model.class_tokens, style.format);
@@ -365,7 +366,7 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   page.add(std::make_unique<CurvePanel>(style.format, distribution(gated, style)), {0, 1});
   int row = 1;
   for (const EvaluatedHeads* model : gated) {
-    const ChosenHeads choice = tellingHeads(*model);
+    const ChosenHeads choice = representativeHeads(*model);
     if (!model->by_channel.empty() || !model->by_class.empty()) drawn.notes.push_back(choice.note);
     if (!model->by_channel.empty()) {
       page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, style, gated.size() > 1)), {row, 0});

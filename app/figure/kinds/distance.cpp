@@ -7,11 +7,12 @@
 #include <fmt/format.h>
 
 #include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/kinds/evaluated_heads.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/legend_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -40,7 +41,7 @@ std::vector<double> middles(const EvaluatedHeads& model) {
   return places;
 }
 
-/// What the values of bins are: sums over their distances, which are drawn by the octave, or means.
+/// The meaning of a bin's value: sums over their distances, which are drawn by the octave, or means.
 enum class Bins { sums, means };
 
 Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t head, const Line& line, Bins kind) {
@@ -90,7 +91,7 @@ CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, 
   plot.title = headTitle(head);
   if (first) plot.yLabel = "attention per octave";
   if (logits) plot.xLabels = CurvePlot::XLabels::hidden;
-  const char* const suffix = options.first == FirstKey::leftOut ? "_without_first" : "";
+  const char* const suffix = options.first == FirstKey::left_out ? "_without_first" : "";
   for (const Line& line : kMasses) {
     if (line.colour > 0 && !hasParts(model, head)) break;
     const HeadArray& array = requireArray(model, model.by_distance, (std::string(line.array) + suffix).c_str());
@@ -138,7 +139,7 @@ std::string massNote(const EvaluatedHeads& model, const std::vector<CurvePlot>& 
   const bool bands =
       std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
   const ErrorGroups over = model.documents();
-  std::string note = first == FirstKey::leftOut ? "key 0 left out" : "";
+  std::string note = first == FirstKey::left_out ? "key 0 left out" : "";
   if (!bands && over.count <= 1) return note;
   if (!note.empty()) note += '\n';
   return note + (bands ? "bands: ± 1 standard error over " : "no bands: ") + groups_text(over);
@@ -161,12 +162,12 @@ std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, std::string
 DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style) {
   DrawnFigure drawn;
   if (model.windows) drawn.notes.push_back(errors_text(model.documents()));
-  if (options.first == FirstKey::leftOut) {
+  if (options.first == FirstKey::left_out) {
     drawn.notes.push_back("attention on key 0 is left out: --with-first counts it");
   }
   std::vector<HeadIndex> heads = options.heads;
   if (heads.empty()) {
-    ChosenHeads choice = tellingHeads(model);
+    ChosenHeads choice = representativeHeads(model);
     heads = std::move(choice.heads);
     drawn.notes.push_back(std::move(choice.note));
   }
@@ -187,7 +188,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
     page.add(legendOf(*plots, row == 0 ? massNote(model, *plots, options.first) : "", style), {row, 0, 1, count});
     ++row;
     for (int n = 0; n < count; ++n) {
-      page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});
+      page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[index_of(n)])), {row, n});
     }
     ++row;
   }
@@ -203,7 +204,7 @@ std::optional<DrawnFigure> drawDistance(FigureRequest& request) {
   if (!models) return std::nullopt;
   DistanceOptions options;
   for (const std::string& text : request.spec.list("heads")) options.heads.push_back(parseHead("--heads", text));
-  options.first = request.spec.has("with-first") ? FirstKey::counted : FirstKey::leftOut;
+  options.first = request.spec.has("with-first") ? FirstKey::counted : FirstKey::left_out;
   return drawDistance(request.model(*models), options, request.style);
 }
 

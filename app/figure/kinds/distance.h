@@ -6,16 +6,14 @@
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
 #include "backend/eval/heads/heads_evaluation.h"
+#include "backend/map/map.h"
 
 namespace foxscope::figure {
 
-/// Whether attention on key 0, where many heads park, is counted.
-enum class FirstKey { leftOut, counted };
-
-/// What `drawDistance` shows.
+/// The options of `drawDistance`.
 struct DistanceOptions {
   std::vector<HeadIndex> heads;  ///< empty: telling ones
-  FirstKey first = FirstKey::leftOut;
+  FirstKey first = FirstKey::left_out;
 };
 
 /// One column a head: attention by the octave of 1 + distance against distance, with the gate, without it, and by decay

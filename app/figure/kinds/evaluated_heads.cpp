@@ -6,7 +6,7 @@
 
 namespace foxscope::figure {
 
-ChosenHeads tellingHeads(const EvaluatedHeads& model) {
+ChosenHeads representativeHeads(const EvaluatedHeads& model) {
   const bool byDecay = forgets(model.info);
   const HeadArray& tokens = requireArray(model, model.numbers, byDecay ? "rate_decay_time" : "d50");
   std::vector<Reach> reaches;

@@ -12,7 +12,7 @@ namespace foxscope::figure {
 
 /// Heads of short, middle and long memory: by decay time, of a model without a gate by the distance within which half
 /// of the attention is.
-ChosenHeads tellingHeads(const EvaluatedHeads& model);
+ChosenHeads representativeHeads(const EvaluatedHeads& model);
 
 /// Place of a head in arrays [layers, H].
 /// @throws UsageError naming the numbers that exist

@@ -7,14 +7,14 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/heads/head_grid_panel.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/map_scale.h"
 #include "app/figure/layer_kind.h"
 #include "app/figure/legend_panel.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
 #include "backend/trace/shown_heads.h"

@@ -12,7 +12,7 @@
 
 namespace foxscope::figure {
 
-/// What `drawGrid` shows.
+/// The options of `drawGrid`.
 struct GridOptions {
   std::optional<Quantity> quantity;  ///< absent: the nats forgotten, −log F, without a gate attention
   std::optional<Range> rows;         ///< queries; absent: all

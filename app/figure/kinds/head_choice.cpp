@@ -32,7 +32,7 @@ std::optional<double> reachOf(const HeadOf& head, bool byDecay, const Job& job) 
   return statistics->distance.d50;
 }
 
-/// Of every head; where some layers forget, of the heads of these. Nothing if the job was stopped.
+/// The reach of every head; where some layers forget, of the heads of these alone. Nothing if the job was stopped.
 std::optional<std::vector<Reach>> reachesOf(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const TraceInfo& info = trace->info();
   const bool byDecay = forgets(info);
@@ -121,7 +121,7 @@ std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, 
   return map;
 }
 
-std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<ChosenHeads> representativeHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();

@@ -54,6 +54,6 @@ std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, 
 /// the attention is.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates, or queries and keys, that were not kept
-std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job);
+std::optional<ChosenHeads> representativeHeads(const std::shared_ptr<const Trace>& trace, const Job& job);
 
 }  // namespace foxscope::figure

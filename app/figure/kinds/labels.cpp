@@ -5,16 +5,17 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/figure_request.h"
 #include "app/figure/heads/head_labels_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
 
-// In font sizes.
+// The largest cell in font sizes.
 constexpr double kLargestCell = 2.2;
 constexpr double kLeastBeside = 1.5;  ///< where the legend stands beside the grids
 constexpr double kLegend = 13;        ///< beside the grids it is at least so wide
@@ -36,7 +37,7 @@ std::vector<std::optional<HeadLabel>> strongestLabels(const EvaluatedHeads& mode
   for (int n = 0; n < kHeadLabels; ++n) {
     const HeadArray& array = scoresOf(model, static_cast<HeadLabel>(n));
     for (std::size_t head = 0; head < scores.size(); ++head) {
-      scores[head][static_cast<std::size_t>(n)] = array.value[head];
+      scores[head][index_of(n)] = array.value[head];
     }
   }
   std::vector<std::optional<HeadLabel>> strongest;

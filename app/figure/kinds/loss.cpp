@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "app/figure/curves/curve_panel.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_statistics.h"
 
@@ -49,7 +49,7 @@ CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& optio
   plot.yLabel = "loss *L*(*p*) (nats per token)";
   const std::int64_t first = firstPosition(sources, options.curves.xLimits);
   for (const LossSource& source : sources) {
-    const foxscope::Curve values = loss_curve(source.model.losses, source.model.documents(), smooth);
+    const foxscope::PositionCurve values = loss_curve(source.model.losses, source.model.documents(), smooth);
     plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 0));
   }
   plot.note = legendNote(sources, plot.curves, smooth, first);

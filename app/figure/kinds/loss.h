@@ -10,7 +10,7 @@ namespace foxscope::figure {
 
 struct FigureSpec;
 
-/// What `drawLoss` and `drawAblation` show.
+/// The options of `drawLoss` and `drawAblation`.
 struct LossOptions {
   std::optional<std::int64_t> smooth;       ///< width of the moving average, odd; absent: by length and windows
   std::optional<std::int64_t> trainLength;  ///< a dashed line there

@@ -145,7 +145,7 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources) {
   }
 }
 
-Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
+Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::PositionCurve& values, std::int64_t first,
               std::int64_t offset) {
   Curve curve;
   curve.name = name;

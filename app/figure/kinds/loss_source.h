@@ -37,14 +37,14 @@ std::int64_t firstPosition(std::span<const LossSource> sources, const std::optio
 void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 
 /// A curve with its band of one standard error, where that is known, from this index on; x is index + offset.
-Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
+Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::PositionCurve& values, std::int64_t first,
               std::int64_t offset);
 
-/// What the horizontal axis counts: positions p, or lengths p + 1 of which a loss is the mean.
+/// The unit of the horizontal axis: positions p, or lengths p + 1 of which a loss is the mean.
 enum class LossAxis { positions, lengths };
 
-/// What the legend says of lines and bands, in lines: "mean of 101 tokens, band: ± 1 standard error", what the bands
-/// are over or why there are none, and which position is the first where others are left out.
+/// The legend's note on lines and bands, in lines: "mean of 101 tokens, band: ± 1 standard error", what the bands are
+/// over or why there are none, and which position is the first where others are left out.
 std::string legendNote(std::span<const LossSource> sources, std::span<const Curve> curves, std::int64_t smooth,
                        std::int64_t first, LossAxis axis = LossAxis::positions);
 

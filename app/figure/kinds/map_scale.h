@@ -24,7 +24,7 @@ void requireSameTokens(const Trace& first, const Trace& second);
 /// @throws UsageError for limits of a quantity that is not among those shown
 void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown);
 
-/// What a map of this request shows, and how, for a figure's metadata.
+/// Adds to a figure's metadata what a map of this request shows, and how.
 void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours);
 
 /// Height over width of a map of this region, mild where the region is oblong.
@@ -33,7 +33,7 @@ double mapProportion(const Range& rows, const Range& columns);
 /// Most entries on a side whose tokens are written instead of numbers.
 inline constexpr std::int64_t kMostTokenLabels = 64;
 
-/// What the positions of a range read, for the ticks of a map; empty where there are more than this.
+/// The tokens that the positions of a range read, for the ticks of a map; empty where there are more than this.
 std::vector<std::string> tokenLabels(const Trace& trace, const Range& range, std::int64_t most);
 
 }  // namespace foxscope::figure

@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/map_scale.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -75,7 +76,7 @@ class MapsFigure {
   }
 
   void addHead(int index) {
-    const MapsHead& head = m_options.heads[static_cast<std::size_t>(index)];
+    const MapsHead& head = m_options.heads[index_of(index)];
     const auto quantities = static_cast<int>(m_options.quantities.size());
     const int heads = static_cast<int>(m_options.heads.size());
     for (int below = 0; below < quantities; ++below) {
@@ -93,7 +94,7 @@ class MapsFigure {
         for (const MapsHead& beside : m_options.heads) content.titlesBeside.push_back(titleOf(beside));
       }
       content.heightOfWidth = mapProportion(m_rows, m_columns);
-      const Quantity quantity = m_options.quantities[static_cast<std::size_t>(below)];
+      const Quantity quantity = m_options.quantities[index_of(below)];
       PlacedMap map;
       map.panel = &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), place);
       map.request.head = {head.run, head.layer, head.head};
@@ -101,7 +102,7 @@ class MapsFigure {
       map.request.reduction = default_reduction(quantity, false);
       map.request.rows = m_rows;
       map.request.columns = m_columns;
-      m_maps[static_cast<std::size_t>(below)].push_back(map);
+      m_maps[index_of(below)].push_back(map);
     }
   }
 
@@ -174,7 +175,7 @@ class MapsFigure {
 /// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
 std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace, MapsOptions& options,
                                        const Job& job) {
-  if (!forgets(trace->info()) || options.rows || options.columns) return tellingHeads(trace, job);
+  if (!forgets(trace->info()) || options.rows || options.columns) return representativeHeads(trace, job);
   auto map = headsOnMap(trace, job);
   if (!map) return std::nullopt;
   options.rows = options.columns = map->positions;

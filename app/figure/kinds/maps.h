@@ -16,7 +16,7 @@ struct MapsHead : HeadIndex {
   std::shared_ptr<const Trace> run = nullptr;  ///< null: the figure's own
 };
 
-/// What `drawMaps` shows.
+/// The options of `drawMaps`.
 struct MapsOptions {
   /// Empty: telling ones of the run, and where it has gates and no positions are asked for those whose decay can be
   /// seen, on the part of the text where it can (headsOnMap).

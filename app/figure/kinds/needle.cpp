@@ -6,11 +6,12 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -196,11 +197,11 @@ DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> 
   const int across = std::min(models, kMostAcross);
   bool found = false;
   for (int index = 0; index < models; ++index) {
-    NeedleGrid& grid = grids[static_cast<std::size_t>(index)];
+    NeedleGrid& grid = grids[index_of(index)];
     const NeedleModel& model = *grid.model;
     const PanelPlace place{index / across, index % across};
     MapPanel::Content content = contentOf(*grid.test, place, index + across >= models);
-    if (place.column > 0 && grids[static_cast<std::size_t>(index - 1)].test->depths != grid.test->depths) {
+    if (place.column > 0 && grids[index_of(index - 1)].test->depths != grid.test->depths) {
       content.rows.shown = AxisShown::ticks;
     }
     content.title = titleOf(grids, grid, style);

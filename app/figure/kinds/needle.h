@@ -11,11 +11,11 @@
 
 namespace foxscope::figure {
 
-/// What a cell of the needle test shows: how much likelier the needle makes the answer; of one head the attention on
-/// the needle, or F to its last token, at the position that predicts the answer.
+/// The quantity that a cell of the needle test shows: how much likelier the needle makes the answer; of one head the
+/// attention on the needle, or F to its last token, at the position that predicts the answer.
 enum class NeedleTint { gain, mass, gate };
 
-/// What `drawNeedle` shows.
+/// The options of `drawNeedle`.
 struct NeedleOptions {
   NeedleTint tint = NeedleTint::gain;
   std::optional<HeadIndex> head;  ///< of mass and gate; absent: of each model that with the most mass

@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/passage_words.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "app/figure/text_panel.h"
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
@@ -121,7 +121,7 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
   HeadOf head{trace, 0, 0};
   if (chosen.tint != PassageTint::loss) {
     if (!chosen.head) {
-      const auto choice = tellingHeads(trace, job);
+      const auto choice = representativeHeads(trace, job);
       if (!choice) return std::nullopt;
       chosen.head = choice->heads[choice->heads.size() / 2];
       drawn.notes.push_back(fmt::format("{}: {}:{} has a middle memory; --head chooses another", trace->info().name,

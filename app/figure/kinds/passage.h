@@ -9,11 +9,11 @@
 
 namespace foxscope::figure {
 
-/// What tints the tokens of a passage: the loss of predicting them; 1 - f where they are read; F or attention from one
-/// query to them.
+/// The quantity that tints the tokens of a passage: the loss of predicting them; 1 - f where they are read; F or
+/// attention from one query to them.
 enum class PassageTint { loss, gate, forget, attention };
 
-/// What `drawPassage` shows.
+/// The options of `drawPassage`.
 struct PassageOptions {
   PassageTint tint = PassageTint::loss;
   std::optional<HeadIndex> head;      ///< absent: a telling one

@@ -7,13 +7,14 @@
 
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
 
 bool beginsCharacter(const std::string& text, std::int64_t byte) {
   return byte >= static_cast<std::int64_t>(text.size()) ||
-         (static_cast<unsigned char>(text[static_cast<std::size_t>(byte)]) & 0xc0U) != 0x80U;
+         (static_cast<unsigned char>(text[index_of(byte)]) & 0xc0U) != 0x80U;
 }
 
 double larger(double a, double b) {
@@ -31,7 +32,7 @@ std::vector<TintedPiece> tintedPieces(const Trace& trace, const PassageWords& wo
   std::vector<TintedPiece> pieces;
   std::int64_t open = -1;  // first byte of a character that goes on in the next token
   for (std::int64_t position = words.range.begin; position < words.range.end; ++position) {
-    const double value = values[static_cast<std::size_t>(position - words.range.begin)];
+    const double value = values[index_of(position - words.range.begin)];
     const bool outlined = words.outlined == position;
     const std::int64_t token = predicted ? position : position - 1;
     if (!byText || token < 0) {
@@ -41,8 +42,8 @@ std::vector<TintedPiece> tintedPieces(const Trace& trace, const PassageWords& wo
       continue;
     }
     const std::string& text = trace.text()->content;
-    const std::int64_t start = open >= 0 ? open : tokens.byte_start[static_cast<std::size_t>(token)];
-    const std::int64_t end = tokens.byte_end[static_cast<std::size_t>(token)];
+    const std::int64_t start = open >= 0 ? open : tokens.byte_start[index_of(token)];
+    const std::int64_t end = tokens.byte_end[index_of(token)];
     const QString part =
         QString::fromStdString(text.substr(static_cast<std::size_t>(start), static_cast<std::size_t>(end - start)));
     if (open >= 0) {

@@ -12,7 +12,7 @@ namespace foxscope::figure {
 /// Tokens that fill some ten lines: as many as are shown where nothing was asked for.
 inline constexpr std::int64_t kPassageTokens = 160;
 
-/// Which tokens of a run a passage shows.
+/// The tokens of a run that a passage shows.
 struct PassageWords {
   enum class Shown { read, predicted };
   Range range;  ///< of positions

@@ -1,8 +1,8 @@
 #include "app/figure/kinds/perplexity.h"
 
 #include "app/figure/curves/curve_panel.h"
-#include "app/figure/kinds/figure_request.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/figure_request.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
@@ -16,7 +16,7 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   // The first lengths, whose perplexity is that of guessing, would take the whole axis.
   const std::int64_t first = std::max<std::int64_t>(0, firstPosition(sources, options.curves.xLimits) - 1);
   for (const LossSource& source : sources) {
-    const foxscope::Curve values = perplexity_curve(source.model.losses, source.model.documents());
+    const foxscope::PositionCurve values = perplexity_curve(source.model.losses, source.model.documents());
     plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 1));
   }
   plot.note = legendNote(sources, plot.curves, 1, first, LossAxis::lengths);

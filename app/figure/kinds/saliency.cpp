@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/axis_ticks.h"
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/passage_words.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/axis_ticks.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {
@@ -57,7 +57,7 @@ HeadIndex strongestHead(const Image& sizes) {
   return {static_cast<int>(place / sizes.columns), static_cast<int>(place % sizes.columns)};
 }
 
-/// Those that the target ends with, where it is a part of the text.
+/// The positions that the target ends with, where it is a part of the text.
 Range shownByItself(const TraceInfo& info) {
   const std::optional<Range> target = saliency_range(info);
   const std::int64_t end =

@@ -9,11 +9,12 @@
 
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/maps/map_panel.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -37,7 +38,7 @@ Unit unitOf(double limit) {
 /// Layers downwards, heads across.
 Image imageOf(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads) {
   Image image{sweep.info.layers, sweep.info.heads, {}};
-  // What a layer does not have stays empty.
+  // Cells of heads that a layer does not have stay empty.
   image.value.assign(sweep.changed_loss.size(), std::numeric_limits<float>::quiet_NaN());
   for (const HeadChange& head : heads) {
     image.value[sweep.place_of(head.layer, head.head)] = static_cast<float>(head.change.mean.value);
@@ -45,7 +46,7 @@ Image imageOf(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads
   return image;
 }
 
-/// Of all sweeps together.
+/// The limits of all sweeps together.
 SweepLimits limitsOf(const std::vector<std::vector<HeadChange>>& sweeps) {
   std::vector<double> changes;
   for (const auto& heads : sweeps) {
@@ -129,7 +130,8 @@ MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& sty
   return content;
 }
 
-/// What cells and dots are. Where many heads stand beside each other some are far from 0 by chance: that is said too.
+/// The label of the bar: the unit of cells and dots. Where many heads stand beside each other some are far from 0 by
+/// chance, which the label says too.
 std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values, bool errors,
                      std::optional<double> rate) {
   std::string label = values && errors ? "change of the loss ± 1 standard error" : "change of the loss";
@@ -141,7 +143,7 @@ std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values, b
                          : fmt::format(", {} 0 in its 95 % interval (outside by chance: 1 head in 20)", kDot));
 }
 
-/// What the errors of each sweep are, and how many of its heads are beyond chance.
+/// Notes the kind of each sweep's errors, and how many of its heads are beyond chance.
 void noteErrorsOf(std::vector<std::string>& notes, const SweepEvaluation& sweep, const std::vector<HeadChange>& heads,
                   std::optional<double> rate) {
   std::vector<Estimate> means;
@@ -194,9 +196,8 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   std::vector<MapPanel*> panels;
   panels.reserve(sweeps.size());
   for (int index = 0; index < count; ++index) {
-    panels.push_back(
-        &page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[static_cast<std::size_t>(index)], style)),
-                  PanelPlace{index / across, index % across}));
+    panels.push_back(&page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[index_of(index)], style)),
+                               PanelPlace{index / across, index % across}));
   }
   ColourBarPanel& bar =
       page.add(std::make_unique<ColourBarPanel>(style.format), PanelPlace{(count + across - 1) / across, 0, 1, across});

@@ -11,10 +11,10 @@
 #include "app/figure/curves/curve_pen.h"
 #include "app/figure/figure_measures.h"
 #include "app/figure/figure_origin.h"
+#include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
-#include "app/figure/kinds/figure_request.h"
 #include "app/figure/kinds/loss_source.h"
-#include "app/figure/panel_page.h"
+#include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kWidthsInTraining = 50;
 constexpr Rgb kNeutral{110, 110, 110};
-// Of viridis: its end is too light for a line on white, its beginning too dark for one on a dark ground.
+// Range of viridis: its end is too light for a line on white, its beginning too dark for one on a dark ground.
 constexpr double kLightestLayer = 0.85;
 constexpr double kDarkestLayer = 0.35;
 constexpr int kMostNamedLayers = 6;
@@ -77,7 +77,7 @@ Curve heldOutCurve(const TrainingSource& training, const Curve& like, std::size_
   return points;
 }
 
-/// From no token to the last, and a little more, so that no point lies on the frame.
+/// The axis from no token to the last, and a little more, so that no point lies on the frame.
 AxisLimits allTokens(std::span<const TrainingSource> trainings, const TokenUnit& unit) {
   constexpr double kBeyond = 1.02;
   return {0, kBeyond * static_cast<double>(mostTokens(trainings)) / unit.tokens};

@@ -16,13 +16,13 @@ struct TrainingSource {
   TrainingRecord record;
 };
 
-/// What `drawTraining` shows.
+/// The options of `drawTraining`.
 struct TrainingOptions {
   std::optional<std::int64_t> smooth;  ///< steps of the moving average, odd; absent: by their number
   CurveChoice curves;                  ///< limits and ticks along the horizontal axis are tokens
 };
 
-/// What tokens are counted in along an axis.
+/// The unit of tokens along an axis.
 struct TokenUnit {
   double tokens = 1;
   const char* name = "";  ///< "millions"; empty: single tokens

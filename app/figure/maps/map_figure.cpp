@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_measures.h"
 #include "app/figure/maps/map_layout.h"
 #include "app/figure/maps/map_raster.h"
-#include "app/figure/page.h"
+#include "app/figure/page/axis_drawing.h"
+#include "app/figure/page/page.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {

@@ -12,7 +12,7 @@ namespace foxscope::figure {
 
 enum class ColourScale { linear, logarithmic };
 
-/// What was chosen by hand of a figure's colours; what is absent follows from the quantity and its values.
+/// The choices by hand of a figure's colours; an absent one follows from the quantity and its values.
 struct ColourChoice {
   const ColourMap* map = nullptr;    ///< null: by quantity
   std::optional<double> lower;       ///< value at the map's first colour

@@ -138,7 +138,7 @@ std::vector<QString> MapPanel::titleLines(double width) const {
   return titleLinesOf(title, m_style, titleWidth(width), titlesBeside());
 }
 
-// With one letter for all, so that every panel finds the same size.
+// Titles with one letter for all, so that every panel finds the same size.
 std::vector<std::string> MapPanel::titlesBeside() const {
   std::vector<std::string> titles;
   const bool letters = !lettered("").empty();

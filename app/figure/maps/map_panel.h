@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/colour_scale.h"
 #include "app/figure/maps/map_layout.h"
-#include "app/figure/panel.h"
+#include "app/figure/page/axis_drawing.h"
+#include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
 
@@ -16,7 +16,7 @@ struct MapAxis {
   std::string name;                 ///< "query *i*"
   std::vector<std::string> labels;  ///< one for each entry; empty: numbers of positions
   AxisShown shown = AxisShown::ticksAndName;
-  /// Which of the labels are written where not all have room: none, or every second, third ...
+  /// The labels that are written where not all have room: none, or every second, third ...
   enum class Crowded { none, thinned };
   Crowded crowded = Crowded::none;
 };
@@ -67,7 +67,7 @@ class MapPanel final : public Panel {
   [[nodiscard]] std::string nameOf(Side side) const;
   [[nodiscard]] Ticks ticksOf(Side side, double length) const;
   [[nodiscard]] double labelDepth(Side side, double length) const;
-  /// Of how many labels one is written.
+  /// One in so many labels is written.
   [[nodiscard]] std::size_t labelStep(Side side, double length, const TextStyle& style) const;
   /// Labels of columns stand upright where they are wider than their cells.
   [[nodiscard]] bool upright(double length, const TextStyle& style) const;

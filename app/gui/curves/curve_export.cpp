@@ -8,6 +8,7 @@
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/tabs/curve_tab.h"
 #include "app/gui/document/places.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui::curves {
 
@@ -34,7 +35,7 @@ QString csvOf(const CurveTable& table) {
   csv += '\n';
   for (std::int64_t position = 0; position < table.positions; ++position) {
     csv += QString::number(position + table.firstNumber);
-    for (const auto& [name, values] : table.texts) csv += ',' + csvField(values[static_cast<std::size_t>(position)]);
+    for (const auto& [name, values] : table.texts) csv += ',' + csvField(values[index_of(position)]);
     for (const CurveTable::Column& column : table.columns) {
       csv += ',';
       const auto index = column.series->indexAt(static_cast<double>(position));
@@ -103,7 +104,7 @@ std::optional<figure::CurveFigure> figureOf(const PositionPlot& plot, const Plot
   std::vector<figure::CurvePlot> plots;
   for (int strip = 0; strip < plot.strips(); ++strip) {
     for (const Side side : {Side::left, Side::right}) {
-      const Strip& shown = content.strips[static_cast<std::size_t>(strip)];
+      const Strip& shown = content.strips[index_of(strip)];
       figure::CurvePlot part;
       std::vector<figure::Curve> single;
       for (std::size_t index = 0; index < content.lines.size(); ++index) {

@@ -38,7 +38,7 @@ CurveTable tableOfPositions(const TokenTable& tokens, TokenColumns wanted);
 /// CSV with a line of names; numbers with nine significant digits, an empty field where there is none.
 QString csvOf(const CurveTable& table);
 
-/// What a plot shows: its lines, strips, limits and scales, a plot for each vertical axis, one below the other.
+/// A figure of a plot: its lines, strips, limits and scales, a plot for each vertical axis, one below the other.
 /// @param content  the plot's own, in colours for white paper
 /// @returns nothing where no line is drawn
 std::optional<figure::CurveFigure> figureOf(const PositionPlot& plot, const PlotContent& content);

@@ -7,7 +7,7 @@
 #include <QString>
 
 #include "app/gui/curves/series.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui::curves {
 
@@ -31,7 +31,7 @@ std::vector<CurveRun> curveRuns(const RunList& list);
 /// [L] of the run else.
 /// Without a text to go by, positions stay as they are.
 std::vector<double> placesPredicted(const TokenTable& run, const TokenTable& reference);
-/// Likewise of the tokens that they read: position p reads what p - 1 predicts.
+/// The same for the tokens that they read: position p reads what p - 1 predicts.
 std::vector<double> placesRead(const TokenTable& run, const TokenTable& reference);
 
 /// Loss of every token of a run, and means over it, by position of the first run on its text. Null where it was not
@@ -43,7 +43,7 @@ struct RunLoss {
 };
 
 /// Loss of one run less that of another that is shown after it, at the positions of the one, and the same smoothed.
-struct LossDifference {
+struct RunLossDifference {
   CurveRun run;
   CurveRun minus;
   CurveRun of;  ///< of the two, the one that it tells about: that which is not the reference, or was changed
@@ -53,9 +53,10 @@ struct LossDifference {
 
 struct LossCurves {
   std::vector<RunLoss> runs;
-  /// Of each run on the first one's text, where both losses are known, and always that of the run that is shown first
-  /// less that of the later one: the first run and this one, or what this one is a changed copy of and this one.
-  std::vector<LossDifference> differences;
+  /// The differences of each run on the first one's text, where both losses are known, and always that of the run that
+  /// is shown first less that of the later one: the first run and this one, or what this one is a changed copy of and
+  /// this one.
+  std::vector<RunLossDifference> differences;
   bool tokensDiffer = false;  ///< on the first one's text
 };
 

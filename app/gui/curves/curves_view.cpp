@@ -17,6 +17,7 @@
 #include "app/gui/curves/tabs/profile_tab.h"
 #include "app/gui/curves/tabs/saliency_tab.h"
 #include "app/gui/views/flow_layout.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -95,9 +96,9 @@ void CurvesView::addCommand(const QString& text, const QString& tip, const std::
 void CurvesView::showCurrent() {
   const int current = m_bar->currentIndex();
   for (int index = 0; index < static_cast<int>(m_tabs.size()); ++index) {
-    m_tabs[static_cast<std::size_t>(index)]->controls()->setVisible(index == current);
+    m_tabs[index_of(index)]->controls()->setVisible(index == current);
   }
-  m_controls->setVisible(!m_tabs[static_cast<std::size_t>(current)]->controls()->actions().isEmpty());
+  m_controls->setVisible(!m_tabs[index_of(current)]->controls()->actions().isEmpty());
   m_pages->setCurrentIndex(current);
 }
 
@@ -116,7 +117,7 @@ QJsonObject CurvesView::saveState() const {
     const QJsonObject part = m_tabs[index]->saveState();
     if (!part.isEmpty()) state[kStateNames[index]] = part;
   }
-  state["tab"] = kStateNames[static_cast<std::size_t>(m_bar->currentIndex())];
+  state["tab"] = kStateNames[index_of(m_bar->currentIndex())];
   return state;
 }
 
@@ -127,16 +128,14 @@ void CurvesView::restoreState(const QJsonObject& state) {
   }
 }
 
-bool CurvesView::isSettled() const {
-  return !isVisible() || m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->isSettled();
-}
+bool CurvesView::isSettled() const { return !isVisible() || m_tabs[index_of(m_bar->currentIndex())]->isSettled(); }
 
 std::optional<figure::CurveFigure> CurvesView::figureOfCurrentTab() const {
-  return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->figure();
+  return m_tabs[index_of(m_bar->currentIndex())]->figure();
 }
 
-QMimeData* CurvesView::copied() const { return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->copied(); }
+QMimeData* CurvesView::copied() const { return m_tabs[index_of(m_bar->currentIndex())]->copied(); }
 
-QString CurvesView::dataOfCurrentTab() const { return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->data(); }
+QString CurvesView::dataOfCurrentTab() const { return m_tabs[index_of(m_bar->currentIndex())]->data(); }
 
 }  // namespace foxscope::gui

@@ -7,8 +7,8 @@
 #include <QWidget>
 
 #include "app/figure/curves/curve_figure.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/views/view_part.h"
 #include "backend/map/map_line.h"
 
@@ -23,8 +23,8 @@ class CurveTab;
 class ProfileTab;
 }  // namespace curves
 
-/// What can be drawn as curves: losses, perplexity against context, a line of the chosen head's map, its gate, the
-/// decay times of all heads, attention against distance, and content and decay apart; one tab each.
+/// The curves of runs: losses, perplexity against context, a line of the chosen head's map, its gate, the decay times
+/// of all heads, attention against distance, and content and decay apart; one tab each.
 class CurvesView : public QWidget, public ViewPart {
   Q_OBJECT
 
@@ -42,7 +42,7 @@ class CurvesView : public QWidget, public ViewPart {
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override;
 
-  /// What the current tab shows, for export; nothing where there is nothing yet, and for dots of decay times.
+  /// The figure of the current tab, for export; nothing where there is none yet, and for dots of decay times.
   [[nodiscard]] std::optional<figure::CurveFigure> figureOfCurrentTab() const;
   /// Picture and numbers of the current tab as one clipboard entry; null where there is nothing.
   [[nodiscard]] QMimeData* copied() const;

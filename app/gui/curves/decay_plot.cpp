@@ -12,6 +12,7 @@
 
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -139,7 +140,7 @@ void DecayPlot::placeDots() {
         for (std::size_t n = 0; n < shifts.size(); ++n) shifts[n] = (static_cast<double>(n) - (count - 1) / 2) * step;
       }
       for (auto head = begin; head != end; ++head) {
-        const double x = head->head.layer + centre + shifts[static_cast<std::size_t>(head - begin)] / layerWidth;
+        const double x = head->head.layer + centre + shifts[index_of(head - begin)] / layerWidth;
         m_dots.push_back({*head, x});
         drawn.push_back({x, head->time});
         const auto slowest = std::ranges::find_if_not(head->channels, [](double time) { return std::isfinite(time); });

@@ -16,7 +16,7 @@ struct HeadDecay {
   std::vector<double> channels = {};
 };
 
-/// All heads of a run; none where it has no gates.
+/// The decay times of all heads of a run; none where it has no gates.
 struct DecaySpectrum {
   CurveRun run;
   std::vector<HeadDecay> heads;

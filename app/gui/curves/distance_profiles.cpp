@@ -17,7 +17,7 @@ void DistanceProfiles::want(const HeadChoice& head, Priority priority) {
   const Run* run = m_runs.run(head.run);
   if (run == nullptr) return;
   const auto before = m_entries.find(keyOf(head));
-  // What waits in the background is asked for again where it is to be seen at once.
+  // A head that waits in the background is asked for again where it is to be seen at once.
   const bool sooner = before != m_entries.end() && !before->second.measures && before->second.failure.isEmpty() &&
                       priority == Priority::interactive && before->second.priority == Priority::background;
   if (before != m_entries.end() && !sooner) return;

@@ -6,12 +6,12 @@
 #include <QObject>
 #include <QString>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/eval/heads/head_measures.h"
 
 namespace foxscope::gui::curves {
 
-/// What is known of heads against distance, content and decay apart: measured in the background when it is first asked
+/// Statistics of heads against distance, content and decay apart: measured in the background when it is first asked
 /// for, and kept as long as the run.
 class DistanceProfiles : public QObject {
   Q_OBJECT
@@ -23,7 +23,7 @@ class DistanceProfiles : public QObject {
   void want(const HeadChoice& head, Priority priority);
   /// Null until it is known.
   [[nodiscard]] const HeadMeasures* of(const HeadChoice& head) const;
-  /// Why a head cannot be measured; empty where it can, or is not known yet.
+  /// The reason why a head cannot be measured; empty where it can, or is not known yet.
   [[nodiscard]] QString failure(const HeadChoice& head) const;
   /// The head of another run whose attention reaches as far, of those that are known (head_match.h); nothing if none
   /// is.

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui::curves {
 namespace {
 
-/// Of the entries that are there; NaN stays NaN.
+/// Softmax over the entries that exist; NaN stays NaN.
 std::vector<double> softmax(std::vector<double> logits) {
   double largest = -std::numeric_limits<double>::infinity();
   for (const double logit : logits) largest = std::max(largest, std::isnan(logit) ? largest : logit);
@@ -79,9 +81,7 @@ std::vector<std::int64_t> strongest(const std::vector<double>& values, int count
   }
   const auto kept = std::min(indices.size(), static_cast<std::size_t>(std::max(0, count)));
   std::partial_sort(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(kept), indices.end(),
-                    [&](std::int64_t a, std::int64_t b) {
-                      return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
-                    });
+                    [&](std::int64_t a, std::int64_t b) { return values[index_of(a)] > values[index_of(b)]; });
   indices.resize(kept);
   return indices;
 }

@@ -16,8 +16,8 @@ struct LineProfile {
   std::vector<double> logForget;             ///< nats
   std::vector<double> attention;             ///< empty where queries, keys or row normalisers were not kept
   std::vector<double> attentionWithoutGate;  ///< softmax of the logits alone; likewise
-  /// Of the kinds of attention those that take a pass over all rows of the head (needs_all_rows), empty here:
-  /// lineValues gives them.
+  /// The kinds of attention that take a pass over all rows of the head (needs_all_rows), empty here: lineValues gives
+  /// them.
   std::vector<Quantity> missing;
 };
 

@@ -36,7 +36,7 @@ figure::AxisLimits PositionAxis::limitsOf(const Range& positions) const {
   const auto last = static_cast<double>(std::max(positions.end - 1, positions.begin));
   const auto [lower, upper] = std::minmax({coordinate(begin), coordinate(last)});
   if (kind == Kind::position) return {lower - 0.5, upper + 0.5};
-  // No distance is below 0: what stands on the other side of the query or key has no place.
+  // No distance is below 0: positions on the other side of the query or key have no place.
   const double nearest = std::max(lower, first);
   return {nearest - 0.5, std::max(upper, nearest) + 0.5};
 }

@@ -9,14 +9,13 @@
 
 namespace foxscope::gui::curves {
 
-/// What a plot's horizontal axis shows: positions, or distances of a row's keys back from its query, of a column's
-/// queries from its key on. Its coordinates count from 0 or, on a logarithmic axis, from 1, so that the first one has a
-/// place.
+/// The horizontal axis of a plot: positions, or distances of a row's keys back from its query, of a column's queries
+/// from its key on. Its coordinates count from 0 or, on a logarithmic axis, from 1, so that the first one has a place.
 struct PositionAxis {
   enum class Kind { position, distance };  ///< distance: of a row or a column only
   Kind kind = Kind::position;
   figure::AxisScale scale = figure::AxisScale::linear;
-  /// Whose pairs stand at the positions; nothing: the positions are those of the text, as queries.
+  /// The line of the map whose pairs stand at the positions; nothing: the positions are those of the text, as queries.
   std::optional<MapLine> line = {};
   double first = 0;  ///< coordinate of position 0, or of distance 0
   std::int64_t length = 0;
@@ -51,7 +50,7 @@ struct PositionAxis {
   [[nodiscard]] std::int64_t origin() const { return kind == Kind::distance ? line->at : 0; }
   /// Positions that have a place.
   [[nodiscard]] Range placed() const { return kind == Kind::distance ? line->positions(length) : Range{0, length}; }
-  /// All that the axis can show.
+  /// All positions that the axis can show.
   [[nodiscard]] figure::AxisLimits whole() const { return limitsOf(placed()); }
 };
 

@@ -6,7 +6,7 @@
 #include <QPointF>
 #include <QTimer>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QContextMenuEvent;
 class QKeyEvent;
@@ -42,7 +42,7 @@ class PositionGestures : public QObject {
   bool overrideShortcut(QKeyEvent& event);
   bool pressKey(const QKeyEvent& event);
   void setRange(const Range& range);
-  /// What is under the mouse at a position of the axis.
+  /// The cursor at a position of the axis.
   [[nodiscard]] Cursor cursorAt(std::int64_t position) const;
   void click(std::int64_t position, Qt::KeyboardModifiers modifiers);
   void stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers);

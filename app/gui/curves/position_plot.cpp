@@ -12,6 +12,7 @@
 #include "app/gui/curves/stripe.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -149,7 +150,7 @@ void PositionPlot::rebuildGraphs() {
   for (std::size_t index = 0; index < m_graphs.size(); ++index) {
     const Line& line = m_content.lines[index];
     if (static_cast<std::size_t>(line.strip) >= m_stripes.size()) continue;
-    Stripe& stripe = m_stripes[static_cast<std::size_t>(line.strip)];
+    Stripe& stripe = m_stripes[index_of(line.strip)];
     QCPGraph* graph = m_plot->addGraph(stripe.x(), stripe.y(line.side));
     QVector<QCPGraphData> drawn;
     drawn.reserve(static_cast<qsizetype>(m_points[index].size()));
@@ -212,7 +213,7 @@ void PositionPlot::fitVertically() {
     m_graphs[index]->setVisible(drawn);
     if (!drawn) continue;
     styleGraph(*m_graphs[index], line, pixels);
-    Stripe& stripe = m_stripes[static_cast<std::size_t>(line.strip)];
+    Stripe& stripe = m_stripes[index_of(line.strip)];
     for (const Point& point : m_points[index]) {
       if (point.position >= begin && point.position <= end) stripe.include(line.side, point.value);
     }

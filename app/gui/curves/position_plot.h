@@ -9,7 +9,7 @@
 
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QCPGraph;
 class QCPItemText;
@@ -21,7 +21,7 @@ namespace foxscope::gui::curves {
 struct Stripe;
 
 /// Curves along the text that share one horizontal axis with the other views: the selection's range, its hovered and
-/// its pinned positions; of queries, or of the keys of a row (PositionAxis). What is drawn is decimated by jobs.
+/// its pinned positions; of queries, or of the keys of a row (PositionAxis). Jobs decimate the lines.
 class PositionPlot : public QWidget {
   Q_OBJECT
 
@@ -31,10 +31,10 @@ class PositionPlot : public QWidget {
 
   /// Shows this instead, once a job has made ready what is drawn; until then what is shown stays.
   void setContent(const PlotContent& content, const PositionAxis& axis);
-  /// What is being shown, or asked for.
+  /// The content that is shown, or asked for.
   [[nodiscard]] const PlotContent& content() const { return m_wanted; }
   [[nodiscard]] const PositionAxis& axis() const { return m_axis; }
-  /// What is drawn is what was asked for last.
+  /// Whether the plot shows the last request.
   [[nodiscard]] bool isSettled() const { return m_drawn == m_asked && !m_stale; }
 
   /// Ends of the axes as they are shown.
@@ -53,15 +53,15 @@ class PositionPlot : public QWidget {
 
   /// Positions that are shown.
   [[nodiscard]] Range range() const;
-  /// Something is drawn, or was.
+  /// Whether something is drawn, or was.
   [[nodiscard]] bool hasDrawn() const { return m_drawn > 0; }
   [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
 
-  /// All of the text.
+  /// Shows all of the text.
   void fit();
 
  signals:
-  /// What is drawn is that of another content, or size.
+  /// The plot was drawn with another content, or size.
   void drawnAnew();
   /// The right button was clicked, or the key for menus pressed.
   void menuAsked(const QPoint& globalPosition);

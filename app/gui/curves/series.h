@@ -34,8 +34,9 @@ std::vector<double> smoothed(std::span<const double> values, int window);
 /// Mean of values 0..p at p, NaN left out.
 std::vector<double> meansSoFar(std::span<const double> values);
 
-/// What is drawn of a series: in every column [edges[k], edges[k + 1]) of positions its least and its largest value, in
-/// their order, or all values where they are no more than two. A column without any number gives one NaN, a gap.
+/// The points that a series is drawn by: in every column [edges[k], edges[k + 1]) of positions its least and its
+/// largest value, in their order, or all values where they are no more than two. A column without any number gives one
+/// NaN, a gap.
 /// @param edges  never falling
 std::vector<Point> decimated(const Series& series, std::span<const double> edges);
 

@@ -6,6 +6,8 @@
 #include <QHeaderView>
 #include <QSplitter>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui::curves {
 namespace {
 
@@ -47,7 +49,7 @@ int TokenListModel::columnCount(const QModelIndex& parent) const { return parent
 
 QVariant TokenListModel::data(const QModelIndex& index, int role) const {
   if (!checkIndex(index, CheckIndexOption::IndexIsValid)) return {};
-  const ListedToken& listed = m_tokens[static_cast<std::size_t>(index.row())];
+  const ListedToken& listed = m_tokens[index_of(index.row())];
   if (role == Qt::TextAlignmentRole) {
     return QVariant(index.column() == token ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
   }

@@ -8,7 +8,7 @@
 #include <QString>
 #include <QTableView>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QSplitter;
 
@@ -27,7 +27,7 @@ class TokenListModel : public QAbstractTableModel {
 
  public:
   enum Column { token, position, value, columns };
-  /// What the columns of tokens and values are called, and what a row says in full.
+  /// The titles of the columns of tokens and values, and a row's full text.
   struct Words {
     QString token;
     QString value;

@@ -7,8 +7,8 @@
 
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/session_store.h"
 #include "backend/file/run_file.h"
 
@@ -44,7 +44,7 @@ class Document : public QObject {
   void leaveUnchecked() { m_check = RunCheck::none; }
   /// Is asked before a session takes the place of everything, and calls what it is given when it may.
   void setReplaceGuard(std::function<void(std::function<void()> replace)> guard) { m_guard = std::move(guard); }
-  /// Everything as in a new window. What was to be undone is forgotten, and with it the memory of removed runs.
+  /// Everything as in a new window. The history of undo is forgotten, and with it the memory of removed runs.
   void clear();
   /// True while a file is being opened or written, models run, or an answer of a view is on its way.
   [[nodiscard]] bool busy() const;

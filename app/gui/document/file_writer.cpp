@@ -6,8 +6,8 @@
 
 #include <QFileInfo>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/stage_clock.h"
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
@@ -22,7 +22,7 @@ struct FileWriter::Export {
 };
 
 FileWriter::FileWriter(RunList& runs, ModelRuns& models, QObject* parent)
-    : QObject(parent), m_runs(runs), m_models(models), m_writer(Team::lent, kBehindPictures) {
+    : QObject(parent), m_runs(runs), m_models(models), m_writer(Threads::lent, kBehindPictures) {
   connect(&m_writer, &JobRunner::idle, this, &FileWriter::idle);
 }
 

@@ -9,7 +9,7 @@
 #include <QString>
 
 #include "app/gui/document/job_runner.h"
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 
 namespace foxscope::gui {
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "app/gui/document/shown_choices.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -236,7 +237,7 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
     emit valuesChanged();
   };
-  // What cannot be known of a head stays unknown; views of that head say why.
+  // A statistic that cannot be computed stays unknown; views of that head say why.
   request.failed = [](const QString&) {};
   runner.submit(this, headChannel(choice, run.trace->info()), std::move(request));
 }
@@ -354,7 +355,7 @@ QString HeadTable::labelsTold(const HeadChoice& head) const {
   QString text = QStringLiteral("<table>");
   for (int number = 0; number < kHeadLabels; ++number) {
     const auto label = static_cast<HeadLabel>(number);
-    const double score = known->label_scores[static_cast<std::size_t>(number)];
+    const double score = known->label_scores[index_of(number)];
     const bool has = score >= text_of(label).threshold;
     const QString name = nameOf(label).toHtmlEscaped();
     text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2&nbsp;&nbsp;</td><td>%3</td></tr>")
@@ -383,7 +384,7 @@ QVariant HeadTable::labelsData(const HeadChoice& head, int role) const {
       // Heads of one label stand together, the strongest first where the order descends.
       if (had.empty()) return kUnknown;
       const auto first = static_cast<int>(had.front());
-      const double score = statistics(head)->label_scores[static_cast<std::size_t>(first)];
+      const double score = statistics(head)->label_scores[index_of(first)];
       return kHeadLabels - first + score / 2;
     }
     default:
@@ -404,7 +405,7 @@ int HeadTable::columnCount(const QModelIndex& parent) const { return parent.isVa
 
 QVariant HeadTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
-  const HeadChoice head = m_rows[static_cast<std::size_t>(index.row())];
+  const HeadChoice head = m_rows[index_of(index.row())];
   if (role == HeadRole) return QVariant::fromValue(head);
   if (role == OrderRole && index.column() != kLabelsColumn) role = ValueRole;
   if (index.column() == kLabelsColumn || role == LabelsRole) return labelsData(head, role);

@@ -6,7 +6,7 @@
 
 #include <QAbstractTableModel>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/map/pair_reading.h"
 #include "backend/map/statistics/head_labels.h"
 #include "backend/map/statistics/head_match.h"
@@ -14,7 +14,8 @@
 
 namespace foxscope::gui {
 
-/// What a head can be judged by. The order is that of the table's columns, after layer, head and before the labels.
+/// The quantities that heads are compared by. The order is that of the table's columns, after layer, head and before
+/// the labels.
 enum class HeadQuantity {
   rateDecayTime,    ///< -1 / mean(log f), tokens
   backwardHorizon,  ///< median, level 1/e, tokens
@@ -38,13 +39,13 @@ inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::saliencyPe
 bool isSaliency(HeadQuantity quantity);
 HeadQuantity scoreOf(HeadLabel label);
 
-/// What a label is and from which score on, in one sentence.
+/// The definition of a label with its threshold, in one sentence.
 QString meaningOf(HeadLabel label);
 QString nameOf(HeadLabel label);
 
-/// What a quantity is called, for menus and legends; its unit ("tokens", "nats", "" for shares); whether it is one of
-/// the pinned pair; whether its values spread over decades; what it means, in one sentence; whether 0 is the middle of
-/// its colours.
+/// The words for a quantity: its name for menus and legends; its unit ("tokens", "nats", "" for shares); whether it is
+/// one of the pinned pair; whether its values spread over decades; what it means, in one sentence; whether 0 is the
+/// middle of its colours.
 struct HeadQuantityText {
   QString name;
   QString unit;

@@ -41,7 +41,7 @@ QString messageOf(const std::exception_ptr& thrown) {
 
 }  // namespace
 
-JobRunner::JobRunner(Team team, int nice, QObject* parent) : QObject(parent), m_team(team), m_nice(nice) {
+JobRunner::JobRunner(Threads team, int nice, QObject* parent) : QObject(parent), m_threads(team), m_nice(nice) {
   m_thread = std::jthread([this](const std::stop_token& ending) { loop(ending); });
 }
 
@@ -118,7 +118,7 @@ std::shared_ptr<JobRunner::Entry> JobRunner::takeNext() {
 void JobRunner::loop(const std::stop_token& ending) {
   stepBehind(m_nice);
   std::optional<kernels::ThreadPool> pool;
-  if (m_team == Team::lent) pool.emplace();
+  if (m_threads == Threads::lent) pool.emplace();
   for (;;) {
     std::shared_ptr<Entry> entry;
     {
@@ -181,7 +181,7 @@ void JobRunner::receive() {
   message();
 }
 
-// On the compute thread. One message is on its way at a time, and the last word travels with it.
+// Runs on the compute thread. One message is on its way at a time, and the last word travels with it.
 void JobRunner::sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress) {
   const std::lock_guard lock(m_mutex);
   entry->progress.fraction =
@@ -208,7 +208,7 @@ void JobRunner::tellProgress(const std::shared_ptr<Entry>& entry) {
 void JobRunner::show(const std::shared_ptr<Entry>& entry, const Answer& stage) {
   assert(QThread::currentThread() == thread());
   {
-    // What comes after it is on its way, or it was put aside and begins anew: then it is of no use.
+    // A later answer is on its way, or this one was put aside and begins anew: then it is of no use.
     const std::lock_guard lock(m_mutex);
     if (entry != m_running || entry->dropped) return;
   }

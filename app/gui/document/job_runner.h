@@ -21,8 +21,8 @@ namespace foxscope::gui {
 /// somebody has a first answer already, and waits for a better one.
 enum class Priority { interactive, refining, background };
 
-/// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
-enum class Team { lent, own };
+/// The threads that the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
+enum class Threads { lent, own };
 
 /// By how much computing yields the processor (setpriority): to drawing, and to pictures that somebody waits for.
 inline constexpr int kBehindTheWindow = 5;
@@ -42,12 +42,13 @@ class JobRunner : public QObject {
   Q_OBJECT
 
  public:
-  explicit JobRunner(Team team, int nice = kBehindTheWindow, QObject* parent = nullptr);
+  explicit JobRunner(Threads team, int nice = kBehindTheWindow, QObject* parent = nullptr);
   /// Stops what runs and waits for it; nothing is answered any more.
   ~JobRunner() override;
 
-  /// What is wanted: `work` runs on the compute thread and returns nothing when it was stopped; then one of `done` and
-  /// `failed` (with an error's one line) is called on the window's thread, or neither when the request was replaced.
+  /// A request to the runner: `work` runs on the compute thread and returns nothing when it was stopped; then one of
+  /// `done` and `failed` (with an error's one line) is called on the window's thread, or neither when the request was
+  /// replaced.
   template <typename Result>
   struct Request {
     std::function<std::optional<Result>(const Job&)> work;
@@ -85,7 +86,7 @@ class JobRunner : public QObject {
   [[nodiscard]] bool busy() const;
 
  signals:
-  /// Nothing is queued, runs or waits to be answered.
+  /// Says that nothing is queued, runs or waits to be answered.
   void idle();
 
  private:
@@ -116,14 +117,14 @@ class JobRunner : public QObject {
   void sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress);
   void tellProgress(const std::shared_ptr<Entry>& entry);
   void show(const std::shared_ptr<Entry>& entry, const Answer& stage);
-  /// Has the window's thread call this, with the mutex held. What is called stays behind that mutex: what Qt's queue
-  /// does the thread sanitizer does not see.
+  /// Has the window's thread call this, with the mutex held. The receiver stays behind that mutex: the thread sanitizer
+  /// does not see Qt's queue.
   void send(std::function<void()> message);
   Q_INVOKABLE void receive();
   [[nodiscard]] std::shared_ptr<Entry> takeNext();
   void drop(QObject* owner, int channel);
 
-  const Team m_team;
+  const Threads m_threads;
   const int m_nice;
   mutable std::mutex m_mutex;
   std::condition_variable_any m_wake;

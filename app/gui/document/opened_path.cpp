@@ -81,7 +81,7 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   return {session, notes};
 }
 
-/// Nothing for a run file.
+/// The evaluation in a file; nothing for a run file.
 std::optional<Evaluation> openEvaluation(const QString& path) {
   const std::filesystem::path file = path.toStdString();
   const std::string content = read_content(file);
@@ -148,7 +148,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
     OpenedRunFile opened{std::move(*run), {}};
     for (const auto& trace : opened.file.traces) {
       if (stop.stop_requested()) return OpenedRunFile{};
-      opened.telling.push_back(tellingHead(*trace));
+      opened.representative.push_back(representativeHead(*trace));
     }
     return opened;
   }

@@ -11,7 +11,7 @@
 #include <QStringList>
 
 #include "app/gui/document/evaluation.h"
-#include "app/gui/document/telling_head.h"
+#include "app/gui/document/representative_head.h"
 #include "backend/eval/sweep/sweep_file.h"
 #include "backend/file/run_file.h"
 
@@ -28,7 +28,7 @@ struct OpenedText {
 };
 struct OpenedRunFile {
   RunFile file;
-  std::vector<TellingHead> telling;  ///< of each of its traces
+  std::vector<RepresentativeHead> representative;  ///< of each of its traces
 };
 struct OpenedSweep {
   std::shared_ptr<const SweepEvaluation> evaluation;

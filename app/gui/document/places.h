@@ -28,7 +28,7 @@ class PlaceMap {
   [[nodiscard]] bool identical() const { return m_identical; }
   /// False where tokens differ and there is no text to go by: positions are then themselves as well.
   [[nodiscard]] bool byText() const { return m_byText; }
-  /// Nothing where the other run has not read that place.
+  /// The position in the other run; nothing where that has not read that place.
   [[nodiscard]] std::optional<std::int64_t> operator()(std::int64_t position) const;
   /// Positions from 0 on that have one in the other run.
   [[nodiscard]] std::int64_t covered() const { return m_covered; }

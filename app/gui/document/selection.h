@@ -36,8 +36,8 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-/// What all views have in common: one head, one pinned and one hovered pair, pairs that are locked, one range. Setting
-/// what is already set is no change, so views may follow each other in a circle.
+/// The selection that all views share: one head, one pinned and one hovered pair, pairs that are locked, one range.
+/// Setting what is already set is no change, so views may follow each other in a circle.
 class Selection : public QObject {
   Q_OBJECT
 
@@ -71,7 +71,7 @@ class Selection : public QObject {
   void endMovement();
   /// Back to the view before the last movement.
   void goBack();
-  /// All of a text of this length, without a history.
+  /// Shows all of a text of this length, without a history.
   void resetView(std::int64_t length);
 
  signals:

@@ -6,12 +6,12 @@
 #include <QString>
 #include <QStringList>
 
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 #include "app/gui/document/selection.h"
 
 namespace foxscope::gui {
 
-/// What is chosen, with the run by its name, as numbers of runs end with the window.
+/// The selection in a session, with the run by its name, as numbers of runs end with the window.
 struct SelectionState {
   QString run;
   int layer = 0;

@@ -8,9 +8,9 @@
 #include <QLoggingCategory>
 
 #include "app/gui/document/evaluation_list.h"
-#include "app/gui/document/model_runs.h"
 #include "app/gui/document/opened_path.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/session.h"
 
 namespace foxscope::gui {

@@ -8,7 +8,7 @@
 #include <QString>
 #include <QStringList>
 
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 
 namespace foxscope::gui {
 
@@ -34,7 +34,7 @@ class SessionStore : public QObject {
   /// The session takes the place of everything. Its files are asked for by filesWanted; runs that were in no file are
   /// made again, once the text is there.
   void replace(const QString& path, const OpenedSession& opened);
-  /// Nothing is of a session any more, as in a new window.
+  /// Forgets the session, as in a new window.
   void forget();
   /// A file was opened. @returns whether models have waited for it, which runWantedModels runs if it is a text
   bool endWaiting(const QString& path);

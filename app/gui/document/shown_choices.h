@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/trace/shown_heads.h"
 
 namespace foxscope::gui {

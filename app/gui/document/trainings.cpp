@@ -29,7 +29,7 @@ bool goesOn(const TrainingRecord& record, const TrainingRecord& before) {
 
 std::int64_t OpenTraining::tokensAt(const TrainingCheckpoint& checkpoint) const {
   if (const TrainingStep* step = record->step(checkpoint.step)) return step->tokens;
-  // What is known of the steps before it says how many tokens a step has.
+  // The steps before it say how many tokens a step has.
   const TrainingStep& last = record->steps.back();
   constexpr double kMostTokens = 9e18;
   const double tokens = static_cast<double>(last.tokens) / static_cast<double>(last.step);
@@ -51,7 +51,7 @@ Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
       m_runs(runs),
       m_modelRuns(modelRuns),
       m_engine(std::make_unique<Engine>(kCheckpointsKept)),
-      m_runner(Team::own) {
+      m_runner(Threads::own) {
   m_changed.setSingleShot(true);
   m_changed.setInterval(kPatienceMs);
   connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &Trainings::followInputs);
@@ -182,7 +182,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
     const std::int64_t wanted = open->chosen().step;
     open->record = read;
     const auto same = std::ranges::find(read->checkpoints, wanted, &TrainingCheckpoint::step);
-    // Of a training that keeps few, the one that was chosen may be gone.
+    // A training that keeps few checkpoints may have lost the one that was chosen.
     open->wanted = std::min(newest, static_cast<std::size_t>(same - read->checkpoints.begin()));
     open->shown = placeOfModel(*open);
   }
@@ -211,7 +211,7 @@ void Trainings::watch() {
 }
 
 void Trainings::readChanged() {
-  // What came while a folder was being read may not be in what was read.
+  // A file that came while the folder was being read may not be in the result.
   if (!m_reading.isEmpty()) return m_changed.start();
   for (const OpenTraining& training : m_open) read(training.folder);
 }
@@ -300,7 +300,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     run.trace = result->trace;
     run.textFile = textFile;
     run.forwardSeconds = result->report.forward_seconds;
-    run.telling = tellingHead(*result->trace);
+    run.representative = representativeHead(*result->trace);
     const double bytes =
         static_cast<double>(estimate->needs.host.stored_per_token) * static_cast<double>(result->trace->info().length);
     return Made{

@@ -10,8 +10,8 @@
 #include <QString>
 #include <QTimer>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/train/training_record.h"
 
 namespace foxscope::gui {
@@ -33,8 +33,8 @@ struct OpenTraining {
 
 /// The trainings of a window. Choosing another checkpoint of one runs that on the text that the model's run read, on a
 /// thread of its own, and puts the new run in the place of the old one; runs that were made stay for as long as there
-/// is memory for them, so that going back takes no time. Of checkpoints that are chosen faster than they run, the last
-/// alone runs. What a training that is still running adds is read by itself.
+/// is memory for them, so that going back takes no time. When checkpoints are chosen faster than they run, the last
+/// alone runs. The steps that a running training adds are read by themselves.
 class Trainings : public QObject {
   Q_OBJECT
 
@@ -47,7 +47,7 @@ class Trainings : public QObject {
   /// is open.
   [[nodiscard]] const OpenTraining* shown() const;
   void show(const QString& folder);
-  /// Another checkpoint of the one shown, by its place.
+  /// Chooses another checkpoint of the one shown, by its place.
   void choose(std::size_t place);
   /// Whether the run of a chosen checkpoint is on its way.
   [[nodiscard]] bool computing() const { return !m_running.isEmpty(); }

@@ -24,7 +24,7 @@ class ChangeCard : public QWidget {
   /// @param others what is to be said of all heads that it is one of; empty: it was asked for alone
   void show(const QString& name, const LossChange& change, const QString& text,
             const std::function<QString(std::int64_t position)>& token, const QString& others = {});
-  /// Nothing but words.
+  /// Shows words alone.
   void showHint(const QString& words);
 
   [[nodiscard]] QString sentence() const { return m_sentence->text(); }

@@ -13,6 +13,7 @@
 #include "app/gui/document/file_writer.h"
 #include "app/gui/views/elided_combo.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -111,12 +112,12 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   const auto visible = m_sweeps.visible();
   bool same = m_choice->count() == static_cast<int>(visible.size());
   for (int index = 0; same && index < m_choice->count(); ++index) {
-    same = m_choice->itemData(index).toInt() == visible[static_cast<std::size_t>(index)]->id;
+    same = m_choice->itemData(index).toInt() == visible[index_of(index)]->id;
   }
   if (!same) {
     m_choice->clear();
     for (const HeadSweep* each : visible) {
-      // Of one model and one change on two texts the texts tell them apart.
+      // The texts tell sweeps of one model and one change apart.
       const bool alone = std::ranges::count(visible, each->name, &HeadSweep::name) == 1;
       m_choice->addItem(alone ? each->name : each->name + tr(", ") + each->place(), each->id);
     }
@@ -239,7 +240,7 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
   const auto whole = sweep.whole;
   const auto token = [run, whole](std::int64_t position) {
     if (run != nullptr) return figure::predictedText(*run->trace->tokens(), position, figure::Whitespace::visible);
-    if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[static_cast<std::size_t>(position)]);
+    if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[index_of(position)]);
     return QString::number(position);
   };
   std::vector<Estimate> heads;

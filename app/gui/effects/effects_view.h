@@ -7,7 +7,7 @@
 #include <QSplitter>
 #include <QToolButton>
 
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "app/gui/effects/change_card.h"
 #include "app/gui/effects/sweep_grid.h"
 #include "app/gui/views/elided_label.h"
@@ -17,8 +17,8 @@ namespace foxscope::gui {
 
 class FileWriter;
 
-/// What changing heads does to the loss: the sweep that is shown as a grid, and a card with the answer to what was
-/// asked last, which is a head of the sweep, or a run that is a changed copy of another.
+/// The effects of changes to heads on the loss: the sweep that is shown as a grid, and a card with the answer to what
+/// was asked last, which is a head of the sweep, or a run that is a changed copy of another.
 class EffectsView : public QWidget, public ViewPart {
   Q_OBJECT
 
@@ -28,7 +28,7 @@ class EffectsView : public QWidget, public ViewPart {
   [[nodiscard]] SweepGrid& grid() { return *m_grid; }
   [[nodiscard]] ChangeCard& card() { return *m_card; }
   [[nodiscard]] QComboBox& choice() { return *m_choice; }
-  /// What the losses of the sweep that is shown are of: "on up-from-slavery-1.txt (2,048 tokens)".
+  /// The text of the losses of the sweep that is shown: "on up-from-slavery-1.txt (2,048 tokens)".
   [[nodiscard]] QString caption() const { return m_caption->text(); }
   [[nodiscard]] QPushButton& stopOrResume() { return *m_stop; }
   /// Writes the sweep that is shown in the background: its figure (.pdf, .svg, .png), its table (.csv), or its file.
@@ -42,7 +42,7 @@ class EffectsView : public QWidget, public ViewPart {
   void answered();  ///< a changed run came, and the card says what it did
 
  private:
-  /// What the card says of a changed run.
+  /// The card's answer for a changed run.
   struct Answer {
     RunId run = kNoRun;
     QString name;

@@ -12,6 +12,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -226,7 +227,7 @@ void SweepGrid::keyPressEvent(QKeyEvent* event) {
   const auto [layer, head] = m_chosen.value_or(std::pair{0, 0});
   const auto choose = [&](int to_layer, int to_head) {
     to_layer = std::clamp(to_layer, 0, m_sweep.layers - 1);
-    const int last = m_sweep.headsOfLayer[static_cast<std::size_t>(to_layer)] - 1;
+    const int last = m_sweep.headsOfLayer[index_of(to_layer)] - 1;
     emit headChosen(to_layer, std::clamp(to_head, 0, last));
   };
   switch (event->key()) {

@@ -6,7 +6,7 @@
 #include <QWidget>
 
 #include "app/figure/kinds/sweep.h"
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 
 namespace foxscope::gui {
 

@@ -7,6 +7,7 @@
 #include <QFileInfo>
 
 #include "backend/base/atomic_file.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui::evaluations {
 
@@ -91,7 +92,7 @@ std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector
       continue;
     }
     looks.emplace_back(name, figure::CurveLook{run->look.colour, run->look.change});
-    ++uses[static_cast<std::size_t>(run->look.colour % figure::kCurveColours)];
+    ++uses[index_of(run->look.colour % figure::kCurveColours)];
   }
   for (const std::string& name : others) {
     const auto free = std::min_element(uses.begin(), uses.end());

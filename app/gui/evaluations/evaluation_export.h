@@ -7,7 +7,7 @@
 #include "app/figure/kinds/loss_source.h"
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui::evaluations {
 

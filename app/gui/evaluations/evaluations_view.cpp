@@ -90,7 +90,7 @@ void EvaluationsView::follow() {
   m_tabs->setTabVisible(2, any([](const Evaluation& each) { return each.as<HeadsEvaluation>() != nullptr; }));
   m_export->setEnabled(!open.empty());
   if (open.empty()) return;
-  // What was opened last is shown.
+  // The file that was opened last is shown.
   m_tabs->setCurrentIndex(static_cast<int>(open.back().content.index()));
 }
 

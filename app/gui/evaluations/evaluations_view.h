@@ -8,8 +8,8 @@
 
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/views/view_part.h"
 
 class QLabel;
@@ -36,7 +36,7 @@ class EvaluationsView : public QWidget, public ViewPart {
   [[nodiscard]] evaluations::LossPage& loss() { return *m_loss; }
   [[nodiscard]] evaluations::NeedlePage& needle() { return *m_needle; }
   [[nodiscard]] evaluations::HeadsPage& heads() { return *m_heads; }
-  /// What is said below: the value under the mouse, or what is missing.
+  /// The line below: the value under the mouse, or what is missing.
   [[nodiscard]] QString reading() const;
   /// Writes the figure of the tab that is shown, as `foxscope figure` draws it.
   void exportTo(const QString& path);
@@ -51,7 +51,7 @@ class EvaluationsView : public QWidget, public ViewPart {
   void followLooks();
   void fillFiles();
   void exportShown();
-  /// What the page that is shown said last.
+  /// Shows the last reading of the page that is shown.
   void showReading();
 
   EvaluationList& m_evaluations;

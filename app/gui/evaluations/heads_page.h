@@ -6,7 +6,7 @@
 
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QComboBox;
 

@@ -69,7 +69,7 @@ void putLegendAbove(QCustomPlot& axes) {
   axes.plotLayout()->setRowStretchFactor(0, kAsLowAsItGoes);
 }
 
-/// As many names beside each other as there is room for.
+/// Puts as many names beside each other as there is room for.
 void wrapLegend(QCustomPlot& axes) {
   int widest = 1;
   for (int item = 0; item < axes.legend->itemCount(); ++item) {

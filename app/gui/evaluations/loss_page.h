@@ -6,7 +6,7 @@
 #include "app/figure/curves/curve_plot.h"
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QCustomPlot;
 
@@ -42,7 +42,7 @@ class LossPage : public QWidget {
   void take(figure::CurvePlot plot);
   void restyle();
   void tell(double position);
-  /// What lines and bands are.
+  /// The meaning of lines and bands.
   [[nodiscard]] QString note() const;
 
   EvaluationList& m_evaluations;

@@ -7,7 +7,7 @@
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"
@@ -62,7 +62,7 @@ bool isChangedAlike(const ModelInput& input, const std::vector<Intervention>& ch
   return std::ranges::equal(input.interventions, changes, same);
 }
 
-/// Of these checkpoints the one that a cell's model was read from: that of its name, else the one of its weights.
+/// The checkpoint, of these, that a cell's model was read from: that of its name, else the one of its weights.
 /// @returns nothing where the job was stopped
 std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<ModelInput>& models, const Engine& engine,
                                     const Job& job) {

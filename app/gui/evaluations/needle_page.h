@@ -9,8 +9,8 @@
 #include "app/figure/colour_scale.h"
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui::evaluations {
 

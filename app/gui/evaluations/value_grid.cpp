@@ -74,8 +74,8 @@ QStringList ValueGrid::cellTexts() const {
   constexpr double kBeside = 4;
   const QRectF box = cell(0, 0);
   const bool high = fontMetrics().height() <= box.height();
-  // So many digits in every cell, or in none: numbers in some of them would look like a finding.
-  // What spreads over decades has three digits that count in each.
+  // So many digits in every cell, or in none: numbers in some of them would look like a finding. Values that spread
+  // over decades have three digits that count in each.
   const bool spread = m_content.colours.scale == figure::ColourScale::logarithmic;
   const int most = decimalsOf(largest);
   for (const auto& [decimals, least] : {std::pair{most, 0.0F}, {2, 0.1F}, {1, 1.0F}}) {

@@ -35,7 +35,7 @@ class ValueGrid : public QWidget {
   void setContent(GridContent content);
   [[nodiscard]] const GridContent& content() const { return m_content; }
   [[nodiscard]] QRectF cell(int row, int column) const;
-  /// What is written on the cells, [rows * columns]: values in as many digits as all have room for, or none; dots.
+  /// The texts of the cells, [rows * columns]: values in as many digits as all have room for, or none; dots.
   [[nodiscard]] QStringList cellTexts() const;
   [[nodiscard]] QSize sizeHint() const override { return {320, 220}; }
   [[nodiscard]] QSize minimumSizeHint() const override { return kLeast; }

@@ -4,7 +4,7 @@
 
 #include <QWidget>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 
@@ -19,7 +19,7 @@ class HeadCells : public QWidget {
   [[nodiscard]] virtual std::optional<HeadChoice> headAt(const QPoint& place) const = 0;
   /// Where a head is drawn; empty where it is not.
   [[nodiscard]] virtual QRect cell(const HeadChoice& head) const = 0;
-  /// What hovering a head tells; empty: nothing.
+  /// The tooltip of a head; empty: none.
   [[nodiscard]] virtual QString description(const HeadChoice& head) const = 0;
 
   [[nodiscard]] bool hasHeightForWidth() const override { return true; }

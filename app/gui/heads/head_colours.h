@@ -10,8 +10,8 @@
 
 namespace foxscope::gui {
 
-/// What the grid's cells show: a quantity, its difference from the nearest head of another run, small pictures of F or
-/// of A, or the strongest label.
+/// The content of the grid's cells: a quantity, its difference from the nearest head of another run, small pictures of
+/// F or of A, or the strongest label.
 struct HeadColouring {
   enum class Kind { quantity, difference, forgetPicture, attentionPicture, label };
   Kind kind = Kind::quantity;
@@ -19,7 +19,7 @@ struct HeadColouring {
   RunId other = kNoRun;  ///< of a difference: whose heads are subtracted
   RunId of = kNoRun;     ///< of a difference: the run that is shown before it, whose heads they are subtracted from
   bool operator==(const HeadColouring&) const = default;
-  /// What pictures are of; nothing where there are none.
+  /// The quantity of the pictures; nothing where there are none.
   [[nodiscard]] std::optional<Quantity> picture() const {
     if (kind == Kind::forgetPicture) return Quantity::forget;
     return kind == Kind::attentionPicture ? std::optional(Quantity::attention) : std::nullopt;

@@ -7,6 +7,7 @@
 #include <QPainter>
 
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -50,7 +51,7 @@ void HeadGallery::arrange() {
     heads.push_back(entry.data(HeadTable::HeadRole).value<HeadChoice>());
   }
   if (m_order) {
-    // What is not known comes last.
+    // Heads without a value come last.
     const auto place = [&](const HeadChoice& head) {
       const double value = m_table.value(head, *m_order);
       return std::pair(std::isnan(value), std::isnan(value) ? 0.0 : -value);
@@ -99,7 +100,7 @@ int HeadGallery::heightForWidth(int width) const { return layOut(width).height; 
 QRect HeadGallery::cell(const HeadChoice& head) const {
   const auto found = std::find(m_heads.begin(), m_heads.end(), head);
   if (found == m_heads.end()) return {};
-  return pictureIn(layOut(width()).cells[static_cast<std::size_t>(found - m_heads.begin())]);
+  return pictureIn(layOut(width()).cells[index_of(found - m_heads.begin())]);
 }
 
 std::optional<HeadChoice> HeadGallery::headAt(const QPoint& place) const {
@@ -167,7 +168,7 @@ std::optional<HeadChoice> HeadGallery::beside(const HeadChoice& head, Qt::Key ar
   if (arrow == Qt::Key_Left || arrow == Qt::Key_Right) {
     const auto last = static_cast<std::ptrdiff_t>(m_heads.size()) - 1;
     const std::ptrdiff_t index = from - m_heads.begin();
-    return m_heads[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(index + (forth ? 1 : -1), 0, last))];
+    return m_heads[index_of(std::clamp<std::ptrdiff_t>(index + (forth ? 1 : -1), 0, last))];
   }
   const QRect place = cell(head);
   const int step = place.height() + 2 * fontMetrics().height() + kGalleryGap;

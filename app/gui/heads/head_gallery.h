@@ -19,15 +19,15 @@ class HeadGallery : public HeadCells {
 
   void setQuantity(Quantity quantity);
   [[nodiscard]] Quantity quantity() const { return m_quantity; }
-  /// Nothing: by layer.
+  /// Orders heads by a quantity; nothing: by layer.
   void setOrder(std::optional<HeadQuantity> order);
-  /// Only heads with this label; nothing: all.
+  /// Shows heads with this label alone; nothing: all.
   void setLabel(std::optional<HeadLabel> label);
   /// The heads in the order in which they are shown.
   [[nodiscard]] const std::vector<HeadChoice>& heads() const { return m_heads; }
   /// Where a head's picture is drawn.
   [[nodiscard]] QRect cell(const HeadChoice& head) const override;
-  /// Its labels.
+  /// The labels of a head.
   [[nodiscard]] QString description(const HeadChoice& head) const override;
   [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const override;
 

@@ -195,7 +195,7 @@ void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice&
   }
 }
 
-// What the layers are, in words; where there are several kinds each has a colour, as a strip beside its layers.
+// Names the mixer of each layer; where there are several kinds each has a colour, as a strip beside its layers.
 void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
   const int line = fontMetrics().height();
   const int square = block.kinds.size() > 1 ? line / 2 : 0;

@@ -7,6 +7,7 @@
 #include "app/gui/heads/head_cells.h"
 #include "app/gui/heads/head_colours.h"
 #include "app/gui/heads/head_pictures.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 
@@ -26,7 +27,7 @@ class HeadGrid : public HeadCells {
   [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const override;
   /// The value that a cell's colour stands for.
   [[nodiscard]] double shownValue(const HeadChoice& head) const;
-  /// Its name and all its numbers.
+  /// The name of a head and all its numbers.
   [[nodiscard]] QString description(const HeadChoice& head) const override;
 
   [[nodiscard]] int heightForWidth(int width) const override;
@@ -50,7 +51,7 @@ class HeadGrid : public HeadCells {
     std::vector<figure::LayerKind> kinds;  ///< named below the title; empty: attention alone
     QRect title;
     QPoint corner;  ///< of layer 0, head 0
-    [[nodiscard]] int step(int layer) const { return steps[static_cast<std::size_t>(layer)]; }
+    [[nodiscard]] int step(int layer) const { return steps[index_of(layer)]; }
   };
   [[nodiscard]] std::vector<Block> layOut(int width) const;
   [[nodiscard]] int mostHeads() const;

@@ -8,7 +8,7 @@
 
 namespace foxscope::gui {
 
-/// What the grid's colours mean: a bar with numbers and unit, or the labels with their letters.
+/// The legend of the grid's colours: a bar with numbers and unit, or the labels with their letters.
 class HeadLegend : public QWidget {
   Q_OBJECT
 
@@ -26,7 +26,7 @@ class HeadLegend : public QWidget {
   void resizeEvent(QResizeEvent* event) override;
 
  private:
-  /// That the title needs; two at the most.
+  /// Lines that the title needs; two at the most.
   [[nodiscard]] int titleLines() const;
   [[nodiscard]] QRect labelPlace(HeadLabel label) const;
   void paintLabels(QPainter& painter) const;

@@ -77,7 +77,7 @@ void HeadPictures::request(const Run& run, const HeadChoice& head) {
   wanted.head = {run.trace, head.layer, head.head};
   wanted.quantity = *m_wanted;
   wanted.reduction = wanted.quantity == Quantity::forget ? Reduction::mean : Reduction::max;
-  // What is darker than the darkest colour need not be known.
+  // Values darker than the darkest colour need not be known.
   wanted.skip_tolerance = wanted.quantity == Quantity::forget ? 0 : kLeastAttention;
   wanted.rows = wanted.columns = {0, info.length};
   wanted.pixel_rows = wanted.pixel_columns = std::min(kPictureSide, info.length);
@@ -92,7 +92,7 @@ void HeadPictures::request(const Run& run, const HeadChoice& head) {
     m_pictures[key] = picture;
     emit changed();
   };
-  // What was not kept has no picture; the maps say why.
+  // Arrays that were not kept have no picture; the maps say why.
   request.failed = [](const QString&) {};
   m_runs.jobs().submit(this, channel(head, info, wanted.quantity), std::move(request));
 }

@@ -6,7 +6,7 @@
 #include <QImage>
 #include <QObject>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/map/map.h"
 
 namespace foxscope::gui {
@@ -21,8 +21,8 @@ class HeadPictures : public QObject {
  public:
   HeadPictures(RunList& runs, QObject* parent);
 
-  /// What pictures are wanted of, of all heads of all runs that are not hidden; nothing: none, and those that wait are
-  /// given up.
+  /// Asks for pictures of this quantity, of all heads of all runs that are not hidden; nothing: asks for none, and
+  /// those that wait are given up.
   void want(std::optional<Quantity> quantity);
   /// Null while there is none: it is being computed, or what it is made of was not kept.
   [[nodiscard]] const QImage* of(const HeadChoice& head, Quantity quantity) const;

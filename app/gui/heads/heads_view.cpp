@@ -17,17 +17,18 @@
 #include <QStackedWidget>
 #include <QVBoxLayout>
 
-#include "app/gui/document/saliency_action.h"
+#include "app/gui/document/runs/saliency_action.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
 
 using ColouringKind = HeadColouring::Kind;
 
-// What a choice of the box stands for.
+// The data of an entry of the box.
 constexpr int kKindRole = Qt::UserRole;
 constexpr int kQuantityRole = Qt::UserRole + 1;
 constexpr int kOtherRole = Qt::UserRole + 2;
@@ -78,7 +79,7 @@ class HeadOrder : public QSortFilterProxyModel {
     m_label = label;
     invalidateFilter();
   }
-  /// Without it nothing is listed: all runs are hidden.
+  /// Shows heads, or none where all runs are hidden.
   void setListed(bool listed) {
     if (listed == m_listed) return;
     m_listed = listed;
@@ -127,7 +128,7 @@ HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWid
   m_tabs->setExpanding(false);
   m_tabs->setUsesScrollButtons(false);  // three names are never cut
   layout->addWidget(m_tabs);
-  // What a tab needs stands below the tabs, which stay where they are.
+  // The inputs of a tab stand below the tabs, which stay where they are.
   m_run = new ElidedCombo;
   m_run->setToolTip(tr("The run whose heads are listed"));
   m_run->setAccessibleName(tr("Run"));
@@ -342,14 +343,13 @@ void HeadsView::countLabels() {
   for (int row = 0; row < m_table.rowCount(); ++row) {
     const int labels = m_table.index(row, 0).data(HeadTable::LabelsRole).toInt();
     for (int number = 0; number < kHeadLabels; ++number) {
-      counts[static_cast<std::size_t>(number)] += labels >> number & 1;
+      counts[index_of(number)] += labels >> number & 1;
     }
   }
   m_label->setItemText(0, tr("all heads"));
   for (int number = 0; number < kHeadLabels; ++number) {
-    m_label->setItemText(
-        number + 1,
-        tr("only %1 (%2)").arg(nameOf(static_cast<HeadLabel>(number))).arg(counts[static_cast<std::size_t>(number)]));
+    m_label->setItemText(number + 1,
+                         tr("only %1 (%2)").arg(nameOf(static_cast<HeadLabel>(number))).arg(counts[index_of(number)]));
   }
 }
 

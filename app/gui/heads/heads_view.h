@@ -36,11 +36,11 @@ class HeadsView : public QWidget, public ViewPart {
   void setTab(Tab tab) { m_tabs->setCurrentIndex(static_cast<int>(tab)); }
   [[nodiscard]] HeadColouring colouring() const;
   void setColouring(const HeadColouring& colouring);
-  /// Only heads with this label are listed, others are faded; nothing: all are shown.
+  /// Lists heads with this label alone, others are faded; nothing: all are shown.
   void setLabel(std::optional<HeadLabel> label);
   [[nodiscard]] std::optional<HeadLabel> label() const;
 
-  /// What Ctrl+C copies: the chosen rows of the table, with a picture of the grid where that is shown.
+  /// The content that Ctrl+C copies: the chosen rows of the table, with a picture of the grid where that is shown.
   [[nodiscard]] QMimeData* copied();
 
   [[nodiscard]] QJsonObject saveState() const override;

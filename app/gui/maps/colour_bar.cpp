@@ -8,7 +8,7 @@
 #include <QPainter>
 #include <QPainterPath>
 
-#include "app/figure/axis_ticks.h"
+#include "app/figure/page/axis_ticks.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {

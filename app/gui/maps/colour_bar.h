@@ -22,7 +22,7 @@ class ColourBar : public QWidget {
   void setExtent(int top, int bottom);
   /// Width that the bar wants, by its font.
   [[nodiscard]] int barWidth() const;
-  /// By how much the label of the lower end reaches below the bar.
+  /// The length by which the label of the lower end reaches below the bar.
   [[nodiscard]] int overhang() const { return fontMetrics().height() / 2; }
   /// Where a value lies, and which value lies at a place; logical pixels from the top.
   [[nodiscard]] double placeOf(double value) const;

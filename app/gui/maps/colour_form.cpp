@@ -109,7 +109,7 @@ void ColourForm::tell() {
   const std::optional<ColourScale> scales[] = {std::nullopt, ColourScale::linear, ColourScale::logarithmic};
   const bool otherScale = wanted.scale != scales[m_scale->currentIndex()];
   wanted.scale = scales[m_scale->currentIndex()];
-  // What was only rounded for showing is not taken over.
+  // A value that was only rounded for showing is not taken over.
   const auto take = [](const QLineEdit& field, std::optional<double>& value) {
     if (!value || field.text() != textOf(*value)) value = numberIn(field);
   };

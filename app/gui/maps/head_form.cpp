@@ -5,6 +5,8 @@
 #include <QFormLayout>
 #include <QSignalBlocker>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 
 HeadForm::HeadForm(const QString& automatic, QWidget* parent)
@@ -58,7 +60,7 @@ void HeadForm::setHead(const std::optional<NamedHead>& chosen, const NamedHead& 
 void HeadForm::limitNumbers() {
   const int index = m_run->currentIndex();
   if (index < 0 || index >= static_cast<int>(m_runs.size())) return;
-  const RunHeads& run = m_runs[static_cast<std::size_t>(index)];
+  const RunHeads& run = m_runs[index_of(index)];
   const QSignalBlocker quietLayer(m_layer);
   const QSignalBlocker quietHead(m_head);
   m_layer->setMaximum(std::max(0, run.layers - 1));

@@ -19,7 +19,7 @@ constexpr int kAround = 3;  ///< above and below the text
 
 constexpr int kFewest = 3;  ///< letters of a name that tell anything
 
-/// As little of a name as is left of it.
+/// The shortest form of a name.
 QString leastOf(const QString& name) { return name.size() <= kFewest + 1 ? name : name.left(kFewest) + QChar(0x2026); }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct TitlePart {
   bool operator==(const TitlePart&) const = default;
 };
 
-/// All of a title.
+/// The text of a whole title.
 inline QString textOf(const std::vector<TitlePart>& parts) {
   QString text;
   for (const TitlePart& part : parts) text += part.text;

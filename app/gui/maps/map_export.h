@@ -8,8 +8,8 @@
 
 namespace foxscope::gui {
 
-/// What a pane shows, for a file: what is exported has the quantity, the range, the sides, the colours and the limits
-/// of the screen, whatever its size is.
+/// A pane's picture for a file: the export has the quantity, the range, the sides, the colours and the limits of the
+/// screen, whatever its size is.
 struct ShownMap {
   PicturePointer picture;  ///< exact
   Sides sides = Sides::left;

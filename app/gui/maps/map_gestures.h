@@ -11,7 +11,7 @@
 
 namespace foxscope::gui {
 
-/// What dragging with the left button does.
+/// The effect of dragging with the left button.
 enum class MapTool { pan, zoomBand };
 
 /// Turns mouse and wheel events of a plot into what they mean: other views, hovered and pinned entries.

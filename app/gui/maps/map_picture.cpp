@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/gui/maps/picture_shading.h"
+#include "backend/base/index.h"
 #include "backend/map/map_stages.h"
 #include "kernels/executor.h"
 
@@ -16,11 +17,11 @@ namespace foxscope::gui {
 namespace {
 
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
-// Of a coarse picture. Tiles of queries and keys are 64 x 64 whatever is asked of them, so a sample of 64 rows costs no
-// more than one row does.
+// Samples of a coarse picture. Tiles of queries and keys are 64 x 64 whatever is asked of them, so a sample of 64 rows
+// costs no more than one row does.
 constexpr std::int64_t kSampledRows = 64;
 constexpr std::int64_t kSampledEntries = 1 << 22;
-/// Of the rows, at most one in this many is sampled.
+/// At most one row in this many is sampled.
 constexpr std::int64_t kSampledShare = 6;
 constexpr std::int64_t kFewestLines = 16;
 constexpr std::int64_t kMostLines = 64;
@@ -71,14 +72,14 @@ Image byPlace(const Image& image, const PictureRequest& request, const PictureSi
   Image result{grid.rows, grid.columns, {}};
   result.value.reserve(static_cast<std::size_t>(grid.rows * grid.columns));
   for (std::int64_t y = 0; y < grid.rows; ++y) {
-    const std::int64_t row = rows[static_cast<std::size_t>(y)];
+    const std::int64_t row = rows[index_of(y)];
     const std::int64_t last = bin_begin(request.view.rows, grid.rows, y + 1) - 1;
     for (std::int64_t x = 0; x < grid.columns; ++x) {
-      const std::int64_t column = columns[static_cast<std::size_t>(x)];
+      const std::int64_t column = columns[index_of(x)];
       // Two tokens of the reference run may lie in one of this run: above the diagonal there is still no entry.
       const bool above = bin_begin(request.view.columns, grid.columns, x) > last;
       const bool outside = row == kOutside || column == kOutside || above;
-      result.value.push_back(outside ? kNone : image.value[static_cast<std::size_t>(row * image.columns + column)]);
+      result.value.push_back(outside ? kNone : image.value[index_of(row * image.columns + column)]);
     }
   }
   return result;
@@ -118,7 +119,7 @@ Image filledUp(const MapRequest& map, const MapStage& stage) {
   result.value.assign(stage.image.value.size(), kNone);
   std::vector<std::int64_t> done;
   for (std::int64_t line = 0; line < result.rows; ++line) {
-    if (stage.done[static_cast<std::size_t>(line)] != 0) done.push_back(line);
+    if (stage.done[index_of(line)] != 0) done.push_back(line);
   }
   std::size_t nearest = 0;
   for (std::int64_t line = 0; line < result.rows; ++line) {
@@ -172,7 +173,7 @@ std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
     try {
       if (!job.stopped()) compute(n);
     } catch (...) {
-      failures[static_cast<std::size_t>(n)] = std::current_exception();
+      failures[index_of(n)] = std::current_exception();
     }
   };
   if (job.executor != nullptr) {
@@ -244,7 +245,7 @@ bool forgetsMost(const PictureRequest& request) {
   const Range columns = placed(request.view.columns, side);
   if (rows.size() <= 0 || columns.size() <= 0) return false;
   const auto c = side.head.trace->cumulative_log_gate(side.head.layer, side.head.head);
-  return c[static_cast<std::size_t>(columns.begin)] - c[static_cast<std::size_t>(rows.end - 1)] >= kNats;
+  return c[index_of(columns.begin)] - c[index_of(rows.end - 1)] >= kNats;
 }
 
 /// Whether entries below the tolerance have another colour than 0 has, by the limits that were chosen or by those that
@@ -335,7 +336,7 @@ float MapPicture::value(std::size_t side, std::int64_t row, std::int64_t column)
   if (!inside || column > row) return kNone;
   const Image& image = *values[side];
   const std::int64_t line = binOf(view.rows, image.rows, row);
-  return image.value[static_cast<std::size_t>(line * image.columns + binOf(view.columns, image.columns, column))];
+  return image.value[index_of(line * image.columns + binOf(view.columns, image.columns, column))];
 }
 
 double MapPicture::tokensPerPixel() const {

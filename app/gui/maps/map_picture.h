@@ -30,7 +30,7 @@ struct PictureSide {
   bool operator==(const PictureSide& other) const;
 };
 
-/// What values a picture is made of; pictures of equal content differ in range, pixels and colours only.
+/// The values that a picture is made of; pictures of equal content differ in range, pixels and colours only.
 struct PictureContent {
   std::vector<PictureSide> sides;  ///< one, or two where a line divides them
   std::optional<HeadOf> minus;     ///< subtracted from the only side
@@ -62,7 +62,7 @@ struct Shading {
   bool operator==(const Shading&) const = default;
 };
 
-/// What a pane asks for. Plain values: it travels to the compute thread.
+/// A pane's request for a picture. Plain values: it travels to the compute thread.
 struct PictureRequest {
   PictureContent content;
   View view;         ///< positions of the reference run that one side at least has read
@@ -78,7 +78,7 @@ struct MapPicture {
   double milliseconds = 0;  ///< that an exact one took: how long a similar one will
   /// Per side, on the raster's grid over the request's view.
   std::vector<std::shared_ptr<const Image>> values;
-  /// What the first side's values were computed from and as, in positions of its own run; for export. Rows 0:0 where
+  /// The request that the first side's values were computed by, in positions of its own run; for export. Rows 0:0 where
   /// that run has read nothing of the view.
   MapRequest computed;
   std::shared_ptr<const Image> computedValues;
@@ -95,7 +95,7 @@ struct MapPicture {
 };
 using PicturePointer = std::shared_ptr<const MapPicture>;
 
-/// Who is shown a picture while it is made, and how often.
+/// The receiver of a picture while it is made, and how often it gets one.
 struct PictureStages {
   std::function<void(PicturePointer)> show;  ///< pictures that are not exact: some lines are, and stand for the others
   std::chrono::milliseconds interval{150};

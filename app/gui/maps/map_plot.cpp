@@ -155,7 +155,7 @@ QMargins MapPlot::roomAround(const LabelledAxes& labelled, const TickNames& name
   const QFontMetricsF metrics(xAxis->tickLabelFont());
   // Letters wider than most: names are not cut off.
   const double tokens = kTokenWidth * metrics.horizontalAdvance(QLatin1Char('n'));
-  // By the longest position of the text, so that panning does not move the map.
+  // The longest position of the text decides, so that panning does not move the map.
   const auto length =
       m_run.tokens ? static_cast<std::int64_t>(m_run.tokens->input_id.size()) : m_geometry.view.rows.end;
   const double numbers = digitsOf(length) * metrics.horizontalAdvance(QLatin1Char('0'));

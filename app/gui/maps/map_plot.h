@@ -31,7 +31,7 @@ class MapPlot : public QCustomPlot {
 
   void setPictures(std::vector<PicturePointer> pictures);
   void setView(const View& view);
-  /// Whose positions the axes show.
+  /// Sets the run whose positions the axes show.
   void setRun(const AxisRun& run);
   void setMarks(const Cursor& pin, const Cursor& hover, const std::vector<Cursor>& locks);
   void setDivider(const Divider& divider);
@@ -55,7 +55,7 @@ class MapPlot : public QCustomPlot {
   [[nodiscard]] bool sharesPositionsWith(const MapPlot& other) const;
   /// The width that this height makes use of.
   [[nodiscard]] int usefulWidth(int height) const;
-  /// What was set last is drawn.
+  /// Whether the last state that was set is drawn.
   [[nodiscard]] bool isDrawn() const { return !m_replotDue; }
   /// Paints what was set last without waiting for the event loop.
   void drawNow();
@@ -95,7 +95,7 @@ class MapPlot : public QCustomPlot {
   void drawTitles();
   void applyColours();
   [[nodiscard]] QMargins roomAround(const LabelledAxes& labelled, const TickNames& names) const;
-  /// Of a map with this room around it.
+  /// The size of a map with this room around it.
   [[nodiscard]] QSize mapSize(const QMargins& room) const;
   [[nodiscard]] TickNames fittingNames() const;
   [[nodiscard]] double viewShape() const;

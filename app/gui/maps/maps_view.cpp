@@ -20,18 +20,19 @@
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
 
 constexpr std::array<int, 3> kCounts{1, 2, 4};
-/// What panes show at first, in their order.
+/// The quantities that panes show at first, in their order.
 constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
     Quantity::forget, Quantity::attention, Quantity::attention_without_gate, Quantity::gate_effect};
 constexpr std::array<Quantity, MapsView::kMostPanes> kUngatedQuantities{Quantity::attention, Quantity::logits,
                                                                         Quantity::attention, Quantity::logits};
 
-/// Of a model whose first layer is a linear mixer, with and without a decay.
+/// The first quantities for a model whose first layer is a linear mixer, with and without a decay.
 constexpr std::array<Quantity, MapsView::kMostPanes> kMixingQuantities{Quantity::mixing, Quantity::forget,
                                                                        Quantity::attention, Quantity::log_forget};
 constexpr std::array<Quantity, MapsView::kMostPanes> kUndecayedQuantities{Quantity::mixing, Quantity::attention,
@@ -99,10 +100,10 @@ MapsView::~MapsView() = default;
 void MapsView::makePanes() {
   for (int index = 0; index < kMostPanes; ++index) {
     auto* pane = new MapPane(m_runs, m_nearest);
-    m_panes[static_cast<std::size_t>(index)] = pane;
+    m_panes[index_of(index)] = pane;
     pane->plot().setAccessibleName(tr("Map %1").arg(index + 1));
-    m_first[static_cast<std::size_t>(index)].setQuantity(kFirstQuantities[static_cast<std::size_t>(index)]);
-    pane->setState(m_first[static_cast<std::size_t>(index)]);
+    m_first[index_of(index)].setQuantity(kFirstQuantities[index_of(index)]);
+    pane->setState(m_first[index_of(index)]);
     connect(pane, &MapPane::activated, this, [this, index] { setActivePane(index); });
     connect(pane, &MapPane::stateChanged, this, &MapsView::stateChanged);
     connect(pane, &MapPane::fitWanted, this, &MapsView::fit);
@@ -217,7 +218,7 @@ void MapsView::makePaneCommands() {
        tr("F, log F, logits, attention, attention without the gate, gate effect, mixing: those that the head has"),
        {QKeySequence(Qt::Key_Q)}},
       [this] {
-        const auto lacks = m_panes[static_cast<std::size_t>(m_active)]->lacks();
+        const auto lacks = m_panes[index_of(m_active)]->lacks();
         changeActive([&](PaneState& state) {
           constexpr int kQuantities = 7;
           auto next = state.quantity;
@@ -310,7 +311,7 @@ void MapsView::makeBar() {
   m_bar->setSpacing(2);
   enum class Words { hidden, shown };
   const auto add = [](QHBoxLayout* row, QAction* action, const QString& icon, const QString& text, Words words) {
-    // What stands on the button; the command's own text is longer.
+    // The button's text; the command's own is longer.
     action->setIconText(text);
     action->setIcon(themedIcon(icon));
     auto* button = new QToolButton;
@@ -387,7 +388,7 @@ void MapsView::changeActive(Change change) {
   if (state != paneState(m_active)) setPaneState(m_active, state);
 }
 
-// Without gates F is 1 everywhere. What was chosen by hand stays.
+// Without gates F is 1 everywhere. A choice by hand stays.
 void MapsView::chooseFirstQuantities() {
   const RunList& runs = m_runs;
   const bool gated =
@@ -506,7 +507,7 @@ void MapsView::panBy(double rows, double columns) {
   if (m_runs.length() < 1) return;
   Selection& selection = m_runs.selection();
   const View& view = selection.view();
-  // At least one token.
+  // A step is at least one token.
   const auto step = [](const Range& range, double share) {
     const double tokens = share * static_cast<double>(range.size());
     return static_cast<std::int64_t>(share < 0 ? std::floor(tokens) : std::ceil(tokens));

@@ -11,11 +11,12 @@
 #include <QWidget>
 
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_heads.h"
 #include "app/gui/maps/pane/pane_state.h"
 #include "app/gui/views/view_part.h"
+#include "backend/base/index.h"
 #include "backend/map/map_line.h"
 
 class QHBoxLayout;
@@ -38,7 +39,7 @@ class MapsView : public QWidget, public ViewPart {
   explicit MapsView(RunList& runs, QWidget* parent = nullptr);
   ~MapsView() override;
 
-  /// Who knows which heads of two models are alike. The heads view does.
+  /// Sets the function that knows which heads of two models are alike: the heads view's. The heads view does.
   void setNearestHead(NearestHead nearest);
 
   [[nodiscard]] int paneCount() const { return m_count; }
@@ -48,9 +49,9 @@ class MapsView : public QWidget, public ViewPart {
   void setActivePane(int pane);
   [[nodiscard]] const PaneState& paneState(int pane) const;
   void setPaneState(int pane, const PaneState& state);
-  [[nodiscard]] MapPane& pane(int pane) const { return *m_panes[static_cast<std::size_t>(pane)]; }
+  [[nodiscard]] MapPane& pane(int pane) const { return *m_panes[index_of(pane)]; }
 
-  /// What the active pane shows, once it is exact: for a figure, for its data, as it stands on the screen.
+  /// The picture of the active pane, once it is exact: for a figure, for its data, as it stands on the screen.
   [[nodiscard]] std::optional<figure::MapFigure> figureOfActivePane() const;
   [[nodiscard]] std::optional<ShownMap> shownMap() const;
   [[nodiscard]] std::optional<MapRequest> requestOfActivePane() const;
@@ -96,7 +97,7 @@ class MapsView : public QWidget, public ViewPart {
   QAction* addCommand(const CommandText& text, Run run);
   void addSeparator();
   void toggleFirstKey();
-  /// Of all panes that show attention.
+  /// Whether all panes that show attention leave key 0 out.
   [[nodiscard]] bool firstKeyIsLeftOut() const;
   /// Check marks of commands say what is.
   void showChecks();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -19,7 +20,7 @@ using figure::ScaledColours;
 /// Enough that the two colours beside a place differ by less than one step of a channel.
 constexpr int kSteps = 4096;
 
-/// Of log2 between two powers of 2; enough for kSteps over one of them.
+/// Bits for log2 between two powers of 2; enough for kSteps over one of them.
 constexpr int kMantissaBits = 12;
 
 /// log2 of the numbers from 1 to 2, each the middle of its step.
@@ -79,7 +80,7 @@ class Shader {
       place = (logarithm(value) - m_offset) * m_factor;
     }
     const double nearest = std::clamp<double>(place, 0, kSteps) + 0.5;
-    return m_table[static_cast<std::size_t>(nearest)];
+    return m_table[index_of(nearest)];
   }
 
   const ScaledColours& m_colours;

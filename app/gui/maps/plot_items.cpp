@@ -8,7 +8,7 @@
 namespace foxscope::gui {
 namespace {
 
-/// From this size on, logical pixels, a position's line becomes a frame around its cells.
+/// Size, in logical pixels, from which a position's line becomes a frame around its cells.
 constexpr double kFramedCell = 5;
 constexpr double kValueSize = 0.85;   ///< of the font
 constexpr double kValueHeight = 1.1;  ///< lines
@@ -100,7 +100,7 @@ void RasterItem::draw(QCPPainter* painter) {
 void RasterItem::drawPicture(QCPPainter* painter, const MapPicture& picture) const {
   const View& whole = picture.request.view;
   const View& shown = m_geometry.view;
-  // Only what is seen: of a stretched picture the rest would be far outside.
+  // The part that is seen: of a stretched picture the rest would be far outside.
   const auto common = [](const Range& a, const Range& b) {
     return Range{std::max(a.begin, b.begin), std::min(a.end, b.end)};
   };
@@ -240,7 +240,7 @@ void MarksItem::drawDivider(QCPPainter* painter) const {
   painter->drawLine(from, first.bottomRight());
   painter->setPen(QPen(Qt::white, 1));
   painter->drawLine(from, first.bottomRight());
-  // Which side is which.
+  // Letters tell the sides apart.
   const QFontMetricsF metrics(painter->font());
   const double size = metrics.height() * 1.3;
   const auto letter = [&](const QString& text, const QPointF& corner) {

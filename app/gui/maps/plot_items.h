@@ -63,7 +63,7 @@ class RasterItem : public QCPAbstractItem {
 inline constexpr QRgb kPinnedQueryOnMap = 0xffe8590c;
 inline constexpr QRgb kPinnedKeyOnMap = 0xff0b7f72;
 
-/// What lies over the pictures and changes with the pointer: pinned, locked and hovered positions, the line between two
+/// The marks over the pictures that change with the pointer: pinned, locked and hovered positions, the line between two
 /// sides, the rubber band.
 class MarksItem : public QCPAbstractItem {
  public:

@@ -59,7 +59,7 @@ void PositionTicker::generate(const QCPRange& range, const QLocale& /*locale*/, 
     return;
   }
   const Range own = m_run.own(shown);
-  // As many labels as there is room for in the part that the run has read.
+  // The number of labels that there is room for in the part that the run has read.
   const double tokensOfPlace = static_cast<double>(own.size()) / static_cast<double>(shown.size());
   const std::int64_t step = roundStep(tokensOfPlace * range.size() / static_cast<double>(std::max(m_most, 1)));
   for (std::int64_t position = (own.begin + step - 1) / step * step; position < own.end; position += step) {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -46,7 +48,7 @@ void extend(const std::vector<float>& values, double& lowest, double& highest) {
 void count(Histogram& histogram, double value) {
   const double width = histogram.upper - histogram.lower;
   const double place = width > 0 ? (value - histogram.lower) / width * kBins : 0;
-  ++histogram.counts[static_cast<std::size_t>(std::clamp<double>(place, 0, kBins - 1))];
+  ++histogram.counts[index_of(std::clamp<double>(place, 0, kBins - 1))];
 }
 
 }  // namespace

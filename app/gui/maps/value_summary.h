@@ -14,7 +14,7 @@ struct Histogram {
   std::vector<int> counts;
 };
 
-/// What the colour bar knows of a picture's values, from an even sample of them where there are many.
+/// The summary of a picture's values for the colour bar, from an even sample where there are many.
 struct ValueSummary {
   bool empty = true;  ///< no entry exists
   double lowest = 0;  ///< of all values, not of the sample alone
@@ -22,7 +22,7 @@ struct ValueSummary {
   double percentile0_1 = 0;
   double percentile99_9 = 0;
   Histogram linear;
-  /// Of log10 of the values above zero, of the upper twelve decades; without counts where there are none.
+  /// Histogram of log10 of the values above zero, in the upper twelve decades; without counts where there are none.
   Histogram logarithmic;
 };
 

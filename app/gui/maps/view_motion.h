@@ -12,7 +12,7 @@ struct Anchor {
   double column = 0.5;
 };
 
-/// Which ranges of a view a zoom changes.
+/// The ranges of a view that a zoom changes.
 enum class ZoomAxes { both, rows, columns };
 
 // All of these give ranges of at least one token inside [0, length); length >= 1.
@@ -20,12 +20,12 @@ enum class ZoomAxes { both, rows, columns };
 View wholeView(std::int64_t length);
 /// Ranges moved, then cut, until they lie inside the text.
 View clamped(const View& view, std::int64_t length);
-/// @param factor  how many times more tokens are shown; below 1 zooms in. What lies at the anchor stays there. A range
+/// @param factor  how many times more tokens are shown; below 1 zooms in. The token at the anchor stays there. A range
 ///                changes by one token at least, as long as there is one.
 View zoomed(const View& view, double factor, const Anchor& anchor, ZoomAxes axes, std::int64_t length);
 /// Moved by tokens, as far as the text goes.
 View panned(const View& view, std::int64_t rows, std::int64_t columns, std::int64_t length);
-/// So many tokens around a place; what of the place is missing lies on the diagonal.
+/// A view of so many tokens around a place; the part of the place that is missing lies on the diagonal.
 View viewAround(const Cursor& place, std::int64_t tokens, std::int64_t length);
 /// The smallest view around this one of which both ranges are as long, as far as the text allows.
 View squared(const View& view, std::int64_t length);

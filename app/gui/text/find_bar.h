@@ -8,7 +8,7 @@ class QToolButton;
 
 namespace foxscope::gui {
 
-/// What is looked for in the text, and how many there are of it. Esc closes.
+/// The search in the text: the words to find, and their number of hits. Esc closes.
 class FindBar : public QWidget {
   Q_OBJECT
 

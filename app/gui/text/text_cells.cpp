@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/gui/document/places.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -28,7 +29,7 @@ QString tokenOfCell(const TokenTable& tokens, std::int64_t cell) {
   QString text =
       isRead ? readText(tokens, cell, Whitespace::visible) : predictedText(tokens, length - 1, Whitespace::visible);
   if (!text.isEmpty()) return text;
-  return QStringLiteral("⟨%1⟩").arg(isRead ? tokens.input_id[static_cast<std::size_t>(cell)] : tokens.id.back());
+  return QStringLiteral("⟨%1⟩").arg(isRead ? tokens.input_id[index_of(cell)] : tokens.id.back());
 }
 
 TextCells cellsOfTokens(const TokenTable& tokens) {

@@ -19,8 +19,9 @@ struct Stretch {
   bool operator==(const Stretch&) const = default;
 };
 
-/// What a run reads and predicts, as cells in the order of the text. Cell k holds what position k reads and what
-/// position k - 1 predicts: cell 0 stands before the text (BOS) and is predicted by nothing, cell L is read by nothing.
+/// The tokens that a run reads and predicts, as cells in the order of the text. Cell k holds what position k reads and
+/// what position k - 1 predicts: cell 0 stands before the text (BOS) and is predicted by nothing, cell L is read by
+/// nothing.
 struct TextCells {
   std::string shown;           ///< what is laid out, UTF-8: cell 0, a blank, the text; or tokens with blanks between
   std::int64_t textBegin = 0;  ///< byte of `shown` at which the text begins

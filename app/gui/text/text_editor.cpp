@@ -98,7 +98,7 @@ void TextEditor::insertFromMimeData(const QMimeData* source) {
   emit contentReplaced();
 }
 
-// What the editor has nothing to undo of, the window may: a text that was replaced.
+// Where the editor has nothing to undo, the window may: a text that was replaced.
 bool TextEditor::event(QEvent* event) {
   if (event->type() == QEvent::ShortcutOverride) {
     auto* key = static_cast<QKeyEvent*>(event);

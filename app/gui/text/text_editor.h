@@ -32,7 +32,7 @@ class TextEditor : public QPlainTextEdit {
   void contentEdited();
   /// A long text was pasted, which the editor cannot undo; content() is the new one.
   void contentReplaced();
-  /// What was pasted is not taken, for this reason, one line.
+  /// A paste was refused for this reason, one line.
   void refused(const QString& reason);
 
  protected:

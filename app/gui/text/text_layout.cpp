@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -31,7 +33,7 @@ class TextLayout::Breaker {
   }
 
  private:
-  [[nodiscard]] const Atom& at(std::int32_t atom) const { return m_shape.atom[static_cast<std::size_t>(atom)]; }
+  [[nodiscard]] const Atom& at(std::int32_t atom) const { return m_shape.atom[index_of(atom)]; }
 
   /// One past the last atom that stays with `begin` if it can.
   [[nodiscard]] std::int32_t groupEnd(std::int32_t begin, std::int32_t count) const {
@@ -77,7 +79,7 @@ class TextLayout::Breaker {
   /// A word that is wider than the line: as many clusters on each as fit, at least one.
   void placeBroken(std::int32_t index) {
     for (std::int32_t cluster = at(index).cluster; cluster < at(index + 1).cluster; ++cluster) {
-      const auto width = static_cast<double>(m_shape.cluster[static_cast<std::size_t>(cluster)].width);
+      const auto width = static_cast<double>(m_shape.cluster[index_of(cluster)].width);
       if (m_x > 0 && m_x + width > m_width) start(index, cluster);
       m_x += width;
     }
@@ -102,14 +104,14 @@ std::vector<TextLayout::Piece> TextLayout::pieces(std::int64_t line) const {
   double x = 0;
   std::int32_t cluster = lineAt(line).cluster;
   for (std::int32_t index = lineAt(line).atom; cluster < end; ++index) {
-    const Atom& atom = m_shape->atom[static_cast<std::size_t>(index)];
+    const Atom& atom = m_shape->atom[index_of(index)];
     const std::int32_t atomEnd = m_shape->atom[static_cast<std::size_t>(index) + 1].cluster;
     Piece piece{index, cluster, std::min(atomEnd, end), x, x};
     if (piece.begin == atom.cluster && piece.end == atomEnd) {
       piece.right += static_cast<double>(atom.width);
     } else {
       for (std::int32_t n = piece.begin; n < piece.end; ++n)
-        piece.right += static_cast<double>(m_shape->cluster[static_cast<std::size_t>(n)].width);
+        piece.right += static_cast<double>(m_shape->cluster[index_of(n)].width);
     }
     x = piece.right;
     cluster = piece.end;
@@ -120,9 +122,7 @@ std::vector<TextLayout::Piece> TextLayout::pieces(std::int64_t line) const {
 }
 
 void TextLayout::placeByDirection(std::vector<Piece>& pieces) const {
-  const auto atomOf = [&](std::size_t n) -> const Atom& {
-    return m_shape->atom[static_cast<std::size_t>(pieces[n].atom)];
-  };
+  const auto atomOf = [&](std::size_t n) -> const Atom& { return m_shape->atom[index_of(pieces[n].atom)]; };
   const std::size_t count = pieces.size();
   const bool left = count > 0 && atomOf(0).paragraph == Qt::RightToLeft;
   bool plain = !left;
@@ -133,7 +133,7 @@ void TextLayout::placeByDirection(std::vector<Piece>& pieces) const {
     if (direction == Qt::RightToLeft) return 1;
     return direction == Qt::LeftToRight ? 2 * base : base;
   };
-  // What has no direction takes that of its neighbours where they agree, else the paragraph's.
+  // Clusters without a direction take that of their neighbours where these agree, else the paragraph's.
   std::vector<int> level(count, base);
   for (std::size_t n = 0; n < count;) {
     std::size_t end = n;
@@ -145,7 +145,7 @@ void TextLayout::placeByDirection(std::vector<Piece>& pieces) const {
       ++n;
     }
   }
-  // From the highest level down, what has at least that level is turned round (L2).
+  // From the highest level down, clusters of at least that level are turned round (L2).
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (int turned = 2; turned >= 1; --turned) {
@@ -182,7 +182,7 @@ void TextLayout::eachCluster(std::int64_t line, const Visit& visit) const {
         visit(*cluster, (cluster + 1)->byte, piece.left + static_cast<double>(cluster->left));
       continue;
     }
-    // Of a broken word: clusters side by side as they stand in the whole one, where others may lie between them.
+    // A broken word: clusters stand side by side as in the whole word, where others may lie between them.
     for (const Cluster* cluster = begin; cluster != end; ++cluster) {
       double before = 0;
       for (const Cluster* other = begin; other != end; ++other) {
@@ -228,7 +228,7 @@ std::vector<QRectF> TextLayout::rects(const Stretch& stretch) const {
   if (lineCount() == 0) return found;
   for (std::int64_t line = lineOfByte(stretch.begin); line < lineCount(); ++line) {
     const double top = static_cast<double>(line) * lineHeight();
-    if (m_shape->cluster[static_cast<std::size_t>(lineAt(line).cluster)].byte >= stretch.end) break;
+    if (m_shape->cluster[index_of(lineAt(line).cluster)].byte >= stretch.end) break;
     bool isFirst = true;
     eachCluster(line, [&](const Cluster& cluster, std::int32_t endByte, double left) {
       const double from = std::max<double>(cluster.byte, stretch.begin);
@@ -250,9 +250,7 @@ std::vector<QRectF> TextLayout::rects(const Stretch& stretch) const {
   return found;
 }
 
-std::vector<QRectF> TextLayout::cellRects(std::int64_t cell) const {
-  return rects(cells().cell[static_cast<std::size_t>(cell)]);
-}
+std::vector<QRectF> TextLayout::cellRects(std::int64_t cell) const { return rects(cells().cell[index_of(cell)]); }
 
 std::int64_t TextLayout::lineOfByte(double byte) const {
   const std::int32_t cluster = m_shape->clusterAt(byte);
@@ -275,7 +273,7 @@ std::int64_t TextLayout::lineOfCell(std::int64_t cell) const {
 
 std::int64_t TextLayout::firstCell(std::int64_t line) const {
   const std::vector<Stretch>& cell = cells().cell;
-  const double byte = m_shape->cluster[static_cast<std::size_t>(lineAt(line).cluster)].byte;
+  const double byte = m_shape->cluster[index_of(lineAt(line).cluster)].byte;
   const auto found = std::upper_bound(cell.begin(), cell.end(), byte,
                                       [](double place, const Stretch& stretch) { return place < stretch.end; });
   return found - cell.begin();

@@ -9,6 +9,7 @@
 #include <QRectF>
 
 #include "app/gui/text/text_shape.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 
@@ -53,7 +54,7 @@ class TextLayout {
   [[nodiscard]] QRectF mainRect(std::int64_t cell) const;
 
   [[nodiscard]] std::int64_t lineOfByte(double byte) const;
-  /// That of the main rectangle.
+  /// The line of the cell's main rectangle.
   [[nodiscard]] std::int64_t lineOfCell(std::int64_t cell) const;
   /// The first cell that begins on or reaches into a line; for line = lineCount(), one past the last cell.
   [[nodiscard]] std::int64_t firstCell(std::int64_t line) const;
@@ -72,7 +73,7 @@ class TextLayout {
 
   template <typename Visit>
   void eachCluster(std::int64_t line, const Visit& visit) const;
-  [[nodiscard]] const Line& lineAt(std::int64_t line) const { return m_lines[static_cast<std::size_t>(line)]; }
+  [[nodiscard]] const Line& lineAt(std::int64_t line) const { return m_lines[index_of(line)]; }
 
   /// Moves pieces, which stand in the order of the text, to where they are read.
   void placeByDirection(std::vector<Piece>& pieces) const;

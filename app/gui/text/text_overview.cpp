@@ -7,6 +7,7 @@
 #include <QPainter>
 
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -44,7 +45,7 @@ QRgb TextOverview::colourOfCells(const Range& cells, QRgb ground) const {
   std::int64_t strongest = -1;
   float size = -1;
   for (std::int64_t cell = cells.begin; cell < cells.end; ++cell) {
-    const float value = std::abs(tint.value[static_cast<std::size_t>(cell)]);
+    const float value = std::abs(tint.value[index_of(cell)]);
     if (!(value > size)) continue;
     size = value;
     strongest = cell;

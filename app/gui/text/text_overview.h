@@ -25,7 +25,7 @@ class TextOverview : public QWidget {
   void mouseMoveEvent(QMouseEvent* event) override;
 
  private:
-  /// What the picture of the tint was drawn from.
+  /// The state that the picture of the tint was drawn from.
   struct Drawn {
     std::uint64_t revision = 0;
     int rows = 0;

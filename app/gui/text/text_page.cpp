@@ -11,6 +11,7 @@
 #include <QScrollBar>
 
 #include "app/gui/text/text_painter.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -52,8 +53,7 @@ void TextPage::setShape(std::shared_ptr<const TextShape> shape) {
   }
   if (shape) {
     const double place =
-        sameText ? m_layout->cells().cell[static_cast<std::size_t>(m_layout->firstCell(visibleLines().begin))].begin
-                 : 0;
+        sameText ? m_layout->cells().cell[index_of(m_layout->firstCell(visibleLines().begin))].begin : 0;
     m_layout = std::make_unique<TextLayout>(std::move(shape), 1);
     layOut();
     if (sameText)
@@ -82,7 +82,7 @@ void TextPage::layOutKeepingPlace() {
   const double within =
       static_cast<double>(verticalScrollBar()->value()) - static_cast<double>(line) * m_layout->lineHeight();
   const bool atTop = verticalScrollBar()->value() == 0;
-  const double byte = m_layout->cells().cell[static_cast<std::size_t>(cell)].begin;
+  const double byte = m_layout->cells().cell[index_of(cell)].begin;
   layOut();
   const double top = static_cast<double>(m_layout->lineOfByte(byte)) * m_layout->lineHeight() + within;
   verticalScrollBar()->setValue(atTop ? 0 : static_cast<int>(top));
@@ -106,7 +106,7 @@ void TextPage::makeRamp() {
 
 QColor TextPage::tintColour(std::int64_t cell) const {
   if (!m_tint || cell < 0 || cell >= static_cast<std::int64_t>(m_tint->value.size())) return {};
-  const float value = m_tint->value[static_cast<std::size_t>(cell)];
+  const float value = m_tint->value[index_of(cell)];
   if (std::isnan(value)) return {};
   return m_ramp->at(m_tint->scale.position(static_cast<double>(value)));
 }
@@ -172,7 +172,7 @@ void TextPage::showLines(const Range& lines) {
   const double at = verticalScrollBar()->value();
   if (top >= at && bottom <= at + seen) return;
   const double around = std::min(kLinesAround * height, std::max(0.0, (seen - height) / 2));
-  // From far away to the middle, from nearby by as little as is needed.
+  // A line that is far away moves to the middle, a near one by as little as is needed.
   const bool isNear = top >= at - 2 * height && bottom <= at + seen + 2 * height;
   double wanted = (top + std::min(bottom, top + seen) - seen) / 2;
   if (isNear) wanted = top < at ? top - around : bottom + around - seen;

@@ -8,6 +8,7 @@
 #include <QPainterPath>
 
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -102,8 +103,8 @@ void PagePainting::paintHits(std::int64_t line, double top) {
   if (hits.place.empty()) return;
   const TextShape& shape = m_layout.shape();
   const std::vector<TextLayout::Piece> pieces = m_layout.pieces(line);
-  const double begin = shape.cluster[static_cast<std::size_t>(pieces.front().begin)].byte;
-  const double end = shape.cluster[static_cast<std::size_t>(pieces.back().end)].byte;
+  const double begin = shape.cluster[index_of(pieces.front().begin)].byte;
+  const double end = shape.cluster[index_of(pieces.back().end)].byte;
   auto hit = std::lower_bound(hits.place.begin(), hits.place.end(), begin,
                               [](const Stretch& place, double byte) { return place.end <= byte; });
   constexpr double kUnderline = 3;
@@ -126,13 +127,13 @@ void PagePainting::paintHits(std::int64_t line, double top) {
 void PagePainting::paintText(std::int64_t line, double top) {
   const TextShape& shape = m_layout.shape();
   for (const TextLayout::Piece& piece : m_layout.pieces(line)) {
-    const Atom& atom = shape.atom[static_cast<std::size_t>(piece.atom)];
+    const Atom& atom = shape.atom[index_of(piece.atom)];
     if (atom.kind == Atom::Kind::word) {
       paintWord(piece, top);
       continue;
     }
     const QRectF cell(piece.left, top, piece.right - piece.left, m_layout.lineHeight());
-    const QChar character = shape.text[shape.cluster[static_cast<std::size_t>(piece.begin)].character];
+    const QChar character = shape.text[shape.cluster[index_of(piece.begin)].character];
     if (atom.kind == Atom::Kind::blank && character != '\t') continue;
     m_painter.setPen(QPen(m_sign, 1));
     m_painter.setRenderHint(QPainter::Antialiasing, true);
@@ -149,16 +150,16 @@ void PagePainting::paintText(std::int64_t line, double top) {
 
 void PagePainting::paintWord(const TextLayout::Piece& piece, double top) {
   const TextShape& shape = m_layout.shape();
-  const Cluster& begin = shape.cluster[static_cast<std::size_t>(piece.begin)];
-  const Cluster& end = shape.cluster[static_cast<std::size_t>(piece.end)];
+  const Cluster& begin = shape.cluster[index_of(piece.begin)];
+  const Cluster& end = shape.cluster[index_of(piece.end)];
   const QString word = shape.text.mid(begin.character, end.character - begin.character);
   const QPointF baseline(piece.left, top + shape.ascent);
   // Text that a row's query does not see is muted, as are the signs that are no text.
   const std::int64_t lastRead = m_page.tint() != nullptr ? m_page.tint()->lastReadCell : -1;
-  const double seenEnd = lastRead < 0 ? end.byte : m_layout.cells().cell[static_cast<std::size_t>(lastRead)].end;
+  const double seenEnd = lastRead < 0 ? end.byte : m_layout.cells().cell[index_of(lastRead)].end;
   const bool isText = !m_layout.cells().hasText || begin.byte >= m_layout.cells().textBegin;
   m_painter.setPen(isText && begin.byte < seenEnd ? m_text : m_muted);
-  m_painter.setLayoutDirection(shape.atom[static_cast<std::size_t>(piece.atom)].paragraph);
+  m_painter.setLayoutDirection(shape.atom[index_of(piece.atom)].paragraph);
   m_painter.drawText(baseline, word);
   if (!isText || begin.byte >= seenEnd || end.byte <= seenEnd) return;
   // The query's cell ends inside the word: the rest of it again, in the other colour.

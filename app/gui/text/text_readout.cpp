@@ -8,6 +8,7 @@
 #include "app/gui/document/places.h"
 #include "app/gui/text/text_tint.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/pair_reading.h"
 
 namespace foxscope::gui {
@@ -38,8 +39,7 @@ QString rowOfPosition(const ReadoutRequest& request, std::int64_t position) {
   for (const auto& run : request.runs) {
     const auto token = TokenPlaces(*request.reference, *run.trace).tokenOfCell(position + 1);
     const bool known = token && !run.trace->per_token_loss().empty();
-    columns += known ? number(static_cast<double>(run.trace->per_token_loss()[static_cast<std::size_t>(*token)]))
-                     : QStringLiteral("–");
+    columns += known ? number(static_cast<double>(run.trace->per_token_loss()[index_of(*token)])) : QStringLiteral("–");
   }
   return row(columns, "td");
 }
@@ -73,7 +73,7 @@ QString pairLine(const HeadOf& head, std::int64_t query, std::int64_t key) {
 QStringList headLines(const ReadoutRequest& request) {
   QStringList lines;
   if (request.headRun < 0) return lines;
-  const auto& run = request.runs[static_cast<std::size_t>(request.headRun)];
+  const auto& run = request.runs[index_of(request.headRun)];
   const HeadOf head{run.trace, request.layer, request.head};
   const QString name = QStringLiteral("%1 L%2 H%3").arg(run.name.toHtmlEscaped()).arg(request.layer).arg(request.head);
   const TokenPlaces places(*request.reference, *run.trace);

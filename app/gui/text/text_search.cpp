@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 
 std::optional<std::vector<Stretch>> findInText(const TextShape& shape, const QString& words,
@@ -9,7 +11,7 @@ std::optional<std::vector<Stretch>> findInText(const TextShape& shape, const QSt
   std::vector<Stretch> found;
   if (words.isEmpty()) return found;
   const auto textBegin =
-      shape.cluster[static_cast<std::size_t>(shape.clusterAt(static_cast<double>(shape.cells->textBegin)))].character;
+      shape.cluster[index_of(shape.clusterAt(static_cast<double>(shape.cells->textBegin)))].character;
   qsizetype from = textBegin;
   while ((from = shape.text.indexOf(words, from, sensitivity)) >= 0) {
     if (job.stopped()) return std::nullopt;

@@ -9,6 +9,8 @@
 #include <QTextLayout>
 #include <QTextOption>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -121,7 +123,7 @@ class WordMeasure {
     const float first = extent.left.empty() ? 0 : *std::min_element(extent.left.begin(), extent.left.end());
     for (std::size_t n = 0; n < extent.left.size(); ++n) {
       extent.left[n] -= first;
-      // Not the natural width, which has room for letters that lean over their own edge.
+      // The width is not the natural one, which has room for letters that lean over their own edge.
       extent.total = std::max(extent.total, extent.left[n] + extent.width[n]);
     }
     return *known.insert(word, extent);
@@ -183,7 +185,7 @@ class AtomMaker {
         atom.direction = Qt::LeftToRight;
       }
     } else {
-      Cluster& cluster = m_shape.cluster[static_cast<std::size_t>(m_at++)];
+      Cluster& cluster = m_shape.cluster[index_of(m_at++)];
       cluster.width = atom.width = widthOf(kind, m_shape.text[cluster.character]);
     }
     m_shape.atom.push_back(atom);
@@ -205,7 +207,7 @@ class AtomMaker {
   }
 
   [[nodiscard]] std::int32_t characterOf(std::int32_t cluster) const {
-    return m_shape.cluster[static_cast<std::size_t>(cluster)].character;
+    return m_shape.cluster[index_of(cluster)].character;
   }
   [[nodiscard]] Atom::Kind kindAt(std::int32_t cluster) const { return kindOf(m_shape.text[characterOf(cluster)]); }
 
@@ -233,9 +235,9 @@ class AtomMaker {
     begins.push_back(size);
     const auto& extent = m_measure(m_shape.text.mid(characterOf(first), size), begins, m_paragraph);
     for (std::int32_t n = first; n < m_at; ++n) {
-      Cluster& cluster = m_shape.cluster[static_cast<std::size_t>(n)];
-      cluster.left = extent.left[static_cast<std::size_t>(n - first)];
-      cluster.width = extent.width[static_cast<std::size_t>(n - first)];
+      Cluster& cluster = m_shape.cluster[index_of(n)];
+      cluster.left = extent.left[index_of(n - first)];
+      cluster.width = extent.width[index_of(n - first)];
     }
     return extent.total;
   }

@@ -21,7 +21,7 @@ struct Cluster {
   float width = 0;
 };
 
-/// What lines are put together from.
+/// The pieces that lines are put together from.
 struct Atom {
   enum class Kind : std::uint8_t {
     word,     ///< drawn
@@ -33,9 +33,9 @@ struct Atom {
   float width = 0;
   Kind kind = Kind::word;
   bool mayBreakBefore = false;
-  /// Of its paragraph, that of the first letter in it that has one.
+  /// Direction of its paragraph: of the first letter in it that has one.
   Qt::LayoutDirection paragraph = Qt::LeftToRight;
-  /// Of its own first letter that has one; LayoutDirectionAuto: of its neighbours.
+  /// Direction of its own first letter that has one; LayoutDirectionAuto: of its neighbours.
   Qt::LayoutDirection direction = Qt::LayoutDirectionAuto;
 };
 

@@ -10,6 +10,7 @@
 
 #include "app/gui/document/places.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/map.h"
 #include "backend/map/statistics/head_saliency.h"
 
@@ -32,8 +33,6 @@ constexpr std::array<std::pair<TintKind, const char*>, 9> kWords{{
     {TintKind::keyLogit, "key_logit"},
 }};
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
 std::span<const float> lossOf(const Trace& trace) {
   if (trace.per_token_loss().empty()) {
     throw Error(fmt::format("model '{}': losses were not kept in this run: run it again", trace.info().name));
@@ -45,9 +44,9 @@ std::span<const float> lossOf(const Trace& trace) {
 std::vector<float> lossByCell(const Trace& reference, const Trace& run) {
   const TokenPlaces places(reference, run);
   const std::span<const float> loss = lossOf(run);
-  std::vector<float> value(at(reference.info().length + 1), kAbsent);
+  std::vector<float> value(index_of(reference.info().length + 1), kAbsent);
   for (std::int64_t cell = 1; cell < static_cast<std::int64_t>(value.size()); ++cell) {
-    if (const auto token = places.tokenOfCell(cell)) value[at(cell)] = loss[at(*token)];
+    if (const auto token = places.tokenOfCell(cell)) value[index_of(cell)] = loss[index_of(*token)];
   }
   return value;
 }
@@ -55,10 +54,10 @@ std::vector<float> lossByCell(const Trace& reference, const Trace& run) {
 /// A value of each position of the run, taken to the cells that these positions read.
 std::vector<float> readByCell(const TintRequest& request, std::span<const float> ofPosition) {
   const TokenPlaces places(*request.reference, *request.run);
-  std::vector<float> value(at(request.reference->info().length + 1), kAbsent);
+  std::vector<float> value(index_of(request.reference->info().length + 1), kAbsent);
   for (std::int64_t cell = 0; cell < static_cast<std::int64_t>(value.size()); ++cell) {
     const auto position = places.readerOfCell(cell);
-    if (position && at(*position) < ofPosition.size()) value[at(cell)] = ofPosition[at(*position)];
+    if (position && index_of(*position) < ofPosition.size()) value[index_of(cell)] = ofPosition[index_of(*position)];
   }
   return value;
 }
@@ -73,7 +72,7 @@ std::vector<float> gateLoss(const TintRequest& request) {
   return value;
 }
 
-/// What one per cent of each gate, or of a nat in the logits of each key, changes.
+/// The change of the loss for one per cent of each gate, or for a nat in the logits of each key.
 std::vector<float> changesBy(const TintRequest& request) {
   const std::span<const float> gradient = request.run->log_forget_gradient(request.layer, request.head);
   std::vector<float> value(gradient.begin(), gradient.end());
@@ -186,10 +185,10 @@ std::optional<std::int64_t> TokenPlaces::tokenOfCell(std::int64_t cell) const {
   const auto tokens = static_cast<std::int64_t>(m_run->id.size());
   const bool byNumber = m_identical || m_run->byte_start.empty() || m_reference->byte_start.empty();
   if (byNumber) return cell <= tokens ? std::optional(cell - 1) : std::nullopt;
-  const std::int64_t byte = m_reference->byte_start[at(cell - 1)];
+  const std::int64_t byte = m_reference->byte_start[index_of(cell - 1)];
   const auto after = std::upper_bound(m_run->byte_start.begin(), m_run->byte_start.end(), byte);
   const std::int64_t token = after - m_run->byte_start.begin() - 1;
-  if (token < 0 || m_run->byte_end[at(token)] <= byte) return std::nullopt;
+  if (token < 0 || m_run->byte_end[index_of(token)] <= byte) return std::nullopt;
   return token;
 }
 
@@ -204,7 +203,7 @@ std::optional<Tint> computeTint(const TintRequest& request, const Job& job) {
   Tint tint;
   tint.kind = request.kind;
   if (request.kind == TintKind::none) {
-    tint.value.assign(at(request.reference->info().length + 1), kAbsent);
+    tint.value.assign(index_of(request.reference->info().length + 1), kAbsent);
   } else if (request.kind == TintKind::loss) {
     tint.value = lossByCell(*request.reference, *request.run);
   } else if (request.kind == TintKind::lossDifference) {

@@ -12,7 +12,7 @@
 
 namespace foxscope::gui {
 
-/// What the words of the text are tinted by.
+/// The quantity that tints the words of the text.
 enum class TintKind {
   none,
   loss,            ///< of one run, by the position that predicts the word, nats
@@ -43,7 +43,7 @@ std::optional<TintKind> tintKindFromString(const QString& word);
 
 enum class TintScaling { linear, logarithmic };
 
-/// From values to places on a colour ramp.
+/// Maps values to places on a colour ramp.
 struct TintScale {
   double lower = 0;
   double upper = 1;
@@ -64,7 +64,7 @@ struct Tint {
   std::int64_t lastReadCell = -1;  ///< of a row: the query's own cell; what comes after, the query does not see
 };
 
-/// What a tint is computed from.
+/// The input of a tint.
 struct TintRequest {
   TintKind kind = TintKind::none;
   TintScaling scaling = TintScaling::linear;
@@ -82,7 +82,7 @@ class TokenPlaces {
  public:
   TokenPlaces(const Trace& reference, const Trace& run);
 
-  /// Both runs have the same tokens: a position that both have is itself.
+  /// Whether both runs have the same tokens, so that a position of one is the same in the other.
   [[nodiscard]] bool identical() const { return m_identical; }
   /// The token of the run that a cell of the reference shows, 0 <= token < L of the run: position `token` predicts it,
   /// position `token + 1` reads it. Nothing for cell 0, and beyond the run's end.

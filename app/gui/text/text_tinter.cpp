@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/gui/document/gateless_name.h"
 #include "app/gui/document/places.h"
+#include "app/gui/document/runs/gateless_name.h"
 #include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
@@ -30,7 +30,7 @@ const Run* TextTinter::chosenRun(const QString& name, std::size_t otherwise) con
   const Run* named = m_runs.runNamed(name);
   if (named != nullptr && m_runs.isOnText(named->id) && !named->look.hidden) return named;
   const std::vector<const Run*> runs = m_runs.runsOnText();
-  // All of them hidden: the text is still that of the first.
+  // With all runs hidden the text is still that of the first.
   return runs.empty() ? m_runs.reference() : runs[std::min(otherwise, runs.size() - 1)];
 }
 

@@ -249,7 +249,7 @@ void TextToolRow::showChoice() {
   m_log->setVisible(shows && kind != TintKind::none && !hasSigns(kind));
   m_log->setChecked(m_choice.scaling() == TintScaling::logarithmic);
   m_caption->setVisible(shows);
-  // What the numbers of saliency mean is read whole, below their scale.
+  // The meaning of saliency's numbers is shown whole, below their scale.
   m_scaleRow->setDirection(isOwed(kind) ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
   m_caption->setWrapped(isOwed(kind));
   m_remedy->setVisible(shows && m_isRemedied);

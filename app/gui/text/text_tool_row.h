@@ -20,10 +20,10 @@ namespace foxscope::gui {
 class ElidedLabel;
 class TintBar;
 
-/// Which query a row is of.
+/// The query of a row.
 enum class RowQuery { pinned, pointer };
 
-/// What the user chose to see behind the words. Runs are chosen by name; a name that no run has stands for the first
+/// The user's choice of a tint behind the words. Runs are chosen by name; a name that no run has stands for the first
 /// (minus: the second).
 struct TintChoice {
   TintKind kind = TintKind::loss;
@@ -37,7 +37,7 @@ struct TintChoice {
     return logarithmic.contains(kind) ? TintScaling::logarithmic : TintScaling::linear;
   }
   [[nodiscard]] QJsonObject toJson() const;
-  /// What is missing or not understood stays as in `before`.
+  /// The choice in a session; keys that are missing or not understood keep the value in `before`.
   static TintChoice fromJson(const QJsonObject& json, const TintChoice& before);
 };
 
@@ -58,10 +58,10 @@ class TextToolRow : public QWidget {
   void setChoice(const TintChoice& choice);
   [[nodiscard]] const TintChoice& choice() const { return m_choice; }
 
-  /// No scale where there is nothing to be read off it.
+  /// Shows the scale; none where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
   void setCaption(const QString& caption);
-  /// What can be done about what the caption says is missing: a button beside it, hidden until it is shown.
+  /// Sets the remedy for what the caption calls missing: a button beside it, hidden until it is shown.
   void setRemedy(QAction* remedy);
   void showRemedy(bool shows);
   /// A word that stands out: the text was edited. Empty: none.

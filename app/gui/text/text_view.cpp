@@ -15,7 +15,7 @@
 #include <QToolTip>
 #include <QVBoxLayout>
 
-#include "app/gui/document/saliency_action.h"
+#include "app/gui/document/runs/saliency_action.h"
 #include "app/gui/text/find_bar.h"
 #include "app/gui/text/go_bar.h"
 #include "app/gui/text/text_editor.h"
@@ -26,6 +26,7 @@
 #include "app/gui/text/text_tinter.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -209,7 +210,7 @@ void TextView::takeRuns() {
   if (trace != m_reference) {
     m_reference = trace;
     m_tinter->setReference(trace);
-    // What was asked for is there: it is shown.
+    // The text that was asked for is there: it is shown.
     m_editing = false;
     requestShape();
   }
@@ -328,7 +329,7 @@ void TextView::requestSearch() {
   m_find->showSearching();
   request.done = [this](std::vector<Stretch> found) {
     m_searching = false;
-    // What was found before, and is found again where the text was laid anew, does not move the page.
+    // A hit that was found before, and again where the text was laid anew, does not move the page.
     const SearchHits before = std::exchange(m_leftHits, {});
     if (before.current >= 0 && before.place == found) {
       m_page->setHits(before);
@@ -347,8 +348,7 @@ void TextView::goToHit(int step) {
   if (count > 0 && hits.current < 0) {
     // The first that is seen or comes after what is seen, else the first of all.
     const TextLayout& layout = *m_page->textLayout();
-    const double top =
-        layout.cells().cell[static_cast<std::size_t>(layout.firstCell(m_page->visibleLines().begin))].begin;
+    const double top = layout.cells().cell[index_of(layout.firstCell(m_page->visibleLines().begin))].begin;
     const auto next = std::lower_bound(hits.place.begin(), hits.place.end(), top,
                                        [](const Stretch& place, double byte) { return place.begin < byte; });
     hits.current = next == hits.place.end() ? 0 : static_cast<int>(next - hits.place.begin());
@@ -356,7 +356,7 @@ void TextView::goToHit(int step) {
     hits.current = (hits.current + step + count) % count;
   }
   m_find->showCount(hits.current, count);
-  if (count > 0) m_page->showStretch(hits.place[static_cast<std::size_t>(hits.current)]);
+  if (count > 0) m_page->showStretch(hits.place[index_of(hits.current)]);
   m_page->setHits(std::move(hits));
 }
 

@@ -6,8 +6,8 @@
 #include <QPoint>
 #include <QWidget>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_shape.h"
 #include "app/gui/views/view_part.h"

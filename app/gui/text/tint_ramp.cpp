@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -39,7 +40,7 @@ TintRamp::TintRamp(const QPalette& palette, Course course) {
 
 QColor TintRamp::at(double position) const {
   const double step = std::clamp(position, 0.0, 1.0) * static_cast<double>(kSteps - 1);
-  return QColor(m_colour[static_cast<std::size_t>(std::lround(step))]);
+  return QColor(m_colour[index_of(std::lround(step))]);
 }
 
 }  // namespace foxscope::gui

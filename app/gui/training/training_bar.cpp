@@ -9,6 +9,7 @@
 #include <QSignalBlocker>
 
 #include "app/gui/views/elided_combo.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -88,7 +89,7 @@ void TrainingBar::fillChoice() {
   const QSignalBlocker blocker(m_choice);
   bool same = m_choice->count() == static_cast<int>(open.size());
   for (int index = 0; same && index < m_choice->count(); ++index) {
-    const OpenTraining& training = open[static_cast<std::size_t>(index)];
+    const OpenTraining& training = open[index_of(index)];
     same = m_choice->itemData(index).toString() == training.folder && m_choice->itemText(index) == training.title;
   }
   if (!same) {

@@ -21,7 +21,7 @@ class TrainingBar : public QWidget {
   [[nodiscard]] QSlider& slider() { return *m_slider; }
   [[nodiscard]] QComboBox& choice() { return *m_choice; }
   [[nodiscard]] QString words() const { return m_words->text(); }
-  /// By so many checkpoints later or earlier, as far as there are some.
+  /// Goes by so many checkpoints later or earlier, as far as there are some.
   void step(int by);
 
  private:

@@ -82,7 +82,7 @@ void TrainingView::makeCommands() {
       [this] { choosePath(); });
 }
 
-// What is hidden in the list of runs is hidden here.
+// Runs that are hidden in the list are hidden here.
 TrainingView::Content TrainingView::content() const {
   Content content;
   const OpenTraining* shown = m_trainings.shown();

@@ -29,7 +29,7 @@ class TrainingView : public QWidget, public ViewPart {
   [[nodiscard]] TrainingBar& bar() { return *m_bar; }
   [[nodiscard]] TrainingPlot& losses() { return *m_losses; }
   [[nodiscard]] TrainingPlot& decayTimes() { return *m_decays; }
-  /// What is said below the plots.
+  /// The reading below the plots.
   [[nodiscard]] QString reading() const { return m_reading->text(); }
 
   [[nodiscard]] QJsonObject saveState() const override { return {}; }
@@ -44,7 +44,7 @@ class TrainingView : public QWidget, public ViewPart {
 
  private:
   enum Channel { kPlots };
-  /// What the plots are made of: they are made anew when it is another.
+  /// The content of the plots; a new one makes them anew.
   struct Content {
     std::vector<std::pair<QString, std::shared_ptr<const TrainingRecord>>> records;
     std::vector<std::pair<std::string, figure::CurveLook>> looks;

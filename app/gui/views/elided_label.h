@@ -12,7 +12,7 @@ class ElidedLabel : public QLabel {
  public:
   explicit ElidedLabel(QWidget* parent = nullptr);
   void setFullText(const QString& text);
-  /// In as many lines as it takes, instead.
+  /// Wraps the text in as many lines as it takes, instead of eliding it.
   void setWrapped(bool wrapped);
 
  protected:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 
 FlowLayout::~FlowLayout() {
@@ -10,7 +12,7 @@ FlowLayout::~FlowLayout() {
 }
 
 QLayoutItem* FlowLayout::itemAt(int index) const {
-  return index >= 0 && index < count() ? m_items[static_cast<std::size_t>(index)] : nullptr;
+  return index >= 0 && index < count() ? m_items[index_of(index)] : nullptr;
 }
 
 QLayoutItem* FlowLayout::takeAt(int index) {

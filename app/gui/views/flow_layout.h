@@ -7,8 +7,7 @@
 namespace foxscope::gui {
 
 /// Lines up what it holds from left to right, each as wide as its size hint, and goes on in another row where a row is
-/// full. What is narrower than one item alone cuts it to size. Items aligned to the right stand at the end of their
-/// row.
+/// full. A width below that of one item cuts it to size. Items aligned to the right stand at the end of their row.
 class FlowLayout : public QLayout {
  public:
   /// @param gap        between items of a row, logical pixels
@@ -23,7 +22,7 @@ class FlowLayout : public QLayout {
   [[nodiscard]] Qt::Orientations expandingDirections() const override { return Qt::Horizontal; }
   [[nodiscard]] bool hasHeightForWidth() const override { return true; }
   [[nodiscard]] int heightForWidth(int width) const override { return arrange({0, 0, width, 0}, Act::measure); }
-  /// All in one row.
+  /// The size of all items in one row.
   [[nodiscard]] QSize sizeHint() const override;
   /// One in each row, as narrow as it goes.
   [[nodiscard]] QSize minimumSize() const override;

@@ -6,7 +6,7 @@
 #include <QFontMetricsF>
 #include <qcustomplot.h>
 
-#include "app/figure/axis_ticks.h"
+#include "app/figure/page/axis_ticks.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {

@@ -11,7 +11,7 @@ class QCustomPlot;
 
 namespace foxscope::gui {
 
-/// What an axis counts, which decides how its ticks are written.
+/// The unit of an axis, which decides how its ticks are written.
 enum class TickUnit { any, tokens };
 
 /// Ground, fonts and colours of a plot as the palette has them.

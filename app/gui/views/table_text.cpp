@@ -26,7 +26,7 @@ QString cellText(const QModelIndex& cell) {
   return std::isnan(value) ? QString() : QString::number(value, 'g', kExactDigits);
 }
 
-/// In full, where the table shows it shortened.
+/// The column's title in full, where the table shows it shortened.
 QString titleOf(const QAbstractItemModel& model, int column) {
   const QVariant full = model.headerData(column, Qt::Horizontal, Qt::AccessibleTextRole);
   return inOneCell((full.isValid() ? full : model.headerData(column, Qt::Horizontal)).toString());

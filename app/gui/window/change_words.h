@@ -6,9 +6,9 @@
 
 namespace foxscope::gui {
 
-/// What a change does to a head, for a list: "never forgets: f = 1".
+/// A change to a head in a few words: "never forgets: f = 1".
 QString nameOfChange(Intervention::Kind kind);
-/// What that asks the model, in a sentence.
+/// The question that this change asks the model, in a sentence.
 QString meaningOfChange(Intervention::Kind kind);
 
 }  // namespace foxscope::gui

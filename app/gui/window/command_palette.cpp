@@ -85,7 +85,7 @@ void CommandPalette::narrow(const QString& typed) {
     });
     if (fits) found.push_back(index);
   }
-  // What begins with what was typed comes first: that is what Return does.
+  // Commands that begin with the typed words come first: Return runs the first.
   std::stable_partition(found.begin(), found.end(), [&](qsizetype index) {
     return plainText(*m_actions[index]).startsWith(typed.trimmed(), Qt::CaseInsensitive);
   });
@@ -110,7 +110,7 @@ void CommandPalette::perform() {
   action->trigger();
 }
 
-// What lies over the window has an edge, also where both are dark.
+// A dialog over the window has an edge, also where both are dark.
 void CommandPalette::paintEvent(QPaintEvent* event) {
   QDialog::paintEvent(event);
   QPainter painter(this);

@@ -9,7 +9,7 @@
 namespace foxscope::gui {
 namespace {
 
-// Of parts at first, logical pixels: least and most.
+// First sizes of parts, logical pixels: least and most.
 constexpr std::pair kHeadsWidth{160, 190};
 constexpr std::pair kTextWidth{240, 340};
 constexpr int kAroundCentre = 110;  ///< height of menus, bars and the status line
@@ -107,7 +107,7 @@ void Docks::follow() {
   if (before.isEmpty()) return reset();
   m_wanted = before;
   place(Size::pending);
-  // They may have come while the others were away.
+  // Evaluations may have come while the others were away.
   if (content.evaluations) m_evaluations->show();
   if (content.effects) m_effects->show();
   if (content.training) m_training->show();

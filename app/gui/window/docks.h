@@ -27,7 +27,7 @@ class Docks : public QObject {
     QWidget* evaluations;
     QWidget* training;
   };
-  /// What there is to be shown.
+  /// The parts that there are to show.
   struct Content {
     bool anything = false;  ///< that docks of runs could show
     bool effects = false;
@@ -44,20 +44,20 @@ class Docks : public QObject {
   [[nodiscard]] QDockWidget& effects() const { return *m_effects; }
   [[nodiscard]] QDockWidget& evaluations() const { return *m_evaluations; }
   [[nodiscard]] QDockWidget& training() const { return *m_training; }
-  /// In sight, before those that it shares its place with.
+  /// Brings a dock in sight, before those that it shares its place with.
   static void bringForward(QDockWidget& dock);
 
   /// Puts them where they are at first.
   void reset();
   /// The same as somebody's wish, which is kept also where they are out of sight by now.
   void resetLayout();
-  /// Something was opened, or everything closed.
+  /// Follows what was opened, or that everything was closed.
   void follow();
   /// The list of runs comes into sight: the first time as high as its rows need; the text keeps the rest.
   void fitRuns();
 
   [[nodiscard]] QByteArray state() const;
-  /// As they were, as soon as the window has its size. Those wanted last win.
+  /// Restores the docks as soon as the window has its size. Those wanted last win.
   void restore(const QByteArray& state);
   [[nodiscard]] bool isSettled() const { return m_wanted.isEmpty(); }
   /// The window was shown, or has another size.

@@ -34,7 +34,7 @@ class FileCommands : public QObject {
   void openText(const QString& filter);
   void openRunsOrSession();
   void openEvaluation();
-  /// Nothing where there is no demo.
+  /// Opens the demo; nothing where there is none.
   void openDemo();
   [[nodiscard]] const QString& demo() const { return m_demo; }
   /// Asks where a file of a session is by now, and opens that.

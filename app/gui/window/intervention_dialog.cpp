@@ -7,6 +7,7 @@
 #include <QPushButton>
 
 #include "app/gui/window/change_words.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -40,7 +41,7 @@ InterventionDialog::InterventionDialog(RunList& runs, ModelRuns& modelRuns, cons
   m_value->setDecimals(4);
   m_value->setSingleStep(0.1);
   form->addRow(tr("&Value"), m_value);
-  // As far as the run goes that is changed.
+  // The positions end with the run that is changed.
   const auto places = m_runs.placesOf(head.run).fromReference;
   const auto length = static_cast<int>(places ? places->covered() : m_runs.length());
   m_position->setRange(0, std::max(0, length - 1));
@@ -59,7 +60,7 @@ InterventionDialog::InterventionDialog(RunList& runs, ModelRuns& modelRuns, cons
   form->addRow(buttons);
 
   connect(m_kind, &QComboBox::currentIndexChanged, this, [this](int index) {
-    const bool scale = kKinds[static_cast<std::size_t>(index)] == Kind::scale;
+    const bool scale = kKinds[index_of(index)] == Kind::scale;
     m_value->setRange(0, scale ? 1000 : 1);
     m_value->setValue(scale ? 2 : 0.99);
     follow();
@@ -74,14 +75,14 @@ QString InterventionDialog::intervention() const {
   Intervention result;
   result.layer = m_place->currentIndex() == kAll ? -1 : m_head.layer;
   result.head = m_place->currentIndex() == kHead ? m_head.head : -1;
-  result.kind = kKinds[static_cast<std::size_t>(m_kind->currentIndex())];
+  result.kind = kKinds[index_of(m_kind->currentIndex())];
   result.value = m_value->value();
   result.position = m_runs.positionIn(m_head.run, m_position->value()).value_or(0);
   return QString::fromStdString(result.text());
 }
 
 void InterventionDialog::follow() {
-  const Kind kind = kKinds[static_cast<std::size_t>(m_kind->currentIndex())];
+  const Kind kind = kKinds[index_of(m_kind->currentIndex())];
   m_value->setEnabled(kind == Kind::constant || kind == Kind::scale);
   m_position->setEnabled(kind == Kind::zero);
   m_meaning->setText(meaningOfChange(kind));

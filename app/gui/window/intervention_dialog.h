@@ -6,8 +6,8 @@
 #include <QLabel>
 #include <QSpinBox>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 
@@ -21,7 +21,7 @@ class InterventionDialog : public QDialog {
   InterventionDialog(RunList& runs, ModelRuns& modelRuns, const HeadChoice& head, QWidget* parent);
 
   void accept() override;
-  /// As on the command line: LAYER:HEAD:KIND.
+  /// The change as on the command line: LAYER:HEAD:KIND.
   [[nodiscard]] QString intervention() const;
 
  private:

@@ -455,7 +455,7 @@ void MainWindow::followRuns() {
   if (!m_document.modelRuns().runStatus().running) m_wantedViews = {};
 }
 
-// They come into sight when they are opened, and go with the last of them.
+// Evaluations come into sight when they are opened, and go with the last of them.
 void MainWindow::followEvaluations() {
   const bool any = !m_document.evaluations().empty();
   QDockWidget& dock = m_docks->evaluations();
@@ -592,7 +592,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   *asked = false;
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
-    // They come with what they show.
+    // Docks come with what they show.
     for (QDockWidget* dock : {&m_docks->effects(), &m_docks->evaluations(), &m_docks->training()}) dock->hide();
     m_settings.setWindow(m_docks->state(), saveGeometry());
     if (!m_document.runs().empty()) keepThumbnail(m_files->shownFiles(), m_maps->grab().toImage());

@@ -8,7 +8,7 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/head_table.h"
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "app/gui/document/trainings.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/window/figures/export_dialog.h"
@@ -63,7 +63,7 @@ class MainWindow : public QMainWindow {
   using Remembering = FileCommands::Remembering;
   /// Whether closing remembers places and asks about what is not saved, and opening remembers paths.
   void setRemembering(Remembering remembering);
-  /// Everything that is shown is final.
+  /// Whether everything that is shown is final.
   [[nodiscard]] bool isSettled() const;
   /// Every command, as in the menus.
   [[nodiscard]] QList<QAction*> commands() const;

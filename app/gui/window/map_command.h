@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "app/figure/kinds/run_figure.h"
+#include "app/figure/run_figure.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/run_commands.h"
 
 namespace foxscope::gui {
 
-/// Why `foxscope map` cannot draw what a pane shows, in one sentence; empty where it can.
+/// The reason why `foxscope map` cannot draw what a pane shows, in one sentence; empty where it can.
 QString mapCommandObstacle(const ShownMap& shown, const RunCommands& runs);
 
 /// The command that draws this map of the pane in this format into a file, as a shell takes it.

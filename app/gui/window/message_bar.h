@@ -5,7 +5,7 @@
 #include <QStringList>
 #include <QWidget>
 
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 
 class QVBoxLayout;
 
@@ -21,7 +21,7 @@ class MessageBar : public QWidget {
   explicit MessageBar(QWidget& parent);
 
   void show(const Message& message);
-  /// With a button that does something about it.
+  /// Shows a message with a button that does something about it.
   void show(const Message& message, const QString& button, const std::function<void()>& act);
   void clearNotes();
   /// The texts that are shown, oldest first.
@@ -32,7 +32,7 @@ class MessageBar : public QWidget {
   bool event(QEvent* event) override;
 
  private:
-  /// At the lower edge of the parent, as wide as a line is read well.
+  /// Places the bar at the lower edge of the parent, as wide as a line is read well.
   void place();
 
   QVBoxLayout* m_lines = nullptr;

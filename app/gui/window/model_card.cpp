@@ -6,6 +6,7 @@
 
 #include "app/description/facts.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -39,7 +40,7 @@ QString partHtml(const CardPart& part) {
   return html;
 }
 
-// What cannot be read says so; the run's own part stays.
+// A checkpoint that cannot be read says so; the run's own part stays.
 void addCheckpoint(std::vector<CardPart>& parts, const CardInput& input) {
   CardPart part{ModelCard::tr("Checkpoint"), {}};
   try {
@@ -103,7 +104,7 @@ QString ModelCard::text() const { return m_text->toPlainText(); }
 
 void ModelCard::read(const ListRow& row) {
   CardInput input;
-  if (row.model) input.model = m_runs.models()[static_cast<std::size_t>(*row.model)].path;
+  if (row.model) input.model = m_runs.models()[index_of(*row.model)].path;
   if (const Run* run = m_runs.run(row.run)) {
     input.trace = run->trace;
     input.file = run->file;

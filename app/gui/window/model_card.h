@@ -2,14 +2,14 @@
 
 #include <QDialog>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QTextBrowser;
 
 namespace foxscope::gui {
 
-/// What is known of a model and its run, as `foxscope info` says it; can be selected and copied. Checkpoints are read
-/// on a job. It goes when it is closed.
+/// The facts of a model and its run, as `foxscope info` says it; can be selected and copied. Checkpoints are read on a
+/// job. It goes when it is closed.
 class ModelCard : public QDialog {
   Q_OBJECT
 

@@ -5,7 +5,7 @@
 #include <QDialog>
 #include <QLabel>
 
-#include "app/gui/document/model_runs.h"
+#include "app/gui/document/runs/model_runs.h"
 #include "app/gui/window/settings.h"
 
 namespace foxscope::gui {

@@ -5,6 +5,8 @@
 #include <QPainter>
 #include <QStyle>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -67,7 +69,7 @@ void Readout::tell() {
       part += tr(" → predicts %1").arg(predictedText(*run->trace->tokens(), *query, Whitespace::visible));
       const auto losses = run->trace->per_token_loss();
       if (static_cast<std::size_t>(*query) < losses.size()) {
-        part += tr(", loss %1 nats").arg(number(static_cast<double>(losses[static_cast<std::size_t>(*query)])));
+        part += tr(", loss %1 nats").arg(number(static_cast<double>(losses[index_of(*query)])));
       }
     }
     parts += part;

@@ -4,7 +4,7 @@
 
 #include <QLabel>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "backend/map/pair_reading.h"
 
 namespace foxscope::gui {
@@ -18,7 +18,7 @@ class Readout : public QLabel {
   explicit Readout(RunList& runs, QWidget* parent = nullptr);
 
  protected:
-  /// What there is no room for gives way; the tooltip tells all.
+  /// Parts that there is no room for give way; the tooltip has all of them.
   void paintEvent(QPaintEvent* event) override;
   [[nodiscard]] QSize minimumSizeHint() const override { return {0, QLabel::minimumSizeHint().height()}; }
 

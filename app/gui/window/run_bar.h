@@ -2,8 +2,8 @@
 
 #include <QWidget>
 
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QAction;
 class QHBoxLayout;
@@ -17,8 +17,8 @@ namespace foxscope::gui {
 /// "12 s left"
 QString timeLeftText(double seconds);
 
-/// What is run and what was: a chip for each row of the list of runs that shows the run, the text, how many tokens of
-/// it; the button that runs, progress with an estimate, Cancel.
+/// The bar of the run: a chip for each row of the list of runs that shows the run, the text, how many tokens of it; the
+/// button that runs, progress with an estimate, Cancel.
 class RunBar : public QWidget {
   Q_OBJECT
 

@@ -6,7 +6,7 @@
 #include <QDir>
 #include <QFileInfo>
 
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 #include "backend/base/command_line.h"
 
 namespace foxscope::gui {
@@ -14,7 +14,7 @@ namespace {
 
 QString why(const char* text) { return QCoreApplication::translate("foxscope::gui::RunCommands", text); }
 
-/// Why a run that is in no file cannot be made again; empty where it can.
+/// The reason why a run that is in no file cannot be made again; empty where it can.
 QString obstacleOf(const TextInput& text, const Run& run) {
   if (!run.trace->text() || text.file.isEmpty() || !is_read_of(*run.trace->text(), text.content)) {
     return why("%1 is in no file yet, and its text is in none: save the run file first.").arg(run.name);

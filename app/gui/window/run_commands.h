@@ -7,7 +7,7 @@
 
 #include <QString>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 
@@ -21,7 +21,7 @@ class RunCommands {
   /// @param output  the figure: run files that are made stand beside it, under its name
   RunCommands(const RunList& runs, const TextInput& text, const Traces& shown, const QString& output);
 
-  /// Why one of the runs can neither be read nor made again, in one sentence; empty where all can.
+  /// The reason why one of the runs can neither be read nor made again, in one sentence; empty where all can.
   [[nodiscard]] const QString& obstacle() const { return m_obstacle; }
   /// The run file that holds a run, or will; empty where none can.
   [[nodiscard]] QString fileOf(const Trace& trace) const;

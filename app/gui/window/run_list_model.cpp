@@ -7,9 +7,10 @@
 #include <QMimeData>
 #include <QPalette>
 
-#include "app/gui/document/intervention_text.h"
+#include "app/gui/document/runs/intervention_text.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -41,7 +42,7 @@ void RunListModel::follow() {
   endResetModel();
 }
 
-ListRow RunListModel::row(const QModelIndex& index) const { return m_rows[static_cast<std::size_t>(index.row())]; }
+ListRow RunListModel::row(const QModelIndex& index) const { return m_rows[index_of(index.row())]; }
 
 int RunListModel::placeOf(const ListRow& row) const {
   const auto found = std::find_if(m_rows.begin(), m_rows.end(), [&](const ListRow& each) {
@@ -90,7 +91,7 @@ QString RunListModel::tipOf(const ListRow& row, int column) const {
   }
   QStringList lines{name};
   const Run* run = m_runs.run(row.run);
-  const ModelInput* model = row.model ? &m_runs.models()[static_cast<std::size_t>(*row.model)] : nullptr;
+  const ModelInput* model = row.model ? &m_runs.models()[index_of(*row.model)] : nullptr;
   if (model != nullptr) lines += model->path;
   if (run != nullptr && !run->file.isEmpty()) lines += run->file;
   if (model != nullptr) {

@@ -25,7 +25,7 @@ void showRun(RunList& runs, RunId id) {
   if (run == nullptr) return;
   const HeadChoice now = runs.selection().head();
   HeadChoice wanted{id, now.layer, now.head};
-  if (!runs.headOf(wanted)) wanted = {id, run->telling.layer, run->telling.head};
+  if (!runs.headOf(wanted)) wanted = {id, run->representative.layer, run->representative.head};
   runs.selection().setHead(wanted);
 }
 

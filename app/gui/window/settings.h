@@ -9,7 +9,7 @@ namespace foxscope::gui {
 
 enum class ThemeChoice { system, light, dark };
 
-/// What the program remembers between windows, in $XDG_CONFIG_HOME/foxscope/foxscope.ini.
+/// The settings that the program remembers between windows, in $XDG_CONFIG_HOME/foxscope/foxscope.ini.
 class Settings {
  public:
   Settings();

@@ -8,6 +8,7 @@
 #include <QPushButton>
 
 #include "app/gui/window/change_words.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using Kind = Intervention::Kind;
 constexpr std::array kSweptKinds{Kind::one, Kind::cut, Kind::mean, Kind::constant, Kind::scale};
 
-Kind sweptKind(int index) { return kSweptKinds[static_cast<std::size_t>(index)]; }
+Kind sweptKind(int index) { return kSweptKinds[index_of(index)]; }
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <QDoubleSpinBox>
 #include <QLabel>
 
-#include "app/gui/document/sweeps.h"
+#include "app/gui/document/runs/sweeps.h"
 
 namespace foxscope::gui {
 
@@ -18,7 +18,7 @@ class SweepDialog : public QDialog {
 
   void accept() override;
   [[nodiscard]] Intervention change() const;
-  /// What is chosen, for whoever drives the dialog.
+  /// The chosen fields, for whoever drives the dialog.
   QComboBox& run() { return *m_run; }
   QComboBox& kind() { return *m_kind; }
 

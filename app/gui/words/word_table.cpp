@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -38,7 +40,7 @@ constexpr std::array<WordColumnText, WordRows::kColumns> kWordColumns{{
 
 bool isWholeNumber(int column) { return column == WordRows::kRank || column > WordRows::kGate; }
 
-/// Of each string its place among all in the order of the alphabet, equal strings in one place.
+/// The rank of each string in alphabetical order, equal strings having one rank.
 std::vector<double> alphabetPlaces(const std::vector<QString>& strings) {
   std::vector<QString> folded;
   folded.reserve(strings.size());
@@ -78,13 +80,13 @@ bool WordRows::has(Column column) const {
 }
 
 std::int64_t WordRows::tokenOf(int word) const {
-  const SurprisalWord& of = table.words[static_cast<std::size_t>(word)];
+  const SurprisalWord& of = table.words[index_of(word)];
   const auto behind = std::ranges::upper_bound(table.byte_start, of.byte_start);
   const std::int64_t holds = std::max<std::int64_t>(0, behind - table.byte_start.begin() - 1);
   return of.first < of.end ? std::clamp(holds, of.first, of.end - 1) : holds;
 }
 
-int WordRows::wordOf(std::int64_t token) const { return static_cast<int>(table.word[static_cast<std::size_t>(token)]); }
+int WordRows::wordOf(std::int64_t token) const { return static_cast<int>(table.word[index_of(token)]); }
 
 void WordTable::setContent(std::shared_ptr<const WordRows> rows) {
   const auto column = static_cast<std::size_t>(m_column);
@@ -125,26 +127,26 @@ void WordTable::arrange() {
   if (!m_rows) return;
   const WordRows& rows = *m_rows;
   for (int word = 0; word < rows.size(); ++word) {
-    const QString& string = rows.string[static_cast<std::size_t>(word)];
+    const QString& string = rows.string[index_of(word)];
     if (m_filter.isEmpty() || string.contains(m_filter, Qt::CaseInsensitive)) m_shown.push_back(word);
   }
-  const std::vector<double>& key = rows.number[static_cast<std::size_t>(m_column)];
+  const std::vector<double>& key = rows.number[index_of(m_column)];
   const bool rising = m_order == Qt::AscendingOrder;
-  // What is not known stands at the end, equals in the order of the text.
+  // Words without a value stand at the end, equals in the order of the text.
   std::ranges::stable_sort(m_shown, [&](int left, int right) {
-    const double a = key[static_cast<std::size_t>(left)];
-    const double b = key[static_cast<std::size_t>(right)];
+    const double a = key[index_of(left)];
+    const double b = key[index_of(right)];
     if (std::isnan(a) || std::isnan(b)) return !std::isnan(a) && std::isnan(b);
     return rising ? a < b : b < a;
   });
   m_rowOf.assign(static_cast<std::size_t>(rows.size()), -1);
   for (std::size_t row = 0; row < m_shown.size(); ++row) {
-    m_rowOf[static_cast<std::size_t>(m_shown[row])] = static_cast<int>(row);
+    m_rowOf[index_of(m_shown[row])] = static_cast<int>(row);
   }
 }
 
 int WordTable::rowOf(int word) const {
-  return word < 0 || word >= static_cast<int>(m_rowOf.size()) ? -1 : m_rowOf[static_cast<std::size_t>(word)];
+  return word < 0 || word >= static_cast<int>(m_rowOf.size()) ? -1 : m_rowOf[index_of(word)];
 }
 
 int WordTable::rowCount(const QModelIndex& parent) const {
@@ -159,7 +161,7 @@ QVariant WordTable::data(const QModelIndex& index, int role) const {
   const auto word = static_cast<std::size_t>(wordAt(index.row()));
   if (column == WordRows::kWord) return role == Qt::DisplayRole ? QVariant(m_rows->string[word]) : QVariant();
   if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignRight | Qt::AlignVCenter);
-  const double value = m_rows->number[static_cast<std::size_t>(column)][word];
+  const double value = m_rows->number[index_of(column)][word];
   if (role == ValueRole) return value;
   if (role != Qt::DisplayRole) return {};
   if (std::isnan(value)) return QStringLiteral("–");
@@ -168,7 +170,7 @@ QVariant WordTable::data(const QModelIndex& index, int role) const {
 
 QVariant WordTable::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal || section < 0 || section >= WordRows::kColumns) return {};
-  const WordColumnText& text = kWordColumns[static_cast<std::size_t>(section)];
+  const WordColumnText& text = kWordColumns[index_of(section)];
   if (role == Qt::ToolTipRole) return tr(text.meaning);
   if (role != Qt::DisplayRole) return {};
   // "gate_2_1" of the file's column.

@@ -8,6 +8,7 @@
 #include <QAbstractTableModel>
 #include <QString>
 
+#include "backend/base/index.h"
 #include "backend/eval/surprisal/surprisal_table.h"
 
 namespace foxscope::gui {
@@ -26,7 +27,7 @@ struct WordRows {
   [[nodiscard]] int size() const { return static_cast<int>(table.words.size()); }
   /// Whether there is a number in a column at all: ranks need logits, gates a head that has one.
   [[nodiscard]] bool has(Column column) const;
-  /// Of a word's tokens the one that it begins in, or the first; of a word without tokens the one that holds it.
+  /// The token that a word begins in, or its first; of a word without tokens the one that holds it.
   [[nodiscard]] std::int64_t tokenOf(int word) const;
   /// The word that a token belongs to.
   [[nodiscard]] int wordOf(std::int64_t token) const;
@@ -45,12 +46,12 @@ class WordTable : public QAbstractTableModel {
   /// Rows stay where they are, and what is chosen among them, where another head's numbers leave their order.
   void setContent(std::shared_ptr<const WordRows> rows);
   [[nodiscard]] const std::shared_ptr<const WordRows>& content() const { return m_rows; }
-  /// Only words that hold this, whatever its case; empty: all.
+  /// Shows words that hold these letters, whatever their case; empty: all.
   void setFilter(const QString& letters);
   void sort(int column, Qt::SortOrder order) override;
 
   /// The word of a row.
-  [[nodiscard]] int wordAt(int row) const { return m_shown[static_cast<std::size_t>(row)]; }
+  [[nodiscard]] int wordAt(int row) const { return m_shown[index_of(row)]; }
   /// The row of a word; -1 where it is not listed.
   [[nodiscard]] int rowOf(int word) const;
 

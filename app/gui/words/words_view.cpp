@@ -34,7 +34,7 @@ constexpr int kNumberLetters = 8;
 constexpr std::pair<const char*, WordRule> kWordRules[] = {{"space", WordRule::white_space},
                                                            {"unicode", WordRule::unicode}};
 
-/// What a text is called in a table where its file is not known.
+/// The name of a text in a table where its file is not known.
 constexpr const char* kTextName = "text";
 
 }  // namespace
@@ -128,8 +128,8 @@ void WordsView::makeTable() {
   add(tr("Copy Rows"), [this] { QApplication::clipboard()->setMimeData(copied()); });
 }
 
-// What is typed into the list narrows it, and goes on in the field above; from there Down and Return lead to the first
-// word that is left, Escape to all of them.
+// Typing into the list narrows it, and goes on in the field above; from there Down and Return lead to the first word
+// that is left, Escape to all of them.
 bool WordsView::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() != QEvent::ShortcutOverride && event->type() != QEvent::KeyPress) return false;
   const auto& key = static_cast<const QKeyEvent&>(*event);

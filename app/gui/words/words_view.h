@@ -10,8 +10,8 @@
 #include <QToolButton>
 
 #include "app/gui/document/file_writer.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/words/word_table.h"
 #include "backend/eval/surprisal/trace_surprisal.h"
@@ -34,7 +34,7 @@ class WordsView : public QWidget, public ViewPart {
   [[nodiscard]] QComboBox& rule() { return *m_rule; }
   /// The line instead of the table; empty while that is shown.
   [[nodiscard]] QString message() const;
-  /// What Ctrl+C copies: the chosen rows, all where none is chosen.
+  /// The content that Ctrl+C copies: the chosen rows, all where none is chosen.
   [[nodiscard]] QMimeData* copied() const;
   /// Writes all words as `foxscope eval surprisal --words` does, in the background.
   void exportTo(const QString& path);
@@ -49,7 +49,7 @@ class WordsView : public QWidget, public ViewPart {
   bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
-  /// What was computed once for a run, whichever head is chosen.
+  /// Values of a run that hold for every head, computed once.
   struct Known {
     std::weak_ptr<const Trace> trace;
     std::shared_ptr<const TokenDistributions> distributions;  ///< null: not yet

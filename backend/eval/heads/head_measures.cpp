@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/statistics/gate_statistics.h"
 
 namespace foxscope {
@@ -153,8 +154,8 @@ std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
   std::vector<HeadNumber> numbers;
   add_spread(numbers, "", statistics);
   for (int n = 0; n < kHeadLabels; ++n) {
-    numbers.push_back({std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1",
-                       statistics.label_scores[static_cast<std::size_t>(n)]});
+    numbers.push_back(
+        {std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1", statistics.label_scores[index_of(n)]});
   }
   numbers.push_back({"repeats", "tokens", static_cast<double>(statistics.repeats)});
   if (statistics.has_attention) return numbers;

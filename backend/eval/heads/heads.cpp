@@ -24,7 +24,7 @@ const KeepSet kKept = {Keep::gates, Keep::rows, Keep::query_key};
 std::optional<WordCounts> count_words(const std::filesystem::path& corpus, const Job& job) {
   WordCounts counts;
   CorpusReader reader(corpus);
-  while (const std::optional<Document> document = reader.next()) {
+  while (const std::optional<CorpusDocument> document = reader.next()) {
     if (job.stopped()) return std::nullopt;
     job.tell({reader.bytes_done(), reader.total_bytes(), "bytes", "counting words"});
     counts.add(document->text);
@@ -52,8 +52,8 @@ std::optional<HeadsModel> plan(const OpenedModel& model, const WindowSource& sou
   return planned;
 }
 
-/// What windows tell about a model's heads, whoever has them: added up in the windows' order, so that only those that
-/// are before their time wait.
+/// Statistics of a model's heads over windows, whichever process has them: added up in the windows' order, so that only
+/// those that are before their time wait.
 class HeadsOfWindows {
  public:
   explicit HeadsOfWindows(const HeadsModel& model) : model_(model), added_(model.info) {}
@@ -135,7 +135,7 @@ class HeadsWork {
     if (!pass) return false;
     for (std::size_t n = 0; n < batch.size(); ++n) {
       const Window& window = model_.windows.windows[batch[n]];
-      // What comes again is part of the statistics.
+      // Tokens that come again are part of the statistics.
       auto tokens = std::make_shared<TokenTable>();
       tokens->id.assign(window.ids.begin(), window.ids.end());
       tokens->input_id = input_ids(window.ids, model_.bos_id);

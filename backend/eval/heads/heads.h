@@ -19,7 +19,7 @@ struct HeadsRequest {
   EvaluationInput input;
 };
 
-/// What a caller hears on the way, beside the job's progress.
+/// Events for the caller on the way, beside the job's progress.
 struct HeadsEvents {
   std::function<void(const std::string& name)> model;  ///< a model's turn comes
   std::function<void(const std::string& text)> note;   ///< what the user should be told
@@ -27,7 +27,7 @@ struct HeadsEvents {
 
 /// Runs every model on every window after BOS, as many of one length together as memory allows, and takes the means of
 /// all that measure_head says of each head, content and decay split; gates by class where the windows have a text. Rare
-/// words are those of the whole corpus. Of a window nothing is kept but its numbers.
+/// words are those of the whole corpus. Only the numbers of a window are kept.
 /// @param processes  that share the windows, or null; they all get the same request. The result is whole in the first
 ///                   of them alone
 /// @returns nothing if the job was stopped

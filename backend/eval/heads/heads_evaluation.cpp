@@ -17,7 +17,7 @@ namespace foxscope {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-/// Not a number that has a mean: the mean decay time follows from the mean log gate.
+/// The decay time has no mean of its own: the mean decay time follows from the mean log gate.
 constexpr std::string_view kDecayTime = "rate_decay_time";
 
 /// -1 / mean log f; its error by the delta method.
@@ -56,7 +56,7 @@ void move_to_end(std::vector<Value>& list, std::vector<Value>& more) {
   list.insert(list.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-/// Of heads that decay by channel; 0: no layer does.
+/// Most channels of a head that decays by channel; 0: no layer does.
 int most_channels(const TraceInfo& info) {
   int most = 0;
   for (const LayerMixer& mixer : info.mixers) {
@@ -118,7 +118,7 @@ void HeadsAccumulator::add(const HeadMeasures& measures) {
     put(profiles_, head, profile.name, profile.unit, values);
   }
   if (!of.channel_log_decay.empty()) {
-    // Of layers with fewer channels the last ones are NaN.
+    // In layers with fewer channels the last ones are NaN.
     std::vector<double> decays = of.channel_log_decay;
     decays.resize(static_cast<std::size_t>(most_channels(info_)), kNone);
     put(channels_, head, "mean_log_decay", "nats", decays);

@@ -24,7 +24,7 @@ struct HeadArray {
   std::vector<double> error;  ///< likewise
 };
 
-/// What is known of one model's heads: of one run, or as means over windows of a corpus. A mean over windows has the
+/// The statistics of one model's heads: of one run, or as means over windows of a corpus. A mean over windows has the
 /// error over documents of loss_statistics.h; NaN where a window has no such number leaves that window out. Decay times
 /// are -1 / mean log f of all windows together. Gates by class are those of all windows' positions together: mean and
 /// share have the error of a ratio, quartiles have none.
@@ -75,7 +75,7 @@ class HeadsAccumulator {
   /// @pre a window is whole
   [[nodiscard]] EvaluatedHeads finish();
 
-  /// All that was added, as bytes of MessagePack for another process of the same program.
+  /// The sums as bytes of MessagePack, for another process of the same program.
   [[nodiscard]] std::vector<std::uint8_t> packed() const;
   /// @param info    as that of the one that was packed
   /// @param packed  what packed() gave
@@ -115,7 +115,7 @@ class HeadsAccumulator {
   bool any_ = false;                  ///< a head was added
 };
 
-/// What is known of the heads of one run: gates by class where it has a text, the split where it has attention.
+/// Computes the statistics of one run's heads: gates by class where it has a text, the split where it has attention.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates that were not kept
 std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job);

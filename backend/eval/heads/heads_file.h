@@ -13,7 +13,7 @@ namespace foxscope {
 inline constexpr const char* kEvalHeadsContent = "eval_heads";
 inline constexpr const char* kHeadsContent = "heads";
 
-/// What heads were looked at: on windows of a corpus (`eval heads`), or in one run (`heads`).
+/// The source of the statistics: windows of a corpus (`eval heads`), or one run (`heads`).
 enum class HeadsContent { evaluation, run };
 
 /// Statistics of every head of one or more models, as `foxscope eval heads` and `foxscope heads -o` write them.

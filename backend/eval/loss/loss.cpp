@@ -50,7 +50,7 @@ std::optional<LossModel> plan(const OpenedModel& model, const WindowSource& sour
   return planned;
 }
 
-/// All that the losses depend on.
+/// The text of everything that the losses depend on.
 std::string fingerprint(const std::vector<LossModel>& models) {
   auto list = nlohmann::json::array();
   for (const LossModel& model : models) {

@@ -22,7 +22,7 @@ struct LossRequest {
   bool start_anew = false;       ///< unfinished work of other settings is thrown away
 };
 
-/// What one model took.
+/// The cost of one model.
 struct LossTiming {
   std::int64_t tokens = 0;   ///< computed now
   std::int64_t resumed = 0;  ///< windows whose losses an earlier process had computed
@@ -37,7 +37,7 @@ struct LossResult {
   std::vector<LossTiming> timings;  ///< by model
 };
 
-/// What a caller hears on the way, beside the job's progress.
+/// Events for the caller on the way, beside the job's progress.
 struct LossEvents {
   std::function<void(const std::string& name)> model;              ///< a model's turn comes
   std::function<void(const std::filesystem::path& path)> partial;  ///< the work so far is kept here from now on

@@ -9,14 +9,14 @@
 
 namespace foxscope {
 
-/// By how much the loss of one position changed.
+/// The change of the loss at one position.
 struct TokenChange {
   std::int64_t position = 0;
   double change = 0;  ///< nats
   bool operator==(const TokenChange&) const = default;
 };
 
-/// What a change of a model did to its losses on one text.
+/// The effect of a change of a model on its losses on one text.
 struct LossChange {
   Estimate mean;                    ///< nats per token, above 0: the change hurts; the error as loss_change says
   std::int64_t tokens = 0;          ///< L

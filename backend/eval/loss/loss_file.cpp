@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/eval/evaluation_file.h"
 
 namespace foxscope {
@@ -21,8 +22,8 @@ std::vector<double> window_nats(const LossTable& losses) {
   for (std::int64_t window = 0; window < losses.windows; ++window) {
     double sum = 0;
     const auto row = losses.row(window);
-    for (std::int64_t p = 0; p < losses.tokens[static_cast<std::size_t>(window)]; ++p) {
-      sum += static_cast<double>(row[static_cast<std::size_t>(p)]);
+    for (std::int64_t p = 0; p < losses.tokens[index_of(window)]; ++p) {
+      sum += static_cast<double>(row[index_of(p)]);
     }
     nats.push_back(sum);
   }
@@ -98,9 +99,9 @@ class LossFileReader {
   void check_losses(const Hdf5Object& object, const LossTable& losses) const {
     for (std::int64_t window = 0; window < losses.windows; ++window) {
       const auto row = losses.row(window);
-      const std::int64_t tokens = losses.tokens[static_cast<std::size_t>(window)];
+      const std::int64_t tokens = losses.tokens[index_of(window)];
       for (std::int64_t p = 0; p < losses.length; ++p) {
-        const float loss = row[static_cast<std::size_t>(p)];
+        const float loss = row[index_of(p)];
         if (p < tokens ? std::isfinite(loss) : std::isnan(loss)) continue;
         file_.fail(object, fmt::format("the loss of window {} at position {} is {}", window, p, loss));
       }
@@ -172,7 +173,7 @@ class LossFileWriter {
     file_.attribute(path, (name + "_error").c_str(), estimate->error);
   }
 
-  void write_curve(const std::string& group, const std::string& signal, const Curve& curve) {
+  void write_curve(const std::string& group, const std::string& signal, const PositionCurve& curve) {
     file_.column(group + "/" + signal, curve.value);
     file_.column(group + "/" + signal + "_errors", curve.error);
   }

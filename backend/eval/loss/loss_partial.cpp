@@ -97,7 +97,7 @@ void LossPartial::open_file() {
       fmt::format("{}: another process is at work on it: wait for it, or choose another name for -o", path_.string()));
 }
 
-/// What lies there already is gone on with only where nobody else can have laid it there.
+/// A partial file is taken up again only where nobody else can have put it there.
 void LossPartial::check_found() const {
   struct stat status {};
   if (::fstat(file_.number, &status) != 0) fail(path_, "open", errno);

@@ -16,7 +16,7 @@ namespace foxscope {
 /// Only its owner may read it: the output may replace a file that is private.
 class LossPartial {
  public:
-  /// What is found: losses of one window of one model.
+  /// A record that is found: losses of one window of one model.
   using Found = std::function<void(std::uint32_t model, std::uint32_t window, std::span<const float> losses)>;
 
   /// Opens the partial file of an output, or begins one, and gives out what it holds.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope {
 namespace {
@@ -57,7 +58,7 @@ std::vector<double> sums_over(const std::vector<std::vector<std::int64_t>>& grou
   sums.reserve(groups.size());
   for (const auto& group : groups) {
     double sum = 0;
-    for (const std::int64_t window : group) sum += values[static_cast<std::size_t>(window)];
+    for (const std::int64_t window : group) sum += values[index_of(window)];
     sums.push_back(sum);
   }
   return sums;
@@ -79,7 +80,7 @@ std::vector<double> changes_without(std::span<const double> numerator, std::span
 using RowMaker = std::function<void(std::int64_t window, std::span<double> row)>;
 
 /// Mean over windows of rows, with its error. Every row is made twice; nothing of size M L is held.
-Curve mean_curve(const LossTable& losses, std::span<const std::int32_t> documents, const RowMaker& make_row) {
+PositionCurve mean_curve(const LossTable& losses, std::span<const std::int32_t> documents, const RowMaker& make_row) {
   const auto common = static_cast<std::size_t>(losses.common_length());
   const auto length = static_cast<std::size_t>(losses.length);
   const auto groups = group_windows(documents, static_cast<std::size_t>(losses.windows));
@@ -101,8 +102,8 @@ Curve mean_curve(const LossTable& losses, std::span<const std::int32_t> document
     const double left = static_cast<double>(documents.size()) - static_cast<double>(group.size());
     for (std::size_t p = 0; p < common; ++p) squares[p] += sum[p] * sum[p] / (left * left);
   }
-  Curve curve{std::vector<double>(length, kUnknown), std::vector<double>(length, kUnknown),
-              group_sizes(ErrorGroups::Kind::documents, windows_of_each(groups))};
+  PositionCurve curve{std::vector<double>(length, kUnknown), std::vector<double>(length, kUnknown),
+                      group_sizes(ErrorGroups::Kind::documents, windows_of_each(groups))};
   for (std::size_t p = 0; p < common; ++p) {
     curve.value[p] = mean[p];
     curve.error[p] = jackknife(squares[p], curve.over);
@@ -125,8 +126,7 @@ void smooth(std::span<double> row, std::int64_t width, std::vector<double>& sums
   for (std::int64_t p = 0; p < length; ++p) {
     const std::int64_t begin = std::max<std::int64_t>(0, p - width / 2);
     const std::int64_t end = std::min(length, p + width / 2 + 1);
-    row[static_cast<std::size_t>(p)] = (sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)]) /
-                                       static_cast<double>(end - begin);
+    row[index_of(p)] = (sums[index_of(end)] - sums[index_of(begin)]) / static_cast<double>(end - begin);
   }
 }
 
@@ -173,7 +173,7 @@ Estimate clustered_mean(std::span<const double> values, std::span<const std::int
   return clustered_ratio(values, ones, documents);
 }
 
-Curve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width) {
+PositionCurve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width) {
   check_width(width);
   std::vector<double> sums;
   return mean_curve(losses, documents, [&](std::int64_t window, std::span<double> row) {
@@ -183,8 +183,8 @@ Curve loss_curve(const LossTable& losses, std::span<const std::int32_t> document
   });
 }
 
-Curve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> documents) {
-  Curve curve = mean_curve(losses, documents, [&](std::int64_t window, std::span<double> row) {
+PositionCurve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> documents) {
+  PositionCurve curve = mean_curve(losses, documents, [&](std::int64_t window, std::span<double> row) {
     const auto loss = losses.row(window);
     double sum = 0;
     for (std::size_t p = 0; p < row.size(); ++p) {
@@ -199,8 +199,8 @@ Curve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> do
   return curve;
 }
 
-Curve difference_curve(const LossTable& losses, const LossTable& minus, std::span<const std::int32_t> documents,
-                       std::int64_t width) {
+PositionCurve difference_curve(const LossTable& losses, const LossTable& minus, std::span<const std::int32_t> documents,
+                               std::int64_t width) {
   check_width(width);
   if (losses.tokens != minus.tokens || losses.length != minus.length) {
     throw ShapeError(fmt::format("[difference_curve] minus: expected {} windows of the same tokens, got {} of others",

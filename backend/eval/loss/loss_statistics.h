@@ -23,7 +23,7 @@ struct LossTable {
 };
 
 /// Numbers at positions 0..L-1 with their standard errors; NaN where not every window has the position.
-struct Curve {
+struct PositionCurve {
   std::vector<double> value;
   std::vector<double> error;
   ErrorGroups over = {};
@@ -66,16 +66,16 @@ Estimate clustered_mean(std::span<const double> values, std::span<const std::int
 /// `width` positions (odd; 1: none), which shrinks at the ends: position p takes max(0, p - width/2) to min(L - 1, p +
 /// width/2). Errors are those of the smoothed curves of the windows.
 /// @throws UsageError for a width that is even or below 1
-Curve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width);
+PositionCurve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width);
 
 /// P(l) = exp(mean of L(0), ..., L(l-1)), at index l - 1; errors by the delta method.
-Curve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> documents);
+PositionCurve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> documents);
 
 /// L(p) of one model minus another's on the same windows and tokens, smoothed likewise; the spread is that of the
 /// differences within windows.
 /// @throws ShapeError for tables of different shapes
-Curve difference_curve(const LossTable& losses, const LossTable& minus, std::span<const std::int32_t> documents,
-                       std::int64_t width);
+PositionCurve difference_curve(const LossTable& losses, const LossTable& minus, std::span<const std::int32_t> documents,
+                               std::int64_t width);
 
 /// Each window's mean loss over positions [begin, end), for clustered_mean: also of differences between two ranges.
 /// @throws UsageError for a range that is empty or that not every window has

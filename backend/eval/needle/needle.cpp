@@ -8,17 +8,18 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/eval/needle/needle_plan.h"
 #include "backend/eval/planned_model.h"
 #include "backend/eval/shared_work.h"
 #include "backend/generate/sampling.h"
 #include "backend/map/map.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 
 namespace foxscope {
 namespace {
 
-/// What one cell gives, as a row of numbers: found, log-probability, mass and gate of every head, ids.
+/// The result of one cell, as a row of numbers: found, log-probability, mass and gate of every head, ids.
 struct Cell {
   bool found = false;
   float log_probability = 0;
@@ -166,37 +167,37 @@ class NeedleWork {
       const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
       job_.tell({done_ + inside, total_, "tokens", "needle"});
     };
-    const auto continuations = lm_->begin_together(prompts, job);
-    if (continuations.empty()) return false;
+    const auto decode_states = lm_->prefill(prompts, job);
+    if (decode_states.empty()) return false;
     done_ += tokens;
     for (std::size_t n = 0; n < readings.size(); ++n) {
-      if (!finish(p, readings[n], *continuations[n])) return false;
+      if (!finish(p, readings[n], *decode_states[n])) return false;
     }
     return true;
   }
 
   /// @param continuation  of the prompt, which has been read
-  bool finish(std::size_t p, Reading& reading, Continuation& continuation) {
+  bool finish(std::size_t p, Reading& reading, DecodeState& decode_state) {
     const auto cells = static_cast<std::uint32_t>(model_.cell_done.size());
     if (!reading.depth) {
-      const float mean = score(continuation);
+      const float mean = score(decode_state);
       work_.add(index_, cells + static_cast<std::uint32_t>(p), {&mean, 1});
       return true;
     }
     Cell cell;
     if (!measure_heads(reading.recorder->finish(nullptr, nullptr), reading.prompt, cell)) return false;
     reading.recorder.reset();
-    cell.log_probability = score(*continuation.copy());
-    if (!continue_greedily(continuation, cell)) return false;
+    cell.log_probability = score(*decode_state.copy());
+    if (!continue_greedily(decode_state, cell)) return false;
     const std::size_t index = p * request_.depths.size() + *reading.depth;
     work_.add(index_, static_cast<std::uint32_t>(index), cell.numbers());
     return true;
   }
 
   /// Mean log-probability of the answer's tokens.
-  [[nodiscard]] float score(Continuation& continuation) const {
+  [[nodiscard]] float score(DecodeState& decode_state) const {
     double sum = 0;
-    const TextScores scores = score_ending(continuation, model_.parts.answer);
+    const TextScores scores = score_ending(decode_state, model_.parts.answer);
     for (const ScoredPosition& token : scores) sum += static_cast<double>(token.log_probability);
     const auto mean = static_cast<float>(sum / static_cast<double>(scores.size()));
     if (!std::isfinite(mean)) {
@@ -231,19 +232,19 @@ class NeedleWork {
         cell.mass[place] = static_cast<float>(mass);
         const auto c = trace->cumulative_log_gate(layer, head);
         const auto needle = static_cast<std::size_t>(prompt.needle_end - 1);
-        cell.gate[place] = static_cast<float>(std::exp(c[static_cast<std::size_t>(last)] - c[needle]));
+        cell.gate[place] = static_cast<float>(std::exp(c[index_of(last)] - c[needle]));
       }
     }
     return true;
   }
 
-  bool continue_greedily(Continuation& continuation, Cell& cell) const {
+  bool continue_greedily(DecodeState& decode_state, Cell& cell) const {
     Sampler likeliest({});
     const std::size_t tokens = model_.parts.answer.size() + static_cast<std::size_t>(kContinuationSlack);
     while (cell.ids.size() < tokens) {
       if (job_.stopped()) return false;
-      cell.ids.push_back(likeliest.choose(continuation.log_probabilities()));
-      if (cell.ids.size() < tokens) continuation.read(cell.ids.back());
+      cell.ids.push_back(likeliest.choose(decode_state.log_probabilities()));
+      if (cell.ids.size() < tokens) decode_state.read(cell.ids.back());
     }
     cell.found = text_of(model_.tokenizer(), cell.ids).find(request_.words.answer) != std::string::npos;
     return true;

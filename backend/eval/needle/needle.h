@@ -25,7 +25,7 @@ struct NeedleRequest {
   bool start_anew = false;            ///< unfinished work of other settings is thrown away
 };
 
-/// What a caller hears on the way, beside the job's progress.
+/// Events for the caller on the way, beside the job's progress.
 struct NeedleEvents {
   std::function<void(const std::string& name)> model;  ///< a model's turn comes
   std::function<void(const std::string& line)> note;

@@ -87,7 +87,7 @@ class NeedleFileReader {
     }
   }
 
-  /// Of the heads that there are; NaN for the others.
+  /// Checks the numbers of the heads that exist; the others must be NaN.
   void check_numbers(const std::string& path, const NeedleArray& array, const TraceInfo& info,
                      std::vector<float>& numbers) const {
     const auto heads = static_cast<std::size_t>(info.heads);

@@ -12,7 +12,7 @@
 
 namespace foxscope {
 
-/// What the pass over a prompt records, for attention on the needle.
+/// The arrays that the pass over a prompt records, for attention on the needle.
 inline const KeepSet kNeedleKept = {Keep::gates, Keep::rows, Keep::query_key};
 
 /// A model that is to be tested.

@@ -10,7 +10,7 @@
 
 namespace foxscope {
 
-/// What of the needle stands in the text: question and answer (the paper's easy mode), or the answer alone.
+/// The part of the needle that stands in the text: question and answer (the paper's easy mode), or the answer alone.
 enum class NeedleMode { easy, standard };
 const char* to_string(NeedleMode mode);
 /// @throws UsageError naming those that exist

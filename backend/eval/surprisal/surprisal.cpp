@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/index.h"
 #include "backend/data/corpus.h"
 #include "backend/model/layer/checks.h"
 #include "backend/text/json_reading.h"
@@ -59,9 +60,9 @@ std::vector<std::uint8_t> word_beginnings(const OpenedModel& model, const TraceI
   for (std::int64_t id = 0; id < named; ++id) {
     const std::string token = replace_invalid_utf8(tokenizer.token_bytes(static_cast<std::int32_t>(id)));
     const bool space = !token.empty() && is_white_space(character_at(token, 0).code_point);
-    begins[static_cast<std::size_t>(id)] = space ? 1 : 0;
+    begins[index_of(id)] = space ? 1 : 0;
   }
-  for (const std::int64_t id : text_ends(model, info)) begins[static_cast<std::size_t>(id)] = 1;
+  for (const std::int64_t id : text_ends(model, info)) begins[index_of(id)] = 1;
   return begins;
 }
 
@@ -85,7 +86,7 @@ class SurprisalReader {
     for (const auto& [layer, head] : heads_) table_.gate_names.push_back(fmt::format("gate_{}_{}", layer, head));
   }
 
-  void add(const Document& document) {
+  void add(const CorpusDocument& document) {
     Tokens tokens = model_.tokenizer().encode(document.text);
     Text text{document.text, ""};
     if (request_.limit && *request_.limit < std::ssize(tokens.id)) {
@@ -146,7 +147,7 @@ class SurprisalReader {
       table_.document.push_back(index);
       table_.token.push_back(static_cast<std::int64_t>(t));
       table_.id.push_back(tokens.id[t]);
-      if (!beginnings_.empty()) table_.begins_word.push_back(beginnings_[static_cast<std::size_t>(tokens.id[t])] != 0);
+      if (!beginnings_.empty()) table_.begins_word.push_back(beginnings_[index_of(tokens.id[t])] != 0);
       table_.byte_start.push_back(tokens.byte_start[t]);
       table_.byte_end.push_back(tokens.byte_end[t]);
       table_.string.push_back(replace_invalid_utf8(model_.tokenizer().token_bytes(tokens.id[t])));
@@ -210,7 +211,7 @@ std::optional<Surprisals> evaluate_surprisal(const OpenedModel& model, const Sur
   SurprisalReader reader(request, model, *info, *lm);
   Job quiet = job;  // progress is the corpus's
   quiet.report = nullptr;
-  while (const std::optional<Document> document = corpus.next()) {
+  while (const std::optional<CorpusDocument> document = corpus.next()) {
     if (job.stopped()) return std::nullopt;
     reader.add(*document);
     if (!reader.full()) continue;

@@ -10,6 +10,7 @@
 
 #include "backend/base/csv_field.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
@@ -135,8 +136,7 @@ double whole_word_surprisal(const Surprisals& table, const SurprisalWord& word) 
   }
   if (t == first || table.byte_end[t - 1] > word.byte_end) return kNotKnown;
   const bool ends_text = t == table.tokens() || table.document[t] != word.document;
-  return sum - static_cast<double>(ends_text ? table.boundary_end[static_cast<std::size_t>(word.document)]
-                                             : table.boundary[t]);
+  return sum - static_cast<double>(ends_text ? table.boundary_end[index_of(word.document)] : table.boundary[t]);
 }
 
 std::vector<SurprisalWord> words_between_white_space(std::string_view text) {
@@ -168,10 +168,11 @@ std::vector<SurprisalWord> words_between_white_space(std::string_view text) {
   return words;
 }
 
-/// What begins at a place that is no white space and ends at the next word boundary. A letter takes what its rules
-/// join: marks and format characters, letters behind one of . ' : and their like, digits behind one of . , ' ; and
-/// theirs, connectors as _ is one. Ideographs, hiragana and the letters of scripts that dictionaries cut stand alone,
-/// as what is no letter or digit does, each with its marks (\X). Left out is the quotation mark inside Hebrew words.
+/// A regular expression for the text from a place that is no white space to the next word boundary. A letter takes what
+/// its rules join: marks and format characters, letters behind one of . ' : and their like, digits behind one of . , '
+/// ; and theirs, connectors as _ is one. Ideographs, hiragana and the letters of scripts that dictionaries cut stand
+/// alone, as what is no letter or digit does, each with its marks (\X). Left out is the quotation mark inside Hebrew
+/// words.
 std::string boundary_expression() {
   const std::string marks = R"([\p{M}\p{Cf}]*+)";
   const std::string letter = R"((?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{Nl}])";
@@ -264,9 +265,9 @@ std::string Surprisals::csv_of_tokens() const {
   for (const std::string& name : gate_names) out += ',' + name;
   out += '\n';
   for (std::size_t t = 0; t < tokens(); ++t) {
-    const SurprisalWord& of = words[static_cast<std::size_t>(word[t])];
+    const SurprisalWord& of = words[index_of(word[t])];
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{},{}",
-                   csv_field(documents[static_cast<std::size_t>(document[t])]), of.sentence,
+                   csv_field(documents[index_of(document[t])]), of.sentence,
                    of.is_word() ? std::to_string(of.index) : "", token[t], id[t], csv_field(string[t]), byte_start[t],
                    byte_end[t], value_text(surprisal[t]), value_text(entropy[t]), rank_text(rank[t]));
     for (std::size_t g = 0; g < gate_names.size(); ++g) out += ',' + value_text(gate[t * gate_names.size() + g]);
@@ -288,8 +289,8 @@ std::string Surprisals::csv_of_words() const {
     if (!of.is_word()) continue;
     const WordNumbers numbers = numbers_of(*this, of);
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{}",
-                   csv_field(documents[static_cast<std::size_t>(of.document)]), of.sentence, of.index,
-                   csv_field(of.string), of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
+                   csv_field(documents[index_of(of.document)]), of.sentence, of.index, csv_field(of.string),
+                   of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
                    value_text(numbers.entropy), rank_text(numbers.rank));
     for (const double one : numbers.gate) out += ',' + value_text(one);
     if (!boundary.empty()) out += ',' + value_text(numbers.whole_word_surprisal);

@@ -58,9 +58,9 @@ struct Surprisals {
   [[nodiscard]] std::int64_t word_count() const;
 };
 
-/// What a word is: what stands between white space (Unicode's White_Space), punctuation included; or what stands
-/// between the word boundaries of Unicode's Standard Annex 29 and is no white space, where punctuation is a word of its
-/// own (docs/evaluation.md).
+/// The rule for words: text between white space (Unicode's White_Space), punctuation included; or what stands between
+/// the word boundaries of Unicode's Standard Annex 29 and is no white space, where punctuation is a word of its own
+/// (docs/evaluation.md).
 enum class WordRule { white_space, unicode };
 
 /// Words and sentences of a text in UTF-8, in order; the last one is cut where the text is the part of one that goes on

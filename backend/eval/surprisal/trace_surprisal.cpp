@@ -77,7 +77,7 @@ Surprisals surprisals_of(const HeadOf& head, const std::string& document, WordRu
   table.entropy.resize(length, kUnknown);
   table.rank = distributions.rank;
   table.rank.resize(length, 0);
-  // In a file of several models the text may go on behind what this one read.
+  // The text of a file of several models may go on behind what this one read.
   const Text& text = *trace.text();
   const Text read = text.unread_bytes > 0 ? part_read(text, tokens.byte_end.back()) : text;
   table.words = words_of(read, rule);

@@ -11,7 +11,7 @@
 
 namespace foxscope {
 
-/// What is known of the whole distribution that each token of a run was drawn from.
+/// The distributions that the tokens of a run were drawn from.
 struct TokenDistributions {
   std::vector<float> entropy;      ///< [L] nats; empty where the run kept no logits
   std::vector<std::int64_t> rank;  ///< [L] of the token that came, 1: the likeliest; empty likewise

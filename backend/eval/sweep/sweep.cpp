@@ -223,7 +223,7 @@ KeptSweep::KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool 
 
 SweepEvents KeptSweep::events(SweepEvents then) {
   SweepEvents events;
-  // It runs again for what enters each layer; its losses are kept once.
+  // The unchanged model runs again for what enters each layer; its losses are kept once.
   const bool known = !plan_.evaluation.unchanged_loss.empty();
   events.unchanged = [this, known, tell = std::move(then.unchanged)](const SweepEvaluation& evaluation) {
     if (!known) losses_.append(0, 0, evaluation.unchanged_loss);

@@ -37,13 +37,13 @@ struct SweepPlan : OpenedModel {
 /// @throws Error and UsageError with the remedy, as run_model does; for a change of gates in a model without
 std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest& request, const Job& job);
 
-/// What a caller hears on the way, beside the job's progress; on the working thread.
+/// Events for the caller on the way, beside the job's progress; on the working thread.
 struct SweepEvents {
   std::function<void(const SweepEvaluation&)> unchanged;                  ///< the unchanged losses are known
   std::function<void(const SweepEvaluation&, int layer, int head)> head;  ///< this head's are
 };
 
-/// What a sweep took.
+/// The cost of a sweep.
 struct SweepTiming {
   double load_seconds = 0;
   double forward_seconds = 0;
@@ -52,9 +52,9 @@ struct SweepTiming {
 };
 
 /// Runs the unchanged model once and then with each head changed whose losses are not known yet, and puts the losses
-/// into the plan. The weights are loaded once. What a change in layer l does not reach is not computed again: each pass
-/// begins with the input of layer l that the unchanged model had, whose losses and those of a whole pass are the same
-/// numbers.
+/// into the plan. The weights are loaded once. Layers that a change in layer l does not reach are not computed again:
+/// each pass begins with the input of layer l that the unchanged model had, whose losses and those of a whole pass are
+/// the same numbers.
 /// @returns nothing if the job was stopped: the plan holds what is known
 /// @throws Error for a loss that is not a number, and as run_model does
 std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events, const Job& job);

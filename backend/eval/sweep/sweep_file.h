@@ -57,9 +57,9 @@ struct SweepEvaluation {
     return !unchanged_loss.empty() && !changed_loss[place_of(layer, head)].empty();
   }
   [[nodiscard]] bool whole() const;
-  /// What changing a head did that is known. @throws ShapeError for one that is not
+  /// The effect of changing a head that is known. @throws ShapeError for one that is not
   [[nodiscard]] LossChange change_of(int layer, int head, std::size_t most = 10) const;
-  /// Of all heads that are known, by layer, then head.
+  /// The changes of all heads that are known, by layer, then head.
   [[nodiscard]] std::vector<HeadChange> changes(std::size_t most = 10) const;
   /// Whether the change of each head, in the order of changes(), is no chance at this false discovery rate. Heads in
   /// which the change alters nothing, as attention without gates, are no trial and do not count.

@@ -8,6 +8,7 @@
 #include <new>
 #include <span>
 
+#include "backend/base/index.h"
 #include "backend/file/hdf5/chunk_codec.h"
 #include "kernels/executor.h"
 
@@ -100,7 +101,7 @@ std::vector<PackedChunk> pack_chunks(const ChunkedShape& shape, std::uint64_t fi
   std::atomic<bool> out_of_memory = false;  // tasks of an executor must not throw
   const auto work = [&](std::int64_t task, int /*thread*/) {
     try {
-      packed[static_cast<std::size_t>(task)] = table.pack(static_cast<std::uint64_t>(task), sparse);
+      packed[index_of(task)] = table.pack(static_cast<std::uint64_t>(task), sparse);
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }

@@ -136,7 +136,7 @@ class ChunkIndex {
     const std::vector<std::uint64_t> steps = grid_steps({});
     for (std::uint64_t number = 0; number < expected_; ++number) {
       std::uint64_t offset = 0;
-      if (__builtin_mul_overflow(index_of(number, steps), result_.bytes, &offset) || offset > file_.size()) return;
+      if (__builtin_mul_overflow(chunk_index(number, steps), result_.bytes, &offset) || offset > file_.size()) return;
       result_.chunks.push_back({number, address + offset, result_.bytes, 0});
     }
   }
@@ -157,7 +157,7 @@ class ChunkIndex {
     sort();
   }
 
-  /// What an index says of a chunk: its address and, with filters, its size and which of them were left out.
+  /// Reads an index's entry of a chunk: its address and, with filters, its size and which of them were left out.
   Hdf5Chunk read_element(Hdf5Cursor& cursor, std::size_t bytes) const {
     Hdf5Chunk chunk;
     chunk.address = cursor.u64();
@@ -247,7 +247,7 @@ class ChunkIndex {
     }
   }
 
-  /// Those of some elements that an array has need of.
+  /// Copies those elements that an array needs.
   static void put(std::span<const std::byte> elements, std::uint64_t begin, Elements& result) {
     const std::uint64_t at = std::min<std::uint64_t>(begin * result.bytes, result.elements.size());
     const auto count = std::min<std::uint64_t>(elements.size(), result.elements.size() - at);
@@ -291,7 +291,7 @@ class ChunkIndex {
     const auto unlimited = std::find(shape_.most.begin(), shape_.most.end(), kHdf5Undefined);
     if (unlimited == shape_.most.end()) fail("its table of chunks is that of an array that grows");
     const std::vector<std::uint64_t> steps = grid_steps(static_cast<std::size_t>(unlimited - shape_.most.begin()));
-    const std::uint64_t last = index_of(expected_ - 1, steps);
+    const std::uint64_t last = chunk_index(expected_ - 1, steps);
     Elements result = none(element_bytes, last == kMany ? kMany : last + 1);
     if (index_block == kHdf5Undefined) return;
 
@@ -381,7 +381,7 @@ class ChunkIndex {
   }
 
   /// Where in an array index a chunk stands; kMany where that is nowhere.
-  [[nodiscard]] std::uint64_t index_of(std::uint64_t number, const std::vector<std::uint64_t>& steps) const {
+  [[nodiscard]] std::uint64_t chunk_index(std::uint64_t number, const std::vector<std::uint64_t>& steps) const {
     std::uint64_t index = 0;
     for (std::size_t axis = steps.size(); axis-- > 0; number /= counts_[axis]) {
       const std::uint64_t along = number % counts_[axis];
@@ -396,7 +396,7 @@ class ChunkIndex {
     const std::uint64_t count = elements.elements.size() / elements.bytes;
     if (expected_ > count) return;
     for (std::uint64_t number = 0; number < expected_; ++number) {
-      const std::uint64_t index = index_of(number, steps);
+      const std::uint64_t index = chunk_index(number, steps);
       if (index >= count) return;
       Hdf5Cursor cursor(file_, object_, std::span(elements.elements).subspan(index * elements.bytes, elements.bytes));
       Hdf5Chunk chunk = read_element(cursor, elements.bytes);

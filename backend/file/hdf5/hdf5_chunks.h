@@ -35,7 +35,7 @@ struct Hdf5Chunking {
   [[nodiscard]] std::vector<std::uint64_t> first(const std::vector<std::uint64_t>& shape, std::uint64_t number) const;
 };
 
-/// What chunks went through before they were written.
+/// The filters of a chunk.
 enum class Hdf5Packing { none, shuffled, deflated };
 
 /// Reads the rest of a layout message of chunks, behind its version and class, and the index that it points to: the

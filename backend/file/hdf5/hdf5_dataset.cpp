@@ -152,7 +152,7 @@ void Hdf5Dataset::visit_rows(const Hdf5Chunk& chunk, Visit visit) const {
   const std::vector<std::uint64_t>& dims = shape_.dims;
   const std::vector<std::uint64_t> first = chunking_.first(dims, chunk.number);
   const std::size_t last = dims.size() - 1;
-  // Only rows within the array are visited: a chunk may be much longer than what it holds.
+  // Rows within the array alone are visited: a chunk may be much longer than what it holds.
   std::vector<std::uint64_t> inside(dims.size());
   for (std::size_t axis = 0; axis <= last; ++axis) {
     inside[axis] = std::min(chunking_.dims[axis], dims[axis] - first[axis]);

@@ -81,8 +81,8 @@ class Hdf5Dataset {
   std::vector<std::uint16_t> filters_;
 };
 
-/// What one reading has taken from a file. A file that names one thing many times must not be read as often: models and
-/// layers are groups of their own, and arrays do not share bytes.
+/// The bytes that one reading has taken from a file. A file that names one thing many times must not be read as often:
+/// models and layers are groups of their own, and arrays do not share bytes.
 class Hdf5Account {
  public:
   explicit Hdf5Account(const Hdf5File& file) : file_(file) {}

@@ -92,7 +92,7 @@ class FractalHeap {
 
   [[nodiscard]] std::uint64_t row_size(std::uint64_t row) const { return first_size_ << (row == 0 ? 0 : row - 1); }
 
-  /// Only direct blocks: half a megabyte of links or attributes fits into those of the root block.
+  /// Reads direct blocks alone: half a megabyte of links or attributes fits into those of the root block.
   void read_rows() {
     const std::uint64_t direct_rows =
         static_cast<std::uint64_t>(std::bit_width(largest_direct_) - std::bit_width(first_size_)) + 2;

@@ -16,8 +16,8 @@ struct Hdf5DenseStorage {
   std::uint64_t index;  ///< address of a version 2 B-tree: where each lies in the heap
 };
 
-/// Calls `use` with every link or attribute message. What is too large for the heap's blocks is left out: nothing that
-/// Foxscope reads is.
+/// Calls `use` with every link or attribute message. A message too large for the heap's blocks is left out: Foxscope
+/// reads none such.
 /// @throws Error where the storage is damaged
 /// @param type  of the index: links or attributes
 void for_each_dense_message(const Hdf5File& file, const std::string& object, const Hdf5DenseStorage& storage,

@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 
-// From 1.14 on, what a driver is made of has a header of its own.
+// From 1.14 on, a driver's parts have a header of their own.
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h>
 #endif
@@ -66,7 +66,7 @@ herr_t set_end_of_allocation(H5FD_t* file, H5FD_mem_t /*type*/, haddr_t address)
 
 haddr_t get_end_of_file(const H5FD_t* file, H5FD_mem_t /*type*/) { return as_file(file)->end_of_file; }
 
-/// What was never written reads as zeros.
+/// Bytes that were never written read as zeros.
 herr_t read_bytes(H5FD_t* file, H5FD_mem_t /*type*/, hid_t /*transfer_list*/, haddr_t address, std::size_t size,
                   void* buffer) {
   auto* next = static_cast<char*>(buffer);

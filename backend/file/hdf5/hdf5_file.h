@@ -21,12 +21,12 @@ inline std::size_t hdf5_bytes_for(std::uint64_t limit) {
   return (static_cast<std::size_t>(std::bit_width(limit)) - 1) / 8 + 1;
 }
 
-/// An HDF5 file opened for reading, as bytes. Foxscope reads the format itself ("HDF5 File Format Specification
-/// Version 3.0", The HDF Group): libhdf5 1.10 crashes on damaged files and holds one lock over all reading. What is
-/// read is what libhdf5 writes by default since 1.8, and in its newest form (h5py's `libver="latest"`); rarer parts of
-/// the format are refused with the command that rewrites them. Every offset and size is checked against the file before
-/// it is used, every checksum is verified, and what a file lists is never longer than the file. Safe to use from
-/// several threads.
+/// An HDF5 file opened for reading, as bytes. Foxscope reads the format itself ("HDF5 File Format Specification Version
+/// 3.0", The HDF Group): libhdf5 1.10 crashes on damaged files and holds one lock over all reading. It reads what
+/// libhdf5 writes by default since 1.8, and in its newest form (h5py's `libver="latest"`); rarer parts of the format
+/// are refused with the command that rewrites them. Every offset and size is checked against the file before it is
+/// used, every checksum is verified, and what a file lists is never longer than the file. Safe to use from several
+/// threads.
 class Hdf5File {
  public:
   /// @throws Error if the file cannot be opened, is not HDF5, or is cut short

@@ -38,7 +38,7 @@ class Hdf5Object {
 
   /// Names of what a group holds.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// What a group holds under a name, if anything.
+  /// The object that a group holds under a name, if any.
   /// @throws Error for soft and external links, which are not followed
   [[nodiscard]] std::optional<Hdf5Object> find(const std::string& name) const;
   /// @throws Error likewise, and when there is nothing of that name

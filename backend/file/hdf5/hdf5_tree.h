@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What a version 2 B-tree holds (format specification, III.A.2).
+/// The type of a version 2 B-tree's records (format specification, III.A.2).
 enum class Hdf5RecordType : std::uint8_t { link_by_name = 5, attribute_by_name = 8, chunk = 10, filtered_chunk = 11 };
 
 /// Calls `use` with every record of a version 2 B-tree, in order.

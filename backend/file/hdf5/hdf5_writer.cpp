@@ -31,7 +31,7 @@ namespace {
 
 /// Below this a chunk index costs more than compression saves.
 constexpr std::uint64_t kSmallestChunkedBytes = 2048;
-/// What the filter says of itself; readers do not care.
+/// The parameter of the filter; readers do not care.
 constexpr unsigned kDeflateLevel = 1;
 /// Large arrays begin where the system's pages of 64 KiB do: q and k are written past libhdf5 in pieces of that size.
 constexpr hsize_t kAlignmentThreshold = 1024 * 1024;

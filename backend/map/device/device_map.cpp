@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/mixing_entries.h"
@@ -98,7 +99,7 @@ bool device_takes(const MapRequest& request, const HeadOf& head) {
   return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
 }
 
-/// Everything of a request that lies on the GPU while it is computed.
+/// The arrays of a request on the GPU while it is computed.
 class DeviceMap {
  public:
   DeviceMap(const MapRequest& request, int gpu) : request_(request), heads_(request.head.trace->device_heads(gpu)) {}
@@ -136,7 +137,7 @@ class DeviceMap {
     return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
   }
 
-  /// Of a linear mixer.
+  /// Computes the map of a linear mixer.
   Status mix(const Job& job, Image& image) {
     const HeadOf& head = request_.head;
     const bool shares = request_.quantity == Quantity::attention;
@@ -315,9 +316,9 @@ Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vec
   const std::span<float> part(sizes.data() + rows.begin, static_cast<std::size_t>(rows.size()));
   const bool whole = cuda::copy_to_host(std::as_writable_bytes(part), memory, heads->stream());
   require_device(whole ? Status::ok : Status::failed, gpu);
-  // From means over a row's keys to their sums.
+  // Turns means over a row's keys into their sums.
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    float& size = sizes[static_cast<std::size_t>(row)];
+    float& size = sizes[index_of(row)];
     size = static_cast<float>(static_cast<double>(size) * static_cast<double>(row + 1));
   }
   return Status::ok;

@@ -12,7 +12,7 @@ namespace {
 namespace cuda = kernels::cuda;
 using kernels::Status;
 
-/// Of the workspace: sums for every lag.
+/// Bytes of the workspace for sums of every lag.
 constexpr std::size_t kSumBytes = 512;
 static_assert(kSumBytes >= cuda::LaggedProducts::kMostLags * sizeof(double));
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -26,7 +28,7 @@ std::int64_t bin_begin(const Range& range, std::int64_t bins, std::int64_t index
 
 std::vector<std::int64_t> bin_edges(const Range& range, std::int64_t bins) {
   std::vector<std::int64_t> edges(static_cast<std::size_t>(bins) + 1);
-  for (std::int64_t n = 0; n <= bins; ++n) edges[static_cast<std::size_t>(n)] = bin_begin(range, bins, n);
+  for (std::int64_t n = 0; n <= bins; ++n) edges[index_of(n)] = bin_begin(range, bins, n);
   return edges;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "backend/base/index.h"
 #include "backend/map/attention_pass.h"
 #include "backend/map/head_entries.h"
 
@@ -36,7 +37,7 @@ std::vector<double> uniform_mass(std::int64_t length, std::int64_t window, std::
   double each = 0;  // sum of 1 / (number of keys) over the rows that see this far
   for (std::int64_t distance = length - 1 - first_key; distance >= 0; --distance) {
     each += 1.0 / static_cast<double>(std::min(distance + 1, reach));
-    if (distance < reach) mass[static_cast<std::size_t>(distance)] = each / rows;
+    if (distance < reach) mass[index_of(distance)] = each / rows;
   }
   return mass;
 }

@@ -26,7 +26,7 @@ struct Locality {
   [[nodiscard]] double by_content() const { return ((uniform - content_only) + (decay_only - both)) / 2; }
 };
 
-/// What of a head's attention is the gate's doing.
+/// The share of the gate in a head's attention.
 struct DecaySplit {
   AttentionSpread without_gate;     ///< softmax(S) from the same q, k
   AttentionSpread without_content;  ///< softmax(D)

@@ -21,7 +21,7 @@ struct GateGroup {
 /// nats, so that -log f of a quartile is known to within 4.5 %. Tallies of parts add up to that of the whole.
 class GateTally {
  public:
-  /// What it holds, for whoever keeps or sends it.
+  /// The state of the tally, for whoever keeps or sends it.
   struct State {
     std::int64_t count = 0;
     std::int64_t below_half = 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/base/index.h"
 #include "backend/map/statistics/bins.h"
 #include "kernels/cpu/pooled_map.h"
 
@@ -56,7 +57,7 @@ void GateLines::prepare_means() {
       } else {
         total = row == last ? 1.0 : 1.0 + std::exp(c(row + 1) - c(row)) * total;
       }
-      row_tail_[static_cast<std::size_t>(row - rows_.begin)] = total;
+      row_tail_[index_of(row - rows_.begin)] = total;
     }
   }
   if (window_ > 0 && !logarithm_) key_tail_.resize(key_head_.size());
@@ -70,12 +71,12 @@ void GateLines::prepare_means() {
       } else {
         total = key == keys.begin ? 1.0 : 1.0 + std::exp(c(key) - c(key - 1)) * total;
       }
-      key_head_[static_cast<std::size_t>(key - columns_.begin)] = total;
+      key_head_[index_of(key - columns_.begin)] = total;
     }
     double tail = 0;
     for (std::int64_t key = keys.end - 1; key >= keys.begin && !key_tail_.empty(); --key) {
       tail += std::exp(c(keys.end - 1) - c(key));
-      key_tail_[static_cast<std::size_t>(key - columns_.begin)] = tail;
+      key_tail_[index_of(key - columns_.begin)] = tail;
     }
   }
   if (!key_tail_.empty() && window_ < largest) prepare_sliding_sums();
@@ -93,7 +94,7 @@ void GateLines::prepare_sliding_sums() {
       double tail = 0;
       for (std::int64_t back = window_ - 1; back >= 0; --back) {
         tail += std::exp(c(row - 1) - c(row - window_ + back));
-        block_tail[static_cast<std::size_t>(back)] = tail;
+        block_tail[index_of(back)] = tail;
       }
     }
     head = inside == 0 ? 1.0 : 1.0 + std::exp(c(row) - c(row - 1)) * head;
@@ -101,15 +102,15 @@ void GateLines::prepare_sliding_sums() {
     double total = head;
     const std::int64_t block = row - inside;
     if (block > 0 && inside + 1 < window_) {
-      total += std::exp(c(row) - c(block - 1)) * block_tail[static_cast<std::size_t>(inside + 1)];
+      total += std::exp(c(row) - c(block - 1)) * block_tail[index_of(inside + 1)];
     }
-    sliding_[static_cast<std::size_t>(row - rows_.begin)] = total;
+    sliding_[index_of(row - rows_.begin)] = total;
   }
 }
 
 void GateLines::line(std::int64_t pixel, double* out) const {
   assert(pixel >= 0 && pixel + 1 < static_cast<std::int64_t>(row_edges_.size()));
-  const Range rows{row_edges_[static_cast<std::size_t>(pixel)], row_edges_[static_cast<std::size_t>(pixel + 1)]};
+  const Range rows{row_edges_[index_of(pixel)], row_edges_[index_of(pixel + 1)]};
   const PixelLine present = pixel_line(rows, column_edges_, window_);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::fill(out, out + present.present_begin, kNone);
@@ -124,7 +125,7 @@ void GateLines::line(std::int64_t pixel, double* out) const {
   // c is a sum that goes on: what follows a NaN is NaN, so a bin holds one if its last row does.
   if (!std::isnan(c(rows.end - 1))) return;
   for (std::int64_t n = present.present_begin; n < present.present_end; ++n) {
-    const std::int64_t keys_end = column_edges_[static_cast<std::size_t>(n + 1)];
+    const std::int64_t keys_end = column_edges_[index_of(n + 1)];
     const std::int64_t last = window_ == 0 ? rows.end - 1 : std::min(rows.end, keys_end - 1 + window_) - 1;
     if (std::isnan(c(last))) out[n] = kNone;
   }

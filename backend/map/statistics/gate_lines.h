@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/map/map.h"
 
 namespace foxscope {
@@ -36,15 +37,15 @@ class GateLines {
   [[nodiscard]] double sum(const Bin& bin) const;
   [[nodiscard]] double row_sum(std::int64_t row, const Range& keys) const;
   [[nodiscard]] double block_sum(const Bin& bin, const Range& rows) const;
-  [[nodiscard]] double c(std::int64_t position) const { return c_[static_cast<std::size_t>(position)]; }
+  [[nodiscard]] double c(std::int64_t position) const { return c_[index_of(position)]; }
   [[nodiscard]] bool sees(std::int64_t row, std::int64_t key) const {
     return key <= row && (window_ == 0 || row - key < window_);
   }
   [[nodiscard]] double of_row(const std::vector<double>& values, std::int64_t row) const {
-    return values[static_cast<std::size_t>(row - rows_.begin)];
+    return values[index_of(row - rows_.begin)];
   }
   [[nodiscard]] double of_key(const std::vector<double>& values, std::int64_t key) const {
-    return values[static_cast<std::size_t>(key - columns_.begin)];
+    return values[index_of(key - columns_.begin)];
   }
 
   std::span<const double> c_;
@@ -57,7 +58,7 @@ class GateLines {
   std::vector<std::int64_t> column_edges_;
   std::vector<double> key_c_;       ///< [pixel columns] c of the key that decides a full bin, or its reference
   std::vector<double> key_factor_;  ///< [pixel columns] mean of the bin's columns, for means
-  // For means. Of F: sums within a bin, relative to one of its members so that every term is at most 1.
+  // For means. Sums of F within a bin, relative to one of its members so that every term is at most 1.
   std::vector<double> row_tail_;  ///< sum over i' >= i in the row bin of exp(c_i' - c_i); of log F: of c_i' - c_first
   std::vector<double> key_head_;  ///< sum over j' <= j in the column bin of exp(c_j - c_j'); of log F: c_j' - c_first
   std::vector<double> key_tail_;  ///< sum over j' >= j in the column bin of exp(c_last - c_j'); with a window only

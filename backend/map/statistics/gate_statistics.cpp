@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/map/team.h"
 #include "backend/trace/decay_time.h"
 
@@ -77,18 +78,18 @@ Lengths forward_survivals(std::span<const double> c, double level) {
 std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int count) {
   std::vector<std::int64_t> positions(gates.size());
   std::iota(positions.begin(), positions.end(), 0);
-  std::erase_if(positions, [&](std::int64_t position) { return gates[static_cast<std::size_t>(position)] >= 1.0; });
+  std::erase_if(positions, [&](std::int64_t position) { return gates[index_of(position)] >= 1.0; });
   const auto wanted = std::min(positions.size(), static_cast<std::size_t>(std::max(0, count)));
   const auto stronger = [&](std::int64_t a, std::int64_t b) {
-    const double gate_a = gates[static_cast<std::size_t>(a)];
-    const double gate_b = gates[static_cast<std::size_t>(b)];
+    const double gate_a = gates[index_of(a)];
+    const double gate_b = gates[index_of(b)];
     return gate_a != gate_b ? gate_a < gate_b : a < b;
   };
   std::partial_sort(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(wanted), positions.end(),
                     stronger);
   std::vector<ForgettingEvent> events;
   for (std::size_t n = 0; n < wanted; ++n) {
-    events.push_back({positions[n] + 1, gates[static_cast<std::size_t>(positions[n])]});
+    events.push_back({positions[n] + 1, gates[index_of(positions[n])]});
   }
   return events;
 }
@@ -113,7 +114,7 @@ double quantile(std::span<double> values, double p) {
   const double place = p * static_cast<double>(values.size() - 1);
   const auto below = static_cast<std::ptrdiff_t>(place);
   std::nth_element(values.begin(), values.begin() + below, values.end());
-  const double low = values[static_cast<std::size_t>(below)];
+  const double low = values[index_of(below)];
   const double share = place - static_cast<double>(below);
   if (share == 0.0) return low;
   const double high = *std::min_element(values.begin() + below + 1, values.end());

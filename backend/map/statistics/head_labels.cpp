@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "backend/base/index.h"
 #include "backend/map/statistics/head_statistics.h"
 
 namespace foxscope {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
-// By HeadLabel.
+// The texts by HeadLabel.
 constexpr HeadLabelText kTexts[kHeadLabels] = {
     {"previous_token", "previous token", 'P', 0.4, "attention on the token before, mean over positions"},
     {"local", "local", 'L', 0.8, "share of attention within 32 tokens, key 0 left out"},
@@ -69,7 +70,7 @@ double explained_by_distance(const AttentionSpread& spread, std::int64_t window)
   const std::int64_t reach = window == 0 ? length : std::min(window, length);
   double explained = 0;
   for (std::int64_t distance = 0; distance < std::min(reach, length - 1); ++distance) {
-    const double sum = mass[static_cast<std::size_t>(distance)] * rows;
+    const double sum = mass[index_of(distance)] * rows;
     explained += sum * sum / static_cast<double>(length - 1 - distance);
   }
   const double share = explained / (spread.square_without_first * rows);
@@ -78,7 +79,7 @@ double explained_by_distance(const AttentionSpread& spread, std::int64_t window)
 
 }  // namespace
 
-const HeadLabelText& text_of(HeadLabel label) { return kTexts[static_cast<std::size_t>(label)]; }
+const HeadLabelText& text_of(HeadLabel label) { return kTexts[index_of(label)]; }
 
 LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
   if (std::ssize(spread.distance.mass) < kShortestLabelled) return no_label_scores();
@@ -90,9 +91,7 @@ LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
 
 std::vector<HeadLabel> labels_of(const LabelScores& scores) {
   std::vector<HeadLabel> labels;
-  const auto strength = [&](HeadLabel label) {
-    return scores[static_cast<std::size_t>(label)] / text_of(label).threshold;
-  };
+  const auto strength = [&](HeadLabel label) { return scores[index_of(label)] / text_of(label).threshold; };
   for (int n = 0; n < kHeadLabels; ++n) {
     const auto label = static_cast<HeadLabel>(n);
     if (strength(label) >= 1) labels.push_back(label);

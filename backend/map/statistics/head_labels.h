@@ -12,7 +12,7 @@ namespace foxscope {
 
 struct AttentionSpread;
 
-/// What a head does by the statistics of its attention. A head may have several labels, or none.
+/// A head's role by the statistics of its attention. A head may have several labels, or none.
 enum class HeadLabel { previous_token, local, sink, positional, induction, long_memory };
 inline constexpr int kHeadLabels = 6;
 
@@ -36,7 +36,7 @@ struct HeadLabelText {
 };
 const HeadLabelText& text_of(HeadLabel label);
 
-/// By HeadLabel, each from 0 to 1; NaN where a score does not exist or cannot be known.
+/// Scores by HeadLabel, each from 0 to 1; NaN where a score does not exist or cannot be known.
 using LabelScores = std::array<double, kHeadLabels>;
 constexpr LabelScores no_label_scores() {
   LabelScores scores{};
@@ -65,7 +65,7 @@ LabelScores label_scores(const AttentionSpread& spread, std::int64_t window);
 /// The labels whose score reaches its threshold, the strongest, score / threshold, first.
 std::vector<HeadLabel> labels_of(const LabelScores& scores);
 
-/// Their names with this between them; empty without any.
+/// The names of labels with this between them; empty without any.
 std::string names_of(const std::vector<HeadLabel>& labels, const char* separator);
 
 }  // namespace foxscope

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -22,7 +24,7 @@ ProfileSketch sketch(const DistanceProfile& profile) {
   ProfileSketch result;
   double sum = 0;
   for (int step = 0; step < ProfileSketch::kSteps; ++step) {
-    double& area = result.area[static_cast<std::size_t>(step)];
+    double& area = result.area[index_of(step)];
     const std::size_t end = edge(step + 1);
     std::size_t distance = edge(step);
     // The mass of a distance counts from there on.

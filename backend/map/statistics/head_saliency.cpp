@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -42,7 +44,7 @@ void add_log_gates(const HeadOf& head, std::span<const float> saliency, HeadSali
 std::vector<SaliencyEvent> largest_events(std::span<const float> gradient, int count) {
   std::vector<std::int64_t> positions(gradient.size());
   std::iota(positions.begin(), positions.end(), 0);
-  const auto size = [&](std::int64_t position) { return std::abs(gradient[static_cast<std::size_t>(position)]); };
+  const auto size = [&](std::int64_t position) { return std::abs(gradient[index_of(position)]); };
   std::erase_if(positions, [&](std::int64_t position) { return size(position) == 0.0F; });
   const auto wanted = std::min(positions.size(), static_cast<std::size_t>(std::max(0, count)));
   const auto larger = [&](std::int64_t a, std::int64_t b) { return size(a) != size(b) ? size(a) > size(b) : a < b; };
@@ -50,7 +52,7 @@ std::vector<SaliencyEvent> largest_events(std::span<const float> gradient, int c
                     larger);
   std::vector<SaliencyEvent> events;
   for (std::size_t n = 0; n < wanted; ++n) {
-    events.push_back({positions[n], static_cast<double>(gradient[static_cast<std::size_t>(positions[n])])});
+    events.push_back({positions[n], static_cast<double>(gradient[index_of(positions[n])])});
   }
   return events;
 }

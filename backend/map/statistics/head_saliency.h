@@ -30,7 +30,7 @@ struct HeadSaliency {
   /// L:H:scale=s`), at s = 1. The gate raised to 0.9 of its log f changes the loss by -0.1 of it.
   double scale = 0;
   /// sum_t |g_t log f_t|, nats: the same with each position's sign left out, so that positions at which forgetting
-  /// helps and those at which it harms do not cancel. What orders heads.
+  /// helps and those at which it harms do not cancel. Heads are ordered by it.
   double absolute = 0;
   double per_nat = 0;                 ///< mean over all positions of |g_t|, nats per nat of log f
   std::vector<SaliencyEvent> events;  ///< the largest |g_t| first, the earlier of two as large

@@ -33,7 +33,7 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   HeadStatistics statistics;
   statistics.layer = head.layer;
   statistics.head = head.head;
-  // Of a run that kept saliency and no gates, gates are as little known as those of a text of one token.
+  // In a run that kept saliency and no gates, gates are as unknown as in a text of one token.
   const bool known = head.trace->has(TraceArray::cumulative_log_gate, head.layer) ||
                      info.mixer(head.layer).decays_by_channel() || !head.trace->has(TraceArray::log_forget_gradient);
   const bool gated = known && forgets(info, head.layer);

@@ -49,9 +49,9 @@ struct AttentionSpread {
   std::int64_t repeats = 0;  ///< how many do
 };
 
-/// What docs/maps.md defines for one head. Of a linear mixer f is its decay and attention |M_ij| / sum_j |M_ij|. Levels
-/// of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is absent when q and k, or the row
-/// normalisers, were not kept.
+/// The statistics of one head that docs/maps.md defines. For a linear mixer f is its decay and attention |M_ij| / sum_j
+/// |M_ij|. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is absent when q and k, or the
+/// row normalisers, were not kept.
 struct HeadStatistics : AttentionSpread {
   int layer = 0;
   int head = 0;

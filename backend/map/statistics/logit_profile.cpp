@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "backend/base/index.h"
 #include "backend/map/device/device_profile.h"
 #include "backend/map/team.h"
 
@@ -66,7 +67,7 @@ double sum_decay(std::span<const double> c, const DistanceBin& bin) {
   double sum = 0;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t x = begin; x < end; ++x) {
-      sum += c[static_cast<std::size_t>(x)] * static_cast<double>(within(x) - within(length - x));
+      sum += c[index_of(x)] * static_cast<double>(within(x) - within(length - x));
     }
   };
   add(1, std::min(bin.to, length));

@@ -12,7 +12,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What the gradient does not go through, on the way there and back.
+/// The arguments of attention that have no gradient, on the way there and back.
 struct AttentionCall : torch::CustomClassHolder {
   AttentionTensors tensors;  ///< without query, key, value and output
   std::stop_token stop;
@@ -53,10 +53,10 @@ struct ForgettingAttentionFunction : torch::autograd::Function<ForgettingAttenti
     const at::Tensor& log_gate = saved[3];
     const AttentionGradients found = {empty_rows(saved[0]), empty_rows(saved[1]), empty_rows(saved[2]),
                                       at::empty(log_gate.sizes(), log_gate.options().dtype(at::kFloat))};
-    attend_back(tensors, as_rows_of_heads(gradients[0]), found);
+    attend_backward(tensors, as_rows_of_heads(gradients[0]), found);
     const at::Tensor held = log_gate < kLowestLogGate;
-    return {found.of_query, found.of_key, found.of_value, found.of_log_gate.to(at::kDouble).masked_fill_(held, 0.0),
-            at::Tensor()};
+    return {found.grad_query, found.grad_key, found.grad_value,
+            found.grad_log_gate.to(at::kDouble).masked_fill_(held, 0.0), at::Tensor()};
   }
 };
 

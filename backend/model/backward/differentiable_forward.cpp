@@ -6,6 +6,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/differentiable_forward_torch.h"
 #include "backend/model/backward/differentiable_mixers_torch.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
@@ -61,7 +62,7 @@ DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::i
       layers_(static_cast<std::size_t>(weights.config.layers) + 1) {
   pass_.keep_sums_apart();
   log_gates_.wanted = options.log_gates;
-  log_gates_.of_layer.resize(static_cast<std::size_t>(weights.config.layers));
+  log_gates_.grad_layer.resize(static_cast<std::size_t>(weights.config.layers));
 }
 
 std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
@@ -80,15 +81,15 @@ void DifferentiableForward::begin() {
   if (recomputes()) at::GradMode::set_enabled(false);
 }
 
-/// From here on x is cut off from what made it, which is gone back through from its own end.
+/// Cuts x off from the operations that made it: their backward begins at x.
 void DifferentiableForward::enter(int layer) {
   pass_.residual = pass_.residual.detach().requires_grad_();
-  layers_[static_cast<std::size_t>(layer)].entered = pass_.residual;
+  layers_[index_of(layer)].entered = pass_.residual;
 }
 
 void DifferentiableForward::end_layer(int layer) {
   GradientForward::end_layer(layer);
-  layers_[static_cast<std::size_t>(layer)].left = pass_.residual;
+  layers_[index_of(layer)].left = pass_.residual;
   enter(layer + 1);
 }
 
@@ -106,7 +107,7 @@ bool DifferentiableForward::predict() {
   const at::Tensor normed = normed_end_.detach();
   const std::int64_t vocabulary = config().vocabulary_size;
   const at::Tensor head = pass_.weights().padded_head.detach().slice(0, 0, vocabulary);
-  const at::Tensor& of_head = of_weights().padded_head;
+  const at::Tensor& grad_head = grad_weights().padded_head;
   normed_end_gradient_ = at::empty_like(normed);
   const at::Tensor wanted = pass_.put(input().labels).to(at::kLong).unsqueeze(1);
   const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
@@ -123,12 +124,12 @@ bool DifferentiableForward::predict() {
     // d loss / d logits = (softmax - onehot) w, in the logits' place.
     const at::Tensor weight = loss_weights_.slice(0, begin, end).unsqueeze(1);
     logits.sub_(normalizer).exp_().mul_(weight).scatter_add_(1, labelled, -weight);
-    const at::Tensor of_logits = logits.to(head.scalar_type());
-    at::Tensor of_normed = normed_end_gradient_.slice(0, begin, end);
-    at::mm_out(of_normed, of_logits, head);
+    const at::Tensor grad_logits = logits.to(head.scalar_type());
+    at::Tensor grad_normed = normed_end_gradient_.slice(0, begin, end);
+    at::mm_out(grad_normed, grad_logits, head);
     if (of_head.defined()) {
       of_head.slice(0, 0, vocabulary)
-          .add_(composed_steps::linear_to_float(of_logits.t().contiguous(), normed.slice(0, begin, end).t()));
+          .add_(composed_steps::linear_to_float(grad_logits.t().contiguous(), normed.slice(0, begin, end).t()));
     }
   }
   finish_losses(loss);
@@ -140,51 +141,51 @@ bool DifferentiableForward::predict() {
 bool DifferentiableForward::make_again(int layer) {
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(true);
-  Layer& at_hand = layers_[static_cast<std::size_t>(layer)];
+  Layer& at_hand = layers_[index_of(layer)];
   pass_.residual = at_hand.entered;
   const bool made = again([&] { return run_layer(layer); });
   at_hand.left = std::exchange(pass_.residual, at::Tensor());
   return made;
 }
 
-std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
+std::optional<Gradients> DifferentiableForward::backward(const Job& job) {
   const int last = config().layers;
   const TorchWeights& weights = pass_.weights();
   Gradients gradients;
   gradients.log_gates.resize(static_cast<std::size_t>(last));
-  at::Tensor of_x;
+  at::Tensor grad_x;
   {
     Sought sought;
-    sought.add(layers_[static_cast<std::size_t>(last)].entered, of_x);
-    sought.add_to(weights.final_norm, of_weights().final_norm);
-    sought.add_to(weights.final_norm_bias, of_weights().final_norm_bias);
+    sought.add(layers_[index_of(last)].entered, grad_x);
+    sought.add_to(weights.final_norm, grad_weights().final_norm);
+    sought.add_to(weights.final_norm_bias, grad_weights().final_norm_bias);
     sought.find(normed_end_, normed_end_gradient_);
   }
   for (int layer = last - 1; layer >= 0; --layer) {
-    tell_back(job, last - 1 - layer);
+    report_backward(job, last - 1 - layer);
     if (job.stopped()) return std::nullopt;
     const auto index = static_cast<std::size_t>(layer);
     if (recomputes() && !make_again(layer)) return std::nullopt;
     const Layer at_hand = std::exchange(layers_[index], {});
-    const at::Tensor log_gate = std::exchange(log_gates_.of_layer[index], {});
-    at::Tensor of_entered;
+    const at::Tensor log_gate = std::exchange(log_gates_.grad_layer[index], {});
+    at::Tensor grad_entered;
     Sought sought;
-    sought.add(at_hand.entered, of_entered);
+    sought.add(at_hand.entered, grad_entered);
     if (options().log_gates) sought.add(log_gate, gradients.log_gates[index]);
     for (const auto member : differentiable_weights()) {
-      sought.add_to(weights.layers[index].*member, of_weights(layer).*member);
+      sought.add_to(weights.layers[index].*member, grad_weights(layer).*member);
     }
-    sought.add_to(weights.lower_bounds, of_weights().lower_bounds);
-    sought.find(at_hand.left, of_x);
-    of_x = of_entered;
+    sought.add_to(weights.lower_bounds, grad_weights().lower_bounds);
+    sought.find(at_hand.left, grad_x);
+    grad_x = grad_entered;
   }
   if (wants_weights()) {
     Sought sought;
-    sought.add_to(weights.embedding, of_weights().embedding);
-    sought.add_to(weights.positions, of_weights().positions);
-    sought.find(embedded_, of_x);
+    sought.add_to(weights.embedding, grad_weights().embedding);
+    sought.add_to(weights.positions, grad_weights().positions);
+    sought.find(embedded_, grad_x);
   }
-  tell_back(job, last);
+  report_backward(job, last);
   return gradients;
 }
 

@@ -18,7 +18,7 @@ namespace foxscope {
 /// layer's graph is made only then, and nothing but what entered it is kept.
 class DifferentiableForward final : public GradientForward {
  public:
-  /// What attention and the loss are made of.
+  /// The steps of attention and the loss.
   enum class Steps {
     kernels,   ///< of the kernels where they take the head dimension, and Mamba's scan
     composed,  ///< LibTorch's operations alone: the twin
@@ -27,7 +27,7 @@ class DifferentiableForward final : public GradientForward {
   DifferentiableForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
                         const at::Tensor& loss_weights, const GradientOptions& options, Steps steps = Steps::kernels);
 
-  std::optional<Gradients> differentiate(const Job& job) override;
+  std::optional<Gradients> backward(const Job& job) override;
 
  protected:
   [[nodiscard]] bool uses_autograd() const override { return true; }

@@ -13,7 +13,7 @@
 namespace foxscope {
 namespace {
 
-/// What a change of gates has to know again on the way back.
+/// The arguments of a change of gates that its backward needs.
 struct GateChange : torch::CustomClassHolder {
   int layer = 0;
   std::vector<Probe> probes;

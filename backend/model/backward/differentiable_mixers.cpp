@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/differentiable_attention_torch.h"
 #include "backend/model/backward/differentiable_gates_torch.h"
 #include "backend/model/backward/differentiable_mixers_torch.h"
@@ -15,7 +16,7 @@ void DifferentiableAttentionSteps::sum_gates(int layer) {
   if (log_gates_.wanted) {
     // Without gates of its own the layer still tells what a gate would change.
     if (!log_gate_.requires_grad()) log_gate_ = log_gate_.detach().requires_grad_();
-    log_gates_.of_layer[static_cast<std::size_t>(layer)] = log_gate_;
+    log_gates_.grad_layer[index_of(layer)] = log_gate_;
   }
   cumulative_ = pass_.gated(layer) ? sum_log_gates(log_gate_.detach()) : at::Tensor();
   keep_gate_sum(layer);
@@ -49,7 +50,7 @@ void DifferentiableLinearSteps::sum_gates(int layer) {
   at::Tensor& log_decay = operands_.log_decay;
   if (!log_gates_.wanted || !log_decay.defined() || operands_.decays_by_channel()) return;
   if (!log_decay.requires_grad()) log_decay = log_decay.detach().requires_grad_();
-  log_gates_.of_layer[static_cast<std::size_t>(layer)] = log_decay;
+  log_gates_.grad_layer[index_of(layer)] = log_decay;
 }
 
 /// Whole texts carry no state on.

@@ -12,8 +12,8 @@ namespace foxscope {
 
 /// Log gates of each layer, as autograd goes back to them.
 struct DifferentiableLogGates {
-  bool wanted = false;               ///< whether the loss is differentiated by them
-  std::vector<at::Tensor> of_layer;  ///< [B, H, n] float64, nats; where they are wanted
+  bool wanted = false;                 ///< whether the loss is differentiated by them
+  std::vector<at::Tensor> grad_layer;  ///< [B, H, n] float64, nats; where they are wanted
 };
 
 /// TorchAttentionSteps as LibTorch's autograd goes back through them, attention being one operation of it where the

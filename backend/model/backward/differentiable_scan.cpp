@@ -12,8 +12,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What a scan reads, for all sequences: `input`, `step` and `decay_step` [B, n, H], `rate` [d, H], `key` and `query`
-/// [B, n, d].
+/// The operands of a scan, for all sequences: `input`, `step` and `decay_step` [B, n, H], `rate` [d, H], `key` and
+/// `query` [B, n, d].
 struct ScanTensors {
   at::Tensor input, step, decay_step, rate, key, query;
 
@@ -60,28 +60,30 @@ struct Scan : torch::autograd::Function<Scan> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const ScanTensors all{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
-    const at::Tensor of_output = gradients[0].contiguous();
-    const at::Tensor of_written = at::empty_like(all.input);
-    const at::Tensor of_decay_step = at::empty_like(all.input);
-    const at::Tensor of_key = at::empty_like(all.key);
-    const at::Tensor of_query = at::empty_like(all.query);
-    const at::Tensor of_rates = at::empty({of_output.size(0), all.rate.size(0), all.rate.size(1)}, all.rate.options());
+    const at::Tensor grad_output = gradients[0].contiguous();
+    const at::Tensor grad_written = at::empty_like(all.input);
+    const at::Tensor grad_decay_step = at::empty_like(all.input);
+    const at::Tensor grad_key = at::empty_like(all.key);
+    const at::Tensor grad_query = at::empty_like(all.query);
+    const at::Tensor grad_rates =
+        at::empty({grad_output.size(0), all.rate.size(0), all.rate.size(1)}, all.rate.options());
     at::Tensor state = all.make_state();
     LibTorchTeam team;
-    for (std::int64_t sequence = 0; sequence < of_output.size(0); ++sequence) {
+    for (std::int64_t sequence = 0; sequence < grad_output.size(0); ++sequence) {
       const kernels::cpu::SelectiveScan scan = all.of_sequence(sequence, state);
-      const at::Tensor of_state = at::zeros_like(state);
+      const at::Tensor grad_state = at::zeros_like(state);
       kernels::cpu::SelectiveScanGradients sought;
-      sought.output = of_output[sequence].const_data_ptr<float>();
-      sought.state = of_state.mutable_data_ptr<float>();
-      sought.input = of_written[sequence].mutable_data_ptr<float>();
-      sought.decay_step = of_decay_step[sequence].mutable_data_ptr<float>();
-      sought.rate = of_rates[sequence].mutable_data_ptr<float>();
-      sought.key = of_key[sequence].mutable_data_ptr<float>();
-      sought.query = of_query[sequence].mutable_data_ptr<float>();
+      sought.output = grad_output[sequence].const_data_ptr<float>();
+      sought.state = grad_state.mutable_data_ptr<float>();
+      sought.input = grad_written[sequence].mutable_data_ptr<float>();
+      sought.decay_step = grad_decay_step[sequence].mutable_data_ptr<float>();
+      sought.rate = grad_rates[sequence].mutable_data_ptr<float>();
+      sought.key = grad_key[sequence].mutable_data_ptr<float>();
+      sought.query = grad_query[sequence].mutable_data_ptr<float>();
       require(kernels::cpu::selective_scan_backward(scan, sought, team, {}));
     }
-    return {of_written * all.step, of_written * all.input, of_decay_step, of_rates.sum(0), of_key, of_query};
+    return {
+        grad_written * all.step, grad_written * all.input, grad_decay_step, grad_rates.sum(0), grad_key, grad_query};
   }
 };
 

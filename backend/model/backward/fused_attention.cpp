@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/fused_attention_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 #include "backend/model/spec/interventions.h"
@@ -49,8 +50,8 @@ void FusedAttentionSteps::set_heads(int layer) {
   const auto heads = [&](std::int64_t count) {
     return at::empty({pass_.rows(), count, pass_.config().head_dim}, fused_.normed_pair().options());
   };
-  const SmallSteps::QueryKeyValue made = {heads(pass_.config().heads), heads(pass_.config().key_heads),
-                                          heads(pass_.config().key_heads)};
+  const PointwiseOps::QueryKeyValue made = {heads(pass_.config().heads), heads(pass_.config().key_heads),
+                                            heads(pass_.config().key_heads)};
   fused_.steps().heads(heads_of(layer), made);
   query_ = by_heads(made.query);
   key_ = by_heads(made.key);
@@ -61,13 +62,13 @@ at::Tensor FusedAttentionSteps::by_heads(const at::Tensor& rows) const {
   return rows.unflatten(0, {pass_.batch(), pass_.length()}).transpose(1, 2);
 }
 
-SmallSteps::Heads FusedAttentionSteps::heads_of(int layer) const {
-  const Layer& keeps = layers_[static_cast<std::size_t>(layer)];
+PointwiseOps::Heads FusedAttentionSteps::heads_of(int layer) const {
+  const Layer& keeps = layers_[index_of(layer)];
   return {keeps.projected.slice(1, 0, pass_.weights().columns.key_shift), keeps.gates, &pass_.weights(layer)};
 }
 
-SmallSteps::Gated FusedAttentionSteps::gated_of(int layer) const {
-  const Layer& keeps = layers_[static_cast<std::size_t>(layer)];
+PointwiseOps::Gated FusedAttentionSteps::gated_of(int layer) const {
+  const Layer& keeps = layers_[index_of(layer)];
   const TorchLayer& weight = pass_.weights(layer);
   const at::Tensor gate =
       weight.output_gate.defined() ? keeps.projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
@@ -119,115 +120,117 @@ void FusedAttentionSteps::end_layer(int layer, bool recomputes) {
   kept(layer) = only;
 }
 
-bool FusedAttentionSteps::go_back(int layer, bool to_input, const Job& job, Gradients& gradients) {
-  const at::Tensor of_projected = at::empty_like(kept(layer).projected);
-  const at::Tensor of_attended = project_output_back(layer, of_projected);
+bool FusedAttentionSteps::backward(int layer, bool to_input, const Job& job, Gradients& gradients) {
+  const at::Tensor grad_projected = at::empty_like(kept(layer).projected);
+  const at::Tensor grad_attended = project_output_backward(layer, grad_projected);
   if (job.stopped()) return false;
-  const SmallSteps::QueryKeyValue of_heads = attend_back(layer, of_attended, gradients);
+  const PointwiseOps::QueryKeyValue grad_heads = attend_backward(layer, grad_attended, gradients);
   if (to_input) {
-    const at::Tensor of_gates = kept(layer).gates.defined() ? at::zeros_like(kept(layer).gates) : at::Tensor();
-    fused_.steps().heads_back(heads_of(layer), of_heads, of_projected.slice(1, 0, pass_.weights().columns.key_shift),
-                              of_gates, fused_.of_weights(layer));
-    log_gates_back(layer, of_log_gate_, of_gates);
-    project_back(layer, of_projected, of_gates);
+    const at::Tensor grad_gates = kept(layer).gates.defined() ? at::zeros_like(kept(layer).gates) : at::Tensor();
+    fused_.steps().heads_backward(heads_of(layer), grad_heads,
+                                  grad_projected.slice(1, 0, pass_.weights().columns.key_shift), grad_gates,
+                                  fused_.grad_weights(layer));
+    log_gates_backward(layer, grad_log_gate_, grad_gates);
+    project_backward(layer, grad_projected, grad_gates);
   }
   kept(layer) = {};
   return true;
 }
 
 /// @returns the gradient by what attention made, [R, H, d]
-at::Tensor FusedAttentionSteps::project_output_back(int layer, const at::Tensor& of_projected) {
+at::Tensor FusedAttentionSteps::project_output_backward(int layer, const at::Tensor& grad_projected) {
   const TorchLayer& weight = pass_.weights(layer);
-  const TorchLayer& of_layer = fused_.of_weights(layer);
-  const SmallSteps::Gated step = gated_of(layer);
-  const at::Tensor of_sum = fused_.of_residual.to(pass_.weights().matrix);
-  at::Tensor of_output = at::mm(of_sum, weight.output);
-  pass_.cut_heads(layer, of_output);
+  const TorchLayer& grad_layer = fused_.grad_weights(layer);
+  const PointwiseOps::Gated step = gated_of(layer);
+  const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
+  at::Tensor grad_output = at::mm(grad_sum, weight.output);
+  pass_.cut_heads(layer, grad_output);
   if (fused_.wants_weights()) {
-    at::Tensor output = at::empty_like(of_output);
+    at::Tensor output = at::empty_like(grad_output);
     fused_.steps().gated(step, output);
     pass_.cut_heads(layer, output);
-    fused_.add_weight_gradient(of_layer.output, of_sum, output);
+    fused_.add_weight_gradient(grad_layer.output, grad_sum, output);
   }
-  at::Tensor of_attended = at::empty_like(step.attended);
-  const at::Tensor of_gate =
-      step.gate.defined() ? of_projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
-  fused_.steps().gated_back(step, of_output, of_attended, of_gate, of_layer.output_norm);
-  return of_attended;
+  at::Tensor grad_attended = at::empty_like(step.attended);
+  const at::Tensor grad_gate =
+      step.gate.defined() ? grad_projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
+  fused_.steps().gated_backward(step, grad_output, grad_attended, grad_gate, grad_layer.output_norm);
+  return grad_attended;
 }
 
-SmallSteps::QueryKeyValue FusedAttentionSteps::attend_back(int layer, const at::Tensor& of_attended,
-                                                           Gradients& gradients) {
+PointwiseOps::QueryKeyValue FusedAttentionSteps::attend_backward(int layer, const at::Tensor& grad_attended,
+                                                                 Gradients& gradients) {
   const Layer& keeps = kept(layer);
   set_heads(layer);
   const auto like = [](const at::Tensor& heads) { return at::empty_like(heads.transpose(1, 2).flatten(0, 1)); };
-  SmallSteps::QueryKeyValue of_heads = {like(query_), like(key_), like(value_)};
-  of_log_gate_ = at::empty({pass_.batch(), pass_.config().heads, pass_.length()}, fused_.of_residual.options());
-  foxscope::attend_back(attention_of(keeps), by_heads(of_attended),
-                        {by_heads(of_heads.query), by_heads(of_heads.key), by_heads(of_heads.value), of_log_gate_});
+  PointwiseOps::QueryKeyValue grad_heads = {like(query_), like(key_), like(value_)};
+  grad_log_gate_ = at::empty({pass_.batch(), pass_.config().heads, pass_.length()}, fused_.grad_residual.options());
+  foxscope::attend_backward(
+      attention_of(keeps), by_heads(grad_attended),
+      {by_heads(grad_heads.query), by_heads(grad_heads.key), by_heads(grad_heads.value), grad_log_gate_});
   drop_heads();
   if (keeps.cumulative.defined()) {
     // Held at its lowest, log f moves nothing.
     const at::Tensor steps = at::diff(keeps.cumulative, 1, 2,
                                       at::zeros({pass_.batch(), pass_.config().heads, 1}, keeps.cumulative.options()));
-    of_log_gate_.masked_fill_(steps <= kLowestLogGate, 0.0);
+    grad_log_gate_.masked_fill_(steps <= kLowestLogGate, 0.0);
   }
-  if (fused_.options().log_gates) gradients.log_gates[static_cast<std::size_t>(layer)] = of_log_gate_;
-  return of_heads;
+  if (fused_.options().log_gates) gradients.log_gates[index_of(layer)] = grad_log_gate_;
+  return grad_heads;
 }
 
-void FusedAttentionSteps::log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates) {
+void FusedAttentionSteps::log_gates_backward(int layer, const at::Tensor& grad_log_gate, const at::Tensor& grad_gates) {
   if (!pass_.config().gated()) return;
-  at::Tensor of_own = of_log_gate;
+  at::Tensor grad_own = grad_log_gate;
   if (pass_.changes_gates(layer)) {
     gates_ = kept(layer).gates;
     const at::Tensor log_gate = log_gates(layer).to(at::kCPU).contiguous();
-    const at::Tensor gradient = of_log_gate.to(at::kCPU, at::kDouble).contiguous();
+    const at::Tensor gradient = grad_log_gate.to(at::kCPU, at::kDouble).contiguous();
     const std::int64_t size = pass_.config().heads * pass_.length();
     for (std::int64_t b = 0; b < pass_.batch(); ++b) {
-      pass_.probes()[static_cast<std::size_t>(b)].pull_back_gates(layer, pass_.config().heads, pass_.length(),
-                                                                  log_gate.const_data_ptr<double>() + b * size,
-                                                                  gradient.mutable_data_ptr<double>() + b * size);
+      pass_.probes()[index_of(b)].pull_back_gates(layer, pass_.config().heads, pass_.length(),
+                                                  log_gate.const_data_ptr<double>() + b * size,
+                                                  gradient.mutable_data_ptr<double>() + b * size);
     }
-    of_own = gradient.to(of_log_gate.device(), at::kFloat);
+    grad_own = gradient.to(grad_log_gate.device(), at::kFloat);
   }
-  fused_.steps().log_gate_back(heads_of(layer), of_own, of_gates, fused_.of_weights(layer).constant_gate);
+  fused_.steps().log_gate_backward(heads_of(layer), grad_own, grad_gates, fused_.grad_weights(layer).constant_gate);
 }
 
-/// FusedPass::of_residual from before attention to what enters the layer.
-void FusedAttentionSteps::project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates) {
+/// FusedPass::grad_residual from before attention to what enters the layer.
+void FusedAttentionSteps::project_backward(int layer, const at::Tensor& grad_projected, const at::Tensor& grad_gates) {
   const TorchLayer& weight = pass_.weights(layer);
-  const TorchLayer& of_layer = fused_.of_weights(layer);
+  const TorchLayer& grad_layer = fused_.grad_weights(layer);
   const std::int64_t matrix_columns = weight.projection.size(0);
-  const at::Tensor of_matrices = of_projected.slice(1, 0, matrix_columns);
-  const at::Tensor of_output_gate = of_projected.slice(1, matrix_columns);
-  at::Tensor of_normed;
+  const at::Tensor grad_matrices = grad_projected.slice(1, 0, matrix_columns);
+  const at::Tensor grad_output_gate = grad_projected.slice(1, matrix_columns);
+  at::Tensor grad_normed;
   if (weight.projection_and_gate.defined()) {
-    of_normed = at::mm(of_projected, weight.projection_and_gate);
+    grad_normed = at::mm(grad_projected, weight.projection_and_gate);
   } else {
-    of_normed = at::mm(of_matrices, weight.projection);
-    if (weight.output_gate.defined()) of_normed.addmm_(of_output_gate, weight.output_gate);
+    grad_normed = at::mm(grad_matrices, weight.projection);
+    if (weight.output_gate.defined()) grad_normed.addmm_(grad_output_gate, weight.output_gate);
   }
-  const at::Tensor rounded_gates = of_gates.defined() ? of_gates.to(pass_.weights().matrix) : at::Tensor();
-  if (of_gates.defined()) of_normed.addmm_(rounded_gates, weight.gates.to(pass_.weights().matrix));
+  const at::Tensor rounded_gates = grad_gates.defined() ? grad_gates.to(pass_.weights().matrix) : at::Tensor();
+  if (grad_gates.defined()) grad_normed.addmm_(rounded_gates, weight.gates.to(pass_.weights().matrix));
   if (fused_.wants_weights()) {
     const at::Tensor normed = fused_.normed_rows(kept(layer).entered, weight.attention_norm, /*with_rest=*/false);
-    if (of_layer.projection_and_gate.defined()) {
-      fused_.add_weight_gradient(of_layer.projection_and_gate, of_projected, normed);
+    if (grad_layer.projection_and_gate.defined()) {
+      fused_.add_weight_gradient(grad_layer.projection_and_gate, grad_projected, normed);
     } else {
-      fused_.add_weight_gradient(of_layer.projection, of_matrices, normed);
-      if (weight.output_gate.defined()) fused_.add_weight_gradient(of_layer.output_gate, of_output_gate, normed);
+      fused_.add_weight_gradient(grad_layer.projection, grad_matrices, normed);
+      if (weight.output_gate.defined()) fused_.add_weight_gradient(grad_layer.output_gate, grad_output_gate, normed);
     }
-    if (of_gates.defined()) fused_.add_weight_gradient(of_layer.gates, rounded_gates, normed);
-    if (of_layer.projection_bias.defined()) {
-      of_layer.projection_bias.add_(of_matrices.sum(at::IntArrayRef({0}), false, at::kFloat));
+    if (grad_gates.defined()) fused_.add_weight_gradient(grad_layer.gates, rounded_gates, normed);
+    if (grad_layer.projection_bias.defined()) {
+      grad_layer.projection_bias.add_(grad_matrices.sum(at::IntArrayRef({0}), false, at::kFloat));
     }
-    if (of_gates.defined() && of_layer.gates_bias.defined()) {
-      of_layer.gates_bias.add_(of_gates.sum(at::IntArrayRef({0})));
+    if (grad_gates.defined() && grad_layer.gates_bias.defined()) {
+      grad_layer.gates_bias.add_(grad_gates.sum(at::IntArrayRef({0})));
     }
   }
-  fused_.steps().norm_back({kept(layer).entered, weight.attention_norm}, of_normed, fused_.of_residual,
-                           of_layer.attention_norm);
+  fused_.steps().norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, fused_.grad_residual,
+                               grad_layer.attention_norm);
 }
 
 }  // namespace foxscope

@@ -4,13 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/fused_pass_torch.h"
 #include "backend/model/backward/gradient_attention_torch.h"
 
 namespace foxscope {
 
-/// Attention of a FusedGradientForward, there and back. Of a layer is kept x as it enters, what the projection made of
-/// it, c, and what attention made; norms, queries, keys, values and gated heads are made again.
+/// Attention of a FusedGradientForward, there and back. It keeps of a layer x as it enters, the projection, c, and
+/// attention's output; norms, queries, keys, values and gated heads are made again.
 class FusedAttentionSteps final : public GradientAttentionSteps {
  public:
   /// @param pass  must outlive it, as gate_sums must
@@ -22,16 +23,16 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   bool project_output(int layer) override;
 
   /// [R, D] float32 x as it entered a layer.
-  [[nodiscard]] const at::Tensor& entered(int layer) const { return layers_[static_cast<std::size_t>(layer)].entered; }
+  [[nodiscard]] const at::Tensor& entered(int layer) const { return layers_[index_of(layer)].entered; }
   /// Lets go of what is made again of a layer: queries, keys and values, or all but x as it entered.
   void end_layer(int layer, bool recomputes);
 
-  /// The way back: FusedPass::of_residual from behind attention to what enters the layer. What is kept of the layer is
-  /// let go.
+  /// The way back: FusedPass::grad_residual from behind attention to what enters the layer. The layer's arrays are let
+  /// go.
   /// @param to_input   whether anything before log f and attention is sought
   /// @param gradients  takes the layer's gradient by log f, where it is wanted
   /// @returns false if the job was stopped
-  bool go_back(int layer, bool to_input, const Job& job, Gradients& gradients);
+  bool backward(int layer, bool to_input, const Job& job, Gradients& gradients);
 
  private:
   struct Layer {
@@ -42,23 +43,23 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
     at::Tensor attended;        ///< [R, H, d]
     at::Tensor log_normalizer;  ///< [B, H, n] float32
   };
-  [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] Layer& kept(int layer) { return layers_[index_of(layer)]; }
   /// Makes queries, keys and values of a layer from its projection.
   void set_heads(int layer);
   void drop_heads() { query_ = key_ = value_ = at::Tensor(); }
   [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
   [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
-  [[nodiscard]] SmallSteps::Heads heads_of(int layer) const;
-  [[nodiscard]] SmallSteps::Gated gated_of(int layer) const;
+  [[nodiscard]] PointwiseOps::Heads heads_of(int layer) const;
+  [[nodiscard]] PointwiseOps::Gated gated_of(int layer) const;
 
-  at::Tensor project_output_back(int layer, const at::Tensor& of_projected);
-  SmallSteps::QueryKeyValue attend_back(int layer, const at::Tensor& of_attended, Gradients& gradients);
-  void log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates);
-  void project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates);
+  at::Tensor project_output_backward(int layer, const at::Tensor& grad_projected);
+  PointwiseOps::QueryKeyValue attend_backward(int layer, const at::Tensor& grad_attended, Gradients& gradients);
+  void log_gates_backward(int layer, const at::Tensor& grad_log_gate, const at::Tensor& grad_gates);
+  void project_backward(int layer, const at::Tensor& grad_projected, const at::Tensor& grad_gates);
 
   FusedPass& fused_;
   std::vector<Layer> layers_;
-  at::Tensor of_log_gate_;  ///< [B, H, n] float32 of the layer at hand
+  at::Tensor grad_log_gate_;  ///< [B, H, n] float32 of the layer at hand
 };
 
 }  // namespace foxscope

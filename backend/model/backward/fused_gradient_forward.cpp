@@ -10,7 +10,7 @@
 namespace foxscope {
 
 bool FusedGradientForward::takes(const TorchWeights& weights) {
-  return !weights.config.linear && SmallSteps::take(weights) && attention_kernels_take(weights);
+  return !weights.config.linear && PointwiseOps::take(weights) && attention_kernels_take(weights);
 }
 
 FusedGradientForward::FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
@@ -95,55 +95,55 @@ bool FusedGradientForward::predict() {
       at::mm_out(logits, normed_chunk, head.t());
     }
     record_logits(pass_, begin, logits.slice(1, 0, vocabulary));
-    const at::Tensor of_logits =
-        fused_.steps().loss_back(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
-                                 loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
-    fused_.add_weight_gradient(of_weights().padded_head, of_logits, normed_chunk);
-    // What the head read is not needed any more: its gradient takes the place.
-    at::Tensor of_chunk = normed_chunk;
-    at::mm_out(of_chunk, of_logits, head);
+    const at::Tensor grad_logits =
+        fused_.steps().loss_backward(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
+                                     loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
+    fused_.add_weight_gradient(grad_weights().padded_head, grad_logits, normed_chunk);
+    // The gradient takes the place of the head's input, which is not needed any more.
+    at::Tensor grad_chunk = normed_chunk;
+    at::mm_out(grad_chunk, grad_logits, head);
   }
   finish_losses(loss);
   return true;
 }
 
-std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
+std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
   const at::NoGradGuard no_graph;
   Gradients gradients;
   gradients.log_gates.resize(layers_.size());
-  fused_.of_residual = at::zeros_like(pass_.residual);
-  fused_.steps().norm_back({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
-                           fused_.of_residual, of_weights().final_norm);
+  fused_.grad_residual = at::zeros_like(pass_.residual);
+  fused_.steps().norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
+                               fused_.grad_residual, grad_weights().final_norm);
   pass_.residual = at::Tensor();
   for (int layer = config().layers - 1; layer >= 0; --layer) {
-    tell_back(job, config().layers - 1 - layer);
+    report_backward(job, config().layers - 1 - layer);
     if (job.stopped() || !make_again(layer)) return std::nullopt;
-    feed_forward_back(layer);
-    if (!attention_->go_back(layer, layer > 0 || wants_weights(), job, gradients)) return std::nullopt;
+    feed_forward_backward(layer);
+    if (!attention_->backward(layer, layer > 0 || wants_weights(), job, gradients)) return std::nullopt;
     if (options().layer_done) options().layer_done(layer);
   }
-  if (of_weights().embedding.defined()) {
-    fused_.steps().embedding_back(pass_.put(input().ids), fused_.of_residual, of_weights().embedding);
+  if (grad_weights().embedding.defined()) {
+    fused_.steps().embedding_backward(pass_.put(input().ids), fused_.grad_residual, grad_weights().embedding);
   }
-  tell_back(job, config().layers);
+  report_backward(job, config().layers);
   return gradients;
 }
 
-/// FusedPass::of_residual from behind the MLP to before it.
-void FusedGradientForward::feed_forward_back(int layer) {
+/// FusedPass::grad_residual from behind the MLP to before it.
+void FusedGradientForward::feed_forward_backward(int layer) {
   const TorchLayer& weight = pass_.weights(layer);
-  const TorchLayer& of_layer = of_weights(layer);
+  const TorchLayer& grad_layer = grad_weights(layer);
   Layer& keeps = kept(layer);
-  const at::Tensor of_sum = fused_.of_residual.to(pass_.weights().matrix);
-  const at::Tensor product = at::mm(of_sum, weight.mlp_out);
-  fused_.steps().swiglu_back(keeps.wide, product, wants_weights());
-  const at::Tensor of_normed = at::mm(keeps.wide, weight.mlp_in);
+  const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
+  const at::Tensor product = at::mm(grad_sum, weight.mlp_out);
+  fused_.steps().swiglu_backward(keeps.wide, product, wants_weights());
+  const at::Tensor grad_normed = at::mm(keeps.wide, weight.mlp_in);
   if (wants_weights()) {
-    fused_.add_weight_gradient(of_layer.mlp_out, of_sum, product);
-    fused_.add_weight_gradient(of_layer.mlp_in, keeps.wide,
+    fused_.add_weight_gradient(grad_layer.mlp_out, grad_sum, product);
+    fused_.add_weight_gradient(grad_layer.mlp_in, keeps.wide,
                                fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
   }
-  fused_.steps().norm_back({keeps.middle, weight.mlp_norm}, of_normed, fused_.of_residual, of_layer.mlp_norm);
+  fused_.steps().norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, fused_.grad_residual, grad_layer.mlp_norm);
   keeps.middle = keeps.wide = at::Tensor();
 }
 

@@ -7,15 +7,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/fused_attention_torch.h"
 #include "backend/model/backward/fused_pass_torch.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 
 namespace foxscope {
 
-/// The forward pass of the families that SmallSteps take, and the way back, written out step by step: LibTorch's matrix
-/// products, and kernels for everything between them, on the CPU in float32 and on a GPU in bfloat16. The residual
-/// stream and its gradient, what makes gates, norms and logits are float32.
+/// The forward pass of the families that PointwiseOps take, and the way back, written out step by step: LibTorch's
+/// matrix products, and kernels for everything between them, on the CPU in float32 and on a GPU in bfloat16. The
+/// residual stream and its gradient, what makes gates, norms and logits are float32.
 ///
 /// Of a layer is kept what a matrix product or attention made: x as it enters and behind attention, the projection,
 /// what attention made of it, the MLP's two inputs to its product. Norms, queries, keys and values, gated heads and
@@ -29,7 +30,7 @@ class FusedGradientForward final : public GradientForward {
   FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
                        const at::Tensor& loss_weights, const GradientOptions& options);
 
-  std::optional<Gradients> differentiate(const Job& job) override;
+  std::optional<Gradients> backward(const Job& job) override;
 
  protected:
   [[nodiscard]] bool uses_autograd() const override { return false; }
@@ -40,18 +41,18 @@ class FusedGradientForward final : public GradientForward {
   void end_layer(int layer) override;
 
  private:
-  /// What is kept of a layer's MLP.
+  /// The arrays that are kept of a layer's MLP.
   struct Layer {
     at::Tensor middle;  ///< [R, D] float32 x behind attention
     at::Tensor wide;    ///< [R, 2 I]
   };
-  [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] Layer& kept(int layer) { return layers_[index_of(layer)]; }
   /// The MLP's two inputs to its product, [R, 2 I], from norm(x).
   [[nodiscard]] at::Tensor mlp_inputs(int layer, const at::Tensor& normed) const;
-  /// What was not kept of a layer.
+  /// Computes again what was not kept of a layer.
   /// @returns false if the job was stopped
   bool make_again(int layer);
-  void feed_forward_back(int layer);
+  void feed_forward_backward(int layer);
 
   FusedPass fused_;
   FusedAttentionSteps* attention_ = nullptr;  ///< what make_attention() made

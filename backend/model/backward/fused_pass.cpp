@@ -8,7 +8,7 @@ FusedPass::FusedPass(TorchPass& pass, const GradientOptions& options, bool wants
     : torch_(pass),
       options_(options),
       wants_weights_(wants_weights),
-      steps_(SmallSteps::make(pass.weights(), pass.length())) {}
+      steps_(PointwiseOps::make(pass.weights(), pass.length())) {}
 
 void FusedPass::begin() {
   const TorchWeights& weights = torch_.weights();
@@ -32,13 +32,14 @@ at::Tensor FusedPass::add_product(const at::Tensor& sum, const at::Tensor& in, c
   return out;
 }
 
-void FusedPass::add_weight_gradient(const at::Tensor& of_weight, const at::Tensor& of_out, const at::Tensor& in) const {
-  if (!of_weight.defined()) return;
-  at::Tensor sum = of_weight;
+void FusedPass::add_weight_gradient(const at::Tensor& grad_weight, const at::Tensor& grad_out,
+                                    const at::Tensor& in) const {
+  if (!grad_weight.defined()) return;
+  at::Tensor sum = grad_weight;
   if (torch_.weights().on_gpu()) {
-    at::addmm_out(sum, sum, of_out.t(), in, at::kFloat);
+    at::addmm_out(sum, sum, grad_out.t(), in, at::kFloat);
   } else {
-    at::addmm_out(sum, sum, of_out.t(), in);
+    at::addmm_out(sum, sum, grad_out.t(), in);
   }
 }
 

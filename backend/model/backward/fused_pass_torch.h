@@ -4,14 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_forward_torch.h"
-#include "backend/model/backward/small_steps_torch.h"
+#include "backend/model/backward/pointwise_ops_torch.h"
 #include "backend/model/layer/torch/torch_pass_torch.h"
 
 namespace foxscope {
 
-/// What the steps of a FusedGradientForward share, there and back: kernels between the matrix products, products whose
-/// sums are float32, and the gradient by x. R = B n rows.
+/// The state that the steps of a FusedGradientForward share, forward and backward: kernels between the matrix products,
+/// products whose sums are float32, and the gradient by x. R = B n rows.
 class FusedPass {
  public:
   /// @param pass     must outlive it, as options must
@@ -21,14 +22,12 @@ class FusedPass {
   void begin();
 
   [[nodiscard]] TorchPass& torch() const { return torch_; }
-  [[nodiscard]] SmallSteps& steps() const { return *steps_; }
+  [[nodiscard]] PointwiseOps& steps() const { return *steps_; }
   [[nodiscard]] const GradientOptions& options() const { return options_; }
   /// Whether the loss is differentiated by weights.
   [[nodiscard]] bool wants_weights() const { return wants_weights_; }
   /// The gradients by a layer's weights that are wanted.
-  [[nodiscard]] const TorchLayer& of_weights(int layer) const {
-    return options_.weights->layers[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] const TorchLayer& grad_weights(int layer) const { return options_.weights->layers[index_of(layer)]; }
   /// norm(x), as the matrix products read it, [R, D], until the next is made.
   /// @param with_rest  whether what rounding takes from it is wanted too
   [[nodiscard]] at::Tensor normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest);
@@ -36,16 +35,16 @@ class FusedPass {
   [[nodiscard]] const at::Tensor& normed_pair() const { return normed_pair_; }
   /// sum + in W^T, float32.
   [[nodiscard]] at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) const;
-  /// of_weight += of_out^T in: the gradient by a weight of out = in W^T, where it is wanted.
-  void add_weight_gradient(const at::Tensor& of_weight, const at::Tensor& of_out, const at::Tensor& in) const;
+  /// grad_weight += grad_out^T in: the gradient by a weight of out = in W^T, where it is wanted.
+  void add_weight_gradient(const at::Tensor& grad_weight, const at::Tensor& grad_out, const at::Tensor& in) const;
 
-  at::Tensor of_residual;  ///< [R, D] float32, the gradient by x
+  at::Tensor grad_residual;  ///< [R, D] float32, the gradient by x
 
  private:
   TorchPass& torch_;
   const GradientOptions& options_;
   bool wants_weights_;
-  std::unique_ptr<SmallSteps> steps_;
+  std::unique_ptr<PointwiseOps> steps_;
   at::Tensor normed_pair_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_attention_torch.h"
 
 namespace foxscope {
@@ -28,8 +29,7 @@ void GradientAttentionSteps::report_attention(const AttentionDone& done) {
 void GradientAttentionSteps::keep_gate_sum(int layer) {
   if (!cumulative_.defined()) return;
   // f_0 is in no F.
-  gate_sums_[static_cast<std::size_t>(layer)] =
-      (cumulative_.select(2, pass_.length() - 1) - cumulative_.select(2, 0)).sum(0);
+  gate_sums_[index_of(layer)] = (cumulative_.select(2, pass_.length() - 1) - cumulative_.select(2, 0)).sum(0);
 }
 
 }  // namespace foxscope

@@ -45,7 +45,7 @@ void GradientForward::finish_losses(const at::Tensor& loss) {
   record_losses(pass_, loss);
 }
 
-void GradientForward::tell_back(const Job& job, int layers_done) const {
+void GradientForward::report_backward(const Job& job, int layers_done) const {
   job.tell({layers_done, config().layers, "layers", "backward"});
 }
 

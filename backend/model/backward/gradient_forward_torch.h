@@ -8,12 +8,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/recompute.h"
 #include "backend/model/layer/torch/torch_forward_torch.h"
 
 namespace foxscope {
 
-/// What a loss is differentiated by.
+/// The variables that a loss is differentiated by.
 struct GradientOptions {
   /// log f of every layer, head and position, as the probes have changed it; of a linear mixer its log decay, where
   /// that is one a head and no probe changes it
@@ -24,7 +25,7 @@ struct GradientOptions {
   /// May be empty; told on the way back that the gradients of a layer's matrices are whole, from the last layer to the
   /// first. Not every way tells it.
   std::function<void(int layer)> layer_done = nullptr;
-  /// For passes that keep nothing for recorders.
+  /// Arrays that are made again, in passes that keep nothing for recorders.
   Recompute recompute = Recompute::none;
 };
 
@@ -41,7 +42,7 @@ class GradientForward : public TorchForward {
                   const GradientOptions& options);
 
   /// Forward::run over whole texts, with LibTorch's autograd as the way back needs it. Ids, labels, probes and report
-  /// must live until differentiate() is done.
+  /// must live until backward() is done.
   bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);
   /// The weighted loss after run_forward(), [] float64 on the device.
   [[nodiscard]] const at::Tensor& loss() const { return loss_; }
@@ -52,7 +53,7 @@ class GradientForward : public TorchForward {
   [[nodiscard]] const std::vector<at::Tensor>& gate_sums() const { return gate_sums_; }
   /// The gradient of the weighted loss, after run_forward().
   /// @returns nothing if the job was stopped
-  virtual std::optional<Gradients> differentiate(const Job& job) = 0;
+  virtual std::optional<Gradients> backward(const Job& job) = 0;
 
  protected:
   /// Whether the way back is autograd's.
@@ -60,10 +61,8 @@ class GradientForward : public TorchForward {
   [[nodiscard]] const GradientOptions& options() const { return options_; }
   [[nodiscard]] bool wants_weights() const { return options_.weights != &none_; }
   /// The gradients by the weights that are wanted, all of them undefined where none is.
-  [[nodiscard]] const WeightTensors& of_weights() const { return *options_.weights; }
-  [[nodiscard]] const TorchLayer& of_weights(int layer) const {
-    return options_.weights->layers[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] const WeightTensors& grad_weights() const { return *options_.weights; }
+  [[nodiscard]] const TorchLayer& grad_weights(int layer) const { return options_.weights->layers[index_of(layer)]; }
   /// Rows of logits that are made at a time.
   [[nodiscard]] std::int64_t logit_rows() const;
   /// Runs steps of a layer a second time, which the report does not count.
@@ -74,7 +73,7 @@ class GradientForward : public TorchForward {
     return whole;
   }
   /// A job's progress on the way back through layer after layer.
-  void tell_back(const Job& job, int layers_done) const;
+  void report_backward(const Job& job, int layers_done) const;
   /// Takes the losses over.  @param loss  [B n] float32 nats
   void finish_losses(const at::Tensor& loss);
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/backward/saliency_torch.h"
 
@@ -27,14 +28,14 @@ bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input,
                        std::span<const Probe> probes, const Job& job, ForwardReport& report) {
   const c10::InferenceMode normal(false);
   const std::int64_t length = static_cast<std::int64_t>(input.ids.size()) / input.batch;
-  const at::Tensor of_losses = at::zeros({input.batch, length}, at::kFloat);
-  of_losses.slice(1, target.begin, target.end).fill_(1.0 / static_cast<double>(target.size()));
-  const auto forward = make_gradient_forward(weights, input.batch, length, of_losses.flatten(), {.log_gates = true});
+  const at::Tensor grad_losses = at::zeros({input.batch, length}, at::kFloat);
+  grad_losses.slice(1, target.begin, target.end).fill_(1.0 / static_cast<double>(target.size()));
+  const auto forward = make_gradient_forward(weights, input.batch, length, grad_losses.flatten(), {.log_gates = true});
   if (!forward->run_forward(input, probes, job, report)) return false;
-  const std::optional<Gradients> gradients = forward->differentiate(job);
+  const std::optional<Gradients> gradients = forward->backward(job);
   if (!gradients) return false;
   for (int layer = 0; layer < weights.config.layers; ++layer) {
-    record_gradient(probes, layer, gradients->log_gates[static_cast<std::size_t>(layer)]);
+    record_gradient(probes, layer, gradients->log_gates[index_of(layer)]);
   }
   return true;
 }

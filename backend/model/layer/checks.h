@@ -12,11 +12,11 @@
 #include "backend/model/weights/device.h"
 #include "backend/trace/recorder.h"
 
-// What whoever runs a model can get wrong, each worded once.
+// Checks of the input of a pass, each worded once.
 
 namespace foxscope {
 
-/// Of a text that is not read yet, or whose end is not known: any position may be in it.
+/// The length of a text that is not read yet, or whose end is not known: any position may be in it.
 inline constexpr std::int64_t kAnyLength = std::numeric_limits<std::int64_t>::max();
 
 /// @throws Error for a text without tokens
@@ -49,7 +49,7 @@ void check_length(std::int64_t length, const ModelConfig& config);
 ///         where nothing decays
 void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length);
 
-/// What a pass over `length` positions depends on beside their ids.
+/// Checks the options that a pass over `length` positions depends on beside their ids.
 /// @throws UsageError as check_length, check_pruning and check_interventions do
 void check_pass(const PassOptions& options, const ModelConfig& config, std::int64_t length);
 
@@ -57,7 +57,7 @@ void check_pass(const PassOptions& options, const ModelConfig& config, std::int6
 /// @throws UsageError as check_interventions does, and for `mean`, which no part of a text has
 void check_continued(std::span<const Intervention> interventions, const ModelConfig& config);
 
-/// Of whose mean loss gradients are, in a text of this length.
+/// Checks the positions whose mean loss the gradients are of, in a text of this length.
 /// @throws UsageError for a range outside the text
 Range check_saliency(const Range& target, std::int64_t length);
 

@@ -10,8 +10,8 @@
 namespace foxscope {
 
 /// The forward pass: which steps make a layer, and in which order, for whole texts and for the next position of one, on
-/// every device. What computes the steps, and in which memory, is a subclass's: CpuForward, TorchForward, CudaForward.
-/// B sequences of n positions go together; x is the residual stream [B, n, D], which begins as the embedding.
+/// every device. A subclass computes the steps, in memory of its own: CpuForward, TorchForward, CudaForward. B
+/// sequences of n positions go together; x is the residual stream [B, n, D], which begins as the embedding.
 class Forward : protected ForwardPass {
  public:
   using Input = ForwardInput;
@@ -49,14 +49,14 @@ class Forward : protected ForwardPass {
   /// @param config  must outlive it
   Forward(const ModelConfig& config, std::int64_t batch, std::int64_t length) : ForwardPass(config, batch, length) {}
 
-  /// All layers that the input asks for, in their order.
+  /// Runs all layers that the input asks for, in their order.
   virtual bool run_layers();
   /// The steps of a layer, in their order.
   bool run_layer(int layer);
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
-  /// What mixes the positions of a layer. Its steps:
+  /// The mixer of a layer's positions. Its steps:
   /// - project: n = norm(x); q, k, v = n W_q, n W_k, n W_v; k and v shifted, k_t <- a_t k_(t-1) + (1 - a_t) k_t with
   ///   a = sigmoid(n W_a); q and k normed and turned by their positions; logits of f = n W_f + b_f. Of a linear mixer
   ///   (linear_mixer.h) q, k, v behind its convolution, log alpha, beta, and the gate of what comes out.
@@ -72,7 +72,7 @@ class Forward : protected ForwardPass {
   virtual bool predict() = 0;
   /// Waits for what is under way, and hands over what the probes keep.
   virtual bool finish() { return true; }
-  /// What the probes keep of x as it enters a layer.
+  /// Keeps x as it enters a layer, where the probes ask for it.
   virtual void keep_hidden(int layer) = 0;
   virtual void end_layer(int /*layer*/) {}
   /// Layers that are known to be done once `begun` have been begun.

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/base/job.h"
 #include "backend/model/layer/pass_options.h"
 #include "backend/model/layer/probe.h"
@@ -12,7 +13,7 @@
 
 namespace foxscope {
 
-/// What a model carries from position to position of one sequence, for the positions to come.
+/// The state of one sequence that a model carries from position to position.
 class ForwardState {
  public:
   virtual ~ForwardState() = default;
@@ -42,7 +43,7 @@ struct ForwardInput {
   std::span<const std::int64_t> lengths;
 };
 
-/// What a forward pass is about, as each of its steps sees it: texts, what keeps and changes what passes, what lies
+/// The input of a forward pass, as each of its steps sees it: texts, what keeps and changes what passes, what lies
 /// before the texts. The caller owns what spans and pointers name.
 class ForwardPass {
  public:
@@ -50,7 +51,7 @@ class ForwardPass {
   ForwardPass(const ModelConfig& config, std::int64_t batch, std::int64_t length)
       : config_(&config), batch_(batch), length_(length) {}
 
-  /// What the next run is about.  @param states  [B], or empty
+  /// Sets the input of the next run.  @param states  [B], or empty
   void set_run(const ForwardInput& input, std::span<const Probe> probes, std::span<ForwardState* const> states,
                const Job& job, ForwardReport& report);
 
@@ -62,14 +63,12 @@ class ForwardPass {
   [[nodiscard]] std::span<const Probe> probes() const { return probes_; }
   [[nodiscard]] bool has_states() const { return !states_.empty(); }
   [[nodiscard]] bool has_state(std::int64_t sequence) const {
-    return has_states() && states_[static_cast<std::size_t>(sequence)] != nullptr;
+    return has_states() && states_[index_of(sequence)] != nullptr;
   }
-  [[nodiscard]] ForwardState& state(std::int64_t sequence) const {
-    return *states_[static_cast<std::size_t>(sequence)];
-  }
+  [[nodiscard]] ForwardState& state(std::int64_t sequence) const { return *states_[index_of(sequence)]; }
   [[nodiscard]] const Job& job() const { return job_; }
   [[nodiscard]] ForwardReport& report() const { return *report_; }
-  /// Of the first row of a sequence.
+  /// The position of a sequence's first row.
   [[nodiscard]] std::int64_t first_position(std::int64_t sequence = 0) const {
     return has_states() ? state(sequence).length() : 0;
   }

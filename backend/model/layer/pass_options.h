@@ -8,13 +8,13 @@
 
 namespace foxscope {
 
-/// What a pass leaves out, and what it changes.
+/// The share of a pass that is left out, and the changes to it.
 struct PassOptions {
   double pruning_tolerance = 0x1p-24;       ///< share of a row's attention that may be skipped; 0: nothing is
   std::vector<Intervention> interventions;  ///< in the order in which they act
 };
 
-/// What a forward pass did, beside what it recorded.
+/// The report of a forward pass, beside what it recorded.
 struct ForwardReport {
   std::string attention_kernel;       ///< which implementation ran
   std::int64_t attention_blocks = 0;  ///< pairs of query and key blocks in the causal (or windowed) half

@@ -8,11 +8,11 @@
 
 namespace foxscope {
 
-/// What keeps and changes what passes through a forward over one sequence: a recorder, interventions, both, or neither.
-/// The forward owns its memory; only for arrays too large to be there twice does the recorder lend its own.
+/// The observer of a forward over one sequence, which keeps and changes what passes: a recorder, interventions, both,
+/// or neither. The forward owns its memory; only for arrays too large to be there twice does the recorder lend its own.
 class Probe {
  public:
-  /// Nothing is kept or changed.
+  /// A probe that keeps and changes nothing.
   Probe() = default;
   /// @param recorder       may be null
   /// @param interventions  must outlive the probe
@@ -20,7 +20,7 @@ class Probe {
       : recorder_(recorder), interventions_(interventions) {}
 
   [[nodiscard]] bool keeps(Keep part) const { return recorder_ != nullptr && recorder_->keeps(part); }
-  /// What it records to; null: nothing.
+  /// The recorder; null: nothing is recorded.
   [[nodiscard]] Recorder* recorder() const { return recorder_; }
   /// Where the forward is to put queries [H, L, d], keys or values [H_kv, L, d] of a layer, float32; null: where it
   /// likes.

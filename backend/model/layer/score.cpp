@@ -9,12 +9,13 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/layer/checks.h"
 
 namespace foxscope {
 namespace {
 
-/// Of a text's positions, how many may be padding, as one part in so many.
+/// Padding is at most one in this many of a text's positions.
 constexpr std::int64_t kPaddingShare = 8;
 /// Logits that are looked at together.
 constexpr std::size_t kLogitsAtOnce = 256;
@@ -87,7 +88,7 @@ void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
   if (distribution_) all_.insert(all_.end(), logits.begin(), logits.end());
   if (!marked_.empty()) take_marked(first, logits);
   const std::int64_t label = label_ - first;
-  if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[static_cast<std::size_t>(label)];
+  if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[index_of(label)];
   for (std::size_t begin = 0; begin < logits.size(); begin += kLogitsAtOnce) {
     take_likeliest(first + static_cast<std::int64_t>(begin),
                    logits.subspan(begin, std::min(kLogitsAtOnce, logits.size() - begin)));
@@ -96,7 +97,7 @@ void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
 
 void TokenChoice::take_likeliest(std::int64_t first, std::span<const float> logits) {
   const std::size_t most = std::max<std::size_t>(top_, 1);
-  // What comes later has a higher id: of equals, those that came stay.
+  // A later token has a higher id: of equals, those that came stay.
   const auto beaten = [&](float logit) { return best_.size() == most && !(logit > best_.back().log_probability); };
   if (best_.size() == most) {
     // A loop without a way out, of which the compiler makes vectors: most logits are below the likeliest by far.

@@ -16,7 +16,7 @@ struct ScoredToken {
   float log_probability = std::numeric_limits<float>::quiet_NaN();
 };
 
-/// What one position predicts: log softmax of its logits.
+/// The prediction at one position: log softmax of its logits.
 struct ScoredPosition {
   float log_probability = std::numeric_limits<float>::quiet_NaN();  ///< of the label, nats; NaN without one
   bool greedy = false;           ///< whether the label is the likeliest token; of equals that of the lowest id
@@ -60,7 +60,7 @@ void check_score(const ScoreRequest& request, const ModelConfig& config);
 /// @returns indices, longest text first
 std::vector<std::vector<std::size_t>> score_batches(const ScoreRequest& request, std::int64_t tokens);
 
-/// What a position predicts, out of its logits as they come, a block of the vocabulary after the other.
+/// The prediction at a position, from its logits as they come, a block of the vocabulary after the other.
 class TokenChoice {
  public:
   /// @param label         -1: none

@@ -8,7 +8,7 @@
 #include "backend/base/error.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/layer/checks.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 #include "backend/model/spec/trace_sizes.h"
 
 namespace foxscope {
@@ -19,8 +19,8 @@ std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Dev
   return forward_library().load(checkpoint, device, dtype, job);
 }
 
-std::unique_ptr<Continuation> CausalLM::begin(const PromptRequest& prompt, const Job& job) {
-  auto begun = begin_together({&prompt, 1}, job);
+std::unique_ptr<DecodeState> CausalLM::begin(const PromptRequest& prompt, const Job& job) {
+  auto begun = prefill({&prompt, 1}, job);
   return begun.empty() ? nullptr : std::move(begun.front());
 }
 

@@ -33,11 +33,11 @@ struct ForwardRequest : PassOptions {
     std::span<const float> hidden = {};  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
   };
   Start start = {};
-  /// Of whose mean the gradients are, for recorders that keep saliency; none: of all.
+  /// Range of positions whose mean loss the gradients are of, for recorders that keep saliency; none: all.
   std::optional<Range> saliency = {};
 };
 
-class Continuation;
+class DecodeState;
 struct PromptRequest;
 
 /// A causal language model with (forgetting) attention, ready to run. LibTorch inside, none of it in this header.
@@ -66,20 +66,19 @@ class CausalLM {
   /// @throws what check_score does; Error for a text that does not fit into memory
   virtual std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) = 0;
 
-  /// Reads prompts of one length in one pass, each to be continued token by token (continuation.h).
+  /// Reads prompts of one length in one pass, each to be continued token by token (decode_state.h).
   /// @returns of each prompt; nothing if the job was stopped
   /// @throws what check_prompts does
-  virtual std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
-                                                                    const Job& job) = 0;
+  virtual std::vector<std::unique_ptr<DecodeState>> prefill(std::span<const PromptRequest> prompts, const Job& job) = 0;
   /// Reads one more token of each of several continuations of this model, none of them twice: those without
   /// interventions in one pass where the device can, the others after each other. Each has the same digits whoever is
   /// beside it.
   /// @param ids  [continuations]
   /// @throws what check_next_token does, before any token is read; ShapeError for another number of ids
-  virtual void read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) = 0;
+  virtual void decode_step(std::span<DecodeState* const> decode_states, std::span<const std::int32_t> ids) = 0;
   /// Reads one.
   /// @returns null if the job was stopped
-  std::unique_ptr<Continuation> begin(const PromptRequest& prompt, const Job& job);
+  std::unique_ptr<DecodeState> begin(const PromptRequest& prompt, const Job& job);
 };
 
 /// The sizes of a request and its ids, checked.

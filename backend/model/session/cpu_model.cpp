@@ -23,7 +23,7 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
     return std::make_unique<CpuForward>(config_, weights_, batch, length, kept_);
   }
-  [[nodiscard]] std::int64_t rows_together(std::int64_t continuations) const override { return continuations; }
+  [[nodiscard]] std::int64_t decode_batch(std::int64_t decode_states) const override { return decode_states; }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {
     return std::make_unique<CpuState>(config_, interventions, tolerance, pages_);
@@ -39,7 +39,7 @@ class CpuModel final : public ForwardModel {
   Device device_;
   ModelWeights weights_;
   TorchWeights lent_;  ///< the same, for what LibTorch differentiates
-  mutable KeptPassMemory kept_;
+  mutable WorkspaceCache kept_;
   std::shared_ptr<PagePool> pages_ = std::make_shared<PagePool>(KeyValuePages::numbers_of_page(config_.head_dim));
 };
 

@@ -21,10 +21,10 @@ namespace foxscope {
 namespace {
 
 constexpr double kDefaultPruning = 0x1p-24;  // below the rounding of float32
-/// Of the free memory, what a model may take that is kept.
+/// Share of the free memory that a kept model may take.
 constexpr std::int64_t kFreeShare = 4;
 
-/// Which files the weights are in, and of when.
+/// The files of the weights, with their times.
 std::string files_of(const Checkpoint& checkpoint) {
   std::string key;
   for (const std::filesystem::path& file : checkpoint.weight_files()) {
@@ -64,7 +64,7 @@ std::string json_of(const std::vector<Intervention>& interventions) {
 
 }  // namespace
 
-/// What an engine knows of models. Under the mutex.
+/// The models that an engine keeps. Under the mutex.
 struct OpenedModel::Memory {
   std::mutex mutex;
   std::size_t most_kept = 0;

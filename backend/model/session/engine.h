@@ -41,7 +41,7 @@ class OpenedModel {
   DType dtype = DType::float32;
   PassOptions options;
 
-  /// Its folder's; null: there is none.
+  /// The tokenizer of its folder; null: there is none.
   [[nodiscard]] const Tokenizer* find_tokenizer() const;
   /// @throws Error where there is none
   [[nodiscard]] const Tokenizer& tokenizer() const;
@@ -51,11 +51,11 @@ class OpenedModel {
 
   /// Whether each layer will forget, by the configuration and the interventions; a trace knows it from its gates.
   [[nodiscard]] std::vector<bool> forgetting() const;
-  /// What a pass over `length` positions is, for a recorder and for files. Reads the weights for their checksum, once
+  /// Describes a pass over `length` positions, for a recorder and for files. Reads the weights for their checksum, once
   /// for files that stay as they are.
   /// @returns nothing if the job was stopped
   [[nodiscard]] std::optional<TraceInfo> describe(std::int64_t length, const Job& job) const;
-  /// What a pass takes, and the weights where they are not in memory yet.
+  /// The memory of a pass, and of the weights where they are not loaded yet.
   [[nodiscard]] RunNeeds needs(const KeepSet& keep) const;
   /// The model with its weights, from the engine's memory or from its files.
   /// @returns nothing if the job was stopped. @throws Error as CausalLM::load does, and for files that have changed

@@ -19,30 +19,28 @@ constexpr std::int64_t kUnaskedTokens = 4096;
 constexpr FreeMemory kPlenty = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()};
 
 /// A state, which its model reads one position more into.
-class ModelContinuation final : public Continuation {
+class ModelDecodeState final : public DecodeState {
  public:
-  ModelContinuation(const ForwardModel& model, const PromptRequest& request)
+  ModelDecodeState(const ForwardModel& model, const PromptRequest& request)
       : model_(&model),
         interventions_(request.interventions),
         state_(model.make_state(interventions_, request.pruning_tolerance)),
         log_probabilities_(static_cast<std::size_t>(model.config().vocabulary_size)) {}
-  ModelContinuation(const ModelContinuation& other)
-      : Continuation(other),
+  ModelDecodeState(const ModelDecodeState& other)
+      : DecodeState(other),
         model_(other.model_),
         interventions_(other.interventions_),
         state_(other.state_->copy()),
         log_probabilities_(other.log_probabilities_) {}
-  ModelContinuation& operator=(const ModelContinuation&) = delete;
+  ModelDecodeState& operator=(const ModelDecodeState&) = delete;
 
   [[nodiscard]] ForwardState* state() { return state_.get(); }
   [[nodiscard]] bool changed() const { return !interventions_.empty(); }
   [[nodiscard]] std::span<float> next() { return log_probabilities_; }
-  /// What keeps and changes what passes of its prompt.
+  /// The probe of its prompt.
   [[nodiscard]] Probe probe(Recorder* recorder) const { return {recorder, interventions_}; }
 
-  [[nodiscard]] std::unique_ptr<Continuation> copy() const override {
-    return std::make_unique<ModelContinuation>(*this);
-  }
+  [[nodiscard]] std::unique_ptr<DecodeState> copy() const override { return std::make_unique<ModelDecodeState>(*this); }
   [[nodiscard]] std::int64_t length() const override { return state_->length(); }
   [[nodiscard]] std::span<const float> log_probabilities() const override { return log_probabilities_; }
   [[nodiscard]] std::vector<std::int64_t> held_keys() const override { return state_->held_keys(); }
@@ -127,18 +125,18 @@ std::optional<std::vector<TextScores>> ForwardModel::score(const ScoreRequest& r
   return scores;
 }
 
-void ForwardModel::read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) {
-  if (ids.size() != continuations.size()) {
-    throw ShapeError(fmt::format("[read_together] ids: expected {}, got {}", continuations.size(), ids.size()));
+void ForwardModel::decode_step(std::span<DecodeState* const> decode_states, std::span<const std::int32_t> ids) {
+  if (ids.size() != decode_states.size()) {
+    throw ShapeError(fmt::format("[decode_step] ids: expected {}, got {}", decode_states.size(), ids.size()));
   }
   std::vector<std::size_t> alone;
   std::vector<std::size_t> beside;
   for (std::size_t n = 0; n < ids.size(); ++n) {
-    check_next_token(ids[n], continuations[n]->length(), config());
-    const bool changed = static_cast<const ModelContinuation*>(continuations[n])->changed();
-    (changed || rows_together(1) == 0 ? alone : beside).push_back(n);
+    check_next_token(ids[n], decode_states[n]->length(), config());
+    const bool changed = static_cast<const ModelDecodeState*>(decode_states[n])->changed();
+    (changed || decode_batch(1) == 0 ? alone : beside).push_back(n);
   }
-  for (const std::size_t n : alone) continuations[n]->read(ids[n]);
+  for (const std::size_t n : alone) decode_states[n]->read(ids[n]);
   constexpr auto kMost = static_cast<std::size_t>(kMostTogether);
   for (std::size_t first = 0; first < beside.size(); first += kMost) {
     const auto group = std::span(beside).subspan(first, std::min(kMost, beside.size() - first));
@@ -146,14 +144,14 @@ void ForwardModel::read_together(std::span<Continuation* const> continuations, s
     std::vector<ForwardState*> states;
     std::vector<std::span<float>> next;
     for (const std::size_t n : group) {
-      auto* const continuation = static_cast<ModelContinuation*>(continuations[n]);
+      auto* const decode_state = static_cast<ModelDecodeState*>(decode_states[n]);
       tokens.push_back(ids[n]);
-      states.push_back(continuation->state());
-      next.push_back(continuation->next());
+      states.push_back(decode_state->state());
+      next.push_back(decode_state->next());
     }
     within_device(1, [&] {
       Forward::Input input;
-      input.batch = rows_together(std::ssize(group));
+      input.batch = decode_batch(std::ssize(group));
       const auto rows = static_cast<std::size_t>(input.batch);
       tokens.resize(rows);
       states.resize(rows);
@@ -206,10 +204,10 @@ bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std:
   return done;
 }
 
-std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::span<const PromptRequest> prompts,
-                                                                        const Job& job) {
+std::vector<std::unique_ptr<DecodeState>> ForwardModel::prefill(std::span<const PromptRequest> prompts,
+                                                                const Job& job) {
   check_prompts(prompts, config());
-  std::vector<std::unique_ptr<Continuation>> continuations;
+  std::vector<std::unique_ptr<DecodeState>> decode_states;
   const std::size_t length = prompts.front().input_ids.size();
   bool done = false;
   within_device(static_cast<std::int64_t>(length), [&] {
@@ -220,14 +218,14 @@ std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::spa
     std::vector<ForwardState*> states;
     std::vector<std::span<float>> next;
     for (const PromptRequest& prompt : prompts) {
-      auto continuation = std::make_unique<ModelContinuation>(*this, prompt);
+      auto decode_state = std::make_unique<ModelDecodeState>(*this, prompt);
       ids.insert(ids.end(), prompt.input_ids.begin(), prompt.input_ids.end());
       labels.insert(labels.end(), prompt.labels.begin(), prompt.labels.end());
       labels.resize(ids.size());  // nothing is kept of those that have none
-      probes.push_back(continuation->probe(prompt.recorder));
-      states.push_back(continuation->state());
-      next.push_back(continuation->next());
-      continuations.push_back(std::move(continuation));
+      probes.push_back(decode_state->probe(prompt.recorder));
+      states.push_back(decode_state->state());
+      next.push_back(decode_state->next());
+      decode_states.push_back(std::move(decode_state));
     }
     Forward::Input input;
     input.batch = std::ssize(prompts);
@@ -240,8 +238,8 @@ std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::spa
     done = !job.stopped() && forward->run(input, probes, states, job, report);
     if (done) forward->predict_next(next);
   });
-  if (!done) continuations.clear();
-  return continuations;
+  if (!done) decode_states.clear();
+  return decode_states;
 }
 
 }  // namespace foxscope

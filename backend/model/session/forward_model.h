@@ -9,7 +9,7 @@
 
 #include "backend/model/layer/forward.h"
 #include "backend/model/session/causal_lm.h"
-#include "backend/model/session/continuation.h"
+#include "backend/model/session/decode_state.h"
 
 namespace foxscope {
 
@@ -23,14 +23,13 @@ class ForwardModel : public CausalLM {
   std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
                                        const Job& job) final;
   std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) final;
-  std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
-                                                            const Job& job) final;
-  void read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) final;
+  std::vector<std::unique_ptr<DecodeState>> prefill(std::span<const PromptRequest> prompts, const Job& job) final;
+  void decode_step(std::span<DecodeState* const> decode_states, std::span<const std::int32_t> ids) final;
 
   [[nodiscard]] virtual std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const = 0;
   /// Rows of a pass in which several continuations read their next token: so many, or more where digits would else
   /// depend on who is beside; 0: they read one after the other.
-  [[nodiscard]] virtual std::int64_t rows_together(std::int64_t continuations) const = 0;
+  [[nodiscard]] virtual std::int64_t decode_batch(std::int64_t decode_states) const = 0;
   /// Calls an action with a forward of one position of so many continuations, which no one else uses meanwhile.
   virtual void with_next_forward(std::int64_t batch, const std::function<void(Forward&)>& action) const;
   /// Before the first position.

@@ -15,7 +15,7 @@ namespace foxscope {
 /// longest text.
 class QueryKeyPlace {
  public:
-  /// Nowhere, without a GPU.
+  /// Keeps queries, keys and values nowhere, and names no GPU.
   QueryKeyPlace() = default;
   /// @param needs  of a run that keeps some of them; one that does not has no place for them
   /// @param free   what there is of each memory

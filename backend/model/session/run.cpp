@@ -19,7 +19,7 @@
 namespace foxscope {
 namespace {
 
-/// What the user should know of where queries, keys and values went.
+/// Notes for the user where queries, keys and values went.
 void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
                 std::vector<std::string>& notes) {
   if (!store || std::string_view(store->where()) != "temporary file") return;

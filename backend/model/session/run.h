@@ -13,7 +13,7 @@
 
 namespace foxscope {
 
-/// What a model is to read, and what is kept of it.
+/// The input of a run, and the arrays that are kept of it.
 struct RunRequest {
   RunInput input;
   std::optional<std::int64_t> limit;  ///< first N tokens; none: all
@@ -43,7 +43,7 @@ struct RunResult {
 /// @param target  of whose mean loss the gradients are; none: no gradients
 MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target);
 
-/// What a run would take, known before it is made.
+/// The memory of a run, estimated before it is made.
 struct RunEstimate {
   std::int64_t tokens = 0;
   RunNeeds needs;

@@ -43,7 +43,7 @@ std::int64_t kept_per_token(const ModelConfig& config, const KeepSet& keep, Stor
   return kept_of(config, 2, keep, storage, dtype) - kept_of(config, 1, keep, storage, dtype);
 }
 
-/// What the statistics of one head take beside queries and keys: gates, normalisers, sums by distance and of keys.
+/// Bytes of one head's statistics beside queries and keys: gates, normalisers, sums by distance and of keys.
 constexpr std::int64_t kMeasuredPerToken = 512;
 
 /// Autograd's graph of a layer, in units of what the written way back keeps.
@@ -86,8 +86,8 @@ std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t 
                           kind.name, gibibytes(free), kind.there, alternatives(remedies)));
 }
 
-/// What a pass keeps of each layer for the way back, and one layer's own on that way (FusedGradientForward; LibTorch's
-/// autograd keeps what each of its operations read).
+/// Bytes that a pass keeps of each layer for the backward pass, and one layer's own on that way (FusedGradientForward;
+/// LibTorch's autograd keeps what each of its operations read).
 std::int64_t way_back_per_token(const ModelConfig& config, DType dtype, Recompute recompute = Recompute::none) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t projected = config.query_size() + 2 * config.key_size();
@@ -100,7 +100,7 @@ std::int64_t way_back_per_token(const ModelConfig& config, DType dtype, Recomput
   const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 4 * 4 * config.hidden_size;
   const std::int64_t whole = (fused ? 1 : kAutogradFactor) * layer;
   if (recompute == Recompute::none) return config.layers * whole + own;
-  // What is made again is there of one layer at a time.
+  // Arrays that are made again exist for one layer at a time.
   if (fused && recompute == Recompute::mlp) return config.layers * layer - (config.layers - 1) * size * wide + own;
   const std::int64_t entered = 4 * config.hidden_size;
   return config.layers * entered + whole + own;
@@ -129,7 +129,7 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   if (on_gpu) return memory;
   memory.per_token += config.linear_bytes_per_position();
   memory.per_token += 4 * (hidden + std::max(hidden, queries) + config.rotary_dim);
-  // What is kept has no memory of the forward's own.
+  // Arrays that are kept need no memory of the forward's own.
   if (!keep.contains(Keep::query_key)) memory.per_token += 4 * (queries + keys);
   if (!keep.contains(Keep::values)) memory.per_token += 4 * keys;
   if (keep.contains(Keep::saliency)) memory.per_token += way_back_per_token(config, dtype);

@@ -25,13 +25,14 @@ struct RunMemory {
 RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
                           bool on_gpu);
 
-/// The same for the memory of a GPU. What queries, keys and values add is theirs alone: they may also stay on the host.
+/// The same for the memory of a GPU. Queries, keys and values are counted by themselves: they may also stay on the
+/// host.
 RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype);
 
-/// What is spared of either for each token of a pass with gradients, bytes.
+/// Bytes that recomputing either spares for each token of a pass with gradients.
 std::int64_t spared_per_token(const ModelConfig& config, DType dtype, Recompute recompute);
 
-/// What a run takes of the host's memory, and of a GPU's where it is on one.
+/// The memory that a run takes of the host, and of a GPU where it is on one.
 struct RunNeeds {
   RunMemory host;
   std::optional<RunMemory> gpu;
@@ -57,7 +58,7 @@ struct MemoryUser {
   std::vector<std::string> remedies;  ///< more of them, "leave logits out of --keep"
 };
 
-/// What a run over so many tokens leaves of the free memory, its queries, keys and values not counted.
+/// The free memory that a run over so many tokens leaves, its queries, keys and values not counted.
 /// @throws Error with what is needed, what there is and what would fit, if that is too little
 FreeMemory memory_left(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user);
 

@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What a model reads: a text, or token ids.
+/// The input of a model: a text, or token ids.
 struct RunInput {
   std::shared_ptr<const Text> text;  ///< null: ids
   std::vector<std::int32_t> ids;     ///< the text's tokens, or the input ids when labels are given
@@ -30,8 +30,8 @@ std::shared_ptr<const TokenTable> read_run_tokens(const OpenedModel& model, cons
 std::shared_ptr<const Text> read_text_of(const RunInput& input, const TokenTable& tokens,
                                          std::optional<std::int64_t> limit);
 
-/// What a model reads of an input that it is to continue: BOS and all tokens of a text or a list of ids (BOS alone of
-/// an empty one), or input ids as they are where labels came with them.
+/// The ids that a model reads of an input that it is to continue: BOS and all tokens of a text or a list of ids (BOS
+/// alone of an empty one), or input ids as they are where labels came with them.
 /// @throws Error, UsageError as read_run_tokens does
 std::vector<std::int32_t> read_prompt(const OpenedModel& model, const RunInput& input);
 

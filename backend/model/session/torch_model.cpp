@@ -39,7 +39,7 @@ class TorchModel final : public ForwardModel {
     if (CudaForward::takes(weights_)) return std::make_unique<CudaForward>(weights_, batch, length);
     return std::make_unique<TorchForward>(weights_, batch, length);
   }
-  [[nodiscard]] std::int64_t rows_together(std::int64_t /*continuations*/) const override {
+  [[nodiscard]] std::int64_t decode_batch(std::int64_t /*continuations*/) const override {
     return CudaNextForward::takes(weights_) ? kMostTogether : 0;
   }
   void with_next_forward(std::int64_t batch, const std::function<void(Forward&)>& action) const override {

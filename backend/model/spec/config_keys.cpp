@@ -32,7 +32,7 @@ bool says_no(const json& found) {
 
 constexpr std::string_view kHowToAdd = "how one is added stands in CONTRIBUTING.md, A family of models";
 
-/// What is told of keys that people meet.
+/// Words about a key that people meet.
 struct KnownKey {
   std::string_view name;  ///< with * at its end: all that begin so
   std::string_view why;

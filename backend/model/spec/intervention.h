@@ -20,7 +20,7 @@ struct Intervention {
   static Intervention parse_change(const std::string& kind);
   [[nodiscard]] std::string text() const;       ///< as on the command line, "3:0:one"
   [[nodiscard]] std::string kind_text() const;  ///< its last part, "one"
-  /// For people: "L3 H0, gate 1".
+  /// The change for people: "L3 H0, gate 1".
   [[nodiscard]] std::string words() const;
   [[nodiscard]] std::string kind_words() const;  ///< "gate 1"
   bool operator==(const Intervention&) const = default;

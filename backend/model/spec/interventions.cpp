@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -41,7 +43,7 @@ void change_head(const Intervention& intervention, std::int64_t first, std::span
     case InterventionKind::zero: {
       const std::int64_t at = intervention.position - first;
       if (at >= 0 && at < static_cast<std::int64_t>(log_gate.size())) {
-        log_gate[static_cast<std::size_t>(at)] = kLowestLogGate;
+        log_gate[index_of(at)] = kLowestLogGate;
       }
       break;
     }
@@ -76,7 +78,7 @@ void pull_back_head(const Intervention& intervention, std::int64_t first, std::s
       break;
     case InterventionKind::zero: {
       const std::int64_t at = intervention.position - first;
-      if (at >= 0 && at < static_cast<std::int64_t>(gradient.size())) gradient[static_cast<std::size_t>(at)] = 0;
+      if (at >= 0 && at < static_cast<std::int64_t>(gradient.size())) gradient[index_of(at)] = 0;
       break;
     }
     case InterventionKind::cut:
@@ -144,7 +146,7 @@ void pull_back_gates(std::span<const Intervention> interventions, int layer, con
     const auto row = [&](auto* all) {
       return std::span(all + head * range.length, static_cast<std::size_t>(range.length));
     };
-    // What each change found, as the next one changes it again.
+    // The gates that each change found, as the next one changes them again.
     std::vector<std::pair<const Intervention*, std::vector<double>>> found;
     std::vector<double> now(row(log_gate).begin(), row(log_gate).end());
     for (const Intervention& intervention : interventions) {

@@ -18,7 +18,7 @@ bool forgets_changed(std::span<const Intervention> interventions, int layer, int
 /// Whether the output of this head is 0 before o_proj.
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head);
 
-/// Of which heads and positions gates are at hand.
+/// The heads and positions whose gates are at hand.
 struct GateRange {
   int heads = 0;
   std::int64_t first = 0;  ///< position

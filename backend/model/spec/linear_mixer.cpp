@@ -22,8 +22,8 @@ std::int64_t LinearMixer::carried_size() const { return state_size() + rows_befo
 
 std::int64_t LinearMixer::bytes_per_position() const {
   const std::int64_t channels = decays_by_channel() ? key_size() : heads;
-  // Of a mixer that selects steps and, where they are changed, those of decays.
-  const std::int64_t steps = selects() ? 2 * std::int64_t{heads} : 0;
+  // Steps of a selective mixer and, where they are changed, of decays.
+  const std::int64_t steps = is_selective() ? 2 * std::int64_t{heads} : 0;
   return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps) +
          8 * channels;
 }
@@ -70,7 +70,7 @@ LinearColumns::LinearColumns(const LinearMixer& mixer) {
   std::int64_t next = mixer.gate == LinearGate::none ? 0 : mixer.output_size();
   convolved = next;
   const auto take = [&next](std::int64_t size) { return std::exchange(next, next + size); };
-  if (mixer.selects()) {
+  if (mixer.is_selective()) {
     value = take(mixer.value_size());
   } else if (mixer.kind == Mixer::mamba2) {
     value = take(mixer.value_size());
@@ -83,7 +83,7 @@ LinearColumns::LinearColumns(const LinearMixer& mixer) {
   }
   precise = next;
   count = beta = decay = next;
-  if (mixer.selects()) return;
+  if (mixer.is_selective()) return;
   beta = take(mixer.beta == LinearBeta::one ? 0 : mixer.heads);
   decay = mixer.beta == LinearBeta::step ? beta : next;
   if (mixer.decay == LinearDecay::low_rank) take(mixer.decay_rank);

@@ -12,7 +12,7 @@ namespace foxscope {
 
 enum class LinearActivation { none, silu, relu, elu_plus_one };
 
-/// Of LinearNorm::l2.
+/// The epsilon of LinearNorm::l2.
 inline constexpr double kLinearNormEpsilon = 1e-6;
 
 /// How the keys and queries of a delta rule are normed, a head each.
@@ -108,16 +108,16 @@ struct LinearMixer {
   }
   [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
   /// Whether step, keys and queries are made of what the convolution gives, not of the layer's input.
-  [[nodiscard]] bool selects() const { return kind == Mixer::mamba; }
+  [[nodiscard]] bool is_selective() const { return kind == Mixer::mamba; }
   /// Columns of that product: the step's low rank, keys, queries.
-  [[nodiscard]] std::int64_t selection_size() const { return decay_rank + key_size() + query_size(); }
+  [[nodiscard]] std::int64_t x_proj_size() const { return decay_rank + key_size() + query_size(); }
   /// Columns that the low rank is raised to: of steps, or of decays.
-  [[nodiscard]] std::int64_t raised_size() const { return selects() ? heads : key_size(); }
+  [[nodiscard]] std::int64_t raised_size() const { return is_selective() ? heads : key_size(); }
   /// Numbers that a sequence carries in a layer: S, and the projections that its convolution reads again.
   [[nodiscard]] std::int64_t carried_size() const;
   /// Bytes that a layer takes for a position on its way, float32: one product, its parts by head, the output.
   [[nodiscard]] std::int64_t bytes_per_position() const;
-  /// As traces describe it.
+  /// The layer as traces describe it.
   [[nodiscard]] LayerMixer layer() const;
 };
 
@@ -134,8 +134,8 @@ struct DecayPlace {
 /// @throws Error likewise
 [[noreturn]] void throw_bad_beta(const DecayPlace& place, const LinearMixer& mixer, double beta);
 
-/// What a head's log decay is multiplied by for each channel of its keys (LinearDecay::rates), and its mean rate, which
-/// makes the head's log decay of a step.
+/// The factors of a head's log decay for each channel of its keys (LinearDecay::rates), and its mean rate, which makes
+/// the head's log decay of a step.
 struct ChannelRates {
   /// @param logarithms  [H, d] A
   ChannelRates(std::span<const float> logarithms, int heads);
@@ -148,8 +148,8 @@ struct ChannelRates {
 };
 
 /// Where the parts of a linear mixer's merged projection begin, in columns. Mamba-2's values come before its keys and
-/// queries, as in its files; Mamba's projection has no more than its values behind the gate. What makes decays and beta
-/// comes last: it is float32 whatever the dtype of matrices is.
+/// queries, as in its files; Mamba's projection has no more than its values behind the gate. The columns of decays and
+/// beta come last: they are float32 whatever the dtype of matrices is.
 struct LinearColumns {
   explicit LinearColumns(const LinearMixer& mixer);
   std::int64_t convolved = 0;  ///< the convolution is of columns [convolved, precise); before it the output's gate

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/spec/linear_mixer.h"
 
 namespace foxscope {
@@ -98,8 +99,8 @@ struct ModelConfig {
   OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
   std::int64_t window_size = 0;                 ///< 0: none
   std::optional<double> log_pruning_tolerance;  ///< of config.json
-  /// Of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads, key heads
-  /// and key dimension; where some are, those of attention.
+  /// The mixer of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads,
+  /// key heads and key dimension; where some are, those of attention.
   std::optional<LinearMixer> linear;
   bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
   bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
@@ -113,11 +114,9 @@ struct ModelConfig {
   }
   /// The same of keys and of values, H_kv d.
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
-  [[nodiscard]] Mixer mixer(int layer) const {
-    return mixers.empty() ? Mixer::attention : mixers[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[index_of(layer)]; }
   [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
-  /// What a layer has in place of attention; null: it is attention.
+  /// The mixer that a layer has in place of attention; null: it is attention.
   [[nodiscard]] const LinearMixer* linear_at(int layer) const { return is_linear(layer) ? &*linear : nullptr; }
   /// A layer as traces describe it: what it forgets by, whether it has a softmax, the extents of its arrays.
   [[nodiscard]] LayerMixer layer(int index) const;

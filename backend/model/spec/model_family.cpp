@@ -188,7 +188,7 @@ void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& c
     } else if (part < 1) {
       note_whole_heads(rope, part, config);
     }
-    // Of pictures; a text's positions are the same on all axes.
+    // Keys about pictures; a text's positions are the same on all axes.
     static_cast<void>(rope.has("mrope_section"));
     static_cast<void>(rope.has("mrope_interleaved"));
     rope.refuse_others({});
@@ -215,7 +215,7 @@ void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, M
 }
 
 std::span<const std::string_view> harmless_keys() {
-  // What is said of training, of generating and of the file, not of a forward pass.
+  // Keys about training, generation and the file, not about a forward pass.
   // clang-format off
   static constexpr std::string_view kHarmless[] = {
       "_name_or_path", "_commit_hash", "architectures", "transformers_version", "model_type", "dtype", "torch_dtype",

@@ -31,7 +31,7 @@ struct ModelFamily {
 /// @throws Error naming the file, the model_type and those that are supported
 const ModelFamily& family_of(const ConfigKeys& keys);
 
-/// What readers of config.json have in common.
+/// Helpers that readers of config.json share.
 namespace family {
 
 /// Largest sizes that are read: far beyond any published model, and small enough that no product of two overflows.
@@ -56,7 +56,7 @@ void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& conf
 /// The MLP's width as the FoX authors and the FLA library write it: intermediate_size, or from hidden_ratio.
 void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config);
 
-/// All layers are the linear mixer that was read.
+/// Makes all layers the linear mixer that was read.
 void use_linear_mixer_alone(ModelConfig& config);
 
 void read_bos(const ConfigKeys& keys, ModelConfig& config);

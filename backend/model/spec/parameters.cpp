@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cassert>
 
+#include "backend/base/index.h"
 #include "backend/model/spec/model_family.h"
 
 namespace foxscope {
 namespace {
-
-std::size_t index(std::int64_t number) { return static_cast<std::size_t>(number); }
 
 /// A tensor whose rows lie head by head, each head's part by part, and where they go in the weight.
 struct HeadRows {
@@ -19,7 +18,7 @@ struct HeadRows {
   std::int64_t heads = 0;  ///< 0: the rows lie otherwise
   std::vector<Part> parts;
 
-  /// Of the weight.
+  /// Rows of the weight.
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 0;
     for (const Part& part : parts) count += part.first < 0 ? 0 : heads * part.rows;
@@ -83,13 +82,13 @@ FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatA
     FloatArray rows(values.size());
     for (std::int64_t row = 0; row < out; ++row) {
       for (std::int64_t column = 0; column < in; ++column)
-        rows[index(row * in + column)] = values[index(column * out + row)];
+        rows[index_of(row * in + column)] = values[index_of(column * out + row)];
     }
     return rows;
   }
   if (const HeadRows order = head_rows(config, parameter); order.heads > 0) {
     const std::int64_t size = std::ssize(values) / parameter.shape[0];  // of a row
-    FloatArray rows(index(order.rows() * size));
+    FloatArray rows(index_of(order.rows() * size));
     order.each([&](std::int64_t in_file, std::int64_t in_weight, std::int64_t count) {
       std::copy_n(values.begin() + in_file * size, count * size, rows.begin() + in_weight * size);
     });
@@ -159,7 +158,7 @@ std::vector<Parameter> parameters(const ModelConfig& config) {
 }
 
 void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight) {
-  if (parameter.beyond_one) {
+  if (parameter.zero_centered) {
     for (float& value : values) value += 1;
   }
   FloatArray rows = as_rows(config, parameter, std::move(values));
@@ -167,13 +166,13 @@ void place_parameter(const ModelConfig& config, const Parameter& parameter, Floa
     weight = std::move(rows);
     return;
   }
-  weight.resize(std::max(weight.size(), index(parameter.first) + rows.size()));
+  weight.resize(std::max(weight.size(), index_of(parameter.first) + rows.size()));
   std::ranges::copy(rows, weight.begin() + parameter.first);
 }
 
 FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter, const FloatArray& weight) {
   const std::int64_t count = parameter.elements();
-  FloatArray values(index(count));
+  FloatArray values(index_of(count));
   const auto begin = weight.begin() + parameter.first;
   if (parameter.layout == ParameterLayout::rows || parameter.layout == ParameterLayout::every_head) {
     std::copy(begin, begin + count, values.begin());
@@ -181,7 +180,8 @@ FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter,
     const std::int64_t in = parameter.shape[0];
     const std::int64_t out = parameter.shape[1];
     for (std::int64_t row = 0; row < out; ++row) {
-      for (std::int64_t column = 0; column < in; ++column) values[index(column * out + row)] = begin[row * in + column];
+      for (std::int64_t column = 0; column < in; ++column)
+        values[index_of(column * out + row)] = begin[row * in + column];
     }
   } else {
     const std::int64_t size = count / parameter.shape[0];
@@ -197,7 +197,7 @@ FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, 
   if (parameter.layout != ParameterLayout::every_head) return values;
   for (std::size_t n = 0; n < values.size(); ++n) {
     double sum = 0;
-    for (std::size_t at = index(parameter.first) + n; at < gradient.size(); at += values.size()) {
+    for (std::size_t at = index_of(parameter.first) + n; at < gradient.size(); at += values.size()) {
       sum += static_cast<double>(gradient[at]);
     }
     values[n] = static_cast<float>(sum);

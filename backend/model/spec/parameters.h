@@ -27,7 +27,7 @@ struct CacheLineAllocator {
 using FloatArray = std::vector<float, CacheLineAllocator<float>>;
 
 /// The weights of one layer in float32, with everything that reads the same input merged into one matrix. Matrices are
-/// [out, in]. What a configuration does not have is empty.
+/// [out, in]. Weights that a configuration does not have are empty.
 struct LayerWeights {
   FloatArray attention_norm, attention_norm_bias;  ///< [D]
   FloatArray projection;               ///< [columns, D]: query, key, value, key shift, value shift, forget gate
@@ -44,11 +44,11 @@ struct LayerWeights {
   FloatArray mlp_in_bias;              ///< [2 I] or [I]
   FloatArray mlp_out;                  ///< [D, I]
   FloatArray mlp_out_bias;             ///< [D]
-  /// Of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
+  /// Weights of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]
   FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
-  FloatArray selection;    ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
+  FloatArray x_proj;       ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
   FloatArray decay_up;     ///< [key_heads d, rank] W_2 of GLA; [H, rank] of Mamba's step
   FloatArray decay_bias;   ///< [H], or [key_heads d] of GLA
   FloatArray decay_rate;   ///< [H] A; [H, d] of Mamba
@@ -103,7 +103,7 @@ struct Parameter {
   FloatArray ModelWeights::*of_model = nullptr;
   std::int64_t first = 0;  ///< number of the weight at which it begins
   ParameterLayout layout = ParameterLayout::rows;
-  bool beyond_one = false;  ///< the file holds what is beyond 1
+  bool zero_centered = false;  ///< the file holds what is beyond 1
 
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -120,8 +120,8 @@ class ParameterList {
   void add(const std::string& name, std::vector<std::int64_t> shape, FloatArray LayerWeights::*weight,
            std::int64_t first = 0, ParameterLayout layout = ParameterLayout::rows);
   /// The parameter that was added last holds what is beyond 1.
-  void beyond_one() { parameters_.back().beyond_one = true; }
-  /// What makes logits, unless it is the embedding.
+  void zero_centered() { parameters_.back().zero_centered = true; }
+  /// Lists the matrix that makes logits, unless it is the embedding.
   void add_head();
 
   [[nodiscard]] std::vector<Parameter> take() { return std::move(parameters_); }

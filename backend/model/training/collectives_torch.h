@@ -2,7 +2,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 
 namespace c10d {
 class Backend;
@@ -15,10 +15,10 @@ namespace foxscope {
 /// server, and sums are made in the order of ranks. For tests; of what c10d::Backend has it knows allreduce, broadcast,
 /// _allgather_base and _reduce_scatter_base.
 c10::intrusive_ptr<c10d::Backend> make_store_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const ProcessPlace& place);
+                                                     const DistributedConfig& distributed);
 
 /// NCCL's, of processes with a GPU each.  @throws Error where the program was built without
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const ProcessPlace& place);
+                                                    const DistributedConfig& distributed);
 
 }  // namespace foxscope

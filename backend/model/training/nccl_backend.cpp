@@ -14,10 +14,11 @@ constexpr std::chrono::minutes kLongestOperation(30);
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const ProcessPlace& place) {
+                                                    const DistributedConfig& distributed) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = kLongestOperation;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, place.rank, place.count, std::move(options));
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, distributed.rank, distributed.world_size,
+                                                     std::move(options));
 }
 
 }  // namespace foxscope

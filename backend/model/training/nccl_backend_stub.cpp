@@ -7,7 +7,7 @@
 namespace foxscope {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& /*store*/,
-                                                    const ProcessPlace& /*place*/) {
+                                                    const DistributedConfig& /*distributed*/) {
   throw Error("this program was built without NCCL, over which processes on GPUs exchange: build it with nccl.h");
 }
 

@@ -29,28 +29,28 @@ std::string named(std::optional<std::string_view> line) {
 
 }  // namespace
 
-std::unique_ptr<Processes> Processes::join(const ProcessPlace& place, const Device& device,
+std::unique_ptr<Processes> Processes::join(const DistributedConfig& distributed, const Device& device,
                                            const ProcessEvents& events) {
-  return forward_library().join_processes(place, device, events);
+  return forward_library().join_processes(distributed, device, events);
 }
 
-Device Processes::device_of(const ProcessPlace& place, const DeviceChoice& choice) {
+Device Processes::device_of(const DistributedConfig& distributed, const DeviceChoice& choice) {
   const Device device = Device::of(choice);
   if (!device.cuda) return device;
   if (choice.index) {
     throw UsageError(
         fmt::format("--device {}: {} processes would share one GPU: use --device cuda, where each takes "
                     "its own",
-                    device.name(), place.count));
+                    device.name(), distributed.world_size));
   }
   const int gpus = forward_library().cuda_device_count();
-  if (place.local_rank >= gpus) {
+  if (distributed.local_rank >= gpus) {
     throw Error(
         fmt::format("process {} of {}: is number {} of its node, which has {} GPUs: start one process for each "
                     "GPU",
-                    place.rank, place.count, place.local_rank, gpus));
+                    distributed.rank, distributed.world_size, distributed.local_rank, gpus));
   }
-  return {true, place.local_rank};
+  return {true, distributed.local_rank};
 }
 
 LineDifference first_difference(std::string_view one, std::string_view other) {
@@ -75,7 +75,7 @@ void require_same(Processes* processes, const std::string& facts) {
 }
 
 void after_first_of_node(Processes* processes, const std::function<void()>& action) {
-  const bool first = processes == nullptr || processes->place().local_rank == 0;
+  const bool first = processes == nullptr || processes->distributed().local_rank == 0;
   if (!first) processes->gather("");
   action();
   if (first && processes != nullptr) processes->gather("");

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 #include "backend/model/session/causal_lm.h"
 
 namespace foxscope {
@@ -27,9 +27,9 @@ struct ProcessEvents {
   WorkLost lost;
 };
 
-/// The processes that do one piece of work together. What is called "together" must be called by all of them, in the
-/// same order. On GPUs, one for each process, they exchange over NCCL; on CPUs over the store at which they meet,
-/// which is slow, and meant for tests. LibTorch inside, none of it in this header.
+/// The processes that do one piece of work together. A function that is called "together" must be called by all of
+/// them, in the same order. On GPUs, one for each process, they exchange over NCCL; on CPUs over the store at which
+/// they meet, which is slow, and meant for tests. LibTorch inside, none of it in this header.
 class Processes {
  public:
   /// Meets the others, and watches from then on that they live: each gives a sign every two seconds, and is lost when
@@ -37,16 +37,17 @@ class Processes {
   /// @param device  of this process; every process must have its own GPU, or the CPU
   /// @throws Error where the others do not come within five minutes, and where those that are there were started for
   ///         other work: another job at the same port, another number of processes, another version
-  static std::unique_ptr<Processes> join(const ProcessPlace& place, const Device& device, const ProcessEvents& events);
+  static std::unique_ptr<Processes> join(const DistributedConfig& distributed, const Device& device,
+                                         const ProcessEvents& events);
   virtual ~Processes() = default;
 
   /// The device of a process of several, where devices are chosen for all alike: "cuda" is the GPU that belongs to it.
   /// @throws Error where there is no such device, and UsageError where all would share one GPU
-  static Device device_of(const ProcessPlace& place, const DeviceChoice& choice);
+  static Device device_of(const DistributedConfig& distributed, const DeviceChoice& choice);
 
-  [[nodiscard]] const ProcessPlace& place() const { return place_; }
+  [[nodiscard]] const DistributedConfig& distributed() const { return distributed_; }
   [[nodiscard]] const Device& device() const { return device_; }
-  [[nodiscard]] bool first() const { return place_.rank == 0; }
+  [[nodiscard]] bool first() const { return distributed_.rank == 0; }
 
   /// Together: sums numbers over all processes; all get the same.
   virtual void add_up(std::span<double> values) = 0;
@@ -63,10 +64,11 @@ class Processes {
   virtual void fail(const std::string& message) = 0;
 
  protected:
-  Processes(ProcessPlace place, const Device& device) : place_(std::move(place)), device_(device) {}
+  Processes(DistributedConfig distributed, const Device& device)
+      : distributed_(std::move(distributed)), device_(device) {}
 
  private:
-  ProcessPlace place_;
+  DistributedConfig distributed_;
   Device device_;
 };
 

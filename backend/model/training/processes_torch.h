@@ -12,8 +12,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include "backend/model/training/meeting_torch.h"
 #include "backend/model/training/processes.h"
+#include "backend/model/training/rendezvous_torch.h"
 
 namespace c10d {
 class Backend;
@@ -25,7 +25,7 @@ namespace foxscope {
 /// Processes that exchange tensors; what Processes::join makes.
 class TorchProcesses final : public Processes {
  public:
-  TorchProcesses(const ProcessPlace& place, const Device& device, const ProcessEvents& events);
+  TorchProcesses(const DistributedConfig& distributed, const Device& device, const ProcessEvents& events);
   ~TorchProcesses() override;
   TorchProcesses(const TorchProcesses&) = delete;
   TorchProcesses& operator=(const TorchProcesses&) = delete;
@@ -38,7 +38,7 @@ class TorchProcesses final : public Processes {
   void begin_sum(const at::Tensor& flat);
   /// Together: begins to give every process the parts of all.
   void begin_share(const at::Tensor& flat);
-  /// What the device does from here on comes after all that was begun.
+  /// Work of the device from here on comes after all that was begun.
   void finish();
   /// Together: sums a whole tensor, for all processes.
   void add_up(at::Tensor& values);
@@ -61,14 +61,14 @@ class TorchProcesses final : public Processes {
   template <typename Action>
   auto in_store(const Action& action) const;
   /// Where the first cannot say it, the second does.
-  [[nodiscard]] bool speaks_without_first() const { return place().rank == 1; }
-  /// What is said where the store has gone with the first process.
+  [[nodiscard]] bool speaks_without_first() const { return distributed().rank == 1; }
+  /// The message for a store that has gone with the first process.
   [[nodiscard]] std::string without_first() const;
   [[nodiscard]] std::string key(const char* what, int rank) const;
 
   std::string remedy_;
   WorkLost lost_;
-  Meeting meeting_;
+  Rendezvous rendezvous_;
   c10::intrusive_ptr<c10d::Store> store_;    ///< of the thread that works
   c10::intrusive_ptr<c10d::Store> watched_;  ///< of the watching thread
   c10::intrusive_ptr<c10d::Backend> backend_;
@@ -80,6 +80,7 @@ class TorchProcesses final : public Processes {
   std::jthread watch_;    ///< the last member: it ends before the others go
 };
 
-std::unique_ptr<Processes> join_processes(const ProcessPlace& place, const Device& device, const ProcessEvents& events);
+std::unique_ptr<Processes> join_processes(const DistributedConfig& distributed, const Device& device,
+                                          const ProcessEvents& events);
 
 }  // namespace foxscope

@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/training/collectives_torch.h"
 
 namespace foxscope {
@@ -49,7 +50,7 @@ class StoreBackend final : public c10d::Backend {
   WorkPointer broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     for (at::Tensor& tensor : tensors) {
       const auto root = static_cast<int>(options.rootRank);
-      tensor.copy_(tensor_of(exchange(tensor, root)[static_cast<std::size_t>(root)], tensor));
+      tensor.copy_(tensor_of(exchange(tensor, root)[index_of(root)], tensor));
     }
     return done();
   }
@@ -58,8 +59,7 @@ class StoreBackend final : public c10d::Backend {
                               const c10d::AllgatherOptions& /*options*/) override {
     std::vector<Bytes> all = exchange(input);
     for (int rank = 0; rank < getSize(); ++rank) {
-      output.narrow(0, rank * input.numel(), input.numel())
-          .copy_(tensor_of(all[static_cast<std::size_t>(rank)], input));
+      output.narrow(0, rank * input.numel(), input.numel()).copy_(tensor_of(all[index_of(rank)], input));
     }
     return done();
   }
@@ -74,7 +74,7 @@ class StoreBackend final : public c10d::Backend {
  private:
   std::string key(std::int64_t number, int rank) const { return fmt::format("exchange/{}/{}", number, rank); }
 
-  /// What every process gives, by rank.
+  /// Collects the bytes that every process gives, by rank.
   /// @param giver  alone gives something, the others nothing; none: all do
   /// @throws Error where another process gives more or less than this one's tensor takes
   std::vector<Bytes> exchange(const at::Tensor& mine, std::optional<int> giver = std::nullopt) {
@@ -90,7 +90,7 @@ class StoreBackend final : public c10d::Backend {
                       "and the same files",
                       rank, getSize(), all.back().size(), getRank(), wanted));
     }
-    // Who has given for this exchange has read the last one.
+    // A process that has given for this exchange has read the last one.
     if (number_ > 0) store_->deleteKey(key(number_ - 1, getRank()));
     ++number_;
     return all;
@@ -109,8 +109,8 @@ class StoreBackend final : public c10d::Backend {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_store_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const ProcessPlace& place) {
-  return c10::make_intrusive<StoreBackend>(store, place.rank, place.count);
+                                                     const DistributedConfig& distributed) {
+  return c10::make_intrusive<StoreBackend>(store, distributed.rank, distributed.world_size);
 }
 
 }  // namespace foxscope

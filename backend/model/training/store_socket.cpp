@@ -66,7 +66,7 @@ std::vector<SocketAddress> addresses_of(const char* host, int port, int flags, i
 }
 
 /// @returns nothing where the address is no interface's of this node
-std::optional<int> listen_at(const SocketAddress& address, const ProcessPlace& place) {
+std::optional<int> listen_at(const SocketAddress& address, const DistributedConfig& distributed) {
   const int one = 1;
   const int zero = 0;
   const int opened = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -81,49 +81,51 @@ std::optional<int> listen_at(const SocketAddress& address, const ProcessPlace& p
     throw Error(
         fmt::format("process {} of {}: port {} of {} is taken, perhaps by another job of this node: give each job a "
                     "MASTER_PORT of its own",
-                    place.rank, place.count, place.port, place.host));
+                    distributed.rank, distributed.world_size, distributed.port, distributed.host));
   }
-  throw Error(fmt::format("process {} of {}: port {} of {} cannot be opened ({}): set another MASTER_PORT", place.rank,
-                          place.count, place.port, place.host, std::generic_category().message(failed)));
+  throw Error(fmt::format("process {} of {}: port {} of {} cannot be opened ({}): set another MASTER_PORT",
+                          distributed.rank, distributed.world_size, distributed.port, distributed.host,
+                          std::generic_category().message(failed)));
 }
 
 /// Whether the others mean the same addresses as this node does.
-bool means_the_same_everywhere(const ProcessPlace& place, const std::vector<SocketAddress>& addresses) {
+bool means_the_same_everywhere(const DistributedConfig& distributed, const std::vector<SocketAddress>& addresses) {
   int failed = 0;
-  if (place.one_node || place.host == "localhost") return true;
-  if (!addresses_of(place.host.c_str(), place.port, AI_NUMERICHOST, failed).empty()) return true;
+  if (distributed.one_node || distributed.host == "localhost") return true;
+  if (!addresses_of(distributed.host.c_str(), distributed.port, AI_NUMERICHOST, failed).empty()) return true;
   return addresses.size() == 1 && !addresses.front().is_loopback();
 }
 
 }  // namespace
 
-int open_store_socket(const ProcessPlace& place) {
+int open_store_socket(const DistributedConfig& distributed) {
   int failed = 0;
-  const std::vector<SocketAddress> addresses = addresses_of(place.host.c_str(), place.port, 0, failed);
+  const std::vector<SocketAddress> addresses = addresses_of(distributed.host.c_str(), distributed.port, 0, failed);
   if (addresses.empty()) {
-    throw Error(fmt::format("process {} of {}: MASTER_ADDR {}: {}: name this node", place.rank, place.count, place.host,
-                            gai_strerror(failed)));
+    throw Error(fmt::format("process {} of {}: MASTER_ADDR {}: {}: name this node", distributed.rank,
+                            distributed.world_size, distributed.host, gai_strerror(failed)));
   }
-  if (means_the_same_everywhere(place, addresses)) {
+  if (means_the_same_everywhere(distributed, addresses)) {
     for (const SocketAddress& address : addresses) {
-      const std::optional<int> opened = listen_at(address, place);
+      const std::optional<int> opened = listen_at(address, distributed);
       if (!opened) continue;
       log_line(LogCategory::model, [&] {
-        return fmt::format("the store where processes meet listens at {} port {}", address.text(), place.port);
+        return fmt::format("the store where processes meet listens at {} port {}", address.text(), distributed.port);
       });
       return *opened;
     }
   }
-  for (const SocketAddress& all : addresses_of(nullptr, place.port, AI_PASSIVE, failed)) {
-    const std::optional<int> opened = listen_at(all, place);
+  for (const SocketAddress& all : addresses_of(nullptr, distributed.port, AI_PASSIVE, failed)) {
+    const std::optional<int> opened = listen_at(all, distributed);
     if (!opened) continue;
     log_line(LogCategory::model, [&] {
       return fmt::format("the store where processes meet listens on all interfaces, port {}: {} may mean several",
-                         place.port, place.host);
+                         distributed.port, distributed.host);
     });
     return *opened;
   }
-  throw Error(fmt::format("process {} of {}: no interface of this node can be listened on", place.rank, place.count));
+  throw Error(fmt::format("process {} of {}: no interface of this node can be listened on", distributed.rank,
+                          distributed.world_size));
 }
 
 }  // namespace foxscope

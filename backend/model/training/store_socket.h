@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/base/process_place.h"
+#include "backend/base/distributed_config.h"
 
 namespace foxscope {
 
@@ -10,6 +10,6 @@ namespace foxscope {
 /// address that is no interface's of this node (a container's host).
 /// @returns a socket that listens, for who takes it over
 /// @throws Error where the port is taken, which is how another job on it is noticed, or the name is nobody's
-int open_store_socket(const ProcessPlace& place);
+int open_store_socket(const DistributedConfig& distributed);
 
 }  // namespace foxscope

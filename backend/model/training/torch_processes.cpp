@@ -36,15 +36,15 @@ std::string described(const ProcessEvents& events, const Device& device) {
 
 }  // namespace
 
-TorchProcesses::TorchProcesses(const ProcessPlace& place, const Device& device, const ProcessEvents& events)
-    : Processes(place, device),
+TorchProcesses::TorchProcesses(const DistributedConfig& distributed, const Device& device, const ProcessEvents& events)
+    : Processes(distributed, device),
       remedy_(events.remedy),
       lost_(events.lost),
-      meeting_(place, described(events, device), events.waiting),
-      store_(meeting_.store()),
-      watched_(meeting_.second_store()) {
+      rendezvous_(distributed, described(events, device), events.waiting),
+      store_(rendezvous_.store()),
+      watched_(rendezvous_.second_store()) {
   try {
-    backend_ = device.cuda ? make_nccl_backend(store_, place) : make_store_backend(store_, place);
+    backend_ = device.cuda ? make_nccl_backend(store_, distributed) : make_store_backend(store_, distributed);
   } catch (const c10::Error& error) {
     throw Error(fmt::format("{}: NCCL does not begin: {}", device.name(), first_line(error.what_without_backtrace())));
   }
@@ -55,10 +55,10 @@ TorchProcesses::~TorchProcesses() {
   watch_.request_stop();
   watch_.join();
   try {
-    store_->add(key("left", place().rank), 1);
-    if (!place().hosts_store) return;
+    store_->add(key("left", distributed().rank), 1);
+    if (!distributed().hosts_store) return;
     wait_until(kFarewell, [&] {
-      for (int rank = 0; rank < place().count; ++rank) {
+      for (int rank = 0; rank < distributed().world_size; ++rank) {
         if (store_->add(key("left", rank), 0) == 0) return false;
       }
       return true;
@@ -72,42 +72,43 @@ std::string TorchProcesses::key(const char* what, int rank) const { return fmt::
 
 template <typename Action>
 auto TorchProcesses::in_store(const Action& action) const {
-  return in_store_of(place(), action);
+  return in_store_of(distributed(), action);
 }
 
 /// The first watches all others, and they it.
 void TorchProcesses::watch(const std::stop_token& stop) {
-  LifeSigns signs(place().count, Clock::now());
+  LifeSigns signs(distributed().world_size, Clock::now());
   std::condition_variable_any wake;
   const auto end_with = [&](const std::string& message) {
     const std::lock_guard lock(mutex_);
     if (failing_ || stop.stop_requested()) return;
     try {
-      watched_->add(key("left", place().rank), 1);  // who keeps the store need not wait
+      watched_->add(key("left", distributed().rank), 1);  // who keeps the store need not wait
     } catch (const c10::Error&) {
-      // Nobody keeps it any more.
+      // The store is gone with its last keeper.
     }
     lost_(message);
   };
   while (!stop.stop_requested()) {
     try {
-      watched_->add(key("sign", place().rank), 1);
+      watched_->add(key("sign", distributed().rank), 1);
       if (watched_->check({kFailed})) {
         const std::string message = text_of(watched_->get(kFailed));
         watched_->add(kTold, 1);
         // The store goes with who hosts it.
-        if (place().hosts_store) wait_until(kUntilTold, [&] { return watched_->add(kTold, 0) >= place().count; });
+        if (distributed().hosts_store)
+          wait_until(kUntilTold, [&] { return watched_->add(kTold, 0) >= distributed().world_size; });
         end_with(first() ? message : "");
         return;
       }
-      if (first()) meeting_.answer_latecomers();
+      if (first()) rendezvous_.answer_latecomers();
       signs.look(Clock::now());
-      const int last = first() ? place().count - 1 : 0;
+      const int last = first() ? distributed().world_size - 1 : 0;
       for (int rank = first() ? 1 : 0; rank <= last; ++rank) {
         const std::int64_t count = watched_->add(key("sign", rank), 0);
         if (!signs.is_lost(rank, count, Clock::now()) || watched_->add(key("left", rank), 0) > 0) continue;
         const std::string message = fmt::format("process {} of {} is lost, it gave no sign of life for {} s: {}", rank,
-                                                place().count, LifeSigns::kLongestSilence.count(), remedy_);
+                                                distributed().world_size, LifeSigns::kLongestSilence.count(), remedy_);
         if (first()) watched_->set(kFailed, bytes_of(message));
         end_with(speaks_without_first() || first() ? message : "");
         return;
@@ -128,10 +129,11 @@ void TorchProcesses::fail(const std::string& message) {
   }
   bool known = false;
   try {
-    const std::string whose = first() ? "" : fmt::format("process {} of {}: ", place().rank, place().count);
+    const std::string whose =
+        first() ? "" : fmt::format("process {} of {}: ", distributed().rank, distributed().world_size);
     store_->compareSet(kFailed, {}, bytes_of(whose + message));
     known = true;
-    wait_until(kUntilTold, [&] { return store_->add(kTold, 0) >= place().count; });
+    wait_until(kUntilTold, [&] { return store_->add(kTold, 0) >= distributed().world_size; });
   } catch (const c10::Error&) {
     // Where the first has gone before, this is why the work here failed; else it has gone since it knows.
     if (!known && !first()) lost_(without_first());
@@ -140,12 +142,12 @@ void TorchProcesses::fail(const std::string& message) {
 
 std::string TorchProcesses::without_first() const {
   if (!speaks_without_first()) return "";
-  return fmt::format("process 0 of {} is lost, and the store with it: {}", place().count, remedy_);
+  return fmt::format("process 0 of {} is lost, and the store with it: {}", distributed().world_size, remedy_);
 }
 
 at::Tensor TorchProcesses::part(const at::Tensor& flat) const {
-  const std::int64_t size = flat.numel() / place().count;
-  return flat.narrow(0, place().rank * size, size);
+  const std::int64_t size = flat.numel() / distributed().world_size;
+  return flat.narrow(0, distributed().rank * size, size);
 }
 
 void TorchProcesses::begin_sum(const at::Tensor& flat) {
@@ -186,9 +188,9 @@ void TorchProcesses::add_up(std::span<double> values) {
   const at::Tensor host =
       at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::TensorOptions(at::kDouble));
   with_device_errors(device(), "exchanging numbers with other processes", "use a smaller model", [&] {
-    const c10::Device place = torch_device(device());
-    const CurrentDevice current(place);
-    at::Tensor all = host.to(place);
+    const c10::Device target = torch_device(device());
+    const CurrentDevice current(target);
+    at::Tensor all = host.to(target);
     add_up(all);
     host.copy_(all);
   });
@@ -198,11 +200,12 @@ std::vector<std::string> TorchProcesses::gather(const std::string& text) {
   const auto name = [](std::int64_t number, int rank) { return fmt::format("gather/{}/{}", number, rank); };
   return in_store([&] {
     std::vector<std::string> all;
-    all.reserve(static_cast<std::size_t>(place().count));
-    store_->set(name(gathered_, place().rank), bytes_of(text));
-    for (int rank = 0; rank < place().count; ++rank) all.push_back(text_of(store_->get(name(gathered_, rank))));
-    // Who has given this time has read all of the last.
-    if (gathered_ > 0) store_->deleteKey(name(gathered_ - 1, place().rank));
+    all.reserve(static_cast<std::size_t>(distributed().world_size));
+    store_->set(name(gathered_, distributed().rank), bytes_of(text));
+    for (int rank = 0; rank < distributed().world_size; ++rank)
+      all.push_back(text_of(store_->get(name(gathered_, rank))));
+    // A process that has given this time has read all of the last.
+    if (gathered_ > 0) store_->deleteKey(name(gathered_ - 1, distributed().rank));
     ++gathered_;
     return all;
   });
@@ -227,9 +230,9 @@ std::optional<std::string> TorchProcesses::collect() {
   });
 }
 
-std::unique_ptr<Processes> join_processes(const ProcessPlace& place, const Device& device,
+std::unique_ptr<Processes> join_processes(const DistributedConfig& distributed, const Device& device,
                                           const ProcessEvents& events) {
-  return std::make_unique<TorchProcesses>(place, device, events);
+  return std::make_unique<TorchProcesses>(distributed, device, events);
 }
 
 }  // namespace foxscope

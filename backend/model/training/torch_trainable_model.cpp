@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/training/processes_torch.h"
 #include "backend/model/weights/current_device_torch.h"
@@ -44,7 +45,7 @@ double peak_flops_of(std::string_view device, DType dtype) {
   return 0;
 }
 
-/// For the whole process, from here on.
+/// Makes kernels deterministic for the whole process, from here on.
 void choose_deterministic_kernels() {
   // cuBLAS sums in a fixed order with this workspace alone, and LibTorch refuses to multiply without it.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
@@ -85,18 +86,18 @@ class HostSnapshot final : public TrainingSnapshot {
   void read(TrainingPart part,
             const std::function<bool(const Parameter&, std::span<const float>)>& take) const override {
     const at::NoGradGuard no_graph;
-    const WeightTensors tensors = layout_.views(flats_[static_cast<std::size_t>(part)]);
+    const WeightTensors tensors = layout_.views(flats_[index_of(part)]);
     int at_hand = -1;
     LayerWeights layer;
     for (const Parameter& parameter : parameters(config_)) {
       FloatArray values;
       if (parameter.layer >= 0) {
         if (parameter.layer != std::exchange(at_hand, parameter.layer)) {
-          layer = to_host(tensors.layers[static_cast<std::size_t>(parameter.layer)]);
+          layer = to_host(tensors.layers[index_of(parameter.layer)]);
         }
         const FloatArray& weight = layer.*parameter.of_layer;
         if (weight.empty()) {
-          values = part == TrainingPart::weights ? untrained_[static_cast<std::size_t>(parameter.layer)]
+          values = part == TrainingPart::weights ? untrained_[index_of(parameter.layer)]
                                                  : FloatArray(static_cast<std::size_t>(parameter.elements()));
         } else {
           values = take_parameter(config_, parameter, weight);
@@ -111,7 +112,7 @@ class HostSnapshot final : public TrainingSnapshot {
   }
 
  private:
-  /// Its first numbers are the parameter's.
+  /// The tensor whose first numbers are the parameter's.
   static const at::Tensor& tensor_of(const Parameter& parameter, const WeightTensors& tensors) {
     if (parameter.of_model == &ModelWeights::embedding) return tensors.embedding;
     if (parameter.of_model == &ModelWeights::positions) return tensors.positions;
@@ -162,7 +163,7 @@ class TorchTrainableModel final : public TrainableModel {
                                                   .weights = &trained_.gradients(),
                                                   .layer_done = micro_batch.last ? sum_of_layer() : nullptr,
                                                   .recompute = options_.recompute});
-      if (!run(*forward, micro_batch, job) || !forward->differentiate(job)) return;
+      if (!run(*forward, micro_batch, job) || !forward->backward(job)) return;
       loss_.add_(forward->loss());
       keep_curves(*forward);
       done = true;
@@ -230,7 +231,7 @@ class TorchTrainableModel final : public TrainableModel {
   void restore_curves(const std::vector<CurveSums>& by_process) override {
     if (by_process.empty()) return;
     with_errors(kStep, [&] {
-      const std::size_t rank = processes_ == nullptr ? 0 : static_cast<std::size_t>(processes_->place().rank);
+      const std::size_t rank = processes_ == nullptr ? 0 : static_cast<std::size_t>(processes_->distributed().rank);
       CurveSums own = by_process[0];
       if (by_process.size() == static_cast<std::size_t>(process_count())) {
         own = by_process[rank];
@@ -265,7 +266,7 @@ class TorchTrainableModel final : public TrainableModel {
     with_errors(tokens_of(sequences), [&] {
       const std::int64_t rows = sequences.batch * sequences.length;
       const at::Tensor none = at::zeros({rows}, weights().options(at::kFloat));
-      // Nothing is gone back through: nothing is kept for it.
+      // A pass without a backward keeps nothing for one.
       const auto forward =
           make_gradient_forward(weights(), sequences.batch, sequences.length, none, {.recompute = Recompute::layers});
       if (!run(*forward, sequences, job)) return;
@@ -335,7 +336,7 @@ class TorchTrainableModel final : public TrainableModel {
     return forward.run_forward(input, probes_, {job.stop, {}, job.executor}, forward_report_);
   }
 
-  /// What this process updates: its parts of the chunks.
+  /// The part that this process updates: its parts of the chunks.
   struct Updated {
     std::vector<at::Tensor> masters;
     std::vector<at::Tensor> gradients;
@@ -343,7 +344,7 @@ class TorchTrainableModel final : public TrainableModel {
     std::vector<at::Tensor> second_moments;
   };
 
-  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->distributed().world_size; }
 
   static at::Tensor of(const at::Tensor& flat, const FlatLayout::Chunk& chunk) {
     return flat.slice(0, chunk.begin, chunk.end);
@@ -379,7 +380,7 @@ class TorchTrainableModel final : public TrainableModel {
     summed_.assign(summed_.size(), false);
   }
 
-  /// Of this process's gradients, [] float64.
+  /// Squares of this process's gradients, [] float64.
   [[nodiscard]] at::Tensor squares() const {
     std::vector<at::Tensor> norms;
     for (const Updated* updated : {&decayed_, &not_decayed_}) {
@@ -488,7 +489,7 @@ class TorchTrainableModel final : public TrainableModel {
     const WeightTensors views = trained_.layout().views(all);
     const auto copy = [](const at::Tensor& into, const at::Tensor& from) {
       if (!into.defined()) return;
-      // Of what all heads share there is one for each head.
+      // A weight that all heads share has one gradient for each head.
       into.copy_(from.dim() == into.dim() ? from : from[0]);
     };
     for (const auto member : WeightTensors::outside()) copy(views.*member, moments.*member);

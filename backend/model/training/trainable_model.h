@@ -34,7 +34,7 @@ struct TrainableOptions {
   Processes* processes = nullptr;  ///< that train it together, each its part of a step's rows; must outlive the model
 };
 
-/// What a training goes on from: arrays of one number for each of every parameter's.
+/// The state that a training goes on from: arrays of one number for each of every parameter's.
 enum class TrainingPart { weights, first_moment, second_moment };
 
 /// The losses and gates that one process has seen since curves were last taken. They are sums, so that a training that
@@ -49,7 +49,7 @@ struct CurveSums {
 class TrainingSnapshot {
  public:
   virtual ~TrainingSnapshot() = default;
-  /// By process; empty where nothing was seen since curves were taken.
+  /// Curves by process; empty where nothing was seen since curves were taken.
   [[nodiscard]] virtual const std::vector<CurveSums>& curves() const = 0;
   /// Calls with every parameter, in the order of the table of parameters. From any thread.
   /// @param take  gets the numbers as the checkpoint has them; false ends it. Weights that are not trained have moments
@@ -110,7 +110,7 @@ class TrainableModel {
   /// Steps so far, t of the last.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
 
-  /// What was seen on the way since it was last taken.
+  /// The curves since they were last taken.
   struct Curves {
     std::int64_t sequences = 0;
     std::vector<double> loss;           ///< [L] mean loss by position, nats

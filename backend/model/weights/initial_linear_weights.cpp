@@ -17,7 +17,7 @@ InitialLinearWeights::InitialLinearWeights(const ModelConfig& config, const Conf
   shortest_step_ = keys.number("time_step_min", 1e-12, 1e6, 0.001);
   longest_step_ = keys.number("time_step_max", shortest_step_, 1e6, 0.1);
   least_step_ = keys.number("time_step_floor", 0, 1e6, 1e-4);
-  if (!mixer_.selects()) return;
+  if (!mixer_.is_selective()) return;
   step_scale_ = keys.number("time_step_scale", 0, 1e6, 1.0);
   const std::string scheme = keys.word("time_step_init_scheme", "random");
   if (scheme != "random" && scheme != "constant") keys.fail("time_step_init_scheme", "\"random\" or \"constant\"");
@@ -26,9 +26,9 @@ InitialLinearWeights::InitialLinearWeights(const ModelConfig& config, const Conf
 }
 
 /// The authors' tables of Mamba have no row of padding.
-bool InitialLinearWeights::pads() const { return !mixer_.selects(); }
+bool InitialLinearWeights::pads() const { return !mixer_.is_selective(); }
 
-bool InitialLinearWeights::shrinks_residual() const { return !mixer_.selects(); }
+bool InitialLinearWeights::shrinks_residual() const { return !mixer_.is_selective(); }
 
 bool InitialLinearWeights::is_constant(const Parameter& parameter) const {
   return constant_step_ && parameter.of_layer == &LayerWeights::decay_up;
@@ -41,7 +41,7 @@ double InitialLinearWeights::uniform_range(const Parameter& parameter) const {
   if (parameter.of_layer == &W::convolution || parameter.of_layer == &W::convolution_bias) {
     return 1 / std::sqrt(static_cast<double>(mixer_.convolution));
   }
-  if (mixer_.selects()) return mamba_range(parameter);
+  if (mixer_.is_selective()) return mamba_range(parameter);
   if (mixer_.kind == Mixer::mamba2) {
     if (parameter.of_layer == &W::output) return 1 / std::sqrt(in * config_.layers);
     const bool head = parameter.of_model == &ModelWeights::language_model_head;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/base/index.h"
 #include "kernels/cpu/matrix_product.h"
 
 namespace foxscope {
@@ -31,8 +32,7 @@ double spectral_bound(const FloatArray& matrix, std::int64_t rows) {
   double power = 1;
   for (int squaring = 0; squaring <= 3; ++squaring) {
     double trace = 0;
-    for (std::int64_t n = 0; n < rows; ++n)
-      trace += static_cast<double>(gram[static_cast<std::size_t>(n * (rows + 1))]);
+    for (std::int64_t n = 0; n < rows; ++n) trace += static_cast<double>(gram[index_of(n * (rows + 1))]);
     if (!(trace > 0)) return 0;
     for (float& value : gram) value = static_cast<float>(static_cast<double>(value) / trace);
     log_scale += std::log(trace) / power;
@@ -58,15 +58,15 @@ double longest(const ModelConfig& config, const LayerWeights& weights, std::int6
   const float* first = weights.projection.data() + row * hidden;
   FloatArray scaled(first, first + dim * hidden);
   for (std::int64_t n = 0; n < dim * hidden; ++n) {
-    scaled[static_cast<std::size_t>(n)] *= weights.attention_norm[static_cast<std::size_t>(n % hidden)];
+    scaled[index_of(n)] *= weights.attention_norm[index_of(n % hidden)];
   }
   double bias = 0;
   for (std::int64_t n = 0; n < dim; ++n) {
     double value = 0;
-    if (!weights.projection_bias.empty()) value = weights.projection_bias[static_cast<std::size_t>(row + n)];
+    if (!weights.projection_bias.empty()) value = weights.projection_bias[index_of(row + n)];
     for (std::int64_t m = 0; m < hidden && !weights.attention_norm_bias.empty(); ++m) {
-      value += static_cast<double>(first[n * hidden + m]) *
-               static_cast<double>(weights.attention_norm_bias[static_cast<std::size_t>(m)]);
+      value +=
+          static_cast<double>(first[n * hidden + m]) * static_cast<double>(weights.attention_norm_bias[index_of(m)]);
     }
     bias += value * value;
   }
@@ -90,7 +90,7 @@ std::vector<double> bound_logits(const ModelConfig& config, int layer, const Lay
   const std::int64_t group = config.heads / config.key_heads;
   for (std::int64_t head = 0; head < config.heads; ++head) {
     const double query = longest(config, weights, head * dim, norm(weights.query_norm, head));
-    bounds.push_back(query * keys[static_cast<std::size_t>(head / group)] / std::sqrt(static_cast<double>(dim)));
+    bounds.push_back(query * keys[index_of(head / group)] / std::sqrt(static_cast<double>(dim)));
   }
   return bounds;
 }

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/text/json_reading.h"
 
 namespace foxscope {
@@ -163,13 +164,13 @@ void check_cover(std::vector<Placed>& placed, std::int64_t available, std::strin
 
 }  // namespace
 
-const char* to_string(TensorDType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+const char* to_string(TensorDType dtype) { return kDTypes[index_of(dtype)].name; }
 
 bool is_floating(TensorDType dtype) {
   return dtype == TensorDType::f32 || dtype == TensorDType::f16 || dtype == TensorDType::bf16;
 }
 
-std::size_t size_of(TensorDType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].size; }
+std::size_t size_of(TensorDType dtype) { return kDTypes[index_of(dtype)].size; }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/current_device_torch.h"
 #include "backend/model/weights/logit_bound.h"
@@ -28,7 +29,7 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const ModelWeights& 
   put_frequencies();
   put_outside(host);
   for (int layer = 0; layer < config.layers; ++layer) {
-    layers.push_back(put_layer(layer, host.layers[static_cast<std::size_t>(layer)]));
+    layers.push_back(put_layer(layer, host.layers[index_of(layer)]));
   }
 }
 
@@ -100,7 +101,7 @@ void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host
   }
   weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
   weights.convolution_bias = vector(host.convolution_bias);
-  weights.selection = put(host.selection, {mixer.selection_size(), mixer.value_size()}, at::kFloat);
+  weights.x_proj = put(host.x_proj, {mixer.x_proj_size(), mixer.value_size()}, at::kFloat);
   weights.decay_up = put(host.decay_up, {mixer.raised_size(), mixer.decay_rank}, at::kFloat);
   weights.decay_bias = vector(host.decay_bias);
   weights.decay_rate = vector(host.decay_rate);
@@ -174,8 +175,8 @@ WeightTensors TorchWeights::zero_gradients() const {
   WeightTensors gradients;
   for (const auto member : outside()) gradients.*member = zeros(this->*member);
   for (const TorchLayer& layer : layers) {
-    TorchLayer& of_layer = gradients.layers.emplace_back();
-    for (const auto member : differentiable_weights()) of_layer.*member = zeros(layer.*member);
+    TorchLayer& grad_layer = gradients.layers.emplace_back();
+    for (const auto member : differentiable_weights()) grad_layer.*member = zeros(layer.*member);
   }
   return gradients;
 }
@@ -209,7 +210,7 @@ std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
                                                          &TorchLayer::mlp_out_bias,
                                                          &TorchLayer::convolution,
                                                          &TorchLayer::convolution_bias,
-                                                         &TorchLayer::selection,
+                                                         &TorchLayer::x_proj,
                                                          &TorchLayer::decay_up,
                                                          &TorchLayer::decay_bias,
                                                          &TorchLayer::decay_rate,
@@ -251,7 +252,7 @@ LayerWeights to_host(const TorchLayer& layer) {
   host.mlp_out_bias = take({layer.mlp_out_bias});
   host.convolution = take({layer.convolution});
   host.convolution_bias = take({layer.convolution_bias});
-  host.selection = take({layer.selection});
+  host.x_proj = take({layer.x_proj});
   host.decay_up = take({layer.decay_up});
   host.decay_bias = take({layer.decay_bias});
   host.decay_rate = take({layer.decay_rate});

@@ -20,8 +20,8 @@ struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
       constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
       mlp_out, mlp_out_bias;
-  /// Of a linear mixer; its `gates` are LinearColumns' from `precise` on.
-  at::Tensor convolution, convolution_bias, selection, decay_up, decay_bias, decay_rate, skip;
+  /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
+  at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
   /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
@@ -34,26 +34,27 @@ struct TorchLayer {
 struct WeightTensors {
   at::Tensor embedding;  ///< [V, D] float32
   at::Tensor positions;  ///< [learned_positions, D] float32; undefined where there are none
-  /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
+  /// The matrix that makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are
+  /// aligned.
   at::Tensor padded_head;
   at::Tensor final_norm, final_norm_bias;  ///< [D] float32
   at::Tensor lower_bounds;                 ///< [layers, H d] float32, of HGRN2; undefined elsewhere
   std::vector<TorchLayer> layers;
 
-  /// Those outside the layers, as members.
+  /// The weights outside the layers, as members.
   static std::span<at::Tensor WeightTensors::*const> outside();
 };
 
 /// The weights of a model on a device.
 struct TorchWeights : WeightTensors {
-  /// Without weights.
+  /// Makes weights without values.
   TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
-  /// Of a model whose weights are in memory: on the CPU and in float32 they are lent, and must outlive it.
+  /// The weights of a model in memory: on the CPU and in float32 they are lent, and must outlive it.
   TorchWeights(const ModelConfig& config, const ModelWeights& host);
   /// @returns false if the job was stopped
   bool load(const Checkpoint& checkpoint, const Job& job);
   bool load(const ParameterSource& source, const Job& job);
-  /// From here on a loss can be differentiated by every weight.
+  /// Makes a loss differentiable by every weight from here on.
   void require_gradients();
   /// Zeros for the gradient by every weight, float32, on the device.
   [[nodiscard]] WeightTensors zero_gradients() const;
@@ -83,7 +84,7 @@ struct TorchWeights : WeightTensors {
 /// The weights of a layer that a loss can be differentiated by.
 std::span<at::Tensor TorchLayer::*const> differentiable_weights();
 
-/// The same on the host, in float32, as the table of parameters has them. Of gradients as well.
+/// The same on the host, in float32, as the table of parameters has them. Takes gradients as well.
 LayerWeights to_host(const TorchLayer& layer);
 
 }  // namespace foxscope

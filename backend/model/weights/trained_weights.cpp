@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "backend/base/index.h"
 #include "backend/model/weights/trained_weights_torch.h"
 
 namespace foxscope {
@@ -25,8 +26,8 @@ bool is_matrix(at::Tensor TorchLayer::*member) {
 }
 
 /// Float32 whatever the dtype of matrices is, and decayed as they are.
-constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::selection,
-                                                        &TorchLayer::decay_up, &TorchLayer::convolution};
+constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::x_proj, &TorchLayer::decay_up,
+                                                        &TorchLayer::convolution};
 
 bool is_precise_matrix(at::Tensor TorchLayer::*member) {
   for (const auto matrix : kPreciseMatrices) {
@@ -50,7 +51,7 @@ FlatLayout::FlatLayout(const TorchWeights& weights, int processes)
       output_gate_(weights.config.output_gate),
       processes_(processes) {
   for (int layer = 0; layer < layers_; ++layer) {
-    const bool merged = weights.layers[static_cast<std::size_t>(layer)].projection_and_gate.defined();
+    const bool merged = weights.layers[index_of(layer)].projection_and_gate.defined();
     if (merged) add(weights, layer, &TorchLayer::projection_and_gate);
     for (const auto member : differentiable_weights()) {
       const bool in_merged = merged && (member == &TorchLayer::projection || member == &TorchLayer::output_gate);
@@ -90,7 +91,7 @@ void FlatLayout::add(const TorchWeights& weights, at::Tensor WeightTensors::*out
 }
 
 void FlatLayout::add(const TorchWeights& weights, int layer, at::Tensor TorchLayer::*of_layer) {
-  const at::Tensor& weight = weights.layers[static_cast<std::size_t>(layer)].*of_layer;
+  const at::Tensor& weight = weights.layers[index_of(layer)].*of_layer;
   if (!weight.defined() || weight.numel() == 0) return;
   const bool shared = is_head_norm(of_layer) && shares_norms(weights.config);
   place({nullptr, layer, of_layer, {}, 0}, shared ? weight.sizes().slice(1) : weight.sizes());
@@ -123,7 +124,7 @@ WeightTensors FlatLayout::views(const at::Tensor& flat) const {
       tensors.*slot.outside = view;
       continue;
     }
-    TorchLayer& layer = tensors.layers[static_cast<std::size_t>(slot.layer)];
+    TorchLayer& layer = tensors.layers[index_of(slot.layer)];
     layer.*slot.of_layer = view;
     if (slot.of_layer != &TorchLayer::projection_and_gate) continue;
     layer.projection = view.slice(0, 0, gate_row_);
@@ -150,7 +151,7 @@ TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
   }
   const WeightTensors matrices = matrices_.defined() ? layout_.views(matrices_) : WeightTensors();
 
-  /// From here on a weight lies in the flat arrays.
+  /// Moves a weight into the flat arrays.
   const auto move = [](at::Tensor& weight, const at::Tensor& flat_master, const at::Tensor& matrix) {
     if (!flat_master.defined()) return;
     flat_master.copy_(weight);
@@ -196,14 +197,14 @@ void TrainedWeights::collect_gradients() {
   }
   const std::int64_t without_bias = columns_without_bias(computing_);
   for (std::size_t layer = 0; layer < computing_.layers.size(); ++layer) {
-    TorchLayer& of_layer = gradients_.layers[layer];
-    if (of_layer.gates_bias.defined()) of_layer.gates_bias.slice(0, 0, without_bias).zero_();
+    TorchLayer& grad_layer = gradients_.layers[layer];
+    if (grad_layer.gates_bias.defined()) grad_layer.gates_bias.slice(0, 0, without_bias).zero_();
     if (!shares_norms(computing_.config)) continue;
     for (const auto member : kHeadNorms) {
-      const at::Tensor& of_heads = of_layer.*member;
-      if (!of_heads.defined()) continue;
-      (flat_gradients_.layers[layer].*member).add_(of_heads.sum(0));
-      of_heads.zero_();
+      const at::Tensor& grad_heads = grad_layer.*member;
+      if (!grad_heads.defined()) continue;
+      (flat_gradients_.layers[layer].*member).add_(grad_heads.sum(0));
+      grad_heads.zero_();
     }
   }
 }

@@ -65,8 +65,8 @@ class FlatLayout {
   std::int64_t trained_ = 0;
 };
 
-/// Weights that are trained: what computes, and behind it float32 masters, gradients and moments in flat arrays. Of W
-/// processes each holds one of W parts of the moments, of each chunk its own part, one behind the other.
+/// Weights that are trained: what computes, and behind it float32 masters, gradients and moments in flat arrays. Each
+/// of W processes holds one of W parts of the moments, of each chunk its own part, one behind the other.
 class TrainedWeights {
  public:
   /// @param start  the weights to begin with, in float32 on their device
@@ -78,7 +78,7 @@ class TrainedWeights {
 
   [[nodiscard]] const TorchWeights& computing() const { return computing_; }
   [[nodiscard]] const FlatLayout& layout() const { return layout_; }
-  /// What a pass adds its gradients to.
+  /// The arrays that a pass adds its gradients to.
   [[nodiscard]] const WeightTensors& gradients() const { return gradients_; }
   /// Brings gradients of what stands in several places together in the flat array.
   void collect_gradients();

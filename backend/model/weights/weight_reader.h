@@ -15,7 +15,7 @@ namespace foxscope {
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
-  /// What a parameter counts for in a job's progress.
+  /// The bytes that a parameter counts for in a job's progress.
   [[nodiscard]] virtual std::int64_t bytes(const Parameter& parameter) const = 0;
   /// Its numbers in float32, row-major, piece by piece of at most a mebibyte.
   /// @param take  gets the pieces in their order; false ends the reading
@@ -44,7 +44,7 @@ class WeightReader {
 
   /// A parameter as it lies in the source.
   FloatArray read(const Parameter& parameter);
-  /// What lies outside the layers.
+  /// Reads the weights outside the layers.
   /// @returns nothing if the job was stopped
   std::optional<ModelWeights> read_outside();
   /// Merged, and with the factors of queries in their rows.

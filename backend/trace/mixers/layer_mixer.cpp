@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 namespace {
 
@@ -21,7 +23,7 @@ std::optional<Mixer> parse_mixer(std::string_view name) {
   return found->mixer;
 }
 
-const char* to_string(Decay decay) { return kDecayNames[static_cast<std::size_t>(decay)]; }
+const char* to_string(Decay decay) { return kDecayNames[index_of(decay)]; }
 
 std::optional<Decay> parse_decay(std::string_view name) {
   const auto* const found = std::ranges::find(kDecayNames, name);
@@ -46,14 +48,14 @@ std::string mixer_problem(const LayerMixer& mixer) {
     }
   }
   if (mixer.head_dim < 1 || mixer.value_dim < 1) return "a head has no channels";
-  if (mixer.kind().words[static_cast<std::size_t>(mixer.decay)] == nullptr) {
+  if (mixer.kind().words[index_of(mixer.decay)] == nullptr) {
     return fmt::format("{} cannot have a decay by {}", to_string(mixer.mixer), to_string(mixer.decay));
   }
   return {};
 }
 
 const char* mixer_words(const LayerMixer& mixer) {
-  const char* const words = mixer.kind().words[static_cast<std::size_t>(mixer.decay)];
+  const char* const words = mixer.kind().words[index_of(mixer.decay)];
   return words != nullptr ? words : mixer.kind().name;
 }
 

@@ -7,8 +7,8 @@
 
 namespace foxscope {
 
-/// What mixes the positions of one layer, and the extents of its arrays. H heads have maps; head h reads query head
-/// h / (H / H_q), and keys and values likewise.
+/// The mixer of one layer, and the extents of its arrays. H heads have maps; head h reads query head h / (H / H_q), and
+/// keys and values likewise.
 struct LayerMixer {
   Mixer mixer = Mixer::attention;
   Decay decay = Decay::head;
@@ -21,6 +21,10 @@ struct LayerMixer {
 
   [[nodiscard]] constexpr const MixerKind& kind() const { return kind_of(mixer); }
   [[nodiscard]] constexpr bool has_softmax() const { return kind().softmax; }
+  /// Whether a position takes something away of the state, so that M is found from the diagonal to the left.
+  [[nodiscard]] constexpr bool erases() const { return kind().erases != Erasing::nothing; }
+  /// Whether a trace keeps what it takes away, b and e.
+  [[nodiscard]] constexpr bool keeps_erasing() const { return kind().erases == Erasing::arrays; }
   /// Whether it can forget.
   [[nodiscard]] constexpr bool decays() const { return decay != Decay::none; }
   /// Whether one decay a head is all that it forgets by.
@@ -56,7 +60,7 @@ LayerMixer attention_layer(int heads, int key_heads, int head_dim);
 /// Why a mixer cannot have these extents and this decay, "4 heads cannot share 3 key heads"; empty: it can.
 std::string mixer_problem(const LayerMixer& mixer);
 
-/// What mixes the positions of a layer, for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
+/// The name of a layer's mixer for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
 /// "attention".
 const char* mixer_words(const LayerMixer& mixer);
 

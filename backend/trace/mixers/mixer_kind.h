@@ -6,13 +6,17 @@
 #include <optional>
 #include <string_view>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 
-/// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
+/// The mixer of a layer's positions: softmax attention, with or without a forget gate; the selective state space of
 /// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet,
-/// Kimi Delta Attention); the selective state space of the first Mamba, each channel of which is a head with one value.
-enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba };
-/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", as run files name them.
+/// Kimi Delta Attention); the selective state space of the first Mamba, each channel of which is a head with one value;
+/// a recurrence whose transition is any diagonal plus a matrix of rank one (RWKV-7 and what is like it).
+enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba, diagonal_plus_low_rank };
+/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", "diagonal_plus_low_rank", as run files name
+/// them.
 const char* to_string(Mixer mixer);
 /// None for another name.
 std::optional<Mixer> parse_mixer(std::string_view name);
@@ -27,8 +31,15 @@ const char* to_string(Decay decay);
 /// None for another name.
 std::optional<Decay> parse_decay(std::string_view name);
 
-/// What is to be known of a kind of mixer wherever runs are recorded, written, read, mapped and described; no other
-/// place asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
+/// The part of the state that a position takes away before it writes: b_t e_t^T of the recurrence (MixerKind).
+enum class Erasing {
+  nothing,  ///< b_t = 0
+  own_key,  ///< what the state holds at the position's key: b_t = -beta_t k_t, e_t = a_t k_t
+  arrays,   ///< a trace keeps b_t and e_t (TraceArray::erase_write, erase_read)
+};
+
+/// The description of a kind of mixer, wherever runs are recorded, written, read, mapped and described; no other place
+/// asks which kind a layer is. Every kind but softmax attention is a case of one recurrence,
 ///
 ///     S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t,
 ///
@@ -42,8 +53,10 @@ std::optional<Decay> parse_decay(std::string_view name);
 /// | delta rule (DeltaNet, Gated DeltaNet) | 1, or one a head | -beta_t k_t | a_t k_t |
 /// | delta rule with a decay by channel (Kimi Delta Attention) | one a channel | -beta_t k_t | a_t k_t |
 ///
-/// Those to come differ in b and e: of RWKV-7 they are arrays of their own, Comba's e is a multiple of a_t k_t, a gated
-/// DeltaProduct takes several steps with one decay for each position. Such a kind is a row of kMixerKinds, its arrays
+/// | diagonal plus low rank (RWKV-7) | one a channel | an array | an array |
+///
+/// A mixer that is a case of a row needs no new one. Comba's e is a multiple of a_t k_t: it is the last row. A gated
+/// DeltaProduct takes several steps with one decay for each position; such a kind is a row of kMixerKinds, its arrays
 /// rows of kTraceArrays, and its row of M stands in MixingEntries and in mixing_entry (pair_reading.cpp).
 struct MixerKind {
   Mixer mixer;
@@ -52,15 +65,14 @@ struct MixerKind {
   std::array<const char*, kDecays> words;
   /// Entries are those of a softmax: rows have normalisers, pairs have logits, of which content and decay are parts.
   bool softmax = false;
-  /// b_t and e_t of the recurrence are not 0: each position first takes away what the state holds at its key.
-  bool overwrites = false;
+  Erasing erases = Erasing::nothing;
   /// A trace keeps beta_t; else it is 1.
   bool writes_beta = false;
   /// Heads are the channels of the layer's input, thousands of them, with one value each.
   bool heads_are_channels = false;
 };
 
-inline constexpr std::array<MixerKind, 5> kMixerKinds = {{
+inline constexpr std::array<MixerKind, 6> kMixerKinds = {{
     {.mixer = Mixer::attention,
      .name = "attention",
      .words = {"attention", "attention", nullptr, nullptr},
@@ -72,16 +84,20 @@ inline constexpr std::array<MixerKind, 5> kMixerKinds = {{
     {.mixer = Mixer::delta_rule,
      .name = "delta_rule",
      .words = {"delta rule", "gated delta rule", "delta rule gated by channel", nullptr},
-     .overwrites = true,
+     .erases = Erasing::own_key,
      .writes_beta = true},
     {.mixer = Mixer::mamba,
      .name = "mamba",
      .words = {nullptr, nullptr, nullptr, "Mamba"},
      .writes_beta = true,
      .heads_are_channels = true},
+    {.mixer = Mixer::diagonal_plus_low_rank,
+     .name = "diagonal_plus_low_rank",
+     .words = {nullptr, nullptr, "diagonal plus low rank", nullptr},
+     .erases = Erasing::arrays},
 }};
 
-constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[static_cast<std::size_t>(mixer)]; }
+constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[index_of(mixer)]; }
 static_assert(std::ranges::all_of(kMixerKinds, [](const MixerKind& kind) { return &kind_of(kind.mixer) == &kind; }));
 
 }  // namespace foxscope

@@ -1,4 +1,4 @@
-// What the attention kernels are launched with. Private to kernels/cuda.
+// Launch parameters of the attention kernels. Private to kernels/cuda.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ struct MutableTensorView {
   std::int64_t row = 0;
 };
 
-/// What the thread blocks of a launch count together.
+/// Counters that the thread blocks of a launch share.
 struct AttentionCounters {
   int next_item;    ///< how many blocks of rows are taken
   int next_marked;  ///< the same, the second time

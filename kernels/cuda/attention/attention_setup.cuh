@@ -1,4 +1,4 @@
-// What the calls of attention and of its backward do before they launch a kernel. Private to kernels/cuda.
+// Set-up of a call of attention or of its backward before a kernel is launched. Private to kernels/cuda.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention/pruning.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 
@@ -36,10 +37,10 @@ inline bool current_device(Device& device) {
 }
 
 constexpr std::int64_t kMostAttentionDim = 256;
-/// Of float32, and of gradients.
+/// The widest heads of float32, and of gradients.
 constexpr std::int64_t kMostGradientDim = 128;
 
-/// Of the kernels for bfloat16; those of gradients end at kMostGradientDim.
+/// Whether the bfloat16 kernels know a head dimension; those of gradients end at kMostGradientDim.
 constexpr bool known_head_dim(std::int64_t d) {
   return d == 16 || d == 32 || d == 64 || d == 96 || d == 128 || d == 192 || d == 256;
 }
@@ -113,7 +114,7 @@ struct PruningPlan {
   }
 };
 
-/// What attention and its backward are told of a call alike.
+/// The parameters that attention and its backward have in common.
 inline AttentionParameters common_parameters(const ForgettingAttention& a) {
   AttentionParameters p;
   p.query = view(a.query, a.query_strides, a.heads, a);
@@ -128,7 +129,7 @@ inline AttentionParameters common_parameters(const ForgettingAttention& a) {
   p.group = static_cast<int>(a.heads / a.key_heads);
   p.length = static_cast<int>(a.length);
   p.window_size = static_cast<int>(a.window_size < a.length ? a.window_size : 0);
-  p.scale_log2 = static_cast<float>(a.scale * 1.4426950408889634);
+  p.scale_log2 = static_cast<float>(a.scale * kLog2E);
   p.gate_to_logit = 1.0 / static_cast<double>(a.scale);
   return p;
 }

@@ -1,4 +1,4 @@
-// What the kernels of attention's backward share. Private to kernels/cuda.
+// Parameters that the kernels of attention's backward share. Private to kernels/cuda.
 //
 // A thread block owns a block of keys, whose dK and dV it keeps, and goes through the blocks of rows that see them, of
 // one query head of the group after the other. dQ is added to memory: by whoever comes, or in turns, and then the key
@@ -11,13 +11,14 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention/attention_parameters.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 
 /// Rows of RowStatistics.
 constexpr int kStatisticsRows = 64;
 
-/// What is known of 64 rows before the products. With c0 the gate at the first of them,
+/// Statistics of 64 rows before the products. With c0 the gate at the first of them,
 ///   P_ij = exp2(scale_log2 q_i.k_j + term_i + (c0 - c_j) log2(e)).
 /// Where j may lie behind the first row, term and gate are large and cancel: there both have a second float32 that
 /// holds what rounding took from the first.
@@ -125,13 +126,13 @@ struct RowBlocks {
 struct SplitGate {
   float high, low;
   __device__ __forceinline__ explicit SplitGate(double nats) {
-    const double x = nats * 1.4426950408889634;
+    const double x = nats * kLog2E;
     high = static_cast<float>(x);
     low = static_cast<float>(x - static_cast<double>(high));
   }
 };
 
-/// Of four values of each of four neighbouring lanes: lane l of them gets the l-th of each.
+/// Transposes four values of each of four neighbouring lanes: lane l of them gets the l-th of each.
 __device__ __forceinline__ void transpose_quad(std::uint32_t (&x)[4]) {
 #pragma unroll
   for (unsigned step = 1; step < 4; step *= 2) {

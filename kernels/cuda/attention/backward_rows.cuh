@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention/backward_parameters.cuh"
 #include "kernels/cuda/row_access.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 
@@ -18,7 +19,6 @@ template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     prepare_rows(const __grid_constant__ BackwardParameters p, int head_dim) {
   constexpr int kLanes = 8;
-  constexpr double kToLog2 = 1.4426950408889634;
   const auto part = static_cast<int>(blockIdx.x) % p.row_parts;
   const auto head = static_cast<int>(blockIdx.x) / p.row_parts;
   const int first = part * kStatisticsRows;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kRowThreads)
     if (row < p.length) {
       const double fall = gate == nullptr ? 0 : gate[row] - first_gate;
       const auto normalizer = static_cast<double>(p.log_normalizer[std::int64_t{head} * p.length + row]);
-      const double exact = (fall - normalizer) * kToLog2;
+      const double exact = (fall - normalizer) * kLog2E;
       term = static_cast<float>(exact);
       rest = static_cast<float>(exact - static_cast<double>(term));
     }

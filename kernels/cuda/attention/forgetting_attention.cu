@@ -8,7 +8,7 @@
 namespace foxscope::kernels::cuda {
 namespace {
 
-/// Which kernel was chosen.
+/// The kernel that was chosen.
 enum class Choice { hopper, portable, float32 };
 
 bool valid(const ForgettingAttention& a) { return arguments_valid(a) && a.workspace != nullptr; }
@@ -19,7 +19,7 @@ bool all_aligned(const ForgettingAttention& a, std::int64_t count) {
          rows_aligned(a.value, a.value_strides, count) && rows_aligned(a.output, a.output_strides, count);
 }
 
-/// Of 16 bytes.
+/// Numbers in 16 bytes.
 std::int64_t count_of(Choice choice) { return choice == Choice::float32 ? 4 : 8; }
 
 /// Where the parts of the workspace lie, in bytes.

@@ -49,21 +49,21 @@ struct ForgettingAttention {
   void* workspace = nullptr;          ///< workspace_bytes() of it, aligned to 256, in use until the stream gets past
 };
 
-/// Which kernel computes it.
+/// The kernel that computes attention.
 enum class AttentionKernel {
   automatic,
   hopper,    ///< TMA and wgmma: compute capability 9.0, d = 64 or 128, rows aligned to 16 bytes
   portable,  ///< mma.sync: compute capability 8.0 and later
 };
 
-/// What `automatic` stands for, with these arguments on the current device; `automatic` where neither can.
+/// The kernel that `automatic` stands for, with these arguments on the current device; `automatic` where neither can.
 AttentionKernel automatic_kernel(const ForgettingAttention& arguments);
 
 /// Bytes of workspace for these sizes, for either type; pointers and strides are not looked at.
 std::size_t workspace_bytes(const ForgettingAttention& arguments);
 
-/// Asynchronous on the stream. A skipped block's keys and values are not read, so that a NaN in them stays unseen. What
-/// is skipped is decided before the softmax, by |q| max|k| scale, the gate's exact sum and the row's own logit as its
+/// Asynchronous on the stream. A skipped block's keys and values are not read, so that a NaN in them stays unseen.
+/// Blocks are chosen before the softmax, by |q| max|k| scale, the gate's exact sum and the row's own logit as its
 /// normaliser; the CPU's kernel knows more of the normaliser by then and skips a little more.
 /// @returns invalid_argument for a size below 1, a head dimension that is not listed, heads that key_heads does not
 ///          divide, a null input, output or workspace, a negative window, a tolerance outside [0, 1), a scale that is

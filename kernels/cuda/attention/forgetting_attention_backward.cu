@@ -42,7 +42,7 @@ TileShape backward_tile(BackwardChoice choice, std::int64_t head_dim) {
   return head_dim == 64 ? kHopperBackwardTile64 : kHopperBackwardTile128;
 }
 
-/// Of a block, in any tile.
+/// Most rows of a block, in any tile.
 constexpr int kMostBackwardRows = 128;
 
 /// Where the parts of the workspace lie, in bytes.

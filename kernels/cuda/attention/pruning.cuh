@@ -14,7 +14,7 @@
 
 namespace foxscope::kernels::cuda {
 
-/// What the search reads, made by measure and find_first_tiles.
+/// Input of the search, made by measure and find_first_tiles.
 struct PruningWorkspace {
   float* key_norms;  ///< [B, H_kv, key_parts] largest |k| of 64 keys
   float2* rows;      ///< [B, H, row_blocks] largest |q| scale, and the smallest of 0 and q_i k_i scale
@@ -26,7 +26,7 @@ struct PruningWorkspace {
   int key_parts;
 };
 
-/// Of a block.
+/// Most rows of a block.
 constexpr int kMostRows = 256;
 
 /// Covers the rounding of norms and sums.
@@ -46,8 +46,8 @@ constexpr int kRowsOfWarp = 32;
 constexpr int kLanesOfRow = 8;
 constexpr int kRowsOfPart = 64;  // what blocks of rows and of keys are made of
 
-/// Of a block of rows, 32 rows a warp; eight lanes read a row. Norms are not negative, so that their bits are ordered
-/// as they are, and NaN's are above all.
+/// Measures a block of rows, 32 rows a warp; eight lanes read a row. Norms are not negative, so that their bits are
+/// ordered as they are, and NaN's are above all.
 template <class T>
 __device__ void measure_rows(const AttentionParameters& p, int head_dim, int rows, float scale,
                              const PruningWorkspace& w, int index) {
@@ -119,7 +119,7 @@ __device__ void measure_rows(const AttentionParameters& p, int head_dim, int row
   }
 }
 
-/// What the gate leaves of a key block at its last key; a warp.
+/// Measures the gate of a key block at its last key; a warp.
 __device__ inline void measure_gates(const AttentionParameters& p, int keys, const PruningWorkspace& w,
                                      std::int64_t index) {
   const double* c = p.gate + index / w.key_blocks * p.length;

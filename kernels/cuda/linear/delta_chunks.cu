@@ -198,7 +198,8 @@ __device__ __forceinline__ void fill_products(const ChunkMemory& m, int depth, B
   }
 }
 
-/// Of the lower left block of each pair of Size rows: T_21 = -T_22 (A_21 T_11), both triangles being inverted already.
+/// Computes the lower left block of each pair of Size rows: T_21 = -T_22 (A_21 T_11), both triangles being inverted
+/// already.
 template <int Size>
 __device__ __forceinline__ void join_blocks(const ChunkMemory& m) {
   const auto thread = static_cast<int>(threadIdx.x);
@@ -408,7 +409,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
   auto* updates = static_cast<Bfloat16*>(a.updates) + head * a.chunks * kT * columns + first;
   auto* before = static_cast<Bfloat16*>(a.before) + head * a.chunks * width * columns + first;
 
-  // What is copied below leaves out columns past the widths.
+  // The copies below leave out columns past the widths.
   for (int e = thread; e < StateMemory::bytes(depth) / 4; e += kThreads)
     reinterpret_cast<std::uint32_t*>(memory)[e] = 0;
   __syncthreads();
@@ -454,7 +455,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
     const float kept = a.kept[head * a.chunks + n];
     wait<1>();
     __syncthreads();
-    // Of even and of odd pieces of the depth, so that one product need not wait for the other.
+    // Sums of even and of odd pieces of the depth, so that one product need not wait for the other.
     float taken[2][2][4] = {};
     for (int k = 0; k < depth; k += 32) {
 #pragma unroll

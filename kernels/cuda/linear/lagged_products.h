@@ -9,7 +9,7 @@ namespace foxscope::kernels::cuda {
 
 /// Sums of products of a head's queries with all keys that lie at least so far before them, key 0 left out:
 ///   sums[n] = sum over i of q_i . (k_1 + ... + k_(i - lags[n])).
-/// Of two lags the difference is the sum over all pairs at the distances from the one up to the other, so that a mean
+/// The difference of two lags is the sum over all pairs at the distances from the one up to the other, so that a mean
 /// over distances costs O(L d) and no logit is computed.
 struct LaggedProducts {
   static constexpr int kMostLags = 40;  ///< distances that double reach from 1 to 2^38

@@ -523,7 +523,7 @@ constexpr int kChannels = 128;  // of a block of a convolution
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
 
-/// What the convolution reads at a position, also before the first.
+/// The input of the convolution at a position, also before the first.
 template <int Taps, class T>
 __device__ __forceinline__ float at_position(const ShortConvolution& a, std::int64_t b, std::int64_t t,
                                              std::int64_t channel) {

@@ -157,7 +157,7 @@ struct ShortConvolutionGradient : ShortConvolution {
   float* x_gradient = nullptr;          ///< [B, L, C]
   float* parts = nullptr;               ///< [parts, C, K + 1] parts of the gradients by weight and bias, to be summed
 };
-/// Of `parts`.
+/// The number of `parts`.
 std::int64_t short_convolution_parts(const ShortConvolution& arguments);
 Status short_convolution_gradient(const ShortConvolutionGradient& arguments, Stream stream);
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/attention_statistics_rows.cuh"
 #include "kernels/cuda/maps/map_pooling.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace maps {
@@ -290,7 +291,7 @@ Status measure(const AttentionStatistics& a, cudaStream_t stream) {
   p.unknown = reinterpret_cast<int*>(memory + plan.unknown);
   p.beside = reinterpret_cast<double*>(memory + plan.beside);
   p.weight = reinterpret_cast<float*>(memory + plan.weight);
-  // At most one a row, so that sums have room for all rows.
+  // Shares of at most one a row: sums have room for all rows.
   p.mass_scale = std::exp2(62 - std::ceil(std::log2(static_cast<double>(p.length) + 1)));
   if (!succeeded(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.beside), stream))) return Status::failed;
   Device device;

@@ -71,7 +71,7 @@ struct Reader {
     return next;
   }
 
-  /// Of 32 tiles, or as many as an item has, those that the warp needs.
+  /// The tiles that the warp needs, of 32 or as many as an item has.
   __device__ __forceinline__ unsigned needed(const StatisticsParameters& p, int first_tile, double limit) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int tile = first_tile + lane;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) row_sums(const __grid_cons
     const int mine = block_row + static_cast<int>(threadIdx.x);
     const double beside = mine < p.row_end ? p.beside[mine] : 1.0;
     if (__syncthreads_or(beside < kWellKnown ? 1 : 0) == 0) return;
-    // What is left out is small beside the row; here it has to be small beside what key 0 leaves of it.
+    // Entries that are left out are small beside the row; here they have to be small beside what key 0 leaves of it.
     limit = beside > 0 ? max(-120.0, kNegligible + log2(beside)) : -120.0;
     for (int lanes = 16; lanes > 0; lanes /= 2) limit = fmin(limit, __shfl_xor_sync(0xffffffffU, limit, lanes));
   }

@@ -1,6 +1,6 @@
 // Entries of the delta rule into pixels. Private to kernels/cuda.
 //
-// A warp has 16 queries and meets the blocks of keys from its own to the left. What is left of its queries, R, stays in
+// A warp has 16 queries and meets the blocks of keys from its own to the left. The rest of its queries, R, stays in
 // registers as mma.sync leaves it: with G and N of a block (MixingTables::key and ::left) the entries are S = R G^T,
 // and R <- a R + S N, a = exp(c_e - c_(b-1)). Each number is taken in two bfloat16 parts for the products alone.
 #pragma once
@@ -12,7 +12,7 @@ namespace foxscope::kernels::cuda::maps {
 
 constexpr int kDeltaWarps = 8;
 constexpr int kDeltaRows = kDeltaWarps * 16;
-/// What is left of a query below this changes no float32 entry.
+/// A rest of a query below this changes no float32 entry.
 constexpr float kNothingLeft = 1e-37F;
 
 /// A block's G and N in shared memory, both parts of each.

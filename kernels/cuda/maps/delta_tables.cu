@@ -155,7 +155,7 @@ __device__ void finish_entries(const DeltaTables& t, const Block& b) {
   }
 }
 
-/// What the block makes of queries from behind it, and its own queries as they leave it. Two neighbours a thread.
+/// Writes the block's queries from behind it, and its own queries as they leave it. Two neighbours a thread.
 __device__ void write_operands(const DeltaTables& t, const Block& b) {
   const int pairs = t.depth / 2;
   for (int at = static_cast<int>(threadIdx.x); at < kTileKeys * pairs; at += kThreads) {

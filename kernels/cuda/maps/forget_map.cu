@@ -5,12 +5,13 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/maps/forget_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634;
 constexpr unsigned kThreads = 256;
 constexpr std::int64_t kMostGridRows = 65535;  // blocks along y and z
 
@@ -30,11 +31,10 @@ __device__ __forceinline__ int edge(int begin, int size, int bins, int n) {
 
 /// exp of a difference of gates, which is float64; below 2^-126 exactly 0.
 __device__ __forceinline__ float exp_of(double difference) {
-  float y;
   const auto x = static_cast<float>(difference * kLog2E);
   // The rest of the argument, which float32 does not hold, is at most 2^-24 of it.
   const auto rest = static_cast<float>(difference * kLog2E - static_cast<double>(x));
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  const float y = exp2_fast(x);
   return fmaf(y, rest * 0.693147180559945F, y);
 }
 
@@ -212,7 +212,7 @@ Status forget_map(const ForgetMap& map, Stream stream) {
   p.pixel_columns = static_cast<int>(map.pixel_columns);
   p.logarithm = map.value == ForgetValue::log_forget;
   p.reduction = map.reduction;
-  // Of values of at most 0, as log F is, the one of largest size is the smallest; of F it is the largest.
+  // Among values of at most 0, as log F is, the one of largest size is the smallest; of F it is the largest.
   if (p.reduction == MapReduction::absmax) p.reduction = p.logarithm ? MapReduction::min : MapReduction::max;
   p.row_sum = static_cast<double*>(map.workspace);
   p.column_sum = p.row_sum + map.heads * map.pixel_rows;

@@ -27,7 +27,7 @@ struct WarpPixels {
     return p.reduction;
   }
 
-  /// After rows are set.
+  /// Begins the bins, after rows are set.
   __device__ __forceinline__ void start_bins() {
     first_bin = p.row_bin[min(rows.begin, p.row_end - 1) - p.row_begin];
     last_bin = p.row_bin[min(max(rows.begin, rows.end - 1), p.row_end - 1) - p.row_begin];
@@ -56,7 +56,7 @@ struct WarpPixels {
     }
   }
 
-  /// All lines belong to one pixel.
+  /// Sums a warp whose lines all belong to one pixel.
   __device__ __forceinline__ void reduce_warp(const float (&line)[Lines], int bin, int column) const {
     const MapReduction r = reduction();
     float value = combine(line[0], line[1], r);

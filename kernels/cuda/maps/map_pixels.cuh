@@ -13,7 +13,7 @@ struct PixelSum {
 };
 constexpr double kWordScale = 0x1p34;
 
-/// What a pixel's sum has met that has no fixed point.
+/// Values without a fixed point that a pixel's sum has met.
 constexpr unsigned kMetNan = 1;
 constexpr unsigned kMetInfinity = 2;
 constexpr unsigned kMetMinusInfinity = 4;
@@ -42,7 +42,7 @@ struct PoolParameters {
   double sum_scale = 1;              ///< power of 2, with which no sum of a pixel's entries reaches 2^63
 };
 
-/// What the compiler knows of a map.
+/// The traits of a map that the compiler knows.
 enum class PoolMode {
   any,
   peaks,  ///< extremes of attention's logarithm are its largest, and bins have 16 columns and more
@@ -128,7 +128,7 @@ bool sizes_valid(const PooledMap& map);
 /// of pooled_map_workspace_bytes; of the head only its length is looked at, here and in what follows.
 Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream);
 
-/// From what was gathered to the map's pixels.
+/// Makes the map's pixels of the sums.
 Status finish_pixels(const PooledMap& map, const PoolParameters& p, cudaStream_t stream);
 
 }  // namespace foxscope::kernels::cuda::maps

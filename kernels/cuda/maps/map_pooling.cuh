@@ -202,7 +202,7 @@ struct Pooling : WarpPixels<Mode, 4> {
     __syncwarp();
   }
 
-  /// Of the item's tiles, those in which this warp has something to compute.
+  /// The tiles of the item in which this warp has something to compute.
   __device__ __forceinline__ unsigned needed_tiles(int first_tile) const {
     Bound bound[Heads];
 #pragma unroll
@@ -336,7 +336,7 @@ Status pool_128(const PoolParameters& p, int tiles, int shared_bytes, cudaStream
 Status pool_any(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
 Status pool_difference(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
 
-/// What of a head the kernels are launched with. Shared with attention_statistics.cu.
+/// Launch parameters of a head. Shared with attention_statistics.cu.
 HeadParameters head_parameters(const MapHead& head, bool logit);
 bool head_valid(const MapHead& head);
 

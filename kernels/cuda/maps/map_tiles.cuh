@@ -9,7 +9,9 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/tensor_core.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::maps {
 
@@ -18,7 +20,6 @@ constexpr int kStepKeys = 16;
 constexpr int kWarpRows = 32;
 constexpr int kMostWarps = 8;
 constexpr unsigned kMostGridRows = 65535;  // blocks along y
-constexpr double kLog2E = 1.4426950408889634;
 constexpr float kLn2 = 0.693147180559945F;
 /// Nats of gate within a block of keys up to which one float32 number holds them as well as it holds a logit.
 constexpr double kSmallSpread = 2.0;
@@ -44,12 +45,6 @@ struct HeadParameters {
 /// Bytes between two rows of a tile in shared memory, so that eight rows lie in different banks.
 __host__ __device__ inline int tile_stride(int depth, bool float32) {
   return float32 ? depth * 4 + 16 : depth * 2 + 16;
-}
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 /// IEEE 754's maximum and minimum: NaN where either is, which fmaxf and fminf drop.
@@ -247,7 +242,7 @@ struct LogTerms {
   double base = 0;  ///< about the gate at the first query of the thread block
   float high[4];    ///< of the thread's queries: c_i - lse_i - base
   float low[4];
-  // Of the tile that was set last:
+  // Gates of the tile that was set last:
   float row_high[4];  ///< of the queries, relative to the tile's first key
   float row_low[4];
   bool far = false;  ///< the gate changes so much within the tile that a key's term is in two parts

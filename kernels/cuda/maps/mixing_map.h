@@ -42,7 +42,7 @@ std::size_t mixing_table_bytes(const MixingHead& head);
 ///          into the device's shared memory; unavailable without a device; failed where a launch fails
 Status prepare_mixing_head(const MixingHead& head, void* tables, Stream stream);
 
-/// What an entry is.
+/// The value of an entry.
 enum class MixingValue {
   mixing,  ///< M_ij
   size,    ///< |M_ij|

@@ -131,7 +131,7 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
     });
   }
 
-  /// After the last tile.
+  /// Ends after the last tile.
   __device__ __forceinline__ void finish() {
     if (pending_column >= 0) this->add_lines(pending, pending_column);
   }

@@ -103,7 +103,7 @@ struct MixingPooling : MixingPixels<2, Staged> {
     return bound < m.limit;
   }
 
-  /// Of the thread block's tiles, those in which this warp has something to compute.
+  /// The tiles of the thread block in which this warp has something to compute.
   __device__ __forceinline__ unsigned needed_tiles(int first_tile) const {
     float largest = maximum(maximum(share[0], share[1]), maximum(share[2], share[3]));
     for (int lanes = 16; lanes > 0; lanes /= 2)

@@ -1,4 +1,4 @@
-// What the maps of linear mixers are made of, and numbers in two bfloat16 parts. Private to kernels/cuda.
+// Tables for the maps of linear mixers, and numbers in two bfloat16 parts. Private to kernels/cuda.
 //
 // Positions come in blocks of 64. Two blocks R > T belong to the level l at which R >> l and T >> l first differ in
 // their last bit alone, which is that of the highest bit of R xor T; between them lies a boundary, the last position e
@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/maps/map_tiles.cuh"
 #include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::maps {
 
@@ -36,7 +37,8 @@ struct MixingTables {
   int levels = 0;         ///< of channel_decay
   std::int64_t rows = 0;  ///< positions, padded
   std::int64_t part = 0;  ///< numbers from one part of an operand to the next
-  /// Of channel_decay [levels, parts, rows, depth]; else [parts, rows, depth]: raw queries, of the delta rule unused.
+  /// With channel_decay [levels, parts, rows, depth]; else [parts, rows, depth]: raw queries, unused for the delta
+  /// rule.
   std::int64_t query = 0;
   /// [parts, rows, depth]: raw keys; of the delta rule the rows that turn a query into a block's entries.
   std::int64_t key = 0;
@@ -110,7 +112,7 @@ __device__ __forceinline__ float decay_between(double later, double earlier) {
   return exp2_fast(static_cast<float>((difference > 0 ? 0.0 : difference) * kLog2E));
 }
 
-/// Of the delta rule, in a file of its own.
+/// Prepares the tables of the delta rule, in a file of its own.
 Status prepare_delta(const MixingHead& head, const MixingTables& plan, char* memory, int shared_bytes,
                      cudaStream_t stream);
 

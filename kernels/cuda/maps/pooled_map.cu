@@ -7,6 +7,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/maps/map_pooling.cuh"
 #include "kernels/cuda/maps/pooled_map.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace maps {
@@ -113,7 +114,7 @@ __device__ std::int64_t pairs_below(int row_begin, int row_end, int column_begin
   return ramp * (begin - lag + 1 - column_begin) + ramp * (ramp - 1) / 2 + (row_end - end) * width;
 }
 
-/// From what was gathered to pixels.
+/// Makes pixels of the sums.
 __global__ void fill_pixels(const __grid_constant__ PoolParameters p, std::int64_t pixels, float* out) {
   const std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (n >= pixels) return;

@@ -34,7 +34,7 @@ std::size_t head_table_bytes(std::int64_t length);
 /// @param tables  aligned to 16 bytes; head.tables is not looked at
 Status prepare_map_head(const MapHead& head, void* tables, Stream stream);
 
-/// What an entry is.
+/// The value of an entry.
 enum class MapValue {
   attention,  ///< 2^(its logarithm): attention, or F
   logit,      ///< q_i.k_j scale alone

@@ -1,6 +1,6 @@
 // Gradient of the embedding table. Rows are sorted by id, in their order within an id, and summed in segments of equal
-// length, so that a frequent id is no single block's work. What a segment holds of an id that goes on before or after
-// it stays in the workspace, and the segment where the id began adds it up.
+// length, so that a frequent id is no single block's work. A segment's part of an id that goes on before or after it
+// stays in the workspace, and the segment where the id began adds it up.
 #include <bit>
 #include <cstdint>
 #include <cub/device/device_radix_sort.cuh>

@@ -51,7 +51,7 @@ struct Sum {
     if (high == 0) return low == 0 ? 0.0 : -static_cast<double>(low) * 0x1p-96;
     const int shift = __clzll(static_cast<long long>(high));
     if (shift > 0) high = high << shift | low >> (64 - shift);
-    // What does not fit into 64 bits matters only where it breaks a tie.
+    // Bits that do not fit into 64 matter only where they break a tie.
     const unsigned long long rest = low << shift;
     const double power = __hiloint2double((1023 - 32 - shift) << 20, 0);
     return -static_cast<double>(high | (rest != 0 ? 1ULL : 0ULL)) * power;
@@ -71,7 +71,7 @@ __device__ __forceinline__ Sum exchange(const Sum& sum, const Exchange& word) {
   return other;
 }
 
-/// What a tile of a head has said: bits 0 and 1 what it is, bit 2 whether NaN is among it.
+/// The state of a tile of a head: bits 0 and 1 its kind, bit 2 whether NaN is among it.
 enum : unsigned { kNothing = 0, kOwn = 1, kUpToHere = 2, kNotANumber = 4 };
 
 struct Workspace {

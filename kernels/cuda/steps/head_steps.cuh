@@ -1,4 +1,4 @@
-// What a head goes through on its way into attention, in the lanes that hold it. Private to kernels/cuda.
+// Steps of a head on its way into attention, in the lanes that hold it. Private to kernels/cuda.
 #pragma once
 
 #include "kernels/cuda/head_access.cuh"

@@ -25,7 +25,7 @@
 // read and written 16 bytes at a time, others one number at a time.
 namespace foxscope::kernels::cuda {
 
-/// Of residual_norm, y = x r w with r = (mean(x^2) + epsilon)^(-1/2): with g = w dy
+/// Gradients of residual_norm, y = x r w with r = (mean(x^2) + epsilon)^(-1/2): with g = w dy
 ///   dx = r g - x r^3 mean(g x), which is ADDED to the gradient of the residual stream, as x goes on past the norm;
 ///   dw += sum over rows of dy x r.
 struct ResidualNormGradient {
@@ -45,8 +45,9 @@ struct ResidualNormGradient {
 std::size_t workspace_bytes(const ResidualNormGradient& arguments);
 Status residual_norm_gradient(const ResidualNormGradient& arguments, Stream stream);
 
-/// Of project_heads, from the gradients of what enters attention back to the projection: rotary embedding (the negative
-/// angle), then RMSNorm over d per head, then the shift s_t = a_t y_(t-1) + (1 - a_t) y_t with a_t = sigmoid(logit):
+/// Gradients of project_heads, from the gradients of what enters attention back to the projection: rotary embedding
+/// (the negative angle), then RMSNorm over d per head, then the shift s_t = a_t y_(t-1) + (1 - a_t) y_t with a_t =
+/// sigmoid(logit):
 ///   dy_t = (1 - a_t) ds_t + a_(t+1) ds_(t+1) inside a sequence;
 ///   dlogit_t = a_t (1 - a_t) sum over d of ds_t (y_(t-1) - y_t), with zeros before a sequence.
 /// Row n = b L + t of the projection is row t of sequence b.
@@ -83,7 +84,7 @@ struct ProjectedHeadsGradient {
 std::size_t workspace_bytes(const ProjectedHeadsGradient& arguments);
 Status project_heads_gradient(const ProjectedHeadsGradient& arguments, Stream stream);
 
-/// Of gate_output, y = m act(z) with m the normed head and z the gate's logit:
+/// Gradients of gate_output, y = m act(z) with m the normed head and z the gate's logit:
 ///   dz = dy m act'(z), with sigmoid' = s (1 - s) and silu' = s (1 + z (1 - s)) for s = sigmoid(z);
 ///   dattended: RMSNorm's (ResidualNormGradient) of dy act(z), or that itself without a norm.
 struct GatedOutputGradient {
@@ -106,7 +107,8 @@ struct GatedOutputGradient {
 std::size_t workspace_bytes(const GatedOutputGradient& arguments);
 Status gate_output_gradient(const GatedOutputGradient& arguments, Stream stream);
 
-/// Of swiglu, p = silu(g) u with wide = [g, u]: dg = dp u s (1 + g (1 - s)) for s = sigmoid(g), du = dp silu(g).
+/// Gradients of swiglu, p = silu(g) u with wide = [g, u]: dg = dp u s (1 + g (1 - s)) for s = sigmoid(g), du = dp
+/// silu(g).
 struct SwiGluGradient {
   std::int64_t rows = 0;
   std::int64_t inner = 0;                  ///< I
@@ -134,8 +136,8 @@ struct TokenLossGradient {
 };
 Status token_loss_gradient(const TokenLossGradient& arguments, Stream stream);
 
-/// Of log f = max(logsigmoid(z), -1000) per head: dz = dlog f (1 - sigmoid(z)), and 0 where z < -1000. Exactly one of
-/// the two inputs is given.
+/// Gradients of log f = max(logsigmoid(z), -1000) per head: dz = dlog f (1 - sigmoid(z)), and 0 where z < -1000.
+/// Exactly one of the two inputs is given.
 struct ForgetGateGradient {
   std::int64_t batch = 1;
   std::int64_t heads = 0;
@@ -150,7 +152,7 @@ struct ForgetGateGradient {
 };
 Status forget_gate_gradient(const ForgetGateGradient& arguments, Stream stream);
 
-/// Of table[id]: dtable[id] += sum of the rows with that id. Rows of ids outside [0, V) are left out.
+/// Gradients of table[id]: dtable[id] += sum of the rows with that id. Rows of ids outside [0, V) are left out.
 struct EmbeddingGradient {
   std::int64_t rows = 0;                     ///< at most 2^30
   std::int64_t width = 0;                    ///< D, at most 2^20

@@ -36,7 +36,7 @@ struct SequenceRow {
   }
 };
 
-/// What a head of the projection went through, and where its gradients lie.
+/// The steps that a head of the projection went through, and where its gradients lie.
 struct GradientPath {
   const Bfloat16* from = nullptr;  ///< gradient of query, key or value
   std::int64_t batch_stride = 0;
@@ -79,7 +79,7 @@ struct GradientPath {
 };
 
 /// Turns four pairs by the negative angle.
-__device__ __forceinline__ void rotate_back(RowChunk& x, const RawChunk<float>& table) {
+__device__ __forceinline__ void rotate_backward(RowChunk& x, const RawChunk<float>& table) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float cosine = table.numbers[2 * i];
@@ -94,8 +94,8 @@ __device__ __forceinline__ void rotate_back(RowChunk& x, const RawChunk<float>& 
 /// @param x        what was normalised; becomes x / rms(x)
 /// @param dy       gradient of the normed head; becomes that of x
 /// @param normed   false: nothing is changed, the lanes exchange sums all the same
-__device__ __forceinline__ void norm_back(RowChunk& x, RowChunk& dy, const RowChunk& weight, bool normed, int lanes,
-                                          float inverse_head_dim, float epsilon) {
+__device__ __forceinline__ void norm_backward(RowChunk& x, RowChunk& dy, const RowChunk& weight, bool normed, int lanes,
+                                              float inverse_head_dim, float epsilon) {
   float squares = 0;
   float products = 0;
 #pragma unroll
@@ -148,7 +148,7 @@ struct HeadsBackward {
     if (Rotates && path.rotates && inside) {
       RawChunk<float> table;
       load_chunk<Aligned>(a.rotation + at.within * a.head_dim + 2 * columns.low, 8, table);
-      rotate_back(dy, table);
+      rotate_backward(dy, table);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -156,13 +156,13 @@ struct HeadsBackward {
       x[i] = path.shift != nullptr ? fmaf(share, change[i], x[i]) : x[i];
     }
     if (some_norm) {
-      RowChunk of_normed;
+      RowChunk grad_normed;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) of_normed[i] = dy[i];
-      norm_back(x, dy, weight.numbers, path.norm != nullptr, lanes, 1.0F / static_cast<float>(a.head_dim),
-                a.norm_epsilon);
+      for (int i = 0; i < 8; ++i) grad_normed[i] = dy[i];
+      norm_backward(x, dy, weight.numbers, path.norm != nullptr, lanes, 1.0F / static_cast<float>(a.head_dim),
+                    a.norm_epsilon);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) weight_sums[i] += kept ? of_normed[i] * x[i] : 0.0F;
+      for (int i = 0; i < 8; ++i) weight_sums[i] += kept ? grad_normed[i] * x[i] : 0.0F;
     }
     if (some_shift) {
       float products = 0;
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kThreads)
       if (!place.inside || ahead.row < begin) continue;
       columns.load(path.at(ahead), gradient[r]);
       if (path.shift != nullptr) logits[r] = path.shift[ahead.row * a.shift_stride];
-      // Of the row before, which is the next to come or what the shift brought here.
+      // The row before, which is the next to come or was brought here by the shift.
       const bool needed = ahead.row > begin || (path.shift != nullptr && ahead.within > 0);
       if (reads && needed) columns.load(input + (ahead.row - 1) * a.projected_stride, earlier[r]);
     }
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(kThreads) gate_output_gradient_kernel(const __
 #pragma unroll
       for (int i = 0; i < 8; ++i) dx[i] = dy[i];
       if (a.norm != nullptr) {
-        norm_back(x, dx, weight.numbers, true, lanes, 1.0F / static_cast<float>(d), a.norm_epsilon);
+        norm_backward(x, dx, weight.numbers, true, lanes, 1.0F / static_cast<float>(d), a.norm_epsilon);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
           weight_sums[i] += dy[i] * x[i];

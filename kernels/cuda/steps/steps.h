@@ -70,7 +70,7 @@ Status project_heads(const ProjectedHeads& arguments, Stream stream);
 Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t half, const double* frequencies,
                     float* table, Stream stream);
 
-/// What multiplies attention's output, of the gate's logit x.
+/// The activation that multiplies attention's output, of the gate's logit x.
 enum class OutputGateActivation {
   sigmoid,
   silu,  ///< x sigmoid(x)

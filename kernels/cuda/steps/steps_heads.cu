@@ -15,7 +15,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
 
-/// What a head of the projection goes through.
+/// The steps that a head of the projection goes through.
 struct Path {
   const float* shift = nullptr;
   const float* norm = nullptr;

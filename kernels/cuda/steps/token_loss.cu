@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 constexpr int kLoads = 4;  // of 16 bytes, on their way at once
 constexpr std::int64_t kMost = std::int64_t{1} << 30;
 
-/// A block is a row. What lies before the first multiple of 16 bytes and after the last is read by itself.
+/// A block is a row. The numbers before the first multiple of 16 bytes and after the last are read by themselves.
 template <class T>
 __global__ void __launch_bounds__(kThreads) token_loss_kernel(const __grid_constant__ TokenLoss a) {
   constexpr int kCount = 16 / sizeof(T);

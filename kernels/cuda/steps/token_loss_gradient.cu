@@ -7,6 +7,7 @@
 #include "kernels/cuda/log_sum.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/steps/step_gradients.h"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace {
@@ -69,7 +70,7 @@ struct RowGradient {
   template <int Count>
   __device__ __forceinline__ void apply(float (&x)[Count], int column) const {
 #pragma unroll
-    for (int i = 0; i < Count; ++i) x[i] = exp2_fast((x[i] - maximum) * kLog2E) * factor;
+    for (int i = 0; i < Count; ++i) x[i] = exp2_fast((x[i] - maximum) * kLog2EFloat) * factor;
     if (label < column || label >= column + Count) return;
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] -= column + i == label ? weight : 0.0F;

@@ -48,10 +48,10 @@ bool equal(const std::vector<double>& values, const Image& map, const MapLine& l
   const Range there = line.positions(map.rows);
   if (static_cast<std::int64_t>(values.size()) != there.end) return false;
   for (std::int64_t position = 0; position < there.end; ++position) {
-    const double value = values[static_cast<std::size_t>(position)];
+    const double value = values[index_of(position)];
     const std::int64_t index = line.query(position) * map.columns + line.key(position);
     const double expected = position < there.begin ? std::numeric_limits<double>::quiet_NaN()
-                                                   : static_cast<double>(map.value[static_cast<std::size_t>(index)]);
+                                                   : static_cast<double>(map.value[index_of(index)]);
     if (std::isnan(value) != std::isnan(expected)) return false;
     if (!std::isnan(expected) && std::abs(value - expected) > tolerance) return false;
   }
@@ -321,7 +321,7 @@ void CurveDataTest::gatesAreThoseOfTheTrace() {
   const auto statistics = head_statistics(head, {.with_attention = false, .events = 5}, {});
   QCOMPARE(statistics->strongest_events.size(), std::size_t{5});
   for (const ForgettingEvent& event : statistics->strongest_events) {
-    QCOMPARE(gate.value[static_cast<std::size_t>(event.position)], event.forget_gate);
+    QCOMPARE(gate.value[index_of(event.position)], event.forget_gate);
   }
 }
 
@@ -380,4 +380,5 @@ void CurveDataTest::csvNamesUnitsAndQuotes() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUILESS_SUBJECT(curve_data, foxscope::gui::test::CurveDataTest)
+#include "backend/base/index.h"
 #include "curve_data_test.moc"

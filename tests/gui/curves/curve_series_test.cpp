@@ -33,7 +33,7 @@ double plainMean(const std::vector<double>& values, std::int64_t begin, std::int
   int count = 0;
   for (std::int64_t index = std::max<std::int64_t>(0, begin); index < end; ++index) {
     if (index >= static_cast<std::int64_t>(values.size())) break;
-    const double value = values[static_cast<std::size_t>(index)];
+    const double value = values[index_of(index)];
     if (std::isnan(value)) continue;
     sum += value;
     ++count;
@@ -83,7 +83,7 @@ void SeriesTest::smoothsAsAPlainLoopDoes() {
   QCOMPARE(smooth.size(), values.size());
   for (std::int64_t index = 0; index < 1000; ++index) {
     const double expected = plainMean(values, index - (window - 1) / 2, index + window / 2 + 1);
-    QVERIFY2(near(smooth[static_cast<std::size_t>(index)], expected), qPrintable(QString::number(index)));
+    QVERIFY2(near(smooth[index_of(index)], expected), qPrintable(QString::number(index)));
   }
 }
 
@@ -93,7 +93,7 @@ void SeriesTest::meansSoFarAreThoseOfAPlainLoop() {
   values[77] = kNone;
   const std::vector<double> means = curves::meansSoFar(values);
   for (std::int64_t index = 0; index < 500; ++index) {
-    QVERIFY(near(means[static_cast<std::size_t>(index)], plainMean(values, 0, index + 1)));
+    QVERIFY(near(means[index_of(index)], plainMean(values, 0, index + 1)));
   }
 }
 
@@ -304,4 +304,5 @@ void SeriesTest::dotsOfASwarmDoNotCoverEachOther() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUILESS_SUBJECT(curve_series, foxscope::gui::test::SeriesTest)
+#include "backend/base/index.h"
 #include "curve_series_test.moc"

@@ -168,11 +168,11 @@ void CurveTabsTest::lossListsItsWorstTokens() {
     QCOMPARE(list->model()->rowCount(), 20);
     for (int row = 0; row < 20; ++row) {
       const std::int64_t position = list->model()->index(row, 1).data().toLongLong();
-      QCOMPARE(loss[static_cast<std::size_t>(position)], sorted[static_cast<std::size_t>(row)]);
+      QCOMPARE(loss[index_of(position)], sorted[index_of(row)]);
       QCOMPARE(list->model()->index(row, 0).data().toString(),
                predictedText(*run.trace->tokens(), position, Whitespace::visible));
       QCOMPARE(list->model()->index(row, 2).data().toString(),
-               QString::number(static_cast<double>(sorted[static_cast<std::size_t>(row)]), 'f', 2));
+               QString::number(static_cast<double>(sorted[index_of(row)]), 'f', 2));
     }
     QVERIFY(list->toolTip().endsWith(run.name + " most"));
   }
@@ -318,7 +318,7 @@ void CurveTabsTest::gateListsItsStrongestEvents() {
   const QAbstractItemModel& list = *scene.tab<curves::GateTab>().findChild<QTableView*>()->model();
   QCOMPARE(list.rowCount(), 20);
   for (int row = 0; row < 20; ++row) {
-    const ForgettingEvent& event = statistics->strongest_events[static_cast<std::size_t>(row)];
+    const ForgettingEvent& event = statistics->strongest_events[index_of(row)];
     QCOMPARE(list.index(row, 0).data().toString(),
              readText(*head.trace->tokens(), event.position, Whitespace::visible));
     QCOMPARE(list.index(row, 1).data().toString(), QString::number(event.position));
@@ -374,7 +374,7 @@ void CurveTabsTest::saliencyStandsBesideTheGate() {
   QVERIFY(lines[0].contains("change of the mean loss (Raising a gate by 1 %, owed layer 1 head 2), nats"));
   for (int position = 0; position < 37; ++position) {
     const double told = lines[position + 1].section(',', -1).toDouble();
-    QVERIFY(std::abs(told - 0.01 * static_cast<double>(gradient[static_cast<std::size_t>(position)])) < 1e-9);
+    QVERIFY(std::abs(told - 0.01 * static_cast<double>(gradient[index_of(position)])) < 1e-9);
   }
   scene.document.runs().selection().setPin({12, std::nullopt});
   const auto c = scene.document.runs()[1].trace->cumulative_log_gate(1, 2);
@@ -571,4 +571,5 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(curve_tabs, foxscope::gui::test::CurveTabsTest)
+#include "backend/base/index.h"
 #include "curve_tabs_test.moc"

@@ -294,7 +294,7 @@ void CurvesViewTest::oneToken() {
                                            &scene.plot<curves::ProfileTab>(), &scene.plot<curves::GateTab>()};
   for (const Tab tab : {Tab::loss, Tab::context, Tab::profile, Tab::gate}) {
     QVERIFY(scene.show(tab));
-    PositionPlot* plot = plots[static_cast<std::size_t>(tab)];
+    PositionPlot* plot = plots[index_of(tab)];
     QVERIFY(plot->positionAt(plot->width() / 2.0) == 0);
     wheel(*plot, {plot->width() / 2, 20}, 3);
     wheel(*plot, {plot->width() / 2, 20}, -3);
@@ -416,7 +416,7 @@ void compareWithPlot(Scene& scene) {
       if (lines.empty()) continue;
       QVERIFY(part < parts.size());
       const figure::CurvePlot& drawn = parts[part++];
-      QCOMPARE(drawn.yScale, plot.content().strips[static_cast<std::size_t>(strip)].scale);
+      QCOMPARE(drawn.yScale, plot.content().strips[index_of(strip)].scale);
       QCOMPARE(drawn.xScale, plot.axis().scale);
       QCOMPARE(drawn.yLimits->lower, plot.verticalLimits(strip, side).lower);
       QCOMPARE(drawn.yLimits->upper, plot.verticalLimits(strip, side).upper);
@@ -526,7 +526,7 @@ void CurvesViewTest::commandsShowTabs() {
   QCOMPARE(static_cast<std::size_t>(commands.size()), tabs.size());
   for (qsizetype n = commands.size() - 1; n >= 0; --n) {
     commands[n]->trigger();
-    QCOMPARE(scene.view.tab(), tabs[static_cast<std::size_t>(n)]);
+    QCOMPARE(scene.view.tab(), tabs[index_of(n)]);
     QVERIFY(!commands[n]->text().isEmpty() && !commands[n]->toolTip().isEmpty());
   }
   for (const auto& [words, along] : {std::pair{"Show the pinned query's row", MapLine::Along::row},
@@ -579,4 +579,5 @@ void CurvesViewTest::coloursFollowThePalette() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(curves_view, foxscope::gui::test::CurvesViewTest)
+#include "backend/base/index.h"
 #include "curves_view_test.moc"

@@ -116,7 +116,7 @@ void DistanceTabTest::showsContentAndDecay() {
   const HeadMeasures expected = measured(scene, {run, 1, 3});
   QCOMPARE(plot.lines().size(), std::size_t{2});
   for (const int line : {0, 1}) {
-    const auto& drawn = plot.lines()[static_cast<std::size_t>(line)];
+    const auto& drawn = plot.lines()[index_of(line)];
     const std::vector<double> values = profile(expected, line == 0 ? "logit_content" : "logit_decay");
     QCOMPARE(drawn.name, QString(line == 0 ? "content" : "decay"));
     for (std::size_t bin = 0; bin < values.size(); ++bin) {
@@ -294,4 +294,5 @@ void DistanceTabTest::stateComesBack() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(distance_tab, foxscope::gui::test::DistanceTabTest)
+#include "backend/base/index.h"
 #include "distance_tab_test.moc"

@@ -107,7 +107,7 @@ namespace {
 /// F(i, j) and A(i, j) of the definition, in float64 from the trace's own numbers.
 double forgetEntry(const HeadOf& head, std::int64_t i, std::int64_t j) {
   const auto c = head.trace->cumulative_log_gate(head.layer, head.head);
-  return std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)]);
+  return std::exp(c[index_of(i)] - c[index_of(j)]);
 }
 
 double attentionEntry(const HeadOf& head, std::int64_t i, std::int64_t j) {
@@ -123,7 +123,7 @@ double attentionEntry(const HeadOf& head, std::int64_t i, std::int64_t j) {
   for (std::size_t n = 0; n < q.size(); ++n) logit += static_cast<double>(q[n]) * static_cast<double>(k[n]);
   logit *= static_cast<double>(info.softmax_scale);
   const auto lse = head.trace->log_normalizer(head.layer, head.head);
-  return forgetEntry(head, i, j) * std::exp(logit - static_cast<double>(lse[static_cast<std::size_t>(i)]));
+  return forgetEntry(head, i, j) * std::exp(logit - static_cast<double>(lse[index_of(i)]));
 }
 
 bool isEntry(double value, double expected) { return std::abs(value - expected) <= 1e-5 * std::abs(expected); }
@@ -186,7 +186,7 @@ void ProfileTabTest::columnIsOfThePinnedElseTheHoveredKey() {
   QCOMPARE(tab.data().section('\n', 0, 0), "query,reads,A,A without gate,F,log F (nats)");
   QCOMPARE(lines.size(), std::size_t{1 + 90});
   for (std::int64_t i = 10; i < 100; ++i) {
-    const QStringList& fields = lines[static_cast<std::size_t>(1 + i - 10)];
+    const QStringList& fields = lines[index_of(1 + i - 10)];
     QCOMPARE(fields.front().toLongLong(), i);
     QVERIFY(isEntry(fields[fields.size() - 4].toDouble(), attentionEntry(head, i, 10)));
     QVERIFY(isEntry(fields[fields.size() - 2].toDouble(), forgetEntry(head, i, 10)));
@@ -268,7 +268,7 @@ void ProfileTabTest::diagonalIsOfThePinnedElseTheHoveredPair() {
   QVERIFY(tab.data().startsWith("query,reads,key,key reads,A,A without gate,F,log F (nats)\n25,"));
   QCOMPARE(lines.size(), std::size_t{1 + 75});
   for (std::int64_t i = 25; i < 100; ++i) {
-    const QStringList& fields = lines[static_cast<std::size_t>(1 + i - 25)];
+    const QStringList& fields = lines[index_of(1 + i - 25)];
     QCOMPARE(fields.front().toLongLong(), i);
     QVERIFY(fields.contains(QString::number(i - 25)));
     QVERIFY(isEntry(fields[fields.size() - 4].toDouble(), attentionEntry(head, i, i - 25)));
@@ -366,4 +366,5 @@ void ProfileTabTest::aLineAsksForWhatItNeeds() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(profile_tab, foxscope::gui::test::ProfileTabTest)
+#include "backend/base/index.h"
 #include "profile_tab_test.moc"

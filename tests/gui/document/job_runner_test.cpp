@@ -54,7 +54,7 @@ JobRunner::Request<int> endless(std::binary_semaphore& started, std::vector<int>
 }  // namespace
 
 void JobRunnerTest::answersOnTheOwnersThread() {
-  JobRunner runner(Team::lent);
+  JobRunner runner(Threads::lent);
   std::thread::id worked;
   std::thread::id answered;
   JobRunner::Request<int> request;
@@ -74,7 +74,7 @@ void JobRunnerTest::answersOnTheOwnersThread() {
 }
 
 void JobRunnerTest::aNewerRequestReplacesARunningOne() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> answers;
   std::binary_semaphore started(0);
   runner.submit(this, 1, endless(started, answers));
@@ -85,7 +85,7 @@ void JobRunnerTest::aNewerRequestReplacesARunningOne() {
 }
 
 void JobRunnerTest::aNewerRequestReplacesAnAnswerOnItsWay() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> answers;
   std::binary_semaphore done(0);
   JobRunner::Request<int> first = answering(1, answers);
@@ -102,7 +102,7 @@ void JobRunnerTest::aNewerRequestReplacesAnAnswerOnItsWay() {
 }
 
 void JobRunnerTest::requestsOfOtherChannelsAreLeftAlone() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> answers;
   QObject other;
   for (int channel = 0; channel < 5; ++channel) runner.submit(this, channel, answering(channel, answers));
@@ -111,7 +111,7 @@ void JobRunnerTest::requestsOfOtherChannelsAreLeftAlone() {
 }
 
 void JobRunnerTest::interactiveWorkPutsBackgroundWorkAside() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> answers;
   std::binary_semaphore started(0);
   int beginnings = 0;
@@ -132,7 +132,7 @@ void JobRunnerTest::interactiveWorkPutsBackgroundWorkAside() {
 }
 
 void JobRunnerTest::errorsBecomeOneLine() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   QStringList messages;
   const auto failing = [&](auto thrown) {
     JobRunner::Request<int> request;
@@ -151,7 +151,7 @@ void JobRunnerTest::errorsBecomeOneLine() {
 }
 
 void JobRunnerTest::anOwnerThatIsGoneIsNotAnswered() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> answers;
   {
     QObject owner;
@@ -162,7 +162,7 @@ void JobRunnerTest::anOwnerThatIsGoneIsNotAnswered() {
 }
 
 void JobRunnerTest::cancelledWorkIsNotAnswered() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> answers;
   std::binary_semaphore started(0);
   runner.submit(this, 0, endless(started, answers));
@@ -178,7 +178,7 @@ void JobRunnerTest::endsWhileWorkRuns() {
   std::vector<int> answers;
   std::binary_semaphore started(0);
   {
-    JobRunner runner(Team::lent);
+    JobRunner runner(Threads::lent);
     runner.submit(this, 0, endless(started, answers));
     runner.submit(this, 1, answering(1, answers));
     started.acquire();
@@ -188,7 +188,7 @@ void JobRunnerTest::endsWhileWorkRuns() {
 }
 
 void JobRunnerTest::saysWhenItIsIdle() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   QSignalSpy idle(&runner, &JobRunner::idle);
   std::vector<int> answers;
   runner.submit(this, 0, answering(1, answers));
@@ -199,7 +199,7 @@ void JobRunnerTest::saysWhenItIsIdle() {
 }
 
 void JobRunnerTest::progressArrivesOnTheOwnersThread() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::binary_semaphore told(0);
   JobRunner::Request<int> request;
   request.work = [&told](const Job& job) {
@@ -226,7 +226,7 @@ void JobRunnerTest::progressArrivesOnTheOwnersThread() {
 }
 
 void JobRunnerTest::stagesArriveBeforeTheAnswer() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::vector<int> heard;
   std::binary_semaphore shown(0);
   JobRunner::Request<int> request;
@@ -262,7 +262,7 @@ void JobRunnerTest::stagesArriveBeforeTheAnswer() {
 }
 
 void JobRunnerTest::refiningWaitsForWhatIsInteractive() {
-  JobRunner runner(Team::own);
+  JobRunner runner(Threads::own);
   std::binary_semaphore queued(0);
   std::vector<int> order;
   const auto request = [&](int number, Priority priority) {

@@ -3,7 +3,7 @@
 #include <QTest>
 
 #include "app/gui/document/document.h"
-#include "app/gui/document/intervention_text.h"
+#include "app/gui/document/runs/intervention_text.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
@@ -25,15 +25,15 @@ class ListTest : public QObject {
 namespace {
 
 void rename(Document& document, int row, const QString& name) {
-  RunLook look = document.runs().lookOf(document.runs().listRows()[static_cast<std::size_t>(row)]);
+  RunLook look = document.runs().lookOf(document.runs().listRows()[index_of(row)]);
   look.label = name;
-  document.runs().setLook(document.runs().listRows()[static_cast<std::size_t>(row)], look);
+  document.runs().setLook(document.runs().listRows()[index_of(row)], look);
 }
 
 void hide(Document& document, int row) {
-  RunLook look = document.runs().lookOf(document.runs().listRows()[static_cast<std::size_t>(row)]);
+  RunLook look = document.runs().lookOf(document.runs().listRows()[index_of(row)]);
   look.hidden = true;
-  document.runs().setLook(document.runs().listRows()[static_cast<std::size_t>(row)], look);
+  document.runs().setLook(document.runs().listRows()[index_of(row)], look);
 }
 
 }  // namespace
@@ -189,4 +189,5 @@ void ListTest::aSessionKeepsTheList() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUILESS_SUBJECT(list, foxscope::gui::test::ListTest)
+#include "backend/base/index.h"
 #include "list_test.moc"

@@ -83,7 +83,7 @@ void PlacesTest::otherTokensGoByTheirBytes() {
   const PlaceMap up(fine, coarse);
   const std::vector<std::int64_t> expected{0, 1, 1, 1, 1, 2};
   for (std::int64_t position = 0; position < 6; ++position) {
-    QCOMPARE(up(position), expected[static_cast<std::size_t>(position)]);
+    QCOMPARE(up(position), expected[index_of(position)]);
   }
   // It reads " o" of " off", which the coarse run predicts last and reads nowhere.
   QVERIFY(!up(6));
@@ -130,4 +130,5 @@ void PlacesTest::withoutATextPositionsAreThemselves() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUILESS_SUBJECT(places, foxscope::gui::test::PlacesTest)
+#include "backend/base/index.h"
 #include "places_test.moc"

@@ -1,4 +1,4 @@
-#include "app/gui/document/run_arrangement.h"
+#include "app/gui/document/runs/run_arrangement.h"
 
 #include <algorithm>
 #include <set>
@@ -7,7 +7,7 @@
 #include <QTest>
 
 #include "app/figure/curves/curve_palette.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/subject.h"
 

@@ -70,7 +70,7 @@ struct Effects {
                            kPatience);
   }
   void hide(int row, bool hidden) {
-    const ListRow place = document.runs().listRows()[static_cast<std::size_t>(row)];
+    const ListRow place = document.runs().listRows()[index_of(row)];
     RunLook look = document.runs().lookOf(place);
     look.hidden = hidden;
     document.runs().setLook(place, look);
@@ -108,7 +108,7 @@ void EffectsTest::aChangedRunIsAnswered() {
   const QTableWidget& tokens = effects.view.card().tokens();
   QCOMPARE(tokens.rowCount(), 10);
   for (int row = 0; row < 10; ++row) {
-    const TokenChange& hurt = expected.hurt[static_cast<std::size_t>(row)];
+    const TokenChange& hurt = expected.hurt[index_of(row)];
     QCOMPARE(tokens.item(row, ChangeCard::kHurtChange)->text(), "+" + QString::number(hurt.change, 'f', 3));
     QCOMPARE(tokens.item(row, ChangeCard::kHurtPosition)->text(), QString::number(hurt.position));
     QCOMPARE(tokens.item(row, ChangeCard::kHurtToken)->text(),
@@ -481,7 +481,7 @@ void EffectsTest::aSweepHasTheHeadsOfEachLayer() {
   made.unchanged_loss.assign(64, 1.0F);
   made.changed_loss.resize(8);
   for (const int place : {0, 1, 4, 5, 6, 7}) {
-    made.changed_loss[static_cast<std::size_t>(place)].assign(64, 2.0F + static_cast<float>(place));
+    made.changed_loss[index_of(place)].assign(64, 2.0F + static_cast<float>(place));
   }
   QVERIFY(made.whole());
   write_sweep_file(folder.path("sweep.h5").toStdString(), made, {"foxscope", ""}, Overwrite::force);
@@ -567,4 +567,5 @@ void EffectsTest::changedRunsFromFilesAreAnswered() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(effects, foxscope::gui::test::EffectsTest)
+#include "backend/base/index.h"
 #include "effects_test.moc"

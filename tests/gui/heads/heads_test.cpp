@@ -248,7 +248,7 @@ void HeadsTest::rowsAreCopied() {
 namespace {
 
 /// A label that some heads of the listed run have and others have not, the strongest one of some of them.
-std::optional<HeadLabel> tellingLabel(const HeadTable& table) {
+std::optional<HeadLabel> representativeLabel(const HeadTable& table) {
   for (int number = 0; number < kHeadLabels; ++number) {
     int with = 0;
     for (int row = 0; row < table.rowCount(); ++row) {
@@ -272,7 +272,7 @@ void HeadsTest::labelsAreListedAndFiltered() {
     const LabelScores scores = head_statistics(*heads.document.runs().headOf(head), {}, {})->label_scores;
     QCOMPARE(cell.data().toString(), QString::fromStdString(names_of(labels_of(scores), ", ")));
     for (int number = 0; number < kHeadLabels; ++number) {
-      const double score = scores[static_cast<std::size_t>(number)];
+      const double score = scores[index_of(number)];
       const double shown = heads.table.value(head, scoreOf(static_cast<HeadLabel>(number)));
       QVERIFY(shown == score || (std::isnan(shown) && std::isnan(score)));
       // The tooltip says every score and what it is.
@@ -280,7 +280,7 @@ void HeadsTest::labelsAreListedAndFiltered() {
       QVERIFY(told.contains(meaningOf(static_cast<HeadLabel>(number)).toHtmlEscaped()));
     }
   }
-  const auto label = tellingLabel(heads.table);
+  const auto label = representativeLabel(heads.table);
   QVERIFY(label);
   const int all = list.rowCount();
   QComboBox* box = nullptr;
@@ -321,7 +321,7 @@ void HeadsTest::labelsColourTheGrid() {
   heads.view.setColouring({HeadColouring::Kind::label, HeadQuantity::rateDecayTime, kNoRun});
   HeadGrid& grid = heads.view.grid();
   const RunId fox = heads.document.runs()[0].id;
-  const auto label = tellingLabel(heads.table);
+  const auto label = representativeLabel(heads.table);
   QVERIFY(label);
   // A corner of a cell is its ground, the letter is in the middle.
   const auto ground = [&](const HeadChoice& head) { return colourAt(grid, grid.cell(head).topLeft() + QPoint(3, 3)); };
@@ -409,7 +409,7 @@ void HeadsTest::theGalleryShowsSortsAndFilters() {
   QTest::keyClick(&gallery, Qt::Key_Up);
   QVERIFY(gallery.cell(heads.document.runs().selection().head()).top() < gallery.cell(gallery.heads()[5]).top());
   // Only heads of a label.
-  const auto label = tellingLabel(heads.table);
+  const auto label = representativeLabel(heads.table);
   QVERIFY(label);
   heads.view.setLabel(label);
   QVERIFY(gallery.heads().size() < 32 && !gallery.heads().empty());
@@ -704,4 +704,5 @@ void HeadsTest::ofMambaEveryNthChannelIsShown() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(heads, foxscope::gui::test::HeadsTest)
+#include "backend/base/index.h"
 #include "heads_test.moc"

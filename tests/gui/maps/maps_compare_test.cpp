@@ -293,8 +293,7 @@ void MapsCompareTest::otherTokensAreComparedByPlace() {
   const std::int64_t i = maps.document.runs().positionIn(maps.document.runs()[1].id, 100).value();
   const std::int64_t j = maps.document.runs().positionIn(maps.document.runs()[1].id, 61).value();
   QVERIFY(i < 60 && j < 40);
-  QCOMPARE(maps.pane().picture()->value(0, 100, 61),
-           static_cast<float>(std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)])));
+  QCOMPARE(maps.pane().picture()->value(0, 100, 61), static_cast<float>(std::exp(c[index_of(i)] - c[index_of(j)])));
   // Axes and the read-out speak in the positions of the pane's own run, as export does.
   for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) QVERIFY2(label.toInt() < 75, qPrintable(label));
   maps.document.runs().selection().setPin({100, 61});
@@ -507,7 +506,7 @@ void MapsCompareTest::exportsAreAsShown() {
         for (std::int64_t column = 10; column < 110; ++column) {
           const bool second = (key == Qt::Key_V && column >= 60) || (key == Qt::Key_H && row >= 70);
           const float expected = picture.value(second ? 1 : 0, row, column);
-          const float value = figure->image.value[static_cast<std::size_t>((row - 20) * 100 + column - 10)];
+          const float value = figure->image.value[index_of((row - 20) * 100 + column - 10)];
           QVERIFY(std::isnan(expected) ? std::isnan(value) : value == expected);
         }
       }
@@ -640,4 +639,5 @@ void MapsCompareTest::controlsChooseHeads() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(maps_compare, foxscope::gui::test::MapsCompareTest)
+#include "backend/base/index.h"
 #include "maps_compare_test.moc"

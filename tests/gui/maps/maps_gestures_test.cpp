@@ -229,7 +229,7 @@ void MapsGesturesTest::theReadoutIsExactWhateverAPixelHolds() {
     maps.view.resize(size);
     QVERIFY(maps.settle());
     for (int pane = 0; pane < 4; ++pane) {
-      const auto& [quantity, name] = shown[static_cast<std::size_t>(pane)];
+      const auto& [quantity, name] = shown[index_of(pane)];
       MapRequest request;
       request.head = {maps.document.runs()[0].trace, 0, 0};
       request.quantity = quantity;
@@ -291,4 +291,5 @@ void MapsGesturesTest::clickPinsBothAndShiftTheKey() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(maps_gestures, foxscope::gui::test::MapsGesturesTest)
+#include "backend/base/index.h"
 #include "maps_gestures_test.moc"

@@ -246,8 +246,7 @@ void MapsPanesTest::limitsAreMadeEqualAndFreed() {
   }
   QVERIFY(maps.settle());
   std::array<double, 3> lowest{};
-  for (int pane = 0; pane < 3; ++pane)
-    lowest[static_cast<std::size_t>(pane)] = maps.pane(pane).picture()->colours.lower;
+  for (int pane = 0; pane < 3; ++pane) lowest[index_of(pane)] = maps.pane(pane).picture()->colours.lower;
   QVERIFY(lowest[0] != lowest[1]);
   const PaneState other = maps.view.paneState(3);
   QAction* equal = nullptr;
@@ -274,7 +273,7 @@ void MapsPanesTest::limitsAreMadeEqualAndFreed() {
   QVERIFY(maps.settle());
   QVERIFY(!equal->isChecked());
   for (int pane = 0; pane < 3; ++pane) {
-    QCOMPARE(maps.pane(pane).picture()->colours.lower, lowest[static_cast<std::size_t>(pane)]);
+    QCOMPARE(maps.pane(pane).picture()->colours.lower, lowest[index_of(pane)]);
   }
   // Nothing to compare: nothing happens.
   maps.view.setPaneCount(1);
@@ -349,4 +348,5 @@ void MapsPanesTest::fitsASmallWindow() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(maps_panes, foxscope::gui::test::MapsPanesTest)
+#include "backend/base/index.h"
 #include "maps_panes_test.moc"

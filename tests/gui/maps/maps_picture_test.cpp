@@ -117,7 +117,7 @@ void MapsPictureTest::colourIsThatOfTheValue() {
   int absent = 0;
   for (int row = 0; row < 120; ++row) {
     for (int column = 0; column < 90; ++column) {
-      const float value = expected.value[static_cast<std::size_t>(row * 90 + column)];
+      const float value = expected.value[index_of(row * 90 + column)];
       const QRgb colour = std::isnan(value) ? kAbsentColour : rgbOf(colours.colour(value));
       absent += std::isnan(value) ? 1 : 0;
       QVERIFY2(sameColour(image.pixel(column, row), colour), qPrintable(QString("%1, %2").arg(row).arg(column)));
@@ -233,7 +233,7 @@ void MapsPictureTest::otherTokensAreShownByPlace() {
       if (column > row || j > i) {
         QVERIFY(std::isnan(value));
       } else {
-        QCOMPARE(value, static_cast<float>(std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)])));
+        QCOMPARE(value, static_cast<float>(std::exp(c[index_of(i)] - c[index_of(j)])));
       }
     }
   }
@@ -265,7 +265,7 @@ void MapsPictureTest::blankBelowTheThreshold() {
   const PicturePointer picture = makeExactPicture(request, {}).value();
   const Image& values = *picture->values.front();
   for (int n = 0; n < 120 * 90; ++n) {
-    const float value = values.value[static_cast<std::size_t>(n)];
+    const float value = values.value[index_of(n)];
     const QRgb colour = picture->images.front().pixel(n % 90, n / 90);
     if (!std::isnan(value)) QCOMPARE(colour == kBlankColour, value < 0.3F);
   }
@@ -293,7 +293,7 @@ void MapsPictureTest::valuesAreFoundByPosition() {
     for (std::int64_t place = 0; place < 90; ++place) {
       const std::int64_t column = bin_begin({50, 350}, 90, place);
       if (column > row) continue;
-      QCOMPARE(picture->value(0, row, column), values.value[static_cast<std::size_t>(line * 90 + place)]);
+      QCOMPARE(picture->value(0, row, column), values.value[index_of(line * 90 + place)]);
     }
   }
   QVERIFY(std::isnan(picture->value(0, 99, 60)));
@@ -337,4 +337,5 @@ void MapsPictureTest::limitsInTheWrongOrderAreRefused() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUILESS_SUBJECT(maps_picture, foxscope::gui::test::MapsPictureTest)
+#include "backend/base/index.h"
 #include "maps_picture_test.moc"

@@ -112,7 +112,7 @@ void MapsViewTest::pixelsAreComputedValues() {
   // The frame covers the outermost pixels.
   for (int row = 1; row + 1 < rect.height(); ++row) {
     for (int column = 1; column + 1 < rect.width(); ++column) {
-      const float value = values.value[static_cast<std::size_t>(row * rect.width() + column)];
+      const float value = values.value[index_of(row * rect.width() + column)];
       const figure::Rgb colour = colours.colour(value);
       const QRgb expected =
           std::isnan(value) ? maps.plot().groundColour().rgb() : qRgb(colour.red, colour.green, colour.blue);
@@ -136,7 +136,7 @@ void MapsViewTest::cellsAreComputedValues() {
         QCOMPARE(shown, maps.plot().groundColour().rgb());
         continue;
       }
-      const double forget = std::exp(c[static_cast<std::size_t>(row)] - c[static_cast<std::size_t>(column)]);
+      const double forget = std::exp(c[index_of(row)] - c[index_of(column)]);
       const figure::Rgb colour = figure::colourAt(figure::viridis(), forget);
       QVERIFY(sameColour(shown, qRgb(colour.red, colour.green, colour.blue)));
     }
@@ -158,7 +158,7 @@ void MapsViewTest::axesNameTheTokensThatPositionsRead() {
     QCOMPARE(rows[n], readText(tokens, 40 + n, Whitespace::visible));
     QCOMPARE(columns[n], readText(tokens, 30 + n, Whitespace::visible));
     // Position p reads token p - 1 of the text.
-    QCOMPARE(rows[n].startsWith(QChar(0x2423)), tokens.string[static_cast<std::size_t>(39 + n)].starts_with(' '));
+    QCOMPARE(rows[n].startsWith(QChar(0x2423)), tokens.string[index_of(39 + n)].starts_with(' '));
   }
   maps.view.fit();
   QVERIFY(maps.settle());
@@ -446,4 +446,5 @@ void MapsViewTest::darkAndLight() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(maps_view, foxscope::gui::test::MapsViewTest)
+#include "backend/base/index.h"
 #include "maps_view_test.moc"

@@ -94,14 +94,14 @@ void TextLayoutTest::everyPlaceBelongsToOneCell() {
       }
       // However they stand, nothing lies between two of them, and nothing over another.
       std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.left < b.left; });
-      const bool left = layout.shape().atom[static_cast<std::size_t>(pieces[0].atom)].paragraph == Qt::RightToLeft;
+      const bool left = layout.shape().atom[index_of(pieces[0].atom)].paragraph == Qt::RightToLeft;
       if (!left) QCOMPARE(pieces.front().left, 0.0);
       for (std::size_t n = 1; n < pieces.size(); ++n) {
         QVERIFY(std::abs(pieces[n].left - pieces[n - 1].right) < kRounding);
       }
       for (const TextLayout::Span& span : layout.spans(line)) {
         QVERIFY(span.left >= pieces.front().left - kRounding && span.right <= pieces.back().right + kRounding);
-        covered[static_cast<std::size_t>(span.cell)] += span.right - span.left;
+        covered[index_of(span.cell)] += span.right - span.left;
         if (span.right - span.left < kRounding) continue;
         const QPointF middle((span.left + span.right) / 2, (static_cast<double>(line) + 0.5) * layout.lineHeight());
         QCOMPARE(layout.cellAt(middle), std::optional(span.cell));
@@ -124,9 +124,7 @@ void TextLayoutTest::paragraphsReadFromRightToLeft() {
     std::vector<std::pair<double, QString>> words;
     const TextShape& shape = layout.shape();
     for (const TextLayout::Piece& piece : layout.pieces(layout.lineCount() - 1)) {
-      const auto character = [&](std::int32_t cluster) {
-        return shape.cluster[static_cast<std::size_t>(cluster)].character;
-      };
+      const auto character = [&](std::int32_t cluster) { return shape.cluster[index_of(cluster)].character; };
       const QString word = shape.text.mid(character(piece.begin), character(piece.end) - character(piece.begin));
       if (!word.trimmed().isEmpty()) words.emplace_back(piece.left, word);
     }
@@ -162,13 +160,13 @@ void TextLayoutTest::linesKeepToTheWidth() {
   for (std::int64_t line = 0; line < layout.lineCount(); ++line) {
     const auto pieces = layout.pieces(line);
     for (const TextLayout::Piece& piece : pieces) {
-      const Atom& atom = layout.shape().atom[static_cast<std::size_t>(piece.atom)];
+      const Atom& atom = layout.shape().atom[index_of(piece.atom)];
       if (atom.kind == Atom::Kind::word) QVERIFY(piece.right <= width + kRounding);
       QCOMPARE(piece.begin, atom.cluster);  // no word is broken
     }
     if (line + 1 == layout.lineCount()) continue;
     // The first word of the next line would not have fitted.
-    const Atom& last = layout.shape().atom[static_cast<std::size_t>(pieces.back().atom)];
+    const Atom& last = layout.shape().atom[index_of(pieces.back().atom)];
     const auto next = layout.pieces(line + 1).front();
     if (last.kind != Atom::Kind::lineEnd) QVERIFY(pieces.back().right + next.right - next.left > width);
   }
@@ -331,4 +329,5 @@ void TextLayoutTest::positionsFromInput() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(text_layout, foxscope::gui::test::TextLayoutTest)
+#include "backend/base/index.h"
 #include "text_layout_test.moc"

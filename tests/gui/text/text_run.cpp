@@ -8,6 +8,7 @@
 #include <QGuiApplication>
 #include <QTest>
 
+#include "backend/base/index.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/text/tokenizer.h"
@@ -44,7 +45,7 @@ std::vector<double> randomGates(std::int64_t length, bool gated, std::mt19937& r
     double sum = 0;
     for (std::int64_t n = 0; n < length; ++n) {
       if (gated) sum -= std::log1p(std::exp(-normal(random)));
-      c[static_cast<std::size_t>(head * length + n)] = sum;
+      c[index_of(head * length + n)] = sum;
     }
   }
   return c;
@@ -63,11 +64,11 @@ void fillNormalizers(Recorder& recorder, const HostQueryKeyStore& store, const s
       for (std::int64_t j = 0; j <= i; ++j) {
         double dot = 0;
         for (int n = 0; n < kHeadDim; ++n)
-          dot += static_cast<double>(q[static_cast<std::size_t>(i * kHeadDim + n)]) *
-                 static_cast<double>(k[static_cast<std::size_t>(j * kHeadDim + n)]);
+          dot +=
+              static_cast<double>(q[index_of(i * kHeadDim + n)]) * static_cast<double>(k[index_of(j * kHeadDim + n)]);
         sum += std::exp(dot / std::sqrt(static_cast<double>(kHeadDim)) + c[i] - c[j]);
       }
-      recorder.log_normalizer(0)[static_cast<std::size_t>(head * length + i)] = static_cast<float>(std::log(sum));
+      recorder.log_normalizer(0)[index_of(head * length + i)] = static_cast<float>(std::log(sum));
     }
   }
 }

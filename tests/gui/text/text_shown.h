@@ -11,6 +11,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/text/text_view.h"
+#include "backend/base/index.h"
 #include "backend/map/map.h"
 #include "tests/gui/text/text_run.h"
 
@@ -37,7 +38,7 @@ class Shown {
   }
   [[nodiscard]] Selection& selection() { return document.runs().selection(); }
   [[nodiscard]] const Trace& trace() const { return *document.runs().reference()->trace; }
-  [[nodiscard]] float valueAt(std::int64_t cell) const { return page->tint()->value[static_cast<std::size_t>(cell)]; }
+  [[nodiscard]] float valueAt(std::int64_t cell) const { return page->tint()->value[index_of(cell)]; }
   [[nodiscard]] QPoint pointOf(std::int64_t cell) const { return page->cellRect(cell).center().toPoint(); }
   void hover(std::int64_t cell) const { QTest::mouseMove(page->viewport(), pointOf(cell)); }
   void click(std::int64_t cell, Qt::KeyboardModifiers modifiers = Qt::NoModifier) const {

@@ -121,8 +121,8 @@ void TextTintTest::aRowIsThatOfTheMap() {
     const auto tint = computeTint(request, {});
     QCOMPARE(tint->lastReadCell, query);
     for (std::int64_t key = 0; key <= query; ++key) {
-      const float expected = image->value[static_cast<std::size_t>(query * 200 + key)];
-      QVERIFY(std::abs(tint->value[static_cast<std::size_t>(key)] - expected) <= 2e-6F * expected);
+      const float expected = image->value[index_of(query * 200 + key)];
+      QVERIFY(std::abs(tint->value[index_of(key)] - expected) <= 2e-6F * expected);
     }
     for (std::size_t cell = static_cast<std::size_t>(query) + 1; cell <= 200; ++cell)
       QVERIFY(std::isnan(tint->value[cell]));
@@ -268,4 +268,5 @@ void TextTintTest::textReadsOnEveryTint() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUILESS_SUBJECT(text_tint, foxscope::gui::test::TextTintTest)
+#include "backend/base/index.h"
 #include "text_tint_test.moc"

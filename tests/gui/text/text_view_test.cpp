@@ -45,11 +45,11 @@ void TextViewTest::theWordUnderTheMouseHasTheLossOfThePositionThatPredictsIt() {
     const auto under = shown.page->cellAt(QPointF(shown.pointOf(cell)));
     QCOMPARE(under, std::optional(cell));
     // The word that is drawn there is the one that position cell - 1 predicts.
-    const Stretch& place = shown.page->textLayout()->cells().cell[static_cast<std::size_t>(*under)];
+    const Stretch& place = shown.page->textLayout()->cells().cell[index_of(*under)];
     const std::string& text = shown.page->textLayout()->cells().shown;
     QCOMPARE(text.substr(static_cast<std::size_t>(place.begin), static_cast<std::size_t>(place.end - place.begin)),
-             tokens.string[static_cast<std::size_t>(cell - 1)]);
-    QCOMPARE(shown.valueAt(*under), shown.trace().per_token_loss()[static_cast<std::size_t>(cell - 1)]);
+             tokens.string[index_of(cell - 1)]);
+    QCOMPARE(shown.valueAt(*under), shown.trace().per_token_loss()[index_of(cell - 1)]);
   }
   QVERIFY(!shown.page->tintColour(0).isValid());
 }
@@ -261,4 +261,5 @@ void TextViewTest::commandsHaveTextsAndTips() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(text_view, foxscope::gui::test::TextViewTest)
+#include "backend/base/index.h"
 #include "text_view_test.moc"

@@ -213,7 +213,7 @@ void TextViewTintTest::otherTokensAreMappedAndItIsSaid() {
   QVERIFY(shown.settle());
   QVERIFY(shown.tools->caption().endsWith("other tokens, found by their place in the text"));
   const std::int64_t byte = run.tokens[50].first;
-  QCOMPARE(shown.valueAt(51), shown.document.runs()[1].trace->per_token_loss()[static_cast<std::size_t>(byte / 3)]);
+  QCOMPARE(shown.valueAt(51), shown.document.runs()[1].trace->per_token_loss()[index_of(byte / 3)]);
 }
 
 void TextViewTintTest::aModelWithoutGatesSaysSo() {
@@ -287,4 +287,5 @@ void TextViewTintTest::coloursFollowThePalette() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(text_view_tint, foxscope::gui::test::TextViewTintTest)
+#include "backend/base/index.h"
 #include "text_view_tint_test.moc"

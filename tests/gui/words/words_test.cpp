@@ -93,7 +93,7 @@ void WordsTest::numbersAreThoseOfTheCommandLine() {
   QCOMPARE(words.model().rowCount(), 15);
   QCOMPARE(static_cast<int>(expected.words.size()), 15);
   for (int row = 0; row < 15; ++row) {
-    const SurprisalWord& word = expected.words[static_cast<std::size_t>(row)];
+    const SurprisalWord& word = expected.words[index_of(row)];
     const WordNumbers numbers = numbers_of(expected, word);
     QCOMPARE(words.word(row).toStdString(), word.string);
     QCOMPARE(words.number(row, WordRows::kSurprisal), numbers.surprisal);
@@ -313,4 +313,5 @@ void WordsTest::withoutWordsItSaysSo() {
 }  // namespace foxscope::gui::test
 
 FOXSCOPE_GUI_SUBJECT(words, foxscope::gui::test::WordsTest)
+#include "backend/base/index.h"
 #include "words_test.moc"

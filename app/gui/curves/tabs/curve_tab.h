@@ -8,8 +8,8 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/gui/curves/plot_content.h"
-#include "app/gui/document/model_runs.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
 
 class QAction;
 class QLabel;
@@ -33,21 +33,21 @@ class CurveTab : public QWidget {
   /// @param name  of its controls, for those who cannot see them
   CurveTab(RunList& runs, const ModelRuns& modelRuns, const QString& name, QWidget* parent);
 
-  /// What stands beside the tabs while this one is shown.
+  /// The tools beside the tabs while this one is shown.
   [[nodiscard]] QToolBar* controls() const { return m_controls; }
 
   [[nodiscard]] virtual QJsonObject saveState() const { return {}; }
   virtual void restoreState(const QJsonObject& /*state*/) {}
-  /// What is shown is what was asked for last.
+  /// Whether the tab shows the last request.
   [[nodiscard]] bool isSettled() const {
     return !isVisible() || (m_fresh && (!message().isEmpty() || plotIsSettled()));
   }
   /// The numbers behind what is shown, all of them: CSV with a line of names and units. Empty where there are none.
   [[nodiscard]] virtual QString data() const = 0;
-  /// What is shown, for export. Nothing where there is nothing that a figure of curves can say.
+  /// The figure of the tab, for export. Nothing where a figure of curves cannot show it.
   [[nodiscard]] virtual std::optional<figure::CurveFigure> figure() const = 0;
   [[nodiscard]] ReadOut& readOut() { return *m_readOut; }
-  /// What is shown as a picture, and the numbers behind it as tab-separated values; null where there is a message.
+  /// The tab as a picture, and the numbers behind it as tab-separated values; null where there is a message.
   [[nodiscard]] QMimeData* copied();
   /// The line instead of the plot; empty while the plot is shown.
   [[nodiscard]] QString message() const;
@@ -72,19 +72,19 @@ class CurveTab : public QWidget {
   virtual void showReading() = 0;
   [[nodiscard]] virtual bool plotIsSettled() const = 0;
 
-  /// To be called when what is shown is no longer what there is.
+  /// Says that the shown content is no longer the present one.
   void outdate();
-  /// What is shown is what there is.
+  /// Whether the tab shows its present content.
   [[nodiscard]] bool isFresh() const { return m_fresh; }
   void setPlot(QWidget* plot);
   void showPlot(const QString& note);
   /// @param remedy  shown as a button below the line; null: none
   void showMessage(const QString& message, QAction* remedy = nullptr);
   QAction* addChoice(const QString& text, const QString& tip, bool on);
-  /// What a view without any run says.
+  /// The message of a view without any run.
   [[nodiscard]] QString noRunText() const;
 
-  /// Without the lines whose entries of the legend are switched off.
+  /// The content without the lines whose entries of the legend are switched off.
   [[nodiscard]] PlotContent withoutHidden(PlotContent content) const;
 
   void contextMenuEvent(QContextMenuEvent* event) override;

@@ -15,7 +15,7 @@ class DecayTab : public CurveTab {
   DecayTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
   [[nodiscard]] QString data() const override;
-  /// Nothing: dots are no curves.
+  /// Dots are no curves: there is no figure.
   [[nodiscard]] std::optional<figure::CurveFigure> figure() const override { return std::nullopt; }
 
  protected:

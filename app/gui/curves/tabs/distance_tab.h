@@ -55,7 +55,7 @@ class DistanceTab : public CurveTab {
   void want(const CurveRun& run);
   void regroup();
   [[nodiscard]] std::vector<DistanceLine> linesOf(const QPalette& palette) const;
-  /// Of each bin that is drawn: attention by the octave, logits as they are.
+  /// The mean of each bin that is drawn: attention by the octave, logits as they are.
   [[nodiscard]] std::vector<double> meanOf(const Group& group, const char* profile) const;
   [[nodiscard]] QString told() const;
   [[nodiscard]] QString yLabel() const;

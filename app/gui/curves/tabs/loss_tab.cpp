@@ -121,7 +121,7 @@ void LossTab::followWidth() {
   if (wantedWidth() != m_width) outdate();
 }
 
-// Of the chosen head's run, else of the first that has losses.
+// Lists the worst losses of the chosen head's run, else of the first that has losses.
 void LossTab::listWorst() {
   const RunLoss* shown = nullptr;
   for (const RunLoss& loss : m_curves.runs) {
@@ -193,12 +193,12 @@ QString LossTab::xLabel() const {
 }
 
 // A single difference needs no colour to be told by.
-QColor LossTab::colourOf(const LossDifference& difference, const QPalette& palette) const {
+QColor LossTab::colourOf(const RunLossDifference& difference, const QPalette& palette) const {
   return m_curves.differences.size() == 1 ? palette.color(QPalette::Text)
                                           : runColour(difference.of.look.colour, palette);
 }
 
-QString LossTab::nameOf(const LossDifference& difference) {
+QString LossTab::nameOf(const RunLossDifference& difference) {
   return tr("%1 − %2").arg(difference.run.name, difference.minus.name);
 }
 
@@ -237,7 +237,7 @@ PlotContent LossTab::content(const QPalette& palette) const {
       add(single ? loss.raw : loss.mean, stripOf(loss.run), runColour(loss.run.look.colour, palette), loss.run.name,
           loss.run.look, single);
     }
-    for (const LossDifference& difference : m_curves.differences) {
+    for (const RunLossDifference& difference : m_curves.differences) {
       add(single ? difference.raw : difference.mean, 1, colourOf(difference, palette), nameOf(difference),
           difference.of.look, single);
     }
@@ -254,7 +254,7 @@ void LossTab::showReading() {
     entries.push_back({loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
                        inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
-  for (const LossDifference& difference : m_curves.differences) {
+  for (const RunLossDifference& difference : m_curves.differences) {
     entries.push_back({nameOf(difference), colourOf(difference, palette()), runLine(difference.of.look.change),
                        inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
   }
@@ -293,7 +293,7 @@ QString LossTab::data() const {
     table.columns.push_back({tr("loss of %1 (nats)").arg(loss.run.name), loss.raw});
     table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_width), loss.mean});
   }
-  for (const LossDifference& difference : m_curves.differences) {
+  for (const RunLossDifference& difference : m_curves.differences) {
     const QString name = tr("loss of %1 minus %2").arg(difference.run.name, difference.minus.name);
     table.columns.push_back({tr("%1 (nats)").arg(name), difference.raw});
     table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_width), difference.mean});

@@ -48,8 +48,8 @@ class LossTab : public CurveTab {
   [[nodiscard]] int wantedWidth() const;
   void followWidth();
   void listWorst();
-  [[nodiscard]] QColor colourOf(const LossDifference& difference, const QPalette& palette) const;
-  static QString nameOf(const LossDifference& difference);
+  [[nodiscard]] QColor colourOf(const RunLossDifference& difference, const QPalette& palette) const;
+  static QString nameOf(const RunLossDifference& difference);
   [[nodiscard]] PlotContent content(const QPalette& palette) const;
   [[nodiscard]] PositionAxis axis() const;
   [[nodiscard]] QString xLabel() const;

@@ -12,7 +12,7 @@
 #include "app/gui/curves/line_profile.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
-#include "app/gui/document/gateless_name.h"
+#include "app/gui/document/runs/gateless_name.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
@@ -74,7 +74,7 @@ ProfileTab::ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* paren
   for (QAction* action : m_shown) connect(action, &QAction::toggled, this, whenChosen);
   for (QAction* action : {m_distance, m_logX, m_logY}) connect(action, &QAction::toggled, this, whenChosen);
   connect(m_along, &QComboBox::currentIndexChanged, this, [this] {
-    // On a diagonal it is the same everywhere.
+    // On a diagonal the distance is the same everywhere.
     m_distance->setEnabled(along() != Along::diagonal);
     outdate();
   });

@@ -16,7 +16,7 @@ namespace foxscope::gui::curves {
 
 class PositionPlot;
 
-/// What stands along a line of the chosen head's map: the row of the pinned query, the column of the pinned key, or the
+/// The values along a line of the chosen head's map: the row of the pinned query, the column of the pinned key, or the
 /// diagonal of the pinned pair's distance; without a pin of the token that was hovered last.
 class ProfileTab : public CurveTab {
   Q_OBJECT
@@ -59,7 +59,7 @@ class ProfileTab : public CurveTab {
   /// The tokens that the line is to go through; nothing while there are none.
   [[nodiscard]] std::optional<Cursor> wantedPair() const;
   [[nodiscard]] MapLine lineThrough(const Cursor& pair) const;
-  /// In positions of the run; nothing where that has not read so far.
+  /// The line in positions of the run; nothing where that has not read so far.
   [[nodiscard]] std::optional<MapLine> ownLineThrough(const Cursor& pair) const;
   [[nodiscard]] QString howToPin() const;
   void follow();

@@ -11,7 +11,7 @@
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
-#include "app/gui/document/saliency_action.h"
+#include "app/gui/document/runs/saliency_action.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 #include "backend/map/statistics/head_saliency.h"
@@ -50,7 +50,7 @@ std::vector<SaliencyEvent> eventsOf(const std::vector<float>& gradient, bool key
   return kept;
 }
 
-/// Of all heads, the largest first.
+/// The events of all heads, the largest first.
 std::vector<HeadEvent> eventsOfHeads(const std::shared_ptr<const Trace>& trace, RunId run, bool keys, const Job& job) {
   std::vector<HeadEvent> events;
   for (int layer = 0; layer < trace->info().layers && !job.stopped(); ++layer) {

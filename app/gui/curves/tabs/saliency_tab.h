@@ -13,8 +13,8 @@ namespace foxscope::gui::curves {
 
 class PositionPlot;
 
-/// What the loss owes to the gates, or the keys, of the chosen head along the text, its gate below it, and the
-/// positions of all heads that matter most.
+/// Saliency of the gates, or the keys, of the chosen head along the text, its gate below it, and the positions of all
+/// heads that matter most.
 class SaliencyTab : public CurveTab {
   Q_OBJECT
 
@@ -33,7 +33,7 @@ class SaliencyTab : public CurveTab {
   [[nodiscard]] bool plotIsSettled() const override;
 
  private:
-  /// What is shown, of the chosen head but for the events.
+  /// The numbers that are shown, those of the chosen head but for the events.
   struct Owed {
     HeadChoice head;
     QString run;
@@ -46,7 +46,7 @@ class SaliencyTab : public CurveTab {
     std::vector<ListedToken> events;        ///< of all heads, the largest first
     std::vector<HeadChoice> heads;          ///< theirs
   };
-  /// What is changed at a position, in words.
+  /// The change at a position, in words.
   [[nodiscard]] QString cause() const;
   static Owed read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job);
   void take(Owed owed);

@@ -12,10 +12,10 @@
 #include <QVBoxLayout>
 
 #include "app/gui/maps/colour_bar.h"
+#include "app/gui/maps/map_area.h"
 #include "app/gui/maps/map_gestures.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/pane/pane_menu.h"
-#include "app/gui/maps/plot_area.h"
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/theme.h"
 
@@ -35,7 +35,7 @@ MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
       m_heads(runs, nearest),
       m_header(new PaneHeader),
       m_failure(new QLabel),
-      m_area(new PlotArea),
+      m_area(new MapArea),
       m_pictures(runs, [this] { return shading(); }) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(kInside, kInside, kInside, kInside);
@@ -237,7 +237,7 @@ Shading MapPane::shading() const {
 PictureRequest MapPane::completed(const PictureContent& content) const {
   PictureRequest request;
   request.content = content;
-  // Only what was read: the rest of the plot stays blank.
+  // The part that was read: the rest of the plot stays blank.
   const View shown = view();
   const auto read = [end = content.covered()](const Range& range) {
     return Range{range.begin, std::min(range.end, end)};

@@ -8,7 +8,7 @@
 #include <QWidget>
 
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"
@@ -20,7 +20,7 @@ namespace foxscope::gui {
 
 class MapPlot;
 class MapGestures;
-class PlotArea;
+class MapArea;
 class ColourBar;
 struct LabelledAxes;
 enum class MapTool;
@@ -57,7 +57,7 @@ class MapPane : public QWidget {
   [[nodiscard]] PicturePointer picture() const { return m_pictures.newest(); }
   [[nodiscard]] std::optional<MapRequest> request() const;
   [[nodiscard]] std::optional<figure::MapFigure> figure() const;
-  /// For a file of any size. Nothing while what is wanted is not there.
+  /// The pane's picture for a file of any size. Nothing while what is wanted is not there.
   [[nodiscard]] std::optional<ShownMap> shownMap() const;
   [[nodiscard]] QImage grabPicture() const;
   [[nodiscard]] MapPlot& plot() const;
@@ -68,17 +68,17 @@ class MapPane : public QWidget {
   [[nodiscard]] const QString& detailText() const { return m_header->texts().detail; }
   /// The part of detailText() that is seen at once.
   [[nodiscard]] const QString& noteText() const { return m_header->texts().note; }
-  /// All that is read under the cursor.
+  /// The reading under the cursor.
   [[nodiscard]] const QString& readoutText() const { return m_header->readout().reading().whole; }
   [[nodiscard]] const PaneReading& reading() const { return m_header->readout().reading(); }
   /// The room around the map if these axes were labelled: header, margins and colour bar together.
   [[nodiscard]] QSize roomAroundMap(const LabelledAxes& labelled) const;
-  /// Why there is no picture, or why the last one could not be made; empty: all is well.
+  /// The reason why there is no picture, or why the last one could not be made; empty: all is well.
   [[nodiscard]] QString messageText() const { return m_message; }
 
  public slots:
   void followRuns();
-  /// Another head was chosen in the window.
+  /// Follows another head that was chosen in the window.
   void followHead();
   /// Asks for the picture that is wanted now, once, when control is back in the event loop.
   void refreshLater();
@@ -139,7 +139,7 @@ class MapPane : public QWidget {
   PaneHeader* m_header;
   QString m_title;
   QLabel* m_failure;
-  PlotArea* m_area;
+  MapArea* m_area;
   MapGestures* m_gestures;
 
   PanePictures m_pictures;

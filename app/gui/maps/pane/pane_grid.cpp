@@ -6,6 +6,7 @@
 
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/pane/map_pane.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -58,9 +59,9 @@ PaneGrid::Plan PaneGrid::planOf(const Shape& shape, bool shared) const {
     const int row = n / shape.columns;
     const int column = n % shape.columns;
     const LabelledAxes labelled{!shared || column == 0, !shared || row + 1 == shape.rows};
-    const QSize room = m_panes[static_cast<std::size_t>(n)]->roomAroundMap(labelled);
-    int& beside = plan.beside[static_cast<std::size_t>(column)];
-    int& above = plan.above[static_cast<std::size_t>(row)];
+    const QSize room = m_panes[index_of(n)]->roomAroundMap(labelled);
+    int& beside = plan.beside[index_of(column)];
+    int& above = plan.above[index_of(row)];
     beside = std::max(beside, room.width());
     above = std::max(above, room.height());
   }
@@ -109,7 +110,7 @@ void PaneGrid::placeOnce() {
   for (int n = 0; n < m_count; ++n) {
     const auto row = static_cast<std::size_t>(n / shape.columns);
     const auto column = static_cast<std::size_t>(n % shape.columns);
-    MapPane* pane = m_panes[static_cast<std::size_t>(n)];
+    MapPane* pane = m_panes[index_of(n)];
     pane->plot().setLabelledAxes({!shared || column == 0, !shared || static_cast<int>(row) + 1 == shape.rows});
     pane->setGeometry(across[column], down[row], across[column + 1] - across[column] - kBetween,
                       down[row + 1] - down[row] - kBetween);

@@ -234,7 +234,7 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
 }
 
 void PaneHeader::showQuantity() {
-  // What was chosen by hand is told; what goes without saying is not.
+  // The header names choices made by hand, not defaults.
   const QString name = nameOf(m_state.quantity);
   QString how = m_state.effectiveFirstKey() == FirstKey::left_out ? tr(" − key 0") : QString();
   if (m_state.reduction) how += QStringLiteral(", ") + nameOf(*m_state.reduction);
@@ -264,7 +264,7 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
 void PaneHeader::fitParts() {
   const int value = m_readout->sizeHint().width();
   const int margin = layout()->contentsMargins().right();
-  // What is read comes before what is chosen, in another pane or by keys.
+  // The read-out comes before the choices, in another pane or by keys.
   const int named = m_head->briefWidth() + m_quantity->briefWidth() + value + margin;
   const bool sided = m_state.sides != Sides::left;
   m_sides->setVisible(sided || named + m_sides->briefWidth() <= width());
@@ -281,7 +281,7 @@ void PaneHeader::fitParts() {
   const auto taken = [this](int sides, int quantity) { return m_head->wholeWidth() + sides + quantity; };
   int sides = m_sides->isHidden() ? 0 : m_sides->wholeWidth();
   int quantity = m_quantity->wholeWidth();
-  // What is read is worth more than the word.
+  // The read-out is worth more than the words.
   if (taken(sides, quantity) + m_readout->roomyWidth() > room) sides = briefSides;
   if (taken(sides, quantity) + value > room) quantity = m_quantity->briefWidth();
   if (sides > 0) m_sides->setFixedWidth(sides);

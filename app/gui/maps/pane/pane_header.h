@@ -17,7 +17,7 @@
 
 namespace foxscope::gui {
 
-/// What the header of a pane shows beside its state.
+/// The context that the header of a pane shows beside its state.
 struct HeaderContext {
   std::vector<RunHeads> runs;
   NamedHead head;   ///< that is shown
@@ -48,7 +48,7 @@ class PaneHeader : public QWidget {
   /// The menu of the colours, whose button has no room in a narrow header.
   void openColours(const QPoint& where) { m_colours->menu()->popup(where); }
   [[nodiscard]] const HeaderTexts& texts() const { return m_texts; }
-  /// What is read of the title, as far as there is room for it.
+  /// The part of the title that there is room for.
   [[nodiscard]] QString title() const { return m_head->shownText(); }
   [[nodiscard]] PaneReadout& readout() const { return *m_readout; }
 

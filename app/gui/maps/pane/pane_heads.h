@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/head_form.h"
 #include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_picture.h"
@@ -23,7 +23,7 @@ struct PaneHead {
   HeadOf head;
 };
 
-/// What a pane is to show: a picture's content, or why there is none.
+/// A picture's content for a pane, or why there is none.
 struct WantedContent {
   std::optional<PictureContent> content;
   QString notice;

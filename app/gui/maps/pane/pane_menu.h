@@ -5,13 +5,13 @@
 
 #include <QMenu>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/entry_lines.h"
 
 namespace foxscope::gui {
 
-/// What can be done at a place of a map: copying what stands there, curves along it, pins and locked pairs, export. It
-/// says what is wanted; the pane does it.
+/// The commands at a place of a map: copying what stands there, curves along it, pins and locked pairs, export. It says
+/// what is wanted; the pane does it.
 class PaneMenu : public QMenu {
   Q_OBJECT
 

@@ -7,7 +7,7 @@
 #include <QElapsedTimer>
 #include <QObject>
 
-#include "app/gui/document/run_list.h"
+#include "app/gui/document/runs/run_list.h"
 #include "app/gui/maps/map_picture.h"
 
 namespace foxscope::gui {
@@ -24,11 +24,11 @@ class PanePictures : public QObject {
   /// Entries of attention that a picture of this request may leave out, since no colour shows less (docs/maps.md).
   [[nodiscard]] static double toleranceOf(const PictureRequest& request);
 
-  /// From now on this picture is wanted.
+  /// Asks for this picture from now on.
   void want(const PictureRequest& wanted);
   /// Lets go of pictures on their way; those that are there stay.
   void cancel();
-  /// No picture is there, nor wanted.
+  /// Removes the picture and the wish for one.
   void clear();
   /// Lets go of pictures that are there. @returns whether there were some
   bool drop(const std::function<bool(const PictureContent& content)>& isGone);
@@ -54,7 +54,7 @@ class PanePictures : public QObject {
  signals:
   void picturesChanged();
   void progressed();
-  /// Why a picture or its colours could not be made; empty: all is well again.
+  /// Tells why a picture or its colours could not be made; empty: all is well again.
   void told(const QString& message);
   /// A picture came that is not wanted any more.
   void outdated();

@@ -12,7 +12,7 @@ namespace foxscope::gui {
 namespace {
 
 constexpr double kReadoutSize = 0.9;  ///< of the font
-// In widths of a figure.
+// Width of the value in widths of a figure.
 constexpr double kValueColumn = 9.5;
 constexpr double kPlaceColumn = 16;
 constexpr double kLeastPlace = 6;

@@ -6,7 +6,7 @@
 
 namespace foxscope::gui {
 
-/// What a pane reads under the cursor, part by part.
+/// A pane's reading under the cursor, part by part.
 struct PaneReading {
   QString value;     ///< "0.0123"
   QString query;     ///< "i 2012 ␣the"

@@ -23,7 +23,7 @@ struct NamedHead {
 /// other.
 enum class Sides { left, right, splitVertically, splitHorizontally, difference };
 
-/// What was chosen of a pane's colours; what is absent follows from the quantity and its values
+/// The choices by hand of a pane's colours; an absent one follows from the quantity and its values
 /// (figure::chooseColours).
 struct ColourState {
   std::optional<figure::ColourMapName> map;
@@ -36,7 +36,7 @@ struct ColourState {
   [[nodiscard]] figure::ColourChoice choice() const;
 };
 
-/// All that makes a pane what it is, beside the range and the head that the views share.
+/// The state of a pane, beside the range and the head that the views share.
 struct PaneState {
   std::optional<NamedHead> own;  ///< absent: the head that is chosen in the window
   Quantity quantity = Quantity::forget;
@@ -53,14 +53,15 @@ struct PaneState {
   [[nodiscard]] FirstKey effectiveFirstKey() const;
   /// Entries of both signs: colours diverge from zero.
   [[nodiscard]] bool hasSigns() const;
-  /// All entries are above zero, so that a logarithmic scale is possible.
+  /// Whether all entries are above zero, so that a logarithmic scale is possible.
   [[nodiscard]] bool allowsLogarithm() const;
   [[nodiscard]] figure::ColourScale effectiveScale() const;
-  /// Another quantity: limits and scale of the old one mean nothing to it.
+  /// Sets another quantity: limits and scale of the old one mean nothing to it.
   void setQuantity(Quantity wanted);
   /// Differences have other limits than what they are made of.
   void setSides(Sides wanted);
-  /// What many heads park on key 0 hides all else: limits by hand are of the one or of the other.
+  /// Sets whether key 0 counts. Many heads park there, which hides all else: limits by hand belong to the one or to the
+  /// other.
   void setFirstKey(FirstKey wanted);
 
   [[nodiscard]] QJsonObject toJson() const;

@@ -44,7 +44,7 @@ bool forgetsNothing(const PictureContent& content) {
   return !gated && content.hasClosedForm() && !content.minus;
 }
 
-/// Of two heads, A and B, the one without a gate where the other one has a gate: its F is 1.
+/// The one of two heads, A and B, that has no gate while the other has one: its F is 1.
 struct Ungated {
   QString letter;
   HeadOf head;
@@ -63,8 +63,8 @@ bool isPlaced(const PictureContent& content) {
                      [](const PictureSide& side) { return !side.samePositions(); });
 }
 
-/// Of runs that end before the reference does: blank from there on. Where tokens differ, the last one may be read by
-/// one run alone.
+/// The sides whose runs end before the reference does: blank from there on. Where tokens differ, the last one may be
+/// read by one run alone.
 std::vector<const PictureSide*> endedSides(const PictureContent& content, std::int64_t length) {
   std::vector<const PictureSide*> ended;
   for (const PictureSide& side : content.sides) {

@@ -24,7 +24,7 @@ QString titleOf(const PictureContent& content, const PaneHeads& heads);
 /// @param heads   who knows the runs' names
 /// @param length  of the reference run, positions
 QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& heads, std::int64_t length);
-/// Of that, in few words, what misleads if it is not seen: "no gates", "other tokens", "short: 60 tokens".
+/// A short note on what misleads if it is not seen: "no gates", "other tokens", "short: 60 tokens".
 QString noteOf(const MapPicture& picture, const PaneHeads& heads, std::int64_t length);
 /// An entry and what is known of it.
 struct EntryReading {
@@ -35,12 +35,12 @@ struct EntryReading {
 
 /// The place under the pointer, or else the pinned one.
 Cursor readPlace(const Selection& selection);
-/// Which side of the plot shows a place.
+/// The side of the plot that shows a place.
 std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column);
 
 /// "2012 ␣the": a position of the reference run, in the side's own run, and the token that it reads.
 QString placeText(const PictureContent& content, std::size_t side, std::int64_t position);
-/// What is read at that place: the exact entry, the pixel that shows it where that is of several entries, positions and
+/// The reading at that place: the exact entry, the pixel that shows it where that is of several entries, positions and
 /// tokens of the run that is read.
 /// @param picture  what is shown; null: nothing yet
 /// @param entry    of `content` at that place; null where there is none

@@ -22,7 +22,7 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_length.h"
-#include "app/figure/page.h"
+#include "app/figure/page/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/document/document.h"
 #include "app/gui/maps/maps_view.h"
@@ -33,6 +33,7 @@
 #include "app/gui/window/settings.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::gui {
@@ -288,7 +289,7 @@ ExportDialog::Source ExportDialog::chosenSource() const {
 
 const PaperFigure* ExportDialog::chosenFigure() const {
   const int index = m_source->currentData().toInt() - static_cast<int>(Source::figures);
-  return index < 0 ? nullptr : &m_figures[static_cast<std::size_t>(index)];
+  return index < 0 ? nullptr : &m_figures[index_of(index)];
 }
 ExportDialog::Kind ExportDialog::chosenKind() const { return static_cast<Kind>(m_kind->currentData().toInt()); }
 
@@ -298,7 +299,7 @@ void ExportDialog::followSource() {
     m_kind->clear();
     const auto add = [&](const Ending& ending) { m_kind->addItem(tr(ending.name), static_cast<int>(ending.kind)); };
     if (chosenSource() == Source::window) {
-      // What the window shows is pixels; outlines of its letters do not exist.
+      // The window is shown as pixels; outlines of its letters do not exist.
       for (const Ending& ending : kPictures) {
         if (ending.kind != Kind::svg) add(ending);
       }

@@ -11,7 +11,7 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/figure/maps/map_figure.h"
-#include "app/gui/document/run.h"
+#include "app/gui/document/runs/run.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/figures/figure_preview.h"
 #include "app/gui/window/figures/paper_figures.h"
@@ -42,7 +42,7 @@ class ExportDialog : public QDialog {
   /// @param settings  widths and sizes begin as they were when a file was last saved
   ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, Settings& settings, QWidget& window);
 
-  /// What is chosen, for whoever drives the dialog.
+  /// The chosen fields, for whoever drives the dialog.
   QComboBox& source() { return *m_source; }
   QComboBox& kind() { return *m_kind; }
   QDoubleSpinBox& pageWidth() { return *m_width; }
@@ -74,7 +74,7 @@ class ExportDialog : public QDialog {
   void writePage(const QString& path);
   void tellError(const QString& text);
   void remember();
-  /// What the chosen source draws, with what the form chooses of it.
+  /// Draws the chosen source with the choices of the form.
   /// @param output  the file, which the metadata's command names; empty: no command
   /// @throws UsageError for what the form holds
   [[nodiscard]] DrawPage page(const QString& output) const;
@@ -97,7 +97,7 @@ class ExportDialog : public QDialog {
   Document& m_document;
   Settings& m_settings;
   QWidget& m_window;
-  // What was shown when the dialog opened: views may move on behind it.
+  // The content of the views when the dialog opened: they may move on behind it.
   std::optional<ShownMap> m_map;
   std::optional<figure::CurveFigure> m_curves;
   QString m_curveData;

@@ -12,6 +12,7 @@
 #include "app/figure/figure_format.h"
 #include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -169,7 +170,7 @@ figure::PanelLetters FigureForm::letters() const {
 
 const figure::ColourMap* FigureForm::colourMap() const {
   const int index = m_palette->currentIndex() - 1;
-  return m_offer.palette && index >= 0 ? figure::namedColourMaps()[static_cast<std::size_t>(index)].map : nullptr;
+  return m_offer.palette && index >= 0 ? figure::namedColourMaps()[index_of(index)].map : nullptr;
 }
 
 std::optional<std::int64_t> FigureForm::smooth() const {

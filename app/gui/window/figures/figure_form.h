@@ -18,7 +18,7 @@ class QSpinBox;
 
 namespace foxscope::gui {
 
-/// What can be chosen of a figure.
+/// The choices that a figure offers.
 struct FigureOffer {
   struct Name {
     std::string of;   ///< what the figure calls it by itself
@@ -47,7 +47,7 @@ class FigureForm : public QWidget {
   /// Gives the names of a form's fields one width, that of all forms that stand below each other.
   static void alignNames(QFormLayout& form);
 
-  /// What was typed; a field that is empty, or not there, chooses nothing.
+  /// The typed words; a field that is empty, or absent, chooses nothing.
   [[nodiscard]] std::string title() const;
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> labels() const;
   [[nodiscard]] figure::LegendPlace legend() const;
@@ -80,7 +80,7 @@ class FigureForm : public QWidget {
   QSpinBox* m_trainLength;
   QCheckBox* m_letters;
   int m_fixedRows = 0;
-  // Of the figure that is offered.
+  // Fields of the figure that is offered.
   std::vector<QLineEdit*> m_names;
   std::vector<Ends> m_bars;
   Ends m_x;

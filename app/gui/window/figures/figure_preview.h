@@ -33,7 +33,7 @@ class FigurePreview : public QWidget {
   /// Words instead of a picture.
   void setWords(const QString& words);
 
-  /// What is shown is what was asked for last.
+  /// Whether the preview shows the last request.
   [[nodiscard]] bool isSettled() const { return m_settled; }
   /// Null where there are words instead.
   [[nodiscard]] const QImage& picture() const { return m_picture; }

@@ -21,7 +21,7 @@ FigureRun runOf(const Run& run) {
           figure::CurveLook{run.look.colour, run.look.change}};
 }
 
-/// What is chosen in the window, as figures name it.
+/// The window's choices, as figures name them.
 struct Chosen {
   FigureRun run;
   figure::HeadIndex head;
@@ -85,7 +85,7 @@ std::vector<PaperFigure> paperFigures(const RunList& list) {
   const auto head = list.headOf(selection.head());
   const Run* run = list.run(selection.head().run);
   if (!head || run == nullptr) return {};
-  // Of a run that ends before the part that is shown, all of it.
+  // All of a run that ends before the part that is shown.
   const auto there = [&](const Range& range) {
     const auto places = list.placesOf(selection.head().run).fromReference;
     const Range part = places ? places->part(range) : range;
@@ -93,7 +93,7 @@ std::vector<PaperFigure> paperFigures(const RunList& list) {
   };
   const View& view = selection.view();
   const Chosen chosen{runOf(*run), {head->layer, head->head}, there(view.rows), there(view.columns)};
-  // Those on other texts cannot stand in one figure with it.
+  // Runs on other texts cannot stand in one figure with it.
   std::vector<FigureRun> runs;
   for (const Run* one : list.runsOnText()) runs.push_back(runOf(*one));
   std::vector<PaperFigure> figures = figuresOfRun(chosen);

@@ -4,8 +4,8 @@
 
 #include <QString>
 
-#include "app/figure/kinds/run_figure.h"
-#include "app/gui/document/run_list.h"
+#include "app/figure/run_figure.h"
+#include "app/gui/document/runs/run_list.h"
 
 namespace foxscope::gui {
 

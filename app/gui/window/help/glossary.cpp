@@ -31,7 +31,7 @@ Glossary::Glossary(QWidget* parent) : QDialog(parent), m_list(new QListWidget), 
   m_text->document()->setDocumentMargin(2.0 * fontMetrics().averageCharWidth());
   m_list->setFrameShape(QFrame::NoFrame);
   m_list->setAccessibleName(tr("Terms"));
-  // No term is cut.
+  // The list is wide enough for every term.
   m_list->setFixedWidth(m_list->sizeHintForColumn(0) + 2 * fontMetrics().averageCharWidth());
   m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   connect(m_list, &QListWidget::currentItemChanged, this, [this](const QListWidgetItem* item) {

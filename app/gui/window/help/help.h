@@ -8,7 +8,7 @@ namespace foxscope::gui {
 class Glossary;
 class MainWindow;
 
-/// What explains the window: commands, keys, glossary, tour.
+/// The help of the window: commands, keys, glossary, tour.
 class Help : public QObject {
   Q_OBJECT
 

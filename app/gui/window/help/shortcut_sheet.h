@@ -6,7 +6,7 @@
 
 namespace foxscope::gui {
 
-/// What keys and the mouse do, on one page (F1).
+/// The keys and the mouse's actions on one page (F1).
 class ShortcutSheet : public QDialog {
   Q_OBJECT
 

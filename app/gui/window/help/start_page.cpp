@@ -64,7 +64,7 @@ StartPage::StartPage(QWidget* parent)
   column->addStretch(1);
   column->addWidget(heading(QStringLiteral("Foxscope"), kTitleSize));
   column->addWidget(wrapped(tr("See what each head of a Forgetting Transformer forgets, and when.")));
-  // What is still missing stands where it is seen however low the page is.
+  // Missing inputs are named where they are seen however low the page is.
   m_inputs = heading({}, 1);
   m_inputs->setWordWrap(true);
   m_inputs->hide();

@@ -11,15 +11,15 @@ class QVBoxLayout;
 
 namespace foxscope::gui {
 
-/// What a new window shows: a picture of the result, questions that the demo answers, opening, and what was opened
-/// lately.
+/// The first page of a new window: a picture of the result, questions that the demo answers, opening, and what was
+/// opened lately.
 class StartPage : public QWidget {
   Q_OBJECT
 
  public:
   explicit StartPage(QWidget* parent = nullptr);
   void setRecent(const QStringList& paths);
-  /// What is already there of a run, and what is missing: "No text yet: ..."
+  /// Sets the text on a run's inputs that are there and those that are missing: "No text yet: ..."
   void setInputs(const QString& text);
   /// @param demo  its session file, beside which those of the questions lie; empty: there is none
   void setDemo(const QString& demo);

@@ -11,6 +11,8 @@
 #include <QPushButton>
 #include <QVBoxLayout>
 
+#include "backend/base/index.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -76,7 +78,7 @@ void Tour::go(int step) {
     return;
   }
   m_step = std::max(0, step);
-  const Step& shown = m_steps[static_cast<std::size_t>(m_step)];
+  const Step& shown = m_steps[index_of(m_step)];
   m_title->setText(shown.title);
   m_text->setText(shown.text);
   m_count->setText(tr("%1 of %2").arg(m_step + 1).arg(steps()));
@@ -87,7 +89,7 @@ void Tour::go(int step) {
 }
 
 QRect Tour::partRect() const {
-  const QWidget* part = m_steps[static_cast<std::size_t>(m_step)].part;
+  const QWidget* part = m_steps[index_of(m_step)].part;
   if (part == nullptr) return {};
   return QRect(mapFromGlobal(part->mapToGlobal(QPoint())), part->size()).intersected(rect());
 }

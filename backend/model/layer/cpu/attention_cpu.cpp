@@ -42,7 +42,7 @@ void AttentionCpu::begin() {
 
 bool AttentionCpu::project(int layer) {
   const std::int64_t size = length_ * head_dim_;
-  CpuPassMemory& memory = pass_.memory();
+  CpuWorkspace& memory = pass_.memory();
   pass_.find_places(TraceArray::query, layer, config_.heads * size, memory.query, queries_);
   pass_.find_places(TraceArray::key, layer, config_.key_heads * size, memory.key, keys_);
   pass_.find_places(TraceArray::value, layer, config_.key_heads * size, memory.value, values_);
@@ -128,7 +128,7 @@ void AttentionCpu::sum_gates(int layer) {
   }
 }
 
-/// From all keys up to each position; the state takes them up.
+/// Attends from each position to all keys up to it; the state takes the keys up.
 bool AttentionCpu::attend(int layer) {
   const std::int64_t batch = pass_.batch();
   if (pass_.continues()) {

@@ -16,7 +16,7 @@ namespace foxscope {
 class AttentionCpu final : public MixerSteps {
  public:
   explicit AttentionCpu(CpuPass& pass);
-  /// Before the first layer of a run.
+  /// Begins a run, before its first layer.
   void begin();
 
   bool project(int layer) override;

@@ -27,12 +27,12 @@ class ConvolutionCpu {
   static void lay_out(const LinearMixer& mixer, LayerWeights& weights);
 
   [[nodiscard]] const LinearColumns& columns() const { return columns_; }
-  /// To be called in a step for rows, when the layer's projection is packed.
+  /// Projects rows; to be called in a step for rows, when the layer's projection is packed.
   [[nodiscard]] Projected project(int layer, const CpuPass::Rows& rows);
   [[nodiscard]] const float* row_of(const Projected& projected, std::int64_t row) const {
     return projected.values + (row - projected.first) * columns_.count;
   }
-  /// Of columns [convolved, precise) of one row; without taps these columns themselves.
+  /// Convolves columns [convolved, precise) of one row; without taps copies these columns.
   /// @param row  of all B n
   /// @param out  [convolved_size()]
   void convolve(int layer, const Projected& projected, std::int64_t row, float* out) const;

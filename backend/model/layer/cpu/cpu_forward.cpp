@@ -10,18 +10,18 @@
 namespace foxscope {
 namespace {
 
-/// Of the layers that are no attention; null where all are.
+/// The steps of the layers that are no attention; null where all are.
 std::unique_ptr<MixerSteps> make_linear(CpuPass& pass) {
   const auto& mixer = pass.config().linear;
   if (!mixer) return nullptr;
-  if (mixer->selects()) return std::make_unique<MambaCpu>(pass);
+  if (mixer->is_selective()) return std::make_unique<MambaCpu>(pass);
   return std::make_unique<LinearCpu>(pass);
 }
 
 }  // namespace
 
 CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
-                       KeptPassMemory& kept)
+                       WorkspaceCache& kept)
     : Forward(config, batch, length),
       pass_(config, weights, batch, length, kept),
       linear_(make_linear(pass_)),
@@ -34,7 +34,7 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
 void CpuForward::lay_out(const LinearMixer* mixer, LayerWeights& weights) {
   if (mixer == nullptr) return;
   ConvolutionCpu::lay_out(*mixer, weights);
-  if (mixer->selects()) MambaCpu::lay_out(*mixer, weights);
+  if (mixer->is_selective()) MambaCpu::lay_out(*mixer, weights);
 }
 
 void CpuForward::begin() {

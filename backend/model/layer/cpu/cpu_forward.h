@@ -19,7 +19,7 @@ class CpuForward final : public Forward {
  public:
   /// See CpuPass.
   CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
-             KeptPassMemory& kept);
+             WorkspaceCache& kept);
 
   /// Lays the weights of a layer out as the steps read them.
   /// @param mixer  null: attention

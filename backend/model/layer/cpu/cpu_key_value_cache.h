@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/gate_history.h"
 #include "backend/model/layer/cpu/page_pool.h"
 
@@ -17,7 +18,7 @@ class KeyValuePages {
  public:
   static constexpr std::int64_t kPageKeys = 64;
 
-  /// Of a page of keys and values.
+  /// Numbers of a page of keys and values.
   static std::int64_t numbers_of_page(std::int64_t head_dim) { return 2 * kPageKeys * head_dim; }
 
   /// @param pool  of pages of numbers_of_page(head_dim)
@@ -41,7 +42,7 @@ class KeyValuePages {
 
  private:
   [[nodiscard]] const float* page(std::int64_t position) const {
-    return pages_[static_cast<std::size_t>((position - first_) / kPageKeys)].get();
+    return pages_[index_of((position - first_) / kPageKeys)].get();
   }
 
   std::int64_t head_dim_;

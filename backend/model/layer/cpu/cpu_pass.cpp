@@ -10,7 +10,7 @@ namespace foxscope {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;
-/// For fewer no thread is woken.
+/// Fewer rows wake no thread.
 constexpr std::int64_t kFewestRows = 16;
 /// Rows up to which threads share the columns.
 constexpr std::int64_t kRowsByColumns = 64;
@@ -26,16 +26,16 @@ constexpr std::int64_t kMostKeptRows = 4096;
 }  // namespace
 
 CpuPass::CpuPass(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
-                 KeptPassMemory& kept)
+                 WorkspaceCache& kept)
     : ForwardPass(config, batch, length),
       weights_(weights),
       by_columns_(length == 1 && batch <= kRowsByColumns),
       kept_(length > 1 && rows() <= kMostKeptRows ? &kept : nullptr),
-      memory_(kept_ != nullptr ? kept_->take() : std::make_unique<CpuPassMemory>()),
+      memory_(kept_ != nullptr ? kept_->take() : std::make_unique<CpuWorkspace>()),
       cut_heads_(index_of(batch)) {
   chunk_ = rows();
   if (by_columns_) return;
-  // As many chunks for each thread, and few: each turns the weights once more.
+  // All threads have equally many chunks, and few: each turns the weights once more.
   const std::int64_t threads = team_.threads();
   const std::int64_t turns = (rows() + threads * kRowsAtOnce - 1) / (threads * kRowsAtOnce);
   chunk_ = std::max(kFewestRows, (rows() + threads * turns - 1) / (threads * turns));
@@ -52,14 +52,14 @@ void CpuPass::need(const Needs& needs) {
 }
 
 void CpuPass::allocate() {
-  CpuPassMemory::grow(memory_->residual, index_of(rows() * hidden()));
-  CpuPassMemory::grow(memory_->attended, output_);
+  CpuWorkspace::grow(memory_->residual, index_of(rows() * hidden()));
+  CpuWorkspace::grow(memory_->attended, output_);
   const std::int64_t threads = by_columns_ ? 1 : team_.threads();
   if (std::ssize(memory_->scratch) < threads) memory_->scratch.resize(index_of(threads));
   for (std::int64_t thread = 0; thread < threads; ++thread) {
     Scratch& scratch = memory_->scratch[index_of(thread)];
-    CpuPassMemory::grow(scratch.normed, normed_);
-    CpuPassMemory::grow(scratch.wide, wide_);
+    CpuWorkspace::grow(scratch.normed, normed_);
+    CpuWorkspace::grow(scratch.wide, wide_);
   }
 }
 
@@ -74,7 +74,7 @@ void CpuPass::find_places(TraceArray array, int layer, std::int64_t numbers, Flo
   for (std::size_t sequence = 0; sequence < places.size(); ++sequence) {
     places[sequence] = probes()[sequence].stored(array, layer);
     if (places[sequence] != nullptr) continue;
-    CpuPassMemory::grow(own, index_of(batch() * numbers));
+    CpuWorkspace::grow(own, index_of(batch() * numbers));
     places[sequence] = own.data() + sequence * index_of(numbers);
   }
 }
@@ -166,7 +166,7 @@ void CpuPass::pack(std::size_t place, std::int64_t count, const FloatArray& weig
   if (by_columns_ || count < kRowsToPack || weight.empty() || std::ssize(weight) > kMostPacked) return;
   const std::int64_t columns = std::ssize(weight) / depth;
   FloatArray& packed = memory_->packed[place];
-  CpuPassMemory::grow(packed, index_of(kernels::cpu::packed_size(columns, depth)));
+  CpuWorkspace::grow(packed, index_of(kernels::cpu::packed_size(columns, depth)));
   team_.run((columns + kernels::cpu::kPanelColumns - 1) / kernels::cpu::kPanelColumns,
             [&](std::int64_t panel, int /*thread*/) {
               kernels::cpu::pack_panel(weight.data(), columns, depth, panel, packed.data());

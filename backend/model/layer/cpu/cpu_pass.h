@@ -8,9 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "backend/model/layer/cpu/cpu_pass_memory.h"
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/cpu_state.h"
 #include "backend/model/layer/cpu/cpu_team.h"
+#include "backend/model/layer/cpu/cpu_workspace.h"
 #include "backend/model/layer/forward_pass.h"
 #include "backend/model/spec/parameters.h"
 #include "kernels/cpu/matrix_product.h"
@@ -18,16 +19,13 @@
 
 namespace foxscope {
 
-/// A number of elements or an index as the standard library takes it.
-constexpr std::size_t index_of(std::int64_t number) { return static_cast<std::size_t>(number); }
-
-/// What the steps of a forward pass on the CPU share: which run they belong to, weights, memory, threads, norms and
-/// matrix products in float32. Steps that treat each row alone go by chunks of rows that stay in a core's cache from
-/// norm to norm; where there is one position of each sequence, threads share the columns of each matrix instead, and a
-/// sequence has the same digits whatever others are beside it.
+/// The state that the steps of a forward pass on the CPU share: which run they belong to, weights, memory, threads,
+/// norms and matrix products in float32. Steps that treat each row alone go by chunks of rows that stay in a core's
+/// cache from norm to norm; where there is one position of each sequence, threads share the columns of each matrix
+/// instead, and a sequence has the same digits whatever others are beside it.
 class CpuPass final : public ForwardPass {
  public:
-  using Scratch = CpuPassMemory::Scratch;
+  using Scratch = CpuWorkspace::Scratch;
   /// Rows [begin, end) of all B n, and memory for them.
   struct Rows {
     std::int64_t begin;
@@ -41,14 +39,14 @@ class CpuPass final : public ForwardPass {
     std::int64_t wide = 0;    ///< of Scratch::wide
     std::int64_t more_normed = 0;
     std::int64_t more_wide = 0;
-    std::int64_t output = 0;  ///< of CpuPassMemory::attended, for each of all rows
+    std::int64_t output = 0;  ///< of CpuWorkspace::attended, for each of all rows
   };
 
   /// @param weights  of all layers; must outlive it, as config must
   /// @param kept     where memory comes from and goes to, if the pass is neither of many rows nor of one position
   ///                 (which a continuation holds for as long as it lives); must outlive it
   CpuPass(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
-          KeptPassMemory& kept);
+          WorkspaceCache& kept);
   ~CpuPass();
   CpuPass(const CpuPass&) = delete;
   CpuPass& operator=(const CpuPass&) = delete;
@@ -64,7 +62,7 @@ class CpuPass final : public ForwardPass {
   [[nodiscard]] std::int64_t hidden() const { return config().hidden_size; }  ///< D
   /// Few rows, each of a sequence of its own: columns are shared among threads, rows are not.
   [[nodiscard]] bool by_columns() const { return by_columns_; }
-  [[nodiscard]] CpuPassMemory& memory() { return *memory_; }
+  [[nodiscard]] CpuWorkspace& memory() { return *memory_; }
   [[nodiscard]] CpuTeam& team() { return team_; }
 
   [[nodiscard]] CpuState& cpu_state(std::int64_t sequence) const { return static_cast<CpuState&>(state(sequence)); }
@@ -82,7 +80,7 @@ class CpuPass final : public ForwardPass {
   /// Sets the output of the cut heads of a row to 0.  @param output  [size]
   void cut_heads(std::int64_t row, std::int64_t size, float* output) const;
 
-  /// Of rows [begin, end) of the residual stream.  @param out  [rows, D]
+  /// Norms rows [begin, end) of the residual stream.  @param out  [rows, D]
   void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
   /// @param bias  as wide as the rows, or empty
   static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);
@@ -112,7 +110,7 @@ class CpuPass final : public ForwardPass {
   void multiply_columns(const kernels::cpu::RowProducts& products);
 
  private:
-  /// Which matrix is in panels, for all rows of a step.
+  /// The matrix that is in panels, for all rows of a step.
   struct PackedMatrix {
     std::span<const float> of;  ///< empty: none
     std::int64_t depth = 0;     ///< of the products that it is packed for
@@ -123,8 +121,8 @@ class CpuPass final : public ForwardPass {
   bool by_columns_;
   CpuTeam team_;
   std::int64_t chunk_ = 1;
-  KeptPassMemory* kept_;  ///< null: the memory ends with the pass
-  std::unique_ptr<CpuPassMemory> memory_;
+  WorkspaceCache* kept_;  ///< null: the memory ends with the pass
+  std::unique_ptr<CpuWorkspace> memory_;
   std::size_t normed_ = 0, wide_ = 0, output_ = 0;  ///< numbers that parts need
   std::array<PackedMatrix, 2> packed_;              ///< for the step at hand
   std::vector<std::vector<int>> cut_heads_;         ///< [B] of the layer at hand

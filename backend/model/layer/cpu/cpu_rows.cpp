@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 
 namespace foxscope {
@@ -32,10 +33,9 @@ RotaryTable::RotaryTable(const ModelConfig& config, std::span<const std::int64_t
   sine.resize(static_cast<std::size_t>(length * half));
   for (std::int64_t n = 0; n < half; ++n) {
     for (std::int64_t p = 0; p < length; ++p) {
-      const double angle =
-          static_cast<double>(positions[static_cast<std::size_t>(p)]) * frequencies[static_cast<std::size_t>(n)];
-      cosine[static_cast<std::size_t>(p * half + n)] = static_cast<float>(std::cos(angle));
-      sine[static_cast<std::size_t>(p * half + n)] = static_cast<float>(std::sin(angle));
+      const double angle = static_cast<double>(positions[index_of(p)]) * frequencies[index_of(n)];
+      cosine[index_of(p * half + n)] = static_cast<float>(std::cos(angle));
+      sine[index_of(p * half + n)] = static_cast<float>(std::sin(angle));
     }
   }
 }

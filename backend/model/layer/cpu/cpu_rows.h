@@ -10,7 +10,7 @@ namespace foxscope {
 
 /// Cosines and sines of positions.
 struct RotaryTable {
-  /// Of L positions from `first` on.
+  /// The table of L positions from `first` on.
   RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length);
   RotaryTable(const ModelConfig& config, std::span<const std::int64_t> positions);
   std::int64_t half;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "backend/base/index.h"
 #include "backend/model/spec/interventions.h"
 #include "backend/model/spec/parameters.h"
 
@@ -18,14 +19,14 @@ CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> inte
   layers_.assign(static_cast<std::size_t>(config.layers), empty);
   for (int layer = 0; layer < config.layers; ++layer) {
     if (const std::int64_t size = config.state_size(layer); size > 0) {
-      Layer& recurrent = layers_[static_cast<std::size_t>(layer)] = Layer();
+      Layer& recurrent = layers_[index_of(layer)] = Layer();
       recurrent.recurrent_heads = static_cast<std::size_t>(config.heads_of(layer));
       recurrent.recurrent.resize(static_cast<std::size_t>(size));
       recurrent.window.resize(static_cast<std::size_t>(config.carried_size(layer) - size));
       continue;
     }
     if (!config.gated() && !changes_gates(interventions, layer)) continue;
-    layers_[static_cast<std::size_t>(layer)].gates.resize(static_cast<std::size_t>(config.heads));
+    layers_[index_of(layer)].gates.resize(static_cast<std::size_t>(config.heads));
   }
 }
 
@@ -54,7 +55,7 @@ std::vector<std::int64_t> CpuState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
     for (const std::int64_t first : cache.first) held.push_back(length() - first);
-    // What a linear mixer has read is in its state.
+    // A linear mixer holds its past in its state, not in keys.
     held.insert(held.end(), cache.recurrent_heads, 0);
   }
   return held;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/cpu_key_value_cache.h"
 #include "backend/model/layer/forward_pass.h"
 #include "backend/model/spec/intervention.h"
@@ -12,8 +13,8 @@
 
 namespace foxscope {
 
-/// What a model on the CPU carries from position to position: keys, values and gates of each layer, and the last
-/// projection for the shifts. Copies share the pages of keys and values.
+/// The state of a sequence on the CPU: keys, values and gates of each layer, and the last projection for the shifts.
+/// Copies share the pages of keys and values.
 class CpuState final : public ForwardState {
  public:
   /// Before the first position.
@@ -36,7 +37,7 @@ class CpuState final : public ForwardState {
     std::size_t recurrent_heads = 0;   ///< H of S
     FloatArray window;                 ///< [taps - 1, columns] projections that its convolution reads again
   };
-  [[nodiscard]] Layer& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Layer& layer(int index) { return layers_[index_of(index)]; }
 
   /// Share of a row that a step may skip.
   [[nodiscard]] double skipped_share() const { return tolerance_ / 2; }

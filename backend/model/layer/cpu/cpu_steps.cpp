@@ -5,6 +5,9 @@
 #include <bit>
 #include <cmath>
 
+#include "backend/base/index.h"
+#include "kernels/log2e.h"
+
 // The loops below are plain, so that the compiler makes vectors of them: once for each instruction set, chosen when
 // the program is loaded. Sanitizers do not go along with that choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -23,13 +26,12 @@ constexpr std::int64_t kLanes = 16;
 /// exp(x) to about 1 unit in the last place, without a branch or a call, so that loops over it become vectors. Below
 /// -87 it is 0 to float32's smallest normal number; above 88 it stays finite, as no step here needs more.
 FOXSCOPE_INLINE float exponential(float x) {
-  constexpr float kLog2E = 1.44269504088896341F;
   constexpr float kLn2High = 0.693145751953125F;
   constexpr float kLn2Low = 1.42860682030941723212e-6F;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest whole number in the low bits
   float bounded = x < -87.0F ? -87.0F : x;
   bounded = bounded > 88.0F ? 88.0F : bounded;
-  const float shifted = bounded * kLog2E + kRound;
+  const float shifted = bounded * kernels::kLog2EFloat + kRound;
   const float whole = shifted - kRound;
   const float rest = (bounded - whole * kLn2High) - whole * kLn2Low;
   float p = 1.9875691500e-4F;  // of expf in S. L. Moshier's Cephes Mathematical Library 2.2 (1992)
@@ -44,7 +46,7 @@ FOXSCOPE_INLINE float exponential(float x) {
   return p * power;
 }
 
-/// Of all lanes, halves onto halves: lane after lane each addition would wait for the one before it.
+/// Sums all lanes, halves onto halves: lane after lane each addition would wait for the one before it.
 FOXSCOPE_INLINE float sum_of_lanes(std::array<float, kLanes> sums) {
   for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
     for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
@@ -58,7 +60,7 @@ FOXSCOPE_INLINE float sum_of_squares(const float* x, std::int64_t size) {
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      sums[static_cast<std::size_t>(lane)] += x[n + lane] * x[n + lane];
+      sums[index_of(lane)] += x[n + lane] * x[n + lane];
     }
   }
   float total = 0;
@@ -70,7 +72,7 @@ FOXSCOPE_INLINE float sum_of(const float* x, std::int64_t size) {
   std::array<float, kLanes> sums{};
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[static_cast<std::size_t>(lane)] += x[n + lane];
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[index_of(lane)] += x[n + lane];
   }
   float total = 0;
   for (; n < size; ++n) total += x[n];
@@ -92,7 +94,7 @@ void rms_norm(const float* x, const float* weight, std::int64_t size, float epsi
 FOXSCOPE_VECTOR_CLONES
 void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t size, float epsilon, float* out) {
   const float mean = sum_of(x, size) / static_cast<float>(size);
-  // Of the differences, as sum(x^2) - n mean^2 would lose what is small beside the mean.
+  // The sum of squared differences, as sum(x^2) - n mean^2 would lose what is small beside the mean.
   for (std::int64_t n = 0; n < size; ++n) out[n] = x[n] - mean;
   const float factor = 1.0F / std::sqrt(sum_of_squares(out, size) / static_cast<float>(size) + epsilon);
   for (std::int64_t n = 0; n < size; ++n) out[n] = out[n] * factor * weight[n] + bias[n];
@@ -232,7 +234,7 @@ float largest(const float* x, std::int64_t size) {
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      float& best = lanes[static_cast<std::size_t>(lane)];
+      float& best = lanes[index_of(lane)];
       best = x[n + lane] > best ? x[n + lane] : best;
     }
   }
@@ -248,7 +250,7 @@ float sum_of_exponentials(const float* x, std::int64_t size, float shift) {
   std::int64_t n = 0;
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      sums[static_cast<std::size_t>(lane)] += exponential(x[n + lane] - shift);
+      sums[index_of(lane)] += exponential(x[n + lane] - shift);
     }
   }
   float total = 0;
@@ -275,7 +277,7 @@ float exponentials(std::int64_t size, float shift, float* x) {
   for (; n + kLanes <= size; n += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
       x[n + lane] = exponential(x[n + lane] - shift);
-      sums[static_cast<std::size_t>(lane)] += x[n + lane];
+      sums[index_of(lane)] += x[n + lane];
     }
   }
   float total = 0;

@@ -13,7 +13,7 @@ namespace {
 // sanitizer, which does not know OpenMP, sees it by this number.
 std::atomic<std::int64_t> order = 0;
 
-/// Of the calling thread.
+/// The pool of the calling thread.
 kernels::ThreadPool& own_threads() {
   thread_local std::optional<kernels::ThreadPool> pool;
   thread_local int wanted = 0;

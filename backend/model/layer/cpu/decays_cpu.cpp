@@ -174,7 +174,7 @@ void DecaysCpu::sum_channels(int layer, std::int64_t sequence, std::int64_t head
   }
 }
 
-/// What is not a number here would make everything after it so.
+/// A decay that is no number would spoil every later position.
 void DecaysCpu::check_decays(int layer) const {
   const auto place_of = [&](std::ptrdiff_t index, int heads) {
     const std::int64_t row = index % (heads * length_);

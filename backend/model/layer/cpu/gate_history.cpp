@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "backend/base/index.h"
 #include "backend/model/spec/interventions.h"
 
 namespace foxscope {
@@ -40,7 +41,7 @@ std::int64_t first_needed_key(std::span<const double> cumulative, std::int64_t f
   // The bound grows with j: c_j falls and n rises.
   const auto negligible = [&](std::int64_t position) {
     const double keys = std::log(static_cast<double>(position + 1));
-    const double c = cumulative[static_cast<std::size_t>(position - first)];
+    const double c = cumulative[index_of(position - first)];
     return keys + 2 * logit_bound + cumulative.back() - c <= std::log(share);
   };
   std::int64_t low = first;

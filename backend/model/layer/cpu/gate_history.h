@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
+
 namespace foxscope {
 
 /// First position that rows to come may still see: all before it together hold at most `share` of any later row.
@@ -27,7 +29,7 @@ class GateHistory {
   [[nodiscard]] std::int64_t end() const { return first_ + static_cast<std::int64_t>(values_.size()); }
   [[nodiscard]] double last() const { return values_.back(); }
   /// c of a position that is held.
-  [[nodiscard]] double at(std::int64_t position) const { return values_[static_cast<std::size_t>(position - first_)]; }
+  [[nodiscard]] double at(std::int64_t position) const { return values_[index_of(position - first_)]; }
   [[nodiscard]] const double* from(std::int64_t position) const { return values_.data() + (position - first_); }
 
   /// first_needed_key of what is held.

@@ -42,7 +42,7 @@ LinearCpu::LinearCpu(CpuPass& pass)
 }
 
 bool LinearCpu::project(int layer) {
-  CpuPassMemory& memory = pass_.memory();
+  CpuWorkspace& memory = pass_.memory();
   pass_.find_places(TraceArray::query, layer, mixer_.query_size() * length_, memory.query, queries_);
   pass_.find_places(TraceArray::key, layer, mixer_.key_size() * length_, memory.key, keys_);
   pass_.find_places(TraceArray::value, layer, mixer_.value_size() * length_, memory.value, values_);

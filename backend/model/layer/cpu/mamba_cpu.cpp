@@ -20,7 +20,7 @@ MambaCpu::MambaCpu(CpuPass& pass)
       steps_(gate_.size()) {
   assert(mixer_.gate == LinearGate::before_norm && mixer_.norm_size == 0 && mixer_.skip == LinearSkip::head);
   assert(mixer_.value_activation == LinearActivation::silu);
-  pass.need({.normed = mixer_.selection_size(), .output = heads_});
+  pass.need({.normed = mixer_.x_proj_size(), .output = heads_});
 }
 
 void MambaCpu::lay_out(const LinearMixer& mixer, LayerWeights& weights) {
@@ -33,7 +33,7 @@ void MambaCpu::lay_out(const LinearMixer& mixer, LayerWeights& weights) {
 }
 
 bool MambaCpu::project(int layer) {
-  CpuPassMemory& memory = pass_.memory();
+  CpuWorkspace& memory = pass_.memory();
   pass_.find_places(TraceArray::query, layer, mixer_.query_size() * length_, memory.query, queries_);
   pass_.find_places(TraceArray::key, layer, mixer_.key_size() * length_, memory.key, keys_);
   pass_.pack(0, pass_.rows(), pass_.weights(layer).projection, pass_.hidden());
@@ -55,17 +55,17 @@ void MambaCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   convolution_.keep_windows(layer, projected);
 }
 
-/// What is made of the values: dt by way of a low rank, keys and queries.
+/// Computes dt, by way of a low rank, keys and queries from the values.
 void MambaCpu::select_rows(int layer, const CpuPass::Rows& rows) {
   const LayerWeights& weights = pass_.weights(layer);
-  const std::int64_t size = mixer_.selection_size();
+  const std::int64_t size = mixer_.x_proj_size();
   float* const selected = rows.scratch.normed.data();
   pass_.multiply({.rows = rows.count(),
                   .columns = size,
                   .depth = heads_,
                   .in = inputs_.data() + rows.begin * heads_,
                   .in_stride = heads_,
-                  .weight = weights.selection.data(),
+                  .weight = weights.x_proj.data(),
                   .out = selected,
                   .out_stride = size});
   pass_.multiply({.rows = rows.count(),
@@ -102,7 +102,7 @@ void MambaCpu::sum_gates(int layer) {
   }
 }
 
-/// What is not a number here would make everything after it so.
+/// A step that is no number would spoil every later position.
 void MambaCpu::check_steps(int layer) const {
   const auto bad = std::ranges::find_if(steps_, [](float step) { return !std::isfinite(step); });
   if (bad == steps_.end()) return;

@@ -29,11 +29,11 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   [[nodiscard]] std::shared_ptr<float> take();
 
   [[nodiscard]] std::int64_t numbers() const { return numbers_; }
-  /// Of the system, now.
+  /// Blocks that the pool has of the system now.
   [[nodiscard]] std::int64_t blocks() const;
 
  private:
-  /// Not by malloc, whose heap returns only what lies at its end.
+  /// Pages of the system, not of malloc, whose heap returns only what lies at its end.
   struct Block {
     Block(std::uint64_t age, std::int64_t numbers);
     ~Block();

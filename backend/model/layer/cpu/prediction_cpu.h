@@ -10,7 +10,7 @@
 
 namespace foxscope {
 
-/// What a model on the CPU predicts behind its final norm: logits and losses of all rows, scores of some, and
+/// The prediction of a model on the CPU behind its final norm: logits and losses of all rows, scores of some, and
 /// probabilities of the next token.
 class PredictionCpu {
  public:
@@ -19,7 +19,7 @@ class PredictionCpu {
   /// Logits and losses of all rows, as far as the probes keep them. The norm goes where the mixer's output was.
   /// @returns false if the job was stopped
   bool predict();
-  /// To the probes that keep losses.
+  /// Gives the losses to the probes that keep them.
   void take_losses() const;
   /// See Forward::score.
   bool score(std::span<const Forward::ScoredRow> scored, int top, const Job& job);

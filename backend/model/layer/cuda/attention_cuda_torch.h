@@ -8,8 +8,8 @@
 
 namespace foxscope {
 
-/// TorchAttentionSteps in bfloat16 on a GPU: cuBLAS for the matrices, kernels/cuda for everything between them. What
-/// makes gates is float32. Attention is TorchAttentionSteps', whose kernels take what this takes.
+/// TorchAttentionSteps in bfloat16 on a GPU: cuBLAS for the matrices, kernels/cuda for everything between them. The
+/// operands of gates are float32. Attention is TorchAttentionSteps', whose kernels take what this takes.
 class CudaAttentionSteps : public TorchAttentionSteps {
  public:
   /// Whether there are kernels for a model's heads.
@@ -23,9 +23,9 @@ class CudaAttentionSteps : public TorchAttentionSteps {
   bool project_output(int layer) override;
 
  protected:
-  /// From the projection to query_, key_ and value_.
+  /// Makes query_, key_ and value_ from the projection.
   virtual void split_heads(int layer);
-  /// What of that is the same for a text and for its next position.
+  /// The arguments that are the same for a text and for its next position.
   [[nodiscard]] kernels::cuda::ProjectedHeads projected_heads(int layer) const;
 
   CudaPass& cuda_;

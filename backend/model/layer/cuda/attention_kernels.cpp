@@ -84,23 +84,24 @@ AttentionDone attend(const AttentionTensors& tensors, const std::stop_token& sto
   return {"cpu-tiled", blocks.total, blocks.skipped};
 }
 
-void attend_back(const AttentionTensors& tensors, const at::Tensor& of_output, const AttentionGradients& gradients) {
+void attend_backward(const AttentionTensors& tensors, const at::Tensor& grad_output,
+                     const AttentionGradients& gradients) {
   if (tensors.query.is_cuda()) {
-    cuda_forgetting_attention_back(cuda_arguments(tensors), {of_output, gradients.of_query, gradients.of_key,
-                                                             gradients.of_value, gradients.of_log_gate});
+    cuda_forgetting_attention_backward(cuda_arguments(tensors), {grad_output, gradients.grad_query, gradients.grad_key,
+                                                                 gradients.grad_value, gradients.grad_log_gate});
     return;
   }
   kernels::cpu::ForgettingAttentionBackward arguments;
   arguments.forward = cpu_arguments(tensors);
-  arguments.output_gradient = of_output.const_data_ptr<float>();
-  arguments.output_gradient_strides = strides_of_heads(of_output);
-  arguments.query_gradient = gradients.of_query.mutable_data_ptr<float>();
-  arguments.query_gradient_strides = strides_of_heads(gradients.of_query);
-  arguments.key_gradient = gradients.of_key.mutable_data_ptr<float>();
-  arguments.key_gradient_strides = strides_of_heads(gradients.of_key);
-  arguments.value_gradient = gradients.of_value.mutable_data_ptr<float>();
-  arguments.value_gradient_strides = strides_of_heads(gradients.of_value);
-  arguments.log_gate_gradient = gradients.of_log_gate.mutable_data_ptr<float>();
+  arguments.output_gradient = grad_output.const_data_ptr<float>();
+  arguments.output_gradient_strides = strides_of_heads(grad_output);
+  arguments.query_gradient = gradients.grad_query.mutable_data_ptr<float>();
+  arguments.query_gradient_strides = strides_of_heads(gradients.grad_query);
+  arguments.key_gradient = gradients.grad_key.mutable_data_ptr<float>();
+  arguments.key_gradient_strides = strides_of_heads(gradients.grad_key);
+  arguments.value_gradient = gradients.grad_value.mutable_data_ptr<float>();
+  arguments.value_gradient_strides = strides_of_heads(gradients.grad_value);
+  arguments.log_gate_gradient = gradients.grad_log_gate.mutable_data_ptr<float>();
   LibTorchTeam team;
   check_attention(kernels::cpu::forgetting_attention_backward(arguments, team, {}, nullptr));
 }

@@ -15,7 +15,7 @@ struct AttentionTensors {
   at::Tensor key;             ///< [B, H_kv, n, d] likewise; query head h reads key head h / (H / H_kv)
   at::Tensor value;           ///< likewise
   at::Tensor cumulative;      ///< [B, H, n] float64 c, nats, non-increasing; undefined: every f is 1
-  at::Tensor output;          ///< [B, H, n, d] likewise: written by attend, read by attend_back
+  at::Tensor output;          ///< [B, H, n, d] likewise: written by attend, read by attend_backward
   at::Tensor log_normalizer;  ///< [B, H, n] float32 nats: likewise
   at::Tensor log_normalizer_without_gate;  ///< likewise; undefined: not wanted
   at::Tensor blocks;                       ///< on a GPU [2] int64, pairs of blocks and those skipped: written
@@ -36,15 +36,16 @@ bool attention_kernels_take(const TorchWeights& weights);
 /// @throws Error where a kernel is refused
 AttentionDone attend(const AttentionTensors& tensors, const std::stop_token& stop);
 
-/// Gradients of a loss, from that by the output. What pruning left out has none.
+/// Gradients of a loss, from that by the output. Entries that pruning left out have none.
 struct AttentionGradients {
-  at::Tensor of_query;     ///< as `query`, written
-  at::Tensor of_key;       ///< as `key`, written
-  at::Tensor of_value;     ///< as `value`, written
-  at::Tensor of_log_gate;  ///< [B, H, n] float32, nats per nat, written
+  at::Tensor grad_query;     ///< as `query`, written
+  at::Tensor grad_key;       ///< as `key`, written
+  at::Tensor grad_value;     ///< as `value`, written
+  at::Tensor grad_log_gate;  ///< [B, H, n] float32, nats per nat, written
 };
-/// @param of_output  as `output`
+/// @param grad_output  as `output`
 /// @throws Error where a kernel is refused
-void attend_back(const AttentionTensors& tensors, const at::Tensor& of_output, const AttentionGradients& gradients);
+void attend_backward(const AttentionTensors& tensors, const at::Tensor& grad_output,
+                     const AttentionGradients& gradients);
 
 }  // namespace foxscope

@@ -42,7 +42,7 @@ bool CudaNextForward::run_layers() {
     pass_.check(graph_->launch(cuda_.stream()), "a recorded step");
     return true;
   }
-  // What LibTorch makes when it is first needed must not be made while its work is recorded.
+  // LibTorch must not make its lazy state while its work is recorded.
   if (std::exchange(run_before_, true)) {
     graph_ = kernels::cuda::DeviceGraph::record(cuda_.stream(), [&] { Forward::run_layers(); });
     if (graph_ != nullptr) return run_layers();

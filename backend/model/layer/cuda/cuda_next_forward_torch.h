@@ -9,10 +9,10 @@
 
 namespace foxscope {
 
-/// One more position of each of up to B sequences that have been read, together. What its steps compute in lies where
-/// it lay before, and what differs from token to token goes to the device in one piece; so the launches of all layers
-/// are recorded once and given to the GPU as one. A sequence has the same digits alone and beside others: a pass
-/// always has B rows, those without a sequence being of no use.
+/// One more position of each of up to B sequences that have been read, together. The memory of its steps stays where it
+/// is, and the numbers that differ from token to token go to the device in one piece; so the launches of all layers are
+/// recorded once and given to the GPU as one. A sequence has the same digits alone and beside others: a pass always has
+/// B rows, those without a sequence being of no use.
 class CudaNextForward final : public CudaForward {
  public:
   static bool takes(const TorchWeights& weights);

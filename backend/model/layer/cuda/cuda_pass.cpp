@@ -89,7 +89,7 @@ void CudaPass::multiply(const at::Tensor& out, const at::Tensor& in, const at::T
       multiply_rows(into, from);
       continue;
     }
-    // What is left, filled up with zeros.
+    // The remaining rows, filled up with zeros.
     const at::Tensor filled =
         at::empty_strided({alike_rows, in.size(1)}, {std::max(in.stride(0), in.size(1)), 1}, in.options()).zero_();
     filled.slice(0, 0, from.size(0)).copy_(from);

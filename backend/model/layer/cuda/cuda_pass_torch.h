@@ -13,8 +13,8 @@ namespace foxscope {
 /// Rows of a product whose rows are to be alike: of so many each goes the same way through cuBLAS.
 inline constexpr std::int64_t kAlikeRows = 2048;
 
-/// What the steps of a pass in bfloat16 on a GPU share beside TorchPass: norms and matrix products, the table of
-/// rotations, and what lies behind shorter texts.
+/// The state that the steps of a pass in bfloat16 on a GPU share, beside TorchPass: norms and matrix products, the
+/// table of rotations, and what lies behind shorter texts.
 class CudaPass {
  public:
   enum class Sum { no, yes };

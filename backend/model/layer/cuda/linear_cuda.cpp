@@ -4,7 +4,7 @@
 
 namespace foxscope {
 
-bool CudaLinearSteps::takes(const TorchWeights& weights) { return !weights.config.linear->selects(); }
+bool CudaLinearSteps::takes(const TorchWeights& weights) { return !weights.config.linear->is_selective(); }
 
 CudaLinearSteps::CudaLinearSteps(CudaPass& pass)
     : TorchLinearSteps(pass.torch()), cuda_(pass), gates_(pass.empty_gates()) {

@@ -12,7 +12,7 @@ class CudaMlp {
   /// @param pass  must outlive it
   explicit CudaMlp(CudaPass& pass) : cuda_(pass) {}
 
-  /// From here on the memory of all rows stays where it is, from pass to pass.
+  /// Keeps the memory of all rows where it is from here on, from pass to pass.
   void keep_memory();
   /// x += down(silu(g) * u) of norm(x), a block of rows at a time.
   void add(int layer);

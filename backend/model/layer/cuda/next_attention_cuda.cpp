@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cuda/next_attention_cuda_torch.h"
 
 namespace foxscope {
@@ -45,7 +46,7 @@ at::Tensor CudaNextAttentionSteps::begin() {
     if (!pass_.has_state(b)) continue;
     for (int layer = 0; layer < config.layers; ++layer) {
       TorchState::Layer& cache = pass_.torch_state(b).layer(layer);
-      HeldSequence& sequence = held[static_cast<std::size_t>(layer * batch + b)];
+      HeldSequence& sequence = held[index_of(layer * batch + b)];
       const at::Tensor key = cache.key.reserve(1);
       const at::Tensor value = cache.value.reserve(1);
       sequence.key = key.mutable_data_ptr();

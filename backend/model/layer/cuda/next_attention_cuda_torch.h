@@ -7,8 +7,8 @@
 
 namespace foxscope {
 
-/// CudaAttentionSteps for one more position of each of B sequences, together. What they compute in lies where it lay
-/// before, and where a sequence's keys and values lie is a table on the device that is written before each token.
+/// CudaAttentionSteps for one more position of each of B sequences, together. Their memory stays where it is, and where
+/// a sequence's keys and values lie is a table on the device that is written before each token.
 class CudaNextAttentionSteps final : public CudaAttentionSteps {
  public:
   /// @param pass  of one position of each sequence; must outlive it

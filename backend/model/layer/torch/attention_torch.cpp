@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
@@ -89,8 +90,8 @@ void TorchAttentionSteps::sum_gates(int layer) {
     log_gate = log_gate.to(at::kCPU).contiguous();
     double* const values = log_gate.mutable_data_ptr<double>();
     for (std::int64_t b = 0; b < pass_.batch(); ++b) {
-      pass_.probes()[static_cast<std::size_t>(b)].change_gates(layer, pass_.config().heads, pass_.first_position(),
-                                                               length, values + b * heads * length);
+      pass_.probes()[index_of(b)].change_gates(layer, pass_.config().heads, pass_.first_position(), length,
+                                               values + b * heads * length);
     }
   }
   if (pass_.continues()) {

@@ -127,7 +127,7 @@ at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
   const auto solve = [&](const at::Tensor& right) {
     return at::linalg_solve_triangular(triangle, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
   };
-  // What each position writes is `written` - `erased` S.
+  // Each position writes `written` - `erased` S.
   const at::Tensor written = solve(chunks.value * chunks.beta.unsqueeze(4));
   const at::Tensor erased = solve(keys * exponential_of(chunks.cumulative).unsqueeze(4));
   const at::Tensor mixing = at::matmul(chunks.query, chunks.key.transpose(3, 4)) * gamma;
@@ -139,6 +139,33 @@ at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
     const at::Tensor update = written.select(2, chunk) - at::matmul(erased.select(2, chunk), state);
     output.push_back(at::matmul(decayed.select(2, chunk), state) + at::matmul(mixing.select(2, chunk), update));
     state = state * kept.select(2, chunk) + at::matmul(to_end.select(2, chunk).transpose(2, 3), update);
+  }
+  return at::stack(output, 2);
+}
+
+/// The recurrence itself, position by position, for what no chunk has a closed form for.
+std::optional<at::Tensor> mix_by_positions(const LinearOperands& all, at::Tensor& state, const std::stop_token& stop) {
+  const auto of_heads = [&](const at::Tensor& x) { return x.repeat_interleave(all.heads / x.size(1), 1); };
+  const at::Tensor query = of_heads(all.query);
+  const at::Tensor key = of_heads(all.key);
+  const at::Tensor value = of_heads(all.value);
+  const at::Tensor alpha = exponential_of(of_heads(all.log_decay));
+  const at::Tensor read = all.erase_read.defined() ? of_heads(all.erase_read) : at::Tensor();
+  const at::Tensor write = all.erase_write.defined() ? of_heads(all.erase_write) : at::Tensor();
+  /// S^T x, [B, H, d_v].
+  const auto held_at = [&](const at::Tensor& x) { return (state * x.unsqueeze(3)).sum(2); };
+  const auto outer = [](const at::Tensor& x, const at::Tensor& y) { return x.unsqueeze(3) * y.unsqueeze(2); };
+  std::vector<at::Tensor> output;
+  for (std::int64_t position = 0; position < key.size(2); ++position) {
+    if (stop.stop_requested()) return std::nullopt;
+    const auto at = [&](const at::Tensor& x) { return x.select(2, position); };
+    const at::Tensor decayed = state * at(alpha).unsqueeze(3);
+    state = read.defined() ? decayed + outer(at(write), held_at(at(read))) : decayed;
+    at::Tensor written = at(value);
+    if (all.delta_rule) written = written - held_at(at(key));
+    if (all.beta.defined()) written = written * at(all.beta).unsqueeze(2);
+    state = state + outer(at(key), written);
+    output.push_back(held_at(at(query)));
   }
   return at::stack(output, 2);
 }
@@ -223,6 +250,9 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
     state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
   }
   if (operands.rate.defined()) return mix_by_rates(operands, state, stop);
+  if (by_channel && (operands.delta_rule || operands.erase_read.defined())) {
+    return mix_by_positions(operands, state, stop);
+  }
   std::vector<at::Tensor> output;
   for (std::int64_t begin = 0; begin < length; begin += kSpan) {
     if (stop.stop_requested()) return std::nullopt;

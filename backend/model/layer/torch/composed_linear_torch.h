@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What a linear mixer's operator reads; all tensors on one device.
+/// The operands of a linear mixer; all tensors on one device.
 struct LinearOperands {
   at::Tensor query;        ///< [B, H_q, n, d] float32, its factor in it; head h reads h / (H / H_q), and so with others
   at::Tensor key;          ///< [B, H_k, n, d] float32
@@ -19,6 +19,8 @@ struct LinearOperands {
   at::Tensor beta;         ///< [B, H, n] float32; undefined: 1
   std::int64_t heads = 0;  ///< H
   bool delta_rule = false;
+  at::Tensor erase_read;   ///< [B, H_k, n, d] float32 e, where channels decay; undefined: nothing is erased by arrays
+  at::Tensor erase_write;  ///< [B, H_k, n, d] float32 b
 
   [[nodiscard]] bool decays_by_channel() const { return log_decay.defined() && log_decay.dim() == 4; }
 };
@@ -27,7 +29,9 @@ struct LinearOperands {
 /// in chunks of positions: within a chunk the matrix M of the chunk alone, between chunks the state. Exponents are
 /// differences of cumulative sums, never positive, taken in float64. Delta rules solve the chunk's unit triangle
 /// I + tril(diag(beta) (K K^T o Gamma), -1) (Yang et al. 2024, section 3.2; 2025, section 3.3). With rates, of one key,
-/// query and value a position, states are made position by position, by doubling. Memory is O(n).
+/// query and value a position, states are made position by position, by doubling. Where b and e are given
+/// (kernels/cpu/linear_mixing.h), and where the channels of a delta rule decay, they go one after the other. Memory is
+/// O(n).
 /// @param state  [B, H, d, d_v] float32 S before the first position, undefined: 0; left as it is behind the last
 /// @returns y [B, H, n, d_v] float32; nothing if it was stopped
 std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands, at::Tensor& state,

@@ -19,8 +19,8 @@ struct ProductToFloat : torch::autograd::Function<ProductToFloat> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
-    const at::Tensor of_out = gradients[0].to(saved[0].scalar_type());
-    return {at::mm(of_out, saved[1]), at::mm(of_out.t(), saved[0])};
+    const at::Tensor grad_out = gradients[0].to(saved[0].scalar_type());
+    return {at::mm(grad_out, saved[1]), at::mm(grad_out.t(), saved[0])};
   }
 };
 

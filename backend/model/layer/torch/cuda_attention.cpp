@@ -101,33 +101,33 @@ const char* cuda_forgetting_attention(const CudaAttention& arguments) {
   return kernels::cuda::automatic_kernel(kernel) == AttentionKernel::hopper ? "cuda hopper" : "cuda portable";
 }
 
-void cuda_forgetting_attention_back(const CudaAttention& arguments, const CudaAttentionGradients& gradients) {
+void cuda_forgetting_attention_backward(const CudaAttention& arguments, const CudaAttentionGradients& gradients) {
   const std::int64_t head_dim = arguments.query.size(3);
   const std::int64_t missing = kernel_head_dim(head_dim, arguments.query.scalar_type()) - head_dim;
   if (missing > 0) {
     const auto fill_up = [&](const at::Tensor& x) { return at::constant_pad_nd(x, {0, missing}).contiguous(); };
     CudaAttention wider = arguments;
     for (at::Tensor* heads : {&wider.query, &wider.key, &wider.value, &wider.output}) *heads = fill_up(*heads);
-    CudaAttentionGradients found = {fill_up(gradients.of_output), at::empty_like(wider.query),
-                                    at::empty_like(wider.key), at::empty_like(wider.value), gradients.of_log_gate};
-    cuda_forgetting_attention_back(wider, found);
+    CudaAttentionGradients found = {fill_up(gradients.grad_output), at::empty_like(wider.query),
+                                    at::empty_like(wider.key), at::empty_like(wider.value), gradients.grad_log_gate};
+    cuda_forgetting_attention_backward(wider, found);
     const auto cut = [&](const at::Tensor& x) { return x.slice(3, 0, head_dim); };
-    gradients.of_query.copy_(cut(found.of_query));
-    gradients.of_key.copy_(cut(found.of_key));
-    gradients.of_value.copy_(cut(found.of_value));
+    gradients.grad_query.copy_(cut(found.grad_query));
+    gradients.grad_key.copy_(cut(found.grad_key));
+    gradients.grad_value.copy_(cut(found.grad_value));
     return;
   }
   kernels::cuda::ForgettingAttentionBackward kernel;
   kernel.forward = describe(arguments);
-  kernel.output_gradient = gradients.of_output.const_data_ptr();
-  kernel.output_gradient_strides = strides(gradients.of_output);
-  kernel.query_gradient = gradients.of_query.mutable_data_ptr();
-  kernel.query_gradient_strides = strides(gradients.of_query);
-  kernel.key_gradient = gradients.of_key.mutable_data_ptr();
-  kernel.key_gradient_strides = strides(gradients.of_key);
-  kernel.value_gradient = gradients.of_value.mutable_data_ptr();
-  kernel.value_gradient_strides = strides(gradients.of_value);
-  kernel.log_gate_gradient = gradients.of_log_gate.mutable_data_ptr<float>();
+  kernel.output_gradient = gradients.grad_output.const_data_ptr();
+  kernel.output_gradient_strides = strides(gradients.grad_output);
+  kernel.query_gradient = gradients.grad_query.mutable_data_ptr();
+  kernel.query_gradient_strides = strides(gradients.grad_query);
+  kernel.key_gradient = gradients.grad_key.mutable_data_ptr();
+  kernel.key_gradient_strides = strides(gradients.grad_key);
+  kernel.value_gradient = gradients.grad_value.mutable_data_ptr();
+  kernel.value_gradient_strides = strides(gradients.grad_value);
+  kernel.log_gate_gradient = gradients.grad_log_gate.mutable_data_ptr<float>();
   kernel.deterministic = at::globalContext().deterministicAlgorithms();
   const auto bytes = static_cast<std::int64_t>(kernels::cuda::backward_workspace_bytes(kernel));
   const at::Tensor workspace = at::empty({bytes}, arguments.query.options().dtype(at::kByte));

@@ -28,18 +28,18 @@ struct CudaAttention {
 
 /// Gradients of a loss, from that by the output; pairs that pruning leaves out have none.
 struct CudaAttentionGradients {
-  at::Tensor of_output;    ///< as `output`
-  at::Tensor of_query;     ///< as `query`, written
-  at::Tensor of_key;       ///< as `key`, written
-  at::Tensor of_value;     ///< as `value`, written
-  at::Tensor of_log_gate;  ///< [B, H, L] float32 contiguous, nats per nat, written
+  at::Tensor grad_output;    ///< as `output`
+  at::Tensor grad_query;     ///< as `query`, written
+  at::Tensor grad_key;       ///< as `key`, written
+  at::Tensor grad_value;     ///< as `value`, written
+  at::Tensor grad_log_gate;  ///< [B, H, L] float32 contiguous, nats per nat, written
 };
 
 /// Whether heads are no wider than the kernels', and this machine has a GPU for them. Heads of a dimension between the
 /// kernels' are filled up with zeros, which change no product.
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type);
 
-/// Likewise for the way back, whose heads are at most 128 wide.
+/// The same for the backward, whose heads are at most 128 wide.
 bool cuda_attention_back_takes(std::int64_t head_dim, at::ScalarType type);
 
 /// Forgetting attention (Lin et al. 2025, eq. 6) by kernels/cuda, asynchronous on the current stream.
@@ -50,6 +50,6 @@ const char* cuda_forgetting_attention(const CudaAttention& arguments);
 /// The way back (Algorithm 2), likewise. Sums are made in one order where LibTorch is to use deterministic algorithms.
 /// @param arguments  as the forward left them, with the normaliser
 /// @throws Error if the kernel cannot be launched
-void cuda_forgetting_attention_back(const CudaAttention& arguments, const CudaAttentionGradients& gradients);
+void cuda_forgetting_attention_backward(const CudaAttention& arguments, const CudaAttentionGradients& gradients);
 
 }  // namespace foxscope

@@ -66,18 +66,18 @@ struct DecayedScoresFunction : torch::autograd::Function<DecayedScoresFunction> 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const CurrentDevice current(saved[0].device());
-    const at::Tensor of_scores = gradients[0].contiguous();
-    const at::Tensor of_product = at::empty_like(saved[0]);
-    const at::Tensor of_cumulative = at::empty_like(saved[1]);
-    const at::Tensor of_beta = at::empty_like(saved[2]);
+    const at::Tensor grad_scores = gradients[0].contiguous();
+    const at::Tensor grad_product = at::empty_like(saved[0]);
+    const at::Tensor grad_cumulative = at::empty_like(saved[1]);
+    const at::Tensor grad_beta = at::empty_like(saved[2]);
     gpu::DecayedScoresGradient call;
     describe(saved[0], saved[1], saved[2], call);
-    call.scores_gradient = of_scores.const_data_ptr();
-    call.product_gradient = of_product.mutable_data_ptr();
-    call.cumulative_gradient = of_cumulative.mutable_data_ptr<float>();
-    call.beta_gradient = of_beta.mutable_data_ptr<float>();
+    call.scores_gradient = grad_scores.const_data_ptr();
+    call.product_gradient = grad_product.mutable_data_ptr();
+    call.cumulative_gradient = grad_cumulative.mutable_data_ptr<float>();
+    call.beta_gradient = grad_beta.mutable_data_ptr<float>();
     check(gpu::decayed_scores_gradient(call, current_stream(saved[0].device())));
-    return {of_product, of_cumulative, of_beta};
+    return {grad_product, grad_cumulative, grad_beta};
   }
 };
 
@@ -118,16 +118,16 @@ struct ScaledRowsFunction : torch::autograd::Function<ScaledRowsFunction> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const CurrentDevice current(saved[0].device());
-    const at::Tensor of_scaled = gradients[0].contiguous();
-    const at::Tensor of_rows = at::empty(saved[0].sizes(), floats_like(saved[0]));
-    const at::Tensor of_factor = at::empty_like(saved[1]);
+    const at::Tensor grad_scaled = gradients[0].contiguous();
+    const at::Tensor grad_rows = at::empty(saved[0].sizes(), floats_like(saved[0]));
+    const at::Tensor grad_factor = at::empty_like(saved[1]);
     gpu::ScaledRowsGradient call;
     describe(saved[0], saved[1], call);
-    call.scaled_gradient = of_scaled.const_data_ptr();
-    call.rows_gradient = of_rows.mutable_data_ptr<float>();
-    call.factor_gradient = of_factor.mutable_data_ptr<float>();
+    call.scaled_gradient = grad_scaled.const_data_ptr();
+    call.rows_gradient = grad_rows.mutable_data_ptr<float>();
+    call.factor_gradient = grad_factor.mutable_data_ptr<float>();
     check(gpu::scaled_rows_gradient(call, current_stream(saved[0].device())));
-    return {of_rows, of_factor};
+    return {grad_rows, grad_factor};
   }
 };
 
@@ -174,16 +174,16 @@ struct PassedStatesFunction : torch::autograd::Function<PassedStatesFunction> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const CurrentDevice current(saved[0].device());
-    const at::Tensor of_before = gradients[0].contiguous();
-    const at::Tensor of_written = at::empty_like(saved[0]);
-    const at::Tensor of_kept = at::empty_like(saved[1]);
+    const at::Tensor grad_before = gradients[0].contiguous();
+    const at::Tensor grad_written = at::empty_like(saved[0]);
+    const at::Tensor grad_kept = at::empty_like(saved[1]);
     gpu::PassedStatesGradient call;
     describe_states(saved[0], saved[1], call);
-    call.before_gradient = of_before.const_data_ptr();
-    call.written_gradient = of_written.mutable_data_ptr();
-    call.kept_gradient = of_kept.mutable_data_ptr<float>();
+    call.before_gradient = grad_before.const_data_ptr();
+    call.written_gradient = grad_written.mutable_data_ptr();
+    call.kept_gradient = grad_kept.mutable_data_ptr<float>();
     check(gpu::pass_states_gradient(call, current_stream(saved[0].device())));
-    return {of_written, of_kept};
+    return {grad_written, grad_kept};
   }
 };
 
@@ -225,17 +225,17 @@ struct ConvolutionFunction : torch::autograd::Function<ConvolutionFunction> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const CurrentDevice current(x.device());
-    const at::Tensor of_out = gradients[0].contiguous();
-    const at::Tensor of_x = at::empty(x.sizes(), floats_like(x));
+    const at::Tensor grad_out = gradients[0].contiguous();
+    const at::Tensor grad_x = at::empty(x.sizes(), floats_like(x));
     gpu::ShortConvolutionGradient call;
     describe(x, saved[1], saved[2], call);
     const at::Tensor parts = at::empty({gpu::short_convolution_parts(call), x.size(2), call.taps + 1}, floats_like(x));
-    call.out_gradient = of_out.const_data_ptr<float>();
-    call.x_gradient = of_x.mutable_data_ptr<float>();
+    call.out_gradient = grad_out.const_data_ptr<float>();
+    call.x_gradient = grad_x.mutable_data_ptr<float>();
     call.parts = parts.mutable_data_ptr<float>();
     check(gpu::short_convolution_gradient(call, current_stream(x.device())));
     const at::Tensor sums = parts.sum(0);
-    return {of_x, sums.slice(1, 0, call.taps), saved[2].defined() ? sums.select(1, call.taps) : at::Tensor()};
+    return {grad_x, sums.slice(1, 0, call.taps), saved[2].defined() ? sums.select(1, call.taps) : at::Tensor()};
   }
 };
 
@@ -251,7 +251,7 @@ at::Tensor padded(const at::Tensor& x) {
 /// [B, H, N, T, ...]
 at::Tensor chunked(const at::Tensor& x) { return x.unflatten(2, {x.size(2) / kChunk, kChunk}); }
 
-/// In one pass, heads first, as products read them.
+/// Splits x in one pass, heads first, as products read them.
 at::Tensor halves_in_chunks(const at::Tensor& x) {
   return chunked(padded(x.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous)));
 }
@@ -266,7 +266,7 @@ gpu::HeadRows head_rows(const at::Tensor& x) {
   return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-/// What the chunks of a mixer with a decay a head are made of.
+/// The chunks of a mixer with one decay a head.
 struct HeadChunks {
   at::Tensor query, key;  ///< [B, G, N, T, d] bfloat16
   at::Tensor product;     ///< [B, G, N, T, T] bfloat16 of them
@@ -469,7 +469,7 @@ LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::in
 bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
   const at::Tensor& key = operands.key;
   if (!key.is_cuda() || matrix != at::kBFloat16 || operands.rate.defined() || !gpu::is_available()) return false;
-  if (key.size(2) < kChunk) return false;
+  if (key.size(2) < kChunk || operands.erase_read.defined()) return false;
   if (operands.query.size(1) != key.size(1) || operands.value.size(1) != operands.heads) return false;
   if (key.size(3) % 8 != 0 || key.size(3) > kMostChannels || operands.value.size(3) % 8 != 0) return false;
   const bool by_channel = operands.decays_by_channel();
@@ -499,7 +499,7 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
     const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
     if (whole) return at::GradMode::is_enabled() ? of_span.to(at::kFloat) : of_span;
     if (!output.defined()) {
-      // In the order of its spans.
+      // The result lies in the order of its spans.
       const bool heads_first = of_span.stride(1) > of_span.stride(2);
       const at::Tensor rows = heads_first ? of_span : of_span.transpose(1, 2);
       auto sizes = rows.sizes().vec();

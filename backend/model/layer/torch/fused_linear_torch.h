@@ -40,7 +40,7 @@ bool fused_unit_heads_takes(const at::Tensor& x, std::int64_t head_dim);
 /// @pre fused_unit_heads_takes
 at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double factor);
 
-/// What stands between a linear mixer's operator and its last product (LinearMixer).
+/// The operands of the steps between a linear mixer's operator and its last product (LinearMixer).
 struct LinearOutput {
   at::Tensor mixed;  ///< [B, H, n, d_v] y, float32 or bfloat16
   at::Tensor value;  ///< [B, H, n, d_v] float32 v

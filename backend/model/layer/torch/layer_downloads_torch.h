@@ -11,9 +11,9 @@
 
 namespace foxscope {
 
-/// What the layers of a pass leave for the host, copied while later layers are computed: the host enqueues at most two
-/// layers beyond the one that the GPU is at, and hands over what a layer left once the GPU has passed it. So it can
-/// tell how far a pass is, and stop it, without ever making the GPU wait.
+/// The results of a pass's layers on their way to the host, copied while later layers are computed: the host enqueues
+/// at most two layers beyond the one that the GPU is at, and hands over what a layer left once the GPU has passed it.
+/// So it can tell how far a pass is, and stop it, without ever making the GPU wait.
 class LayerDownloads {
  public:
   explicit LayerDownloads(at::Device device) : device_(device) {}

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/fused_linear_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
@@ -18,13 +19,13 @@ namespace {
 /// Nats that a log decay may be above 0 by rounding.
 constexpr double kDecayRounding = 1e-4;
 
-/// Of [B, n, heads d], [B, heads, n, d].
+/// [B, n, heads d] as [B, heads, n, d].
 at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
   return x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
 }
 
 bool all_silu(const LinearMixer& mixer) {
-  if (mixer.selects()) return mixer.value_activation == LinearActivation::silu;
+  if (mixer.is_selective()) return mixer.value_activation == LinearActivation::silu;
   return mixer.query_activation == LinearActivation::silu && mixer.key_activation == LinearActivation::silu &&
          mixer.value_activation == LinearActivation::silu;
 }
@@ -32,7 +33,7 @@ bool all_silu(const LinearMixer& mixer) {
 /// Whether a projection is kept in bfloat16: one whose parts all go through kernels, which read either.
 bool rounds_projection(const LinearMixer& mixer, const TorchLayer& weights, const at::Tensor& normed) {
   return normed.is_cuda() && normed.scalar_type() == at::kBFloat16 && !at::GradMode::is_enabled() &&
-         !weights.projection_bias.defined() && !mixer.selects() && mixer.convolution > 0 && all_silu(mixer) &&
+         !weights.projection_bias.defined() && !mixer.is_selective() && mixer.convolution > 0 && all_silu(mixer) &&
          fused_convolution_takes(normed, at::Tensor(), weights.convolution);
 }
 
@@ -80,7 +81,7 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
     return composed_activation(convolved.slice(2, begin, begin + size),
                                activated ? LinearActivation::none : activation);
   };
-  if (mixer_.selects()) {
+  if (mixer_.is_selective()) {
     return select(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
   }
   at::Tensor key = part(columns_.key, mixer_.key_size(), mixer_.key_activation);
@@ -118,7 +119,7 @@ at::Tensor TorchLinearSteps::convolve(int layer, const at::Tensor& projected, bo
 /// @param value  [B, n, H] float32
 void TorchLinearSteps::select(int layer, const at::Tensor& value) {
   const TorchLayer& weights = pass_.weights(layer);
-  const at::Tensor selected = at::matmul(value, weights.selection.t());
+  const at::Tensor selected = at::matmul(value, weights.x_proj.t());
   const auto part = [&](std::int64_t first, std::int64_t size) {
     return heads_first(selected.slice(2, first, first + size), mixer_.key_dim);
   };
@@ -191,8 +192,8 @@ void TorchLinearSteps::change_decays(int layer) {
   const std::int64_t channels = host.size(1);
   const auto heads = static_cast<int>(host.size(2));
   for (std::int64_t n = 0; n < pass_.batch() * channels; ++n) {
-    pass_.probes()[static_cast<std::size_t>(n / channels)].change_gates(
-        layer, heads, pass_.first_position(), length, host.mutable_data_ptr<double>() + n * heads * length);
+    pass_.probes()[index_of(n / channels)].change_gates(layer, heads, pass_.first_position(), length,
+                                                        host.mutable_data_ptr<double>() + n * heads * length);
   }
   if (mixer_.decay == LinearDecay::rates) {
     const at::Tensor logarithms = pass_.weights(layer).decay_rate.detach().to(at::kCPU, at::kFloat).contiguous();
@@ -206,7 +207,7 @@ void TorchLinearSteps::change_decays(int layer) {
 
 /// A decay or a beta that is not a number would make everything after it so.
 void TorchLinearSteps::check_decays(int layer) const {
-  // Of [B, heads, n, ...] the first place, and what is there.
+  // The first bad index of [B, heads, n, ...], and the value there.
   const auto find = [&](const at::Tensor& values, const at::Tensor& bad) {
     const at::Tensor index = bad.nonzero()[0].to(at::kCPU);
     const double value = values.masked_select(bad)[0].item<double>();

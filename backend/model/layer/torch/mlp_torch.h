@@ -6,7 +6,8 @@
 
 namespace foxscope {
 
-/// What a layer's MLP adds to rows of x: down(silu(g) * u) of norm(x), or down(gelu(u)), by LibTorch's operations.
+/// The term that a layer's MLP adds to rows of x: down(silu(g) * u) of norm(x), or down(gelu(u)), by LibTorch's
+/// operations.
 /// @param rows  [rows, D] float32
 [[nodiscard]] at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows);
 

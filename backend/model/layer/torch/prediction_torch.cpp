@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
@@ -111,7 +112,7 @@ void next_log_probabilities(const at::Tensor& logits, std::span<const std::span<
   const at::Tensor asked = logits.slice(0, 0, std::ssize(log_probabilities));
   const at::Tensor next = at::log_softmax(asked.to(at::kDouble), 1).to(at::kFloat).to(at::kCPU);
   for (std::int64_t b = 0; b < next.size(0); ++b) {
-    copy_to_host(next[b], log_probabilities[static_cast<std::size_t>(b)].data());
+    copy_to_host(next[b], log_probabilities[index_of(b)].data());
   }
 }
 

@@ -7,13 +7,13 @@
 #include "backend/model/layer/torch/composed_linear_torch.h"
 #include "backend/model/layer/torch/torch_pass_torch.h"
 
-/// What the recorders of a pass keep of its steps.
+/// Recording of a pass's steps.
 namespace foxscope {
 
 /// x as it enters a layer, or behind the final norm.  @param rows  [B n, D] float32
 void record_hidden(const TorchPass& pass, int layer, const at::Tensor& rows);
 
-/// What attention reads.
+/// Records the operands of attention.
 /// @param cumulative  [B, H, n] float64 c; undefined where every f is 1
 void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   const at::Tensor& cumulative);
@@ -23,7 +23,7 @@ void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at:
 /// @param without_gate    likewise
 void record_normalizers(TorchPass& pass, int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
 
-/// What a linear mixer's operator reads.
+/// Records the operands of a linear mixer.
 void record_operands(TorchPass& pass, int layer, const LinearOperands& operands);
 
 /// @param first   row of the first

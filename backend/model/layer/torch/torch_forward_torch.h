@@ -36,7 +36,7 @@ class TorchForward : public Forward {
   virtual std::unique_ptr<MixerSteps> make_attention();
   /// The steps of layers with a linear mixer.
   virtual std::unique_ptr<MixerSteps> make_linear();
-  /// Of the last positions, [rows, D] in the run's dtype.
+  /// The final norm of the last positions, [rows, D] in the run's dtype.
   virtual at::Tensor final_norm(std::int64_t first_row);
   /// [rows, V] float32.
   /// @param normed  [rows, D] of final_norm

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "backend/model/layer/torch/torch_pass_torch.h"
@@ -67,7 +68,7 @@ void TorchPass::cut_heads(int layer, at::Tensor& output) const {
   bool own = !at::GradMode::is_enabled();  // else what made it may need it on the way back
   for (std::int64_t b = 0; b < batch(); ++b) {
     for (int head = 0; head < heads; ++head) {
-      if (!probes()[static_cast<std::size_t>(b)].cuts_head(layer, head)) continue;
+      if (!probes()[index_of(b)].cuts_head(layer, head)) continue;
       if (!std::exchange(own, true)) output = output.clone();
       output.slice(0, b * length(), (b + 1) * length()).slice(1, head * dim, (head + 1) * dim).zero_();
     }

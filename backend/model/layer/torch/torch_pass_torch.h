@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/forward_pass.h"
 #include "backend/model/layer/torch/layer_downloads_torch.h"
 #include "backend/model/layer/torch/torch_state_torch.h"
@@ -19,8 +20,8 @@ namespace foxscope {
 /// Copies a tensor to host memory, and waits for it.  @param into  from.nbytes() bytes
 void copy_to_host(const at::Tensor& from, void* into);
 
-/// What the steps of a pass over LibTorch's tensors share: which run it is, weights, the residual stream, and the way
-/// to the host for what the probes keep.
+/// The state that the steps of a pass over LibTorch's tensors share: which run it is, weights, the residual stream, and
+/// the way to the host for what the probes keep.
 class TorchPass : public ForwardPass {
  public:
   /// @param weights  on the current device; must outlive it
@@ -40,14 +41,12 @@ class TorchPass : public ForwardPass {
   bool finish();
 
   [[nodiscard]] const TorchWeights& weights() const { return weights_; }
-  [[nodiscard]] const TorchLayer& weights(int layer) const { return weights_.layers[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] const TorchLayer& weights(int layer) const { return weights_.layers[index_of(layer)]; }
   [[nodiscard]] TorchState& torch_state(std::int64_t sequence = 0) const {
     return static_cast<TorchState&>(state(sequence));
   }
-  /// What the probe of a sequence records to; null where it keeps nothing.
-  [[nodiscard]] Recorder* recorder(std::int64_t sequence) const {
-    return probes()[static_cast<std::size_t>(sequence)].recorder();
-  }
+  /// The recorder of a sequence; null where its probe keeps nothing.
+  [[nodiscard]] Recorder* recorder(std::int64_t sequence) const { return probes()[index_of(sequence)].recorder(); }
   /// Whether attention and the sums of gates are kernels/cuda's.
   [[nodiscard]] bool by_kernel() const { return by_kernel_; }
 

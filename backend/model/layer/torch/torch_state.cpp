@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/cpu/gate_history.h"
 #include "backend/model/layer/torch/torch_state_torch.h"
 
@@ -39,8 +40,7 @@ void TorchState::drop_keys(int index, std::int64_t window_size, const std::vecto
     for (int head = 0; head < heads_; ++head) {
       const std::span<const double> of_head(sums.const_data_ptr<double>() + head * sums.size(1),
                                             static_cast<std::size_t>(sums.size(1)));
-      first = std::min(first,
-                       first_needed_key(of_head, cache.first, logit_bound[static_cast<std::size_t>(head)], tolerance_));
+      first = std::min(first, first_needed_key(of_head, cache.first, logit_bound[index_of(head)], tolerance_));
     }
   }
   // The next row sees keys from end - w + 1 on.
@@ -56,7 +56,7 @@ void TorchState::drop_keys(int index, std::int64_t window_size, const std::vecto
 std::vector<std::int64_t> TorchState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
-    // What a linear mixer has read is in its state.
+    // A linear mixer holds its past in its state, not in keys.
     if (cache.recurrent.defined()) {
       held.insert(held.end(), static_cast<std::size_t>(cache.recurrent.size(0)), 0);
       continue;

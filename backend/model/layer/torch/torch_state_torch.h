@@ -6,13 +6,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/forward.h"
 #include "backend/model/layer/torch/growing_tensor_torch.h"
 
 namespace foxscope {
 
-/// What a model in LibTorch's tensors carries from position to position. Copies share what both hold. The heads of a
-/// layer drop keys together: those that none of them needs.
+/// The state of a sequence in LibTorch's tensors. Copies share what both hold. The heads of a layer drop keys together:
+/// those that none of them needs.
 class TorchState final : public ForwardState {
  public:
   /// @param layers     number of layers
@@ -33,7 +34,7 @@ class TorchState final : public ForwardState {
     at::Tensor window;     ///< [taps - 1, columns] float32 what its convolution reads again
     [[nodiscard]] bool gated() const { return cumulative_log_gate.size() > 0; }
   };
-  [[nodiscard]] Layer& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Layer& layer(int index) { return layers_[index_of(index)]; }
 
   /// Takes down the key and value of the last position as projected, before their shift.
   /// @param key, value  [H_kv, d] or flat

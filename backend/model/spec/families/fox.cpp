@@ -33,7 +33,7 @@ void read_fox_sizes(const ConfigKeys& keys, ModelConfig& config) {
   read_swiglu_width(keys, config);
 }
 
-/// What all three have.
+/// Reads the keys that all three families have.
 void read_common(const ConfigKeys& keys, ModelConfig& config) {
   read_fox_sizes(keys, config);
   config.norm_epsilon = keys.number("norm_eps", 0.0, 1.0, 1e-6);
@@ -110,7 +110,7 @@ void read_fla(const ConfigKeys& keys, ModelConfig& config) {
   refuse_fox_rest(keys, /*authors=*/false);
 }
 
-/// What the two libraries call otherwise.
+/// The names that differ between the two libraries.
 struct FoxNames {
   const char* forget;
   const char* output_gate;

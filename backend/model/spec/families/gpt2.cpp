@@ -25,7 +25,7 @@ void read_gpt2(const ConfigKeys& keys, ModelConfig& config) {
   read_gelu(keys, "activation_function", "gelu_new", config);
   if (!keys.flag("scale_attn_weights", true)) config.query_factor = std::sqrt(static_cast<double>(config.head_dim));
   config.query_factor_by_layer = keys.flag("scale_attn_by_inverse_layer_idx", false);
-  // Another order of the same products.
+  // The key names another order of the same products.
   static_cast<void>(keys.has("reorder_and_upcast_attn"));
   keys.refuse_others(harmless_keys());
 }

@@ -29,7 +29,7 @@ constexpr std::int64_t kMostConvolutionTaps = 64;
 constexpr int kGlaRank = 16;
 constexpr double kGlaNormalizer = 16;
 
-/// What says of training alone, and of how a kernel is to be called.
+/// Keys that concern training alone, or how a kernel is called.
 constexpr auto kOfFlaKernels =
     std::to_array<std::string_view>({"attn_mode", "fuse_*", "use_l2warp", "gk", "use_gk", "use_gv"});
 
@@ -220,7 +220,7 @@ void read_gated_deltanet(const ConfigKeys& keys, ModelConfig& config) {
   finish_reading(keys, config);
 }
 
-/// What a layer's tensors are called, where kinds differ.
+/// The names of a layer's tensors, where kinds differ.
 struct LinearNames {
   std::string_view key = "k";  ///< before _proj and _conv1d
   std::string_view value = "v";

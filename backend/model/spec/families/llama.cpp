@@ -17,7 +17,7 @@ namespace foxscope::family {
 namespace {
 
 constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max();
-/// Of a file that does not say; null is no window.
+/// The window of a file that does not name one; null is no window.
 constexpr std::int64_t kWindowOtherwise = 4096;
 
 /// @param head_dim  where the file does not say; 0: hidden size / heads
@@ -102,7 +102,7 @@ void read_qwen3(const ConfigKeys& keys, ModelConfig& config) {
   refuse_rest(keys);
 }
 
-/// Which layers are softmax attention, which Gated DeltaNet.
+/// The mixer of each layer: softmax attention or Gated DeltaNet.
 std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& config) {
   const std::int64_t interval = keys.integer("full_attention_interval", 1, kMaxLayers, 4);
   std::vector<Mixer> mixers;
@@ -173,7 +173,7 @@ bool is_dense(const ConfigKeys& keys, int layer) {
   return named.is_array() && std::ranges::find(named, nlohmann::json(layer)) != named.end();
 }
 
-/// As Qwen 3.5, of which the files hold projections head by head, where no layer has experts.
+/// Reads what Qwen 3.5 has, in files that hold projections head by head, where no layer has experts.
 void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
   read_gated_layers(keys, config);
   for (int layer = 0; layer < config.layers; ++layer) {
@@ -183,7 +183,7 @@ void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
                           "are not run",
                           layer));
   }
-  // Without experts these mean nothing.
+  // Without experts these keys mean nothing.
   for (const char* key : {"mlp_only_layers", "moe_intermediate_size", "shared_expert_intermediate_size",
                           "num_experts_per_tok", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"}) {
     static_cast<void>(keys.has(key));
@@ -227,9 +227,9 @@ void list_gated_attention(const ModelConfig& config, ParameterList& list) {
   list.add("self_attn.k_proj.weight", {config.key_size(), hidden}, &W::projection, columns.key * hidden);
   list.add("self_attn.v_proj.weight", {config.key_size(), hidden}, &W::projection, columns.value * hidden);
   list.add("self_attn.q_norm.weight", {config.head_dim}, &W::query_norm, 0, ParameterLayout::every_head);
-  list.beyond_one();
+  list.zero_centered();
   list.add("self_attn.k_norm.weight", {config.head_dim}, &W::key_norm, 0, ParameterLayout::every_head);
-  list.beyond_one();
+  list.zero_centered();
   list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
 }
 
@@ -241,20 +241,20 @@ void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
   for (int layer = 0; layer < config.layers; ++layer) {
     list.begin_layer(layer, fmt::format("layers.{}.", layer));
     list.add("input_layernorm.weight", {hidden}, &W::attention_norm);
-    list.beyond_one();
+    list.zero_centered();
     if (config.is_linear(layer)) {
       list_delta_layer(config, list);
     } else {
       list_gated_attention(config, list);
     }
     list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
-    list.beyond_one();
+    list.zero_centered();
     list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
     list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
     list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
   }
   list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
-  list.beyond_one();
+  list.zero_centered();
   list.add_head();
 }
 

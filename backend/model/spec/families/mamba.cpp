@@ -21,7 +21,7 @@ constexpr std::int64_t kLargestMambaState = 1 << 14;
 constexpr std::int64_t kMostMambaTaps = 64;
 constexpr std::int64_t kSambaMlpMultiple = 256;
 
-/// What says of training alone, and of how a kernel is to be called.
+/// Keys that concern training alone, or how a kernel is called.
 constexpr auto kOfMambaTraining = std::to_array<std::string_view>(
     {"time_step_scale", "time_step_min", "time_step_max", "time_step_floor", "time_step_init_scheme",
      "rescale_prenorm_residual", "residual_in_fp32", "fuse_*", "use_l2warp", "use_mambapy", "use_associative_scan"});
@@ -95,7 +95,7 @@ void read_mamba(const ConfigKeys& keys, ModelConfig& config) {
     keys.fail("intermediate_size", fmt::format("expand times hidden_size, {}", config.linear->heads));
   }
   if (keys.has("ssm_cfg") && !keys.value("ssm_cfg").empty()) keys.refuse("ssm_cfg", "{}");
-  // What files that were converted from those of the first Mamba's authors say once more, or of their kernels.
+  // Keys that files converted from those of the first Mamba's authors repeat, or that concern their kernels.
   for (const char* key : {"d_inner", "d_model", "n_layer", "rms_norm", "fused_add_norm", "pad_vocab_size_multiple"}) {
     static_cast<void>(keys.has(key));
   }
@@ -171,7 +171,7 @@ void list_mamba_mixer(const ModelConfig& config, ParameterList& list) {
   if (mixer.projection_bias) list.add("mixer.in_proj.bias", {2 * inner}, &W::projection_bias, 0, kGateLast);
   list.add("mixer.conv1d.weight", {inner, 1, mixer.convolution}, &W::convolution);
   if (mixer.convolution_bias) list.add("mixer.conv1d.bias", {inner}, &W::convolution_bias);
-  list.add("mixer.x_proj.weight", {mixer.selection_size(), inner}, &W::selection);
+  list.add("mixer.x_proj.weight", {mixer.x_proj_size(), inner}, &W::x_proj);
   list.add("mixer.dt_proj.weight", {inner, mixer.decay_rank}, &W::decay_up);
   list.add("mixer.dt_proj.bias", {inner}, &W::decay_bias);
   list.add("mixer.A_log", {inner, mixer.key_dim}, &W::decay_rate);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kLargestState = 1 << 14;
 constexpr std::int64_t kMostTaps = 64;
 
-/// What says of training alone, and of how a kernel is to be called.
+/// Keys that concern training alone, or how a kernel is called.
 constexpr auto kOfTraining = std::to_array<std::string_view>(
     {"time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "rescale_prenorm_residual",
      "residual_in_fp32", "chunk_size", "fuse_*", "use_l2warp"});

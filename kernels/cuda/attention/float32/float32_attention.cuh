@@ -11,7 +11,9 @@
 
 #include "kernels/cuda/attention/attention_parameters.cuh"
 #include "kernels/cuda/attention/float32/float32_tile.cuh"
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/tensor_core.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::float32 {
 
@@ -23,14 +25,7 @@ constexpr int kGroups = kThreads / kLanes;
 constexpr int kRowsOfThread = kRows / kGroups;
 constexpr int kKeysOfThread = kKeys / kLanes;
 constexpr int kWeightStride = kKeys + 16;  // so that the two groups of a warp lie in different banks
-constexpr double kLog2E = 1.4426950408889634;
 static_assert(kRows == kKeys);
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 template <int HeadDim>
 using Tile = RowTile<HeadDim, kKeys, kThreads>;

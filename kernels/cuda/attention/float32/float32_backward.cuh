@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention/backward_parameters.cuh"
 #include "kernels/cuda/attention/float32/float32_tile.cuh"
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda::float32 {
@@ -17,12 +18,6 @@ constexpr int kBackwardThreads = 128;
 constexpr int kBackwardLanes = 16;  // that share a row of the products
 constexpr int kBackwardGroups = kBackwardThreads / kBackwardLanes;
 constexpr TileShape kPruningTile = kPortableTile;
-
-__device__ __forceinline__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 template <int HeadDim, int Rows>
 using BackwardTile = RowTile<HeadDim, Rows, kBackwardThreads>;
@@ -35,7 +30,7 @@ struct BackwardStorage {
   float weights[Block * kWeightStride];  // P or dS, a row of the thread block's own after the other
 };
 
-/// Which side a thread block owns.
+/// The side that a thread block owns.
 enum class Owns { keys, rows };
 
 /// A thread's part: rows group + 8 r of its own block, entries lane + 16 j of the other, columns lane + 16 x.
@@ -127,7 +122,7 @@ struct BackwardBlock {
   }
 
   /// Logits become weights, dP becomes dS.
-  __device__ void differentiate(int other_block, Products& weights, Products& gradients) const {
+  __device__ void backward(int other_block, Products& weights, Products& gradients) const {
     const int row_block = Side == Owns::keys ? other_block : own_block;
     const RowStatistics& rows = p.statistics[head * p.row_parts + std::int64_t{row_block} * Block / kStatisticsRows];
     const auto split_gate = [&](int key) {
@@ -144,13 +139,13 @@ struct BackwardBlock {
         const float shift = (rows.term[at] + gate.high) + (rows.rest[at] + gate.low);
         const int distance = row - key;
         const bool seen = distance >= 0 && (p.window_size == 0 || distance < p.window_size);
-        weights[r][j] = seen ? power_of_2(fmaf(weights[r][j], p.scale_log2, shift)) : 0.0F;
+        weights[r][j] = seen ? exp2_fast(fmaf(weights[r][j], p.scale_log2, shift)) : 0.0F;
         gradients[r][j] = weights[r][j] * (gradients[r][j] - rows.delta[at]);
       }
     }
   }
 
-  /// To [B, H or H_kv, L, d].
+  /// Stores sums to [B, H or H_kv, L, d].
   __device__ void store(const Sums& sums, const MutableTensorView& view, std::int64_t offset, int head_dim,
                         float factor) const {
 #pragma unroll
@@ -165,7 +160,7 @@ struct BackwardBlock {
     }
   }
 
-  /// Of dS, over the other side.
+  /// Stores the sums of dS over the other side.
   __device__ void store_sums(float (&sums)[kOwn], float* to) const {
 #pragma unroll
     for (int r = 0; r < kOwn; ++r) {
@@ -237,7 +232,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       typename Part::Products gradients;
       part.multiply(storage.own[0], storage.other[0], weights);
       part.multiply(storage.own[1], storage.other[1], gradients);
-      part.differentiate(other, weights, gradients);
+      part.backward(other, weights, gradients);
 #pragma unroll
       for (int r = 0; r < Part::kOwn; ++r) {
 #pragma unroll

@@ -1,8 +1,8 @@
 // Forgetting attention on Hopper: tiles by the bulk copy engine (TMA), products by wgmma. Private to kernels/cuda.
 //
-// The gate costs one more slice of 16 in Q K^T: the slice of Q is 1 in three columns, that of K holds
-// (c_last of the key block - c_j) / scale as three bfloat16 terms (gate_bias, forgetting_attention.cu). What remains
-// of a row's gate, c_ref - c_last with c_ref the gate at the block's first row, is one number a pair of tiles.
+// The gate costs one more slice of 16 in Q K^T: the slice of Q is 1 in three columns, that of K holds (c_last of the
+// key block - c_j) / scale as three bfloat16 terms (gate_bias, forgetting_attention.cu). The rest of a row's gate,
+// c_ref - c_last with c_ref the gate at the block's first row, is one number a pair of tiles.
 //
 // The softmax does not follow the running maximum. Its reference is the row's largest logit in the first key block
 // that is visited, which holds the row's own key; later weights may exceed 1. Sum and output are float32 and a weight

@@ -2,14 +2,9 @@
 #pragma once
 
 #include "kernels/cuda/attention/hopper/hopper_backward_plan.cuh"
+#include "kernels/cuda/exp2.cuh"
 
 namespace foxscope::kernels::cuda::hopper {
-
-__device__ __forceinline__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t pair;
@@ -76,7 +71,7 @@ struct BackwardConsumer {
   /// Key of the thread: row r of the two that it has of the products.
   [[nodiscard]] __device__ int key(int r) const { return first_key + own_key + 8 * r; }
 
-  /// In shared memory.
+  /// An address in shared memory.
   [[nodiscard]] __device__ std::uint32_t address(const void* of_storage) const {
     return shared_address +
            static_cast<std::uint32_t>(static_cast<const char*>(of_storage) - reinterpret_cast<const char*>(&storage));
@@ -94,7 +89,7 @@ struct BackwardConsumer {
     __syncwarp();
   }
 
-  /// Starts result = (64 of the keys' rows) (rows)^T. What the result held is not looked at, so that it need not live.
+  /// Starts result = (64 of the keys' rows) (rows)^T. The old result is not read, so that it need not live.
   __device__ void start_rows_product(const Element* keys, const Element* rows, OfRows& result) {
     const std::uint32_t own_keys = static_cast<std::uint32_t>(warpgroup) * 64 * 128;
     warpgroup_arrive();
@@ -134,14 +129,14 @@ struct BackwardConsumer {
             const int distance = row_block * kRows + part * 64 + at + i % 2 - key(i / 2);
             if (distance < 0 || (p.window_size > 0 && distance >= p.window_size)) exponent = -INFINITY;
           }
-          logit = power_of_2(exponent);
+          logit = exp2_fast(exponent);
         }
       }
     }
   }
 
   /// dS = P (dP - delta), in place of dP.
-  __device__ void differentiate(const OfRows& weights, OfRows& gradients, const RowStatistics* parts) const {
+  __device__ void backward(const OfRows& weights, OfRows& gradients, const RowStatistics* parts) const {
 #pragma unroll
     for (int x = 0; x < kRows / 8; ++x) {
       const float2 delta = *reinterpret_cast<const float2*>(parts[x / 8].delta + x % 8 * 8 + lane % 4 * 2);
@@ -250,7 +245,7 @@ struct BackwardConsumer {
     if (lane == 0) storage.sums_full[slot].arrive();
   }
 
-  /// What the head has added to the sums of columns. They go on from head to head: a store to registers of a product
+  /// Stores the head's part of the sums of columns. They go on from head to head: a store to registers of a product
   /// would have to wait for all products.
   __device__ void finish_head(int flat_head) {
 #pragma unroll
@@ -288,13 +283,13 @@ struct BackwardConsumer {
     }
     warpgroup_wait<0>();
     hold(gradients);
-    differentiate(weights, gradients, parts);
+    backward(weights, gradients, parts);
     pack(weights, packed_weights);
     pack(gradients, packed);
   }
 
-  /// What a block of rows adds to the gradients. dQ is handed on while dK is computed. At the end no product goes on:
-  /// the compiler waits for each at once where one crosses the start of the loop.
+  /// Adds a block of rows to the gradients. At the end no product goes on: the compiler waits for each at once where
+  /// one crosses the start of the loop.
   __device__ void visit(int row_block, const Ring<P::kSlots>& ring) {
     Packed weights;
     Packed gradients;
@@ -319,7 +314,7 @@ struct BackwardConsumer {
     if (lane == 0) storage.empty[ring.slot].arrive();
   }
 
-  /// All blocks of rows.
+  /// Goes through all blocks of rows.
   __device__ void run() {
     RowBlocks now(p, work, P::kTile);
     make_uniform(now);
@@ -339,7 +334,7 @@ struct BackwardConsumer {
     }
   }
 
-  /// To 64 columns of a row of [B, H_kv, L, d].
+  /// Stores 64 columns of a row of [B, H_kv, L, d].
   template <int N>
   __device__ void store(const float (&gradient)[N], int first, const MutableTensorView& view, int column,
                         float factor) const {

@@ -2,16 +2,12 @@
 #pragma once
 
 #include "kernels/cuda/attention/hopper/hopper_plan.cuh"
+#include "kernels/cuda/exp2.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::hopper {
 
 constexpr float kLargestSum = 1.15e18F;  // 2^60
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 /// The rows of one warpgroup on their way through the key blocks.
 template <class P>
@@ -21,7 +17,7 @@ struct Consumer {
   Ring<P::kSlots> ring;
   Ring<2> queries;
 
-  /// Of the first N keys of a tile.
+  /// Logits of the first N keys of a tile.
   template <int N>
   using LogitsOf = decltype(partition_fragment_C(typename P::template MmaQK<N>{}, Shape<_64, Int<N>>{}));
   using Logits = LogitsOf<P::kKeys>;
@@ -43,8 +39,8 @@ struct Consumer {
         warpgroup(uniform(static_cast<int>(threadIdx.x) / 128 % P::kWarpgroups)),
         lane(static_cast<int>(threadIdx.x) % 32) {}
 
-  /// Tells the compiler that the warp has one value. What follows from it (slots, addresses, descriptors) then lives in
-  /// uniform registers; without that the loop over the tiles spills.
+  /// Tells the compiler that the warp has one value. Values that follow from it (slots, addresses, descriptors) then
+  /// lives in uniform registers; without that the loop over the tiles spills.
   __device__ static int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
 
   __device__ void start() {
@@ -87,9 +83,7 @@ struct Consumer {
 
   __device__ int last_key(int tile) const { return min(tile * P::kKeys + P::kKeys, p.length) - 1; }
 
-  __device__ float to_base2(double gate_difference) const {
-    return static_cast<float>(gate_difference * 1.4426950408889634);
-  }
+  __device__ float to_base2(double gate_difference) const { return static_cast<float>(gate_difference * kLog2E); }
 
   /// Base-2 gate between reference_gate and the last key of a tile.
   __device__ float tile_term(int tile) const {
@@ -236,7 +230,7 @@ struct Consumer {
   }
 
   /// Base-2 gate between reference_gate and one of the thread's rows, after far_logits.
-  __device__ double lead(int r) const { return (reference_gate - own_gate[r]) * 1.4426950408889634; }
+  __device__ double lead(int r) const { return (reference_gate - own_gate[r]) * kLog2E; }
 
   /// Lets the keys and values of tiles go.
   __device__ void skip_tiles(int count) {
@@ -255,7 +249,7 @@ struct Consumer {
     return own_last;
   }
 
-  /// Of the tile that is visited first, less the largest. Not a number where the gate falls too far in it.
+  /// Logits of the tile that is visited first, less the largest. Not a number where the gate falls too far in it.
   template <int N>
   __device__ void first_logits(Logits& all, int tile) {
     double last = gate == nullptr ? 0 : gate[last_key(tile)];
@@ -375,7 +369,7 @@ struct Consumer {
     sum[1] = over_quad(sum[1], true);
   }
 
-  /// Of four values of each of a row's four lanes: lane l gets the l-th of each.
+  /// Transposes four values of each of a row's four lanes: lane l gets the l-th of each.
   __device__ void transpose(std::uint32_t (&x)[4]) {
     CUTE_UNROLL
     for (int step = 1; step < 4; step *= 2) {

@@ -23,7 +23,7 @@ struct Work {
   int last_tile;   // visited first: the diagonal
 };
 
-/// In place of an item: no more.
+/// The end of the work, in place of an item.
 constexpr int kEnd = -1;
 
 /// How a head dimension is computed.

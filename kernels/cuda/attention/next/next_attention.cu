@@ -10,6 +10,7 @@
 #include "kernels/cuda/log_gate.cuh"
 #include "kernels/cuda/log_sum.cuh"
 #include "kernels/cuda/row_access.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {
 namespace {
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) next_attention_kernel(const __grid_c
     raw.clear();
     if (inside) raw.load(static_cast<const Bfloat16*>(a.query) + row * d + column);
     raw.read(query);
-    const float scale = a.scale * kLog2E;
+    const float scale = a.scale * kLog2EFloat;
 #pragma unroll
     for (float& x : query) x *= scale;
   }
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) next_attention_kernel(const __grid_c
         keys_ahead[n].load(key + j * d);
         values_ahead[n].load(value + j * d);
       }
-      if (gated && j + 1 < sequence.rows) decay[n] = static_cast<float>(newest - gate[j]) * kLog2E;
+      if (gated && j + 1 < sequence.rows) decay[n] = static_cast<float>(newest - gate[j]) * kLog2EFloat;
     }
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {

@@ -1,4 +1,4 @@
-// What enters attention at the newest position of each sequence.
+// Queries, keys and values at the newest position of each sequence.
 #include <cmath>
 
 #include "kernels/cuda/attention/next/next_token.h"
@@ -119,7 +119,7 @@ Status project_next_heads(const ProjectedHeads& a, const HeldSequence* sequences
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
-  // What sequences hold begins at multiples of 16 bytes: heads are multiples of eight numbers.
+  // Arrays of a sequence begin at multiples of 16 bytes: heads are multiples of eight numbers.
   const bool aligned = a.projected_stride % 8 == 0 && aligned_16(a.projected) && aligned_16(a.query_norm) &&
                        aligned_16(a.key_norm) && aligned_16(a.rotation) && aligned_16(a.query);
   aligned ? launch<true>(a, sequences, stream) : launch<false>(a, sequences, stream);

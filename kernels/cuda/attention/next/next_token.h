@@ -8,11 +8,11 @@
 #include "kernels/status.h"
 
 // The newest position of each of B sequences that are continued together, each with keys and values of its own and as
-// many as it likes. What differs from token to token lies in device memory (HeldSequence), so that launches that were
-// recorded once (DeviceGraph) serve every token. Asynchronous on the stream; statuses as of steps.h.
+// many as it likes. Numbers that differ from token to token lie in device memory (HeldSequence), so that launches that
+// were recorded once (DeviceGraph) serve every token. Asynchronous on the stream; statuses as of steps.h.
 namespace foxscope::kernels::cuda {
 
-/// What a sequence holds of a layer. Row r of head h begins at h * stride + r * d.
+/// The keys, values and gates that a sequence holds of a layer. Row r of head h begins at h * stride + r * d.
 struct HeldSequence {
   void* key = nullptr;            ///< [H_kv, rows, d] bf16
   void* value = nullptr;          ///< likewise
@@ -48,7 +48,7 @@ struct NextAttention {
   std::int64_t head_dim = 0;                ///< a multiple of 8 up to 256
   const HeldSequence* sequences = nullptr;  ///< [B] on the device
   const void* query = nullptr;              ///< [B, H, d] bf16
-  /// Of f at the newest position, whose c = c of the row before + log f (held as in gate_scan) is written to the
+  /// Gate logits at the newest position, whose c = c of the row before + log f (held as in gate_scan) is written to the
   /// last of the held rows: logits [B, ...] with a stride, or [H] for all; both null: that c is there, or no gates are.
   const float* gate_logits = nullptr;
   std::int64_t gate_stride = 0;

@@ -13,20 +13,15 @@
 #include <cute/arch/util.hpp>
 
 #include "kernels/cuda/attention/attention_parameters.cuh"
+#include "kernels/cuda/exp2.cuh"
 #include "kernels/cuda/tensor_core.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::portable {
 
 constexpr int kRows = kPortableTile.rows;  // of a thread block, 16 a warp
 constexpr int kKeys = kPortableTile.keys;
 constexpr int kThreads = 128;
-constexpr double kLog2E = 1.4426950408889634;
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   std::uint32_t pair;

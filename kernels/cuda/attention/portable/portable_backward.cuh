@@ -142,8 +142,8 @@ struct BackwardWarp {
   }
 
   /// dS = P (dP - delta), in place of dP.
-  __device__ void differentiate(const float (&weights)[kRows / 8][4], float (&gradients)[kRows / 8][4],
-                                const RowStatistics& rows) const {
+  __device__ void backward(const float (&weights)[kRows / 8][4], float (&gradients)[kRows / 8][4],
+                           const RowStatistics& rows) const {
 #pragma unroll
     for (int n = 0; n < kRows / 8; ++n) {
       const float2 delta = *reinterpret_cast<const float2*>(rows.delta + 8 * n + lane % 4 * 2);
@@ -154,7 +154,7 @@ struct BackwardWarp {
     }
   }
 
-  /// As the left side of a product over rows.
+  /// Packs rows as the left side of a product over rows.
   __device__ static void pack_rows(const float (&x)[kRows / 8][4], std::uint32_t (&packed)[kRows / 16][4]) {
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(kThreads, HeadDim > 64 ? 2 : 3)
     own.weigh(weights, storage.rows[slot], now.row_block);
     float gradients[kRows / 8][4];
     own.multiply_rows(storage.value, storage.output_gradient[gradient_slot], gradients);
-    own.differentiate(weights, gradients, storage.rows[slot]);
+    own.backward(weights, gradients, storage.rows[slot]);
     std::uint32_t packed[kRows / 16][4];
     own.pack_rows(weights, packed);
     own.accumulate(packed, storage.output_gradient[gradient_slot], own.value_gradient);

@@ -1,0 +1,213 @@
+#include "app/figure/figure_request.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/heads/heads_file.h"
+#include "backend/file/provenance.h"
+#include "backend/map/device/map_device.h"
+
+namespace foxscope::figure {
+namespace {
+
+const std::string& nameOf(const LossSource& source) { return source.name; }
+const std::string& nameOf(const EvaluatedHeads& model) { return model.info.name; }
+const std::string& nameOf(const std::shared_ptr<const Trace>& run) { return run->info().name; }
+
+template <typename Of>
+std::string namesOf(const std::vector<Of>& all) {
+  std::string names;
+  for (const Of& one : all) names += (names.empty() ? "" : ", ") + nameOf(one);
+  return names;
+}
+
+/// The sources that --models names, or all of them where no name is given.
+template <typename Of>
+std::vector<Of> chosenOf(const std::vector<Of>& all, const FigureSpec& spec) {
+  std::vector<Of> chosen;
+  for (const std::string& name : spec.list("models")) {
+    const auto found = std::ranges::find_if(all, [&](const Of& one) { return nameOf(one) == name; });
+    if (found == all.end()) throw UsageError(fmt::format("--models {}: the files have {}", name, namesOf(all)));
+    chosen.push_back(*found);
+  }
+  return spec.has("models") ? chosen : all;
+}
+
+const TraceInfo& infoOf(const EvaluatedHeads& model) { return model.info; }
+const TraceInfo& infoOf(const std::shared_ptr<const Trace>& run) { return run->info(); }
+
+/// The first that has a gate, else the first of all, with a note if there was a choice.
+template <typename Of>
+const Of& firstGated(const std::vector<Of>& all, std::vector<std::string>& notes) {
+  const auto gated = std::ranges::find_if(all, [](const Of& one) { return forgets(infoOf(one)); });
+  const Of& chosen = gated == all.end() ? all.front() : *gated;
+  if (all.size() > 1) {
+    notes.push_back(fmt::format("of {} this is {}: --model chooses another", namesOf(all), nameOf(chosen)));
+  }
+  return chosen;
+}
+
+RunCheck checkOf(const FigureSpec& spec) { return spec.has("unchecked") ? RunCheck::none : RunCheck::whole; }
+
+std::optional<int> gpuOf(const FigureSpec& spec) {
+  return gpu_chosen(DeviceChoice::parse(spec.text("device", "auto")));
+}
+
+std::vector<LossSource> lossesIn(const std::string& file, RunCheck check) {
+  const std::string content = read_content(file);
+  if (content == kLossContent) return lossesOf(LossEvaluation::open(file));
+  if (!content.empty()) {
+    throw Error(fmt::format("{}: holds {} and no losses: name a file that `foxscope eval loss` or `foxscope run` wrote",
+                            file, content_words(content)));
+  }
+  std::vector<LossSource> sources;
+  for (const auto& run : RunFile::open(file, check).traces) sources.push_back(lossesOf(run));
+  return sources;
+}
+
+}  // namespace
+
+std::shared_ptr<const EvaluatedHeads> EvaluatedRuns::of(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto known = m_known.find(trace);
+    if (known != m_known.end()) return known->second;
+  }
+  auto heads = evaluate_run(trace, job);
+  if (!heads) return nullptr;
+  const std::lock_guard lock(m_mutex);
+  return m_known[trace] = std::make_shared<const EvaluatedHeads>(std::move(*heads));
+}
+
+FigureRequest::Runs FigureRequest::runs() const {
+  Runs all;
+  for (const FigureRun& run : sources.runs) all.push_back(run.trace);
+  if (!all.empty()) return all;
+  const std::optional<int> gpu = gpuOf(spec);
+  std::set<std::string> names;
+  for (const std::string& file : sources.files) {
+    for (const auto& run : RunFile::open(file, checkOf(spec)).traces) {
+      run->compute_on(gpu);
+      if (!names.insert(run->info().name).second) {
+        throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,
+                                     run->info().name));
+      }
+      all.push_back(run);
+    }
+  }
+  return all;
+}
+
+std::shared_ptr<const Trace> FigureRequest::named(const Runs& runs, const char* option, const std::string& name) const {
+  const auto found = std::ranges::find_if(runs, [&](const auto& run) { return nameOf(run) == name; });
+  if (found != runs.end()) return *found;
+  throw UsageError(fmt::format("{} {}: {} has {}", option, name, fmt::join(sources.files, ", "), namesOf(runs)));
+}
+
+std::shared_ptr<const Trace> FigureRequest::run(const Runs& runs) {
+  if (!sources.runs.empty()) return runs.front();
+  if (spec.has("model")) return named(runs, "--model", spec.text("model"));
+  if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(sources.files, ", ")));
+  return firstGated(runs, notes);
+}
+
+const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& models) {
+  if (!sources.runs.empty()) return models.front();
+  if (!spec.has("model")) return firstGated(models, notes);
+  const std::string name = spec.text("model");
+  const auto found = std::ranges::find_if(models, [&](const auto& model) { return nameOf(model) == name; });
+  if (found != models.end()) return *found;
+  throw UsageError(fmt::format("--model {}: there is no such model: use one of {}", name, namesOf(models)));
+}
+
+std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> FigureRequest::twoRuns() {
+  const Runs all = runs();
+  if (!sources.runs.empty()) return {all.at(0), all.at(1)};
+  const std::vector<std::string> names = spec.list("models");
+  if (!names.empty() && names.size() != 2) {
+    throw UsageError(fmt::format("--models {}: write two names, as in fox,base", fmt::join(names, ",")));
+  }
+  if (!names.empty()) return {named(all, "--models", names[0]), named(all, "--models", names[1])};
+  if (all.size() < 2) {
+    throw UsageError(fmt::format("{}: comparing takes two models, here is {}: name another run file too",
+                                 fmt::join(sources.files, ", "), all.empty() ? "none" : namesOf(all)));
+  }
+  if (all.size() > 2) {
+    notes.push_back(fmt::format("of {} these are the first two: --models chooses others", namesOf(all)));
+  }
+  const bool swapped = !forgets(all[0]->info()) && forgets(all[1]->info());
+  return {all[swapped ? 1 : 0], all[swapped ? 0 : 1]};
+}
+
+std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
+  std::vector<EvaluatedHeads> models;
+  for (const FigureRun& run : sources.runs) {
+    const auto heads = sources.evaluated->of(run.trace, job);
+    if (!heads) return std::nullopt;
+    models.push_back(*heads);
+  }
+  if (!models.empty()) return models;
+  const std::optional<int> gpu = gpuOf(spec);
+  for (const std::string& file : sources.files) {
+    const std::string content = read_content(file);
+    if (content == kHeadsContent || content == kEvalHeadsContent) {
+      for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
+      continue;
+    }
+    if (!content.empty()) {
+      throw Error(fmt::format(
+          "{}: holds {} and no statistics of heads: name a file that `foxscope eval heads`, `foxscope heads "
+          "-o` or `foxscope run` wrote",
+          file, content_words(content)));
+    }
+    for (const auto& trace : RunFile::open(file, checkOf(spec)).traces) {
+      trace->compute_on(gpu);
+      auto heads = evaluate_run(trace, job);
+      if (!heads) return std::nullopt;
+      models.push_back(std::move(*heads));
+    }
+  }
+  return models;
+}
+
+std::optional<std::vector<EvaluatedHeads>> FigureRequest::chosenHeads() const {
+  auto all = heads();
+  if (!all || !sources.runs.empty()) return all;
+  return chosenOf(*all, spec);
+}
+
+std::vector<LossSource> FigureRequest::losses() const {
+  std::vector<LossSource> all;
+  for (const FigureRun& run : sources.runs) {
+    all.push_back(lossesOf(run.trace));
+    all.back().name = run.name;
+  }
+  if (!all.empty()) return all;
+  std::vector<std::string> origins;
+  std::map<std::string, int> count;
+  for (const std::string& file : sources.files) {
+    const auto losses = lossesIn(file, checkOf(spec));
+    const std::string stem = std::filesystem::path(file).stem().string();
+    for (const LossSource& source : losses) {
+      ++count[source.name];
+      origins.push_back(losses.size() == 1 ? stem : stem + ":" + source.name);
+      all.push_back(source);
+    }
+  }
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    if (count[all[index].name] > 1) all[index].name = origins[index];
+  }
+  std::set<std::string> names;
+  for (const LossSource& source : all) {
+    if (names.insert(source.name).second) continue;
+    throw UsageError(fmt::format("{}: this name stands for two models: rename one of the files", source.name));
+  }
+  return chosenOf(all, spec);
+}
+
+}  // namespace foxscope::figure

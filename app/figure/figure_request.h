@@ -1,0 +1,85 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/figure/figure_spec.h"
+#include "app/figure/figure_style.h"
+#include "app/figure/kinds/loss_source.h"
+#include "backend/base/job.h"
+#include "backend/eval/heads/heads_evaluation.h"
+#include "backend/file/run_file.h"
+
+namespace foxscope::figure {
+
+/// A run in memory that a figure shows.
+struct FigureRun {
+  std::shared_ptr<const Trace> trace;
+  std::string name;                    ///< as the window calls it, which differs between its runs
+  std::string file;                    ///< run file that holds it; empty: none yet
+  std::optional<CurveLook> look = {};  ///< of its curves; nothing: by its place in the figure
+};
+
+/// Statistics of heads of runs, each computed once. Safe to use from several threads.
+class EvaluatedRuns {
+ public:
+  /// @returns nothing if the job was stopped
+  /// @throws Error as evaluate_run
+  std::shared_ptr<const EvaluatedHeads> of(const std::shared_ptr<const Trace>& trace, const Job& job);
+
+ private:
+  std::mutex m_mutex;
+  std::map<std::shared_ptr<const Trace>, std::shared_ptr<const EvaluatedHeads>> m_known;
+};
+
+/// The sources that a figure is drawn from.
+struct FigureSources {
+  std::vector<std::string> files = {};
+  std::vector<std::string> names = {};  ///< of files that were named, one each
+  std::vector<FigureRun> runs = {};     ///< those that are drawn, in their order, in the place of files
+  EvaluatedRuns* evaluated = nullptr;   ///< of runs; not null where there are some
+};
+
+/// A figure that is to be drawn. It draws the runs and models of its files that the options name.
+struct FigureRequest {
+  using Runs = std::vector<std::shared_ptr<const Trace>>;
+
+  const FigureSpec& spec;
+  const FigureSources& sources;
+  const FigureStyle& style;
+  const Job& job;
+  std::vector<std::string> notes = {};  ///< what was chosen where nothing was asked for, before the figure's own
+
+  /// Every run, in their order, its maps computed on the device that was asked for.
+  /// @throws Error, UsageError as RunFile::open, DeviceChoice::parse and gpu_chosen; UsageError for two runs of one
+  /// name
+  [[nodiscard]] Runs runs() const;
+  /// @throws UsageError naming the option, with the names that exist
+  [[nodiscard]] std::shared_ptr<const Trace> named(const Runs& runs, const char* option, const std::string& name) const;
+  /// The run that --model names; without it the first that has a gate, else the first of all, with a note if there was
+  /// a choice.
+  /// @throws UsageError with the names that exist
+  std::shared_ptr<const Trace> run(const Runs& runs);
+  /// The same of models.
+  const EvaluatedHeads& model(const std::vector<EvaluatedHeads>& models);
+  /// The two runs that --models names, or the first two, of files one with a gate before one without, with a note if
+  /// there was a choice.
+  /// @throws UsageError with the names that exist
+  std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> twoRuns();
+
+  /// Statistics of the heads of every model: files hold them, or runs.
+  /// @returns nothing if the job was stopped
+  [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> heads() const;
+  /// The same of the models that --models names.
+  [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> chosenHeads() const;
+  /// The losses of evaluations, or of the only text of runs: those that --models names. Models of one name are told
+  /// apart by their files.
+  [[nodiscard]] std::vector<LossSource> losses() const;
+};
+
+}  // namespace foxscope::figure

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <QCoreApplication>
+#include <QString>
+
+#include "backend/trace/trace.h"
+
+namespace foxscope::gui {
+
+/// The name of a thing without a forget gate, for a message about a head in a layer that does not forget: the run where
+/// no layer of it forgets, else the layer.
+inline QString gatelessName(const QString& run, const TraceInfo& info, int layer) {
+  if (!forgets(info)) return run;
+  return QCoreApplication::translate("foxscope::gui", "layer %1 of %2").arg(layer).arg(run);
+}
+
+}  // namespace foxscope::gui

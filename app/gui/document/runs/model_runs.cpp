@@ -1,0 +1,379 @@
+#include "app/gui/document/runs/model_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <QUndoCommand>
+
+#include "app/gui/document/runs/run_list.h"
+#include "backend/base/index.h"
+#include "backend/base/sha256.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/session/run.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr std::size_t kModelsKept = 2;  ///< of the runs made last, to change and run them again
+/// More is asked about; as much in a file is announced by the command line.
+constexpr double kUnasked = 4e9;
+/// Share of the free memory; the rest is for pictures, other programs, what the estimate does not know.
+constexpr double kUnaskedShare = 0.8;
+
+/// Nothing where nobody need be asked: it is little, or more than there is, which run_model refuses with the figure.
+/// Traces of all runs are there together, the rest is one run's at a time.
+std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimates, TokenCount count) {
+  MemoryQuestion question;
+  question.free = std::numeric_limits<double>::max();
+  double fixed = 0;
+  double perToken = 0;
+  bool fits = true;
+  for (const RunEstimate& estimate : estimates) {
+    const RunMemory& host = estimate.needs.host;
+    const auto tokens = static_cast<double>(estimate.tokens);
+    question.tokens = std::max(question.tokens, estimate.tokens);
+    question.free = std::min(question.free, static_cast<double>(estimate.free.host));
+    fixed = std::max(fixed, static_cast<double>(host.fixed));
+    perToken += static_cast<double>(host.per_token + host.stored_per_token);
+    question.needed += static_cast<double>(host.per_token + host.stored_per_token) * tokens;
+    fits = fits && static_cast<double>(host.fixed) + static_cast<double>(host.per_token) * tokens <=
+                       static_cast<double>(estimate.free.host);
+  }
+  question.needed += fixed;
+  const double unasked = std::min(kUnasked, kUnaskedShare * question.free);
+  if (question.needed <= unasked || (!fits && count == TokenCount::exact)) return std::nullopt;
+  constexpr double kRound = 1000;
+  question.fewer = static_cast<std::int64_t>(std::max(0.0, std::floor((unasked - fixed) / perToken / kRound) * kRound));
+  return question;
+}
+
+/// The reason why a run cannot be made once more; empty where it can.
+QString obstacleTo(const Run& run, const QString& doing) {
+  if (run.model.isEmpty()) {
+    return ModelRuns::tr(
+               "%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, "
+               "and press F5 first")
+        .arg(run.name, doing);
+  }
+  return run.trace->text() ? QString() : ModelRuns::tr("%1 was run without a text").arg(run.name);
+}
+
+}  // namespace
+
+ModelRequest RunSettings::requestOf(const QString& name, const QString& model) const {
+  ModelRequest wanted;
+  wanted.name = name.toStdString();
+  wanted.model = model.toStdString();
+  wanted.device = device;
+  wanted.dtype = dtype;
+  return wanted;
+}
+
+/// A text in the place of another, and how much of it is read where that changes with it. Going back keeps what was
+/// typed meanwhile for going forth.
+class ModelRuns::Replacement : public QUndoCommand {
+ public:
+  Replacement(ModelRuns& made, const TextInput& text, std::optional<std::int64_t> limit)
+      : QUndoCommand(ModelRuns::tr("replace the text")), m_made(made), m_other(text), m_limit(limit) {}
+  void redo() override { exchange(); }
+  void undo() override { exchange(); }
+
+ private:
+  void exchange() {
+    TextInput before = m_made.m_text;
+    m_made.changeText(m_other);
+    m_other = std::move(before);
+    if (!m_limit) return;
+    RunSettings settings = m_made.m_settings;
+    std::swap(settings.limit, *m_limit);
+    m_made.setSettings(settings);
+  }
+
+  ModelRuns& m_made;
+  TextInput m_other;
+  std::optional<std::int64_t> m_limit;
+};
+
+struct ModelRuns::Produced {
+  ModelInput model;
+  RepresentativeHead representative;
+  RunResult result;
+};
+
+ModelRuns::ModelRuns(RunList& runs, QObject* parent)
+    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Threads::own) {
+  connect(&m_runner, &JobRunner::idle, this, &ModelRuns::idle);
+  const auto withoutRuns = [this] {
+    if (m_runs.empty()) emit noRunTextChanged();
+  };
+  connect(this, &ModelRuns::inputsChanged, this, withoutRuns);
+  connect(this, &ModelRuns::runStatusChanged, this, withoutRuns);
+  connect(&m_runs, &RunList::modelsChanged, this, &ModelRuns::inputsChanged);
+}
+
+ModelRuns::~ModelRuns() = default;
+
+QString ModelRuns::runObstacle() const {
+  if (m_status.running) return tr("A run is being made: wait for it, or cancel it");
+  if (m_runs.models().empty()) {
+    return m_runs.empty() ? tr("No model yet: open a checkpoint folder (Ctrl+O), or a run file (Ctrl+Alt+O)")
+                          : tr("No model yet: open a checkpoint folder (Ctrl+O)");
+  }
+  return m_text.empty() ? tr("No text yet: open one (Ctrl+Shift+O), or type or paste it") : QString();
+}
+
+QString ModelRuns::noRunText() const {
+  const QString obstacle = runObstacle();
+  return obstacle.isEmpty() ? tr("No run yet: press F5") : obstacle;
+}
+
+void ModelRuns::setText(const TextInput& text, std::optional<std::int64_t> limit) {
+  if (text == m_text) return;
+  if (m_text.empty() && !limit) return changeText(text);
+  m_runs.undoStack().push(new Replacement(*this, text, limit));
+}
+
+void ModelRuns::editText(const std::string& content) { changeText({{}, content}); }
+
+void ModelRuns::followText(const Text& text) {
+  const auto isOfRun = [&](const Run& run) {
+    return run.trace->text() && is_read_of(*run.trace->text(), m_text.content);
+  };
+  const bool untouched = m_text.file.isEmpty() && std::any_of(m_runs.begin(), m_runs.end(), isOfRun);
+  if (m_text.empty() || untouched) changeText({{}, text.content});
+}
+
+void ModelRuns::setTextFile(const QString& file, const std::string& content) {
+  if (m_text.content == content) changeText({file, content});
+}
+
+void ModelRuns::changeText(const TextInput& text) {
+  if (text == m_text) return;
+  m_text = text;
+  emit inputsChanged();
+}
+
+void ModelRuns::setSettings(const RunSettings& settings) {
+  if (settings == m_settings) return;
+  m_settings = settings;
+  emit inputsChanged();
+}
+
+void ModelRuns::restore(const TextInput& text, const RunSettings& settings) {
+  m_text = text;
+  m_settings = settings;
+}
+
+void ModelRuns::startRun() {
+  if (m_status.running) return;
+  if (!canRun()) return tell(Message::Kind::warning, runObstacle());
+  run(m_runs.models(), enteredText());
+}
+
+void ModelRuns::startSessionRun(const std::vector<ModelInput>& models) {
+  if (!canRun()) return;
+  Reading reading = enteredText();
+  reading.wanted = Wanted::bySession;
+  run(models, std::move(reading));
+}
+
+ModelRuns::Reading ModelRuns::enteredText() const {
+  return {m_text.file, std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)}), m_settings.limit};
+}
+
+const Run* ModelRuns::runToRepeat(RunId id, const QString& obstacle) {
+  const QString why = m_runs.run(id) == nullptr ? noRunText() : m_status.running ? runObstacle() : obstacle;
+  if (why.isEmpty()) return m_runs.run(id);
+  tell(Message::Kind::warning, why);
+  return nullptr;
+}
+
+QString ModelRuns::saliencyObstacle(RunId id) const {
+  const Run* from = m_runs.run(id);
+  if (from == nullptr) return {};
+  const TraceInfo& info = from->trace->info();
+  const bool mixed =
+      std::ranges::any_of(info.mixers, [](const LayerMixer& one) { return one.mixer == Mixer::attention; });
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const LayerMixer& own = info.mixer(layer);
+    if (own.mixer == Mixer::attention || (!mixed && own.decay == Decay::head)) continue;
+    const QString mixer = QString::fromLatin1(to_string(own.mixer)).replace('_', ' ');
+    return tr("%1 has layers of %2: what a loss owes to gates is computed where all layers are attention, or decay as "
+              "a whole head")
+        .arg(from->name, mixer);
+  }
+  return obstacleTo(*from, tr("its saliency"));
+}
+
+void ModelRuns::startSaliency(RunId id, std::optional<Range> target) {
+  const Run* from = runToRepeat(id, saliencyObstacle(id));
+  if (from == nullptr) return;
+  const std::int64_t length = from->trace->info().length;
+  if (target && (target->begin < 0 || target->size() < 1 || target->end > length)) {
+    return tell(Message::Kind::warning, tr("%1 did not read these positions").arg(from->name));
+  }
+  run({m_runs.modelOf(*from)}, {from->textFile, from->trace->text(), length, true, target});
+}
+
+void ModelRuns::startDerivedRun(RunId base, const QStringList& interventions) {
+  const Run* changed = m_runs.run(base);
+  const Run* from = runToRepeat(base, changed == nullptr ? QString() : obstacleTo(*changed, tr("changing it")));
+  if (from == nullptr || interventions.isEmpty()) return;
+  run({m_runs.addChanged(m_runs.modelOf(*from), interventions)},
+      {from->textFile, from->trace->text(), from->trace->info().length});
+}
+
+void ModelRuns::run(std::vector<ModelInput> models, Reading reading) {
+  m_queue = std::move(models);
+  m_reading = std::move(reading);
+  m_status = {};
+  m_status.running = true;
+  m_status.count = static_cast<int>(m_queue.size());
+  estimateMemory();
+}
+
+void ModelRuns::tellStage(const QString& stage, double fraction, double secondsLeft) {
+  m_status.stage = stage;
+  m_status.fraction = fraction;
+  m_status.secondsLeft = secondsLeft;
+  emit runStatusChanged();
+}
+
+void ModelRuns::estimateMemory() {
+  m_memoryAsked = false;
+  m_status.model = shownName(m_queue.front());
+  tellStage(tr("estimating memory"), -1, -1);
+  std::vector<ModelRequest> wanted;
+  for (const ModelInput& model : m_queue) wanted.push_back(m_settings.requestOf(model.name, model.path));
+  using Question = std::optional<MemoryQuestion>;
+  JobRunner::Request<Question> request;
+  request.work = [engine = *m_engine, wanted, run = requestOfRun()](const Job& job) -> std::optional<Question> {
+    Question question;
+    std::vector<OpenedModel> models;
+    models.reserve(wanted.size());
+    for (const ModelRequest& model : wanted) models.push_back(engine.open(model));
+    // Cutting a text into tokens takes its time, and most texts are short.
+    for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
+      std::vector<RunEstimate> estimates;
+      for (const OpenedModel& model : models) {
+        const auto estimate = estimate_run(model, run, count, job);
+        if (!estimate) return std::nullopt;
+        estimates.push_back(*estimate);
+      }
+      question = questionOf(estimates, count);
+      if (!question) break;
+    }
+    return std::optional<Question>(std::in_place, question);
+  };
+  request.done = [this](const Question& question) {
+    if (!question) return runNext();
+    endRun();
+    m_memoryAsked = true;
+    emit memoryAsked(*question);
+  };
+  // The error of a model is told when its turn comes, after the results of those before it.
+  request.failed = [this](const QString& /*message*/) { runNext(); };
+  m_runner.submit(this, kRun, std::move(request));
+}
+
+void ModelRuns::runAnyway() {
+  if (!std::exchange(m_memoryAsked, false)) return;
+  m_status.running = true;
+  m_status.count = static_cast<int>(m_queue.size());
+  runNext();
+}
+
+void ModelRuns::runFewer(std::int64_t tokens) {
+  if (!m_memoryAsked || tokens < 1) return;
+  m_reading.limit = tokens;
+  RunSettings settings = m_settings;
+  settings.limit = tokens;
+  setSettings(settings);
+  runAnyway();
+}
+
+RunRequest ModelRuns::requestOfRun() const {
+  RunRequest wanted;
+  wanted.input.text = m_reading.text;
+  wanted.input.name = m_reading.file.isEmpty() ? "the text" : m_reading.file.toStdString();
+  if (m_reading.limit > 0) wanted.limit = m_reading.limit;
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
+  if (m_reading.saliency) {
+    wanted.keep.insert(Keep::saliency);
+    wanted.saliency = m_reading.target;
+  }
+  return wanted;
+}
+
+void ModelRuns::runNext() {
+  const ModelInput& model = m_queue[index_of(m_status.index)];
+  m_status.model = shownName(model);
+  tellStage(tr("starting"), -1, -1);
+
+  JobRunner::Request<Produced> request;
+  request.work = [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(),
+                  model](const Job& job) mutable -> std::optional<Produced> {
+    for (const QString& text : model.interventions) {
+      wanted.interventions.push_back(Intervention::parse(text.toStdString()));
+    }
+    auto result = run_model(engine.open(wanted), run, job);
+    if (!result) return std::nullopt;
+    return Produced{model, representativeHead(*result->trace), std::move(*result)};
+  };
+  request.done = [this](const Produced& produced) { receiveRun(produced); };
+  request.failed = [this](const QString& message) {
+    tell(Message::Kind::error, message);
+    endRun();
+  };
+  request.progress = [this](const JobProgress& progress) {
+    if (!m_status.running) return;
+    tellStage(progress.stage, progress.fraction, m_stageClock.secondsLeft(progress.stage, progress.fraction));
+  };
+  m_runner.submit(this, kRun, std::move(request));
+}
+
+void ModelRuns::receiveRun(const Produced& produced) {
+  const RunResult& result = produced.result;
+  Run made{kNoRun,
+           QString::fromStdString(result.trace->info().name),
+           result.trace,
+           produced.model.path,
+           {},
+           result.report.forward_seconds,
+           produced.model.base,
+           produced.representative};
+  made.look = produced.model.look;
+  made.textFile = m_reading.file;
+  made.ofSession = m_reading.wanted == Wanted::bySession;
+  for (const std::string& note : result.report.notes)
+    tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
+  const HeadChoice representative{m_runs.addMade(made), made.representative.layer, made.representative.head};
+  // The run that was asked for is shown, also where runs of files on another text are open.
+  if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(representative.run))
+    m_runs.selection().setHead(representative);
+  if (++m_status.index < m_status.count) {
+    runNext();
+  } else {
+    endRun();
+  }
+}
+
+void ModelRuns::cancelRun() {
+  m_memoryAsked = false;
+  if (!m_status.running) return;
+  m_runner.cancel(this, kRun);
+  endRun();
+}
+
+void ModelRuns::endRun() {
+  m_status = {};
+  emit runStatusChanged();
+  emit inputsChanged();
+}
+
+void ModelRuns::tell(Message::Kind kind, const QString& text) { emit messageRaised({kind, text}); }
+
+}  // namespace foxscope::gui
