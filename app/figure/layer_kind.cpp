@@ -17,8 +17,9 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kPink{204, 121, 167};
   constexpr Rgb kVermilion{213, 94, 0};
   constexpr Rgb kGreen{0, 158, 115};
+  constexpr Rgb kSkyBlue{86, 180, 233};
   // In the order of kMixerKinds.
-  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen});
+  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue});
   static_assert(kColours.size() == kMixerKinds.size());
   std::string words = mixer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);

@@ -408,10 +408,10 @@ std::unique_ptr<Scheduler::Live> Scheduler::begin(WorkPointer work) {
 bool Scheduler::step(Live& live) {
   const CompletionRequest& request = live.work->request();
   Completion& completion = live.work->completion();
-  const std::int32_t id = live.sampler.choose(live.continuation->log_probabilities());
+  const std::int32_t id = live.sampler.choose(live.decode_state->log_probabilities());
   if (request.logprobs) {
     TokenChoice choice(id, *request.logprobs);
-    choice.add(0, live.continuation->log_probabilities());
+    choice.add(0, live.decode_state->log_probabilities());
     completion.added.push_back(choice.finish(0));
   }
   return Live::take(id, request, served_, live.stream ? &*live.stream : nullptr, completion);
@@ -427,7 +427,7 @@ void Scheduler::turn() {
     try {
       if (step(**live)) {
         going.push_back(live);
-        decode_states.push_back((*live)->continuation.get());
+        decode_states.push_back((*live)->decode_state.get());
         ids.push_back((*live)->work->completion().ids.back());
         continue;
       }

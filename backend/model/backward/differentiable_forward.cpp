@@ -127,8 +127,8 @@ bool DifferentiableForward::predict() {
     const at::Tensor grad_logits = logits.to(head.scalar_type());
     at::Tensor grad_normed = normed_end_gradient_.slice(0, begin, end);
     at::mm_out(grad_normed, grad_logits, head);
-    if (of_head.defined()) {
-      of_head.slice(0, 0, vocabulary)
+    if (grad_head.defined()) {
+      grad_head.slice(0, 0, vocabulary)
           .add_(composed_steps::linear_to_float(grad_logits.t().contiguous(), normed.slice(0, begin, end).t()));
     }
   }
