@@ -90,7 +90,8 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
     std::set<TraceArray> found;
     for (const TraceArray array :
          {TraceArray::cumulative_log_gate, TraceArray::cumulative_log_decay, TraceArray::decay_rate, TraceArray::beta,
-          TraceArray::log_normalizer, TraceArray::log_normalizer_without_gate}) {
+          TraceArray::erase_read, TraceArray::erase_write, TraceArray::log_normalizer,
+          TraceArray::log_normalizer_without_gate}) {
       if (belongs_to(spec_of(array), mixer)) found.insert(array);
     }
     return found;
@@ -118,7 +119,11 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
       {Mixer::mamba,
        Decay::rates,
        "Mamba",
-       {TraceArray::cumulative_log_gate, TraceArray::decay_rate, TraceArray::beta}}};
+       {TraceArray::cumulative_log_gate, TraceArray::decay_rate, TraceArray::beta}},
+      {Mixer::diagonal_plus_low_rank,
+       Decay::channel,
+       "diagonal plus low rank",
+       {TraceArray::cumulative_log_decay, TraceArray::erase_read, TraceArray::erase_write}}};
   for (const MixerKind& kind : kMixerKinds) {
     for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
       const LayerMixer mixer{kind.mixer, decay, 4, 2, 2, 4, 3, 5};
