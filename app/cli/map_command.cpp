@@ -94,8 +94,7 @@ int writeMap(const MapOptions& options, const CommandContext& context) {
 
   const RunFile run = RunFile::open(options.file, options.check);
   if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
-  for (const auto& trace : run.traces) trace->compute_on(gpu);
-  const auto maps = planMaps(options, run, format);
+  const auto maps = planMaps(options, run, format, gpu);
   announce(options, maps, format, context.console);
   context.console.setSubject(options.output);
   const MapRequest& request = maps.front().request;

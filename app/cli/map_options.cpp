@@ -144,8 +144,9 @@ MapSize parseSize(const std::string& text, const Range& rows, const Range& colum
   return size;
 }
 
-std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format) {
-  const HeadOf head{run.trace(options.model), options.layer, options.head};
+std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format,
+                               std::optional<int> gpu) {
+  const HeadOf head{{run.trace(options.model), gpu}, options.layer, options.head};
   head.trace->check_head(head.layer, head.head);
   const std::int64_t length = head.trace->info().length;
   std::optional<HeadOf> minus;

@@ -48,9 +48,6 @@ struct RunOptions : RunningOptions {
   bool json = false;
 };
 
-// A byte of text becomes at most this many tokens: JSON-escaping writes six characters for one.
-constexpr std::int64_t kTokensPerByte = 6;
-
 constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
 
 /// The share of a run file that one word of `--keep` adds.
@@ -179,15 +176,9 @@ std::string summaryTable(const std::string& output, const std::vector<ModelSumma
   return table.text() + "written to " + output + '\n';
 }
 
-/// A model that is to be run, opened and checked.
-struct PlannedRun {
-  OpenedModel model;
-  RunRequest request;
-
-  [[nodiscard]] std::vector<KeptPart> parts(std::int64_t length) const {
-    return keptParts(model.config, length, request.keep, model.dtype);
-  }
-};
+std::vector<KeptPart> partsOf(const RunPlan& plan) {
+  return keptParts(plan.model.config, plan.length(), plan.request.keep, plan.model.dtype);
+}
 
 InvalidUtf8 parseInvalidUtf8(const std::string& word) {
   if (word == "refuse") return InvalidUtf8::refuse;
@@ -226,40 +217,22 @@ struct Source {
   }
 };
 
-PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& source) {
-  PlannedRun plan{std::move(model), {}};
-  RunRequest& request = plan.request;
-  request.input = source.input(options, plan.model.config);
+RunPlan planRun(const RunOptions& options, OpenedModel model, const Source& source) {
+  RunRequest request;
+  request.input = source.input(options, model.config);
   request.limit = options.limit;
   request.keep = parse_keep(options.keep);
   if (!options.saliency.empty()) {
     request.saliency = figure::parseRange("--saliency", options.saliency, Range::kToTheEnd);
   }
-  validate(request, plan.model);
-  return plan;
-}
-
-// An upper bound on the run's tokens, known without cutting the text.
-std::int64_t lengthBound(const PlannedRun& plan) {
-  const RunInput& input = plan.request.input;
-  const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();
-  const auto most = static_cast<std::int64_t>(length);
-  return std::min(plan.request.limit.value_or(most), most);
-}
-
-std::int64_t exactLength(const PlannedRun& plan) {
-  const RunInput& input = plan.request.input;
-  if (!input.text) return lengthBound(plan);
-  const std::size_t length = plan.model.tokenizer().encode(input.text->content).size();
-  return std::min(lengthBound(plan), static_cast<std::int64_t>(length));
+  return plan_run(std::move(model), std::move(request));
 }
 
 // Sizes of all models together, by part.
-std::vector<KeptPart> partsOfFile(const std::vector<PlannedRun>& plans,
-                                  std::int64_t (*length)(const PlannedRun& plan)) {
+std::vector<KeptPart> partsOfFile(const std::vector<RunPlan>& plans) {
   std::map<std::string, std::int64_t> bytes;
-  for (const PlannedRun& plan : plans) {
-    for (const KeptPart& part : plan.parts(length(plan))) bytes[part.word] += part.bytes;
+  for (const RunPlan& plan : plans) {
+    for (const KeptPart& part : partsOf(plan)) bytes[part.word] += part.bytes;
   }
   std::vector<KeptPart> parts;
   parts.reserve(bytes.size());
@@ -268,13 +241,11 @@ std::vector<KeptPart> partsOfFile(const std::vector<PlannedRun>& plans,
   return parts;
 }
 
-// Cutting a long text twice costs little beside a run whose file is worth announcing.
-void announceLargeFile(const RunOptions& options, const std::vector<PlannedRun>& plans, Console& console) {
-  if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedFileBytes) return;
-  const auto parts = partsOfFile(plans, exactLength);
+void announceLargeFile(const RunOptions& options, const std::vector<RunPlan>& plans, Console& console) {
+  const auto parts = partsOfFile(plans);
   if (totalBytes(parts) <= kAnnouncedFileBytes) return;
   std::int64_t tokens = 0;
-  for (const PlannedRun& plan : plans) tokens = std::max(tokens, exactLength(plan));
+  for (const RunPlan& plan : plans) tokens = std::max(tokens, plan.length());
   console.note(largeFileNote(options.output, parts, tokens));
 }
 
@@ -318,7 +289,7 @@ int runModels(const RunOptions& options, const CommandContext& context) {
                     options.text));
   }
   const Engine engine;
-  std::vector<PlannedRun> plans;
+  std::vector<RunPlan> plans;
   plans.reserve(models.size());
   for (const NamedModel& named : models) {
     plans.push_back(planRun(options, engine.open(modelRequest(options, named)), source));
@@ -327,18 +298,18 @@ int runModels(const RunOptions& options, const CommandContext& context) {
 
   std::vector<std::shared_ptr<const Trace>> traces;
   std::vector<ModelSummary> summaries;
-  for (const PlannedRun& plan : plans) {
+  for (const RunPlan& plan : plans) {
     const std::string& name = plan.model.request.name;
     context.console.setSubject(modelTurn(name, traces.size() + 1, plans.size()));
     resetPeakMemory();
-    const auto result = run_model(plan.model, plan.request, context.job());
+    const auto result = run_model(plan, context.job());
     if (!result) return kInterrupted;
     for (const std::string& note : result->report.notes) {
       context.console.note(fmt::format("{}: {}", name, note));
     }
     summaries.push_back(summarize(*result));
     summaries.back().peakMemoryBytes = peakMemoryBytes();
-    summaries.back().fileBytes = totalBytes(plan.parts(summaries.back().tokens));
+    summaries.back().fileBytes = totalBytes(partsOf(plan));
     context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(summaries.back().tokens),
                                        summaries.back().attentionKernel));
     traces.push_back(result->trace);

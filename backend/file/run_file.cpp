@@ -208,7 +208,7 @@ double usual_scale(const TraceInfo& info) {
   for (const LayerMixer& mixer : info.mixers) {
     if (mixer.has_softmax()) head_dim = mixer.head_dim;
   }
-  return head_dim > 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : 0;
+  return head_dim > 0 ? softmax_scale<double>(head_dim) : 0;
 }
 
 TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {

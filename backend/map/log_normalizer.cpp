@@ -94,9 +94,9 @@ bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team
 }  // namespace
 
 std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job) {
-  if (const auto gpu = head.trace->gpu()) {
+  if (head.gpu) {
     std::vector<float> normalizer;
-    const auto status = device_log_normalizer_without_gate(head, rows, *gpu, normalizer);
+    const auto status = device_log_normalizer_without_gate(head, rows, *head.gpu, normalizer);
     if (job.stopped()) return {};
     assert(status != kernels::Status::ok || static_cast<std::int64_t>(normalizer.size()) == head.trace->info().length);
     if (status == kernels::Status::ok) return normalizer;

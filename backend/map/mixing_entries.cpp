@@ -491,9 +491,9 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
 
 std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, FirstKey first_key, const Job& job) {
   const std::int64_t length = head.trace->info().length;
-  if (const auto gpu = head.trace->gpu(); gpu && first_key == FirstKey::counted) {
+  if (head.gpu && first_key == FirstKey::counted) {
     std::vector<float> sizes;
-    const kernels::Status status = device_row_sizes(head, rows, *gpu, sizes);
+    const kernels::Status status = device_row_sizes(head, rows, *head.gpu, sizes);
     if (job.stopped()) return {};
     if (status == kernels::Status::ok) return sizes;
   }

@@ -97,12 +97,14 @@ bool TraceSource::is_zero(TraceArray array, int index) const {
 }
 
 Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
-             std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store)
+             std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store,
+             std::optional<int> made_on)
     : info_(std::move(info)),
       text_(std::move(text)),
       tokens_(std::move(tokens)),
       source_(std::move(source)),
-      store_(std::move(store)) {
+      store_(std::move(store)),
+      made_on_(made_on) {
   assert(source_ != nullptr);
   assert(info_.layers > 0 && info_.heads > 0 && info_.length > 0);
   assert(tokens_ == nullptr || tokens_->id.empty() || static_cast<std::int64_t>(tokens_->id.size()) == info_.length);
@@ -114,20 +116,11 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
   assert(info_.mixers.empty() || static_cast<int>(info_.mixers.size()) == info_.layers);
   assert(info_.forgetting.empty() || static_cast<int>(info_.forgetting.size()) == info_.layers);
   info_.forgetting = forgetting_of(info_, *source_);
-  if (store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) gpu_ = store_->device();
+  if (!made_on_ && store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) {
+    made_on_ = store_->device();
+  }
   per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
   assert(per_token_loss().empty() || static_cast<std::int64_t>(per_token_loss().size()) == info_.length);
-}
-
-std::optional<int> Trace::gpu() const {
-  const std::lock_guard lock(mutex_);
-  return gpu_;
-}
-
-void Trace::compute_on(std::optional<int> gpu) const {
-  const std::lock_guard lock(mutex_);
-  gpu_ = gpu;
-  if (!gpu) device_heads_.reset();
 }
 
 std::shared_ptr<DeviceHeads> Trace::device_heads(int gpu) const {

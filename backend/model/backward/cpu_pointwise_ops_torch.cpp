@@ -118,7 +118,7 @@ class CpuPointwiseOps final : public PointwiseOps {
       }
       if (!step.gate.defined()) return;
       const float* const gate = read_numbers(step.gate) + row * step.gate.stride(0);
-      if (silu(step)) {
+      if (config_.gates_by_silu()) {
         cpu_steps::multiply_silu(gate, size, to);
       } else {
         cpu_steps::multiply_sigmoid(gate, size, to);
@@ -141,7 +141,7 @@ class CpuPointwiseOps final : public PointwiseOps {
     call.norm_epsilon = epsilon();
     call.gate = read_numbers(step.gate);
     if (step.gate.defined()) call.gate_stride = step.gate.stride(0);
-    call.activation = silu(step) ? cpu::GateActivation::silu : cpu::GateActivation::sigmoid;
+    call.activation = config_.gates_by_silu() ? cpu::GateActivation::silu : cpu::GateActivation::sigmoid;
     call.output_gradient = read_numbers(grad_out);
     call.attended_gradient = numbers(grad_attended);
     call.gate_gradient = numbers(grad_gate);
@@ -223,10 +223,6 @@ class CpuPointwiseOps final : public PointwiseOps {
   [[nodiscard]] float epsilon() const { return static_cast<float>(config_.norm_epsilon); }
   [[nodiscard]] float query_key_epsilon() const { return static_cast<float>(config_.query_key_norm_epsilon); }
   [[nodiscard]] bool shifts(Part part) const { return part == Part::key ? config_.key_shift : config_.value_shift; }
-  /// Behind an output norm the authors' gate is always a sigmoid.
-  [[nodiscard]] bool silu(const Gated& step) const {
-    return config_.output_gate_activation == OutputGateActivation::silu && !step.norm.defined();
-  }
   /// Column of the shift's logits.
   [[nodiscard]] std::int64_t shift_column(Part part) const {
     return part == Part::value && config_.key_shift ? config_.key_heads : 0;

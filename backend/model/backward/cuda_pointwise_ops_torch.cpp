@@ -229,9 +229,7 @@ class CudaPointwiseOps final : public PointwiseOps {
     call.norm_epsilon = epsilon();
     call.gate = memory_of(step.gate);
     if (step.gate.defined()) call.gate_stride = step.gate.stride(0);
-    // Behind an output norm the authors' gate is always a sigmoid.
-    const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !step.norm.defined();
-    call.activation = silu ? gpu::OutputGateActivation::silu : gpu::OutputGateActivation::sigmoid;
+    call.activation = config_.gates_by_silu() ? gpu::OutputGateActivation::silu : gpu::OutputGateActivation::sigmoid;
   }
 
   void check(kernels::Status status, const char* what) const {

@@ -10,6 +10,7 @@
 
 #include "backend/base/index.h"
 #include "backend/model/backward/differentiable_mixers_torch.h"
+#include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/mlp_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
@@ -113,9 +114,7 @@ bool DifferentiableForward::predict() {
   const at::Tensor wanted = pass_.put(input().labels).to(at::kLong).unsqueeze(1);
   const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
   const std::int64_t most = logit_rows();
-  for (std::int64_t begin = 0; begin < rows(); begin += most) {
-    if (job().stopped()) return false;
-    const std::int64_t end = std::min(begin + most, rows());
+  const bool whole = for_blocks(rows(), most, job(), [&](std::int64_t begin, std::int64_t end) {
     at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
     record_logits(pass_, begin, logits);
     const at::Tensor labelled = wanted.slice(0, begin, end);
@@ -132,9 +131,9 @@ bool DifferentiableForward::predict() {
       grad_head.slice(0, 0, vocabulary)
           .add_(composed_steps::linear_to_float(grad_logits.t().contiguous(), normed.slice(0, begin, end).t()));
     }
-  }
-  finish_losses(loss);
-  return true;
+  });
+  if (whole) finish_losses(loss);
+  return whole;
 }
 
 /// The graph of a layer.

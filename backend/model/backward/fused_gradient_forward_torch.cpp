@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
@@ -85,9 +86,7 @@ bool FusedGradientForward::predict() {
   const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
   const std::int64_t most = logit_rows();
   const at::Tensor chunk = at::empty({most, head.size(0)}, pass_.residual.options());
-  for (std::int64_t begin = 0; begin < rows(); begin += most) {
-    if (job().stopped()) return false;
-    const std::int64_t end = std::min(begin + most, rows());
+  const bool whole = for_blocks(rows(), most, job(), [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor normed_chunk = normed.slice(0, begin, end);
     at::Tensor logits = chunk.slice(0, 0, end - begin);
     if (pass_.weights().on_gpu()) {
@@ -103,9 +102,9 @@ bool FusedGradientForward::predict() {
     // The gradient takes the place of the head's input, which is not needed any more.
     at::Tensor grad_chunk = normed_chunk;
     at::mm_out(grad_chunk, grad_logits, head);
-  }
-  finish_losses(loss);
-  return true;
+  });
+  if (whole) finish_losses(loss);
+  return whole;
 }
 
 std::optional<Gradients> FusedGradientForward::backward(const Job& job) {

@@ -1,7 +1,5 @@
 #include "backend/model/backward/gradient_attention_torch.h"
 
-#include <cmath>
-
 #include <ATen/ATen.h>
 
 #include "backend/base/index.h"
@@ -15,7 +13,7 @@ AttentionTensors GradientAttentionSteps::attention_of(const at::Tensor& query, c
   attention.key = key;
   attention.value = value;
   attention.cumulative = cumulative;
-  attention.scale = 1 / std::sqrt(static_cast<double>(pass_.config().head_dim));
+  attention.scale = softmax_scale<double>(pass_.config().head_dim);
   attention.window_size = pass_.config().window_size;
   attention.pruning_tolerance = pass_.input().pruning_tolerance;
   return attention;

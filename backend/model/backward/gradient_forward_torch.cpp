@@ -8,14 +8,14 @@
 
 #include "backend/model/backward/differentiable_forward_torch.h"
 #include "backend/model/backward/fused_gradient_forward_torch.h"
+#include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
 namespace {
 
-/// Numbers of a block of logits at once, on a CPU and on a GPU.
-constexpr std::int64_t kCpuLogits = std::int64_t{1} << 22;
-constexpr std::int64_t kGpuLogits = std::int64_t{1} << 25;
+/// Autograd's graph of a layer, in units of what the written way back keeps.
+constexpr std::int64_t kAutogradFactor = 4;
 
 }  // namespace
 
@@ -28,6 +28,31 @@ GradientForward::GradientForward(const TorchWeights& weights, std::int64_t batch
   options_.weights = &none_;
 }
 
+PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType dtype, Recompute recompute) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t projected = config.query_size() + 2 * config.key_size();
+  const std::int64_t gate = config.output_gate ? config.query_size() : 0;
+  const std::int64_t gates = ProjectionColumns(config).count - projected;
+  const bool fused = config.norm == NormKind::rms && config.mlp == MlpKind::swiglu;
+  const std::int64_t wide = (config.mlp == MlpKind::swiglu ? 2 : 1) * config.widest_intermediate();
+  const std::int64_t entered = 4 * config.hidden_size;
+  const std::int64_t layer = size * (projected + gate + config.query_size() + wide) + 2 * entered + 4 * gates +
+                             std::int64_t{config.heads} * (8 + 4);
+  const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 4 * entered;
+  const std::int64_t whole = fused ? layer : kAutogradFactor * layer;
+  // The gradient of a block of logits.
+  PassBytes bytes{on_gpu ? kDeviceLogitElements * 4 : 0, own};
+  // What is made again is there of one layer at a time.
+  if (recompute == Recompute::none) {
+    bytes.per_token += config.layers * whole;
+  } else if (fused && recompute == Recompute::mlp) {
+    bytes.per_token += config.layers * layer - (config.layers - 1) * size * wide;
+  } else {
+    bytes.per_token += config.layers * entered + whole;
+  }
+  return bytes;
+}
+
 bool GradientForward::run_forward(const Input& input, std::span<const Probe> probes, const Job& job,
                                   ForwardReport& report) {
   const c10::InferenceMode normal(false);
@@ -36,8 +61,8 @@ bool GradientForward::run_forward(const Input& input, std::span<const Probe> pro
 }
 
 std::int64_t GradientForward::logit_rows() const {
-  const std::int64_t numbers = pass_.weights().on_gpu() ? kGpuLogits : kCpuLogits;
-  return std::clamp(numbers / pass_.weights().padded_head.size(0), std::int64_t{1}, rows());
+  const std::int64_t elements = pass_.weights().on_gpu() ? kGpuGradientElements : kCpuGradientElements;
+  return rows_of_block(elements, pass_.weights().padded_head.size(0), rows());
 }
 
 void GradientForward::finish_losses(const at::Tensor& loss) {

@@ -41,6 +41,10 @@ class GradientForward : public TorchForward {
   GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length, const at::Tensor& loss_weights,
                   const GradientOptions& options);
 
+  /// Bytes that a pass takes for the backward pass beside a pass without: the arrays kept of each layer, and one
+  /// layer's own.
+  static PassBytes bytes(const ModelConfig& config, bool on_gpu, DType dtype, Recompute recompute);
+
   /// Forward::run over whole texts, with LibTorch's autograd as the backward pass needs it. Ids, labels, probes and
   /// report must live until backward() is done.
   bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);

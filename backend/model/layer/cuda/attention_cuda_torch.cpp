@@ -126,9 +126,7 @@ bool CudaAttentionSteps::project_output(int layer) {
     step.norm_epsilon = static_cast<float>(config.norm_epsilon);
     if (config.output_gate) step.gate = memory_of(projected_.slice(1, weights.projection.size(0)));
     step.gate_stride = projected_.stride(0);
-    // Behind an output norm the authors' gate is always a sigmoid.
-    const bool silu = config.output_gate_activation == OutputGateActivation::silu && !config.output_norm;
-    step.activation = silu ? cuda::OutputGateActivation::silu : cuda::OutputGateActivation::sigmoid;
+    step.activation = config.gates_by_silu() ? cuda::OutputGateActivation::silu : cuda::OutputGateActivation::sigmoid;
     step.output = memory_of(output);
     pass_.check(cuda::gate_output(step, cuda_.stream()), "the output's norm and gate");
   }

@@ -1,7 +1,6 @@
 #include "backend/model/layer/cuda/next_attention_cuda_torch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include <ATen/ATen.h>
@@ -109,7 +108,7 @@ bool CudaNextAttentionSteps::attend(int layer) {
       step.gate_stride = gates_.stride(0);
     }
   }
-  step.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)));
+  step.scale = static_cast<float>(softmax_scale<double>(config.head_dim));
   step.output = attended_.mutable_data_ptr();
   step.workspace = workspace_.mutable_data_ptr();
   pass_.check(kernels::cuda::next_attention(step, cuda_.stream()), "attention");

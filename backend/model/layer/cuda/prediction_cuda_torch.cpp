@@ -36,9 +36,7 @@ bool record_cuda_predictions(CudaPass& cuda, const at::Tensor& normed) {
   const std::int64_t most =
       std::min(rows, std::max(kDeviceLogitElements / head.size(0) / kLossRows, std::int64_t{1}) * kLossRows);
   const at::Tensor chunk = at::empty({most, head.size(0)}, floats);
-  for (std::int64_t begin = 0; begin < rows; begin += most) {
-    if (pass.job().stopped()) return false;
-    const std::int64_t end = std::min(begin + most, rows);
+  const bool whole = for_blocks(rows, most, pass.job(), [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor logits = chunk.slice(0, 0, end - begin);
     cuda.multiply(logits, normed.slice(0, begin, end), head, CudaPass::Sum::no, kLossRows);
     kernels::cuda::TokenLoss step;
@@ -51,9 +49,9 @@ bool record_cuda_predictions(CudaPass& cuda, const at::Tensor& normed) {
     step.loss = floats_of(loss) + begin;
     pass.check(kernels::cuda::token_loss(step, cuda.stream()), "the loss");
     record_logits(pass, begin, logits.slice(1, 0, vocabulary));
-  }
-  record_losses(pass, loss);
-  return true;
+  });
+  if (whole) record_losses(pass, loss);
+  return whole;
 }
 
 }  // namespace foxscope

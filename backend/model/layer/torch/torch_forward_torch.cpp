@@ -1,5 +1,7 @@
 #include "backend/model/layer/torch/torch_forward_torch.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "backend/model/layer/torch/attention_torch.h"
@@ -12,6 +14,14 @@ namespace foxscope {
 
 TorchForward::TorchForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length)
     : Forward(weights.config, batch, length), pass_(weights, batch, length) {}
+
+PassBytes TorchForward::bytes(const ModelConfig& config, const KeepSet& keep) {
+  PassBytes bytes = TorchPass::bytes(config, DType::float32, keep);
+  // Each of LibTorch's operations has a result of its own.
+  const std::int64_t queries = config.query_size();
+  bytes.per_token += 4 * 2 * (queries + 2 * config.key_size()) + 4 * 4 * std::max(config.hidden_size, queries);
+  return bytes;
+}
 
 void TorchForward::begin() {
   pass_.begin_run(*this);

@@ -8,6 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 
@@ -21,6 +22,27 @@ TorchPass::TorchPass(const TorchWeights& weights, std::int64_t batch, std::int64
     : ForwardPass(weights.config, batch, length),
       weights_(weights),
       by_kernel_(weights.on_gpu() && cuda_attention_takes(weights.config.head_dim, weights.matrix)) {}
+
+PassBytes TorchPass::bytes(const ModelConfig& config, DType dtype, const KeepSet& keep) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t queries = config.query_size();
+  const std::int64_t projected = queries + 2 * config.key_size();
+  const std::int64_t gate = config.output_gate ? queries : 0;
+  PassBytes bytes;
+  // Rows of the MLP, and a block of logits, once more where it goes to the host.
+  bytes.fixed = kDeviceMlpRows * 3 * config.widest_intermediate() * size +
+                kDeviceLogitElements * 4 * (keep.contains(Keep::logits) ? 2 : 1);
+  // Ids, labels, losses; the residual stream, and where it is kept its norm; the norm with what rounding took from it,
+  // projection, heads and what they attend to; gates and normalisers; the attention kernel's workspace.
+  bytes.per_token = 20 + 4 * config.hidden_size * (keep.contains(Keep::hidden) ? 2 : 1) +
+                    2 * size * config.hidden_size + size * (projected + gate) + size * (projected + queries) +
+                    std::int64_t{config.heads} * (8 + 4 + 4 + 24);
+  // LibTorch's operations have results of their own, of which a few are there at once.
+  bytes.per_token += 4 * config.linear_bytes_per_position();
+  // One layer on its way to the host.
+  if (!stored_arrays(keep).empty()) bytes.per_token += size * queries;
+  return bytes;
+}
 
 void TorchPass::begin_texts() {
   if (continues()) return;

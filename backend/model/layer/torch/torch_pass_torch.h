@@ -29,6 +29,9 @@ class TorchPass : public ForwardPass {
   TorchPass(const TorchPass&) = delete;
   TorchPass& operator=(const TorchPass&) = delete;
 
+  /// What the steps take of a GPU's memory beside results of their operations.
+  static PassBytes bytes(const ModelConfig& config, DType dtype, const KeepSet& keep);
+
   /// Takes over which run it is from here on.
   void begin_run(const ForwardPass& run) { ForwardPass::operator=(run); }
   /// Makes ready what whole texts leave for the host: copies beside the layers, and the count of attention's blocks.

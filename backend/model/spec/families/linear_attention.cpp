@@ -3,7 +3,6 @@
 #include "backend/model/spec/families/linear_attention.h"
 
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,7 +106,7 @@ void read_hgrn2(const ConfigKeys& keys, Dialect dialect, ModelConfig& config) {
   mixer.value_dim = width_of_head(keys, "num_heads", hidden, mixer.heads);
   read_convolution(keys, false, mixer);
   mixer.query_activation = LinearActivation::silu;
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::of_keys;
   mixer.norm_size = hidden;
   mixer.has_lower_bounds = keys.flag("use_lower_bound", true);
@@ -135,7 +134,7 @@ void read_gla(const ConfigKeys& keys, ModelConfig& config) {
     mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   }
   if (keys.has("feature_map")) keys.refuse("feature_map", "null");
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::low_rank;
   mixer.decay_rank = kGlaRank;
   mixer.decay_factor = 1 / kGlaNormalizer;
@@ -180,7 +179,7 @@ void read_delta_net(const ConfigKeys& keys, Dialect dialect, ModelConfig& config
   if (of_convolution && mixer.convolution == 0) mixer.query_activation = mixer.key_activation = LinearActivation::none;
   mixer.value_activation = LinearActivation::silu;
   mixer.norm = read_norm(keys);
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   if (keys.flag("use_beta", true)) {
     const bool twice = dialect == Dialect::fla && keys.flag("allow_neg_eigval", false);
     mixer.beta = twice ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
@@ -210,7 +209,7 @@ void read_gated_deltanet(const ConfigKeys& keys, ModelConfig& config) {
   read_convolution(keys, true, mixer);
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   mixer.norm = LinearNorm::l2;
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::rate;
   mixer.beta = keys.flag("allow_neg_eigval", false) ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
   mixer.norm_size = mixer.value_dim;

@@ -3,7 +3,6 @@
 #include "backend/model/spec/families/llama.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -143,7 +142,7 @@ void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
   mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   mixer.norm = LinearNorm::l2;
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::rate;
   mixer.beta = LinearBeta::sigmoid;
   mixer.norm_size = mixer.value_dim;
