@@ -99,11 +99,11 @@ TEST(Maps, HeadsOfSeveralRunsAreTheirOwn) {
   const auto run = run_of(20, 1, 1);
   const auto other = run_of(20, 2, 2, 2);
   figure::MapsOptions options;
-  options.heads = {{{0, 0}, nullptr}, {{1, 1}, other}};
+  options.heads = {{{0, 0}, {}}, {{1, 1}, other}};
   options.quantities = {Quantity::forget};
   const std::string both = figure::drawMaps(run, options, style_of(Kind::png), {})->file;
   // The first is drawn as where its run is the figure's, the second as where it is not.
-  options.heads = {{{0, 0}, run}, {{1, 1}, nullptr}};
+  options.heads = {{{0, 0}, run}, {{1, 1}, {}}};
   EXPECT_EQ(figure::drawMaps(other, options, style_of(Kind::png), {})->file, both);
   options.heads = {{{0, 0}, run}, {{0, 1}, other}};
   EXPECT_NE(figure::drawMaps(run, options, style_of(Kind::png), {})->file, both);
@@ -118,7 +118,7 @@ TEST(Maps, HeadsOfOtherModelsAreNamed) {
   figure.set("heads", std::vector<std::string>{"0:0", run->info().name + ":1:2"});
   figure::EvaluatedRuns evaluated;
   const auto drawn = figure::drawRunFigure(figure, style_of(Kind::pdf), evaluated, {});
-  const auto same = figure::drawMaps(run, {.heads = {{{0, 0}, nullptr}, {{1, 2}, run}}}, style_of(Kind::pdf), {});
+  const auto same = figure::drawMaps(run, {.heads = {{{0, 0}, {}}, {{1, 2}, run}}}, style_of(Kind::pdf), {});
   ASSERT_TRUE(drawn && same);
   EXPECT_EQ(drawn->file, same->file);
   figure.options = {{"heads", std::vector<std::string>{"other:0:0"}}};
