@@ -52,7 +52,6 @@ enum class Erasing {
 /// | GLA, HGRN2, Mamba | one a channel | 0 | |
 /// | delta rule (DeltaNet, Gated DeltaNet) | 1, or one a head | -beta_t k_t | a_t k_t |
 /// | delta rule with a decay by channel (Kimi Delta Attention) | one a channel | -beta_t k_t | a_t k_t |
-///
 /// | diagonal plus low rank (RWKV-7) | one a channel | an array | an array |
 ///
 /// A mixer that is a case of a row needs no new one. Comba's e is a multiple of a_t k_t: it is the last row. A gated
