@@ -59,21 +59,18 @@ struct KeptPart {
 /// Files larger than this are announced before they are made.
 constexpr std::int64_t kAnnouncedFileBytes = 1'000'000'000;
 
-/// Sizes of the parts that a run of `length` tokens keeps, largest first. The little beside them (tokens, text,
-/// attributes) is left out.
-std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, const KeepSet& keep, DType dtype) {
-  const TraceSizes sizes = sizes_of(config, length);
-  const KeepSet kept = with_values_of_linear_mixers(keep, sizes);
+/// Sizes of the parts that a run keeps. The little beside them (tokens, text, attributes) is left out.
+std::vector<KeptPart> partsOf(const RunPlan& plan) {
+  const TraceSizes sizes = sizes_of(plan.model.config, plan.length());
   std::vector<KeptPart> parts;
   for (const KeepWord& word : kKeepWords) {
-    if (!kept.contains(word.keep)) continue;
+    if (!plan.request.keep.contains(word.keep)) continue;
     std::int64_t bytes = 0;
     for (const ArraySpec& spec : kTraceArrays) {
-      if (spec.keep == word.keep) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, dtype));
+      if (spec.keep == word.keep) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, plan.model.dtype));
     }
     parts.push_back({word.word, bytes});
   }
-  std::ranges::stable_sort(parts, std::greater{}, &KeptPart::bytes);
   return parts;
 }
 
@@ -89,8 +86,7 @@ std::string largeFileNote(const std::string& output, const std::vector<KeptPart>
   const auto bytes = static_cast<double>(totalBytes(parts));
   return fmt::format(
       "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --limit ({} "
-      "a "
-      "token)",
+      "a token)",
       output, sizeText(bytes), sizeText(static_cast<double>(parts.front().bytes)), parts.front().word,
       parts.front().word, sizeText(bytes / static_cast<double>(tokens)));
 }
@@ -176,10 +172,6 @@ std::string summaryTable(const std::string& output, const std::vector<ModelSumma
   return table.text() + "written to " + output + '\n';
 }
 
-std::vector<KeptPart> partsOf(const RunPlan& plan) {
-  return keptParts(plan.model.config, plan.length(), plan.request.keep, plan.model.dtype);
-}
-
 InvalidUtf8 parseInvalidUtf8(const std::string& word) {
   if (word == "refuse") return InvalidUtf8::refuse;
   if (word == "replace") return InvalidUtf8::replace;
@@ -228,7 +220,7 @@ RunPlan planRun(const RunOptions& options, OpenedModel model, const Source& sour
   return plan_run(std::move(model), std::move(request));
 }
 
-// Sizes of all models together, by part.
+// Sizes of all models together, by part, the largest first.
 std::vector<KeptPart> partsOfFile(const std::vector<RunPlan>& plans) {
   std::map<std::string, std::int64_t> bytes;
   for (const RunPlan& plan : plans) {
@@ -237,7 +229,7 @@ std::vector<KeptPart> partsOfFile(const std::vector<RunPlan>& plans) {
   std::vector<KeptPart> parts;
   parts.reserve(bytes.size());
   for (const auto& [word, size] : bytes) parts.push_back({word, size});
-  std::stable_sort(parts.begin(), parts.end(), [](const KeptPart& a, const KeptPart& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(parts, std::greater{}, &KeptPart::bytes);
   return parts;
 }
 

@@ -26,7 +26,7 @@ struct TrainableOptions;
 struct ForwardLibrary {
   int (*cuda_device_count)();
   std::int64_t (*free_device_memory)(int index);
-  /// What a pass takes, with gradients where saliency is kept.
+  /// Bytes that a pass takes, with gradients where saliency is kept.
   PassNeeds (*pass_needs)(const ModelConfig& config, bool on_gpu, DType dtype, const KeepSet& keep,
                           Recompute recompute);
   std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);

@@ -287,10 +287,12 @@ bool Trace::has_attention(int layer) const {
   check_head(layer, 0);
   const LayerMixer mixer = info_.mixer(layer);
   if (mixer.has_softmax()) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
-  const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
-  return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
-         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate) && !lacks(TraceArray::erase_read) &&
-         !lacks(TraceArray::erase_write);
+  // M is made of the gates and of what is kept beside queries and keys.
+  const auto lacks = [&](const ArraySpec& spec) {
+    const bool makes_rows = spec.keep == Keep::gates || spec.keep == Keep::query_key;
+    return makes_rows && spec.storage != Storage::store && belongs_to(spec, mixer) && !has(spec.array, layer);
+  };
+  return query_key() != nullptr && std::ranges::none_of(kTraceArrays, lacks);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {

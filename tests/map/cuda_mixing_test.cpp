@@ -52,7 +52,7 @@ std::vector<double> shares_of(std::vector<double> entries, std::int64_t length) 
   return entries;
 }
 
-/// Of the kinds that have kernels for a GPU: maps of others are computed on the CPU.
+/// The kinds that have kernels for a GPU; maps of others are computed on the CPU.
 std::vector<LayerMixer> mixers_of_gpus() {
   std::vector<LayerMixer> mixers = linear_mixers();
   std::erase_if(mixers, [](const LayerMixer& mixer) { return !mixing_kind(mixer); });

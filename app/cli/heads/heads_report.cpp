@@ -100,7 +100,7 @@ void addSplit(Columns& columns, const HeadsReport& report, const ReportedHead& h
   addBins(columns, report, head, "logit_decay");
 }
 
-/// What is said of the gates of a class of tokens.
+/// Describes the gates of a class of tokens.
 Columns numbersOf(const GateGroup& group) {
   return {{"mean_log_gate", group.mean_log_gate},
           {"gate_lower_quartile", group.lower_quartile},

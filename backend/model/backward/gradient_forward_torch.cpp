@@ -14,7 +14,7 @@
 namespace foxscope {
 namespace {
 
-/// Autograd's graph of a layer, in units of what the written way back keeps.
+/// Autograd's graph of a layer, in units of what the written backward pass keeps.
 constexpr std::int64_t kAutogradFactor = 4;
 
 }  // namespace
@@ -42,7 +42,7 @@ PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType d
   const std::int64_t whole = fused ? layer : kAutogradFactor * layer;
   // The gradient of a block of logits.
   PassBytes bytes{on_gpu ? kDeviceLogitElements * 4 : 0, own};
-  // What is made again is there of one layer at a time.
+  // Arrays that are computed again exist for one layer at a time.
   if (recompute == Recompute::none) {
     bytes.per_token += config.layers * whole;
   } else if (fused && recompute == Recompute::mlp) {

@@ -27,7 +27,8 @@ class ForwardState {
   [[nodiscard]] std::int64_t length() const { return length_; }
   void advance(std::int64_t positions) { length_ += positions; }
 
-  /// What a state takes: what linear mixers carry, and for each position keys, values and c, before any is dropped.
+  /// Bytes that a state takes: the states of linear mixers, and for each position keys, values and c, before any is
+  /// dropped.
   static PassBytes bytes(const ModelConfig& config, DType dtype) {
     PassBytes bytes;
     for (int layer = 0; layer < config.layers; ++layer) bytes.fixed += 4 * config.carried_size(layer);

@@ -16,7 +16,7 @@ struct PassBytes {
   }
 };
 
-/// What a pass takes beside the weights and what is kept of it.
+/// Bytes that a pass takes beside the weights and the arrays that are kept of it.
 struct PassNeeds {
   PassBytes host;
   PassBytes gpu;  ///< of a pass on a GPU

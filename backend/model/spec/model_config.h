@@ -143,7 +143,7 @@ struct ModelConfig {
   }
   [[nodiscard]] bool has_mlp() const { return intermediate_size > 0; }  ///< Mamba-2's layers are a mixer alone
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
-  /// What the output gate is: SiLU, or a sigmoid, which the authors' always is behind an output norm.
+  /// Whether the output gate is SiLU, not a sigmoid; behind an output norm the authors' is always a sigmoid.
   [[nodiscard]] bool gates_by_silu() const {
     return output_gate_activation == OutputGateActivation::silu && !output_norm;
   }

@@ -21,7 +21,7 @@ class CpuForward final : public Forward {
   CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
              WorkspaceCache& kept);
 
-  /// What a pass takes of memory.
+  /// Bytes that a pass takes.
   /// @param keep  recorders lend the memory of what they keep
   static PassBytes bytes(const ModelConfig& config, const KeepSet& keep);
 

@@ -19,7 +19,7 @@ class CudaForward : public TorchForward {
  public:
   /// Whether there are kernels for what a model's layers are made of.
   static bool takes(const TorchWeights& weights);
-  /// What a pass takes of a GPU's memory: the kernels write where the pass has its arrays.
+  /// Bytes that a pass takes of a GPU's memory: the kernels write where the pass has its arrays.
   static PassBytes bytes(const ModelConfig& config, const KeepSet& keep) {
     return TorchPass::bytes(config, DType::bfloat16, keep);
   }

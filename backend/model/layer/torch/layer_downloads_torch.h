@@ -22,7 +22,7 @@ class LayerDownloads {
  public:
   explicit LayerDownloads(at::Device device) : device_(device) {}
 
-  /// What a layer's gates and normalisers and the losses take of the host on their way.
+  /// Bytes that a layer's gates and normalisers and the losses take of the host on their way.
   static PassBytes bytes(const ModelConfig& config, const KeepSet& keep) {
     return {0, 4 + config.heads * (8 + 8 + 4 + std::int64_t{keep.contains(Keep::ungated) ? 4 : 0})};
   }

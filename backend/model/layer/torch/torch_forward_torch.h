@@ -19,7 +19,7 @@ class TorchForward : public Forward {
   /// @param weights  on the current device; must outlive it
   TorchForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length);
 
-  /// What a pass takes of a GPU's memory, in float32.
+  /// Bytes that a pass takes of a GPU's memory, in float32.
   static PassBytes bytes(const ModelConfig& config, const KeepSet& keep);
 
   void predict_next(std::span<const std::span<float>> log_probabilities) override;

@@ -29,7 +29,7 @@ class TorchPass : public ForwardPass {
   TorchPass(const TorchPass&) = delete;
   TorchPass& operator=(const TorchPass&) = delete;
 
-  /// What the steps take of a GPU's memory beside results of their operations.
+  /// Bytes that the steps take of a GPU's memory beside results of their operations.
   static PassBytes bytes(const ModelConfig& config, DType dtype, const KeepSet& keep);
 
   /// Takes over which run it is from here on.
