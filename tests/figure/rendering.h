@@ -7,6 +7,7 @@
 #include <QImage>
 #include <QRect>
 
+#include "app/figure/figure_style.h"
 #include "app/figure/maps/map_figure.h"
 
 namespace foxscope::test {
