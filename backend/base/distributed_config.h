@@ -7,8 +7,8 @@
 
 namespace foxscope {
 
-/// One of several processes that do one piece of work together, as a starter (torchrun, srun) tells it in its
-/// environment.
+/// The place of this process among several that do one piece of work together. A starter (torchrun, srun) sets it in
+/// environment variables.
 struct DistributedConfig {
   int rank = 0;
   int world_size = 1;
@@ -17,7 +17,7 @@ struct DistributedConfig {
   int port = 0;
   bool hosts_store = false;  ///< this process opens the store; else another one or the starter does
   bool one_node = false;     ///< the starter says that all of them are on this node
-  std::string job;           ///< by what the starter tells its jobs apart; empty where it does not say
+  std::string job;           ///< the starter's name for the job; empty if it gives none
   std::string run;           ///< how often the starter has started it again
 };
 

@@ -19,8 +19,8 @@ struct Progress {
   std::string_view stage;  ///< what is being done, in the words shown to the user
 };
 
-/// The context of long work beside its arguments: when to stop, whom to tell, and on which threads to compute. Work
-/// that was asked to stop returns an empty optional; it does not throw.
+/// The context of long work beside its arguments: when to stop, where to report progress, and on which threads to
+/// compute. Work that was asked to stop returns an empty optional; it does not throw.
 struct Job {
   std::stop_token stop;
   std::function<void(const Progress&)> report;  ///< may be empty; called on the working thread

@@ -5,19 +5,19 @@
 
 namespace foxscope {
 
-/// The subject of a log line: files that were read and what of them was skipped, text and tokenizers, models and where
-/// they compute, maps, evaluations, the window's jobs and settings.
+/// The subject of a log line: files that were read and parts of them that were skipped, text and tokenizers, models and
+/// where they compute, maps, evaluations, the window's jobs and settings.
 enum class LogCategory { file, text, model, map, eval, window };
 
 const char* to_string(LogCategory category);
 
-/// Whether anybody reads along (`-v`): one look at a flag.
+/// Whether log lines are printed (`-v`). Reads one flag.
 bool logging();
 
-/// Hands on "[model] LINE". Without a reader nothing happens.
+/// Prints "[model] LINE". Without `-v` nothing happens.
 void write_log(LogCategory category, std::string_view line);
 
-/// Says something to a reader along; from any thread. Where there is none, the line is not even made.
+/// Prints a line for `-v`; from any thread. Without `-v` the line is not even made.
 /// @param make_line  returns the line: one line, without the program's name
 template <typename MakeLine>
 void log_line(LogCategory category, const MakeLine& make_line) {

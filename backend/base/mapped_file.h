@@ -26,7 +26,7 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  std::string line_;  ///< what is said where it was cut short
+  std::string line_;  ///< the message if the file is cut short while it is mapped
 };
 
 }  // namespace foxscope

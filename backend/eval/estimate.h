@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// The parts of the data that a standard error is the spread of: they tell nothing of each other, as far as is known.
+/// A standard error is the spread over these parts of the data, which are taken to be independent of each other.
 struct ErrorGroups {
   enum class Kind {
     documents,  ///< of a corpus, of any sizes
@@ -60,8 +60,8 @@ double p_value(const Estimate& estimate);
 /// The share of estimates of nothing that is beyond chance: one in twenty.
 inline constexpr double kChance = 0.05;
 
-/// Whether 0 is outside the 95 % interval (Student's t). Two standard errors would be that at 60 degrees of freedom
-/// alone, and with the 7 of eight blocks they would leave out 8.6 % of estimates of nothing.
+/// Whether 0 is outside the 95 % interval (Student's t). Two standard errors are that interval only at 60 degrees of
+/// freedom. At 7 (eight blocks) 8.6 % of estimates of nothing exceed them.
 bool beyond_chance(const Estimate& estimate);
 
 /// Which of several estimates differ from 0 so that of those that are named, on average, at most this share does not
@@ -81,9 +81,10 @@ std::string groups_text(const ErrorGroups& over);
 /// interval is ± 2.4 errors (Student's t)", or why there are none.
 std::string errors_text(const ErrorGroups& over);
 
-/// How many of several heads, each changed alone, are beyond chance, and what that says: "7 of 32 heads are beyond
-/// chance (0 is outside their 95 % interval; of heads that matter nothing one in twenty is, here 1.6); 4 at a false
-/// discovery rate of 5 %; not counted: 4 heads in which the change alters nothing". Empty where no error is known.
+/// Says how many of several heads, each changed alone, are beyond chance, and what to expect by chance: "7 of 32 heads
+/// are beyond chance (0 is outside their 95 % interval; of heads that matter nothing one in twenty is, here 1.6); 4 at
+/// a false discovery rate of 5 %; not counted: 4 heads in which the change alters nothing". Empty where no error is
+/// known.
 /// @param rate  of false discoveries
 std::string beyond_chance_text(std::span<const Estimate> heads, double rate = kChance);
 

@@ -47,8 +47,8 @@ struct PlannedModel : OpenedModel {
 
 MemoryUser memory_user(const PlannedModel& model);
 
-/// Windows that go through the model together: equally long ones, until a pass has so many tokens that more of them
-/// make it no faster, and as memory allows.
+/// Groups windows of equal length that go through the model in one pass. A pass grows until more tokens make it no
+/// faster, or until memory is full.
 /// @param tokens_at_once  of windows of one length, if one alone is not longer
 /// @param done            by window: those that are left out; empty: none
 /// @returns indices of model.windows

@@ -28,13 +28,13 @@ class SharedPieces {
   /// @param list  its number; the lists have their turns one after the other
   /// @returns a number beyond them where none is left
   [[nodiscard]] std::size_t next(std::uint32_t list);
-  /// Gets what is known of a part of a model's work, as it was posted.
+  /// Takes the result of a part of a model's work, as it was posted.
   using Take = std::function<void(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made)>;
   /// Posts a result of a process that is not the first.
   void post(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made) const;
-  /// In the first process: takes what the others post, also of models whose turn comes later, until all is there;
-  /// nothing to do in these.
-  /// @param whole  whether it is
+  /// In the first process: takes what the others post, for later models too, until everything has arrived. Does nothing
+  /// in the others.
+  /// @param whole  whether everything has arrived
   /// @returns false if the job was stopped
   bool collect(const std::function<bool()>& whole, const Take& take, const Job& job) const;
 
@@ -61,15 +61,15 @@ class SharedWork : public SharedPieces {
   /// @throws Error as LossPartial does
   SharedWork(Processes* processes, const Place& place, LossPartial::Found take);
 
-  /// Where the work so far is kept; nothing in processes but the first.
+  /// The file that keeps the work so far; none in all processes but the first.
   [[nodiscard]] std::optional<std::filesystem::path> kept() const;
 
   /// Together: pieces that the first process has are done for all.
   void agree_on(std::vector<bool>& done) const;
   /// A row of numbers is there, as LossPartial::append has it.
   void add(std::uint32_t model, std::uint32_t row, std::span<const float> numbers);
-  /// In the first process: takes rows of the others until all are there; nothing to do in these.
-  /// @param whole  whether they are
+  /// In the first process: takes rows of the others until all have arrived. Does nothing in the others.
+  /// @param whole  whether all have arrived
   /// @returns false if the job was stopped
   bool collect(const std::function<bool()>& whole, const Job& job);
 

@@ -12,7 +12,7 @@ namespace foxscope {
 /// Whether a run file can hold a model of that name: letters, digits, '.', '_' and '-'.
 bool is_model_name(const std::string& name);
 
-/// Whether a file can tell of so many heads: each takes a byte of it, or a small file names no more than the largest
+/// Whether a file can describe so many heads: it has a byte for each, or it is small and names no more than the largest
 /// models have. Tables and grids of heads are made from these numbers.
 bool fits_heads(const Hdf5File& file, std::int64_t layers, std::int64_t heads);
 

@@ -10,8 +10,8 @@ namespace foxscope {
 /// attention: as attributes of layers/NN below its group, and all names as its attribute `mixers`.
 void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
 
-/// Reads them into `mixers` and `forgetting`, where the model says so. Its attribute `gated` is what is known of layers
-/// of which nothing else says whether they forget.
+/// Reads them into `mixers` and `forgetting`, where the model says so. The attribute `gated` applies to layers for
+/// which nothing else says whether they forget.
 /// @param info   layers, and heads where nothing is said of the layers, are set
 /// @throws Error naming the attribute
 void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info);

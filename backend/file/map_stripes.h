@@ -16,7 +16,7 @@ struct StripeOptions {
 };
 
 /// Calls `use` with a map's pixels from top to bottom, in stripes of at most about `stripe_bytes`: a whole map is never
-/// in memory. The pixels are those of one compute_map call.
+/// in memory. The pixels equal those of one compute_map call.
 /// @param job   told of pixel rows; first_done and total let several maps share one progress
 /// @returns false if the job was stopped
 /// @throws what compute_map throws

@@ -32,7 +32,7 @@ std::string read_content(const std::filesystem::path& path);
 /// Says what a file with that @content holds and which command wrote it: "statistics of heads (`foxscope heads -o`)".
 std::string content_words(const std::string& content);
 
-/// Facts that the root of any file says of it; a fact that it does not say is empty.
+/// Facts about a file from the attributes of its root. A fact that the file does not give is empty.
 struct FileOrigin {
   std::string content;  ///< as read_content
   std::string program_version;

@@ -20,8 +20,8 @@ inline bool takes_ungated_rows(Quantity quantity) {
   return quantity == Quantity::attention_without_gate || quantity == Quantity::gate_effect;
 }
 
-/// Whether so few rows of a text are asked for that their normalisers are made for them alone, rather than those of all
-/// rows, which are kept beside the trace.
+/// Whether a request has so few rows that normalisers are computed for these rows alone. For more rows the normalisers
+/// of all rows are computed, and kept beside the trace.
 inline bool are_few(const Range& rows, std::int64_t length) { return rows.size() * 32 <= length; }
 
 /// The source of one head's entries of one quantity: shared by the threads of a map, read only.
@@ -36,7 +36,7 @@ struct HeadEntries {
   /// @param own  holds row sums that were made for these rows alone
   bool prepare_mixing(const Range& rows, const Range& columns, FirstKey first_key, const Job& job, Team& team,
                       std::vector<float>& own);
-  /// Whether entries are those of a softmax, of which logarithms are there first.
+  /// Whether entries come from a softmax, which has their logarithms first.
   [[nodiscard]] bool is_softmax() const;
   [[nodiscard]] std::unique_ptr<TileReader> reader() const;
 

@@ -26,13 +26,13 @@ struct PartialPixels {
 class MapPixels {
  public:
   /// @param window   keys that a query sees; 0: all
-  /// @param softmax  entries are those of one softmax, whose logarithms are there first
+  /// @param softmax  entries come from one softmax, which has their logarithms first
   MapPixels(const MapRequest& request, std::int64_t window, bool softmax);
 
   /// True where every pixel is one entry.
   [[nodiscard]] bool exact() const { return exact_; }
-  /// True where tiles should hold log2 of entries: extremes of attention are those of its logarithm, so that there is
-  /// one exponential a pixel and not one an entry.
+  /// True where tiles should hold log2 of entries: the largest A has the largest log A, so one exponential a pixel is
+  /// enough instead of one an entry.
   [[nodiscard]] bool logarithm() const { return logarithm_; }
   [[nodiscard]] kernels::cpu::PixelReduction reduction() const { return reduction_; }
   /// True where entries of 0 change no pixel, so that tiles of nothing else need not be reduced.

@@ -23,7 +23,7 @@ struct MapStages {
 };
 
 /// compute_map, with lines of pixels done from coarse to fine: spread over the picture at first, ever closer later.
-/// Stages are shown where the map takes a pass over its entries on the CPU; the image is that of compute_map.
+/// Stages are shown where the map takes a pass over its entries on the CPU; the last image equals compute_map's.
 /// @returns nothing if the job was stopped. @throws as compute_map, and what `show` throws
 std::optional<Image> compute_map_in_stages(const MapRequest& request, const Job& job, const MapStages& stages);
 

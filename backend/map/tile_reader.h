@@ -28,7 +28,7 @@ class TileReader {
 
   /// The queries that follow: at most kBandRows; of EntryReader kLongBandRows.
   virtual void set_band(const Range& rows) = 0;
-  /// The keys that tiles will be asked for; read when the first of them is.
+  /// The keys that tiles will ask for; they are read with the first tile.
   virtual void set_chunk(const Range& keys) = 0;
 
   /// True if every entry of strip x keys is known to be below 2^log2_limit; false where one may be NaN. Keys lie in one

@@ -16,9 +16,9 @@ struct AdmissionRules {
   std::string token = {};                 ///< that clients must send as `Authorization: Bearer TOKEN`; empty: none
 };
 
-/// Refuses requests for what their head says of who sends them. A web page that is open in a browser on this machine
-/// reaches the server, whatever site the page is of; the browser says so in Host, Origin and Sec-Fetch-Site (Fetch
-/// standard), which a page cannot change.
+/// Refuses requests by the sender that their headers name. A web page that is open in a browser on this machine reaches
+/// the server, whatever site the page is of; the browser says so in Host, Origin and Sec-Fetch-Site (Fetch standard),
+/// which a page cannot change.
 /// - Host is localhost or an address of the loopback network, or a name that the server was started under. A name that
 ///   a stranger has given to this machine's address (DNS rebinding) is neither.
 /// - Origin and Sec-Fetch-Site name no other site than the server itself, unless it is one of the rules'.
@@ -34,7 +34,7 @@ class Admission {
   /// The origin of a page that may use the server, as it is written in the rules; empty: the request is of no such
   /// page.
   [[nodiscard]] std::string allowed_origin(const HttpRequest& request) const;
-  /// Whether a browser only asks what a page of an allowed origin may do; it sends no token with that.
+  /// Whether this is a browser's question what a page of an allowed origin may do, which comes without a token.
   [[nodiscard]] bool is_preflight(const HttpRequest& request) const;
 
  private:

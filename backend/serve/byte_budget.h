@@ -14,7 +14,7 @@ namespace foxscope {
 /// the order in which they came. One that wants little does not wait.
 class ByteBudget {
  public:
-  /// @param bytes   in all; a thread that wants more takes all of them
+  /// @param bytes   in all; a thread that wants more gets the whole budget
   /// @param little  so many and fewer are not counted
   ByteBudget(std::size_t bytes, std::size_t little) : bytes_(bytes), little_(little) {}
   ByteBudget(const ByteBudget&) = delete;

@@ -6,8 +6,8 @@
 
 namespace foxscope {
 
-/// Views that show every head of a run at once show of a layer whose channels are its heads, thousands of them (Mamba),
-/// no more than this many: every n-th from head 0 on. Any of them can be chosen all the same.
+/// The most heads that a view of all heads shows of a layer whose channels are its heads (Mamba has thousands): every
+/// n-th from head 0 on. Every head can be chosen all the same.
 inline constexpr int kMostShownChannels = 64;
 
 /// How far apart the heads of a layer are that such a view shows; 1: it shows all.

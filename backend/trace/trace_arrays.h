@@ -207,16 +207,16 @@ static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) {
 
 /// How many of an array a run of so many layers has.
 int count_of(const ArraySpec& spec, int layers);
-/// Whether a layer of that kind has an array: row normalisers are those of softmax attention, c is of heads that have
-/// one decay, with rates or without (and zero for attention without a gate), beta is of both Mambas and the delta rule.
+/// Whether a layer of that kind has an array: softmax attention has row normalisers; heads with one decay, with rates
+/// or without, have c (zero for attention without a gate); both Mambas and the delta rule have beta.
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer);
 /// The path of an array for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);
 /// The last part of its path.
 std::string name_of(const ArraySpec& spec);
-/// Extents of one of them, that of layer `index` where there is one a layer.
+/// The extents of an array; of layer `index` if there is one a layer.
 std::vector<std::uint64_t> shape_of(const ArraySpec& spec, const TraceSizes& sizes, int index);
-/// Numbers of one of them; 0 in a layer that has no such array.
+/// How many numbers such an array has; 0 in a layer that has none.
 std::size_t elements_of(const ArraySpec& spec, const TraceSizes& sizes, int index);
 /// Bytes of one number.
 std::size_t size_of(ArrayNumber number, DType dtype);

@@ -33,7 +33,7 @@ struct Recipe {
   std::vector<std::string> data;
   std::string tensor;
   RowOrder order = RowOrder::shuffled;
-  std::int64_t length = 2048;                      ///< L, tokens of a row; of data [N, L] theirs, where none is said
+  std::int64_t length = 2048;                      ///< L, tokens of a row; default of data [N, L]: theirs
   std::int64_t batch_tokens = 65536;               ///< of a step, over all processes
   std::optional<std::int64_t> micro_batch_tokens;  ///< none: by memory
   std::int64_t max_tokens = 0;                     ///< of the training, warm-up and all

@@ -32,8 +32,8 @@ class TokenRows {
   /// K, the rows that a document of the data is cut into: row n holds tokens L (n mod K) on of document floor(n / K).
   /// 1 where a row is not a part of a longer document.
   [[nodiscard]] std::int64_t columns() const { return summary_.columns; }
-  /// SHA-256 in hexadecimal by which other data are told apart, whatever L is and wherever the data lie: of texts over
-  /// all tokens, of arrays over type, shape and content (of those above 64 MiB over pieces that are spread evenly).
+  /// SHA-256 in hexadecimal that identifies the data, whatever L is and wherever they lie. It covers all tokens of
+  /// texts, and type, shape and content of arrays (above 64 MiB, pieces that are spread evenly).
   [[nodiscard]] const std::string& fingerprint() const { return summary_.fingerprint; }
   /// Where the rows come from, how many they are and what was left out: one line, for people.
   [[nodiscard]] const std::string& description() const { return summary_.description; }

@@ -22,7 +22,7 @@ struct TrainingState {
   std::string data;                     ///< TokenRows::fingerprint
   std::string recipe;                   ///< SHA-256 of what a resumed training must not change (Recipe)
   std::int64_t micro_batch_tokens = 0;  ///< whose gradients were made together in each process; 0: not known
-  /// Sums over the steps that no line of evaluation.jsonl tells of yet, by process; empty where there are none.
+  /// Sums over the steps since the last line of evaluation.jsonl, by process; empty if there are none.
   std::vector<CurveSums> curves;
 };
 

@@ -21,8 +21,8 @@ struct HeadProfile {
   std::vector<double> bins;
 };
 
-/// All that is said of one head. Profiles by exact distance are dropped, so that many heads of a long text fit into
-/// memory: they are in `profiles`, and in short in `sketch`.
+/// All statistics of one head. Profiles by exact distance are dropped, so that many heads of a long text fit into
+/// memory: `profiles` has them by bins, `sketch` has a summary.
 struct HeadMeasures {
   HeadStatistics statistics;
   std::optional<DecaySplit> split;    ///< nothing where it was not asked for, or there is no softmax attention

@@ -55,29 +55,29 @@ void set_forgetting(EvaluatedHeads& heads);
 /// The array of that name, or null.
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name);
 
-/// Adds up what is measured, head by head and window by window. Layers may be of several kinds: what a head does not
-/// have is NaN in its place, as is all of a head that its layer does not have.
+/// Adds up what is measured, head by head and window by window. Layers may be of several kinds: a number that a head
+/// does not have is NaN, and so are all numbers of a head that its layer does not have.
 class HeadsAccumulator {
  public:
-  /// @param info  length is that of the longest window
+  /// @param info  its length is the longest window's
   explicit HeadsAccumulator(TraceInfo info) : info_(std::move(info)) {}
 
   /// A head of the window, of the layer and number that its statistics name.
   /// @throws ShapeError for a head that the model does not have, and one with classes where those before it had none,
   ///         or without
   void add(const HeadMeasures& measures);
-  /// The window that was being added is whole.
+  /// Ends the window to which heads were added.
   /// @param document  any number that tells documents apart
   void end_window(std::int32_t document);
-  /// The windows of another one come next, as if they had been added here.
-  /// @throws ShapeError for other arrays than those of the windows before them
+  /// Appends the windows of another accumulator, as if they had been added here.
+  /// @throws ShapeError if their arrays are not the arrays of the windows before
   void take(HeadsAccumulator&& windows);
   /// @pre a window is whole
   [[nodiscard]] EvaluatedHeads finish();
 
   /// The sums as bytes of MessagePack, for another process of the same program.
   [[nodiscard]] std::vector<std::uint8_t> packed() const;
-  /// @param info    as that of the one that was packed
+  /// @param info    equal to the info of the accumulator that was packed
   /// @param packed  what packed() gave
   static HeadsAccumulator unpacked(TraceInfo info, std::span<const std::byte> packed);
 

@@ -29,7 +29,7 @@ struct LossTiming {
   double load_seconds = 0;
   double forward_seconds = 0;
   std::string attention_kernel;    ///< which implementation ran; empty where nothing was left to compute
-  std::vector<std::string> notes;  ///< what the user should be told
+  std::vector<std::string> notes;  ///< warnings for the user
 };
 
 struct LossResult {
@@ -43,8 +43,8 @@ struct LossEvents {
   std::function<void(const std::filesystem::path& path)> partial;  ///< the work so far is kept here from now on
 };
 
-/// Chooses the windows (windows.h), runs every model on every window after BOS, as many of one length together as are
-/// faster so, and collects the losses. The windows are chosen with the first model's tokenizer; others get the same
+/// Chooses the windows (windows.h), runs every model on every window after BOS, as many of one length together as make
+/// a pass faster, and collects the losses. The windows are chosen with the first model's tokenizer; others get the same
 /// texts (cut_windows). A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
 /// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_loss.
 /// @param processes  that evaluate together, each from a call of its own: passes are handed out to them, each on its

@@ -49,7 +49,7 @@ struct EvaluatedModel {
   [[nodiscard]] std::int64_t document_count() const;
 };
 
-/// One model minus another on the same windows: the spread is that of the differences.
+/// One model minus another on the same windows. Errors come from the spread of the differences.
 struct LossDifference {
   std::optional<Estimate> nats_per_token;  ///< nothing where the tokens differ
   std::optional<Estimate> bits_per_byte;   ///< nothing without a corpus

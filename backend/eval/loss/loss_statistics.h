@@ -33,10 +33,10 @@ struct PositionCurve {
 /// each of the G documents is left out in turn (the jackknife; Efron and Stein, Ann. Statist. 9, 1981),
 ///   se^2 = (G - 1) / G * sum_g (estimate without g - estimate)^2.
 /// For a mean over M windows with values y_i, m_g of them in document g, the change by leaving out g is
-///   sum_{i in g} (y_i - mean) / (M - m_g),
-/// so that a document which holds most windows counts as the little knowledge that it is. With one window a document
-/// the error is s / sqrt(M). Where the documents do not suffice for an error (ErrorGroups) it is NaN. `documents` holds
-/// the document of each window, any numbers that tell them apart; ShapeError is thrown where they are not as many as
+///   sum_{i in g} (y_i - mean) / (M - m_g), so that a document which holds most windows counts as
+/// one observation. With one window a document the error is s / sqrt(M). Where the documents do
+/// not suffice for an error (ErrorGroups) it is NaN. `documents` holds the document of each
+/// window, any numbers that tell them apart; ShapeError is thrown where they are not as many as
 /// the windows.
 
 /// The groups that errors of means over windows of these documents are over.
@@ -51,7 +51,7 @@ Estimate ratio_over_groups(std::span<const double> numerator, std::span<const do
 Estimate clustered_ratio(std::span<const double> numerator, std::span<const double> denominator,
                          std::span<const std::int32_t> documents);
 
-/// The ratios of two models on the same windows, one minus the other; the spread is that of the differences.
+/// The ratios of two models on the same windows, one minus the other. Errors come from the spread of the differences.
 struct RatioOfSums {
   std::span<const double> numerator;
   std::span<const double> denominator;
@@ -64,15 +64,15 @@ Estimate clustered_mean(std::span<const double> values, std::span<const std::int
 
 /// L(p), the mean over windows (docs/evaluation.md, Losses; FoX, eq. 7), smoothed by a centred moving average of
 /// `width` positions (odd; 1: none), which shrinks at the ends: position p takes max(0, p - width/2) to min(L - 1, p +
-/// width/2). Errors are those of the smoothed curves of the windows.
+/// width/2). Errors are computed from the smoothed curves of the windows.
 /// @throws UsageError for a width that is even or below 1
 PositionCurve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width);
 
 /// P(l) = exp(mean of L(0), ..., L(l-1)), at index l - 1; errors by the delta method.
 PositionCurve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> documents);
 
-/// L(p) of one model minus another's on the same windows and tokens, smoothed likewise; the spread is that of the
-/// differences within windows.
+/// L(p) of one model minus L(p) of another on the same windows and tokens, smoothed likewise. Errors come from the
+/// spread of the differences within windows.
 /// @throws ShapeError for tables of different shapes
 PositionCurve difference_curve(const LossTable& losses, const LossTable& minus, std::span<const std::int32_t> documents,
                                std::int64_t width);

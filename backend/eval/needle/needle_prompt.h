@@ -68,8 +68,8 @@ void cut_haystack(const std::vector<std::string>& texts, const std::string& name
 /// @throws UsageError naming the length and the shortest that there is room for
 std::int64_t context_tokens(const NeedleParts& parts, std::int64_t length);
 
-/// The prompt of a length with the needle at a depth: of C context tokens floor(C depth) stand before it, fewer if the
-/// last of them does not end a sentence (then as many as end with the last sentence's end, or none); at depth 1 all.
+/// The prompt of a length with the needle at a depth: of C context tokens floor(C depth) stand before the needle. They
+/// are cut back to the last end of a sentence, or to none; at depth 1 all C stand before it.
 /// @param depth  share, from 0 to 1
 NeedlePrompt needle_prompt(const NeedleParts& parts, std::int32_t bos, std::int64_t length, double depth);
 

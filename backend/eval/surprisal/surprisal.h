@@ -10,10 +10,10 @@
 
 namespace foxscope {
 
-/// How gates are told: their mean over all heads, or each head's.
+/// The gate columns of the table: the mean over all heads, or one for each head.
 enum class GateColumns { mean, heads };
 
-/// Whether the end of each word is a part of what its probability is of.
+/// Whether the probability of a word includes the end of the word.
 enum class WordEnds { left_out, counted };
 
 struct SurprisalRequest {

@@ -22,7 +22,7 @@ struct SurprisalWord {
   std::int64_t byte_start = 0;  ///< in the document, UTF-8
   std::int64_t byte_end = 0;
   std::string string;
-  bool cut = false;  ///< goes on in what was not read: nothing is known of it
+  bool cut = false;  ///< goes on beyond what was read: it has no numbers
 
   /// Whether it is a word: a document of white space alone has none, and its tokens belong to what has no letter.
   [[nodiscard]] bool is_word() const { return !string.empty(); }

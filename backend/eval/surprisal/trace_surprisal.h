@@ -22,10 +22,10 @@ struct TokenDistributions {
 /// @throws Error if the file behind the trace cannot be read
 std::optional<TokenDistributions> distributions_of(const Trace& trace, const Job& job);
 
-/// The table of `eval surprisal` for the text of one run, without running its model again: surprisal is the loss of the
-/// position that predicts a token, the gate that of one head at the position that reads it. The last token is read by
-/// no position: its gate is NaN. Without distributions entropies are NaN and ranks 0.
-/// @param head           whose gate is told, in a column gate_LAYER_HEAD; none where it has no gate or kept none
+/// The table of `eval surprisal` for the text of one run, without running its model again: surprisal is the loss at the
+/// position that predicts a token; the gate is one head's at the position that reads the token. No position reads the
+/// last token: its gate is NaN. Without distributions entropies are NaN and ranks 0.
+/// @param head           whose gate fills the column gate_LAYER_HEAD; no column if it has no gate or kept none
 /// @param document       name of the text
 /// @param distributions  [L], or empty
 /// @throws Error for a run of token ids and one that kept no losses, with the remedy

@@ -21,8 +21,8 @@ struct SweepRequest {
   Intervention change;                ///< layer and head are not looked at
 };
 
-/// A sweep that is checked and may begin, or go on: what of its evaluation is known is not computed again. The model's
-/// own interventions are part of what counts as unchanged.
+/// A sweep that is checked and may begin, or go on: losses that its evaluation already has are not computed again. The
+/// model's own interventions are part of what counts as unchanged.
 struct SweepPlan : OpenedModel {
   std::shared_ptr<const TokenTable> tokens;
   SweepEvaluation evaluation = {};
@@ -51,10 +51,10 @@ struct SweepTiming {
   std::string attention_kernel;
 };
 
-/// Runs the unchanged model once and then with each head changed whose losses are not known yet, and puts the losses
-/// into the plan. The weights are loaded once. Layers that a change in layer l does not reach are not computed again:
-/// each pass begins with the input of layer l that the unchanged model had, whose losses and those of a whole pass are
-/// the same numbers.
+/// Runs the unchanged model once and then with each head changed whose losses are not known yet, and puts the
+/// losses into the plan. The weights are loaded once. Layers that a change in layer l does not reach are not
+/// computed again: each pass begins with layer l's input in the unchanged model, and gives the same losses as a
+/// whole pass.
 /// @returns nothing if the job was stopped: the plan holds what is known
 /// @throws Error for a loss that is not a number, and as run_model does
 std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events, const Job& job);
@@ -62,8 +62,8 @@ std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events,
 /// SHA-256 of all that a sweep's losses depend on.
 std::string fingerprint(const SweepPlan& plan);
 
-/// The work of a sweep on disk while it is made (loss_partial.h): what is kept goes into the plan, and what becomes
-/// known is appended.
+/// The work of a sweep on disk while it is made (loss_partial.h): kept losses go into the plan, and new losses are
+/// appended.
 class KeptSweep {
  public:
   /// @param output      the work is kept in OUTPUT.partial
@@ -71,7 +71,7 @@ class KeptSweep {
   /// @param start_anew  unfinished work of other settings is thrown away
   /// @throws Error as LossPartial
   KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew);
-  /// Events that keep what they tell, and then call those of the caller.
+  /// Events that keep each result, and then call the caller's event of the same name.
   [[nodiscard]] SweepEvents events(SweepEvents then = {});
   [[nodiscard]] const std::filesystem::path& path() const { return losses_.path(); }
 
@@ -93,7 +93,7 @@ struct SweepResult {
 };
 /// Plans and runs a sweep. A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
 /// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_sweep.
-/// @param partial  is told where the work is kept from now on; may be empty
+/// @param partial  called with the path at which the work is kept from now on; may be empty
 /// @returns nothing if the job was stopped. @throws as plan_sweep and run_sweep do
 std::optional<SweepResult> evaluate_sweep(const OpenedModel& model, const SweepFileRequest& request,
                                           const std::function<void(const std::filesystem::path&)>& partial,

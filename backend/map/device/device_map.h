@@ -8,7 +8,7 @@
 
 namespace foxscope {
 
-/// The GPU that a request's map is computed on: the one that its head names, else the one of what is subtracted.
+/// The GPU that computes a request's map: the GPU of its head, else the GPU of the head that is subtracted.
 std::optional<int> gpu_of(const MapRequest& request);
 
 /// Whether the kernels take a head: softmax attention with dimensions up to 128 and a positive scale, in a run of

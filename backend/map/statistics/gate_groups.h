@@ -7,7 +7,7 @@
 
 namespace foxscope {
 
-/// Gates of a group of positions in short. Without positions all but the count are NaN, and where one of them is.
+/// A summary of the gates of a group of positions. All but the count are NaN if the group is empty or a gate is NaN.
 struct GateGroup {
   std::int64_t count = 0;
   double mean_log_gate = 0;   ///< nats

@@ -22,8 +22,8 @@ struct GradientOptions {
   /// Weights: the gradients are added to these, float32, and undefined for weights that take none; null: by no weight.
   /// Must outlive the pass, whose weights require gradients (TorchWeights::require_gradients).
   const WeightTensors* weights = nullptr;
-  /// May be empty; told in the backward pass that the gradients of a layer's matrices are whole, from the last layer to
-  /// the first. Not every way tells it.
+  /// May be empty. Called in the backward pass when the gradients of a layer's matrices are whole, from the last layer
+  /// to the first. Not every subclass calls it.
   std::function<void(int layer)> layer_done = nullptr;
   /// Arrays that are made again, in passes that keep nothing for recorders.
   Recompute recompute = Recompute::none;
@@ -64,7 +64,7 @@ class GradientForward : public TorchForward {
   [[nodiscard]] virtual bool uses_autograd() const = 0;
   [[nodiscard]] const GradientOptions& options() const { return options_; }
   [[nodiscard]] bool wants_weights() const { return options_.weights != &none_; }
-  /// The gradients by the weights that are wanted, all of them undefined where none is.
+  /// The gradients by the weights that were asked for; all undefined if none was.
   [[nodiscard]] const WeightTensors& grad_weights() const { return *options_.weights; }
   [[nodiscard]] const TorchLayer& grad_weights(int layer) const { return options_.weights->layers[index_of(layer)]; }
   /// Rows of logits that are made at a time.

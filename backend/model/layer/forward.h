@@ -32,7 +32,7 @@ class Forward : protected ForwardPass {
   /// @param log_probabilities  [B, or fewer: the first] of [V] nats
   virtual void predict_next(std::span<const std::span<float>> log_probabilities) = 0;
 
-  /// A row of [B n] that was read last, and what is asked of it.
+  /// A row of the last run's [B n] rows, and the scores that are asked for.
   struct ScoredRow {
     std::int64_t row = 0;
     std::int32_t label = -1;  ///< -1: none

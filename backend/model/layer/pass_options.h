@@ -18,7 +18,7 @@ struct PassOptions {
 struct ForwardReport {
   std::string attention_kernel;       ///< which implementation ran
   std::int64_t attention_blocks = 0;  ///< pairs of query and key blocks in the causal (or windowed) half
-  std::int64_t skipped_blocks = 0;    ///< of these, skipped because the gate had brought them below the tolerance
+  std::int64_t skipped_blocks = 0;    ///< of these, skipped because the gate brings them below the tolerance
 };
 
 }  // namespace foxscope

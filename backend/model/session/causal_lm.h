@@ -23,8 +23,8 @@ struct ForwardRequest : PassOptions {
   std::int64_t length = 0;
   std::span<const std::int32_t> input_ids = {};  ///< [B, L] what each position reads
   std::span<const std::int32_t> labels = {};     ///< [B, L] what each position predicts
-  /// Where a pass begins whose first layers are those of another over the same ids: nothing of them is computed or
-  /// recorded.
+  /// The layer at which a pass begins if another pass over the same ids has computed the layers before: these are
+  /// neither computed nor recorded.
   struct Start {
     int layer = 0;
     std::span<const float> hidden = {};  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
@@ -68,9 +68,9 @@ class CausalLM {
   /// @returns of each prompt; nothing if the job was stopped
   /// @throws what check_prompts does
   virtual std::vector<std::unique_ptr<DecodeState>> prefill(std::span<const PromptRequest> prompts, const Job& job) = 0;
-  /// Reads one more token of each of several continuations of this model, none of them twice: those without
-  /// interventions in one pass where the device can, the others after each other. Each has the same digits whoever is
-  /// beside it.
+  /// Reads one more token for each of several different continuations of this model. Those without interventions share
+  /// one pass if the device can, the others follow one after the other. Each gets the same digits whatever is beside
+  /// it.
   /// @param ids  [continuations]
   /// @throws what check_next_token does, before any token is read; ShapeError for another number of ids
   virtual void decode_step(std::span<DecodeState* const> decode_states, std::span<const std::int32_t> ids) = 0;

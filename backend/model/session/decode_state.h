@@ -12,7 +12,7 @@ namespace foxscope {
 /// The prompt that a continuation begins with.
 struct PromptRequest : PassOptions {
   std::span<const std::int32_t> input_ids = {};  ///< [L] what each position reads, BOS included
-  /// Records the pass over the prompt; null: nothing is recorded. Its losses are those of `labels`.
+  /// Records the pass over the prompt; null: nothing is recorded. Its losses are the losses of `labels`.
   Recorder* recorder = nullptr;
   std::span<const std::int32_t> labels = {};  ///< [L]; empty without a recorder
 };

@@ -17,7 +17,7 @@ class QueryKeyPlace {
  public:
   /// Keeps queries, keys and values nowhere, and names no GPU.
   QueryKeyPlace() = default;
-  /// @param needs  of a run that keeps some of them; one that does not has no place for them
+  /// @param needs  of a run; if the run keeps none of the three, they get no place
   /// @param free   what there is of each memory
   /// @param gpu    that the run is on and kernels/cuda can use
   /// @throws Error as memory_left does

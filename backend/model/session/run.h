@@ -32,7 +32,7 @@ struct RunPlan {
   std::shared_ptr<const TokenTable> tokens;  ///< of the run
   std::shared_ptr<const Text> text;          ///< the part that these are; null where ids were given
   RunNeeds needs;                            ///< of memory
-  MemoryUser memory_user;                    ///< what is said where there is too little
+  MemoryUser memory_user;                    ///< words for the message if memory is too small
   [[nodiscard]] std::int64_t length() const { return std::ssize(tokens->id); }
 };
 
@@ -45,7 +45,7 @@ struct RunReport {
   ForwardReport forward;
   double load_seconds = 0;
   double forward_seconds = 0;
-  std::vector<std::string> notes;  ///< what the user should be told
+  std::vector<std::string> notes;  ///< warnings for the user
 };
 
 struct RunResult {
@@ -53,8 +53,8 @@ struct RunResult {
   RunReport report;
 };
 
-/// Who needs memory, and what helps where there is too little. A run whose gradients are of a part of the text needs
-/// what comes behind that part for nothing.
+/// What a run needs memory for, and the remedies if there is too little. Gradients of a part of the text do not need
+/// the text behind that part.
 /// @param sizes  of its arrays
 MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype);
 

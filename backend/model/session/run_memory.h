@@ -38,11 +38,11 @@ struct FreeMemory {
 };
 FreeMemory free_memory(const Device& device);
 
-/// Tokens that go through a model at once: until more of them make a pass no faster, and as half of the free memory
-/// allows, what is kept of all of them in memory included; 0 where that is too little for any.
+/// The number of tokens that go through a model at once: until more make a pass no faster, and no more than fit into
+/// half of the free memory with what is kept of them; 0 if none fit.
 std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free);
 
-/// The user of memory, and the remedy where there is too little, in the words of that message.
+/// What needs memory, and the remedies if there is too little, in the words of the message.
 struct MemoryUser {
   std::string what;                   ///< "a run over 4096 tokens needs"
   std::string length_option;          ///< "--limit", before how many tokens would fit; empty: there is none

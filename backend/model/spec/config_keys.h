@@ -36,10 +36,10 @@ class ConfigKeys {
   /// The keys of an object under a key.
   [[nodiscard]] ConfigKeys under(const char* key) const;
 
-  /// Nothing that the model would compute with may be skipped: refuses keys that nobody asked for, with the known key
-  /// that is nearest, unless they are among those that change nothing or say no. A misspelt key that a reader asks for
-  /// is refused whatever it says: the key that was meant may have another default. Where all unknown keys are refused,
-  /// no is an answer of keys alone that Hugging Face's configurations have.
+  /// Refuses keys that no reader asked for, and names the nearest known key, because such a key may change what the
+  /// model computes. Keys that change nothing or say no are allowed. A misspelling of a key that a reader asks for is
+  /// refused whatever it says: that key may have another default. Where all unknown keys are refused, only keys of
+  /// Hugging Face's configurations may say no.
   /// @param harmless  names; one that ends in * stands for all that begin so
   void refuse_others(std::span<const std::string_view> harmless) const;
   /// Refuses a value that means something, which Foxscope does not compute.

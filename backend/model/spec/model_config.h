@@ -105,7 +105,7 @@ struct ModelConfig {
   bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
   bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
   std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
-  std::vector<std::string> notes;  ///< what the user should be told, one line each
+  std::vector<std::string> notes;  ///< warnings for the user, one line each
 
   /// Number of columns of queries and of what heads attend to, H d; not D in all families. Without attention of the
   /// linear mixer's queries, which heads may share.

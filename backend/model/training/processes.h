@@ -23,7 +23,7 @@ using WorkLost = std::function<void(const std::string& message)>;
 struct ProcessEvents {
   std::string program;                                   ///< its name and version; the same in all of them
   std::string remedy;                                    ///< what a person does when a process is lost, for the message
-  std::function<void(const std::string& text)> waiting;  ///< told for whom this process waits, after five seconds
+  std::function<void(const std::string& text)> waiting;  ///< called after five seconds: who is missing
   WorkLost lost;
 };
 

@@ -53,7 +53,7 @@ class Rendezvous {
 
   /// Waits until all have come.
   /// @param work     what must be the same in all of them, a line each
-  /// @param waiting  told once for whom this process waits, where that takes more than five seconds
+  /// @param waiting  called once, after five seconds, with the processes that this one waits for
   /// @throws Error where the others do not come within five minutes, and where others are there than were started with
   ///         this process
   Rendezvous(const DistributedConfig& distributed, const std::string& work, const Text& waiting);
@@ -63,8 +63,8 @@ class Rendezvous {
   /// The same over a connection of its own, for another thread: a connection serves one call.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& second_store() const { return second_store_; }
 
-  /// In the first process: answers those that have come since, in the work's own store, where none is left to come:
-  /// they are told that they are not of it. Over the connection of second_store().
+  /// In the first process, once all have come: answers processes that come to the work's store later that they do not
+  /// belong to the work. Uses the connection of second_store().
   void answer_latecomers();
 
  private:

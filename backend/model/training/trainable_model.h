@@ -58,7 +58,7 @@ class TrainingSnapshot {
                     const std::function<bool(const Parameter&, std::span<const float>)>& take) const = 0;
 };
 
-/// The requests of processes after a step: all are told of what one of them asks for.
+/// The requests of processes after a step. A request of one process reaches all.
 struct StepRequests {
   bool stop = false;  ///< to make no step after it
   bool save = false;  ///< a checkpoint of it

@@ -35,8 +35,8 @@ class CheckpointSource final : public ParameterSource {
   const Checkpoint& checkpoint_;
 };
 
-/// Reads weights as float32, one tensor after the other, and tells the job how far it is. Once the job is stopped
-/// nothing more is read: what is given then is not whole.
+/// Reads weights as float32, one tensor after the other, and reports progress to the job. Once the job is stopped
+/// nothing more is read, and the weights given then are incomplete.
 class WeightReader {
  public:
   /// All must outlive the reader.

@@ -23,9 +23,9 @@ struct LayerMixer {
 
   [[nodiscard]] constexpr const MixerKind& kind() const { return kind_of(mixer); }
   [[nodiscard]] constexpr bool has_softmax() const { return kind().softmax; }
-  /// Whether a position takes something away of the state, so that M is found from the diagonal to the left.
+  /// Whether a position erases part of the state, so that M is computed from the diagonal to the left.
   [[nodiscard]] constexpr bool erases() const { return kind().erases != Erasing::nothing; }
-  /// Whether a trace keeps what it takes away, b and e.
+  /// Whether a trace keeps the vectors of erasing, b and e.
   [[nodiscard]] constexpr bool keeps_erasing() const { return kind().erases == Erasing::arrays; }
   /// Whether it can forget.
   [[nodiscard]] constexpr bool decays() const { return decay != Decay::none; }

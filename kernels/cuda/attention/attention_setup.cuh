@@ -135,7 +135,7 @@ inline AttentionParameters common_parameters(const ForgettingAttention& a) {
 }
 
 /// Searches the first key block of each block of rows.
-/// @param p       its blocks of rows are those of the tile
+/// @param p       its blocks of rows are the tile's
 /// @param memory  the workspace that the plan is for
 /// @param blocks  counted where not null
 /// @returns [B, H, row_blocks], on the device

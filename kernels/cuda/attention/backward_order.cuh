@@ -9,8 +9,8 @@
 
 namespace foxscope::kernels::cuda {
 
-/// From the first key block of each block of rows, the last block of rows of each key block, a thread block of two
-/// warps a head. A block of rows is first given what the blocks after it need, so that both rise.
+/// Turns the first key block of each block of rows into the last block of rows of each key block; a thread block of two
+/// warps a head. Each block of rows gets the least over the blocks after it too, so that both rise.
 /// @param first  [B, H, row_blocks] in and out
 /// @param last   [B, H, key_blocks] out
 static __global__ void find_last_blocks(int row_blocks, int key_blocks, int* first, int* last) {

@@ -49,7 +49,7 @@ enum class PoolMode {
   sums,   ///< means of attention, likewise
 };
 
-/// A code whose order as an unsigned number is that of the reduction; 0 is below all, NaN above.
+/// Encodes a value so that unsigned numbers have the reduction's order; 0 is below all, NaN above.
 __device__ __forceinline__ unsigned encode(float value, MapReduction reduction) {
   if (isnan(value)) return 0xffffffffU;  // which decodes to a NaN
   const unsigned bits = __float_as_uint(value);
@@ -124,8 +124,8 @@ __device__ __forceinline__ void put(const PoolParameters& p, std::int64_t pixel,
 /// Whether a map's rectangle and its pixels fit each other and the length of its head.
 bool sizes_valid(const PooledMap& map);
 
-/// Lays pixels and bins out in a map's workspace, and sets in `p` the rectangle and all pointers. The workspace is that
-/// of pooled_map_workspace_bytes; of the head only its length is looked at, here and in what follows.
+/// Lays pixels and bins out in a map's workspace, and sets in `p` the rectangle and all pointers. The workspace has
+/// pooled_map_workspace_bytes; this function and the next read only the head's length.
 Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream);
 
 /// Makes the map's pixels of the sums.

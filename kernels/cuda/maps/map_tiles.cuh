@@ -278,8 +278,8 @@ struct LogTerms {
     }
   }
 
-  /// From a logit in units of log2 to the entry's logarithm, less what `finish` adds, which is the same for all keys of
-  /// the tile: extremes over keys may be taken before.
+  /// Turns a logit in units of log2 into the entry's logarithm without the term that `finish` adds. That term is the
+  /// same for all keys of the tile, so extremes over keys may be taken before it.
   __device__ __forceinline__ float begin(float logit, float scale, float2 key, int line) const {
     return far ? fmaf(logit, scale, key.x + row_high[line]) + key.y : fmaf(logit, scale, key.x);
   }
