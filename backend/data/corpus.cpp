@@ -89,7 +89,7 @@ CorpusReader::CorpusReader(const std::filesystem::path& corpus, std::size_t long
       throw Error(fmt::format("{}: the folder holds no corpus files: they end in {}", corpus.string(), kKinds));
     }
   } else if (!is_corpus_file(corpus) || !std::filesystem::is_regular_file(status)) {
-    throw Error(fmt::format("{}: is no corpus: its files end in {}", corpus.string(), kKinds));
+    throw Error(fmt::format("{}: is not a corpus: corpus files end in {}", corpus.string(), kKinds));
   } else {
     files_ = {corpus};
   }

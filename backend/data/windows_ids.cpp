@@ -44,7 +44,7 @@ Windows cut_rows(const IdMatrix& matrix, const IdsSource& source) {
     for (std::int64_t p = 0; p < length; ++p) {
       const std::int64_t id = matrix.at(static_cast<std::size_t>(row * matrix.shape[1] + p));
       if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
-        throw Error(fmt::format("{}: {} in row {} at {} is no token id", matrix.name, id, row, p));
+        throw Error(fmt::format("{}: {} in row {} at {} is not a token id", matrix.name, id, row, p));
       }
       window.ids.push_back(static_cast<std::int32_t>(id));
     }

@@ -70,7 +70,7 @@ EvaluatedCorpus EvaluationFile::read_corpus() {
   if (!documents) return corpus;
   std::vector<std::string> names = Hdf5Dataset(documents->child("name")).texts(heap_);
   std::vector<std::string> hashes = Hdf5Dataset(documents->child("sha256")).texts(heap_);
-  if (names.size() != hashes.size()) fail(*documents, "has not one hash for each name");
+  if (names.size() != hashes.size()) fail(*documents, "does not have one hash for each name");
   for (std::size_t n = 0; n < names.size(); ++n) {
     if (find_invalid_utf8(names[n])) fail(documents->path() + "/name", "is not UTF-8");
     corpus.documents.push_back({std::move(names[n]), std::move(hashes[n])});
@@ -83,7 +83,7 @@ std::vector<Hdf5Object> EvaluationFile::models() {
   std::vector<std::pair<std::int64_t, Hdf5Object>> ordered;
   for (const std::string& name : group.names()) {
     Hdf5Object model = group.child(name);
-    if (!is_model_name(name)) fail(model, "is not a name of a model");
+    if (!is_model_name(name)) fail(model, "is not the name of a model");
     account_.take(model);
     const std::int64_t order = model.integer_attribute("order").value_or(kMostModels);
     ordered.emplace_back(order, std::move(model));

@@ -35,7 +35,7 @@ std::unique_ptr<zip_t, CloseArchive> open_archive(const std::filesystem::path& f
   if (!std::filesystem::is_regular_file(file, failed)) refuse(file, "no such file");
   int code = 0;
   std::unique_ptr<zip_t, CloseArchive> archive(zip_open(file.c_str(), ZIP_RDONLY, &code));
-  if (!archive) refuse(file, "is no sound .npz archive");
+  if (!archive) refuse(file, "is not a sound .npz archive");
   return archive;
 }
 

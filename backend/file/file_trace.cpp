@@ -107,7 +107,7 @@ class FileTraceSource final : public TraceSource {
     if (checked_) require_falling(gates, c);
     const bool zeros = is_far_compressed(gates);
     if (zeros && !std::ranges::all_of(c, [](double value) { return value == 0; })) {
-      file_->fail_damaged(gates.path(), "repeats itself as no gates do");
+      file_->fail_damaged(gates.path(), "repeats itself more than gates can");
     }
     auto values = std::make_shared<const ArrayValues>(std::move(c));
     return zeros ? share_zeros(std::move(values)) : values;

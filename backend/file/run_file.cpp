@@ -98,7 +98,7 @@ std::shared_ptr<const Text> read_text(Reading& reading, const Hdf5Object& root) 
   reading.check_utf8(text->content, object.path());
   text->sha256 = reading.text_attribute(object, "sha256");
   if (!text->sha256.empty() && text->sha256 != sha256(text->content)) {
-    reading.file->fail_damaged(object.path(), "is not the text that its SHA-256 belongs to");
+    reading.file->fail_damaged(object.path(), "does not have the SHA-256 that the file gives");
   }
   text->unread_bytes =
       reading.integer_attribute(object, "unread_bytes", 0, 0, std::numeric_limits<std::int64_t>::max() / 2);
@@ -116,7 +116,7 @@ std::vector<T> read_column(Reading& reading, const Hdf5Object& group, const char
 }
 
 void check_byte_range(const Reading& reading, const Hdf5Object& group, const TokenTable& tokens) {
-  if (!reading.text) reading.file->fail_damaged(group.path() + "/byte_start", "is there without a text");
+  if (!reading.text) reading.file->fail_damaged(group.path() + "/byte_start", "is present without a text");
   const auto size = static_cast<std::int64_t>(reading.text->content.size());
   const auto fail = [&](std::size_t token, const char* problem) {
     reading.file->fail_damaged(group.path() + "/byte_start", fmt::format("token {} {}", token, problem));
@@ -158,7 +158,8 @@ std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object
   if (stopped()) return nullptr;
   if (const std::optional<Hdf5Object> strings = group.find("string")) {
     const Hdf5Dataset column(*strings);
-    if (column.dims() != id.dims()) reading.file->fail_damaged(strings->path(), "has not one string for each token");
+    if (column.dims() != id.dims())
+      reading.file->fail_damaged(strings->path(), "does not have one string for each token");
     tokens->string = column.texts(reading.heap);
     for (const std::string& string : tokens->string) reading.check_utf8(string, strings->path());
   }

@@ -68,10 +68,10 @@ void check_quantity(const MapRequest& request, const HeadOf& head) {
   if (!request.channel) return;
   const bool of_decay = request.quantity == Quantity::forget || request.quantity == Quantity::log_forget;
   if (!of_decay || !mixer.decays_by_channel()) {
-    throw UsageError(fmt::format(
-        "model '{}', layer {}: a channel is chosen of forget and log_forget of gated linear attention and Mamba, where "
-        "each channel decays: leave it out",
-        info.name, head.layer));
+    throw UsageError(
+        fmt::format("model '{}', layer {}: only forget and log_forget have channels, in layers where each channel "
+                    "decays (gated linear attention, Mamba): leave the channel out",
+                    info.name, head.layer));
   }
   if (*request.channel < 0 || *request.channel >= mixer.head_dim) {
     throw UsageError(fmt::format("model '{}', layer {} has no channel {}: channels are 0 to {}", info.name, head.layer,
@@ -93,8 +93,8 @@ void check_request(const MapRequest& request) {
     }
   }
   if (request.first_key == FirstKey::left_out && !is_of_attention(request.quantity)) {
-    throw UsageError(
-        fmt::format("key 0 is left out of attention: of {} it is a key like others", to_string(request.quantity)));
+    throw UsageError(fmt::format("key 0 can be left out of attention only: in {} it is a key like the others",
+                                 to_string(request.quantity)));
   }
   check_range("rows", request.rows, info);
   check_range("columns", request.columns, info);
@@ -164,7 +164,7 @@ std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
     case Quantity::gate_effect:
       break;
   }
-  return fmt::format("{} is of softmax attention, and {} has no softmax: ask for mixing or attention",
+  return fmt::format("{} needs softmax attention, and {} has no softmax: ask for mixing or attention",
                      to_string(quantity), mixer_words(mixer));
 }
 

@@ -98,7 +98,8 @@ Admission::Admission(AdmissionRules rules) : rules_(std::move(rules)), machine_(
   for (std::string& origin : rules_.origins) {
     if (!is_origin(origin)) {
       throw UsageError(fmt::format(
-          "--allow-origin {}: that is no origin: give scheme, host and port as in https://example.org:8443", origin));
+          "--allow-origin {}: this is not an origin: give scheme, host and port as in https://example.org:8443",
+          origin));
     }
     origin = in_lower_case(origin);
   }

@@ -290,7 +290,7 @@ class HttpExchange::Server final : public httplib::Server {
     if (!response.body.empty()) return;
     BoundedStream& stream = current->stream;
     stream.close();
-    HttpAnswer answer = refusal(400, "bad_request", "the request is not HTTP/1.1 as it is written");
+    HttpAnswer answer = refusal(400, "bad_request", "the request is not valid HTTP/1.1");
     if (stream.too_long()) {
       answer = refusal(431, "header_too_long",
                        fmt::format("the head of the request is too long: a line has at most {} bytes, all {}",

@@ -59,7 +59,7 @@ std::int64_t max_length_of(const ServeRequest& request, const std::string& model
   }
   if (table > 0) return table;
   if (const auto length = integer_member(keys, "max_position_embeddings"); length && *length > 0) return *length;
-  throw UsageError(fmt::format("{}: config.json has no max_position_embeddings: say --max-length", model));
+  throw UsageError(fmt::format("{}: config.json has no max_position_embeddings: give --max-length", model));
 }
 
 /// The number of prompts that fit beside each other in the memory that is free once the weights are in it.
@@ -163,7 +163,8 @@ std::ptrdiff_t models_on(const Device& device, const std::list<LoadedModel>& mod
 void serve(const ServeRequest& request, const std::function<void(const std::string& url)>& listening, const Job& job) {
   if (request.token.empty() && !is_loopback(request.host)) {
     throw UsageError(fmt::format(
-        "--host {}: other machines reach it: say --token-file too, with what clients then have to show", request.host));
+        "--host {}: other machines can reach it: give --token-file too, with the token that clients must send",
+        request.host));
   }
   settle_heap();
   std::list<LoadedModel> models;

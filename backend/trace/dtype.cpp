@@ -15,7 +15,7 @@ std::size_t size_of(DType dtype) { return dtype == DType::float32 ? 4 : 2; }
 DType dtype_from_string(const std::string& name) {
   if (name == "float32") return DType::float32;
   if (name == "bfloat16") return DType::bfloat16;
-  throw Error(fmt::format("dtype '{}' is not known: float32 and bfloat16 are", name));
+  throw Error(fmt::format("dtype '{}' is not known: use float32 or bfloat16", name));
 }
 
 std::optional<DType> parse_dtype(const std::string& word) {

@@ -120,7 +120,7 @@ void read_lines(const std::filesystem::path& path, LogPlace& place,
       if (!line.is_object()) throw std::domain_error("no object");
       static_cast<void>(whole_number_of(line, "step", 1));
     } catch (const std::domain_error&) {
-      throw Error(fmt::format("{} is no step of a training: is this another file?", where));
+      throw Error(fmt::format("{} is not a step of a training: is this another file?", where));
     }
     try {
       if (!take(line, lines.end())) return;

@@ -78,8 +78,9 @@ Model open_model(const Recipe& recipe) {
     model.config = model.checkpoint->config();
   }
   if (model.config.is_hybrid() && model.config.linear->kind != Mixer::mamba) {
-    throw Error(fmt::format("model_type {}: its layers are of several kinds, and of such models Samba alone is trained",
-                            model.config.model_type));
+    throw Error(
+        fmt::format("model_type {}: its layers are of several kinds, and of such models only Samba can be trained",
+                    model.config.model_type));
   }
   model.tokenizer = recipe.tokenizer;
   if (model.tokenizer.empty() && model.checkpoint && Tokenizer::is_in(model.checkpoint->folder())) {
@@ -367,11 +368,11 @@ class Training {
     }
     log_ = open_log(folder_.log(), saved_);
     if (log_->kept() < saved_) {
-      note(fmt::format("{}: {} of the {} steps before have no line: what is drawn of the training lacks them",
+      note(fmt::format("{}: {} of the {} steps before have no line: figures of the training will lack them",
                        folder_.log().string(), saved_ - log_->kept(), saved_));
     }
     if (held_out_ && (lies_in(recipe_.eval, recipe_.data) || held_out_->fingerprint() == rows_->fingerprint())) {
-      note(fmt::format("--eval {}: is trained on too, as a part of --data: its loss says nothing of other texts",
+      note(fmt::format("--eval {}: is part of --data, so it is trained on too: its loss says nothing about other texts",
                        recipe_.eval));
     }
     measures_ = open_log(folder_.evaluation(), owed_ ? saved_ - 1 : saved_);
@@ -406,7 +407,7 @@ class Training {
   std::unique_ptr<TrainingLog> open_log(const std::filesystem::path& path, std::int64_t last_step) const {
     auto log = std::make_unique<TrainingLog>(path, last_step);
     if (!log->damaged().empty()) {
-      note(fmt::format("{}: a line is damaged: it and what follows are cut off, and in {}", path.string(),
+      note(fmt::format("{}: a line is damaged: this line and all after it are moved to {}", path.string(),
                        log->damaged().filename().string()));
     }
     return log;
@@ -414,7 +415,7 @@ class Training {
 
   void hold_folder() {
     if (folder_.lock()) return;
-    note(fmt::format("{}: its file system knows no locks: take care that no other process trains there",
+    note(fmt::format("{}: its file system has no locks: make sure that no other process trains there",
                      folder_.path().string()));
   }
 
@@ -433,7 +434,7 @@ class Training {
   [[nodiscard]] TrainingState state_of(const TrainingCheckpoint& last) const {
     TrainingState state = read_training_state(last.folder);
     if (state.step != last.step || state.tokens != state.step * recipe_.batch_tokens) {
-      throw Error(fmt::format("{}: training.json tells of another step: delete the folder to go on from an earlier one",
+      throw Error(fmt::format("{}: training.json names another step: delete the folder to go on from an earlier one",
                               last.folder.string()));
     }
     if (!has_identity(recipe_, state.recipe)) {
@@ -443,7 +444,7 @@ class Training {
                       folder_.recipe().string(), last.folder.filename().string()));
     }
     if (state.data != rows_->fingerprint()) {
-      throw Error(fmt::format("{}: are other data than those that {} was trained on: a training goes on with its own",
+      throw Error(fmt::format("{}: are not the data that {} was trained on: go on with the same data",
                               fmt::join(recipe_.data, ", "), last.folder.filename().string()));
     }
     const bool gated = model_.config.gated();
@@ -662,7 +663,7 @@ class Training {
     finish_saving();
     if (!trained_->finite()) {
       throw Error(
-          fmt::format("step {}: a weight is no finite number: it is not saved, and {}; try a lower --lr, a "
+          fmt::format("step {}: a weight is not a finite number: the step is not saved, and {}; try a lower --lr, a "
                       "longer --warmup-tokens or a larger --eps",
                       step, what_stays()));
     }

@@ -79,8 +79,7 @@ std::unique_ptr<TokenRows> open_training_data(const std::vector<std::filesystem:
   kinds.reserve(paths.size());
   for (const auto& path : paths) kinds.push_back(kind_of(path));
   if (options.tensor && std::find(kinds.begin(), kinds.end(), DataKind::safetensors) == kinds.end()) {
-    throw UsageError(
-        fmt::format("--tensor {}: none of the data is a .safetensors file: leave it out", *options.tensor));
+    throw UsageError(fmt::format("--tensor {}: no data file is a .safetensors file: leave it out", *options.tensor));
   }
   std::vector<std::unique_ptr<TokenRows>> parts;
   for (std::size_t n = 0; n < paths.size(); ++n) {

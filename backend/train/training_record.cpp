@@ -23,8 +23,8 @@ void require_order(const std::vector<Line>& lines, const std::filesystem::path& 
   for (std::size_t n = 1; n < lines.size(); ++n) {
     if (lines[n].step > lines[n - 1].step && lines[n].tokens > lines[n - 1].tokens) continue;
     throw Error(
-        fmt::format("{}: line {} does not follow the one before it: is it of two trainings? Delete the lines that are "
-                    "not of this one",
+        fmt::format("{}: line {} does not follow the one before it: does the file mix two trainings? Delete the lines "
+                    "of the other one",
                     file.string(), n + 1));
   }
 }
@@ -47,8 +47,8 @@ void require_shape(const std::vector<TrainingMeasures>& measures, const std::fil
     }
     if (line.layers == first->layers && line.heads == first->heads) continue;
     throw Error(fmt::format(
-        "{}: line {} has decay times of {} layers of {} heads, line {} of {} of {}: is it of two "
-        "trainings? Delete the lines that are not of this one",
+        "{}: line {} has decay times of {} layers of {} heads, line {} of {} of {}: does the file mix two trainings? "
+        "Delete the lines of the other one",
         file.string(), n + 1, line.layers, line.heads, first - measures.data() + 1, first->layers, first->heads));
   }
 }

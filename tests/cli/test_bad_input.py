@@ -55,7 +55,7 @@ class StreamsTest(BadInputTest):
         self.fails(1, "pipe.h5", "heads", pipe)
         corpus = self.folder / "corpus.jsonl"
         os.mkfifo(corpus)
-        self.fails(1, "corpus.jsonl: is no corpus", "eval", "loss", "--model", FOX, "--corpus", corpus, "-o",
+        self.fails(1, "corpus.jsonl: is not a corpus", "eval", "loss", "--model", FOX, "--corpus", corpus, "-o",
                    self.folder / "eval.h5")
 
     def through_pipe(self, content, *arguments):

@@ -64,8 +64,8 @@ class ImportTest(CommandLineTest):
         good = self.npz("good.npz", **{"val/loss_per_token": numpy.random.default_rng(1).normal(3, 1, 5000)})
         content = bytearray(good.read_bytes())
         refused("no such file", self.folder / "none.npz")
-        refused("no sound .npz archive", self.write("text.npz", "no archive"))
-        refused("no sound .npz archive", self.write("cut.npz", bytes(content[:len(content) // 2])))
+        refused("not a sound .npz archive", self.write("text.npz", "no archive"))
+        refused("not a sound .npz archive", self.write("cut.npz", bytes(content[:len(content) // 2])))
         content[20000] ^= 1
         refused("damaged", self.write("flipped.npz", bytes(content)))
         refused("holds no array val/loss_per_token", self.npz("other.npz"))

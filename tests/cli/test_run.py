@@ -242,7 +242,7 @@ class FileTest(CommandLineTest):
                 change = (mean_loss(layer, head, 1.02) - mean_loss(layer, head, 0.98)) / 0.04
                 self.assertLess(abs(owed[layer, head] - change), 3e-5 + 0.02 * abs(change), (name, layer, head))
             self.assertLess(abs(gradients[:, :, 0]).max(), 1e-6 * abs(gradients).max())  # nothing lies before it
-            self.fails(2, ["decays as the model makes them", "--intervene"], "run", "--model", model, "--text", source, "-o",
+            self.fails(2, ["the model's own decays only", "--intervene"], "run", "--model", model, "--text", source, "-o",
                        self.folder / "no.h5", "--keep", "saliency", "--intervene", "0:0:one")
         for name in ["gla", "qwen3_5"]:
             self.fails(2, "every layer is attention, or decays as a whole head: leave saliency out of --keep", "run", "--model",
@@ -264,7 +264,7 @@ class FileTest(CommandLineTest):
                 (["--keep", "loss,saliency", "--saliency", "9"],
                  "--saliency 9: write A:B for the positions from A up to, not including, B"),
                 (["--keep", "loss", "--saliency", "1:2"],
-                 "--saliency says of which losses the gradients are: add saliency to --keep")]:
+                 "--saliency chooses the losses whose gradients are computed: add saliency to --keep")]:
             with self.subTest(extra):
                 output = self.folder / "none.h5"
                 result = self.foxscope("run", "--model", DATA / "fox-pro", "--ids", self.ids_file(), "-o", output, *extra)

@@ -171,7 +171,7 @@ class OutputTest(TrainTest):
                 path = held_out()
                 done = self.foxscope(*self.text_arguments(output, *options, "--eval", path), environment=self.environment)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertIn(f"--eval {path}: is trained on too, as a part of --data: its loss says nothing of other texts",
+                self.assertIn(f"--eval {path}: is part of --data, so it is trained on too: its loss says nothing about other texts",
                               done.stderr.decode())
         other = self.write("other.txt", "Nobody saw the fox, for the fox was quick. " * 60)
         done = self.foxscope(*self.text_arguments(self.folder / "other", *options, "--eval", other),

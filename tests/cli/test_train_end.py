@@ -250,7 +250,7 @@ class WriterTest(EndTest):
         except (OSError, subprocess.SubprocessError) as error:
             self.skipTest(f"cannot filter system calls here: {error}")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(result.stderr.decode(), f"foxscope: {self.output}: its file system knows no locks: take care that no "
+        self.assertEqual(result.stderr.decode(), f"foxscope: {self.output}: its file system has no locks: make sure that no "
                                                  "other process trains there\n")
 
     def test_killed_before_it_began(self):
@@ -268,9 +268,9 @@ class WriterTest(EndTest):
         log.write_text("".join(before[:12]) + "\0\0\0\0\n" + "".join(before[12:]))
         result = self.foxscope("train", "--resume", self.output)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(result.stderr.decode(), f"foxscope: {log}: a line is damaged: it and what follows are cut off, and in "
-                                                 f"log.jsonl.damaged\nfoxscope: {log}: 8 of the 20 steps before have no line: what "
-                                                 "is drawn of the training lacks them\n")
+        self.assertEqual(result.stderr.decode(), f"foxscope: {log}: a line is damaged: this line and all after it are moved to "
+                                                 f"log.jsonl.damaged\nfoxscope: {log}: 8 of the 20 steps before have no line: "
+                                                 "figures of the training will lack them\n")
         self.assertEqual([line[0] for line in exact(self.output)], [*range(1, 13), *range(21, 31)])
 
 
@@ -408,10 +408,10 @@ class GoneOnTest(EndTest):
 class SaidTest(EndTest):
     def test_weights_that_are_not_finite_are_not_saved(self):
         self.fails_after_steps(["--lr", 1e39, "--warmup-tokens", 512, "--save-every", 1, "--max-tokens", 2048],
-                               r"step 2: a weight is no finite number: it is not saved, and step-000001 stays; try ")
+                               r"step 2: a weight is not a finite number: the step is not saved, and step-000001 stays; try ")
         shutil.rmtree(self.output)
         self.fails_after_steps(["--lr", 1e39, "--warmup-tokens", 512, "--save-every", 2, "--max-tokens", 2048],
-                               r"step 2: a weight is no finite number: it is not saved, and no checkpoint was saved; try ")
+                               r"step 2: a weight is not a finite number: the step is not saved, and no checkpoint was saved; try ")
         self.assertEqual(list((self.output / "checkpoints").iterdir()), [])
 
     def fails_after_steps(self, options, words):

@@ -114,7 +114,7 @@ TEST_F(Corpus, AFolderIsReadInTheOrderOfPaths) {
 TEST_F(Corpus, BadCorpora) {
   using test::says;
   EXPECT_TRUE(says(error("none.txt"), {"none.txt", "no such corpus", ".jsonl.xz"}));
-  EXPECT_TRUE(says(error_in("a.pdf", "x"), {"a.pdf", "is no corpus"}));
+  EXPECT_TRUE(says(error_in("a.pdf", "x"), {"a.pdf", "is not a corpus"}));
   std::filesystem::create_directory(folder_.path() / "empty");
   EXPECT_TRUE(says(error("empty"), {"empty", "holds no corpus files"}));
   EXPECT_TRUE(says(error_in("empty.jsonl", "\n \n"), {"empty.jsonl", "holds no documents"}));

@@ -251,7 +251,7 @@ TEST_F(SweepFile, WhatCannotBeIsDamaged) {
   const std::vector<std::pair<std::function<void(SweepEvaluation&)>, std::string>> damages = {
       {[](auto& e) { e.unchanged_loss[5] = std::numeric_limits<float>::quiet_NaN(); }, "unchanged_loss"},
       {[](auto& e) { e.changed_loss[4][7] = std::numeric_limits<float>::infinity(); }, "changed_loss"},
-      {[](auto& e) { e.token.pop_back(); }, "has not one text for each token"},
+      {[](auto& e) { e.token.pop_back(); }, "does not have one text for each token"},
       {[](auto& e) { e.change.kind = Intervention::Kind::zero; }, "/@change: is 'zero@0'"},
   };
   for (const auto& [damage, words] : damages) {

@@ -196,7 +196,7 @@ case("heads-without-data", with_h5py(heads_without_data), "/models/fox",
 case("inflated-ids", with_h5py(inflated_ids), "tokens/id", "has 2147483648 entries in a file of")
 case("inflated-zeros", with_h5py(inflated_rows(0)), "cumulative_log_gate",
      "[1024, 131072] of float64 are too much for a file of")
-case("repeated-rows", with_h5py(repeated_rows), "layers/00/cumulative_log_gate", "repeats itself as no gates do")
+case("repeated-rows", with_h5py(repeated_rows), "layers/00/cumulative_log_gate", "repeats itself more than gates can")
 case("repeated-normalizers", with_h5py(repeated_normalizers), "/log_normalizer",
      "its arrays together are too much for a file of")
 case("long-chunk", with_h5py(long_chunk), "per_token_loss", "its chunks of 536870912 bytes are longer than all of it")

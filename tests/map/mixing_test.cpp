@@ -404,7 +404,7 @@ TEST(Mixing, SaysWhatALayerDoesNotHave) {
   };
   EXPECT_EQ(
       message(mamba2_mixer(), Quantity::gate_effect),
-      "model 'linear', layer 0: gate_effect is of softmax attention, and Mamba-2 has no softmax: ask for mixing or "
+      "model 'linear', layer 0: gate_effect needs softmax attention, and Mamba-2 has no softmax: ask for mixing or "
       "attention");
   EXPECT_NE(message(gla_mixer(), Quantity::logits).find("logits is of softmax attention"), std::string::npos);
   EXPECT_NE(message(gla_mixer(), Quantity::attention_without_gate).find("no softmax"), std::string::npos);

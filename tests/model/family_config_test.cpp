@@ -130,7 +130,7 @@ TEST(FamilyConfig, RefusesUnknownSwitchesByName) {
       EXPECT_PRED2(
           test::says, refusal(name, {{"new_switch", value}}),
           (Parts{"dir/config.json: \"new_switch\" is ", "a key that Foxscope does not know for this model_type",
-                 "the model is not run", "remove it", "CONTRIBUTING.md"}));
+                 "does not run the model", "remove it", "CONTRIBUTING.md"}));
     }
     EXPECT_PRED2(test::says, refusal(name, {{"line\nbreak", true}}), (Parts{R"("line\nbreak" is true)"}));
   }
@@ -169,7 +169,7 @@ TEST(FamilyConfig, SaysWhatKindOfModelIsNotRun) {
 TEST(FamilyConfig, RefusesOtherActivations) {
   EXPECT_PRED2(test::says, refusal("gpt2", {{"activation_function", "relu"}}),
                (Parts{R"(activation_function is "relu", which Foxscope does not run: it runs "gelu", "gelu_new",)",
-                      "how one is added stands in CONTRIBUTING.md"}));
+                      "CONTRIBUTING.md (A family of models) says how to add one"}));
   EXPECT_PRED2(test::says, refusal("gpt_neox", {{"hidden_act", "relu"}}), (Parts{R"(hidden_act is "relu", which)"}));
   for (const char* name : {"llama", "mistral", "qwen2", "qwen3"}) {
     EXPECT_PRED2(test::says, refusal(name, {{"hidden_act", "gelu"}}),
@@ -183,7 +183,7 @@ TEST(FamilyConfig, RefusesOtherRotaryEmbeddings) {
     for (const char* type : {"yarn", "dynamic", "longrope", "mrope"}) {
       const std::string words =
           std::string(" is \"") + type +
-          R"(", which Foxscope does not run: it runs "default", "linear" and "llama3"; how one is added)";
+          R"(", which Foxscope does not run: it runs "default", "linear" and "llama3"; CONTRIBUTING.md)";
       const json factor = {{"factor", 2.0}, {"type", type}};
       EXPECT_PRED2(test::says, refusal(name, {{"rope_scaling", factor}}), (Parts{"rope_scaling.type" + words}));
       const json newer = {{"rope_type", type}, {"rope_theta", 1e4}};
@@ -278,8 +278,8 @@ TEST(FamilyConfig, RefusesWindowsByLayer) {
     json late = window;
     late["max_window_layers"] = 1;
     EXPECT_PRED2(test::says, refusal(name, late),
-                 (Parts{"max_window_layers is 1, which Foxscope does not run: it runs a window that all 2 layers have "
-                        "or none, and 1 would have it"}));
+                 (Parts{"max_window_layers is 1, which Foxscope does not run: it runs a window in all 2 layers or in "
+                        "none, not in 1"}));
     json mixed = window;
     mixed["layer_types"] = {"full_attention", "sliding_attention"};
     EXPECT_PRED2(

@@ -126,7 +126,7 @@ TEST(ModelConfig, SaysWhatToDoWithAModelOfTextAndPictures) {
 TEST(ModelConfig, RefusesKeysOfFoxThatNobodyKnows) {
   EXPECT_PRED2(test::says, error_with("fgate_typ", "none"),
                (test::Parts{"dir/config.json", R"("fgate_typ" is "none", a key that Foxscope does not know)",
-                            R"(did you mean "fgate_type"?)", "the model is not run"}));
+                            R"(did you mean "fgate_type"?)", "does not run the model"}));
   EXPECT_PRED2(test::says, error_with("use_output_gat", true), (test::Parts{R"(did you mean "use_output_gate"?)"}));
   EXPECT_PRED2(test::says, error_with("use_rop", true, "transformer-project_fox"),
                (test::Parts{R"(did you mean "use_rope"?)"}));

@@ -170,7 +170,7 @@ TEST_F(RunModel, WhatHelpsWhereMemoryIsShortIsSaidOnceAndForWhatThereIs) {
   const MemoryUser user = memory_user(asked, info, info.dtype);
   EXPECT_EQ(user.what, "a run over 171414 tokens needs");
   EXPECT_EQ(user.remedies, (std::vector<std::string>{
-                               "use --limit 901, since no gate behind the positions of --saliency has a gradient",
+                               "use --limit 901, because gates behind the positions of --saliency have no gradient",
                                "leave saliency out of --keep", "leave logits out of --keep"}));
   asked.saliency = Range{0, 171'414};
   EXPECT_EQ(memory_user(asked, info, info.dtype).remedies.front(), "leave saliency out of --keep");
@@ -253,7 +253,7 @@ TEST_F(RunModel, RefusesUnknownOptions) {
   }
   request_.bos.reset();
   request_.saliency = Range{0, Range::kToTheEnd};
-  EXPECT_EQ(error(), "--saliency says of which losses the gradients are: add saliency to --keep");
+  EXPECT_EQ(error(), "--saliency chooses the losses whose gradients are computed: add saliency to --keep");
   request_.saliency.reset();
   request_.interventions = {Intervention::parse("1:0:one")};
   EXPECT_PRED2(test::says, error(), (test::Parts{"there is no layer 1"}));

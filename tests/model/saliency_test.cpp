@@ -208,7 +208,7 @@ TEST(SaliencyRun, NeedsATargetWithinTheTextAndMemory) {
   EXPECT_EQ(result->trace->info().saliency_target, "mean of loss[4:8]");
   request.keep = {Keep::loss};
   EXPECT_EQ(test::error_of([&] { test::run(request, {}); }),
-            "--saliency says of which losses the gradients are: add saliency to --keep");
+            "--saliency chooses the losses whose gradients are computed: add saliency to --keep");
 }
 
 TEST(SaliencyRun, IsRefusedWhereMemoryIsShortAndSaysWhatFits) {

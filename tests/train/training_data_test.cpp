@@ -100,7 +100,7 @@ TEST_F(TrainingData, BadInput) {
             "none: no such data: give texts (.txt, .jsonl, .jsonl.xz, .jsonl.gz, a folder of them) or tokens (.npy, "
             ".safetensors, the folder of a zarr array)");
   EXPECT_EQ(error({write("a.pdf", "x")}),
-            "a.pdf: is no corpus: its files end in .txt, .jsonl, .jsonl.xz and .jsonl.gz");
+            "a.pdf: is not a corpus: corpus files end in .txt, .jsonl, .jsonl.xz and .jsonl.gz");
   fs::create_directory(folder_ / "empty");
   EXPECT_NE(error({folder_ / "empty"}).find("empty: the folder holds no corpus files"), std::string::npos);
   const fs::path text = write("a.txt", "abc");
@@ -108,7 +108,7 @@ TEST_F(TrainingData, BadInput) {
   EXPECT_EQ(error<UsageError>({text}), "--length 0: use a number of tokens from 1");
   options_.length = 2;
   options_.tensor = "t";
-  EXPECT_EQ(error<UsageError>({text}), "--tensor t: none of the data is a .safetensors file: leave it out");
+  EXPECT_EQ(error<UsageError>({text}), "--tensor t: no data file is a .safetensors file: leave it out");
   options_.tensor.reset();
   options_.texts.tokenizer.clear();
   EXPECT_EQ(error<UsageError>({text}), "a.txt: texts need a --tokenizer: give the folder of one");

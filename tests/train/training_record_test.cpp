@@ -70,7 +70,7 @@ TEST(TrainingReader, ReadsOnWhereItLeft) {
   damaged.replace(0, step_line(1).size(), std::string(step_line(1).size() - 1, '?') + "\n");
   training.log(damaged + step_line(5));
   EXPECT_EQ(numbers_of(*reader.read()), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
-  EXPECT_PRED2(test::says, training.refusal(), (Parts{"log.jsonl: line 1 is no step of a training"}));
+  EXPECT_PRED2(test::says, training.refusal(), (Parts{"log.jsonl: line 1 is not a step of a training"}));
 }
 
 TEST(TrainingReader, BeginsAnewWhereALogIsAnother) {
@@ -111,7 +111,7 @@ TEST(TrainingLogs, RefuseLinesThatAreNoSteps) {
        {"{\"step\": 0, \"tokens\": 64}", "{\"step\": -1}", "{\"step\": 1.5}", "{\"step\": \"1\"}",
         "{\"step\": 18446744073709551615}", "{\"tokens\": 64}", "[1]", "words", "", "{\"step\": 1"}) {
     training.log(std::string(line) + "\n" + step_line(1));
-    EXPECT_PRED2(test::says, training.refusal(), (Parts{"log.jsonl: line 1 is no step of a training"})) << line;
+    EXPECT_PRED2(test::says, training.refusal(), (Parts{"log.jsonl: line 1 is not a step of a training"})) << line;
   }
   for (const std::string& line :
        {measures_line(1, ""), measures_line(1, R"(, "loss": "2", "grad_norm": 1, "lr": 1)"),

@@ -105,9 +105,8 @@ std::vector<TokenClassSet> read_classes(std::span<const TokenClassSet> tokens) {
 
 std::vector<TokenClassSet> read_classes(const Trace& trace) {
   if (!trace.text() || !trace.tokens() || trace.tokens()->byte_start.empty()) {
-    throw Error(fmt::format(
-        "model '{}': the run was made from token ids, and classes of tokens are those of a text: run with --text",
-        trace.info().name));
+    throw Error(fmt::format("model '{}': the run read token ids, and classes of tokens need a text: run with --text",
+                            trace.info().name));
   }
   WordCounts counts;
   counts.add(trace.text()->content);

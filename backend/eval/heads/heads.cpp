@@ -205,7 +205,7 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
     counts = count_words(request.input.corpus, job);
     if (!counts) return std::nullopt;
   } else if (events.note) {
-    events.note(fmt::format("{}: token ids have no text, so gates are not told by class of the token", source->name));
+    events.note(fmt::format("{}: token ids have no text, so there are no gates by class of token", source->name));
   }
   // Which words are rare is counted over the whole corpus.
   std::string facts = fmt::format("eval heads\na corpus of {} tokens\n", source->windows.corpus_tokens);

@@ -119,7 +119,7 @@ class LossFileReader {
     model.windows = read_windows(group, dataset.dims());
     if (model.windows->length != static_cast<std::int64_t>(dataset.dims()[1]) ||
         model.windows->document.size() != dataset.dims()[0]) {
-      file_.fail(object, "has not the shape of the model's windows");
+      file_.fail(object, "does not have the shape of the model's windows");
     }
     model.losses = {static_cast<std::int64_t>(dataset.dims()[0]), model.windows->length, file_.values<float>(dataset),
                     model.windows->tokens};
@@ -279,8 +279,9 @@ bool same_tokens(const EvaluatedModel& model, const EvaluatedModel& minus) {
 
 LossDifference loss_difference(const EvaluatedModel& model, const EvaluatedModel& minus) {
   if (model.windows->document != minus.windows->document || model.averaged != minus.averaged) {
-    throw UsageError(fmt::format("{} and {} were not evaluated on the same windows: there is no difference of theirs",
-                                 model.info.name, minus.info.name));
+    throw UsageError(fmt::format(
+        "{} and {} were not evaluated on the same windows, so they have no difference: evaluate them with one command",
+        model.info.name, minus.info.name));
   }
   const std::vector<double> nats = window_nats(model.losses);
   const std::vector<double> other_nats = window_nats(minus.losses);

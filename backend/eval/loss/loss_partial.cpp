@@ -62,10 +62,10 @@ LossPartial::LossPartial(const std::filesystem::path& output, const std::string&
   const bool other_settings = read.size() == head.size() && !other_kind;
   if (other_kind || (other_settings && !start_anew)) {
     const std::string name = path_.string();
-    if (other_kind) throw Error(fmt::format("{}: is in the way and no work of Foxscope's: move it away", name));
+    if (other_kind) throw Error(fmt::format("{}: is in the way, and Foxscope did not write it: move it away", name));
     throw Error(
-        fmt::format("{}: holds unfinished work of other settings: finish it with the command that began it, "
-                    "delete it, or use --force to start anew",
+        fmt::format("{}: holds unfinished work with other settings: finish it with the command that began it, delete "
+                    "it, or use --force to start anew",
                     name));
   }
   begin(fingerprint);
@@ -94,7 +94,7 @@ void LossPartial::open_file() {
   if (::flock(file_.number, LOCK_EX | LOCK_NB) == 0) return;
   if (errno != EWOULDBLOCK) fail(path_, "lock", errno);
   throw Error(
-      fmt::format("{}: another process is at work on it: wait for it, or choose another name for -o", path_.string()));
+      fmt::format("{}: another process is working on it: wait for it, or choose another name for -o", path_.string()));
 }
 
 /// A partial file is taken up again only where nobody else can have put it there.

@@ -96,7 +96,7 @@ class NeedleFileReader {
       if (array.axes == kOfHeads && static_cast<int>(n % heads) >= info.mixer(layer).heads) {
         numbers[n] = std::numeric_limits<float>::quiet_NaN();
       } else if (!std::isfinite(numbers[n])) {
-        file_.fail(path, "holds what is no number");
+        file_.fail(path, "holds a value that is not a number");
       }
     }
   }
@@ -120,7 +120,7 @@ class NeedleFileReader {
     }
     model.continuation = Hdf5Dataset(group.child("continuation")).texts(file_.heap());
     if (model.continuation.size() != model.found.size()) {
-      file_.fail(group.path() + "/continuation", "has not one text for each cell");
+      file_.fail(group.path() + "/continuation", "does not have one text for each cell");
     }
     for (std::size_t cell = 0; cell < model.found.size(); ++cell) check_cell(group, model, cell);
     model.info.length = *std::max_element(model.position.begin(), model.position.end()) + 1;

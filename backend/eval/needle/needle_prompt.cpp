@@ -83,7 +83,8 @@ NeedleTemplate NeedleTemplate::from_json(std::string_view content, std::string_v
                             nlohmann::json(object.begin().key()).dump()));
   }
   if (result.needle.find(result.answer) == std::string::npos) {
-    throw Error(fmt::format("{}: the needle does not hold the answer: it could not be found", name));
+    throw Error(fmt::format(
+        "{}: the needle does not contain the answer, so no model could find it: put the answer into the needle", name));
   }
   return result;
 }

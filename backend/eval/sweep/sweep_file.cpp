@@ -74,7 +74,7 @@ class SweepFileReader {
     result.text_sha256 = file_.text(file_.root(), "text_sha256");
     result.change = read_change();
     const std::vector<Hdf5Object> models = file_.models();
-    if (models.size() != 1) file_.fail("/models", fmt::format("holds {} models and not one", models.size()));
+    if (models.size() != 1) file_.fail("/models", fmt::format("holds {} models, not one", models.size()));
     const Hdf5Object& group = models.front();
     result.info = file_.read_info(group);
     const TraceInfo& info = result.info;
@@ -109,7 +109,7 @@ class SweepFileReader {
 
   void require_numbers(const Hdf5Object& group, const char* name, std::span<const float> numbers) const {
     if (std::ranges::all_of(numbers, [](float value) { return std::isfinite(value); })) return;
-    file_.fail(group.path() + "/" + name, "holds what is no number");
+    file_.fail(group.path() + "/" + name, "holds a value that is not a number");
   }
 
   /// Reads the changes of all heads in the file.
@@ -133,7 +133,7 @@ class SweepFileReader {
     const std::optional<Hdf5Object> tokens = group.find("token");
     if (!tokens) return;
     result.token = Hdf5Dataset(*tokens).texts(file_.heap());
-    if (result.token.size() != result.token_id.size()) file_.fail(*tokens, "has not one text for each token");
+    if (result.token.size() != result.token_id.size()) file_.fail(*tokens, "does not have one text for each token");
     const auto broken = [](const std::string& text) { return find_invalid_utf8(text).has_value(); };
     if (std::any_of(result.token.begin(), result.token.end(), broken)) file_.fail(*tokens, "is not UTF-8");
   }

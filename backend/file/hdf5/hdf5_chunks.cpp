@@ -65,7 +65,7 @@ class ChunkIndex {
     const std::uint8_t type = cursor.u8();
     const int level = cursor.u8();
     const std::uint16_t used = cursor.u16();
-    if (type != 1 || (parent_level >= 0 && level != parent_level - 1)) fail("its table of chunks is none");
+    if (type != 1 || (parent_level >= 0 && level != parent_level - 1)) fail("its table of chunks cannot be read");
     const std::uint64_t entry = 8 + 8 * (shape_.dims.size() + 1) + 8;
     claims_.claim(address, kNodePrefix + used * entry, object_);
     const std::vector<std::byte> bytes = file_.read(address + kNodePrefix, used * entry, object_);
@@ -147,7 +147,7 @@ class ChunkIndex {
     for_each_hdf5_record(file_, object_, address, type, claims_, [&](std::span<const std::byte> record) {
       Hdf5Cursor cursor(file_, object_, record);
       const std::size_t place_bytes = 8 * shape_.dims.size();
-      if (record.size() < place_bytes) fail("its table of chunks is none");
+      if (record.size() < place_bytes) fail("its table of chunks cannot be read");
       Hdf5Chunk chunk = read_element(cursor, record.size() - place_bytes);
       std::vector<std::uint64_t> place(shape_.dims.size());
       for (std::uint64_t& position : place) position = cursor.u64();
@@ -163,10 +163,10 @@ class ChunkIndex {
     chunk.address = cursor.u64();
     chunk.size = result_.bytes;
     if (packing_ == Hdf5Packing::none) {
-      if (bytes != 8) fail("its table of chunks is none");
+      if (bytes != 8) fail("its table of chunks cannot be read");
       return chunk;
     }
-    if (bytes < 13 || bytes > 20) fail("its table of chunks is none");
+    if (bytes < 13 || bytes > 20) fail("its table of chunks cannot be read");
     chunk.size = cursor.number(bytes - 12);
     chunk.filter_mask = cursor.u32();
     return chunk;
@@ -183,7 +183,7 @@ class ChunkIndex {
     cursor.signature(signature);
     if (cursor.u8() != 0) file_.fail_unsupported(object_, "an unknown index of chunks");
     const std::uint8_t client = cursor.u8();
-    if ((client == 1) != (packing_ != Hdf5Packing::none) || client > 1) fail("its table of chunks is none");
+    if ((client == 1) != (packing_ != Hdf5Packing::none) || client > 1) fail("its table of chunks cannot be read");
     return client;
   }
 
@@ -207,7 +207,7 @@ class ChunkIndex {
     const std::uint8_t page_bits = cursor.u8();
     const std::uint64_t count = cursor.u64();
     const std::uint64_t block = cursor.u64();
-    if (element_bytes < 8 || page_bits > 40) fail("its table of chunks is none");
+    if (element_bytes < 8 || page_bits > 40) fail("its table of chunks cannot be read");
     Elements result = none(element_bytes, count);
     if (block == kHdf5Undefined) return result;
     const std::uint64_t page = std::uint64_t{1} << page_bits;
@@ -217,7 +217,7 @@ class ChunkIndex {
     const std::vector<std::byte> bytes = claim_checked(block, prefix + (paged ? 0 : count * element_bytes));
     Hdf5Cursor content(file_, object_, bytes);
     client(content, "FADB");
-    if (content.u64() != address) fail("its table of chunks is that of another");
+    if (content.u64() != address) fail("its table of chunks belongs to another array");
     if (!paged) {
       const auto elements = content.take(count * element_bytes);
       std::copy(elements.begin(), elements.end(), result.elements.begin());
@@ -285,11 +285,11 @@ class ChunkIndex {
     const std::uint64_t index_block = cursor.u64();
     if (element_bytes < 8 || index_bits > 56 || page_bits > 40 || !std::has_single_bit(least_elements) ||
         !std::has_single_bit(least_pointers) || std::bit_width(least_elements) > index_bits) {
-      fail("its table of chunks is none");
+      fail("its table of chunks cannot be read");
     }
     // The axis that grows without limit comes first.
     const auto unlimited = std::find(shape_.most.begin(), shape_.most.end(), kHdf5Undefined);
-    if (unlimited == shape_.most.end()) fail("its table of chunks is that of an array that grows");
+    if (unlimited == shape_.most.end()) fail("its table of chunks belongs to an array that grows");
     const std::vector<std::uint64_t> steps = grid_steps(static_cast<std::size_t>(unlimited - shape_.most.begin()));
     const std::uint64_t last = chunk_index(expected_ - 1, steps);
     Elements result = none(element_bytes, last == kMany ? kMany : last + 1);
@@ -304,7 +304,7 @@ class ChunkIndex {
         claim_checked(index_block, kPrefix + elements_size + (direct_blocks + levels - direct_levels) * 8);
     Hdf5Cursor content(file_, object_, bytes);
     client(content, "EAIB");
-    if (content.u64() != address) fail("its table of chunks is that of another");
+    if (content.u64() != address) fail("its table of chunks belongs to another array");
     put(content.take(elements_size), 0, result);
     std::uint64_t begin = in_index_block;
     for (unsigned level = 0; level < direct_levels; ++level) {
@@ -327,7 +327,7 @@ class ChunkIndex {
     const std::vector<std::byte> bytes = claim_checked(address, 14 + array.block_offset_bytes + count * result.bytes);
     Hdf5Cursor content(file_, object_, bytes);
     client(content, "EADB");
-    if (content.u64() != array.address) fail("its table of chunks is that of another");
+    if (content.u64() != array.address) fail("its table of chunks belongs to another array");
     content.skip(array.block_offset_bytes);
     put(content.take(content.left()), begin, result);
   }
@@ -344,7 +344,7 @@ class ChunkIndex {
         claim_checked(address, 14 + array.block_offset_bytes + blocks * (used_bytes + 8));
     Hdf5Cursor content(file_, object_, bytes);
     client(content, "EASB");
-    if (content.u64() != array.address) fail("its table of chunks is that of another");
+    if (content.u64() != array.address) fail("its table of chunks belongs to another array");
     content.skip(array.block_offset_bytes);
     const std::span<const std::byte> used = content.take(blocks * used_bytes);
     for (std::uint64_t n = 0; n < blocks; ++n, begin += elements) {

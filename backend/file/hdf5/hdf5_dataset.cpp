@@ -77,7 +77,7 @@ void Hdf5Dataset::decode_layout(Hdf5Cursor cursor) {
     layout_ = Layout::compact;
     const std::span<const std::byte> data = cursor.take(cursor.u16());
     compact_.assign(data.begin(), data.end());
-    if (compact_.size() != bytes()) file_->fail_damaged(path_, "its size is not that of its shape");
+    if (compact_.size() != bytes()) file_->fail_damaged(path_, "its size does not fit its shape");
   } else if (kind == 1) {
     offset_ = cursor.u64();
     if (bytes() > 0 && (offset_ > file_->size() || bytes() > file_->size() - offset_)) {

@@ -39,7 +39,7 @@ class FractalHeap {
     file.check(std::span(bytes).first(kHeaderBytes), cursor.u32(), object);
     if (width_ == 0 || bits > 64 || largest_object == 0 || largest_direct_ > kLargestBlock || first_size_ == 0 ||
         first_size_ > largest_direct_ || !std::has_single_bit(first_size_) || !std::has_single_bit(largest_direct_)) {
-      file.fail_damaged(object, "its heap has no such sizes");
+      file.fail_damaged(object, "its heap has impossible sizes");
     }
     offset_bytes_ = (bits + 7U) / 8;
     length_bytes_ =
@@ -150,7 +150,7 @@ void for_each_dense_message(const Hdf5File& file, const std::string& object, con
   const std::size_t record_bytes = heap.id_bytes() + (links ? 4 : 9);
   std::uint64_t bytes = 0;
   for_each_hdf5_record(file, object, storage.index, type, claims, [&](std::span<const std::byte> record) {
-    if (record.size() != record_bytes) file.fail_damaged(object, "its index is none of links or attributes");
+    if (record.size() != record_bytes) file.fail_damaged(object, "its index is not an index of links or attributes");
     const std::vector<std::byte> message = heap.read(record.subspan(links ? 4 : 0, heap.id_bytes()));
     bytes += message.size();
     if (bytes > file.size()) file.fail_damaged(object, "its attributes or links are longer than the file");

@@ -85,7 +85,7 @@ std::vector<std::byte> Hdf5File::read_checked(std::uint64_t offset, std::uint64_
 }
 
 void Hdf5File::check(std::span<const std::byte> bytes, std::uint32_t checksum, const std::string& object) const {
-  if (hdf5_checksum(bytes) != checksum) fail_damaged(object, "its checksum is that of other bytes");
+  if (hdf5_checksum(bytes) != checksum) fail_damaged(object, "its checksum does not fit its bytes");
 }
 
 void Hdf5File::fail_damaged(const std::string& object, const std::string& problem) const {

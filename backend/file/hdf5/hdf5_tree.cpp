@@ -35,7 +35,7 @@ class Tree {
     const std::uint16_t records = cursor.u16();
     if (type != static_cast<std::uint8_t>(type_) || record_bytes_ == 0 || node_bytes < kSmallestNode ||
         node_bytes > file_.size() || record_bytes_ > node_bytes - kNodeOverhead || depth > kDeepest) {
-      file_.fail_damaged(object_, "its index has no such sizes");
+      file_.fail_damaged(object_, "its index has impossible sizes");
     }
     plan_levels(node_bytes, depth);
     if (root != kHdf5Undefined && records > 0) walk_node(root, depth, records);
@@ -50,10 +50,10 @@ class Tree {
     total_bytes_ = {0};
     for (std::uint16_t level = 1; level <= depth; ++level) {
       const std::uint64_t pointer = 8 + count_bytes_ + total_bytes_.back();
-      if (node_bytes < kNodeOverhead + pointer) file_.fail_damaged(object_, "its index has no such sizes");
+      if (node_bytes < kNodeOverhead + pointer) file_.fail_damaged(object_, "its index has impossible sizes");
       most = (node_bytes - kNodeOverhead - pointer) / (record_bytes_ + pointer);
       if (__builtin_mul_overflow(most + 1, below, &below) || __builtin_add_overflow(below, most, &below)) {
-        file_.fail_damaged(object_, "its index has no such sizes");
+        file_.fail_damaged(object_, "its index has impossible sizes");
       }
       total_bytes_.push_back(hdf5_bytes_for(below));
     }

@@ -52,7 +52,7 @@ double pruning_of(const ModelRequest& request, const Checkpoint& checkpoint) {
   if (tolerance < 1) return tolerance;
   throw Error(fmt::format(
       "{}/config.json: log_pruning_tolerance is {}: it must be below 0, the logarithm of the share of a row's "
-      "attention that may be skipped; correct it, set it to null, or say --pruning, which counts instead",
+      "attention that may be skipped; correct it, set it to null, or give --pruning, which overrides it",
       checkpoint.folder().string(), *logarithm));
 }
 

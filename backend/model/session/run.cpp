@@ -44,7 +44,7 @@ MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType
   MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--limit", {}};
   if (const auto& target = request.saliency; target && target->end < sizes.length) {
     user.remedies.push_back(
-        fmt::format("use --limit {}, since no gate behind the positions of --saliency has a gradient", target->end));
+        fmt::format("use --limit {}, because gates behind the positions of --saliency have no gradient", target->end));
   }
   std::set<Keep> named;
   for (const ArraySpec& spec : kTraceArrays) {
@@ -58,7 +58,7 @@ MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType
 void validate(const RunRequest& request, const OpenedModel& model) {
   check_limit(request.limit);
   if (request.saliency && !request.keep.contains(Keep::saliency)) {
-    throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
+    throw UsageError("--saliency chooses the losses whose gradients are computed: add saliency to --keep");
   }
   const ModelConfig& config = model.config;
   const TraceSizes sizes = sizes_of(config, 1);
@@ -66,21 +66,21 @@ void validate(const RunRequest& request, const OpenedModel& model) {
   if (linear == sizes.mixers.end() || !request.keep.contains(Keep::saliency)) return;
   const char* const mixer = to_string(linear->mixer);
   if (config.attends() || !linear->decays_by_head()) {
-    throw UsageError(fmt::format(
-        "{}: {} has layers of {}{}, and gradients by log f are those of models whose every layer is attention, or "
-        "decays as a whole head: leave saliency out of --keep",
-        model.folder.string(), config.model_type, mixer, config.attends() ? " beside attention" : ""));
+    throw UsageError(
+        fmt::format("{}: {} has layers of {}{}, and saliency needs a model in which every layer is attention, or "
+                    "decays as a whole head: leave saliency out of --keep",
+                    model.folder.string(), config.model_type, mixer, config.attends() ? " beside attention" : ""));
   }
   if (model.device.cuda) {
-    throw UsageError(fmt::format("{}: saliency of layers of {} is computed on a CPU alone: use --device cpu",
+    throw UsageError(fmt::format("{}: saliency of layers of {} is computed only on a CPU: use --device cpu",
                                  model.folder.string(), mixer));
   }
   for (int layer = 0; layer < config.layers; ++layer) {
     if (!changes_gates(model.options.interventions, layer)) continue;
-    throw UsageError(fmt::format(
-        "{}: saliency of layers of {} is of decays as the model makes them: leave out --intervene, or saliency "
-        "out of --keep",
-        model.folder.string(), mixer));
+    throw UsageError(
+        fmt::format("{}: saliency of layers of {} is computed for the model's own decays only: leave out --intervene, "
+                    "or leave saliency out of --keep",
+                    model.folder.string(), mixer));
   }
 }
 

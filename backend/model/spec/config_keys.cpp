@@ -30,7 +30,7 @@ bool says_no(const json& found) {
   return (found.is_structured() && found.empty()) || found == "";
 }
 
-constexpr std::string_view kHowToAdd = "how one is added stands in CONTRIBUTING.md, A family of models";
+constexpr std::string_view kHowToAdd = "CONTRIBUTING.md (A family of models) says how to add one";
 
 /// Words about a key that people meet.
 struct KnownKey {
@@ -126,10 +126,10 @@ void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const
     if (says_no(found)) {
       throw Error(fmt::format("{}: another model than was meant might be run; correct it or remove it", unknown));
     }
-    throw Error(fmt::format(
-        "{}: the model is not run, as what it changes would be left out; if it changes nothing in a forward pass, "
-        "remove it; {}",
-        unknown, kHowToAdd));
+    throw Error(
+        fmt::format("{}: Foxscope would ignore what it changes, so it does not run the model; if it changes nothing in "
+                    "a forward pass, remove it; {}",
+                    unknown, kHowToAdd));
   }
 }
 

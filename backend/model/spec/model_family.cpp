@@ -50,9 +50,9 @@ void refuse_wrapped(const ConfigKeys& keys, const std::string& model_type) {
   const std::string inner = keys.under("text_config").word("model_type", "");
   if (find_family(inner) == nullptr) return;
   throw Error(fmt::format(
-      "{}: model_type {} is read without its pictures alone, as the {} under text_config: save that object as the "
-      "config.json of a folder of its own, beside its tensors with \"model.language_model.\" renamed to \"model.\" "
-      "(lm_head stays, model.visual goes), and open that folder",
+      "{}: model_type {} reads pictures too, and Foxscope reads only its language model, the {} under text_config: "
+      "save that object as the config.json of a folder of its own, beside its tensors with \"model.language_model.\" "
+      "renamed to \"model.\" (lm_head stays, model.visual goes), and open that folder",
       keys.file(), model_type, inner));
 }
 
@@ -74,8 +74,7 @@ const ModelFamily& family_of(const ConfigKeys& keys) {
   const std::vector<std::string> known = family_names();
   const auto nearest = nearest_name(model_type, known);
   throw Error(
-      fmt::format("{}: model_type {} is not known{}; {}; how another is added stands in CONTRIBUTING.md, A family "
-                  "of models",
+      fmt::format("{}: model_type {} is not known{}; {}; CONTRIBUTING.md (A family of models) says how to add one",
                   keys.file(), name, nearest ? fmt::format(" (the nearest is {})", *nearest) : "", supported_types()));
 }
 

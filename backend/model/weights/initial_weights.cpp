@@ -48,7 +48,7 @@ InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed) : 
     keys.fail("fgate_bias_init", "false where gates depend on data (fgate_type \"full\"), whose bias begins at 0");
   }
   if (!spread && config.forget_gate == ForgetGate::fixed) {
-    keys.fail("fgate_bias_init", "true for fixed gates, which would else all forget half of everything");
+    keys.fail("fgate_bias_init", "true for fixed gates, which would otherwise all forget half of everything");
   }
   if (spread) constant_gates_ = decay_logits(keys, config.heads);
   linear_ = InitialLinearWeights::of(config_, keys);

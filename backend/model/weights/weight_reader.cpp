@@ -32,8 +32,8 @@ void check_decay_rates(const Parameter& parameter, const FloatArray& values) {
   const auto large = std::ranges::find_if(values, [](float value) { return value > kLargest; });
   if (large == values.end()) return;
   throw Error(
-      fmt::format("tensor {} holds {} at element {}: decays of exp({}) nats for each unit of dt are no numbers "
-                  "to compute with: the training diverged or the file is damaged",
+      fmt::format("tensor {} holds {} at element {}: a decay of exp({}) nats for each unit of dt is too large to "
+                  "compute with: the training diverged or the file is damaged",
                   parameter.name, *large, large - values.begin(), *large));
 }
 

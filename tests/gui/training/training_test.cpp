@@ -215,7 +215,7 @@ void TrainingTest::aTrainingThatGoesOnIsReadAgain() {
   QVERIFY(shown.view.bar().words().startsWith("step 20 of 40"));
   // What is damaged later is told, and what was read stays.
   out.append("log.jsonl", {{"step", 0}, {"tokens", 0}});
-  QTRY_VERIFY(shown.said("line 41 is no step of a training"));
+  QTRY_VERIFY(shown.said("line 41 is not a step of a training"));
   QCOMPARE(shown.view.losses().plot().curves.at(0).x.size(), 40U);
 }
 
@@ -264,8 +264,8 @@ void TrainingTest::whatIsNoTrainingIsToldInALine() {
   Shown shown;
   for (const auto& [path, words] : {std::pair{none.path(), "has no step yet: wait for the training's first"},
                                     {unsaved.path(), "the training has no checkpoint yet"},
-                                    {damaged.path(), "line 1 is no step of a training"},
-                                    {zero.path(), "zero/log.jsonl: line 1 is no step of a training"},
+                                    {damaged.path(), "line 1 is not a step of a training"},
+                                    {zero.path(), "zero/log.jsonl: line 1 is not a step of a training"},
                                     {broken.path(), "config.json"}}) {
     QVERIFY(shown.open(path));
     QVERIFY2(shown.said(words), words);

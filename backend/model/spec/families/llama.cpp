@@ -79,7 +79,7 @@ void read_qwen_window(const ConfigKeys& keys, ModelConfig& config) {
   if (!slides || sliding == 0) return;
   if (sliding < config.layers) {
     keys.refuse(keys.has("layer_types") ? "layer_types" : "max_window_layers",
-                fmt::format("a window that all {} layers have or none, and {} would have it", config.layers, sliding));
+                fmt::format("a window in all {} layers or in none, not in {}", config.layers, sliding));
   }
   config.window_size = window;
 }
