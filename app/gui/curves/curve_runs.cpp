@@ -147,8 +147,8 @@ QString otherTextsNote(std::span<const CurveRun> runs) {
   }
   if (others.empty()) return {};
   return QCoreApplication::translate("foxscope::gui::CurveRuns",
-                                     "%1 read another text: shown along its own tokens, without a difference, as no "
-                                     "token of one text belongs to a token of the other.")
+                                     "%1 read another text. It is shown along its own tokens, without a difference, "
+                                     "because tokens of different texts cannot be matched.")
       .arg(others.join(QStringLiteral(", ")));
 }
 

@@ -71,7 +71,7 @@ CurvesView::CurvesView(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
   add(new DistanceTab(runs, modelRuns, *profiles, DistanceTab::Shows::logits, this), tr("Content"),
       tr("Content and decay, the two terms of the logits, against distance"), tr("Show content and decay apart"));
   add(new curves::SaliencyTab(runs, modelRuns, this), tr("Saliency"),
-      tr("What the loss owes to the chosen head's gates, beside the gates, and where gates matter most"),
+      tr("Gradient of the loss by the chosen head's gates, beside the gates, and where gates matter most"),
       tr("Show saliency along the text"));
   connect(m_bar, &QTabBar::currentChanged, this, &CurvesView::showCurrent);
   showCurrent();

@@ -142,7 +142,7 @@ void FileWriter::writeRuns(const QString& path, const std::vector<RunId>& ids) {
     // Runs that came while it was written are not in it.
     m_runs.setFile(written, path);
     if (!left.isEmpty()) {
-      tell(Message::Kind::note, tr("%1 is without %2: a run file holds runs on one text, each with a name of its own")
+      tell(Message::Kind::note, tr("%1 does not contain %2: a run file holds runs on one text, each under its own name")
                                     .arg(QFileInfo(path).fileName(), left.join(QStringLiteral(", "))));
     }
     emit pathWritten(path);

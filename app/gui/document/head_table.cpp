@@ -89,7 +89,7 @@ bool isSaliency(HeadQuantity quantity) { return quantity >= HeadQuantity::salien
 QString nameOf(HeadLabel label) { return QString::fromUtf8(text_of(label).name); }
 
 QString meaningOf(HeadLabel label) {
-  return HeadTable::tr("%1; %2 and more make the label")
+  return HeadTable::tr("%1; scores of %2 and more get the label")
       .arg(QString::fromUtf8(text_of(label).definition))
       .arg(text_of(label).threshold);
 }
@@ -103,7 +103,7 @@ HeadQuantityText textOf(HeadQuantity quantity) {
   switch (quantity) {
     case HeadQuantity::rateDecayTime:
       return {tr("decay time"), tr("tokens"), false, true,
-              tr("−1 / mean(log f): after so many tokens a head has forgotten by a factor e")};
+              tr("−1 / mean(log f): after so many tokens 1/e (37 %) of a token is left")};
     case HeadQuantity::backwardHorizon:
       return {tr("backward horizon"), tr("tokens"), false, true,
               tr("how far back F stays above 1/e, median over queries")};
@@ -145,10 +145,9 @@ HeadQuantityText textOf(HeadQuantity quantity) {
              "the loss changes by -0.1 of it, to first order"),
           true};
     case HeadQuantity::saliencyPerNat:
-      return {
-          saliencyName(quantity), tr("nats per nat"), false, true,
-          tr("mean over positions of |g|, g being the gradient of the loss by log f: large where f is near 1, and no "
-             "measure of how much a head's forgetting matters")};
+      return {saliencyName(quantity), tr("nats per nat"), false, true,
+              tr("mean over positions of |g|, g being the gradient of the loss by log f: it is large where f is near "
+                 "1, and does not measure how much a head's forgetting matters")};
     case HeadQuantity::firstScore:
       break;
   }

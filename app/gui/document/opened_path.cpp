@@ -65,7 +65,7 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   }
   QJsonObject session = json.object();
   const int schema = session[kSessionKey].toInt(0);
-  if (schema < 1) throw Error(fmt::format("{}: damaged session: '{}' is no number", path.string(), kSessionKey));
+  if (schema < 1) throw Error(fmt::format("{}: damaged session: '{}' is not a number", path.string(), kSessionKey));
   if (schema > kSessionSchema) {
     throw Error(
         fmt::format("{}: this session was saved by a newer version of Foxscope (schema {}, this one reads {}): "
@@ -129,7 +129,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
     return openCheckpoint(path);
   }
   if (!std::filesystem::is_regular_file(status)) {
-    throw Error(fmt::format("{}: this is no ordinary file", file.string()));
+    throw Error(fmt::format("{}: this is not an ordinary file", file.string()));
   }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw Error(fmt::format("{}: cannot be read: check the permissions", file.string()));

@@ -80,11 +80,11 @@ void EffectsView::makeTools() {
   m_progress->setRange(0, 1000);
   layout->addWidget(m_progress, 1);
   layout->addWidget(m_stop);
-  m_export->setToolTip(tr("Save this sweep as a figure, a table, or a file to be opened again"));
+  m_export->setToolTip(tr("Save this sweep as a figure, as a table, or as a file that can be opened again"));
   layout->addWidget(m_export);
   m_close->setText(QStringLiteral("×"));
   m_close->setAutoRaise(true);
-  m_close->setToolTip(tr("Take this sweep out of the window"));
+  m_close->setToolTip(tr("Remove this sweep from the window"));
   layout->addWidget(m_close);
   connect(m_choice, &QComboBox::activated, this,
           [this](int index) { m_sweeps.show(m_choice->itemData(index).toInt()); });
@@ -135,8 +135,8 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   m_stop->setVisible(sweep->state != HeadSweep::State::whole);
   const bool begun = sweep->known() > 0;
   m_stop->setText(running ? tr("Cancel") : begun ? tr("Go On") : tr("Begin"));
-  m_stop->setToolTip(running ? tr("Stop; the heads that are known stay")
-                     : begun ? tr("Go on with the heads that are missing")
+  m_stop->setToolTip(running ? tr("Stop; the results so far stay")
+                     : begun ? tr("Continue with the heads that are missing")
                              : tr("Change every head in turn"));
   m_stop->setEnabled(running || !m_sweeps.running());
   m_export->setEnabled(sweep->whole != nullptr);
@@ -224,7 +224,7 @@ void EffectsView::showCard() {
   }
   const bool changes = std::any_of(runs.begin(), runs.end(), [this](const Run& run) { return m_runs.baseOf(run); });
   m_card->showHint(changes || m_sweeps.anyHidden()
-                       ? tr("What changes did belongs to runs that are hidden: the eye in the list of runs shows them.")
+                       ? tr("The changed runs are hidden: the eye in the list of runs shows them.")
                        : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All Heads…), to see "
                             "here what that does to the loss."));
 }
@@ -261,7 +261,7 @@ void EffectsView::ask(const Run& run, const Run& base) {
   }
   if (run.trace->per_token_loss().empty() ||
       base.trace->per_token_loss().size() != run.trace->per_token_loss().size()) {
-    return m_card->showHint(tr("%1 and %2 have not the losses of the same tokens.").arg(run.name, base.name));
+    return m_card->showHint(tr("%1 and %2 do not have losses of the same tokens.").arg(run.name, base.name));
   }
   JobRunner::Request<Answer> request;
   // A run from a file has the name that it was given there, which need not tell the change.
@@ -304,7 +304,7 @@ void EffectsView::go(std::int64_t position) {
 void EffectsView::choosePath() {
   const QString path = QFileDialog::getSaveFileName(
       this, tr("Export sweep"), QStringLiteral("sweep.pdf"),
-      tr("Figure (*.pdf *.svg *.png);;Table, a line a head (*.csv);;Sweep, to be opened again (*.h5)"));
+      tr("Figure (*.pdf *.svg *.png);;Table, a line a head (*.csv);;Sweep that can be opened again (*.h5)"));
   if (!path.isEmpty()) write(path);
 }
 

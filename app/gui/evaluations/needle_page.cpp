@@ -78,11 +78,10 @@ std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<Mo
     if (!described) return std::nullopt;
     if (described->weights_sha256 == info.weights_sha256) return request.model;
   }
-  throw Error(
-      NeedlePage::tr("To open this cell, open first the checkpoint folder of %1 (Ctrl+O): none that is open has "
-                     "its weights")
-          .arg(QString::fromStdString(info.name))
-          .toStdString());
+  throw Error(NeedlePage::tr(
+                  "To open this cell, first open the checkpoint folder of %1 (Ctrl+O): no open model has its weights")
+                  .arg(QString::fromStdString(info.name))
+                  .toStdString());
 }
 
 /// The text of a cell's prompt and of its answer, as its model's tokenizer puts them together: the prompt's last
@@ -180,7 +179,7 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
     missing += tr("the haystack %1 as text (Ctrl+Shift+O)").arg(haystack);
   }
   if (!missing.isEmpty()) {
-    return emit told(tr("To open this cell, open first %1: the file names them, and does not hold them")
+    return emit told(tr("To open this cell, first open %1: the file names them, but does not contain them")
                          .arg(missing.join(tr(" and "))));
   }
   // The prompt takes the haystack's place in the window.

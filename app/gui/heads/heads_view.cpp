@@ -166,7 +166,7 @@ HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWid
   m_list->setSortingEnabled(true);
   m_list->sortByColumn(0, Qt::AscendingOrder);
   pageLayout->addWidget(m_list);
-  addTab(page, tr("Table"), tr("All numbers of all heads, sorted by any of them"));
+  addTab(page, tr("Table"), tr("All numbers of all heads, sorted by any column"));
   addTab(makeGallery(), tr("Pictures"), tr("F or A of every head, by layer or in the order of a number"));
   layout->addWidget(m_pages, 1);
   m_remedy = new QToolButton;
@@ -431,7 +431,7 @@ void HeadsView::fillChoices() {
       add(textOf(quantity).name, textOf(quantity).meaning, {HeadColouring::Kind::quantity, quantity, kNoRun});
     }
     m_choice->insertSeparator(m_choice->count());
-    add(tr("strongest label"), tr("what each head does by the scores of its attention"),
+    add(tr("strongest label"), tr("what each head does, by scores of its attention"),
         {ColouringKind::label, HeadQuantity::rateDecayTime, kNoRun});
     add(tr("pictures of F"), tr("a small forget matrix for every head"),
         {ColouringKind::forgetPicture, HeadQuantity::rateDecayTime, kNoRun});
@@ -446,7 +446,7 @@ void HeadsView::fillChoices() {
           for (int number = 0; number < static_cast<int>(HeadQuantity::pinnedForget); ++number) {
             const auto quantity = static_cast<HeadQuantity>(number);
             add(tr("%1: %2 − %3").arg(textOf(quantity).name, of->name, other->name),
-                tr("of a head of %1, less that of the head of %2 whose attention reaches as far")
+                tr("the number of a head of %1, minus the number of the head of %2 whose attention reaches as far")
                     .arg(of->name, other->name),
                 {HeadColouring::Kind::difference, quantity, other->id, of->id});
           }

@@ -39,7 +39,7 @@ ColourForm::ColourForm(QWidget* parent)
       m_scale(new QComboBox),
       m_lower(numberField(tr("Value at the first colour"))),
       m_upper(numberField(tr("Value at the last colour"))),
-      m_blank(numberField(tr("Smaller entries stay blank; of signed quantities, those of smaller size"))),
+      m_blank(numberField(tr("Smaller entries stay blank; for signed quantities, entries of smaller size"))),
       m_contrast(new QPushButton(tr("Auto contrast"))),
       m_automatic(new QPushButton(tr("Automatic"))) {
   auto* form = new QFormLayout(this);
@@ -52,13 +52,13 @@ ColourForm::ColourForm(QWidget* parent)
   buttons->addWidget(m_contrast);
   buttons->addWidget(m_automatic);
   form->addRow(buttons);
-  m_map->setToolTip(tr("Colour map; diverging for what has signs only"));
+  m_map->setToolTip(tr("Colour map; diverging is for signed quantities only"));
   m_scale->setToolTip(tr("Linear or logarithmic colours"));
   m_scale->addItem(tr("automatic"));
   m_scale->addItem(tr("linear"));
   m_scale->addItem(tr("logarithmic"));
   m_contrast->setToolTip(tr("Limits at the 0.1 and 99.9 percentiles of what is shown (C)"));
-  m_automatic->setToolTip(tr("Limits, scale and colours by quantity"));
+  m_automatic->setToolTip(tr("Reset limits, scale and colours for this quantity"));
   m_blank->setPlaceholderText(tr("nothing"));
   fillMaps(false);
   connect(m_map, &QComboBox::activated, this, &ColourForm::tell);

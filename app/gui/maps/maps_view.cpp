@@ -229,8 +229,8 @@ void MapsView::makePaneCommands() {
         });
       });
   m_firstKeyAction = addCommand({tr("Without key 0"),
-                                 tr("Leave out the first key, where many heads park: of attention in all panes, rows "
-                                    "divided by what it leaves them"),
+                                 tr("Leave out the first key, where many heads park attention, in all panes of "
+                                    "attention. Each row is divided by the rest"),
                                  {QKeySequence(Qt::Key_0)}},
                                 [this] { toggleFirstKey(); });
   m_firstKeyAction->setCheckable(true);
@@ -238,10 +238,11 @@ void MapsView::makePaneCommands() {
   addCommand(
       {tr("Auto contrast"), tr("Limits at the 0.1 and 99.9 percentiles of what is shown"), {QKeySequence(Qt::Key_C)}},
       [this] { pane(m_active).setContrast(); });
-  addCommand(
-      {tr("Automatic colours"), tr("Limits, scale and colours by quantity"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}},
-      [this] { changeActive([](PaneState& state) { state.colours = {}; }); });
-  addCommand({tr("Linear or logarithmic colours"), tr("The other one of the two scales"), {QKeySequence(Qt::Key_L)}},
+  addCommand({tr("Automatic colours"),
+              tr("Reset limits, scale and colours for this quantity"),
+              {QKeySequence(Qt::SHIFT | Qt::Key_C)}},
+             [this] { changeActive([](PaneState& state) { state.colours = {}; }); });
+  addCommand({tr("Linear or logarithmic colours"), tr("Switches between the two scales"), {QKeySequence(Qt::Key_L)}},
              [this] {
                changeActive([](PaneState& state) {
                  if (!state.allowsLogarithm()) return;

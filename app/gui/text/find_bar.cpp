@@ -17,7 +17,7 @@ FindBar::FindBar(QWidget* parent)
   m_case->setText(QStringLiteral("Aa"));
   m_case->setCheckable(true);
   m_case->setAutoRaise(true);
-  m_case->setToolTip(tr("Tell capital letters from small ones"));
+  m_case->setToolTip(tr("Distinguish capital and small letters"));
   m_case->setAccessibleName(m_case->toolTip());
   m_count->setObjectName(QStringLiteral("findCount"));
 

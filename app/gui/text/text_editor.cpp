@@ -75,7 +75,7 @@ bool TextEditor::canInsertFromMimeData(const QMimeData* source) const {
 void TextEditor::insertFromMimeData(const QMimeData* source) {
   const QString pasted = source->text();
   if (pasted.contains(QChar(0))) {
-    emit refused(tr("Not pasted: the text holds a NUL character, which no run file can hold: take it out"));
+    emit refused(tr("Not pasted: the text contains a NUL character, which a run file cannot store: remove it"));
     return;
   }
   const std::string bytes = pasted.toStdString();

@@ -20,8 +20,8 @@ constexpr double kMarkHeight = 2;
 TextOverview::TextOverview(TextPage& page, QWidget* parent) : QWidget(parent), m_page(page) {
   setAccessibleName(tr("Overview of the text"));
   setToolTip(
-      tr("The whole text: the strongest tint of its lines, the pinned query and key, the range of the maps,\n"
-         "what was found. Click or drag to scroll."));
+      tr("The whole text: the strongest tint of its lines, the pinned query and key, the range of the maps,\nsearch "
+         "hits. Click or drag to scroll."));
   setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Ignored);
   connect(&page, &TextPage::changed, this, qOverload<>(&QWidget::update));
 }

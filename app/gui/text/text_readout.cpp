@@ -104,9 +104,9 @@ QStringList headLines(const ReadoutRequest& request) {
 QString readoutOf(const ReadoutRequest& request) {
   QStringList lines{tableOfPositions(request)};
   if (request.cell == 0) {
-    lines += tr("Stands before the text: position 0 reads it, nothing predicts it.");
+    lines += tr("The token before the text: position 0 reads it, nothing predicts it.");
   } else if (request.cell == request.reference->info().length) {
-    lines += tr("The last token: it is predicted, and read by no position.");
+    lines += tr("The last token: it is predicted, but no position reads it.");
   }
   lines += headLines(request);
   return QStringLiteral("<qt>%1</qt>").arg(lines.join(QStringLiteral("<br>")));

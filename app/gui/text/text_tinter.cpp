@@ -125,7 +125,7 @@ QString TextTinter::placesNote() const {
                        ? differs(m_runs.run(m_runs.selection().head().run))
                        : differs(chosenRun(choice.run, 0)) ||
                              (choice.kind == TintKind::lossDifference && differs(chosenRun(choice.minus, 1)));
-  return any ? tr(" · other tokens, found by their place in the text") : QString();
+  return any ? tr(" · other tokens, matched by their place in the text") : QString();
 }
 
 QString TextTinter::caption() const {
@@ -138,7 +138,7 @@ QString TextTinter::caption() const {
   }
   if (choice.kind == TintKind::lossDifference) {
     if (first == second && m_runs.size() > 1) {
-      return tr("%1 alone read this text: a difference needs two runs on one text").arg(first->name);
+      return tr("only %1 read this text: a difference needs two runs on one text").arg(first->name);
     }
     if (first == second) return tr("%1 is the only run: a difference needs two").arg(first->name);
     return tr("loss of %1 minus %2, at the word predicted").arg(first->name, second->name) + placesNote();

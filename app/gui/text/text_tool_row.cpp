@@ -39,11 +39,10 @@ QString tintTip(TintKind kind) {
       return TextToolRow::tr("The same from queries and keys alone, as if nothing was forgotten");
     case TintKind::saliency:
       return TextToolRow::tr(
-          "What raising the chosen head's gate at each word by 1 % changes: the loss rises (red) or "
-          "falls (blue)");
+          "The effect of raising the chosen head's gate at each word by 1 %: the loss rises (red) or falls (blue)");
     case TintKind::keyLogit:
       return TextToolRow::tr(
-          "What 0.01 more in every logit of each word as a key of the chosen head changes, likewise");
+          "The effect of adding 0.01 to every logit of each word as a key of the chosen head, in the same colours");
   }
   return {};
 }

@@ -119,7 +119,7 @@ void TextView::makeCommands() {
            requestSearch();
          });
   onPage(addCommand(tr("Find next"), tr("The next place that was found"), Qt::Key_F3), [this] { goToHit(1); });
-  onPage(addCommand(tr("Find previous"), tr("The place before that was found"), Qt::SHIFT | Qt::Key_F3),
+  onPage(addCommand(tr("Find previous"), tr("The previous place that was found"), Qt::SHIFT | Qt::Key_F3),
          [this] { goToHit(-1); });
   onPage(addCommand(tr("Go to position"), tr("Pins a position, by number or percentage, and shows it"),
                     Qt::CTRL | Qt::Key_G),
@@ -128,10 +128,10 @@ void TextView::makeCommands() {
            m_go->open(m_runs.length());
          });
   onPage(addCommand(tr("Compute saliency"),
-                    tr("Runs the chosen head's model once more for what its loss owes to every gate"), {}),
+                    tr("Runs the chosen head's model once more, and differentiates its loss by every gate"), {}),
          [this] { computeSaliency(std::nullopt); });
   onPage(addCommand(tr("Compute saliency of the range shown"),
-                    tr("The same of the mean loss of the positions that are chosen as the range"), {}),
+                    tr("The same for the mean loss of the chosen range of positions"), {}),
          [this] { computeSaliency(m_runs.selection().view().rows); });
   for (const TintKind kind : kTintKinds) {
     onPage(addCommand(tr("Tint text: %1").arg(tintName(kind)), tr("What the words of the text are tinted by"), {}),
@@ -142,9 +142,8 @@ void TextView::makeCommands() {
              m_tinter->request();
            });
   }
-  connect(
-      addCommand(tr("Edit text or show run"), tr("Changes between the text that was run and the one to be run"), {}),
-      &QAction::triggered, this, [this] { setEditing(!m_editing); });
+  connect(addCommand(tr("Edit text or show run"), tr("Switches between the text that was run and the text to run"), {}),
+          &QAction::triggered, this, [this] { setEditing(!m_editing); });
 }
 
 void TextView::computeSaliency(std::optional<Range> target) {
@@ -226,7 +225,7 @@ void TextView::takeInputs() {
   m_editorNote->setVisible(m_editor->showsBeginning());
   if (m_editor->showsBeginning()) {
     const QString size = QLocale().formattedDataSize(static_cast<qint64>(content.size()), 1, QLocale::DataSizeSIFormat);
-    m_editorNote->setText(tr("%1 of text, of which the beginning is shown; all of it is read by a run.").arg(size));
+    m_editorNote->setText(tr("%1 of text: only the beginning is shown, but a run reads all of it.").arg(size));
   }
   const RunList& runs = m_runs;
   const auto read = [&](const Run& run) { return run.trace->text() && is_read_of(*run.trace->text(), content); };
@@ -419,7 +418,7 @@ void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   QAction* key = menu->addAction(tr("Pin as key"), &selection, [&selection, cell] { selection.pinKey(cell); });
   query->setEnabled(isRead);
   key->setEnabled(isRead);
-  QAction* owed = menu->addAction(tr("What predicting this word hangs on"), this, [this, cell] {
+  QAction* owed = menu->addAction(tr("What this prediction depends on"), this, [this, cell] {
     computeSaliency(Range{cell - 1, cell});
   });
   owed->setEnabled(cell > 0);

@@ -61,8 +61,8 @@ TrainingBar::TrainingBar(Trainings& trainings, QWidget* parent)
   m_choice->setSizeAdjustPolicy(QComboBox::AdjustToContents);
   m_slider->setAccessibleName(tr("Checkpoint"));
   m_slider->setToolTip(
-      tr("The model at another step of its training: maps, heads and curves follow. Left and Right, "
-         "or from anywhere Alt+Left and Alt+Right, step"));
+      tr("Shows the model at another step of its training; maps, heads and curves follow. Step with Left and Right, or "
+         "with Alt+Left and Alt+Right from anywhere"));
   m_slider->setPageStep(5);
   m_slider->setMinimumWidth(fontMetrics().averageCharWidth() * 12);
   layout->addWidget(m_choice);

@@ -34,7 +34,7 @@ QString meaningOfChange(Intervention::Kind kind) {
     case Kind::one:
       return trChange("Softmax attention without decay.");
     case Kind::mean:
-      return trChange("The same forgetting on average, whatever is read: what does the timing matter?");
+      return trChange("The same forgetting on average, whatever is read: does the timing matter?");
     case Kind::constant:
       return trChange("F falls by the same factor from token to token, as ALiBi does.");
     case Kind::scale:

@@ -46,7 +46,8 @@ InterventionDialog::InterventionDialog(RunList& runs, ModelRuns& modelRuns, cons
   const auto length = static_cast<int>(places ? places->covered() : m_runs.length());
   m_position->setRange(0, std::max(0, length - 1));
   m_position->setValue(static_cast<int>(m_runs.selection().pin().key.value_or(length / 2)));
-  m_position->setToolTip(tr("What this position reads is the first token that is still seen; at first the pinned key"));
+  m_position->setToolTip(
+      tr("The token at this position is the first that the head still sees; by default the pinned key"));
   form->addRow(tr("&Position"), m_position);
   m_meaning->setWordWrap(true);
   form->addRow(m_meaning);

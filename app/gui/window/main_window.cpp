@@ -201,7 +201,7 @@ void MainWindow::makeMenus() {
 void MainWindow::makeFileMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&File"));
   addCommand(menu, {tr("Open &Model…"), "model"}, QKeySequence("Ctrl+O"),
-             tr("Add a checkpoint folder, or the folder of a training, to what is run"),
+             tr("Add a checkpoint folder, or the folder of a training, to the models"),
              [this] { m_files->openModel(); });
   addCommand(menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"),
              tr("Choose the text that the models read"),
@@ -227,7 +227,8 @@ void MainWindow::makeFileMenu() {
              tr("Save what is shown as PNG, SVG or PDF, or its data"),
              [this] { exportShown(ExportDialog::Source::map); });
   addCommand(menu, {tr("&Copy"), "copy"}, QKeySequence::Copy,
-             tr("Copy what has the keyboard: curves and rows of tables with their numbers, text; else the maps"),
+             tr("Copy the part that has the keyboard: curves and rows of tables with their numbers, or text; otherwise "
+                "the maps"),
              [this] { copyShown(); });
   menu->addSeparator();
   addCommand(menu, {tr("&Preferences…"), "preferences"}, QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
@@ -243,8 +244,8 @@ void MainWindow::makeEditMenu() {
   const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (QUndoStack::*act)()) {
     return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
   };
-  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"), tr("Bring back the model, run or text that went last"),
-                      &QUndoStack::undo);
+  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"),
+                      tr("Bring back the model, run or text that was removed last"), &QUndoStack::undo);
   QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &QUndoStack::redo);
   const auto follow = [undo, redo, &stack] {
     undo->setText(stack.canUndo() ? tr("&Undo: %1").arg(stack.undoText()) : tr("&Undo"));
@@ -261,7 +262,7 @@ void MainWindow::makeRunMenu() {
   QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
                             [this] { m_document.modelRuns().startRun(); });
   QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
-                               tr("Stop; what is there already stays"), [this] { m_document.modelRuns().cancelRun(); });
+                               tr("Stop; the results so far stay"), [this] { m_document.modelRuns().cancelRun(); });
   QAction* change = addCommand(
       menu, {tr("Run with a C&hange…"), "intervene"}, QKeySequence("Ctrl+I"),
       tr("Change the gate of the chosen head, cut it, and see what that does to the loss"), [this] {
@@ -278,7 +279,7 @@ void MainWindow::makeRunMenu() {
   m_heads->grid().addAction(sweep);
   m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
   m_heads->grid().addAction(change);
-  addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Take the run of the chosen head out of the window"),
+  addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Remove the run of the chosen head from the window"),
              [this] { m_document.runs().removeRun(m_document.runs().selection().head().run); });
   const auto follow = [this, run, cancel] {
     run->setEnabled(!m_document.modelRuns().runStatus().running);
@@ -298,8 +299,8 @@ void MainWindow::makeViewMenu() {
   }
   menu->addSeparator();
   addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
-             tr("F and A of the head that forgets fastest, above those of the one that forgets slowest; once more: the "
-                "maps that were there before"),
+             tr("F and A of the head that forgets fastest, above F and A of the head that forgets slowest. Again: back "
+                "to the maps before"),
              [this] { showExtremes(); });
   menu->addSeparator();
   auto* themes = new QActionGroup(this);
@@ -333,7 +334,7 @@ void MainWindow::makeHelpMenu() {
   addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"),
              [this] { m_help->showCommands(); });
   addCommand(menu, {tr("&Glossary…")}, QKeySequence("F1"),
-             tr("Terms and their equations; by F1, the entry of what is under the mouse"),
+             tr("Terms and their equations; F1 opens the entry of what is under the mouse"),
              [this] { m_help->showGlossary(termAt(QCursor::pos())); });
   addCommand(menu, {tr("&Tour")}, {}, tr("Six steps through the window"), [this] { m_help->startTour(); });
   addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("Shift+F1"), tr("What keys and the mouse do"),
@@ -496,9 +497,9 @@ void MainWindow::askForMemory(const MemoryQuestion& question) {
       QMessageBox::Warning, tr("Much memory"),
       tr("This takes about %1 of memory, and %2 are free.").arg(sized(question.needed), sized(question.free)),
       QMessageBox::Cancel, this);
-  box->setInformativeText(tr("The models are to read %1 tokens. Fewer tokens, or runs without attention maps "
-                             "(Preferences), take less.")
-                              .arg(QLocale().toString(static_cast<qlonglong>(question.tokens))));
+  box->setInformativeText(
+      tr("The models will read %1 tokens. Fewer tokens, or runs without attention maps (Preferences), take less.")
+          .arg(QLocale().toString(static_cast<qlonglong>(question.tokens))));
   box->setObjectName(name);
   box->setAttribute(Qt::WA_DeleteOnClose);
   const QPushButton* all = box->addButton(tr("Run Anyway"), QMessageBox::DestructiveRole);

@@ -88,7 +88,7 @@ ModelCard::ModelCard(RunList& runs, const ListRow& row, QWidget* parent)
   setAttribute(Qt::WA_DeleteOnClose);
   setWindowTitle(m_runs.nameOf(row));
   auto* layout = new QVBoxLayout(this);
-  m_text->setAccessibleName(tr("What is known of %1").arg(m_runs.nameOf(row)));
+  m_text->setAccessibleName(tr("Details of %1").arg(m_runs.nameOf(row)));
   m_text->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   m_text->setFrameShape(QFrame::NoFrame);
   m_text->setCursorWidth(0);  // nothing is written here

@@ -19,7 +19,7 @@ Preferences::Preferences(ModelRuns& modelRuns, Settings& settings, QWidget* pare
   m_theme->setCurrentIndex(static_cast<int>(m_settings.theme()));
   form->addRow(tr("&Theme"), m_theme);
 
-  auto* ofRuns = new QLabel(tr("Of runs, from the next one on (F5):"));
+  auto* ofRuns = new QLabel(tr("For runs, from the next one on (F5):"));
   QPalette muted = ofRuns->palette();
   muted.setColor(QPalette::WindowText, mutedTextColour(muted));
   ofRuns->setPalette(muted);
@@ -29,7 +29,7 @@ Preferences::Preferences(ModelRuns& modelRuns, Settings& settings, QWidget* pare
   m_device->setEditable(true);
   m_device->addItems({"auto", "cpu", "cuda"});
   m_device->setCurrentText(QString::fromStdString(run.device.word()));
-  m_device->setToolTip(tr("auto takes a GPU where there is one; cuda:N names one of several"));
+  m_device->setToolTip(tr("auto uses a GPU if there is one; cuda:N chooses one of several"));
   form->addRow(tr("&Device"), m_device);
   m_dtype = new QComboBox;
   m_dtype->addItems({"auto", "float32", "bfloat16"});

@@ -235,7 +235,7 @@ void RunBar::followInputs() {
 void RunBar::followStatus() {
   const RunStatus& status = m_modelRuns.runStatus();
   m_run->setText(status.running ? tr("Cancel") : tr("Run"));
-  m_run->setToolTip(status.running ? tr("Stop; what is there already stays (Shift+F5)")
+  m_run->setToolTip(status.running ? tr("Stop; the results so far stay (Shift+F5)")
                                    : tr("Run the models on the text (F5)"));
   m_run->setEnabled(status.running || m_modelRuns.canRun());
   m_limit->setEnabled(!status.running);

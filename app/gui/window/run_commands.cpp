@@ -17,12 +17,12 @@ QString why(const char* text) { return QCoreApplication::translate("foxscope::gu
 /// The reason why a run that is in no file cannot be made again; empty where it can.
 QString obstacleOf(const TextInput& text, const Run& run) {
   if (!run.trace->text() || text.file.isEmpty() || !is_read_of(*run.trace->text(), text.content)) {
-    return why("%1 is in no file yet, and its text is in none: save the run file first.").arg(run.name);
+    return why("%1 and its text are in no file yet: save the run file first.").arg(run.name);
   }
   for (const QString& path : {text.file, run.model}) {
     const bool hubId = path == run.model && !QDir::isAbsolutePath(path);
     if (hubId || QFileInfo::exists(path)) continue;
-    return why("%1 is in no file yet, and %2 is not there any more: save the run file first.").arg(run.name, path);
+    return why("%1 is in no file yet, and %2 no longer exists: save the run file first.").arg(run.name, path);
   }
   return {};
 }

@@ -83,9 +83,9 @@ QString RunListModel::tipOf(const ListRow& row, int column) const {
       return m_runs.lookOf(row).hidden ? tr("Show %1 in curves and comparisons again (Space)").arg(name)
                                        : tr("Leave %1 out of curves and comparisons (Space)").arg(name);
     case kAbout:
-      return tr("What is known of %1 (I)").arg(name);
+      return tr("Details of %1 (I)").arg(name);
     case kRemove:
-      return tr("Take %1 out of the window (Delete; Ctrl+Z brings it back)").arg(name);
+      return tr("Remove %1 from the window (Delete; Ctrl+Z brings it back)").arg(name);
     default:
       break;
   }
@@ -99,7 +99,7 @@ QString RunListModel::tipOf(const ListRow& row, int column) const {
   }
   if (run == nullptr) lines += tr("has not run yet (F5)");
   if (run != nullptr && !m_runs.isOnText(run->id)) lines += tr("read another text than the run that is shown");
-  lines += tr("Double click or F2: another name; drag or Alt+Up, Alt+Down: another place");
+  lines += tr("Double click or F2 renames; drag or Alt+Up, Alt+Down moves");
   return lines.join('\n');
 }
 

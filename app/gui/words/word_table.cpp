@@ -19,20 +19,19 @@ struct WordColumnText {
 
 // The texts of columns by WordRows::Column.
 constexpr std::array<WordColumnText, WordRows::kColumns> kWordColumns{{
-    {QT_TRANSLATE_NOOP("WordTable", "word"), QT_TRANSLATE_NOOP("WordTable", "What the word rule makes a word")},
+    {QT_TRANSLATE_NOOP("WordTable", "word"), QT_TRANSLATE_NOOP("WordTable", "A word, by the word rule")},
     {QT_TRANSLATE_NOOP("WordTable", "surprisal\n(nats)"),
-     QT_TRANSLATE_NOOP("WordTable",
-                       "−log p of the word after all before it, the sum of its tokens' losses; divide by "
-                       "0.6931 for bits")},
+     QT_TRANSLATE_NOOP(
+         "WordTable",
+         "−log p of the word given all before it: the sum of its tokens' losses; divide by 0.6931 for bits")},
     {QT_TRANSLATE_NOOP("WordTable", "entropy\n(nats)"),
-     QT_TRANSLATE_NOOP("WordTable", "Of what was predicted in the place of the word's tokens, their sum")},
+     QT_TRANSLATE_NOOP("WordTable", "The sum of the entropies of the predictions at the word's tokens")},
     {QT_TRANSLATE_NOOP("WordTable", "rank"),
-     QT_TRANSLATE_NOOP("WordTable",
-                       "The largest rank of the word's tokens among all that could have come, 1: the "
-                       "likeliest")},
+     QT_TRANSLATE_NOOP("WordTable", "The largest rank of the word's tokens in the vocabulary; 1 is the likeliest")},
     {QT_TRANSLATE_NOOP("WordTable", "gate"),
-     QT_TRANSLATE_NOOP("WordTable", "Forget gate f of the chosen head where the word is read, the mean of its tokens")},
-    {QT_TRANSLATE_NOOP("WordTable", "tokens"), QT_TRANSLATE_NOOP("WordTable", "Tokens that the word is made of")},
+     QT_TRANSLATE_NOOP("WordTable",
+                       "Forget gate f of the chosen head where the word is read, averaged over its tokens")},
+    {QT_TRANSLATE_NOOP("WordTable", "tokens"), QT_TRANSLATE_NOOP("WordTable", "Number of tokens in the word")},
     {QT_TRANSLATE_NOOP("WordTable", "sentence"), QT_TRANSLATE_NOOP("WordTable", "The word's sentence, from 0")},
     {QT_TRANSLATE_NOOP("WordTable", "byte"),
      QT_TRANSLATE_NOOP("WordTable", "Where the word begins in the text, UTF-8")},

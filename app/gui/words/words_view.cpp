@@ -72,7 +72,7 @@ WordsView::WordsView(RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWi
 
 QWidget* WordsView::makeTools() {
   m_filter->setPlaceholderText(tr("Only words with …"));
-  m_filter->setToolTip(tr("Letters that the listed words hold"));
+  m_filter->setToolTip(tr("Letters that the listed words contain"));
   m_filter->setAccessibleName(tr("Only words with"));
   m_filter->setClearButtonEnabled(true);
   m_filter->setFixedWidth(fontMetrics().averageCharWidth() * kFilterLetters * 2);

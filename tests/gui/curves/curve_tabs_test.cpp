@@ -335,13 +335,13 @@ void CurveTabsTest::saliencyIsComputedByAButton() {
   scene.document.runs().selection().setHead({scene.document.runs()[0].id, 1, 2});
   QVERIFY(scene.show(Tab::saliency));
   auto& tab = scene.tab<curves::SaliencyTab>();
-  QCOMPARE(tab.message(), "fox-pro-12m has no saliency yet: what its loss owes to each gate takes one more run.");
+  QCOMPARE(tab.message(), "fox-pro-12m has no saliency yet: computing it takes one more run.");
   QVERIFY(tab.remedy().isVisible() && tab.remedy().isEnabled());
   QCOMPARE(tab.remedy().text(), "Compute Saliency");
   QTest::mouseClick(&tab.remedy(), Qt::LeftButton);
   QVERIFY(scene.document.modelRuns().runStatus().running);
   QVERIFY(!tab.remedy().isEnabled());
-  QCOMPARE(tab.remedy().text(), "A run is being made …");
+  QCOMPARE(tab.remedy().text(), "A run is in progress …");
   QVERIFY(waitUntilIdle(scene.document) && scene.settle());
   QVERIFY(scene.document.runs()[0].trace->has(TraceArray::log_forget_gradient));
   QCOMPARE(tab.note(), "Raising a gate by 1 % changes the mean loss of fox-pro-12m by this, to first order.");
@@ -396,7 +396,7 @@ void CurveTabsTest::aGateThatMattersLeadsToItsHead() {
   run.gated = false;
   Scene scene({run});
   QVERIFY(scene.show(Tab::saliency));
-  QVERIFY(scene.tab<curves::SaliencyTab>().note().endsWith("It has no gates: what one would change."));
+  QVERIFY(scene.tab<curves::SaliencyTab>().note().endsWith("It has no gates: this is what one would change."));
   const Trace& trace = *scene.document.runs()[0].trace;
   HeadChoice largest;
   std::int64_t position = 0;
@@ -535,7 +535,7 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
   scene.document.open({path});
   QVERIFY(waitUntilIdle(scene.document));
   QVERIFY(scene.settle());
-  QVERIFY(scene.tab<curves::LossTab>().note().startsWith("Tokens differ: positions are those of coarse"));
+  QVERIFY(scene.tab<curves::LossTab>().note().startsWith("Tokens differ: positions count the tokens of coarse"));
   // Position 1 of the coarse run predicts "cdef"; the fine one predicts "c", where that begins, at its position 2.
   scene.document.runs().selection().setHover({1, std::nullopt});
   const auto& entries = scene.tab<curves::LossTab>().readOut().entries();
@@ -543,17 +543,17 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
   QVERIFY(entries[1].value.startsWith("2 nats"));
   QVERIFY(entries[2].value.startsWith(QStringLiteral("%1 nats").arg(numberText(-1))));
   QVERIFY(scene.show(Tab::context));
-  QVERIFY(scene.tab<curves::ContextTab>().note().startsWith("Tokens differ: l counts those of coarse"));
+  QVERIFY(scene.tab<curves::ContextTab>().note().startsWith("Tokens differ: l counts the tokens of coarse"));
   scene.document.runs().selection().setHead({scene.document.runs()[1].id, 0, 0});
   scene.document.runs().selection().setPin({2, std::nullopt});
   QVERIFY(scene.show(Tab::profile));
   QVERIFY(scene.tab<curves::ProfileTab>().note().endsWith(
-      "Tokens differ: keys of fine stand at the positions of coarse that begin at the same place in the text."));
+      "Tokens differ: keys of fine are drawn at the positions of coarse that begin at the same place in the text."));
   scene.document.runs().selection().setPin({2, 1});
   scene.view.showProfile(MapLine::Along::column);
   QVERIFY(scene.settle());
   QVERIFY(scene.tab<curves::ProfileTab>().note().endsWith(
-      "Tokens differ: queries of fine stand at the positions of coarse that begin at the same place in the text."));
+      "Tokens differ: queries of fine are drawn at the positions of coarse that begin at the same place in the text."));
   // Key 1 of the coarse run is what the fine one reads up to its position 2: from there on.
   QVERIFY(scene.tab<curves::ProfileTab>().data().startsWith("query,reads,F,log F (nats)\n"));
   scene.view.showProfile(MapLine::Along::diagonal);
@@ -561,7 +561,7 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
   QVERIFY2(scene.tab<curves::ProfileTab>().note().contains("tokens of fine apart"),
            qPrintable(scene.tab<curves::ProfileTab>().note()));
   QVERIFY(scene.show(Tab::gate));
-  QVERIFY2(scene.tab<curves::GateTab>().note().contains("Tokens differ: those of fine stand at the positions"),
+  QVERIFY2(scene.tab<curves::GateTab>().note().contains("Tokens differ: tokens of fine are drawn at the positions"),
            qPrintable(scene.tab<curves::GateTab>().note()));
   QVERIFY(scene.show(Tab::decay));
   QVERIFY2(scene.tab<curves::DecayTab>().note().contains("No forget gate, so nothing decays: coarse."),

@@ -261,7 +261,7 @@ void DocumentFilesTest::aRunFileHoldsOneText() {
   document.files().saveRunFile(folder.path("all.h5"));
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(textsOf(messages).size(), 2);
-  QVERIFY2(textsOf(messages)[0].startsWith("all.h5 is without fox · c: "), qPrintable(textsOf(messages)[0]));
+  QVERIFY2(textsOf(messages)[0].startsWith("all.h5 does not contain fox · c: "), qPrintable(textsOf(messages)[0]));
   const RunFile written = RunFile::open(folder.path("all.h5").toStdString());
   QCOMPARE(written.traces.size(), 1U);
   QVERIFY(written.traces[0]->tokens()->id == document.runs()[0].trace->tokens()->id);

@@ -298,7 +298,7 @@ void DocumentRunsTest::whereNoSaliencyCanBeComputedSaysWhy() {
   }
   live.modelRuns().startSaliency(live.runs()[0].id, std::nullopt);
   live.modelRuns().startSaliency(live.runs()[0].id, std::nullopt);
-  QCOMPARE(textsOf(refusals).last(), "A run is being made: wait for it, or cancel it");
+  QCOMPARE(textsOf(refusals).last(), "A run is in progress: wait for it, or cancel it");
   live.modelRuns().cancelRun();
   QVERIFY(waitUntilIdle(live));
   QVERIFY(!live.runs()[0].trace->has(TraceArray::log_forget_gradient));
@@ -319,8 +319,7 @@ void DocumentRunsTest::whereNoSaliencyCanBeComputedSaysWhy() {
   mixed.open({writeRun(folder, "mixed.h5", run)});
   QVERIFY(waitUntilIdle(mixed));
   const QString obstacle = mixed.modelRuns().saliencyObstacle(mixed.runs()[0].id);
-  QVERIFY2(obstacle.endsWith(
-               "what a loss owes to gates is computed where all layers are attention, or decay as a whole head"),
+  QVERIFY2(obstacle.endsWith("saliency needs a model in which every layer is attention, or decays as a whole head"),
            qPrintable(obstacle));
 }
 

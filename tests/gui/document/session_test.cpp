@@ -102,7 +102,7 @@ void SessionTest::refusesWhatItCannotRead_data() {
                           << "settings: --device 'toaster' is not known";
   QTest::newRow("numbers") << QByteArray(R"({"foxscope_session": 1, "settings": {"dtype": "int3"}})")
                            << "settings: --dtype 'int3' is not known";
-  QTest::newRow("no number") << QByteArray(R"({"foxscope_session": "x"})") << "'foxscope_session' is no number";
+  QTest::newRow("no number") << QByteArray(R"({"foxscope_session": "x"})") << "'foxscope_session' is not a number";
 }
 
 void SessionTest::refusesWhatItCannotRead() {

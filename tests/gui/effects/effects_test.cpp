@@ -186,7 +186,7 @@ void EffectsTest::whatIsHiddenIsNotAnswered() {
   // Without the run that it was changed from there is nothing to compare with.
   effects.hide(0, true);
   QVERIFY(!effects.view.grid().isVisible() && !choice.isVisible());
-  QVERIFY(effects.waitForCard("belongs to runs that are hidden"));
+  QVERIFY(effects.waitForCard("The changed runs are hidden"));
   effects.sweeps.close();
   effects.sweeps.resume();
   effects.hide(0, false);
@@ -284,7 +284,7 @@ void EffectsTest::aSweepStopsAndGoesOn() {
   QVERIFY(effects.sweeps.running());
   QCOMPARE(effects.view.stopOrResume().text(), "Cancel");
   effects.sweeps.start(effects.fox(), change("cut"));
-  QVERIFY(effects.said("A sweep is being made"));
+  QVERIFY(effects.said("A sweep is in progress"));
   // While its heads are hidden too: what runs must be there to be stopped.
   effects.hide(0, true);
   QVERIFY(effects.view.stopOrResume().isVisible());

@@ -265,7 +265,7 @@ void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {
   QVERIFY(shown.settle());
   ValueGrid* grid = shown.grids()[0];
   QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
-  QVERIFY2(shown.view.reading().startsWith("To open this cell, open first the checkpoint folder of"),
+  QVERIFY2(shown.view.reading().startsWith("To open this cell, first open the checkpoint folder of"),
            qPrintable(shown.view.reading()));
   QVERIFY(shown.view.reading().contains("as text (Ctrl+Shift+O)"));
   QVERIFY(shown.document.modelRuns().text().empty());
@@ -282,9 +282,8 @@ void EvaluationsTest::aNeedleCellFindsItsModelByItsWeights() {
     QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
   };
   open();
-  QTRY_COMPARE(
-      shown.view.reading(),
-      "To open this cell, open first the checkpoint folder of fox (Ctrl+O): none that is open has its weights");
+  QTRY_COMPARE(shown.view.reading(),
+               "To open this cell, first open the checkpoint folder of fox (Ctrl+O): no open model has its weights");
   QVERIFY(shown.document.runs().empty() && shown.settle());
   shown.document.open({foxModel()});
   QVERIFY(shown.settle());
@@ -334,8 +333,8 @@ void EvaluationsTest::aNeedleCellIsOfItsModelsChanges() {
   };
   open();
   QCOMPARE(shown.view.reading(),
-           "To open this cell, open first fox-pro-12m with its changes, L0, all heads, gate 1; L1 H2, cut: the file "
-           "names them, and does not hold them");
+           "To open this cell, first open fox-pro-12m with its changes, L0, all heads, gate 1; L1 H2, cut: the file "
+           "names them, but does not contain them");
   QVERIFY(shown.document.runs().empty());
   RunSettings settings = shown.document.modelRuns().settings();
   settings.limit = 40;

@@ -113,7 +113,7 @@ void TextEditorTest::nulIsRefused() {
   QCOMPARE(m_document->modelRuns().text().content, std::string("a"));
   auto* note = m_view->findChild<QLabel*>("editorNote");
   QVERIFY(note->isVisible());
-  QCOMPARE(note->text(), "Not pasted: the text holds a NUL character, which no run file can hold: take it out");
+  QCOMPARE(note->text(), "Not pasted: the text contains a NUL character, which a run file cannot store: remove it");
   QTest::keyClicks(m_editor, "d");
   QVERIFY(!note->isVisible());
 }
@@ -132,7 +132,7 @@ void TextEditorTest::aLongTextShowsItsBeginning() {
   QVERIFY(m_editor->isReadOnly());
   QCOMPARE(m_editor->toPlainText().size(), static_cast<qsizetype>(kLargestEdited) - 1);
   auto* note = m_view->findChild<QLabel*>("editorNote");
-  QCOMPARE(note->text(), "1.0 MB of text, of which the beginning is shown; all of it is read by a run.");
+  QCOMPARE(note->text(), "1.0 MB of text: only the beginning is shown, but a run reads all of it.");
   QTest::keyClicks(m_editor, "x");
   QCOMPARE(m_document->modelRuns().text().content, content);
   auto* clear = note->parentWidget()->findChild<QToolButton*>(QString(), Qt::FindDirectChildrenOnly);

@@ -139,8 +139,8 @@ void TextViewTest::theReadOutTellsWhatIsReadAndWhatIsPredicted() {
   QVERIFY2(tip.contains("gate f = " + number(std::exp(c[40] - c[39]))), qPrintable(tip));
   QVERIFY2(tip.contains("F(90, 40) = " + number(std::exp(c[90] - c[40]))), qPrintable(tip));
   QVERIFY2(tip.contains("A(90, 40) = "), qPrintable(tip));
-  QVERIFY(tipAt(0).contains("Stands before the text"));
-  QVERIFY(tipAt(120).contains("read by no position"));
+  QVERIFY(tipAt(0).contains("The token before the text"));
+  QVERIFY(tipAt(120).contains("no position reads it"));
   // After the pinned query the pinned key is what there is to look back to.
   shown.selection().setPin({90, 30});
   QVERIFY(tipAt(100).contains("to the pinned key: F(100, 30) = "));

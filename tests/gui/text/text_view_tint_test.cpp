@@ -211,7 +211,7 @@ void TextViewTintTest::otherTokensAreMappedAndItIsSaid() {
   QVERIFY(!shown.tools->caption().contains("place"));
   shown.view.restoreState({{"tint", "loss"}, {"run", "second"}});
   QVERIFY(shown.settle());
-  QVERIFY(shown.tools->caption().endsWith("other tokens, found by their place in the text"));
+  QVERIFY(shown.tools->caption().endsWith("other tokens, matched by their place in the text"));
   const std::int64_t byte = run.tokens[50].first;
   QCOMPARE(shown.valueAt(51), shown.document.runs()[1].trace->per_token_loss()[index_of(byte / 3)]);
 }

@@ -193,7 +193,7 @@ void ExportTest::whatIsChosenIsInTheCommandAndInTheSpec() {
   QCOMPARE(compare("/loss.pdf", Kind::pdf), QString());
   exporting.field<QComboBox>("Legend")->setCurrentIndex(2);
   QCOMPARE(compare("/loss.png", Kind::png), QString());
-  QVERIFY(exporting.chooseFigure("of the chosen head, as far"));
+  QVERIFY(exporting.chooseFigure("of the chosen head, in the range"));
   exporting.field<QComboBox>("Palette")->setCurrentIndex(2);
   exporting.field<QLineEdit>("Ends of the colour bar of A: upper")->setText("0.5");
   QCOMPARE(compare("/maps.pdf", Kind::pdf), QString());
@@ -277,7 +277,7 @@ void ExportTest::thePreviewSaysWhyThereIsNone() {
   lower->setText("2");
   QVERIFY2(says("Up: write both ends of the axis, or neither"), qPrintable(exporting.dialog->preview().caption()));
   upper->setText("many");
-  QVERIFY2(says("Up: “many” is no number"), qPrintable(exporting.dialog->preview().caption()));
+  QVERIFY2(says("Up: “many” is not a number"), qPrintable(exporting.dialog->preview().caption()));
   upper->setText("1");
   QVERIFY(exporting.previewed());
   QVERIFY2(exporting.dialog->preview().picture().isNull(), qPrintable(exporting.dialog->preview().caption()));
@@ -286,7 +286,7 @@ void ExportTest::thePreviewSaysWhyThereIsNone() {
   QVERIFY(!QFile::exists(exporting.test.folder.path("loss.svg")));
   upper->setText("many");
   exporting.dialog->write(exporting.test.folder.path("loss.svg"));
-  QVERIFY(exporting.test.said("Up: “many” is no number"));
+  QVERIFY(exporting.test.said("Up: “many” is not a number"));
   exporting.dialog->writeSpec(exporting.test.folder.path("loss.json"));
   QVERIFY(!QFile::exists(exporting.test.folder.path("loss.json")));
 }
@@ -346,17 +346,16 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
            exporting.dialog->commandNote().contains(words);
   };
   QVERIFY(exporting.chooseFigure("all heads"));
-  QVERIFY2(refused("fox-pro-12m is in no file yet, and its text is in none"),
-           qPrintable(exporting.dialog->commandNote()));
+  QVERIFY2(refused("fox-pro-12m and its text are in no file yet"), qPrintable(exporting.dialog->commandNote()));
   QCOMPARE(exporting.button("Copy the Command")->toolTip(), exporting.dialog->commandNote());
   QVERIFY(exporting.button("Write the Spec…")->isEnabled());
   exporting.choose(Source::map);
   QVERIFY2(refused("is in no file yet"), qPrintable(exporting.dialog->commandNote()));
   QVERIFY(!exporting.button("Write the Spec…")->isEnabled());
   exporting.choose(Source::curves);
-  QVERIFY(refused("Curves as they are on the screen have no command"));
+  QVERIFY(refused("No command draws curves as they are on the screen"));
   exporting.choose(Source::window);
-  QVERIFY(refused("The window has no command"));
+  QVERIFY(refused("No command draws the window"));
   // It was in one, which has gone.
   const QString text =
       exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.modelRuns().text().content));
@@ -367,7 +366,7 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   QVERIFY(QFile::remove(text));
   exporting.chooseKind(Kind::pdf);
   exporting.chooseKind(Kind::svg);
-  QVERIFY2(refused("fox.txt is not there any more"), qPrintable(exporting.dialog->commandNote()));
+  QVERIFY2(refused("fox.txt no longer exists"), qPrintable(exporting.dialog->commandNote()));
 }
 
 void ExportTest::sizesAreRemembered() {

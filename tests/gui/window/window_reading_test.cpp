@@ -342,7 +342,7 @@ void WindowReadingTest::evaluationsOpenAndTellTheirCells() {
   QTRY_VERIFY2(view->reading().contains("gain"), qPrintable(view->reading()));
   // Its models are not open: it says what is missing.
   QTest::mouseDClick(grids[0], Qt::LeftButton, {}, grids[0]->cell(0, 0).center().toPoint());
-  QTRY_VERIFY2(view->reading().startsWith("To open this cell, open first"), qPrintable(view->reading()));
+  QTRY_VERIFY2(view->reading().startsWith("To open this cell, first open"), qPrintable(view->reading()));
 }
 
 // Of several one is marked, and it is the one that is shown.

@@ -59,9 +59,10 @@ void ContextTab::take(std::vector<RunContext> curves) {
   const QString missing =
       without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
   if (without.size() == static_cast<qsizetype>(m_curves.size())) return showMessage(missing);
-  const QString note = differ ? tr("Tokens differ: l counts those of %1, and each run's mean is per token of its own.")
-                                    .arg(m_curves.front().run.name)
-                              : QString();
+  const QString note = differ
+                           ? tr("Tokens differ: l counts the tokens of %1, and each run's mean is over its own tokens.")
+                                 .arg(m_curves.front().run.name)
+                           : QString();
   showPlot(QStringList{note, otherTextsNote(m_runs), missing}.join(' ').simplified());
 }
 

@@ -81,7 +81,7 @@ void DecayTab::showReading() {
   }
   readOut().setEntries(entries);
   if (!told || list().run(told->head.run) == nullptr) {
-    return readOut().setPlace(tr("T = −1 / mean(log f): after so many tokens a head has forgotten by a factor e"));
+    return readOut().setPlace(tr("T = −1 / mean(log f): after T tokens 1/e (37 %) of a token is left"));
   }
   QString place = tr("%1, layer %2, head %3: decay time %4 tokens")
                       .arg(list().run(told->head.run)->name)

@@ -43,11 +43,12 @@ DistanceTab::DistanceTab(RunList& runs, const ModelRuns& modelRuns, DistanceProf
                           tr("Mean over all heads of its model")};
   for (int one = 0; one < scopes; ++one) m_scope->addAction(addChoice({}, texts[one], tips[one], one == head));
   controls()->addSeparator();
-  m_others = addChoice(QStringLiteral("others"), tr("All runs"),
-                       tr("The other runs too: of each the head whose attention reaches as far, or its mean"), false);
+  m_others =
+      addChoice(QStringLiteral("others"), tr("All runs"),
+                tr("Show the other runs too: the head whose attention reaches as far, or the run's mean"), false);
   if (shows == Shows::attention) {
     m_withFirst = addChoice(QStringLiteral("withFirst"), tr("Key 0"),
-                            tr("Count the attention on key 0, where many heads park"), false);
+                            tr("Count the attention on key 0, where many heads park what they do not need"), false);
     connect(m_withFirst, &QAction::toggled, this, &DistanceTab::regroup);
   }
   m_plot->setAccessibleName(shows == Shows::attention ? tr("Attention against distance")

@@ -23,16 +23,16 @@ constexpr int kEvents = 20;
 
 GateTab::GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
     : PositionTab(runs, modelRuns, tr("Gate: choices"), parent),
-      m_list(new TokenList(runs,
-                           {tr("reads"), tr("f"),
-                            [](const ListedToken& event) {
-                              return tr("position %1 reads “%2”: f = %3, all that came before is kept by this factor. "
-                                        "Click to go there")
-                                  .arg(event.position)
-                                  .arg(event.token, numberText(event.value));
-                            },
-                            5},
-                           this)) {
+      m_list(new TokenList(
+          runs,
+          {tr("reads"), tr("f"),
+           [](const ListedToken& event) {
+             return tr("position %1 reads “%2”: f = %3 of all that came before is kept. Click to go there")
+                 .arg(event.position)
+                 .arg(event.token, numberText(event.value));
+           },
+           5},
+          this)) {
   addLogarithmic(tr("Logarithmic axis of positions, counted from 1"));
   plot()->setAccessibleName(tr("Forget gate along the text"));
   m_list->setAccessibleName(tr("Strongest forgetting events"));
@@ -85,10 +85,11 @@ void GateTab::take(Gate gate) {
   m_gate = std::move(gate);
   m_list->setTokens(m_gate.events);
   const bool differ = !m_gate.series->position.empty();
-  showPlot(differ
-               ? tr("Tokens differ: those of %1 stand at the positions of %2 that begin at the same place in the text.")
-                     .arg(m_gate.run, list().reference()->name)
-               : QString());
+  showPlot(
+      differ
+          ? tr("Tokens differ: tokens of %1 are drawn at the positions of %2 that begin at the same place in the text.")
+                .arg(m_gate.run, list().reference()->name)
+          : QString());
 }
 
 PlotContent GateTab::content(const QPalette& palette) const {
@@ -113,7 +114,7 @@ void GateTab::showReading() {
                          index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
   if (!index || *position >= list().length()) {
     return readOut().setPlace(
-        tr("f: what a token leaves of all that came before it. Circles: where the head forgets most"));
+        tr("f: the share of the memory that is kept when a token is read. Circles: where the head forgets most"));
   }
   readOut().setPlace(readingText(*list().reference()->trace->tokens(), *position));
 }

@@ -82,8 +82,8 @@ LossTab::LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
   m_raw->addItem(tr("Means only"), "never");
   m_raw->setAccessibleName(tr("Single tokens"));
   m_raw->setToolTip(
-      tr("When the loss of every token is drawn, faintly, behind its running mean: where each has room (zoom in), "
-         "always, or never. The vertical axis holds all that is drawn."));
+      tr("When to draw the loss of every token, faintly, behind the running mean: where tokens have room (zoom in), "
+         "always, or never. The vertical axis covers all that is drawn."));
   m_window->setRange(kByRange, kWidestWindow);
   m_window->setSpecialValueText(tr("Mean by range"));
   m_window->setSingleStep(50);
@@ -91,9 +91,9 @@ LossTab::LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
   m_window->setPrefix(tr("Mean of "));
   m_window->setKeyboardTracking(false);
   m_window->setAccessibleName(tr("Smoothing window in tokens"));
-  m_window->setToolTip(tr(
-      "Tokens that the running mean is taken over, centred; fewer at both ends of the text. By range: about a fortieth "
-      "of what is shown, so that zooming in shows more"));
+  m_window->setToolTip(
+      tr("Width of the centred running mean, in tokens; narrower at both ends of the text. By range: about a fortieth "
+         "of what is shown, so zooming in shows more"));
   controls()->addWidget(m_window);
   controls()->addWidget(m_raw);
   plot()->setAccessibleName(tr("Loss along the text"));
@@ -164,12 +164,11 @@ void LossTab::take(Made made) {
   const QString missing =
       without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
   if (without.size() == static_cast<qsizetype>(m_curves.runs.size())) return showMessage(missing);
-  const QString differ =
-      m_curves.tokensDiffer
-          ? tr("Tokens differ: positions are those of %1, other tokens stand where they begin in the text, and a "
-               "difference compares what covers the same place.")
-                .arg(m_curves.runs.front().run.name)
-          : QString();
+  const QString differ = m_curves.tokensDiffer
+                             ? tr("Tokens differ: positions count the tokens of %1. Other tokens are drawn where they "
+                                  "begin in the text, and a difference compares tokens that cover the same place.")
+                                   .arg(m_curves.runs.front().run.name)
+                             : QString();
   showPlot(QStringList{differ, otherTextsNote(m_runs), missing}.join(' ').simplified());
 }
 

@@ -47,8 +47,8 @@ ProfileTab::ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* paren
   m_along->addItems({tr("Row"), tr("Column"), tr("Diagonal")});
   m_along->setAccessibleName(tr("Line of the map"));
   m_along->setToolTip(
-      tr("Row: what the pinned query makes of every key. Column: what every query makes of the pinned key, who still "
-         "looks at it. Diagonal: all pairs that are as far apart as the pinned ones, along the text."));
+      tr("Row: how much the pinned query looks at every key. Column: how much every query looks at the pinned key. "
+         "Diagonal: all pairs as far apart as the pinned pair, along the text."));
   controls()->addWidget(m_along);
   controls()->addSeparator();
   m_shown[attention] = addChoice(kKindNames[attention], tr("A"), tr("Attention of the query on the key"), true);
@@ -267,17 +267,18 @@ QString ProfileTab::notes() const {
     const QString reference = list().reference()->name;
     switch (m_profile.line.along) {
       case Along::row:
-        notes += tr("Tokens differ: keys of %1 stand at the positions of %2 that begin at the same place in the text.")
-                     .arg(m_profile.run, reference);
-        break;
-      case Along::column:
         notes +=
-            tr("Tokens differ: queries of %1 stand at the positions of %2 that begin at the same place in the text.")
+            tr("Tokens differ: keys of %1 are drawn at the positions of %2 that begin at the same place in the text.")
                 .arg(m_profile.run, reference);
         break;
+      case Along::column:
+        notes += tr("Tokens differ: queries of %1 are drawn at the positions of %2 that begin at the same place in the "
+                    "text.")
+                     .arg(m_profile.run, reference);
+        break;
       case Along::diagonal:
-        notes += tr("Tokens differ: the pair is %3 tokens of %1 apart, whose queries stand at the positions of %2 that "
-                    "begin at the same place in the text.")
+        notes += tr("Tokens differ: the pair is %3 tokens of %1 apart. Queries of %1 are drawn at the positions of %2 "
+                    "that begin at the same place in the text.")
                      .arg(m_profile.run, reference)
                      .arg(m_profile.own.at);
         break;

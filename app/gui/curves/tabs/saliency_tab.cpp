@@ -83,7 +83,8 @@ SaliencyTab::SaliencyTab(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
                             std::nullopt},
                            this)),
       m_keys(addChoice(QStringLiteral("keys"), tr("Keys"),
-                       tr("By each key's logits instead of each gate: which words were read"), false)),
+                       tr("Differentiate by each key's logits instead of each gate: shows which words were read"),
+                       false)),
       m_compute(makeSaliencyAction(runs, modelRuns, this)) {
   plot()->setAccessibleName(tr("Saliency along the text"));
   m_list->setAccessibleName(tr("Gates that matter most, of all heads"));
@@ -104,8 +105,7 @@ void SaliencyTab::refresh() {
     if (!head) return showMessage(noRunText());
     const QString obstacle = modelRuns().saliencyObstacle(choice.run);
     if (!obstacle.isEmpty()) return showMessage(obstacle + '.');
-    return showMessage(tr("%1 has no saliency yet: what its loss owes to each gate takes one more run.").arg(name),
-                       m_compute);
+    return showMessage(tr("%1 has no saliency yet: computing it takes one more run.").arg(name), m_compute);
   }
   Owed owed;
   owed.head = choice;
@@ -148,7 +148,7 @@ void SaliencyTab::take(Owed owed) {
   const bool gateless = !m_owed.gate && !m_owed.keys;
   showPlot(tr("%1 changes %2 of %3 by this, to first order.%4")
                .arg(cause(), m_owed.target, m_owed.run,
-                    gateless ? tr(" It has no gates: what one would change.") : QString()));
+                    gateless ? tr(" It has no gates: this is what one would change.") : QString()));
 }
 
 QString SaliencyTab::cause() const {

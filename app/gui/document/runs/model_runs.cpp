@@ -116,7 +116,7 @@ ModelRuns::ModelRuns(RunList& runs, QObject* parent)
 ModelRuns::~ModelRuns() = default;
 
 QString ModelRuns::runObstacle() const {
-  if (m_status.running) return tr("A run is being made: wait for it, or cancel it");
+  if (m_status.running) return tr("A run is in progress: wait for it, or cancel it");
   if (m_runs.models().empty()) {
     return m_runs.empty() ? tr("No model yet: open a checkpoint folder (Ctrl+O), or a run file (Ctrl+Alt+O)")
                           : tr("No model yet: open a checkpoint folder (Ctrl+O)");
@@ -200,8 +200,8 @@ QString ModelRuns::saliencyObstacle(RunId id) const {
     const LayerMixer& own = info.mixer(layer);
     if (own.mixer == Mixer::attention || (!mixed && own.decay == Decay::head)) continue;
     const QString mixer = QString::fromLatin1(to_string(own.mixer)).replace('_', ' ');
-    return tr("%1 has layers of %2: what a loss owes to gates is computed where all layers are attention, or decay as "
-              "a whole head")
+    return tr("%1 has layers of %2: saliency needs a model in which every layer is attention, or decays as a whole "
+              "head")
         .arg(from->name, mixer);
   }
   return obstacleTo(*from, tr("its saliency"));

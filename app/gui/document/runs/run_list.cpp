@@ -381,7 +381,7 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
   if (there != m_runs.end()) {
     emit messageRaised(
         {Message::Kind::note,
-         tr("%1 is open already: to read it anew, remove its runs first").arg(QFileInfo(path).fileName())});
+         tr("%1 is open already: to read it again, remove its runs first").arg(QFileInfo(path).fileName())});
     m_selection.setHead({there->id, there->representative.layer, there->representative.head});
     return {};
   }

@@ -150,7 +150,7 @@ void Sweeps::warn(const QString& text) { emit m_runs.messageRaised({Message::Kin
 
 void Sweeps::start(RunId run, const Intervention& change) {
   if (m_runs.run(run) == nullptr) return warn(m_modelRuns.noRunText());
-  if (running()) return warn(tr("A sweep is being made: wait for it, or cancel it"));
+  if (running()) return warn(tr("A sweep is in progress: wait for it, or cancel it"));
   const auto same = std::find_if(m_sweeps.begin(), m_sweeps.end(), [&](const HeadSweep& sweep) {
     return sweep.run == run && sweep.change.kind_text() == change.kind_text();
   });

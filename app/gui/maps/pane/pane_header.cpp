@@ -162,8 +162,8 @@ void PaneHeader::makeSidesButton() {
   m_otherForm = new HeadForm(tr("B: the nearest head of another model"));
   m_nearest = new QPushButton(tr("Nearest head by distance profile"));
   m_nearest->setToolTip(
-      tr("The head of the other model whose attention reaches as far: numbers of heads mean nothing "
-         "across models"));
+      tr("The head of the other model whose attention reaches as far: heads of different models do not correspond by "
+         "number"));
   column->addWidget(m_otherForm);
   column->addWidget(m_nearest);
   auto* menu = new QMenu(this);

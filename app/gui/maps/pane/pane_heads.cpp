@@ -79,9 +79,8 @@ QString PaneHeads::refusal(const PaneState& state, const std::vector<PaneHead>& 
   }
   if (heads.size() > 1 && textReadBy(heads[0]) != textReadBy(heads[1])) {
     return wordsOf(
-               "%1 and %2 read different texts, so that no entry of one belongs to an entry of the other: show them "
-               "one "
-               "at a time with A and B, or in two panes")
+               "%1 and %2 read different texts, so their entries cannot be matched: show them one at a time with A and "
+               "B, or in two panes")
         .arg(heads[0].name.run, heads[1].name.run);
   }
   if (state.sides != Sides::difference) return {};

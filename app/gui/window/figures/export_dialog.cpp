@@ -514,9 +514,9 @@ QString ExportDialog::commandNote() const {
     case Source::map:
       return mapCommandObstacle(*m_map, runCommands(kCopied));
     case Source::curves:
-      return tr("Curves as they are on the screen have no command; the figures of the list have.");
+      return tr("No command draws curves as they are on the screen; the figures of the list have one.");
     case Source::window:
-      return tr("The window has no command; the figures of the list have.");
+      return tr("No command draws the window; the figures of the list have one.");
     case Source::figures:
       break;
   }

@@ -27,7 +27,7 @@ std::optional<double> numberOf(const QLineEdit& field, const QString& name) {
   bool valid = false;
   const double value = QLocale::c().toDouble(text, &valid);
   if (!valid) {
-    throw UsageError(FigureForm::tr("%1: “%2” is no number: write one as in 0.5 or 1e-4, or leave the field empty")
+    throw UsageError(FigureForm::tr("%1: “%2” is not a number: write one such as 0.5 or 1e-4, or leave the field empty")
                          .arg(name, text)
                          .toStdString());
   }
@@ -59,7 +59,7 @@ FigureForm::FigureForm(QWidget* parent)
   m_palette->addItem(tr("by quantity"));
   for (const figure::NamedColourMap& map : figure::namedColourMaps()) m_palette->addItem(QString::fromLatin1(map.name));
   m_palette->setAccessibleName(tr("Palette"));
-  m_palette->setToolTip(tr("Colours of maps; differences are blue, white, red, and grey where that is chosen"));
+  m_palette->setToolTip(tr("Colours of maps; differences are blue, white and red, or grey if grey is chosen"));
   m_form->addRow(tr("&Palette"), m_palette);
   m_legend->setAccessibleName(tr("Legend"));
   m_legend->addItem(tr("where it covers nothing"), static_cast<int>(figure::LegendPlace::automatic));

@@ -35,14 +35,14 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
     return figures.emplace_back(PaperFigure{name, {{kind}, {chosen.run}}}).figure;
   };
   add(tr("F above A of heads of short, middle and long memory"), "maps");
-  RunFigure& head = add(tr("F above A of the chosen head, as far as it is shown"), "maps");
+  RunFigure& head = add(tr("F above A of the chosen head, in the range shown"), "maps");
   head.set("heads", wordOf(chosen.head));
   head.set("rows", wordOf(chosen.rows));
   head.set("cols", wordOf(chosen.columns));
   add(tr("all heads as small maps"), "grid");
   add(tr("attention against distance"), "distance");
   if (chosen.run.trace->has(TraceArray::log_forget_gradient)) {
-    RunFigure& owed = add(tr("saliency of all heads, and the text shown tinted by the chosen one's"), "saliency");
+    RunFigure& owed = add(tr("saliency of all heads, and the text shown, tinted by the chosen head's"), "saliency");
     owed.set("head", wordOf(chosen.head));
     owed.set("rows", wordOf(chosen.rows));
   }
@@ -67,7 +67,7 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const
     add(tr("decay times"), "decay");
   }
   if (runs.size() < 2) return figures;
-  add(tr("losses, and the first less each other"), "ablation");
+  add(tr("losses, and the first minus each other"), "ablation");
   const auto other =
       *std::find_if(runs.begin(), runs.end(), [&](const FigureRun& run) { return run.trace != chosen.run.trace; });
   RunFigure compare{{"compare"}, {chosen.run, other}};

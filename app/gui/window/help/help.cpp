@@ -58,15 +58,13 @@ void Help::showTour() {
                              "time in tokens. Click a "
                              "head, and every part of the window shows that one.")},
                          {&m_window.maps(), tr("What it forgets, and where it looks"),
-                          tr("A row is a token that reads, a column a token before it. F is what the gates between the "
-                             "two let through, A the "
-                             "attention that comes of it. The wheel zooms down to single entries, dragging moves, a "
-                             "double click shows all.")},
+                          tr("A row is a token that reads, a column is a token before it. F is what the gates between "
+                             "the two let through, A is the resulting attention. The wheel zooms down to single "
+                             "entries, dragging moves, a double click shows all.")},
                          {&docks.text(), tr("The text itself"),
-                          tr("Point at a token and its row and column light up in the maps. Click pins a token as the "
-                             "query, Shift+click as the "
-                             "key: then the heads tell which of them still remember it. Ctrl+W lists its words with "
-                             "what each costs.")},
+                          tr("Point at a token and its row and column light up in the maps. A click pins a token as "
+                             "the query, Shift+click pins it as the key: the colours of the heads then show which "
+                             "heads still remember it. Ctrl+W lists the words with the loss of each.")},
                          {&docks.curves(), tr("Along the text"),
                           tr("Loss token by token, perplexity against context, the gate of the chosen head and where "
                              "it forgets most. Click a "

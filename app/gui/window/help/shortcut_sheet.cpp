@@ -28,8 +28,8 @@ ShortcutSheet::ShortcutSheet(const QList<QAction*>& actions, QWidget* parent) : 
   text += row(tr("Ctrl+Shift+click"), tr("in a map: lock the pair, which keeps it marked"));
   text += row(tr("Right click"), tr("in a map: copy its values, curves along it, pins, colours, export"));
   text += "</table><h3>" + tr("Keys") + "</h3><p>" +
-          tr("They work wherever the keyboard is, but where one types: in the text's editor, in fields of words and "
-             "numbers, and in the list of words, which what is typed narrows.") +
+          tr("They work everywhere except where you type: in the text editor, in fields for words and numbers, and in "
+             "the list of words, which typing narrows.") +
           "</p><table>";
   for (const QAction* action : actions) {
     if (action->shortcut().isEmpty()) continue;
