@@ -63,8 +63,8 @@ class AtomicFile {
   bool overwrite_ = false;
 };
 
-/// For what ends the process past all destructors, on any thread: removes every unfinished file that has a temporary
-/// name. None gets one, or is put in place, in what is left of the process.
+/// Call this before the process ends past all destructors, on any thread. It removes every unfinished file that has a
+/// temporary name. After that no file gets one, and none is put in place.
 void remove_unfinished_files();
 
 }  // namespace foxscope

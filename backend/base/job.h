@@ -11,7 +11,7 @@ namespace kernels {
 class Executor;
 }
 
-/// How far a piece of long work is.
+/// The progress of a piece of long work.
 struct Progress {
   std::int64_t done = 0;
   std::int64_t total = 0;

@@ -13,8 +13,8 @@ namespace foxscope {
 
 /// A document of a corpus.
 struct CorpusDocument {
-  /// For people and for files: of a text file its path below the corpus folder (the file's name where the corpus is one
-  /// file); of a line of JSON its "id", else its "title", else FILE:LINE.
+  /// A name for people and for files. A text file has its path below the corpus folder (the file's name where the
+  /// corpus is one file); a line of JSON has its "id", else its "title", else FILE:LINE.
   std::string name;
   std::string text;  ///< UTF-8
 };

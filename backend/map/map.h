@@ -57,7 +57,7 @@ struct RunOnDevice {
   std::optional<int> gpu;  ///< none: the CPU, as for what the GPU's kernels do not take
 
   RunOnDevice() = default;
-  /// On the GPU that the run was made on, if any.
+  /// On the GPU on which the run was made, if any.
   RunOnDevice(std::shared_ptr<const Trace> run) : trace(std::move(run)), gpu(trace ? trace->made_on() : std::nullopt) {}
   RunOnDevice(std::shared_ptr<const Trace> run, std::optional<int> on) : trace(std::move(run)), gpu(on) {}
   const Trace& operator*() const { return *trace; }

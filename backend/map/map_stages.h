@@ -16,7 +16,7 @@ struct MapStage {
   std::span<const std::uint8_t> done;  ///< [image.rows] 1: the line is as it will be
 };
 
-/// How a caller follows a map on its way.
+/// How a caller sees a map while it is computed.
 struct MapStages {
   std::function<void(const MapStage&)> show;  ///< called on the calling thread, between two tasks
   std::chrono::milliseconds interval{150};    ///< from one stage to the next, at least

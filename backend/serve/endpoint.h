@@ -42,7 +42,7 @@ class Endpoint {
   /// Serves nothing yet.
   explicit Endpoint(AdmissionRules rules) : admission_(std::move(rules)) {}
 
-  /// One model more, before any request. The first is meant where a request need not name one and does not.
+  /// Adds a model, before any request. A request that names no model, where it need not, means the first.
   /// @param model  of a name of its own; must outlive it
   void add(const ServedModel& model, Completer complete);
 

@@ -37,11 +37,11 @@ struct SchedulerLimits {
   double pruning_tolerance = 0x1p-24;
 };
 
-/// Prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored go in passes
-/// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued go
-/// on together, a token each in a turn. Between two turns go passes, one or as many as take as long as a turn, and new
-/// texts join, as many as are read in the time of those passes, so that nobody waits for a long answer to somebody
-/// else.
+/// Runs the prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored
+/// go in passes of near-equal lengths, whichever requests they belong to; the next pass takes the oldest. Texts
+/// that are continued get one token each in a turn. Scoring passes run between two turns, one or as many as take as
+/// long as a turn. New texts are admitted in the time of those passes. So nobody waits for another client's long
+/// answer.
 class Scheduler {
  public:
   /// @param model, served  must outlive it

@@ -16,8 +16,8 @@ struct ServeRequest {
   std::vector<ModelRequest> models;  ///< of different names, at least one
   std::string host = "127.0.0.1";
   int port = 8080;  ///< 0: a free one
-  /// Each has a copy of every model, and a request goes to the one with the fewest prompts under way; none: one copy of
-  /// each, where its request says.
+  /// Each device has a copy of every model, and a request goes to the device with the fewest active prompts. None: one
+  /// copy of each model, on the device of its request.
   std::vector<DeviceChoice> devices;
   std::optional<std::int64_t> max_length;  ///< positions of a text, BOS included; none: the configs'
   std::string token;                       ///< that clients must show; empty: none, for this machine's own only

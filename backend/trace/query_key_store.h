@@ -19,7 +19,7 @@ class PinnedBuffer;
 
 namespace foxscope {
 
-/// Where the queries and keys of a run live, its values, or all of them, as they enter attention (after shift, norm and
+/// Holds the queries and keys of a run, its values, or all three, as they enter attention (after shift, norm and
 /// rotation). Maps ask it for tiles of rows, never for a matrix. Safe to call from several threads.
 class QueryKeyStore {
  public:

@@ -90,7 +90,7 @@ struct ChannelSums {
 /// The numbers of one array, C order.
 using ArrayValues = std::variant<std::vector<float>, std::vector<double>>;
 
-/// Where a trace's arrays come from, but for those of a QueryKeyStore: memory or a run file. Safe to call from several
+/// The source of a trace's arrays, except those of a QueryKeyStore: memory or a run file. Safe to call from several
 /// threads. `index` is the layer of arrays that are not Repeat::once.
 class TraceSource {
  public:

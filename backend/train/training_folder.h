@@ -15,7 +15,7 @@
 
 namespace foxscope {
 
-/// Where a training stands, beside the weights of its checkpoint (training.json).
+/// The state of a training beside the weights of its checkpoint (training.json).
 struct TrainingState {
   std::int64_t step = 0;                ///< steps that are done
   std::int64_t tokens = 0;              ///< seen by them

@@ -62,8 +62,8 @@ float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::
 bool pack_values(const float* value, std::int64_t stride, std::int64_t count, std::int64_t dim, std::int64_t packed_dim,
                  float* values);
 
-/// For each key block of one query head (counted through the batch) the sum over all keys up to its last,
-/// sum_j exp(c_last - c_j): how many keys of full weight the gate leaves of them.
+/// Computes, for each key block of one query head (counted through the batch), the sum over all keys up to its last,
+/// sum_j exp(c_last - c_j): how many keys of full weight the gate leaves.
 /// @param retained  [blocks]
 void retained_mass(const ForgettingAttention& arguments, std::int64_t head, double* retained);
 

@@ -42,20 +42,21 @@ struct RunLoss {
   std::shared_ptr<const Series> mean;
 };
 
-/// Loss of one run less that of another that is shown after it, at the positions of the one, and the same smoothed.
+/// The loss of one run minus the loss of another that is shown after it, at the positions of the first, and the same
+/// smoothed.
 struct RunLossDifference {
   CurveRun run;
   CurveRun minus;
-  CurveRun of;  ///< of the two, the one that it tells about: that which is not the reference, or was changed
+  CurveRun of;  ///< the run of the two that is not the reference, or was changed
   std::shared_ptr<const Series> raw;
   std::shared_ptr<const Series> mean;
 };
 
 struct LossCurves {
   std::vector<RunLoss> runs;
-  /// The differences of each run on the first one's text, where both losses are known, and always that of the run that
-  /// is shown first less that of the later one: the first run and this one, or what this one is a changed copy of and
-  /// this one.
+  /// The differences of each run on the first one's text, where both losses are known: always the loss of the run that
+  /// is shown first minus the loss of the later one. A run is compared with the first run, or with the run of which it
+  /// is a changed copy.
   std::vector<RunLossDifference> differences;
   bool tokensDiffer = false;  ///< on the first one's text
 };

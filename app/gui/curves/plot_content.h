@@ -14,7 +14,7 @@ namespace foxscope::gui::curves {
 
 enum class Side { left, right };
 
-/// When a line is drawn. The vertical axis holds all that is drawn.
+/// When a line is drawn. The vertical axis covers all that is drawn.
 enum class Shown {
   always,
   whenSparse,  ///< only where every token has some pixels of its own

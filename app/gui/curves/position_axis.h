@@ -15,7 +15,7 @@ struct PositionAxis {
   enum class Kind { position, distance };  ///< distance: of a row or a column only
   Kind kind = Kind::position;
   figure::AxisScale scale = figure::AxisScale::linear;
-  /// The line of the map whose pairs stand at the positions; nothing: the positions are those of the text, as queries.
+  /// The line of the map whose pairs stand at the positions; nothing: the positions are queries, along the text.
   std::optional<MapLine> line = {};
   double first = 0;  ///< coordinate of position 0, or of distance 0
   std::int64_t length = 0;

@@ -33,7 +33,7 @@ struct Stripe {
   [[nodiscard]] QCPAxis* y(Side side) const;
   void restyle(const QPalette& palette, figure::AxisScale horizontal, const QString& xLabel);
 
-  /// Between these, include() tells every value that the vertical axes have to hold.
+  /// Between these calls, include() takes every value that the vertical axes have to cover.
   void beginFit();
   void include(Side side, double value);
   void endFit();

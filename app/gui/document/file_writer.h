@@ -17,7 +17,7 @@ class ModelRuns;
 class RunList;
 
 /// Writes files in the background, one after the other, on a thread of its own, so that no picture waits for them.
-/// Success, failure and cancelling are told by messages.
+/// Messages report success, failure and cancelling.
 class FileWriter : public QObject {
   Q_OBJECT
 
@@ -29,8 +29,8 @@ class FileWriter : public QObject {
   using FileWork = std::function<std::optional<bool>(const Job&)>;
   /// @param written  called when the file is there; may be empty
   void writeFile(const QString& path, FileWork work, std::function<void()> written = {});
-  /// Writes the runs on the text shown to a run file, which holds runs on one text; what was left out is told by a
-  /// message.
+  /// Writes the runs on the text shown to a run file, which holds runs on one text; a message names what was left
+  /// out.
   void saveRunFile(const QString& path);
   /// Writes runs that are in no file yet, all those on one text, likewise.
   void saveUnsavedRuns(const QString& path);

@@ -91,7 +91,7 @@ class HeadTable : public QAbstractTableModel {
   [[nodiscard]] const HeadStatistics* statistics(const HeadChoice& head) const;
   /// The head of another run whose attention reaches as far: nearest by distance profile. Nothing until both are known.
   [[nodiscard]] std::optional<HeadChoice> nearestHead(const HeadChoice& head, RunId other) const;
-  /// value() less that of the nearest head in `other`; NaN where either is not known.
+  /// value() minus value() of the nearest head in `other`; NaN if either is not known.
   [[nodiscard]] double difference(const HeadChoice& head, RunId other, HeadQuantity quantity) const;
   /// Heads whose statistics are there, and all heads of all runs.
   [[nodiscard]] int known() const { return static_cast<int>(m_known.size()); }

@@ -17,15 +17,15 @@ class ModelRuns;
 class RunList;
 struct OpenedSession;
 
-/// Keeps runs, models, text and evaluations in a session file, and puts those of a session file in their place. Knows
-/// what would be lost if they went now.
+/// Saves runs, models, text and evaluations to a session file, and replaces them by the contents of a session file.
+/// Knows what would be lost if they were closed now.
 class SessionStore : public QObject {
   Q_OBJECT
 
  public:
   SessionStore(RunList& runs, ModelRuns& models, EvaluationList& evaluations, QObject* parent = nullptr);
 
-  /// Writes a session file with the views' part in it; success and failure are told by messages.
+  /// Writes a session file with the views' part in it; messages report success and failure.
   void save(const QString& path, const QJsonObject& windowState);
   /// The session file that is open; empty: none.
   [[nodiscard]] const QString& file() const { return m_file; }
@@ -45,7 +45,7 @@ class SessionStore : public QObject {
  signals:
   /// A session was read: views restore their part when its runs are there.
   void sessionOpened(const QJsonObject& windowState);
-  /// A file of a session is not where it was: the window asks for it, and opens what it is told.
+  /// A file of a session is not where it was. The window asks the user for it, and opens the answer.
   void fileMissing(const QString& what, const QString& path);
   void filesWanted(const QStringList& paths);  ///< of a session that is being opened
   void pathOpened(const QString& path);        ///< a session was read or written

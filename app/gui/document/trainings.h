@@ -43,8 +43,8 @@ class Trainings : public QObject {
   ~Trainings() override;
 
   [[nodiscard]] const std::vector<OpenTraining>& open() const { return m_open; }
-  /// The one whose checkpoints are chosen: that of the chosen head's run, or that which was shown last. Null where none
-  /// is open.
+  /// The training whose checkpoints are chosen: the training of the chosen head's run, or the one shown last. Null if
+  /// none is open.
   [[nodiscard]] const OpenTraining* shown() const;
   void show(const QString& folder);
   /// Chooses another checkpoint of the one shown, by its place.

@@ -65,8 +65,8 @@ class EffectsView : public QWidget, public ViewPart {
   void showCard();
   /// Whether a run is a changed copy of another, and neither is hidden.
   [[nodiscard]] bool isCompared(const Run& run) const;
-  /// The changed run that is to be answered: that of the head that was chosen since, or else the newest. Null where
-  /// there is none.
+  /// The changed run whose effect is shown: the run of the head that was chosen since, else the newest. Null if there
+  /// is none.
   [[nodiscard]] const Run* answeredRun() const;
   [[nodiscard]] const Run* changedAlone() const;
   void showSweptHead(const HeadSweep& sweep, int layer, int head);

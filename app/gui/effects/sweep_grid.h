@@ -11,7 +11,7 @@
 namespace foxscope::gui {
 
 /// The heads of a sweep as cells, layers downwards, coloured by the change of the loss as far as it is known: red
-/// hurts, blue helps. A click or the arrow keys choose a head; hovering tells its change and error.
+/// hurts, blue helps. A click or the arrow keys choose a head; hovering shows its change and error.
 class SweepGrid : public QWidget {
   Q_OBJECT
 

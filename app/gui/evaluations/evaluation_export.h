@@ -24,7 +24,7 @@ std::vector<std::shared_ptr<const NeedleEvaluation>> shownNeedles(const Evaluati
                                                                   const RunList& runs);
 std::vector<std::shared_ptr<const HeadsEvaluation>> shownHeads(const EvaluationList& evaluations, const RunList& runs);
 
-/// Looks of models by name: that of an open run of the model, else a colour that no other has.
+/// Looks of models by name: the look of an open run of the model, else a colour that no other model has.
 std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
                                                                const RunList& runs);
 

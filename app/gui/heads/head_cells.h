@@ -9,7 +9,7 @@
 namespace foxscope::gui {
 
 /// Cells of heads, of which one is chosen: by a click, which the right button does too before its menu opens, or by the
-/// arrow keys. Hovering marks a cell and tells about its head.
+/// arrow keys. Hovering marks a cell and describes its head.
 class HeadCells : public QWidget {
   Q_OBJECT
 

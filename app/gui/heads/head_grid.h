@@ -12,7 +12,7 @@
 namespace foxscope::gui {
 
 /// Every head of every run as a cell, layers downwards and heads to the right, runs below each other. Click or arrow
-/// keys choose a head; hovering tells its numbers.
+/// keys choose a head; hovering shows its numbers.
 class HeadGrid : public HeadCells {
   Q_OBJECT
 

@@ -21,8 +21,8 @@ struct LabelledAxes {
   bool operator==(const LabelledAxes&) const = default;
 };
 
-/// A map inside axes: pictures, token labels, and the marks of the cursor. It shows what it is told; MapGestures turns
-/// mouse events into wishes.
+/// A map inside axes: pictures, token labels, and the marks of the cursor. It shows what it is given; MapGestures turns
+/// mouse events into requests.
 class MapPlot : public QCustomPlot {
   Q_OBJECT
 

@@ -111,7 +111,7 @@ class MapsView : public QWidget, public ViewPart {
   /// Visible panes whose colours can be compared: of one quantity on one scale, two at least.
   [[nodiscard]] std::vector<std::vector<int>> comparablePanes() const;
   [[nodiscard]] bool limitsAreEqual() const;
-  /// Comparable panes get limits that hold those of each of them, or each its own again.
+  /// Gives comparable panes common limits that cover the limits of each, or gives each its own again.
   void toggleEqualLimits();
   void setProportions(Proportions proportions);
   void zoomBy(double factor);

@@ -34,11 +34,11 @@ std::optional<TintKind> tintKindFromString(const QString& word);
 
 /// A row of a map, of one query.
 [[nodiscard]] bool isRow(TintKind kind);
-/// Is about what a loss owes to a head (head_saliency.h).
+/// Is about the gradient of a loss by a head's gates or logits (head_saliency.h).
 [[nodiscard]] bool isOwed(TintKind kind);
 /// Has values on both sides of zero.
 [[nodiscard]] bool hasSigns(TintKind kind);
-/// Belongs to one head: rows, the gate, and what a loss owes to it.
+/// Belongs to one head: rows, the gate, saliency.
 [[nodiscard]] bool isOfHead(TintKind kind);
 
 enum class TintScaling { linear, logarithmic };

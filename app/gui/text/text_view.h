@@ -25,8 +25,8 @@ class TextOverview;
 class TextTinter;
 class TextToolRow;
 
-/// The text: that of the reference run, each word tinted by a chosen quantity, or, where there is no run or the user
-/// asks for it, an editor of the text that is to be run.
+/// Shows the text of the reference run, each word tinted by a chosen quantity. If there is no run, or the user asks for
+/// it, shows an editor of the text to run.
 class TextView : public QWidget, public ViewPart {
   Q_OBJECT
 

@@ -4,8 +4,8 @@
 
 namespace foxscope::gui {
 
-/// One line of text, unless it is wrapped, that gives way where there is no room for it, and is then told whole by its
-/// tooltip.
+/// One line of text, unless it is wrapped, that is shortened where there is no room for it. Its tooltip then has the
+/// whole text.
 class ElidedLabel : public QLabel {
   Q_OBJECT
 

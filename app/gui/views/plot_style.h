@@ -18,8 +18,8 @@ enum class TickUnit { any, tokens };
 void applyPalette(QCustomPlot& plot, const QPalette& palette);
 void applyPalette(QCPAxisRect& rect, const QPalette& palette);
 
-/// Scale and ticks of an axis: as many as there is room for at its present length. A common factor of the labels is
-/// told by the axis' label.
+/// Scale and ticks of an axis: as many as there is room for at its present length. The axis' label names a common
+/// factor of the numbers.
 void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QString& label);
 
 /// "0.0123", "12345", "−3.2e−09": four significant digits, true minus signs.

@@ -12,7 +12,7 @@ namespace foxscope::gui {
 /// Light or dark, as the palette says; views read their colours from it and repaint on QEvent::PaletteChange.
 bool isDark(const QPalette& palette);
 
-/// Colour of a run's curve, that of figures for this ground (figure::curveColour).
+/// Colour of a run's curve, as in figures on this background (figure::curveColour).
 /// @param index  RunLook::colour
 QColor runColour(int index, const QPalette& palette);
 /// How the window draws a figure's line.

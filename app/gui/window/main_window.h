@@ -108,11 +108,11 @@ class MainWindow : public QMainWindow {
   void exportShown(ExportDialog::Source source);
   void copyShown();
   void restoreViews(const QJsonObject& state);
-  /// Where there is none, what it waits for is told.
+  /// If there is none, the window says what it waits for.
   bool isAnyRun();
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
-  /// F and A of the head of the chosen run that forgets fastest, above those of the one that forgets slowest.
+  /// F and A of the head of the chosen run that forgets fastest, above F and A of the head that forgets slowest.
   void showExtremes();
   [[nodiscard]] QJsonObject viewState() const;
   void showPreferences();

@@ -24,7 +24,7 @@ class RunListModel : public QAbstractTableModel {
   [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
   [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
   [[nodiscard]] QVariant data(const QModelIndex& index, int role) const override;
-  /// Renames a run; an empty name is that of the model again.
+  /// Renames a run; an empty name restores the model's name.
   bool setData(const QModelIndex& index, const QVariant& value, int role) override;
   [[nodiscard]] Qt::ItemFlags flags(const QModelIndex& index) const override;
   [[nodiscard]] Qt::DropActions supportedDropActions() const override { return Qt::MoveAction; }

@@ -6,8 +6,8 @@
 
 namespace foxscope::gui {
 
-/// The list of runs: a click on the colour offers others, on the name shows the run, on the eye hides it, on the i
-/// tells what is known of it, on the x takes it out. Names are edited, rows dragged; everything has a key too.
+/// The list of runs. A click on the colour offers others, on the name shows the run, on the eye hides it, on the i
+/// shows its details, on the x removes it. Names can be edited and rows dragged; everything has a key too.
 class RunListView : public QTreeView {
   Q_OBJECT
 

@@ -31,7 +31,7 @@ class Settings {
   [[nodiscard]] QString folder() const;
   void setFolder(const QString& folder);
 
-  /// Sizes of the figure that was exported last; at first those of a text's whole width.
+  /// Sizes of the figure that was exported last; at first the sizes for a text's whole width.
   struct ExportSizes {
     double widthMm = 139.7;
     std::optional<double> fontPt = std::nullopt;  ///< absent: by the width

@@ -33,11 +33,11 @@ struct PositionCurve {
 /// each of the G documents is left out in turn (the jackknife; Efron and Stein, Ann. Statist. 9, 1981),
 ///   se^2 = (G - 1) / G * sum_g (estimate without g - estimate)^2.
 /// For a mean over M windows with values y_i, m_g of them in document g, the change by leaving out g is
-///   sum_{i in g} (y_i - mean) / (M - m_g), so that a document which holds most windows counts as
-/// one observation. With one window a document the error is s / sqrt(M). Where the documents do
-/// not suffice for an error (ErrorGroups) it is NaN. `documents` holds the document of each
-/// window, any numbers that tell them apart; ShapeError is thrown where they are not as many as
-/// the windows.
+///   sum_{i in g} (y_i - mean) / (M - m_g), so that a document which holds most windows makes the
+/// error large. With one window a document the error is s / sqrt(M). Where the documents do not
+/// suffice for an error (ErrorGroups) it is NaN. `documents` holds the document of each window,
+/// any numbers that tell them apart; ShapeError is thrown where they are not as many as the
+/// windows.
 
 /// The groups that errors of means over windows of these documents are over.
 ErrorGroups document_groups(std::span<const std::int32_t> documents);

@@ -28,7 +28,7 @@ struct PlannedNeedle : OpenedModel {
 
 /// All models of a test, with every prompt's size known.
 /// @returns nothing if the job was stopped
-/// @throws Error and UsageError with the remedy for what a model cannot be tested on
+/// @throws Error and UsageError with the remedy, if a model cannot be tested
 std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& request, const Job& job);
 
 /// Tokens of the haystack in the longest prompt without the needle.

@@ -43,8 +43,8 @@ struct AttentionSpread {
   DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
   std::int64_t rows_without_first = 0;     ///< of which that is the mean
   double square_without_first = 0;         ///< sum over j > 0 of (A_ij / (1 - A_i0))^2, mean over the same rows
-  /// On the tokens that followed earlier tokens like that of position i, sum over 0 < j < i with x_(j-1) = x_i of A_ij:
-  /// mean over the positions that see any. NaN where none does.
+  /// Attention to the tokens that followed earlier occurrences of the token at position i: the sum of A_ij over 0 < j <
+  /// i with x_(j-1) = x_i, mean over the positions that see any. NaN if none does.
   double on_repeats = 0;
   std::int64_t repeats = 0;  ///< how many do
 };

@@ -22,8 +22,8 @@ class Probe {
   [[nodiscard]] bool keeps(Keep part) const { return recorder_ != nullptr && recorder_->keeps(part); }
   /// The recorder; null: nothing is recorded.
   [[nodiscard]] Recorder* recorder() const { return recorder_; }
-  /// Where the forward is to put queries [H, L, d], keys or values [H_kv, L, d] of a layer, float32; null: where it
-  /// likes.
+  /// Memory for queries [H, L, d], keys or values [H_kv, L, d] of a layer, float32; null: the forward uses its
+  /// own.
   [[nodiscard]] float* stored(TraceArray array, int layer) const;
   /// The same for logits [L, V].
   [[nodiscard]] float* logits(std::int64_t vocabulary_size) const;

@@ -71,11 +71,11 @@ class OpenedModel {
   std::shared_ptr<std::optional<Tokenizer>> tokenizer_ = std::make_shared<std::optional<Tokenizer>>();
 };
 
-/// Where models come from: whoever runs one opens it here. One that is in memory, in somebody's hands or kept, is not
+/// Opens all models that are run. A model that is in memory, because somebody uses it or the engine keeps it, is not
 /// loaded again. From any thread; copies are the same engine.
 class Engine {
  public:
-  /// @param kept  how many models stay in memory that nobody has in his hands: the last ones, but none that takes more
+  /// @param kept  how many models stay in memory that nobody uses: the last ones, but none that takes more
   ///              than a quarter of the memory that is free
   explicit Engine(std::size_t kept = 0);
   /// Opens a checkpoint and checks the request with it.

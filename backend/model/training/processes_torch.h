@@ -60,7 +60,7 @@ class TorchProcesses final : public Processes {
   /// Uses the store.  @throws Error where it is gone
   template <typename Action>
   auto in_store(const Action& action) const;
-  /// Where the first cannot say it, the second does.
+  /// If the first process is gone, the second one reports it.
   [[nodiscard]] bool speaks_without_first() const { return distributed().rank == 1; }
   /// The message for a store that has gone with the first process.
   [[nodiscard]] std::string without_first() const;

@@ -24,9 +24,9 @@ struct UnitHeads {
 };
 Status unit_heads(const UnitHeads& arguments, Stream stream);
 
-/// From an operator's output y to what the last product reads (docs/models.md): x = y + D v (where there is a skip),
-/// x silu(z) (a gate before the norm), x / sqrt(mean(x^2) + epsilon) w over each norm_size neighbours, x silu(z) (a
-/// gate behind it).
+/// Turns an operator's output y into the input of the last product (docs/models.md): x = y + D v (where there is a
+/// skip), x silu(z) (a gate before the norm), x / sqrt(mean(x^2) + epsilon) w over each norm_size neighbours, x silu(z)
+/// (a gate behind it).
 struct LinearOutput {
   std::int64_t batch = 0;
   std::int64_t length = 0;

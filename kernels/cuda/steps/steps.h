@@ -37,9 +37,9 @@ enum class HeadLayout {
   heads_first,  ///< [H, n, d]
 };
 
-/// From a layer's projection to what enters attention (docs/models.md): for keys and values the shift
-/// x_t <- a_t x_(t-1) + (1 - a_t) x_t with a_t = sigmoid(logit) per key head and zeros before the first, then for
-/// queries and keys RMSNorm over d per head, then rotary embedding (first half with second half).
+/// Turns a layer's projection into what enters attention (docs/models.md): for keys and values the shift x_t <- a_t
+/// x_(t-1) + (1 - a_t) x_t with a_t = sigmoid(logit) per key head and zeros before the first, then for queries and keys
+/// RMSNorm over d per head, then rotary embedding (first half with second half).
 struct ProjectedHeads {
   std::int64_t rows = 0;
   std::int64_t length = 0;  ///< rows of each sequence, L: nothing comes before every L-th row; 0: all are one

@@ -63,10 +63,10 @@ class ModelRuns : public QObject {
   /// Runs models once more that a session had run: opening it makes their runs again. Nothing where no run can be made.
   void startSessionRun(const std::vector<ModelInput>& models);
   /// Runs the model of a run once more on the text of that run, with changes to its gates or heads: a model of its own
-  /// from then on. A message tells of an obstacle.
+  /// from then on. A message names any obstacle.
   void startDerivedRun(RunId base, const QStringList& interventions);
-  /// Runs the model of a run once more on the text of that run, for what the mean loss of some positions owes to every
-  /// gate (Keep::saliency): the run with it takes the place of the one without. A message tells of an obstacle.
+  /// Runs the model of a run once more on the text of that run, and differentiates the mean loss of some positions by
+  /// every gate (Keep::saliency). The new run takes the place of the old one. A message names any obstacle.
   /// @param target  positions of that run; nothing: all
   void startSaliency(RunId id, std::optional<Range> target);
   /// The reason why a run cannot have saliency, and what to do, in a line; empty where it can.

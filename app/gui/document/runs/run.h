@@ -20,7 +20,7 @@ struct ModelRequest;
 
 namespace foxscope::gui {
 
-/// How a run is told from others, in the window and in figures: its own for as long as it is there.
+/// What identifies a run in the window and in figures, for as long as it is open.
 struct RunLook {
   QString label = {};   ///< name that was given by hand; empty: that of the model
   int colour = -1;      ///< of figure::curveColour; -1: none yet
@@ -59,7 +59,7 @@ struct Run {
 
   /// The model's name in the run itself.
   [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }
-  /// "fox · first", of a file first.h5: tells runs apart whose models have one name.
+  /// "fox · first", of a file first.h5: distinguishes runs whose models have one name.
   [[nodiscard]] QString nameWithFile() const {
     return QStringLiteral("%1 · %2").arg(plainName(), QFileInfo(file).completeBaseName());
   }

@@ -7,8 +7,8 @@
 
 namespace foxscope::gui {
 
-/// "Compute Saliency": runs the model of the chosen head once more, on the text that it read, for what its loss owes to
-/// every gate (ModelRuns::startSaliency). Disabled, and saying why, while a run is being made.
+/// "Compute Saliency": runs the model of the chosen head once more, on the text that it read, and differentiates its
+/// loss by every gate (ModelRuns::startSaliency). While a run is in progress it is disabled and says why.
 QAction* makeSaliencyAction(RunList& runs, ModelRuns& modelRuns, QObject* parent);
 
 }  // namespace foxscope::gui

@@ -127,7 +127,7 @@ class MapPane : public QWidget {
   [[nodiscard]] std::int64_t length() const;
   /// The pane shows the text that the selection speaks of.
   [[nodiscard]] bool isOnText() const;
-  /// The pane's text becomes that of the selection.
+  /// The pane takes the text of the selection.
   void chooseText();
   void followText();
 

@@ -19,8 +19,8 @@ struct NamedHead {
   bool operator==(const NamedHead&) const = default;
 };
 
-/// Which of two heads a pane shows: its own (left), the other one (right), both beside a dividing line, or one less the
-/// other.
+/// Which of two heads a pane shows: its own (left), the other one (right), both beside a dividing line, or one minus
+/// the other.
 enum class Sides { left, right, splitVertically, splitHorizontally, difference };
 
 /// The choices by hand of a pane's colours; an absent one follows from the quantity and its values

@@ -44,7 +44,7 @@ class FigureForm : public QWidget {
 
   /// Fields for this; the title, palette and legend that were chosen stay.
   void setOffer(const FigureOffer& offer);
-  /// Gives the names of a form's fields one width, that of all forms that stand below each other.
+  /// Gives the names of a form's fields the width that all forms below each other share.
   static void alignNames(QFormLayout& form);
 
   /// The typed words; a field that is empty, or absent, chooses nothing.
@@ -55,7 +55,7 @@ class FigureForm : public QWidget {
   [[nodiscard]] const figure::ColourMap* colourMap() const;
   [[nodiscard]] std::optional<std::int64_t> smooth() const;
   [[nodiscard]] std::optional<std::int64_t> trainLength() const;
-  /// @throws UsageError for what is no number, and for axes with one limit alone
+  /// @throws UsageError for a field that is not a number, and for axes with only one limit
   [[nodiscard]] std::vector<figure::ColourLimits> colourLimits() const;
   [[nodiscard]] std::optional<figure::AxisLimits> xLimits() const;
   [[nodiscard]] std::optional<figure::AxisLimits> yLimits() const;

@@ -70,7 +70,7 @@ class CpuPass final : public ForwardPass {
     return cpu_state(sequence).layer(layer);
   }
 
-  /// Where an array of a layer goes, for each sequence: to the probes, where they lend memory.
+  /// The place of an array of a layer, for each sequence: in the probe if it lends memory, else in the pass's own.
   /// @param numbers  of one sequence
   /// @param own      memory where they do not
   /// @param places   [B]

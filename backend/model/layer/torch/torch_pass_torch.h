@@ -59,7 +59,7 @@ class TorchPass : public ForwardPass {
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   /// x += what a step made, [B n, D] float32.
   void add(const at::Tensor& made);
-  /// From here on x as it entered a step stays as it is, for a backward pass: sums go to memory of their own.
+  /// From here on every step leaves its input x as it was, for a backward pass: sums go to new memory.
   void keep_sums_apart() { sums_apart_ = true; }
   /// Sets the output of cut heads to 0.  @param output  [B n, H d], or [B n, H d_v]
   void cut_heads(int layer, at::Tensor& output) const;
