@@ -22,8 +22,8 @@ constexpr double kUnasked = 4e9;
 /// Share of the free memory; the rest is for pictures, other programs, what the estimate does not know.
 constexpr double kUnaskedShare = 0.8;
 
-/// Nothing where nobody need be asked: it is little, or more than there is, which run_model refuses with the figure.
-/// Traces of all runs are there together, the rest is one run's at a time.
+/// Nothing if the user need not be asked: the run takes little, or more than there is, which run_model refuses with the
+/// figure. Traces of all runs are there together, the rest is one run's at a time.
 std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimates, TokenCount count) {
   MemoryQuestion question;
   question.free = std::numeric_limits<double>::max();

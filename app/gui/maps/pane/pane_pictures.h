@@ -48,7 +48,7 @@ class PanePictures : public QObject {
   [[nodiscard]] bool isExact() const;
   /// Whether no picture is on its way.
   [[nodiscard]] bool isSettled() const { return !m_coarseFlight && !m_exactFlight && !m_colourFlight; }
-  /// How far the exact picture is that is on its way; empty: nothing needs to be told.
+  /// The progress of the exact picture that is being computed; empty if there is none to show.
   [[nodiscard]] const QString& progress() const { return m_progress; }
 
  signals:

@@ -75,7 +75,7 @@ at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::
   return at::stack(before, 2);
 }
 
-/// As states_before(), by one product, where what is kept is the same for all channels.
+/// Computes the same as states_before() by one product, if all channels of a head decay alike.
 /// @param written  [B, H, N, d, d_v]
 /// @param total    [B, H, N] sum of log decays of each chunk, nats
 at::Tensor states_before_by_head(const at::Tensor& written, const at::Tensor& total, at::Tensor& state) {
