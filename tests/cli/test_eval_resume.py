@@ -84,7 +84,7 @@ class ResumeTest(PartialTest):
 
     def test_something_else_in_the_way(self):
         self.partial.write_text("a letter of mine")
-        self.fails(1, ["eval.h5.partial", "no work of Foxscope's"], *self.arguments(self.output))
+        self.fails(1, ["eval.h5.partial", "Foxscope did not write it"], *self.arguments(self.output))
         self.assertEqual(self.partial.read_text(), "a letter of mine")
 
 

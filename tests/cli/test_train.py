@@ -379,7 +379,7 @@ class ResumeTest(TrainTest):
             tensors.pop("exp_avg.lm_head.weight")
             safetensors.numpy.save_file(tensors, path)
 
-        refused("other data", other_data)
+        refused("not the data", other_data)
         refused("was changed", other_rate)
         refused("optimizer.safetensors", truncated)
         refused(["optimizer.safetensors", "exp_avg.lm_head.weight"], no_moment)

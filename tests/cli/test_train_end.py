@@ -296,7 +296,7 @@ class ResumeOrStartTest(EndTest):
         shutil.copy(self.folder / "book.txt", self.folder / "moved.txt")
         self.trained(self.command_line("--data", self.folder / "moved.txt", "--save-every", 7))
         self.fails(1, ["recipe.json", "another training", f"--resume {self.output}"], *self.command_line("--lr", 0.02))
-        self.fails(1, "other data", *self.command_line("--data", self.write("other.txt", "The hill. " * 900)),
+        self.fails(1, "not the data", *self.command_line("--data", self.write("other.txt", "The hill. " * 900)),
                    environment=self.environment)
 
     def test_what_goes_together(self):

@@ -105,7 +105,7 @@ TEST_F(NeedleFile, WhatCannotBeIsDamaged) {
       {[](auto& e) { e.models[0].continuation.pop_back(); }, "continuation"},
       {[](auto& e) { e.depths[1] = 1.5; }, "/depth"},
       {[](auto& e) { e.lengths[0] = 0; }, "/length"},
-      {[](auto& e) { e.words.answer = "gold"; }, "hold the answer"},
+      {[](auto& e) { e.words.answer = "gold"; }, "contain the answer"},
   };
   for (const auto& [damage, words] : damages) {
     NeedleEvaluation evaluation = needle_sample();

@@ -125,7 +125,7 @@ TEST(NeedleTemplate, SaysWhatIsWrong) {
   EXPECT_PRED2(test::says, error([](auto& object) { object.erase("question"); }), (test::Parts{"question"}));
   EXPECT_PRED2(test::says, error([](auto& object) { object["answer"] = " "; }), (test::Parts{"answer", "not empty"}));
   EXPECT_PRED2(test::says, error([](auto& object) { object["nedle"] = "x"; }), (test::Parts{"nedle"}));
-  EXPECT_PRED2(test::says, error([](auto& object) { object["answer"] = "gold"; }), (test::Parts{"hold the answer"}));
+  EXPECT_PRED2(test::says, error([](auto& object) { object["answer"] = "gold"; }), (test::Parts{"contain the answer"}));
 }
 
 }  // namespace

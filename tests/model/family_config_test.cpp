@@ -282,9 +282,8 @@ TEST(FamilyConfig, RefusesWindowsByLayer) {
                         "none, not in 1"}));
     json mixed = window;
     mixed["layer_types"] = {"full_attention", "sliding_attention"};
-    EXPECT_PRED2(
-        test::says, refusal(name, mixed),
-        (Parts{"layer_types is a list, which Foxscope does not run: it runs a window that all 2 layers have"}));
+    EXPECT_PRED2(test::says, refusal(name, mixed),
+                 (Parts{"layer_types is a list, which Foxscope does not run: it runs a window in all 2 layers"}));
     // Without a window the types may not ask for one.
     EXPECT_PRED2(test::says, refusal(name, {{"layer_types", {"full_attention", "sliding_attention"}}}),
                  (Parts{"layer_types is a list: it must be \"full_attention\" for every layer"}));

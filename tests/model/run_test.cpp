@@ -278,7 +278,7 @@ TEST_F(RunModel, APruningToleranceOfTheConfigIsBlamedOnTheConfig) {
     write();
     request_.pruning_tolerance.reset();
     EXPECT_PRED2(test::says, error(),
-                 (test::Parts{folder_.text() + "/config.json: log_pruning_tolerance is", "below 0", "say --pruning"}));
+                 (test::Parts{folder_.text() + "/config.json: log_pruning_tolerance is", "below 0", "give --pruning"}));
     EXPECT_EQ(error().find("--pruning 1"), std::string::npos);
     request_.pruning_tolerance = 0;
     EXPECT_EQ(run().trace->info().pruning_tolerance, 0) << "the option counts";

@@ -99,7 +99,7 @@ TEST(TrainingReader, GoesOnAfterWhatItRefused) {
   reader.read();
   training.add(step_line(2) + "words\n");
   for (int n = 0; n < 2; ++n) {
-    EXPECT_PRED2(test::says, test::error_of([&] { reader.read(); }), (Parts{"log.jsonl: line 3 is no step"}));
+    EXPECT_PRED2(test::says, test::error_of([&] { reader.read(); }), (Parts{"log.jsonl: line 3 is not a step"}));
   }
   training.log(step_line(1) + step_line(2) + step_line(3));
   EXPECT_EQ(numbers_of(*reader.read()), (std::vector<std::int64_t>{1, 2, 3}));
