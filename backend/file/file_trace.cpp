@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -151,6 +152,19 @@ class FileTraceSource final : public TraceSource {
   mutable std::weak_ptr<const ArrayValues> zeros_;
 };
 
+/// Whether no number has all bits of its exponent set, as infinities and what is no number have.
+bool are_finite(std::span<const std::byte> numbers, DType dtype) {
+  const auto all = [&]<typename Bits>(Bits exponent) {
+    for (std::size_t n = 0; n < numbers.size(); n += sizeof(Bits)) {
+      Bits bits{};
+      std::memcpy(&bits, numbers.data() + n, sizeof(Bits));
+      if ((bits & exponent) == exponent) return false;
+    }
+    return true;
+  };
+  return dtype == DType::float32 ? all(std::uint32_t{0x7f800000}) : all(std::uint16_t{0x7f80});
+}
+
 /// Queries, keys and values read straight from their places in the file.
 class FileQueryKeyStore final : public QueryKeyStore {
  public:
@@ -161,6 +175,7 @@ class FileQueryKeyStore final : public QueryKeyStore {
                     const Offsets& offsets)
       : QueryKeyStore(info, info.dtype, keys_of(offsets)),
         file_(std::move(file)),
+        model_(model),
         object_(model + " " + words_of(parts()).title),
         offsets_(offsets) {}
 
@@ -172,6 +187,10 @@ class FileQueryKeyStore final : public QueryKeyStore {
     const auto row = static_cast<std::uint64_t>(head * shape().length + begin);
     scratch.resize(static_cast<std::size_t>(end - begin) * row_bytes);
     file_->read(offsets_.at(part)[index_of(layer)] + row * row_bytes, scratch, object_);
+    // One key that is no number would spoil all entries of a linear mixer behind it.
+    if (!shape().mixer(layer).has_softmax() && !are_finite(scratch, dtype())) {
+      file_->fail_damaged(model_ + "/" + path_of(spec_of(part), layer), "is not finite");
+    }
     return scratch;
   }
 
@@ -183,7 +202,8 @@ class FileQueryKeyStore final : public QueryKeyStore {
   }
 
   std::shared_ptr<const Hdf5File> file_;
-  std::string object_;
+  std::string model_;   ///< path of its group
+  std::string object_;  ///< in errors
   Offsets offsets_;
 };
 

@@ -172,6 +172,12 @@ class AttentionCheck {
 LayerArrays read_layer(const Trace& trace, int layer) {
   const TraceInfo& info = trace.info();
   const TraceSource& source = trace.source();
+  // The source refuses what is no number in what a mixer keeps beside queries and keys, and in rates.
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.repeat == Repeat::layers && (spec.keep == Keep::query_key || spec.array == TraceArray::decay_rate)) {
+      (void)source.read(spec.array, layer);
+    }
+  }
   LayerArrays arrays;
   arrays.gates = source.read(TraceArray::cumulative_log_gate, layer);
   arrays.channel_gates = source.read(TraceArray::cumulative_log_decay, layer);
@@ -187,10 +193,8 @@ LayerArrays read_layer(const Trace& trace, int layer) {
 
 std::uint64_t bytes_read(const Trace& trace, int layer) {
   std::uint64_t bytes = 0;
-  for (const TraceArray array :
-       {TraceArray::cumulative_log_gate, TraceArray::cumulative_log_decay, kNormalizers[0], kNormalizers[1]}) {
-    const ArraySpec& spec = spec_of(array);
-    if (!trace.has(array, layer)) continue;
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.repeat != Repeat::layers || spec.storage == Storage::store || !trace.has(spec.array, layer)) continue;
     bytes += elements_of(spec, trace.info(), layer) * size_of(spec.number, trace.info().dtype);
   }
   return bytes;
@@ -201,12 +205,25 @@ std::int64_t reach_of(const Trace& trace, int layers, std::uint64_t key_bytes) {
   std::uint64_t position = 0;
   for (int layer = 0; layer < layers; ++layer) {
     const LayerMixer mixer = trace.info().mixer(layer);
-    // Heads that share keys read them each.
-    if (mixer.has_softmax()) position += static_cast<std::uint64_t>(std::int64_t{mixer.heads} * mixer.head_dim);
+    // Heads that share keys read them each; of linear mixers queries are read too.
+    const int heads = mixer.has_softmax() ? mixer.heads : mixer.query_heads + mixer.key_heads;
+    position += static_cast<std::uint64_t>(std::int64_t{heads} * mixer.head_dim);
   }
   position *= size_of(trace.info().dtype);
   const auto fitting = static_cast<std::int64_t>(key_bytes / std::max<std::uint64_t>(position, 1));
   return std::min(trace.info().length, std::max(kLeastReach, fitting));
+}
+
+/// Reads queries and keys of a linear mixer, of which its source refuses those that are no numbers.
+void read_query_key(const QueryKeyStore& store, int layer, std::int64_t reach) {
+  std::vector<float> scratch;
+  for (const Part part : {Part::query, Part::key}) {
+    for (int head = 0; head < store.heads(part, layer); ++head) {
+      for (std::int64_t begin = 0; begin < reach; begin += kKeysAtOnce) {
+        (void)store.rows(part, layer, head, begin, std::min(begin + kKeysAtOnce, reach), scratch);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -225,7 +242,9 @@ RunCheckReport check_run(const Trace& trace, const std::string& file, const Chec
     const LayerArrays arrays = read_layer(trace, layer);
     const int heads = info.mixer(layer).heads;
     if (arrays.gates != nullptr || arrays.channel_gates != nullptr) report.gates += heads;
-    for (int head = 0; head < heads && trace.query_key() != nullptr; ++head) {
+    const bool softmax = info.mixer(layer).has_softmax();
+    if (!softmax && trace.query_key() != nullptr) read_query_key(*trace.query_key(), layer, reach);
+    for (int head = 0; head < heads && softmax && trace.query_key() != nullptr; ++head) {
       if (stop.stop_requested()) {
         report.whole = false;
         return report;

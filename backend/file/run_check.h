@@ -11,7 +11,7 @@ namespace foxscope {
 
 /// How much of a run is read to hold its arrays against one another.
 struct CheckExtent {
-  std::uint64_t layer_bytes = 0;  ///< c and row normalisers: as many layers as fit, from the first on
+  std::uint64_t layer_bytes = 0;  ///< all but queries, keys and values: as many layers as fit, from the first on
   std::uint64_t key_bytes = 0;    ///< keys of all these layers: rows lie as far back as fits, or in the first 256
 };
 /// A few milliseconds of reading and computing.
@@ -33,7 +33,8 @@ struct RunCheckReport {
 /// (it is a sum of log f, and f is at most 1), which the source checks wherever it reads c; and in softmax attention
 /// sum_j exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, and
 /// float32's rounding of logits, normaliser and c, 1e-2 at most, and the share that pruning may have left out. The same
-/// without c where normalisers without the gate were kept. Arrays that were not kept are not looked at.
+/// without c where normalisers without the gate were kept. Of linear mixers everything that M is made
+/// of must be numbers, which the source checks too. Arrays that were not kept are not looked at.
 /// @param file  its name, for errors
 /// @throws Error naming file, layer, head, row, and the arrays that do not belong together
 RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,

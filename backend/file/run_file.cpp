@@ -42,6 +42,7 @@ struct Reading {
   Hdf5Account account;
   std::stop_token stop;
   RunCheck check;
+  std::int64_t schema = kSchema;
   std::shared_ptr<const Text> text;
   /// Token tables by the address of their group: models with equal tokens share one.
   std::map<std::uint64_t, std::shared_ptr<const TokenTable>> tokens;
@@ -212,6 +213,19 @@ double usual_scale(const TraceInfo& info) {
   return head_dim > 0 ? softmax_scale<double>(head_dim) : 0;
 }
 
+/// @throws Error for a mixer that files of the schema do not have, which older readers would take for attention
+void check_schema(const Reading& reading, const Hdf5Object& model, const TraceInfo& info) {
+  if (reading.schema >= kMixerSchema) return;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const LayerMixer mixer = info.mixer(layer);
+    if (mixer.has_softmax()) continue;
+    throw Error(
+        fmt::format("{}: {}/layers/{:02}@mixer: is {}, which files of schema {} have, and @foxscope_schema is {}: "
+                    "correct what wrote the file",
+                    reading.file->name(), model.path(), layer, to_string(mixer.mixer), kMixerSchema, reading.schema));
+  }
+}
+
 TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {
   TraceInfo info;
   info.model_type = reading.text_attribute(model, "model_type");
@@ -238,6 +252,7 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
       static_cast<int>(reading.integer_attribute(model, "key_heads", std::max(1, info.key_heads), 1, info.heads));
   info.head_dim = static_cast<int>(reading.integer_attribute(model, "head_dim", info.head_dim, 0, kMostHeads));
   read_mixers(model, reading.heap, info);
+  check_schema(reading, model, info);
   info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", usual_scale(info)));
   if (info.mixers.empty() && info.heads % info.key_heads != 0) {
     reading.file->fail_damaged(model.path(),
@@ -334,6 +349,7 @@ void check_root(Reading& reading, const Hdf5Object& root) {
                     name, *schema, kMixerSchema));
   }
   if (schema.value_or(1) < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
+  reading.schema = schema.value_or(1);
   if (const std::string content = reading.text_attribute(root, "content"); !content.empty()) {
     throw Error(
         fmt::format("{}: holds {} and no runs: name a file that `foxscope run` wrote", name, content_words(content)));

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/measures.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
@@ -98,7 +99,8 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
                                      const std::filesystem::path& spill_folder, std::optional<int> gpu, Parts parts)
     : RunQueryKeyStore(shape, dtype, std::move(parts)),
       size_(bytes(shape, dtype, this->parts())),
-      in_file_(size_ > memory_budget) {
+      in_file_(size_ > memory_budget),
+      folder_(spill_folder) {
   if (size_ == 0) return;
   if (gpu && !in_file_) {
     try {
@@ -110,7 +112,7 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
     }
   }
   const StoredWords held = words_of(this->parts());
-  const double gib = static_cast<double>(size_) / (1024.0 * 1024.0 * 1024.0);
+  const double gib = gibibytes(size_);
   void* mapped = MAP_FAILED;
   if (in_file_) {
     const int descriptor = open_unnamed_file(spill_folder);
@@ -140,6 +142,12 @@ HostQueryKeyStore::~HostQueryKeyStore() {
 }
 
 const char* HostQueryKeyStore::where() const { return in_file_ ? "temporary file" : "memory"; }
+
+std::string HostQueryKeyStore::note() const {
+  if (!in_file_) return {};
+  return fmt::format("{} take {:.1f} GiB and are held in a temporary file in {}", words_of(parts()).title,
+                     gibibytes(size_), folder_.string());
+}
 
 std::span<const std::byte> HostQueryKeyStore::raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                        std::int64_t end, std::vector<std::byte>& /*scratch*/) const {

@@ -86,6 +86,8 @@ class RunQueryKeyStore : public QueryKeyStore {
   virtual std::span<std::byte> layer(Part /*part*/, int /*layer*/) { return {}; }
   /// The same in GPU memory; null for a store elsewhere.
   virtual void* device_layer(Part /*part*/, int /*layer*/) { return nullptr; }
+  /// A line for the user on where the store is; empty where nobody need know.
+  [[nodiscard]] virtual std::string note() const { return {}; }
 
  protected:
   using QueryKeyStore::QueryKeyStore;
@@ -111,12 +113,15 @@ class HostQueryKeyStore final : public RunQueryKeyStore {
                                                     std::int64_t end, std::vector<std::byte>& scratch) const override;
 
   std::span<std::byte> layer(Part part, int layer) override;
+  /// Says how large its temporary file is, and in which folder.
+  [[nodiscard]] std::string note() const override;
 
  private:
   std::unique_ptr<kernels::cuda::PinnedBuffer> pinned_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   bool in_file_ = false;
+  std::filesystem::path folder_;  ///< of the temporary file
 };
 
 }  // namespace foxscope

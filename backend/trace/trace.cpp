@@ -19,6 +19,12 @@ Error not_kept(const std::string& name, Keep keep) {
                            word_of(keep).title, word_of(keep).word));
 }
 
+/// A layer that has others of a word's arrays lacks one of them: its file was made otherwise.
+Error lacks(const TraceInfo& info, int layer, const ArraySpec& spec) {
+  return Error(fmt::format("model '{}': layer {} has {} but no {}: run again with '{}' in --keep", info.name, layer,
+                           word_of(spec.keep).title, name_of(spec), word_of(spec.keep).word));
+}
+
 /// Whether each layer forgets: its sums of log gates or decays say so, and what was said before where they were
 /// not kept.
 std::vector<bool> forgetting_of(const TraceInfo& info, const TraceSource& source) {
@@ -182,7 +188,12 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
                                  spec.path + std::string_view(spec.path).rfind('/') + 1));
   }
   const ArrayValues* const values = find(array, whole ? 0 : layer);
-  if (values == nullptr) throw not_kept(info_.name, spec.keep);
+  if (values == nullptr) {
+    const bool others = std::ranges::any_of(kTraceArrays, [&](const ArraySpec& other) {
+      return other.keep == spec.keep && belongs_to(other, mixer) && has(other.array, layer);
+    });
+    throw others ? lacks(info_, layer, spec) : not_kept(info_.name, spec.keep);
+  }
   const std::span<const T> numbers = std::get<std::vector<T>>(*values);
   assert(numbers.size() == elements_of(spec, info_, layer));
   const int heads = static_cast<int>(shape_of(spec, info_, layer)[whole ? 1 : 0]);
@@ -283,16 +294,18 @@ std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
   return row<float>(TraceArray::log_forget_gradient, layer, head);
 }
 
-bool Trace::has_attention(int layer) const {
+std::optional<TraceArray> Trace::lacking(int layer) const {
   check_head(layer, 0);
   const LayerMixer mixer = info_.mixer(layer);
-  if (mixer.has_softmax()) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
-  // M is made of the gates and of what is kept beside queries and keys.
-  const auto lacks = [&](const ArraySpec& spec) {
-    const bool makes_rows = spec.keep == Keep::gates || spec.keep == Keep::query_key;
-    return makes_rows && spec.storage != Storage::store && belongs_to(spec, mixer) && !has(spec.array, layer);
+  // M of linear mixers is made of the gates and of what is kept beside queries and keys.
+  const auto is_lacking = [&](const ArraySpec& spec) {
+    if (spec.keep == Keep::query_key && spec.storage == Storage::store) return query_key() == nullptr;
+    const bool makes_rows = mixer.has_softmax() ? spec.array == TraceArray::log_normalizer
+                                                : spec.keep == Keep::gates || spec.keep == Keep::query_key;
+    return makes_rows && belongs_to(spec, mixer) && !has(spec.array, layer);
   };
-  return query_key() != nullptr && std::ranges::none_of(kTraceArrays, lacks);
+  const auto* const found = std::ranges::find_if(kTraceArrays, is_lacking);
+  return found == kTraceArrays.end() ? std::nullopt : std::optional(found->array);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {

@@ -160,7 +160,9 @@ class Trace {
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
   /// linear mixer queries, keys, beta and its decays.
-  [[nodiscard]] bool has_attention(int layer) const;
+  [[nodiscard]] bool has_attention(int layer) const { return !lacking(layer); }
+  /// The first of these arrays that was not kept; none: entries can be computed.
+  [[nodiscard]] std::optional<TraceArray> lacking(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or
   /// from `compute`, which may return an empty vector to say that it was cancelled (then so is the result).

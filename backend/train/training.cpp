@@ -77,7 +77,7 @@ Model open_model(const Recipe& recipe) {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
   }
-  if (model.config.is_hybrid() && model.config.linear->kind != Mixer::mamba) {
+  if (!model.config.is_trained()) {
     throw Error(
         fmt::format("model_type {}: its layers are of several kinds, and of such models only Samba can be trained",
                     model.config.model_type));

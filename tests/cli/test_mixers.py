@@ -216,6 +216,17 @@ class Hybrids(CommandLineTest):
         for option in [["--split"], ["--match", "qwen3_5"]]:
             self.fails(1, ["row normalisers were not kept", option[0]], "heads", self.run_file, *option)
 
+    def test_names_the_array_of_a_mixer_that_is_missing(self):
+        self.run_hybrid("loss,gates,rows,qk")
+        with h5py.File(self.run_file, "r+") as file:
+            name = next(iter(file["models"]))
+            del file[f"models/{name}/layers/00/beta"]
+        done = self.foxscope("heads", self.run_file)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("beta of layer 0 was not kept, so there is nothing to say of that layer", done.stderr.decode())
+        self.fails(1, [f"model '{name}': layer 0 has queries and keys but no beta: run again with 'qk' in --keep"], "map",
+                   self.run_file, "--layer", 0, "--head", 0, "--quantity", "mixing", "-o", self.folder / "map.npy")
+
     def test_heads_over_windows(self):
         windows = self.folder / "windows.npy"
         numpy.save(windows, golden("qwen3_5")["labels"].reshape(-1).reshape(3, 32))

@@ -84,5 +84,15 @@ case("delta-decay-rises", number("06/cumulative_log_decay", (1, 20, 5), 0.0), "l
 case("erase-shape", shape("07/erase_read", 2, 37, 5), "layers/07/erase_read")
 case("erase-nan", number("07/erase_write", (1, 9, 2), np.nan), "layers/07/erase_write", "not finite")
 case("decay-of-low-rank", attribute("07", "decay", "head"), "layers/07", "diagonal_plus_low_rank cannot have a decay by head")
+for part in ("query", "key"):
+    for layer in ("03", "07"):
+        case(f"{part}-{layer}-nan", number(f"{layer}/{part}", (1, 9, 0), np.nan), f"layers/{layer}/{part}", "not finite")
+case("key-infinite", number("02/key", (0, 36, 4), -np.inf), "layers/02/key", "not finite")
+case("schema", lambda file: file.attrs.__setitem__("foxscope_schema", 1), "layers/00@mixer", "is mamba2, which files of "
+     "schema 2 have, and @foxscope_schema is 1")
+case("no-schema", lambda file: file.attrs.__delitem__("foxscope_schema"), "@mixer", "@foxscope_schema is 1")
 case("no-key", without("04/key"), "layers/04", "lacks some of its queries and keys")
+# These open, and what is made of the missing array says so.
+for layer, array in (("03", "beta"), ("07", "erase_read"), ("07", "erase_write"), ("05", "decay_rate")):
+    case(f"no-{array}", without(f"{layer}/{array}"))
 (folder / "cases.json").write_text(json.dumps(cases))

@@ -128,6 +128,19 @@ TEST_F(RunModel, LimitsToTheFirstTokens) {
   EXPECT_PRED2(test::says, error(), (test::Parts{"--limit -1"}));
 }
 
+TEST_F(RunModel, ReadsTheTokensThatItsEstimateHasCut) {
+  set_text("abab cd");
+  const OpenedModel model = Engine().open(request_);
+  const auto estimate = estimate_run(model, request_, TokenCount::exact, Job{});
+  ASSERT_TRUE(estimate.has_value());
+  EXPECT_EQ(estimate->tokens, std::ssize(estimate->cut->id));
+  const RunPlan plan = plan_run(model, request_, estimate->cut);
+  EXPECT_EQ(plan.tokens, estimate->cut);
+  EXPECT_EQ(*plan.tokens, *plan_run(model, request_).tokens);
+  EXPECT_EQ(run_model(plan, Job{})->trace->tokens(), estimate->cut);
+  EXPECT_EQ(estimate_run(model, request_, TokenCount::at_most, Job{})->cut, nullptr);
+}
+
 TEST_F(RunModel, WithALimitHoldsTheTextThatWasRead) {
   const auto text_of = [&](const std::string& text, std::int64_t limit) {
     set_text(text);

@@ -125,6 +125,14 @@ TEST(HostQueryKeyStore, LeavesNoNameBehind) {
   std::filesystem::remove(folder);
 }
 
+TEST(HostQueryKeyStore, SaysWhereItsTemporaryFileIs) {
+  constexpr QueryKeyStore::Shape kLarge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1 << 18, .head_dim = 32};
+  const std::filesystem::path folder = std::filesystem::temp_directory_path();
+  EXPECT_EQ(HostQueryKeyStore(kLarge, DType::float32, 0, folder).note(),
+            "queries and keys take 0.1 GiB and are held in a temporary file in " + folder.string());
+  EXPECT_EQ(HostQueryKeyStore(kStoreShape, DType::float32, std::size_t{1} << 30U, folder).note(), "");
+}
+
 TEST(HostQueryKeyStore, CountsItsBytes) {
   EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::float32), 2U * (4 + 2) * 13 * 5 * 4);
   EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::bfloat16), 2U * (4 + 2) * 13 * 5 * 2);

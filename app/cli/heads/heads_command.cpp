@@ -81,6 +81,23 @@ int layersWithAttention(const Trace& trace) {
   return count;
 }
 
+/// What was not kept of the first layer whose attention has no statistics, and what that leaves nothing to say of.
+struct Lacking {
+  std::string words;
+  std::string of;
+};
+Lacking lackingOf(const Trace& trace) {
+  const std::string rows = "queries and keys or row normalisers were";
+  if (layersWithAttention(trace) == 0 && trace.query_key() == nullptr) return {rows, "attention"};
+  int layer = 0;
+  while (layer + 1 < trace.info().layers && trace.has_attention(layer)) ++layer;
+  if (trace.info().mixer(layer).has_softmax()) {
+    return {rows, layersWithAttention(trace) > 0 ? "softmax attention" : "attention"};
+  }
+  const TraceArray array = trace.lacking(layer).value_or(TraceArray::query);
+  return {fmt::format("{} of layer {} was", name_of(spec_of(array)), layer), "that layer"};
+}
+
 bool hasAttention(const Trace& trace) { return layersWithAttention(trace) == trace.info().layers; }
 
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
@@ -88,10 +105,9 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   measure.with_split = options.split;
   const bool needed = options.split || options.match;
   if (needed && !hasAttention(trace)) {
-    throw Error(
-        fmt::format("{}: model '{}': queries and keys or row normalisers were not kept, and {} needs them: run "
-                    "again with --keep gates,rows,qk",
-                    options.file, trace.info().name, options.split ? "--split" : "--match"));
+    throw Error(fmt::format("{}: model '{}': {} not kept, and {} needs them: run again with --keep gates,rows,qk",
+                            options.file, trace.info().name, lackingOf(trace).words,
+                            options.split ? "--split" : "--match"));
   }
   if (options.split && !trace.info().has_softmax()) {
     throw UsageError(
@@ -186,11 +202,10 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
   // The tables of saliency and of classes have no number of attention.
   const bool tellsAttention = form != HeadsForm::table || !(options.saliency || options.byClass);
   if (!hasAttention(*trace) && tellsAttention) {
-    const bool some = layersWithAttention(*trace) > 0;
-    context.console.note(fmt::format(
-        "{}: queries and keys or row normalisers were not kept, so there is nothing to say of {}: run again with "
-        "--keep gates,rows,qk",
-        options.file, some ? "softmax attention" : "attention"));
+    const Lacking lacking = lackingOf(*trace);
+    context.console.note(
+        fmt::format("{}: {} not kept, so there is nothing to say of {}: run again with --keep gates,rows,qk",
+                    options.file, lacking.words, lacking.of));
   }
   if (options.saliency && forgets(trace->info()) && ordering_number(*trace) == SaliencyNumber::per_nat) {
     context.console.note(

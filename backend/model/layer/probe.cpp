@@ -41,6 +41,12 @@ void Probe::take_normalizers(int layer, std::span<const float> log_normalizer,
   if (!without_gate.empty()) std::ranges::copy(without_gate, recorder_->log_normalizer_without_gate(layer).begin());
 }
 
+void Probe::take(TraceArray array, int layer, const float* values) const {
+  if (recorder_ == nullptr) return;
+  const std::span<float> kept = recorder_->array<float>(array, layer);
+  std::copy_n(values, kept.size(), kept.begin());
+}
+
 void Probe::take_loss(std::int64_t first, std::span<const float> loss) const {
   if (keeps(Keep::loss)) std::ranges::copy(loss, recorder_->per_token_loss().begin() + first);
 }

@@ -35,6 +35,9 @@ class Probe {
   /// @param log_normalizer  [H, L] nats
   /// @param without_gate    likewise; empty unless Keep::ungated
   void take_normalizers(int layer, std::span<const float> log_normalizer, std::span<const float> without_gate) const;
+  /// A mixer's float32 array of a layer, such as beta, or what is erased by arrays.
+  /// @param values  as many as its ArraySpec says
+  void take(TraceArray array, int layer, const float* values) const;
   /// @param loss  [n] nats, of the positions from `first` on
   void take_loss(std::int64_t first, std::span<const float> loss) const;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -17,29 +16,6 @@
 #include "backend/model/spec/trace_sizes.h"
 
 namespace foxscope {
-namespace {
-
-/// Says where queries, keys and values go: in the log, and to the user where it is a file.
-void tell_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
-                std::vector<std::string>& notes) {
-  std::string place = "queries and keys are not kept";
-  if (store) {
-    const std::string title = words_of(store->parts()).title;
-    place = fmt::format("{} in {}", title, store->where());
-    if (std::string_view(store->where()) == "temporary file") {
-      notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name, title,
-                                  gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
-                                  std::filesystem::temp_directory_path().string()));
-    }
-  }
-  log_line(LogCategory::model, [&] {
-    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info.name, info.length, info.device,
-                       to_string(info.dtype), info.pruning_tolerance, place);
-  });
-}
-
-}  // namespace
-
 MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype) {
   MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--limit", {}};
   if (const auto& target = request.saliency; target && target->end < sizes.length) {
@@ -84,10 +60,10 @@ void validate(const RunRequest& request, const OpenedModel& model) {
   }
 }
 
-RunPlan plan_run(OpenedModel model, RunRequest request) {
+RunPlan plan_run(OpenedModel model, RunRequest request, std::shared_ptr<const TokenTable> cut) {
   validate(request, model);
-  RunPlan plan{std::move(model), std::move(request), nullptr, nullptr, {}, {}};
-  plan.tokens = read_run_tokens(plan.model, plan.request.input, plan.request.limit);
+  RunPlan plan{std::move(model), std::move(request), std::move(cut), nullptr, {}, {}};
+  if (!plan.tokens) plan.tokens = read_run_tokens(plan.model, plan.request.input, plan.request.limit);
   plan.text = read_text_of(plan.request.input, *plan.tokens, plan.request.limit);
   check_pass(plan.model.options, plan.model.config, plan.length());
   std::optional<Range>& target = plan.request.saliency;
@@ -106,7 +82,8 @@ std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunReque
   validate(request, model);
   RunEstimate estimate;
   if (count == TokenCount::exact || !request.input.text) {
-    estimate.tokens = std::ssize(read_run_tokens(model, request.input, request.limit)->id);
+    estimate.cut = read_run_tokens(model, request.input, request.limit);
+    estimate.tokens = std::ssize(estimate.cut->id);
   } else {
     estimate.tokens = static_cast<std::int64_t>(request.input.text->content.size());
     if (request.limit) estimate.tokens = std::min(estimate.tokens, *request.limit);
@@ -134,7 +111,15 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   const auto store = place.make_store(*info, keep);
   RunResult result;
   result.report.notes = model.config.notes;
-  tell_place(store, *info, result.report.notes);
+  if (store && !store->note().empty()) {
+    result.report.notes.push_back(fmt::format("{}: {}", info->name, store->note()));
+  }
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info->name, info->length, info->device,
+                       to_string(info->dtype), info->pruning_tolerance,
+                       store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
+                             : "queries and keys are not kept");
+  });
   Recorder recorder(*info, keep, store);
   const std::shared_ptr<CausalLM> loaded = model.load(job);
   if (!loaded) return std::nullopt;

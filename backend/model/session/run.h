@@ -37,8 +37,9 @@ struct RunPlan {
 };
 
 /// Cuts the text, and checks all that does not need the weights.
+/// @param cut  the tokens where estimate_run has cut them of this input and limit; null: they are cut
 /// @throws Error and UsageError with the remedy
-RunPlan plan_run(OpenedModel model, RunRequest request);
+RunPlan plan_run(OpenedModel model, RunRequest request, std::shared_ptr<const TokenTable> cut = nullptr);
 
 /// Figures of one run, as in the summary of `foxscope run --json`.
 struct RunReport {
@@ -62,7 +63,8 @@ MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType
 struct RunEstimate {
   std::int64_t tokens = 0;
   RunNeeds needs;
-  FreeMemory free;  ///< now
+  FreeMemory free;                        ///< now
+  std::shared_ptr<const TokenTable> cut;  ///< for plan_run; null where only bytes were counted
 };
 /// Whether an estimate is over the tokens themselves, or over as many as the text has bytes, which takes no time.
 enum class TokenCount { exact, at_most };

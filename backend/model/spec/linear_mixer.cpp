@@ -11,6 +11,12 @@
 #include "backend/model/spec/interventions.h"
 
 namespace foxscope {
+namespace {
+
+double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
+double log_sigmoid(double x) { return -softplus(-x); }
+
+}  // namespace
 
 LayerMixer LinearMixer::layer() const {
   Decay forgets = decays_by_channel() ? Decay::channel : decay == LinearDecay::none ? Decay::none : Decay::head;
@@ -26,6 +32,29 @@ std::int64_t LinearMixer::bytes_per_position() const {
   const std::int64_t steps = is_selective() ? 2 * std::int64_t{heads} : 0;
   return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps) +
          8 * channels;
+}
+
+LinearMixer::HeadDecay LinearMixer::head_decay(double logit, double rate) const {
+  double step = softplus(logit);
+  if (beta == LinearBeta::step) step = std::clamp(step, lowest_step, highest_step);
+  return {step, -step * std::exp(rate)};
+}
+
+double LinearMixer::channel_log_decay(double logit, double bound) const {
+  double nats = log_sigmoid(logit) * decay_factor;
+  if (bound > 0) nats = std::log(bound + (1 - bound) / (1 + std::exp(-logit)));
+  return lowest_log_decay ? std::max(nats, *lowest_log_decay) : nats;
+}
+
+void LinearMixer::make_channel_decays(std::span<float> alpha, std::span<const float> bound) const {
+  for (std::size_t n = 0; n < bound.size(); ++n) alpha[n] = bound[n] + (1 - bound[n]) * alpha[n];
+  if (decay_factor != 1) {
+    const auto factor = static_cast<float>(decay_factor);
+    for (float& channel : alpha) channel = std::pow(channel, factor);
+  }
+  if (!lowest_log_decay) return;
+  const auto lowest = static_cast<float>(std::exp(*lowest_log_decay));
+  for (float& channel : alpha) channel = std::max(channel, lowest);
 }
 
 void throw_bad_decay(const DecayPlace& place, double log_decay) {

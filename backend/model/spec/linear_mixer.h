@@ -106,6 +106,10 @@ struct LinearMixer {
   [[nodiscard]] bool decays_by_channel() const {
     return decay == LinearDecay::of_keys || decay == LinearDecay::low_rank;
   }
+  /// One decay a head is made from the projection's columns.
+  [[nodiscard]] bool decays_by_head() const { return decay == LinearDecay::rate; }
+  /// Keys are 1 - alpha, made of the logits of decays.
+  [[nodiscard]] bool keys_are_of_decays() const { return decay == LinearDecay::of_keys; }
   [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
   /// Whether step, keys and queries are made of what the convolution gives, not of the layer's input.
   [[nodiscard]] bool is_selective() const { return kind == Mixer::mamba; }
@@ -119,6 +123,26 @@ struct LinearMixer {
   [[nodiscard]] std::int64_t bytes_per_position() const;
   /// The layer as traces describe it.
   [[nodiscard]] LayerMixer layer() const;
+
+  /// A head's step of one position and what it makes of the decay (decays_by_head()).
+  struct HeadDecay {
+    double step = 1;
+    double log_decay = 0;  ///< nats
+  };
+  /// @param logit  a + b
+  /// @param rate   A
+  [[nodiscard]] HeadDecay head_decay(double logit, double rate) const;
+  /// log alpha of a channel, nats (decays_by_channel()).
+  /// @param logit  with its bias
+  /// @param bound  of the layer's decay of that channel; 0: none
+  [[nodiscard]] double channel_log_decay(double logit, double bound) const;
+  /// The same as alpha, in float32, for the channels of a head.
+  /// @param alpha  [d] sigmoids of the logits, which alpha replaces
+  /// @param bound  [d], or empty
+  void make_channel_decays(std::span<float> alpha, std::span<const float> bound) const;
+  /// beta where it is no step.
+  /// @param share  sigmoid of the logit
+  [[nodiscard]] float beta_of(float share) const { return beta == LinearBeta::twice_sigmoid ? 2 * share : share; }
 };
 
 /// One log alpha of a layer, or one beta, as it came out of a forward pass.

@@ -132,6 +132,8 @@ struct ModelConfig {
   [[nodiscard]] bool attends() const { return attention_layers() > 0; }
   /// Whether layers are of several kinds.
   [[nodiscard]] bool is_hybrid() const;
+  /// Whether models of it are trained: of hybrids Samba alone.
+  [[nodiscard]] bool is_trained() const { return !is_hybrid() || linear->kind == Mixer::mamba; }
   [[nodiscard]] int heads_of(int layer) const { return linear_at(layer) != nullptr ? linear->heads : heads; }
   /// I of a layer.
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {

@@ -1,5 +1,9 @@
 #include "backend/model/weights/torch_weights_torch.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+
 #include <ATen/ATen.h>
 
 #include "backend/base/index.h"
@@ -13,6 +17,40 @@ namespace {
 
 /// Rows of the head are a multiple of this.
 constexpr std::int64_t kHeadRows = 8;
+
+/// A weight of a layer on a device, and the same on the host; null: it is a part of the merged projection there.
+struct WeightOfLayer {
+  at::Tensor TorchLayer::*device;
+  FloatArray LayerWeights::*host;
+};
+constexpr WeightOfLayer kLayerWeights[] = {
+    {&TorchLayer::attention_norm, &LayerWeights::attention_norm},
+    {&TorchLayer::attention_norm_bias, &LayerWeights::attention_norm_bias},
+    {&TorchLayer::projection, nullptr},
+    {&TorchLayer::projection_bias, nullptr},
+    {&TorchLayer::gates, nullptr},
+    {&TorchLayer::gates_bias, nullptr},
+    {&TorchLayer::query_norm, &LayerWeights::query_norm},
+    {&TorchLayer::key_norm, &LayerWeights::key_norm},
+    {&TorchLayer::constant_gate, &LayerWeights::constant_gate},
+    {&TorchLayer::output_gate, &LayerWeights::output_gate},
+    {&TorchLayer::output_norm, &LayerWeights::output_norm},
+    {&TorchLayer::output, &LayerWeights::output},
+    {&TorchLayer::output_bias, &LayerWeights::output_bias},
+    {&TorchLayer::mlp_norm, &LayerWeights::mlp_norm},
+    {&TorchLayer::mlp_norm_bias, &LayerWeights::mlp_norm_bias},
+    {&TorchLayer::mlp_in, &LayerWeights::mlp_in},
+    {&TorchLayer::mlp_in_bias, &LayerWeights::mlp_in_bias},
+    {&TorchLayer::mlp_out, &LayerWeights::mlp_out},
+    {&TorchLayer::mlp_out_bias, &LayerWeights::mlp_out_bias},
+    {&TorchLayer::convolution, &LayerWeights::convolution},
+    {&TorchLayer::convolution_bias, &LayerWeights::convolution_bias},
+    {&TorchLayer::x_proj, &LayerWeights::x_proj},
+    {&TorchLayer::decay_up, &LayerWeights::decay_up},
+    {&TorchLayer::decay_bias, &LayerWeights::decay_bias},
+    {&TorchLayer::decay_rate, &LayerWeights::decay_rate},
+    {&TorchLayer::skip, &LayerWeights::skip},
+};
 
 }  // namespace
 
@@ -91,7 +129,6 @@ void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host
   const LinearColumns parts(mixer);
   const std::int64_t hidden = config.hidden_size;
   const auto vector = [&](const FloatArray& values) { return put(values, {std::ssize(values)}, at::kFloat); };
-  weights.attention_norm = vector(host.attention_norm);
   const at::Tensor projection = put(host.projection, {parts.count, hidden}, at::kFloat);
   weights.projection = projection.slice(0, 0, parts.precise).to(matrix);
   weights.gates = projection.slice(0, parts.precise).contiguous();
@@ -101,16 +138,13 @@ void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host
     weights.gates_bias = bias.slice(0, parts.precise).contiguous();
   }
   weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
-  weights.convolution_bias = vector(host.convolution_bias);
   weights.x_proj = put(host.x_proj, {mixer.x_proj_size(), mixer.value_size()}, at::kFloat);
   weights.decay_up = put(host.decay_up, {mixer.raised_size(), mixer.decay_rank}, at::kFloat);
-  weights.decay_bias = vector(host.decay_bias);
-  weights.decay_rate = vector(host.decay_rate);
-  if (mixer.layer().has_rates()) weights.decay_rate = weights.decay_rate.view({mixer.heads, mixer.key_dim});
-  weights.skip = vector(host.skip);
-  weights.output_norm = vector(host.output_norm);
+  if (mixer.layer().has_rates()) weights.decay_rate = put(host.decay_rate, {mixer.heads, mixer.key_dim}, at::kFloat);
   weights.output = put(host.output, {hidden, mixer.output_size()}, matrix);
-  weights.output_bias = vector(host.output_bias);
+  for (const auto& [member, own] : kLayerWeights) {
+    if (own != nullptr && !(weights.*member).defined()) weights.*member = vector(host.*own);
+  }
 }
 
 TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
@@ -190,33 +224,12 @@ std::span<at::Tensor WeightTensors::*const> WeightTensors::outside() {
 }
 
 std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
-  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm,
-                                                         &TorchLayer::attention_norm_bias,
-                                                         &TorchLayer::projection,
-                                                         &TorchLayer::projection_bias,
-                                                         &TorchLayer::gates,
-                                                         &TorchLayer::gates_bias,
-                                                         &TorchLayer::query_norm,
-                                                         &TorchLayer::key_norm,
-                                                         &TorchLayer::constant_gate,
-                                                         &TorchLayer::output_gate,
-                                                         &TorchLayer::output_norm,
-                                                         &TorchLayer::output,
-                                                         &TorchLayer::output_bias,
-                                                         &TorchLayer::mlp_norm,
-                                                         &TorchLayer::mlp_norm_bias,
-                                                         &TorchLayer::mlp_in,
-                                                         &TorchLayer::mlp_in_bias,
-                                                         &TorchLayer::mlp_out,
-                                                         &TorchLayer::mlp_out_bias,
-                                                         &TorchLayer::convolution,
-                                                         &TorchLayer::convolution_bias,
-                                                         &TorchLayer::x_proj,
-                                                         &TorchLayer::decay_up,
-                                                         &TorchLayer::decay_bias,
-                                                         &TorchLayer::decay_rate,
-                                                         &TorchLayer::skip};
-  return kWeights;
+  static constexpr auto kMembers = [] {
+    std::array<at::Tensor TorchLayer::*, std::size(kLayerWeights)> members{};
+    std::ranges::transform(kLayerWeights, members.begin(), &WeightOfLayer::device);
+    return members;
+  }();
+  return kMembers;
 }
 
 LayerWeights to_host(const TorchLayer& layer) {
@@ -231,33 +244,14 @@ LayerWeights to_host(const TorchLayer& layer) {
     return all;
   };
   LayerWeights host;
-  host.attention_norm = take({layer.attention_norm});
-  host.attention_norm_bias = take({layer.attention_norm_bias});
   host.projection = take({layer.projection, layer.gates});
   // Where gates alone have a bias, the rest of the merged one is 0.
   const bool gates_alone = layer.gates_bias.defined() && !layer.projection_bias.defined();
   const at::Tensor others = gates_alone ? at::zeros({layer.projection.size(0)}) : layer.projection_bias;
   host.projection_bias = take({others, layer.gates_bias});
-  host.query_norm = take({layer.query_norm});
-  host.key_norm = take({layer.key_norm});
-  host.constant_gate = take({layer.constant_gate});
-  host.output_gate = take({layer.output_gate});
-  host.output_norm = take({layer.output_norm});
-  host.output = take({layer.output});
-  host.output_bias = take({layer.output_bias});
-  host.mlp_norm = take({layer.mlp_norm});
-  host.mlp_norm_bias = take({layer.mlp_norm_bias});
-  host.mlp_in = take({layer.mlp_in});
-  host.mlp_in_bias = take({layer.mlp_in_bias});
-  host.mlp_out = take({layer.mlp_out});
-  host.mlp_out_bias = take({layer.mlp_out_bias});
-  host.convolution = take({layer.convolution});
-  host.convolution_bias = take({layer.convolution_bias});
-  host.x_proj = take({layer.x_proj});
-  host.decay_up = take({layer.decay_up});
-  host.decay_bias = take({layer.decay_bias});
-  host.decay_rate = take({layer.decay_rate});
-  host.skip = take({layer.skip});
+  for (const auto& [member, own] : kLayerWeights) {
+    if (own != nullptr) host.*own = take({layer.*member});
+  }
   return host;
 }
 

@@ -5,6 +5,7 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "backend/base/log.h"
 #include "backend/base/system_memory.h"
 #include "tests/gui/document/document_support.h"
 #include "tests/gui/subject.h"
@@ -181,8 +182,13 @@ void DocumentRunsTest::aRunThatWouldNotFitIsRefusedWithTheFigure() {
   for (std::int64_t line = 0; line < lines; ++line) text += "x y z w v\n";
   document.modelRuns().setText({{}, std::move(text)});
   QSignalSpy messages(&document, &Document::messageRaised);
-  document.modelRuns().startRun();
-  QVERIFY(QTest::qWaitFor([&] { return !document.modelRuns().runStatus().running; }, 120'000));
+  int cuts = 0;
+  {
+    const LogReader reader([&](std::string_view line) { cuts += line.find(" bytes are ") != line.npos ? 1 : 0; });
+    document.modelRuns().startRun();
+    QVERIFY(QTest::qWaitFor([&] { return !document.modelRuns().runStatus().running; }, 120'000));
+  }
+  QCOMPARE(cuts, 1);  // for the estimate of memory and for the run
   QCOMPARE(messages.size(), 1);
   const QString line = textsOf(messages)[0];
   QVERIFY2(line.contains("GiB") && line.contains("tokens"), qPrintable(line));

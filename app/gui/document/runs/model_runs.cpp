@@ -228,6 +228,7 @@ void ModelRuns::startDerivedRun(RunId base, const QStringList& interventions) {
 void ModelRuns::run(std::vector<ModelInput> models, Reading reading) {
   m_queue = std::move(models);
   m_reading = std::move(reading);
+  m_cut.clear();
   m_status = {};
   m_status.running = true;
   m_status.count = static_cast<int>(m_queue.size());
@@ -247,10 +248,13 @@ void ModelRuns::estimateMemory() {
   tellStage(tr("estimating memory"), -1, -1);
   std::vector<ModelRequest> wanted;
   for (const ModelInput& model : m_queue) wanted.push_back(m_settings.requestOf(model.name, model.path));
-  using Question = std::optional<MemoryQuestion>;
-  JobRunner::Request<Question> request;
-  request.work = [engine = *m_engine, wanted, run = requestOfRun()](const Job& job) -> std::optional<Question> {
-    Question question;
+  struct Estimated {
+    std::optional<MemoryQuestion> question;
+    std::vector<std::shared_ptr<const TokenTable>> cut;
+  };
+  JobRunner::Request<Estimated> request;
+  request.work = [engine = *m_engine, wanted, run = requestOfRun()](const Job& job) -> std::optional<Estimated> {
+    Estimated estimated;
     std::vector<OpenedModel> models;
     models.reserve(wanted.size());
     for (const ModelRequest& model : wanted) models.push_back(engine.open(model));
@@ -261,17 +265,19 @@ void ModelRuns::estimateMemory() {
         const auto estimate = estimate_run(model, run, count, job);
         if (!estimate) return std::nullopt;
         estimates.push_back(*estimate);
+        if (estimate->cut) estimated.cut.push_back(estimate->cut);
       }
-      question = questionOf(estimates, count);
-      if (!question) break;
+      estimated.question = questionOf(estimates, count);
+      if (!estimated.question) break;
     }
-    return std::optional<Question>(std::in_place, question);
+    return estimated;
   };
-  request.done = [this](const Question& question) {
-    if (!question) return runNext();
+  request.done = [this](const Estimated& estimated) {
+    m_cut = estimated.cut;
+    if (!estimated.question) return runNext();
     endRun();
     m_memoryAsked = true;
-    emit memoryAsked(*question);
+    emit memoryAsked(*estimated.question);
   };
   // The error of a model is told when its turn comes, after the results of those before it.
   request.failed = [this](const QString& /*message*/) { runNext(); };
@@ -288,6 +294,7 @@ void ModelRuns::runAnyway() {
 void ModelRuns::runFewer(std::int64_t tokens) {
   if (!m_memoryAsked || tokens < 1) return;
   m_reading.limit = tokens;
+  m_cut.clear();
   RunSettings settings = m_settings;
   settings.limit = tokens;
   setSettings(settings);
@@ -313,13 +320,15 @@ void ModelRuns::runNext() {
   m_status.model = shownName(model);
   tellStage(tr("starting"), -1, -1);
 
+  std::shared_ptr<const TokenTable> cut;
+  if (!m_cut.empty()) cut = std::move(m_cut[index_of(m_status.index)]);
   JobRunner::Request<Produced> request;
-  request.work = [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(),
+  request.work = [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(), cut,
                   model](const Job& job) mutable -> std::optional<Produced> {
     for (const QString& text : model.interventions) {
       wanted.interventions.push_back(Intervention::parse(text.toStdString()));
     }
-    auto result = run_model(plan_run(engine.open(wanted), run), job);
+    auto result = run_model(plan_run(engine.open(wanted), run, cut), job);
     if (!result) return std::nullopt;
     return Produced{model, representativeHead(*result->trace), std::move(*result)};
   };

@@ -16,6 +16,7 @@
 namespace foxscope {
 class Engine;
 struct RunRequest;
+struct TokenTable;
 }  // namespace foxscope
 
 namespace foxscope::gui {
@@ -119,8 +120,10 @@ class ModelRuns : public QObject {
   StageClock m_stageClock;
   std::vector<ModelInput> m_queue;  ///< models that run, or have run, since the run was asked for
   Reading m_reading;                ///< of the queue
-  bool m_memoryAsked = false;       ///< m_queue waits for an answer
-  JobRunner m_runner;               ///< last, so that its thread ends first
+  /// [m_queue] the text's tokens, where the estimate of memory has cut it; empty: none are
+  std::vector<std::shared_ptr<const TokenTable>> m_cut;
+  bool m_memoryAsked = false;  ///< m_queue waits for an answer
+  JobRunner m_runner;          ///< last, so that its thread ends first
 };
 
 }  // namespace foxscope::gui

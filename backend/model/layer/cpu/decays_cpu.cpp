@@ -9,8 +9,6 @@
 namespace foxscope {
 namespace {
 
-double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
-
 /// Softmax over the layers, and of it the sum over (0, layer]: HGRN2's bound of a layer's decays.
 FloatArray bound_of(const FloatArray& table, int layers, int layer) {
   const std::size_t size = table.size() / static_cast<std::size_t>(layers);
@@ -36,7 +34,7 @@ FloatArray bound_of(const FloatArray& table, int layers, int layer) {
 DecaysCpu::DecaysCpu(CpuPass& pass)
     : pass_(pass), mixer_(*pass.config().linear), columns_(mixer_), length_(pass.length()) {
   const std::int64_t rows = pass.rows();
-  if (mixer_.decay == LinearDecay::rate) {
+  if (mixer_.decays_by_head()) {
     log_decay_.resize(index_of(rows * mixer_.heads));
     decay_.resize(log_decay_.size());
   }
@@ -58,7 +56,7 @@ void DecaysCpu::split_channels(int layer, std::int64_t row, const float* logit, 
   const std::int64_t dim = mixer_.key_dim;
   float* const to = channel_decay_.data() + ((row / length_ * mixer_.key_heads + head) * length_ + row % length_) * dim;
   std::copy_n(logit, dim, to);
-  if (mixer_.decay == LinearDecay::low_rank) {
+  if (!mixer_.keys_are_of_decays()) {
     cpu_steps::add(pass_.weights(layer).decay_bias.data() + head * dim, dim, to);
     return;
   }
@@ -77,17 +75,16 @@ void DecaysCpu::split_heads(int layer, std::int64_t row, const float* precise) {
   const float* const decays = precise + columns_.decay - columns_.precise;
   for (std::int64_t head = 0; head < mixer_.heads; ++head) {
     const std::size_t at = index_of((sequence * mixer_.heads + head) * length_ + position);
-    if (mixer_.decay == LinearDecay::rate) {
-      double step =
-          softplus(static_cast<double>(decays[head]) + static_cast<double>(weights.decay_bias[index_of(head)]));
-      if (mixer_.beta == LinearBeta::step) {
-        step = std::clamp(step, mixer_.lowest_step, mixer_.highest_step);
-        beta_[at] = static_cast<float>(step);
-      }
-      log_decay_[at] = -step * std::exp(static_cast<double>(weights.decay_rate[index_of(head)]));
+    LinearMixer::HeadDecay made;
+    if (mixer_.decays_by_head()) {
+      made =
+          mixer_.head_decay(static_cast<double>(decays[head]) + static_cast<double>(weights.decay_bias[index_of(head)]),
+                            static_cast<double>(weights.decay_rate[index_of(head)]));
+      log_decay_[at] = made.log_decay;
     }
-    if (mixer_.beta == LinearBeta::sigmoid) beta_[at] = cpu_steps::sigmoid(betas[head]);
-    if (mixer_.beta == LinearBeta::twice_sigmoid) beta_[at] = 2 * cpu_steps::sigmoid(betas[head]);
+    if (beta_.empty()) continue;
+    const bool is_step = mixer_.beta == LinearBeta::step;
+    beta_[at] = is_step ? static_cast<float>(made.step) : mixer_.beta_of(cpu_steps::sigmoid(betas[head]));
   }
 }
 
@@ -130,17 +127,8 @@ void DecaysCpu::exponentiate_channels(std::int64_t sequence, std::int64_t head) 
   for (std::int64_t row = 0; row < length_; ++row) {
     float* const alpha = channel_decay_.data() + ((sequence * mixer_.key_heads + head) * length_ + row) * dim;
     cpu_steps::sigmoids(dim, alpha);
-    if (!bound_.empty()) {
-      const float* const bound = bound_.data() + head * dim;
-      for (std::int64_t n = 0; n < dim; ++n) alpha[n] = bound[n] + (1 - bound[n]) * alpha[n];
-    }
-    if (mixer_.decay_factor != 1) {
-      const auto factor = static_cast<float>(mixer_.decay_factor);
-      for (std::int64_t n = 0; n < dim; ++n) alpha[n] = std::pow(alpha[n], factor);
-    }
-    if (!mixer_.lowest_log_decay) continue;
-    const auto lowest = static_cast<float>(std::exp(*mixer_.lowest_log_decay));
-    for (std::int64_t n = 0; n < dim; ++n) alpha[n] = std::max(alpha[n], lowest);
+    const auto bound = bound_.empty() ? bound_ : bound_.subspan(index_of(head * dim), index_of(dim));
+    mixer_.make_channel_decays({alpha, index_of(dim)}, bound);
   }
 }
 
@@ -154,15 +142,10 @@ void DecaysCpu::sum_channels(int layer, std::int64_t sequence, std::int64_t head
   std::vector<double> log_decay(index_of(mixer_.key_heads * length_));
   const auto own = std::span(log_decay).subspan(index_of(head * length_), index_of(length_));
   for (std::int64_t channel = 0; channel < dim; ++channel) {
+    const auto bound = bound_.empty() ? 0 : static_cast<double>(bound_[index_of(head * dim + channel)]);
     for (std::int64_t row = 0; row < length_; ++row) {
       const auto logit = static_cast<double>(decays[row * dim + channel]);
-      double& nats = own[index_of(row)];
-      nats = cpu_steps::log_sigmoid(logit) * mixer_.decay_factor;
-      if (!bound_.empty()) {
-        const auto bound = static_cast<double>(bound_[index_of(head * dim + channel)]);
-        nats = std::log(bound + (1 - bound) / (1 + std::exp(-logit)));
-      }
-      if (mixer_.lowest_log_decay) nats = std::max(nats, *mixer_.lowest_log_decay);
+      own[index_of(row)] = mixer_.channel_log_decay(logit, bound);
     }
     probe.change_gates(layer, mixer_.key_heads, pass_.first_position(), length_, log_decay.data());
     double sum = 0;
@@ -197,12 +180,10 @@ void DecaysCpu::check_decays(int layer) const {
 
 void DecaysCpu::keep_beta(int layer, std::int64_t sequence) const {
   const Probe& probe = pass_.probes()[index_of(sequence)];
-  if (!probe.keeps(Keep::query_key)) return;
-  const std::span<float> kept = probe.recorder()->beta(layer);
   if (beta_.empty()) {
-    std::ranges::fill(kept, 1.0F);
+    if (probe.keeps(Keep::query_key)) std::ranges::fill(probe.recorder()->beta(layer), 1.0F);
   } else {
-    std::copy_n(beta_.begin() + sequence * std::ssize(kept), kept.size(), kept.begin());
+    probe.take(TraceArray::beta, layer, beta(sequence));
   }
 }
 

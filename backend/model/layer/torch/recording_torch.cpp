@@ -25,6 +25,15 @@ void record_stored(Recorder& recorder, TraceArray array, int layer, const at::Te
   at::from_blob(kept.data(), rows.sizes(), at::TensorOptions().dtype(type)).copy_(stored, /*non_blocking=*/true);
 }
 
+/// An operand of linear mixers that a trace keeps in float32, in layers that have such an array.
+struct KeptOperand {
+  TraceArray array;
+  at::Tensor LinearOperands::*values;  ///< [B, ...]; where it is undefined, all are 1
+};
+constexpr KeptOperand kKeptOperands[] = {{TraceArray::beta, &LinearOperands::beta},
+                                         {TraceArray::erase_read, &LinearOperands::erase_read},
+                                         {TraceArray::erase_write, &LinearOperands::erase_write}};
+
 /// @param query, key, value  [heads, L, width]
 void record_query_key_value(const TorchPass& pass, Recorder& into, int layer, const at::Tensor& query,
                             const at::Tensor& key, const at::Tensor& value) {
@@ -88,11 +97,14 @@ void record_operands(TorchPass& pass, int layer, const LinearOperands& operands)
         pass.keep(operands.rate.to(at::kDouble).contiguous(), [into, layer] { return into->decay_rate(layer).data(); });
       }
     }
-    if (into->keeps(Keep::query_key)) {
-      if (operands.beta.defined()) {
-        pass.keep(operands.beta[b].contiguous(), [into, layer] { return into->beta(layer).data(); });
+    for (const auto& [array, values] : kKeptOperands) {
+      const ArraySpec& spec = spec_of(array);
+      if (!into->keeps(spec.keep) || !belongs_to(spec, into->info().mixer(layer))) continue;
+      if ((operands.*values).defined()) {
+        pass.keep((operands.*values)[b].contiguous(),
+                  [into, layer, to = array] { return into->array<float>(to, layer).data(); });
       } else {
-        std::ranges::fill(into->beta(layer), 1.0F);
+        std::ranges::fill(into->array<float>(array, layer), 1.0F);
       }
     }
     record_query_key_value(pass, *into, layer, operands.query[b], operands.key[b], operands.value[b]);
