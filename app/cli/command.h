@@ -84,7 +84,7 @@ void requireDistinct(const std::filesystem::path& output, const std::filesystem:
 /// @throws UsageError naming the ending
 void requireHdf5Name(const std::filesystem::path& output);
 
-/// Refuses an output that could not be written, before the work for it is done.
+/// Refuses an output that could not be written, before the work for it is done; standard output, "-", can be.
 /// @throws Error in the words of AtomicFile: exists and no --force, folder missing, not writable
 void requireWritable(const std::filesystem::path& output, bool force);
 

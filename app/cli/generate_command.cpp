@@ -158,12 +158,12 @@ void addGenerateCommand(CLI::App& program, ParsedCommand& parsed) {
                    "The same as token ids: a JSON array, or {\"input_ids\": [...], \"labels\": [...]}, whose input_ids "
                    "are read as they are")
       ->type_name("FILE");
-  command->add_option("--tokens", options->tokens, "How many tokens to add (default: 100)")->type_name("N");
+  command->add_option("--tokens", options->tokens, "Number of tokens to add (default: 100)")->type_name("N");
   command
       ->add_option("--temperature", options->temperature,
                    "Draw from the probabilities to the power 1/T (default: 0, always the likeliest token)")
       ->type_name("T");
-  command->add_option("--seed", options->seed, "Of the draws; equal seeds give equal texts (default: 0)")
+  command->add_option("--seed", options->seed, "Seed of the draws; equal seeds give equal texts (default: 0)")
       ->type_name("S");
   addRunningOptions(*command, *options, "the sequence",
                     "Share of a row's attention that may be left out: keys that the gate has brought below it for good "

@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "app/cli/file_size.h"
 #include "app/cli/map_options.h"
+#include "app/cli/output.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
 #include "app/figure/page/pdf_metadata.h"
-#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/map/device/map_device.h"
 
@@ -19,9 +20,6 @@ namespace {
 
 // Tiles whose attention stays below this cannot be seen on a linear colour scale.
 constexpr double kLinearSkipTolerance = 0x1p-24;
-
-// Map files larger than this are announced.
-constexpr double kAnnouncedBytes = 4e9;
 
 figure::ColourScale parseScale(const MapOptions& options, const MapRequest& request) {
   if (options.scale == "auto") return figure::defaultScale(request);
@@ -48,14 +46,14 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
   constexpr double kBytesOfEntry = 4;
   const double bytes = kBytesOfEntry * static_cast<double>(request.pixel_rows) *
                        static_cast<double>(request.pixel_columns) * static_cast<double>(maps.size());
-  if (bytes > kAnnouncedBytes) {
+  if (bytes > static_cast<double>(kAnnouncedBytes)) {
     console.note(fmt::format("{} will hold {} of entries: --size RxC pools them, --rows and --cols choose a part",
                              options.output, sizeText(bytes)));
   }
 }
 
-int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwrite, const CommandContext& context) {
-  const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
+int drawPicture(const MapOptions& options, MapRequest request, const CommandContext& context) {
+  const figure::FigureFormat format = figureFormat(options, formatOf(options));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
   figure.colours.map = figure::parseColourMap(options.colours, figure::Diverging::offered);
@@ -72,20 +70,22 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   figure.command = context.commandLine;
   const std::string picture = figure::drawMap(figure, format);
   if (context.stop.stop_requested()) return kInterrupted;
-  AtomicFile file(options.output, overwrite == Overwrite::force);
-  file.write(picture.data(), picture.size());
-  file.commit();
+  context.console.endProgress();
+  writeOutput(options.output, options.force, picture);
   if (const auto note = figure::pdfNote(picture)) context.console.note(*note);
   return kDone;
 }
 
 int writeMap(const MapOptions& options, const CommandContext& context) {
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
-  const MapFormat format = formatOf(options.output);
+  const MapFormat format = formatOf(options);
+  (void)headOf(options);
   if (isPicture(format)) {
     figure::requireDrawing();
+    if (format != MapFormat::svg) requireNoTerminal(options.output);
   } else {
     requireNoPictureOptions(options);
+    if (format == MapFormat::npy) requireNoTerminal(options.output);
   }
   requireDistinct(options.output, options.file);
   requireWritable(options.output, options.force);
@@ -98,72 +98,79 @@ int writeMap(const MapOptions& options, const CommandContext& context) {
   announce(options, maps, format, context.console);
   context.console.setSubject(options.output);
   const MapRequest& request = maps.front().request;
+  const OutputPath output(options.output);
   bool whole = false;
   switch (format) {
     case MapFormat::png:
     case MapFormat::svg:
     case MapFormat::pdf:
-      return drawPicture(options, request, overwrite, context);
+      return drawPicture(options, request, context);
     case MapFormat::hdf5:
       whole = write_maps_hdf5(options.output, maps, {context.commandLine, ""}, overwrite, context.job());
       break;
     case MapFormat::npy:
-      whole = write_map_npy(options.output, request, overwrite, context.job());
+      whole = write_map_npy(output.path(), request, overwrite, context.job());
       break;
     case MapFormat::csv:
-      whole = write_map_csv(options.output, request, overwrite, context.job());
+      whole = write_map_csv(output.path(), request, overwrite, context.job());
       break;
   }
-  return whole ? kDone : kInterrupted;
+  if (!whole) return kInterrupted;
+  context.console.endProgress();
+  output.deliver();
+  return kDone;
 }
 
 void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("file", options.file, "Run file")->type_name("RUN.h5")->required();
-  command.add_option("--layer", options.layer, "Layer, from 0")->type_name("N")->required();
-  command.add_option("--head", options.head, "Head, from 0")->type_name("N")->required();
+  command.add_option("--head", options.head, "Layer and head, from 0")->type_name("LAYER:HEAD")->required();
+  command.add_option("--layer", options.layer)->type_name("N")->group("");  // beside --head N, as older versions had it
   command
       .add_option("--quantity", options.quantities,
                   "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing; "
                   "several, with commas, only into .h5")
-      ->type_name("Q[,Q...]")
+      ->type_name("QUANTITY,...")
       ->required();
   command
       .add_option("-o,--output", options.output,
                   "File to write: .npy, .h5, .csv (rows and columns named by position and token, pooled ones by their "
-                  "range), .png, .svg or .pdf")
+                  "range), .png, .svg or .pdf; - for standard output")
       ->type_name("FILE")
       ->required();
-  command.add_option("--model", options.model, "Which model, where the file holds several")->type_name("NAME");
+  command.add_option("--format", options.format, "Format of the output (default: by the ending of its name)")
+      ->type_name("npy|csv|png|svg|pdf");
+  command.add_option("--model", options.model, "Name of the model, where the file holds several")->type_name("NAME");
   command
       .add_option("--minus", options.minus,
                   "Subtract this model's map, or that of another head, entry by entry before reducing")
       ->type_name("NAME[:LAYER:HEAD]");
   command.add_option("--rows", options.rows, "Query positions from A up to, not including, B")->type_name("A:B");
-  command.add_option("--cols", options.columns, "Key positions likewise")->type_name("A:B");
+  command.add_option("--cols", options.columns, "Key positions from A up to, not including, B")->type_name("A:B");
   command
       .add_option("--size", options.size,
                   "Pool to R x C pixels (default: exact entries, in a picture as far as it has dots for them)")
       ->type_name("RxC");
   command
       .add_option("--reduce", options.reduction,
-                  "How the entries of a pixel become one (default: max; absmax where entries have signs)")
+                  "Reduction of the entries of a pixel (default: max; absmax where entries have signs)")
       ->type_name("max|mean|min|absmax");
   command
-      .add_option("--channel", options.channel,
-                  "Of forget and log_forget where each channel decays: this channel (default: the mean over channels)")
+      .add_option(
+          "--channel", options.channel,
+          "Channel of forget and log_forget in a mixer whose channels decay each (default: the mean over channels)")
       ->type_name("N");
   command.add_flag("--without-first", options.withoutFirst,
                    "Leave out key 0, where many heads park: of attention, rows divided by what it leaves them");
-  command.add_option("--scale", options.scale, "Colour scale of a picture: auto, linear or log (default: auto)")
-      ->type_name("SCALE");
+  command.add_option("--scale", options.scale, "Colour scale of a picture (default: auto)")
+      ->type_name("auto|linear|log");
   command.add_option("--limits", options.limits, "Ends of a picture's colour bar; A: and :B leave one to the values")
       ->type_name("A:B");
   command
-      .add_option("--colours,--colors", options.colours,
+      .add_option("--colours,--colors,--colour,--color", options.colours,
                   "Colours of a picture: viridis, cividis, magma, grey or diverging (default: by quantity)")
-      ->type_name("MAP");
+      ->type_name("viridis|cividis|magma|grey|diverging");
   command.add_option("--threshold", options.threshold, "Leave smaller entries of a picture white")->type_name("A");
-  command.add_option("--title", options.title, "In the place of the names of the heads, above a picture")
+  command.add_option("--title", options.title, "Title above a picture (default: the names of the heads)")
       ->type_name("TEXT");
   command
       .add_option("--width", options.width,
@@ -175,7 +182,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       .add_option("--font-size", options.fontSize,
                   "Size of a picture's letters, in points (default: 9, and 7.25 below 4in)")
       ->type_name("PT");
-  command.add_option("--device", options.device, "Where maps are computed: auto, cpu, cuda or cuda:N (default: auto)")
+  command
+      .add_option("--device", options.device, "Device that computes the map: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");
   command.add_flag("--force", options.force, "Overwrite the output");
   addUnchecked(command, options.check);
@@ -187,13 +195,13 @@ void addMapCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<MapOptions>();
   CLI::App* command = addSubcommand(
       program, parsed, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
-      "  foxscope map mamba.h5 --layer 2 --head 1 --quantity mixing -o mixing.png\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
-      "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");
+      "  foxscope map run.h5 --head 2:1 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --head 2:1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
+      "  foxscope map run.h5 --head 2:1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
+      "  foxscope map mamba.h5 --head 2:1 --quantity mixing -o mixing.png\n"
+      "  foxscope map run.h5 --head 2:1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
+      "  foxscope map run.h5 --head 2:1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
+      "  foxscope map both.h5 --model fox --head 2:1 --minus base:2:3 --quantity attention -o difference.png");
   addMapOptions(*command, *options);
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) { return writeMap(*options, context); };

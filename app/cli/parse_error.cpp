@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/choices.h"
 #include "app/cli/command.h"
 #include "backend/base/nearest_name.h"
 
@@ -24,7 +25,9 @@ bool isOption(const std::string& word) { return word.size() > 1 && word.starts_w
 std::vector<std::string> longNames(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back(name);
+    for (const std::string& name : shownNames(*option)) {
+      if (name.starts_with("--")) names.push_back(name.substr(2));
+    }
   }
   return names;
 }

@@ -6,19 +6,24 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <regex>
+#include <string_view>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/choices.h"
 #include "app/cli/command.h"
+#include "app/cli/completion.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/manual.h"
 #include "app/cli/model_names.h"
+#include "app/cli/output.h"
 #include "app/cli/parse_error.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -50,16 +55,26 @@ std::string flawIn(const std::exception& error) {
                      text.substr(0, text.find('\n')));
 }
 
+/// Help that shows of an option's names those of today.
+class HelpText : public CLI::Formatter {
+ public:
+  [[nodiscard]] std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    return positional ? option->get_name(true, false) : fmt::format("{}", fmt::join(shownNames(*option), ","));
+  }
+};
+
 void describeProgram(CLI::App& program, ParsedCommand& parsed) {
-  program.get_formatter()->column_width(34);
+  const auto help = std::make_shared<HelpText>();
+  help->column_width(34);
+  program.formatter(help);
   program.name("foxscope");
-  program.set_help_flag("-h,--help", "Print this help; `foxscope COMMAND --help` prints a command's own");
-  program.set_version_flag("--version", "foxscope " FOXSCOPE_VERSION, "Print the version");
+  program.set_help_flag("-h,--help", "Print this help; `foxscope help COMMAND` prints the help of a command");
+  program.set_version_flag("-V,--version", "foxscope " FOXSCOPE_VERSION, "Print the version");
   program.footer(
       "Examples:\n"
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
       "  foxscope heads run.h5\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --head 2:1 --quantity attention -o attention.png\n"
       "\n"
       "Layers, heads and positions count from 0. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.");
   addOpenCommand(program, parsed);
@@ -74,6 +89,8 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addServeCommand(program, parsed);
   addTrainCommand(program, parsed);
   addBenchCommand(program, parsed);
+  // Told by --help; `commandFirst` answers it.
+  program.add_subcommand("help", "Print the help of a command: help COMMAND")->prefix_command();
 }
 
 /// Commands of that name, in full: "foxscope run", or else those of all groups, "foxscope figure loss".
@@ -119,6 +136,21 @@ void checkOwnOption(const CLI::App& program, const std::string& word) {
   if (!meant.empty()) throw UsageError(fmt::format("{}: there is no such option: {}see foxscope --help", name, meant));
 }
 
+/// `figure spec --write SPEC.json KIND ...` is `figure KIND ... --write-spec SPEC.json`: KIND takes its own options.
+void writeSpecOf(std::vector<std::string>& words) {
+  constexpr std::string_view kWrite = "--write";
+  if (words.size() < 3 || words[0] != "figure" || words[1] != "spec") return;
+  const auto write = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return word == kWrite || word.starts_with(std::string(kWrite) + '=');
+  });
+  if (write == words.end() || (*write == kWrite && write + 1 == words.end())) return;
+  const bool joined = *write != kWrite;
+  const std::string spec = joined ? write->substr(kWrite.size() + 1) : *(write + 1);
+  words.erase(write, write + (joined ? 1 : 2));
+  words.erase(words.begin() + 1);
+  words.push_back("--write-spec=" + spec);
+}
+
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
 /// `open`. A word that is neither a command nor a path is answered before the parser sees it.
 std::vector<std::string> commandFirst(const CLI::App& program, const std::vector<std::string>& arguments) {
@@ -128,8 +160,13 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     return words;
   };
   if (words.empty()) return open();
+  if (words.front() == "help" && words.back() != "--help") {  // help COMMAND: COMMAND --help
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  writeSpecOf(words);
   const std::string& word = words.front();
-  for (const char* own : {"-h", "--help", "--version"}) {
+  for (const char* own : {"-h", "--help", "-V", "--version"}) {
     if (word == own) return words;
   }
   if (word.starts_with('-')) {
@@ -192,13 +229,25 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
   });
 }
 
-// The page (completions or manual) that an installation asks for, told by the commands themselves; nothing for other
-// words.
-std::optional<std::string> pageAskedFor(const CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.size() != 2) return std::nullopt;
-  if (arguments[1] == "--manual") return manualPage(program, FOXSCOPE_VERSION);
-  if (arguments[1] == "--completion") return bashCompletion(program);
-  return std::nullopt;
+// What an installation asks for, told by the commands themselves: `--manual [FOLDER]`, a page or a page a command into
+// a folder, and `--completion [SHELL]`. @returns whether it was one of them
+bool describedItself(const CLI::App& program, const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2 || arguments.size() > 3) return false;
+  const std::string& argument = arguments.back();
+  const bool alone = arguments.size() == 2;
+  if (arguments[1] == "--completion") {
+    Console::write(completionOf(program, alone ? "bash" : argument));
+    return true;
+  }
+  if (arguments[1] != "--manual") return false;
+  for (const ManualPage& page : manualPages(program, FOXSCOPE_VERSION)) {
+    if (alone) {
+      Console::write(page.text);
+      return true;
+    }
+    writeOutput((std::filesystem::path(argument) / page.file).string(), true, page.text);
+  }
+  return true;
 }
 
 // A word as bash and zsh take it. A command line stands in files, which hold UTF-8: other bytes are spelled out.
@@ -257,8 +306,7 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
 void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& parsed) {
   CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
   describeProgram(program, parsed);
-  if (const auto page = pageAskedFor(program, arguments)) {
-    Console::write(*page);
+  if (describedItself(program, arguments)) {
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
     return;
   }
@@ -266,6 +314,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
   std::reverse(reversed.begin(), reversed.end());
   try {
     program.parse(reversed);
+    checkChoices(program);
     parsed.commandLine = commandLineWithoutFolders(program, arguments);
   } catch (const CLI::CallForHelp&) {
     Console::write(program.help());
@@ -338,6 +387,8 @@ void requireHdf5Name(const std::filesystem::path& output) {
       fmt::format("{}: what is written is HDF5: give the file the ending .h5 instead of {}", output.string(), ending));
 }
 
-void requireWritable(const std::filesystem::path& output, bool force) { const AtomicFile unused(output, force); }
+void requireWritable(const std::filesystem::path& output, bool force) {
+  if (!isStandardOutput(output.string())) const AtomicFile unused(output, force);
+}
 
 }  // namespace foxscope::cli

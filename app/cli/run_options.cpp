@@ -36,8 +36,8 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
                    "or cut; repeatable");
   command
       ->add_option("--keep", options->keep,
-                   fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
-      ->type_name("LIST");
+                   fmt::format("Arrays that the file holds: {} (default: {})", keep_words(","), options->keep))
+      ->type_name("ARRAY,...");
   command
       ->add_option(
           "--saliency", options->saliency,

@@ -52,7 +52,10 @@ const FigureKind::Files kLosses{"FILE.h5", "Evaluations, or run files with one t
 
 Options common() {
   return {
-      {"-o,--output", "FILE", Takes::text, "File to write: .pdf, .svg or .png"},
+      {"-o,--output", "FILE", Takes::text,
+       "File to write: .pdf, .svg, .png, or .csv for the numbers that are drawn; - for standard output"},
+      {"--format", "pdf|svg|png|csv", Takes::text, "Format of the output (default: by the ending of its name)"},
+      {"--write-spec", "SPEC.json", Takes::text, "Write these options to a file that `foxscope figure spec` draws"},
       {"--width", "LENGTH", Takes::text, "Width, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)"},
       {"--height", "LENGTH", Takes::text, "Height (default: what the content needs)"},
       {"--dpi", "N", Takes::dots, "Dots per inch of a .png, and of maps in .svg and .pdf (default: 300)"},
@@ -61,7 +64,7 @@ Options common() {
       {"--title", "TEXT", Takes::text, "A title above everything (default: none)"},
       {"--label", "NAME=TEXT", Takes::texts, "What is written for a model, or the text of a sweep; *F* is an italic F"},
       {"--device", "DEVICE", Takes::text,
-       "Where maps and statistics of runs are computed: auto, cpu, cuda or cuda:N (default: auto)"},
+       "Device that computes maps and statistics of runs: auto, cpu, cuda or cuda:N (default: auto)"},
       {"--svg-text", nullptr, Takes::flag,
        "Text of a .svg stays text, to be edited, instead of outlines; its font is not in the file"},
       {"--no-letters", nullptr, Takes::flag, "No (a), (b) before the titles of panels"},
@@ -71,9 +74,11 @@ Options common() {
 /// The options of kinds that read run files.
 Options runs() { return Options{{"--unchecked", nullptr, Takes::flag, kUncheckedHelp}} + common(); }
 
-Options model() { return {{"--model", "NAME", Takes::text, "Which model (default: the first with a gate)"}}; }
+Options model() { return {{"--model", "NAME", Takes::text, "Name of the model (default: the first with a gate)"}}; }
 
-Options models() { return {{"--models", "NAME,...", Takes::list, "Which models, in their order (default: all)"}}; }
+Options models() {
+  return {{"--models", "NAME,...", Takes::list, "Names of the models, in this order (default: all)"}};
+}
 
 Options head(const char* names, const char* help) { return {{names, "L:H", Takes::text, help}}; }
 
@@ -92,7 +97,7 @@ Options axes() {
           {"--x-ticks", "X,...", Takes::numbers, "Values to label on the horizontal axis"},
           {"--y-ticks", "Y,...", Takes::numbers, "Values to label on the vertical axis"},
           {"--legend", "NAME,...", Takes::list, "Order of the curves; those left out follow"},
-          {"--colour,--color", "NAME=#RRGGBB", Takes::texts, "Colour of a curve"}};
+          {"--colour,--color,--colours,--colors", "NAME=#RRGGBB", Takes::texts, "Colour of a curve"}};
 }
 
 Options curves() {
@@ -100,18 +105,18 @@ Options curves() {
           {"--look", "NAME=N[:N]", Takes::texts,
            "Which colour of the palette a model has, from 0, and perhaps which other style of line, as in fox=0:1 "
            "(default: by its place)"},
-          {"--legend-at", "PLACE", Takes::text,
-           "Where the legend is: auto, which is inside where it covers nothing, above, or none (default: auto)"}};
+          {"--legend-at", "auto|above|none", Takes::text,
+           "Where the legend is; auto puts it inside where it covers nothing (default: auto)"}};
 }
 
 /// @param quantities  the default
 Options maps(const std::string& quantities) {
-  return {{"--quantity", "Q,...", Takes::list,
+  return {{"--quantity", "QUANTITY,...", Takes::list,
            "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing (default: " +
                quantities + ")"},
           {"--rows", "A:B", Takes::text, "Query positions from A up to, not including, B"},
-          {"--cols", "A:B", Takes::text, "Key positions likewise"},
-          {"--colours,--colors", "MAP", Takes::text,
+          {"--cols", "A:B", Takes::text, "Key positions from A up to, not including, B"},
+          {"--colours,--colors,--colour,--color", "MAP", Takes::text,
            "viridis, cividis, magma or grey, which differences take too (default: viridis)"},
           {"--limits", "Q=A:B", Takes::texts, "Ends of a quantity's colour bar; A: and :B leave one to the values"}};
 }
@@ -128,7 +133,7 @@ std::vector<FigureKind> kinds() {
   return {
       {"loss", "L(p): loss against position, from position 128 as in the paper where there are 1024, of several models",
        "  foxscope figure loss eval.h5 --train-length 2048 -o loss.pdf\n"
-       "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colour fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
+       "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colours fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
        "  foxscope figure loss run.h5 --smooth 501 -o loss.pdf",
        kLosses, losses() + meanOfLosses(), drawing<drawLoss>()},
       {"perplexity", "P(l): perplexity against context length, from 128 as in the paper where there are 1024",
@@ -163,7 +168,7 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure compare run.h5 -o compare.pdf\n"
        "  foxscope figure compare run.h5 --models fox,base --head 7:2 --with 3:1 -o c.pdf",
        {"RUN.h5", "Run files, two models in all"},
-       Options{{"--models", "A,B", Takes::list, "Which two (default: the first two)"}} +
+       Options{{"--models", "A,B", Takes::list, "Names of the two (default: the first two)"}} +
            head("--head", "Head of the first (default: its longest memory)") +
            head("--with", "Head of the second (default: the nearest by distance profile)") +
            maps("attention, and forget above it where both have a gate") + runs(),
@@ -173,7 +178,9 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure text run.h5 -o text.pdf\n"
        "  foxscope figure text run.h5 --tint attention --head 6:1 --rows 200:320 --position 310 -o text.pdf",
        kRun,
-       model() + Options{{"--tint", "TINT", Takes::text, "loss, gate (1 - f), forget or attention (default: loss)"}} +
+       model() +
+           Options{{"--tint", "loss|gate|forget|attention", Takes::text,
+                    "What tints a token; gate is 1 - f (default: loss)"}} +
            head("--head", "Head of all but loss (default: one of middle memory)") +
            Options{
                {"--position", "P", Takes::integer, "Query of forget and attention (default: the last that is shown)"}} +
@@ -193,7 +200,7 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
        kHeads,
        model() +
-           Options{{"--heads", "L:H[,L:H...]", Takes::list, "Which heads (default: of short, middle and long memory)"},
+           Options{{"--heads", "L:H,...", Takes::list, "Heads to show (default: of short, middle and long memory)"},
                    {"--with-first", nullptr, Takes::flag, "Count the attention on key 0, where many heads park"}} +
            curves() + runs(),
        drawing<drawDistance>(),
@@ -230,7 +237,7 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure saliency run.h5 --head 7:2 --rows 200:360 --width icml -o saliency.pdf",
        {"RUN.h5", "Run file with saliency"},
        model() + head("--head", "Head whose saliency tints the passage (default: the one of the largest number)") +
-           Options{{"--by", "NUMBER", Takes::text,
+           Options{{"--by", "saliency_absolute|saliency_scale|saliency_per_nat", Takes::text,
                     "Number of each head: saliency_absolute, the sum of |g log f|; saliency_scale, the sum of g log f, "
                     "of which scale=0.9 changes the loss by -0.1; saliency_per_nat, the mean of |g| (default: "
                     "saliency_absolute, without gates saliency_per_nat)"}} +

@@ -351,7 +351,7 @@ class MistakeTest(BadInputTest):
             self.all_say(2, f"{option} {value}: {message}", everywhere, [option, value])
         self.all_say(2, "--dtype bfloat16 needs --device cuda: on a CPU models run in float32", everywhere,
                      ["--dtype", "bfloat16", "--device", "cpu"])
-        self.all_say(2, "--dtype 'float8' is not known: choose auto, float32 or bfloat16", everywhere,
+        self.all_say(2, "--dtype float8: did you mean float32? else choose auto, float32 or bfloat16", everywhere,
                      ["--dtype", "float8"])
 
     def test_of_interventions(self):

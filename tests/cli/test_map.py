@@ -11,7 +11,7 @@ import zlib
 import h5py
 import numpy
 import tokenizers
-from support import DATA, DRAWS, FOX, CommandLineTest, golden
+from support import DATA, DRAWS, FOX, CommandLineTest, golden, through_terminal
 
 LENGTH = 64
 
@@ -225,6 +225,28 @@ class UsageTest(MapTest):
         self.refuses("choose auto, cpu, cuda or cuda:N", "--device", "tpu")
         self.refuses("choose auto, cpu, cuda or cuda:N", "--device", "cuda:x")
         self.refuses(["--device cuda", "CUDA", "use --device cpu"], "--device", "cuda", code=1)
+
+    def test_a_head_is_one_word_and_the_older_two_are_taken(self):
+        part = ["--quantity", "attention", "-o", "-", "--format", "csv"]
+        said = self.done("map", self.run_file, "--head", "1:0", *part)
+        self.assertEqual(self.done("map", self.run_file, "--layer", 1, "--head", 0, *part), said)
+        self.assertNotEqual(self.done("map", self.run_file, "--head", "0:1", *part), said)
+        for words, *head in [("--layer 1: --head 1:0 names the layer", "--layer", 1, "--head", "1:0"),
+                             ("--head 3: write LAYER:HEAD, as in 2:1", "--head", "3"), ("--head a:b", "--head", "a:b")]:
+            self.fails(2, words, "map", self.run_file, *head, *part)
+
+    def test_standard_output(self):
+        for word in ["npy", "csv"]:
+            path = self.map("forget", word)
+            result = self.foxscope("map", self.run_file, "--head", "1:0", "--quantity", "forget", "-o", "-", "--format", word)
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (0, path.read_bytes(), b""))
+        self.fails(2, ["-: cannot tell the format", "--format"], "map", self.run_file, "--head", "1:0", "--quantity", "forget",
+                   "-o", "-")
+        command = ["map", self.run_file, "--head", "1:0", "--quantity", "forget", "-o", "-", "--format"]
+        self.fails(2, "into a file alone", *command, "h5")
+        said, status = through_terminal(*command, "npy")
+        self.assertEqual(status, 2)
+        self.assertIn(b"nothing to read in a terminal", said)
 
     def test_formats(self):
         self.refuses(["x.txt", ".npy"], output="x.txt")

@@ -278,11 +278,12 @@ class PublishedTest(CommandLineTest):
         """A new kind of argument is added to one of the lists here, and to takesPath if it is a path."""
         paths = {"FILE", "FILE|FOLDER", "PATH", "DIR", "[NAME=]DIR", "RUN.h5", "FILE.h5", "EVAL.h5", "NEEDLE.h5",
                  "RESULTS.npz", "SPEC.json", "SWEEP.h5"}
-        others = {"A", "A,B", "A:B", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "L:H[,L:H...]",
+        others = {"A", "A,B", "A:B", "ARRAY,...", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "LAYER:HEAD",
                   "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=N[:N]", "NAME=TEXT",
-                  "NAME[:LAYER:HEAD]", "P", "PLACE", "PT", "Q", "Q,...", "Q=A:B", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
-                  "TEXT", "THEME", "TINT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
-                  "max|mean|min|absmax", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
+                  "NAME[:LAYER:HEAD]", "P", "PT", "Q", "Q=A:B", "QUANTITY,...", "RxC", "S", "STATISTIC", "STRING", "T",
+                  "TEXT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
+                  "max|mean|min|absmax", "auto|linear|log", "auto|above|none", "light|dark", "loss|gate|forget|attention",
+                  "npy|csv|png|svg|pdf", "pdf|svg|png|csv", "viridis|cividis|magma|grey|diverging", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "generate"]]
         commands += [["eval", name] for name in ["loss", "heads", "needle", "sweep", "import"]]
         commands += [["figure", name] for name in ["spec", "maps", "grid", "compare", "text", "loss", "perplexity",

@@ -61,7 +61,7 @@ void addEvalImportCommand(CLI::App& eval, ParsedCommand& parsed) {
   command->add_option("-o,--output", options->output, "File to write (HDF5)")->type_name("EVAL.h5")->required();
   command
       ->add_option("--name", options->name,
-                   "Of the model (default: the file's name, or its folder's where that is results.npz)")
+                   "Name of the model (default: the file's name, or its folder's where that is results.npz)")
       ->type_name("NAME");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");

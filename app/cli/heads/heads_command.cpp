@@ -271,7 +271,7 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope heads both.h5 --model fox --csv > heads.csv");
   command->footer(labelDefinitions() + command->get_footer());
   command->add_option("file", options->file, "Run file")->type_name("RUN.h5")->required();
-  command->add_option("--model", options->model, "Which model, where the file holds several (default: all)")
+  command->add_option("--model", options->model, "Name of the model, where the file holds several (default: all)")
       ->type_name("NAME");
   command->add_flag("--split", options->split,
                     "Split attention into content and decay: how much of a head's locality is the gate's doing");
@@ -294,7 +294,7 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
   command->add_flag("--force", options->force, "Overwrite the output");
   command
       ->add_option("--device", options->device,
-                   "Where attention is measured: auto, cpu, cuda or cuda:N (default: auto)")
+                   "Device that measures attention: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");
   command->add_flag("--json", options->json, "Print every statistic as JSON");
   command->add_flag("--csv", options->csv, "Print every statistic as CSV");

@@ -64,13 +64,14 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   applyChoice(above.curves, options.curves, style);
   applyChoice(below.curves, colours, unnamed);
   for (Curve& curve : below.curves) {
-    curve.name = several ? "" : fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
+    curve.name = fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
   }
   applyChoice(above, options.curves);
   below.xLimits = options.curves.xLimits;
   below.xTicks = options.curves.xTicks;
   above.xLabels = CurvePlot::XLabels::hidden;
-  above.legend = below.legend = style.legend;
+  above.legend = style.legend;
+  below.legend = several ? LegendPlace::none : style.legend;
   above.heightOfWidth = 0.42;
   below.heightOfWidth = 0.3;
 

@@ -218,6 +218,7 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   colours.hasSigns = true;
   colours.lower = -limits.limit * unit.factor;
   colours.upper = limits.limit * unit.factor;
+  colours.label = fmt::format("change of the loss ({})", unit.words);
   bar.setColours(colours, barLabel(unit, limits, fit, errors, rate), "change of the loss");
   for (std::size_t n = 0; n < panels.size(); ++n) {
     for (float& value : images[n].value) value *= static_cast<float>(unit.factor);
