@@ -27,7 +27,8 @@ void addEvalInput(CLI::App& command, EvalOptions& options) {
       .add_option("--ids", options.ids,
                   "Instead of a corpus: windows of token ids, [windows, tokens], in .npy or .safetensors")
       ->type_name("FILE");
-  command.add_option("--tensor", options.tensor, "Name of the tensor in a .safetensors file that holds several")->type_name("NAME");
+  command.add_option("--tensor", options.tensor, "Name of the tensor in a .safetensors file that holds several")
+      ->type_name("NAME");
   command
       .add_option("--length", options.length, "Tokens of a window (default: 2048; with --ids all, else the first N)")
       ->type_name("N");
