@@ -42,8 +42,8 @@ using Action = std::function<int(const CommandContext&)>;
 struct ParsedCommand {
   Action action;
   Verbosity verbosity = Verbosity::normal;
-  /// As a shell would take it where all its files lie in the working folder: figures and data that are published name
-  /// no folders.
+  /// The command line as a shell would take it where all its files lie in the working folder: figures and data that are
+  /// published name no folders.
   std::string commandLine;
 };
 

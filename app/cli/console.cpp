@@ -15,7 +15,7 @@
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope::cli {
 namespace {

@@ -11,6 +11,8 @@
 #include "backend/base/plural.h"
 #include "backend/generate/generate.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/read_text.h"
+#include "backend/text/token_ids.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {

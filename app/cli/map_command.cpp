@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
-#include "app/cli/file_size.h"
 #include "app/cli/map_options.h"
 #include "app/cli/output.h"
 #include "app/description/number_text.h"
@@ -13,6 +12,7 @@
 #include "app/figure/maps/map_figure.h"
 #include "app/figure/page/pdf_metadata.h"
 #include "backend/base/error.h"
+#include "backend/file/map_file.h"
 #include "backend/map/device/map_device.h"
 
 namespace foxscope::cli {
@@ -46,7 +46,7 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
   constexpr double kBytesOfEntry = 4;
   const double bytes = kBytesOfEntry * static_cast<double>(request.pixel_rows) *
                        static_cast<double>(request.pixel_columns) * static_cast<double>(maps.size());
-  if (bytes > static_cast<double>(kAnnouncedBytes)) {
+  if (bytes > static_cast<double>(kAnnouncedFileBytes)) {
     console.note(fmt::format("{} will hold {} of entries: --size RxC pools them, --rows and --cols choose a part",
                              options.output, sizeText(bytes)));
   }
@@ -93,8 +93,7 @@ int writeMap(const MapOptions& options, const CommandContext& context) {
 
   const RunFile run = RunFile::open(options.file, options.check);
   if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
-  for (const auto& trace : run.traces) trace->compute_on(gpu);
-  const auto maps = planMaps(options, run, format);
+  const auto maps = planMaps(options, run, format, gpu);
   announce(options, maps, format, context.console);
   context.console.setSubject(options.output);
   const MapRequest& request = maps.front().request;

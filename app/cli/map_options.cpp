@@ -15,6 +15,7 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
+#include "backend/file/map_file.h"
 
 namespace foxscope::cli {
 namespace {
@@ -164,9 +165,10 @@ MapSize parseSize(const std::string& text, const Range& rows, const Range& colum
   return size;
 }
 
-std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format) {
+std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format,
+                               std::optional<int> gpu) {
   const figure::HeadIndex chosen = headOf(options);
-  const HeadOf head{run.trace(options.model), chosen.layer, chosen.head};
+  const HeadOf head{{run.trace(options.model), gpu}, chosen.layer, chosen.head};
   head.trace->check_head(head.layer, head.head);
   const std::int64_t length = head.trace->info().length;
   std::optional<HeadOf> minus;

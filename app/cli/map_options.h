@@ -9,6 +9,7 @@
 #include "app/cli/console.h"
 #include "app/figure/figure_format.h"
 #include "app/figure/kinds/head_choice.h"
+#include "backend/file/map_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
 
@@ -83,7 +84,8 @@ struct MapSize {
 MapSize parseSize(const std::string& text, const Range& rows, const Range& columns, const MapSize& most);
 
 /// The maps that a command line asks for: one a quantity.
+/// @param gpu  that computes them; none: the CPU
 /// @throws UsageError for what does not exist in the file
-std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format);
+std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format, std::optional<int> gpu);
 
 }  // namespace foxscope::cli

@@ -6,20 +6,20 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
-#include "backend/model/weights/checkpoint.h"
+#include "backend/model/weights/hub_cache.h"
 
 namespace foxscope::cli {
 namespace {
 
 // The name is empty where none is given, as in `DIR` and in `=DIR`.
-NamedModel split(const std::string& argument) {
+NamedModel splitName(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   const bool named = equals != std::string::npos && argument.find('/') > equals;
   return {named ? argument.substr(0, equals) : "", named ? argument.substr(equals + 1) : argument};
 }
 
 NamedModel parseModel(const std::string& argument, const std::string& option) {
-  NamedModel model = split(argument);
+  NamedModel model = splitName(argument);
   const bool named = model.path.size() < argument.size();
   if (model.path.empty()) {
     throw UsageError(fmt::format("{0}{1}: the folder is missing: write {0}NAME=DIR", option, argument));
@@ -41,7 +41,7 @@ bool isModelName(const std::string& text) {
 }
 
 std::string modelWithoutFolder(const std::string& argument) {
-  const NamedModel model = split(argument);
+  const NamedModel model = splitName(argument);
   const std::string place = is_hub_id(model.path) ? model.path : without_folder(model.path);
   if (model.path.size() < argument.size()) return model.name + '=' + place;
   const bool ambiguous = place.starts_with('-') || place.find('=') != std::string::npos;

@@ -10,7 +10,7 @@
 #include "app/cli/command.h"
 #include "app/gui/application.h"
 #include "backend/base/error.h"
-#include "backend/model/weights/checkpoint.h"
+#include "backend/model/weights/hub_cache.h"
 
 namespace foxscope::cli {
 namespace {

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace foxscope::cli {
+
+/// Files larger than this are announced before they are written, with what makes them smaller.
+inline constexpr std::int64_t kAnnouncedFileBytes = 1'000'000'000;
 
 /// Whether a command's output is standard output, written "-".
 bool isStandardOutput(const std::string& output);

@@ -1,41 +1,174 @@
-#include "app/cli/run_command.h"
-
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <map>
+#include <numeric>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "app/cli/command.h"
+#include "app/cli/console.h"
 #include "app/cli/distributed.h"
 #include "app/cli/eval/eval_options.h"
-#include "app/cli/file_size.h"
 #include "app/cli/model_names.h"
-#include "app/cli/run_summary.h"
+#include "app/cli/output.h"
+#include "app/cli/running_options.h"
+#include "app/cli/text_table.h"
+#include "app/cli/values.h"
+#include "app/description/facts.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/model/session/run.h"
+#include "backend/model/session/run_memory.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/read_text.h"
+#include "backend/text/token_ids.h"
 
 namespace foxscope::cli {
 namespace {
 
-// A byte of text becomes at most this many tokens: JSON-escaping writes six characters for one.
-constexpr std::int64_t kTokensPerByte = 6;
+/// `foxscope run`, as typed.
+struct RunOptions : RunningOptions {
+  std::vector<std::string> models;  ///< [NAME=]DIR
+  std::string text;                 ///< file, "-" for standard input; empty: ids
+  std::string ids;
+  std::optional<std::int64_t> limit;
+  std::string keep = "loss,gates,rows,qk";
+  std::string saliency;  ///< A:B
+  std::string invalidUtf8 = "refuse";
+  std::string output;
+  bool force = false;
+  bool json = false;
+};
 
 constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
 
-/// A model that is to be run, opened and checked.
-struct PlannedRun {
-  OpenedModel model;
-  RunRequest request;
-
-  [[nodiscard]] std::vector<KeptPart> parts(std::int64_t length) const {
-    return keptParts(model.config, length, request.keep, model.dtype);
-  }
+/// The share of a run file that one word of `--keep` adds.
+struct KeptPart {
+  std::string word;  ///< as in --keep
+  std::int64_t bytes = 0;
 };
+
+/// Sizes of the parts that a run keeps. The little beside them (tokens, text, attributes) is left out.
+std::vector<KeptPart> partsOf(const RunPlan& plan) {
+  const TraceSizes sizes = sizes_of(plan.model.config, plan.length());
+  std::vector<KeptPart> parts;
+  for (const KeepWord& word : kKeepWords) {
+    if (!plan.request.keep.contains(word.keep)) continue;
+    std::int64_t bytes = 0;
+    for (const ArraySpec& spec : kTraceArrays) {
+      if (spec.keep == word.keep) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, plan.model.dtype));
+    }
+    parts.push_back({word.word, bytes});
+  }
+  return parts;
+}
+
+std::int64_t totalBytes(const std::vector<KeptPart>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const KeptPart& part) { return sum + part.bytes; });
+}
+
+/// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave logits out of --keep for a smaller file, or read less
+/// by --limit (37 kB a token)".
+/// @param tokens  of the longest run in the file
+std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts, std::int64_t tokens) {
+  const auto bytes = static_cast<double>(totalBytes(parts));
+  return fmt::format(
+      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --limit ({} "
+      "a token)",
+      output, sizeText(bytes), sizeText(static_cast<double>(parts.front().bytes)), parts.front().word,
+      parts.front().word, sizeText(bytes / static_cast<double>(tokens)));
+}
+
+/// The summary that `foxscope run` prints of one model.
+struct ModelSummary {
+  std::string name;
+  std::int64_t tokens = 0;
+  std::optional<double> meanLoss;  ///< nats; absent when losses were not kept
+  double loadSeconds = 0;
+  double forwardSeconds = 0;
+  double writeSeconds = 0;           ///< its share of writing the file, the flush to disk left out
+  std::int64_t peakMemoryBytes = 0;  ///< of the process, while this model was loaded and ran
+  std::int64_t fileBytes = 0;        ///< what it adds to the file, estimated
+  std::string device;
+  std::string dtype;
+  std::string attentionKernel;
+  std::int64_t attentionBlocks = 0;
+  std::int64_t skippedBlocks = 0;
+};
+
+double tokensPerSecond(const ModelSummary& model) {
+  return model.forwardSeconds > 0 ? static_cast<double>(model.tokens) / model.forwardSeconds : 0.0;
+}
+
+ModelSummary summarize(const RunResult& result) {
+  const TraceInfo& info = result.trace->info();
+  ModelSummary summary;
+  summary.name = info.name;
+  summary.tokens = info.length;
+  summary.meanLoss = meanOf(result.trace->per_token_loss());
+  summary.loadSeconds = result.report.load_seconds;
+  summary.forwardSeconds = result.report.forward_seconds;
+  summary.device = info.device;
+  summary.dtype = to_string(info.dtype);
+  summary.attentionKernel = result.report.forward.attention_kernel;
+  summary.attentionBlocks = result.report.forward.attention_blocks;
+  summary.skippedBlocks = result.report.forward.skipped_blocks;
+  return summary;
+}
+
+/// The summary of `--json`.
+std::string summaryJson(const std::string& output, const std::vector<ModelSummary>& models) {
+  auto list = nlohmann::ordered_json::array();
+  for (const ModelSummary& model : models) {
+    const double loss = model.meanLoss.value_or(std::numeric_limits<double>::quiet_NaN());
+    list.push_back(
+        {{"name", model.name},
+         {"tokens", model.tokens},
+         {"mean_loss", jsonNumber(loss)},
+         {"perplexity", jsonNumber(std::exp(loss))},
+         {"tokens_per_second", tokensPerSecond(model)},
+         {"seconds", {{"load", model.loadSeconds}, {"forward", model.forwardSeconds}, {"write", model.writeSeconds}}},
+         {"peak_memory_bytes", model.peakMemoryBytes},
+         {"device", model.device},
+         {"dtype", model.dtype},
+         {"attention_kernel", model.attentionKernel},
+         {"skipped_blocks", model.skippedBlocks}});
+  }
+  const nlohmann::ordered_json summary{{"output", output}, {"models", std::move(list)}};
+  return summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+/// The summary for people: one line a model, columns aligned, units in the header.
+std::string summaryTable(const std::string& output, const std::vector<ModelSummary>& models) {
+  using enum TextTable::Align;
+  TextTable table({"model", "tokens", "loss (nats)", "perplexity", "tokens/s", "load (s)", "forward (s)", "write (s)",
+                   "peak memory", "blocks skipped", "device"},
+                  {left, right, right, right, right, right, right, right, right, right, left});
+  for (const ModelSummary& model : models) {
+    // Linear mixers have no blocks of attention.
+    const std::string skipped = model.attentionBlocks > 0
+                                    ? fmt::format("{:.0f} %", 100.0 * static_cast<double>(model.skippedBlocks) /
+                                                                  static_cast<double>(model.attentionBlocks))
+                                    : "-";
+    table.addRow({model.name, countText(model.tokens), model.meanLoss ? fmt::format("{:.4f}", *model.meanLoss) : "-",
+                  model.meanLoss ? fmt::format("{:.2f}", std::exp(*model.meanLoss)) : "-",
+                  countText(std::llround(tokensPerSecond(model))), fmt::format("{:.2f}", model.loadSeconds),
+                  fmt::format("{:.2f}", model.forwardSeconds), fmt::format("{:.2f}", model.writeSeconds),
+                  sizeText(static_cast<double>(model.peakMemoryBytes)), skipped,
+                  fmt::format("{} {}", model.device, model.dtype)});
+  }
+  return table.text() + "written to " + output + '\n';
+}
 
 InvalidUtf8 parseInvalidUtf8(const std::string& word) {
   if (word == "refuse") return InvalidUtf8::refuse;
@@ -74,55 +207,35 @@ struct Source {
   }
 };
 
-PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& source) {
-  PlannedRun plan{std::move(model), {}};
-  RunRequest& request = plan.request;
-  request.input = source.input(options, plan.model.config);
+RunPlan planRun(const RunOptions& options, OpenedModel model, const Source& source) {
+  RunRequest request;
+  request.input = source.input(options, model.config);
   request.limit = options.limit;
   request.keep = parse_keep(options.keep);
   if (!options.saliency.empty()) {
     request.saliency = figure::parseRange("--saliency", options.saliency, Range::kToTheEnd);
   }
-  validate(request, plan.model);
-  return plan;
+  return plan_run(std::move(model), std::move(request));
 }
 
-// An upper bound on the run's tokens, known without cutting the text.
-std::int64_t lengthBound(const PlannedRun& plan) {
-  const RunInput& input = plan.request.input;
-  const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();
-  const auto most = static_cast<std::int64_t>(length);
-  return std::min(plan.request.limit.value_or(most), most);
-}
-
-std::int64_t exactLength(const PlannedRun& plan) {
-  const RunInput& input = plan.request.input;
-  if (!input.text) return lengthBound(plan);
-  const std::size_t length = plan.model.tokenizer().encode(input.text->content).size();
-  return std::min(lengthBound(plan), static_cast<std::int64_t>(length));
-}
-
-// Sizes of all models together, by part.
-std::vector<KeptPart> partsOfFile(const std::vector<PlannedRun>& plans,
-                                  std::int64_t (*length)(const PlannedRun& plan)) {
+// Sizes of all models together, by part, the largest first.
+std::vector<KeptPart> partsOfFile(const std::vector<RunPlan>& plans) {
   std::map<std::string, std::int64_t> bytes;
-  for (const PlannedRun& plan : plans) {
-    for (const KeptPart& part : plan.parts(length(plan))) bytes[part.word] += part.bytes;
+  for (const RunPlan& plan : plans) {
+    for (const KeptPart& part : partsOf(plan)) bytes[part.word] += part.bytes;
   }
   std::vector<KeptPart> parts;
   parts.reserve(bytes.size());
   for (const auto& [word, size] : bytes) parts.push_back({word, size});
-  std::stable_sort(parts.begin(), parts.end(), [](const KeptPart& a, const KeptPart& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(parts, std::greater{}, &KeptPart::bytes);
   return parts;
 }
 
-// Cutting a long text twice costs little beside a run whose file is worth announcing.
-void announceLargeFile(const RunOptions& options, const std::vector<PlannedRun>& plans, Console& console) {
-  if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedBytes) return;
-  const auto parts = partsOfFile(plans, exactLength);
-  if (totalBytes(parts) <= kAnnouncedBytes) return;
+void announceLargeFile(const RunOptions& options, const std::vector<RunPlan>& plans, Console& console) {
+  const auto parts = partsOfFile(plans);
+  if (totalBytes(parts) <= kAnnouncedFileBytes) return;
   std::int64_t tokens = 0;
-  for (const PlannedRun& plan : plans) tokens = std::max(tokens, exactLength(plan));
+  for (const RunPlan& plan : plans) tokens = std::max(tokens, plan.length());
   console.note(largeFileNote(options.output, parts, tokens));
 }
 
@@ -149,8 +262,6 @@ void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
   }
 }
 
-}  // namespace
-
 int runModels(const RunOptions& options, const CommandContext& context) {
   requireSingleProcess("run");
   checkOptions(options);
@@ -168,7 +279,7 @@ int runModels(const RunOptions& options, const CommandContext& context) {
                     options.text));
   }
   const Engine engine;
-  std::vector<PlannedRun> plans;
+  std::vector<RunPlan> plans;
   plans.reserve(models.size());
   for (const NamedModel& named : models) {
     plans.push_back(planRun(options, engine.open(modelRequest(options, named)), source));
@@ -177,18 +288,18 @@ int runModels(const RunOptions& options, const CommandContext& context) {
 
   std::vector<std::shared_ptr<const Trace>> traces;
   std::vector<ModelSummary> summaries;
-  for (const PlannedRun& plan : plans) {
+  for (const RunPlan& plan : plans) {
     const std::string& name = plan.model.request.name;
     context.console.setSubject(modelTurn(name, traces.size() + 1, plans.size()));
     resetPeakMemory();
-    const auto result = run_model(plan.model, plan.request, context.job());
+    const auto result = run_model(plan, context.job());
     if (!result) return kInterrupted;
     for (const std::string& note : result->report.notes) {
       context.console.note(fmt::format("{}: {}", name, note));
     }
     summaries.push_back(summarize(*result));
     summaries.back().peakMemoryBytes = peakMemoryBytes();
-    summaries.back().fileBytes = totalBytes(plan.parts(summaries.back().tokens));
+    summaries.back().fileBytes = totalBytes(partsOf(plan));
     context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(summaries.back().tokens),
                                        summaries.back().attentionKernel));
     traces.push_back(result->trace);
@@ -209,6 +320,58 @@ int runModels(const RunOptions& options, const CommandContext& context) {
     context.console.report(summaryTable(options.output, summaries));
   }
   return kDone;
+}
+
+}  // namespace
+
+void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = addSubcommand(
+      program, parsed, "run", "Run one or more models on one text and write a run file",
+      "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
+      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
+      "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
+      "  foxscope run --model FOLDER --text chapter.txt --keep loss,gates,saliency --saliency 512:1024 -o owed.h5\n"
+      "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
+  command
+      ->add_option("--model", options->models,
+                   "Checkpoint folder or hub id, run under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE");
+  command
+      ->add_option("--ids", options->ids,
+                   "Instead of a text: JSON array of token ids, or {\"input_ids\": [...], \"labels\": [...]}")
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
+  command
+      ->add_option("--limit", options->limit,
+                   "Only the first N tokens; the file holds the part of the text that they are")
+      ->type_name("N");
+  addRunningOptions(*command, *options, "the sequence");
+  addInterventions(*command, *options,
+                   "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, zero@p "
+                   "or cut; repeatable");
+  command
+      ->add_option("--keep", options->keep,
+                   fmt::format("Arrays that the file holds: {} (default: {})", keep_words(","), options->keep))
+      ->type_name("ARRAY,...");
+  command
+      ->add_option(
+          "--saliency", options->saliency,
+          "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all); gates behind "
+          "B have none, so --limit B leaves nothing out")
+      ->type_name("A:B");
+  command
+      ->add_option("--invalid-utf8", options->invalidUtf8,
+                   "Bytes of the text that are not UTF-8: refuse, or replace by U+FFFD (default: refuse)")
+      ->type_name("refuse|replace");
+  command->add_flag("--force", options->force, "Overwrite the output");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->callback([options, &parsed] {
+    parsed.action = [options](const CommandContext& context) { return runModels(*options, context); };
+  });
 }
 
 }  // namespace foxscope::cli

@@ -1,5 +1,4 @@
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>

@@ -55,7 +55,7 @@ struct FigureKind {
   [[nodiscard]] bool takes(std::string_view option) const;
 };
 
-/// All of them, in the order of the help.
+/// All kinds, in the order of the help.
 std::span<const FigureKind> figureKinds();
 /// Null unless there is a kind of this name.
 const FigureKind* findFigureKind(std::string_view name);

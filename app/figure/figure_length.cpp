@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>

@@ -17,7 +17,7 @@ namespace {
 
 const std::string& nameOf(const LossSource& source) { return source.name; }
 const std::string& nameOf(const EvaluatedHeads& model) { return model.info.name; }
-const std::string& nameOf(const std::shared_ptr<const Trace>& run) { return run->info().name; }
+const std::string& nameOf(const RunOnDevice& run) { return run->info().name; }
 
 template <typename Of>
 std::string namesOf(const std::vector<Of>& all) {
@@ -39,7 +39,7 @@ std::vector<Of> chosenOf(const std::vector<Of>& all, const FigureSpec& spec) {
 }
 
 const TraceInfo& infoOf(const EvaluatedHeads& model) { return model.info; }
-const TraceInfo& infoOf(const std::shared_ptr<const Trace>& run) { return run->info(); }
+const TraceInfo& infoOf(const RunOnDevice& run) { return run->info(); }
 
 /// The first that has a gate, else the first of all, with a note if there was a choice.
 template <typename Of>
@@ -86,30 +86,29 @@ std::shared_ptr<const EvaluatedHeads> EvaluatedRuns::of(const std::shared_ptr<co
 
 FigureRequest::Runs FigureRequest::runs() const {
   Runs all;
-  for (const FigureRun& run : sources.runs) all.push_back(run.trace);
+  for (const FigureRun& run : sources.runs) all.emplace_back(run.trace);
   if (!all.empty()) return all;
   const std::optional<int> gpu = gpuOf(spec);
   std::set<std::string> names;
   for (const std::string& file : sources.files) {
     for (const auto& run : RunFile::open(file, checkOf(spec)).traces) {
-      run->compute_on(gpu);
       if (!names.insert(run->info().name).second) {
         throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,
                                      run->info().name));
       }
-      all.push_back(run);
+      all.emplace_back(run, gpu);
     }
   }
   return all;
 }
 
-std::shared_ptr<const Trace> FigureRequest::named(const Runs& runs, const char* option, const std::string& name) const {
+RunOnDevice FigureRequest::named(const Runs& runs, const char* option, const std::string& name) const {
   const auto found = std::ranges::find_if(runs, [&](const auto& run) { return nameOf(run) == name; });
   if (found != runs.end()) return *found;
   throw UsageError(fmt::format("{} {}: {} has {}", option, name, fmt::join(sources.files, ", "), namesOf(runs)));
 }
 
-std::shared_ptr<const Trace> FigureRequest::run(const Runs& runs) {
+RunOnDevice FigureRequest::run(const Runs& runs) {
   if (!sources.runs.empty()) return runs.front();
   if (spec.has("model")) return named(runs, "--model", spec.text("model"));
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(sources.files, ", ")));
@@ -125,7 +124,7 @@ const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& mo
   throw UsageError(fmt::format("--model {}: there is no such model: use one of {}", name, namesOf(models)));
 }
 
-std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> FigureRequest::twoRuns() {
+std::pair<RunOnDevice, RunOnDevice> FigureRequest::twoRuns() {
   const Runs all = runs();
   if (!sources.runs.empty()) return {all.at(0), all.at(1)};
   const std::vector<std::string> names = spec.list("models");
@@ -166,8 +165,7 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
           file, content_words(content)));
     }
     for (const auto& trace : RunFile::open(file, checkOf(spec)).traces) {
-      trace->compute_on(gpu);
-      auto heads = evaluate_run(trace, job);
+      auto heads = evaluate_run({trace, gpu}, job);
       if (!heads) return std::nullopt;
       models.push_back(std::move(*heads));
     }

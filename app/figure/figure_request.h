@@ -47,7 +47,7 @@ struct FigureSources {
 
 /// A figure that is to be drawn. It draws the runs and models of its files that the options name.
 struct FigureRequest {
-  using Runs = std::vector<std::shared_ptr<const Trace>>;
+  using Runs = std::vector<RunOnDevice>;
 
   const FigureSpec& spec;
   const FigureSources& sources;
@@ -55,22 +55,22 @@ struct FigureRequest {
   const Job& job;
   std::vector<std::string> notes = {};  ///< what was chosen where nothing was asked for, before the figure's own
 
-  /// Every run, in their order, its maps computed on the device that was asked for.
+  /// Every run, in their order, on the device that was asked for.
   /// @throws Error, UsageError as RunFile::open, DeviceChoice::parse and gpu_chosen; UsageError for two runs of one
   /// name
   [[nodiscard]] Runs runs() const;
   /// @throws UsageError naming the option, with the names that exist
-  [[nodiscard]] std::shared_ptr<const Trace> named(const Runs& runs, const char* option, const std::string& name) const;
+  [[nodiscard]] RunOnDevice named(const Runs& runs, const char* option, const std::string& name) const;
   /// The run that --model names; without it the first that has a gate, else the first of all, with a note if there was
   /// a choice.
   /// @throws UsageError with the names that exist
-  std::shared_ptr<const Trace> run(const Runs& runs);
+  RunOnDevice run(const Runs& runs);
   /// The same of models.
   const EvaluatedHeads& model(const std::vector<EvaluatedHeads>& models);
   /// The two runs that --models names, or the first two, of files one with a gate before one without, with a note if
   /// there was a choice.
   /// @throws UsageError with the names that exist
-  std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> twoRuns();
+  std::pair<RunOnDevice, RunOnDevice> twoRuns();
 
   /// Statistics of the heads of every model: files hold them, or runs.
   /// @returns nothing if the job was stopped

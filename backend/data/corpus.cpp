@@ -1,7 +1,6 @@
 #include "backend/data/corpus.h"
 
 #include <algorithm>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "backend/base/log.h"
 #include "backend/data/corpus_lines.h"
 #include "backend/text/json_reading.h"
+#include "backend/text/read_text.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {

@@ -2,9 +2,7 @@
 
 #include <charconv>
 #include <cstring>
-#include <limits>
 #include <map>
-#include <optional>
 
 #include <fmt/format.h>
 

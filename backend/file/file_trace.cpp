@@ -50,7 +50,7 @@ class FileTraceSource final : public TraceSource {
     if (array == TraceArray::decay_rate) return read_rates(dataset);
     if (spec_of(array).number == ArrayNumber::float64) return std::make_shared<ArrayValues>(dataset.values<double>());
     std::vector<float> numbers = dataset.values<float>();
-    // Of beta and what is erased: one number that is none would spoil all entries behind it.
+    // A beta or an erased part that is no number would spoil all entries behind it.
     if (spec_of(array).keep == Keep::query_key &&
         !std::ranges::all_of(numbers, [](float x) { return std::isfinite(x); })) {
       file_->fail_damaged(dataset.path(), "is not finite");

@@ -8,6 +8,7 @@
 
 #include "backend/file/hdf5/hdf5_heap.h"
 #include "backend/file/hdf5/hdf5_object.h"
+#include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {

@@ -1,13 +1,21 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "backend/file/hdf5/hdf5_writer.h"
-#include "backend/file/run_file.h"
-
 namespace foxscope {
+
+class Hdf5Writer;
+
+/// How a file was made.
+struct Provenance {
+  std::string command_line;
+  std::string created;  ///< ISO 8601, UTC; empty: now
+};
+
+enum class Overwrite { refuse, force };
 
 /// Version of the layout of run files and map files that this program writes.
 inline constexpr std::int64_t kSchema = 1;

@@ -11,6 +11,7 @@
 #include "backend/base/measures.h"
 #include "backend/data/text_stream.h"
 #include "backend/model/layer/checks.h"
+#include "backend/model/layer/forward_pass.h"
 #include "backend/model/session/decode_state.h"
 
 namespace foxscope {
@@ -19,7 +20,7 @@ namespace {
 /// The cache grows with the tokens that are added; that is known before anything is loaded.
 void check_memory(const OpenedModel& model, std::int64_t prompt, std::int64_t tokens) {
   const double cache = (static_cast<double>(prompt) + static_cast<double>(tokens)) *
-                       static_cast<double>(decode_state_bytes_per_token(model.config, model.dtype));
+                       static_cast<double>(ForwardState::bytes(model.config, model.dtype).per_token);
   RunNeeds needs = model.needs({});
   // More tokens than any memory holds may be asked for.
   (needs.gpu ? *needs.gpu : needs.host).fixed += static_cast<std::int64_t>(std::min(cache, 0x1p60));

@@ -220,7 +220,7 @@ DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows) {
 }
 
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job) {
-  if (const auto gpu = entries.mixing == nullptr ? entries.head.trace->gpu() : std::nullopt) {
+  if (const auto gpu = entries.mixing == nullptr ? entries.head.gpu : std::nullopt) {
     AttentionSpread spread;
     const auto status = device_attention_spread(entries, *gpu, spread);
     if (job.stopped()) return std::nullopt;

@@ -13,6 +13,7 @@
 #include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/log_normalizer.h"
 #include "backend/map/map_pixels.h"
 #include "backend/map/statistics/bins.h"
 #include "backend/map/team.h"

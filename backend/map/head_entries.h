@@ -24,17 +24,6 @@ inline bool takes_ungated_rows(Quantity quantity) {
 /// rows, which are kept beside the trace.
 inline bool are_few(const Range& rows, std::int64_t length) { return rows.size() * 32 <= length; }
 
-/// Log-normaliser of softmax(S) without the gate of some rows, nats.
-/// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
-std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job);
-
-/// Log-normalisers of attention without key 0, lse_i + log(1 - A_i0), of some rows, nats: one more pass over the rows
-/// that park more than 15/16 there. Row 0, which has nothing else, keeps its own; another such row gets NaN.
-/// @param without_gate  of attention without the gate: its log-normalisers; empty: of attention
-/// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
-std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
-                                                       const Range& rows, const Job& job);
-
 /// The source of one head's entries of one quantity: shared by the threads of a map, read only.
 struct HeadEntries {
   /// Looks up all that the quantity needs.

@@ -1,3 +1,5 @@
+#include "backend/map/log_normalizer.h"
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -8,7 +10,6 @@
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_map.h"
 #include "backend/map/head_entries.h"
-#include "backend/map/map.h"
 #include "backend/map/team.h"
 #include "kernels/cpu/pooled_map.h"
 
@@ -93,9 +94,9 @@ bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team
 }  // namespace
 
 std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job) {
-  if (const auto gpu = head.trace->gpu()) {
+  if (head.gpu) {
     std::vector<float> normalizer;
-    const auto status = device_log_normalizer_without_gate(head, rows, *gpu, normalizer);
+    const auto status = device_log_normalizer_without_gate(head, rows, *head.gpu, normalizer);
     if (job.stopped()) return {};
     assert(status != kernels::Status::ok || static_cast<std::int64_t>(normalizer.size()) == head.trace->info().length);
     if (status == kernels::Status::ok) return normalizer;
@@ -149,16 +150,6 @@ std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::
   });
   if (!done) return {};
   return normalizer;
-}
-
-std::span<const float> log_normalizer_without_gate(const HeadOf& head, const Job& job) {
-  return head.trace->log_normalizer_without_gate(head.layer, head.head, [&] {
-    const Range all{0, head.trace->info().length};
-    if (forgets(head.trace->info(), head.layer)) return compute_log_normalizer_without_gate(head, all, job);
-    // Without a gate the run's own normaliser is the one; taking it makes the gate's effect exactly 0.
-    const std::span<const float> own = head.trace->log_normalizer(head.layer, head.head);
-    return std::vector<float>(own.begin(), own.end());
-  });
 }
 
 }  // namespace foxscope

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cassert>
-#include <cmath>
 #include <new>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "backend/map/device/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
+#include "backend/map/log_normalizer.h"
 #include "backend/map/map_stages.h"
 #include "backend/trace/mixer_text.h"
 
@@ -179,6 +179,16 @@ std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
 
 std::optional<Image> compute_map_in_stages(const MapRequest& request, const Job& job, const MapStages& stages) {
   return computed_map(request, job, &stages);
+}
+
+std::span<const float> log_normalizer_without_gate(const HeadOf& head, const Job& job) {
+  return head.trace->log_normalizer_without_gate(head.layer, head.head, [&] {
+    const Range all{0, head.trace->info().length};
+    if (forgets(head.trace->info(), head.layer)) return compute_log_normalizer_without_gate(head, all, job);
+    // Without a gate the run's own normaliser is the one; taking it makes the gate's effect exactly 0.
+    const std::span<const float> own = head.trace->log_normalizer(head.layer, head.head);
+    return std::vector<float>(own.begin(), own.end());
+  });
 }
 
 }  // namespace foxscope

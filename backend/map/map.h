@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/base/job.h"
@@ -50,11 +51,25 @@ bool is_of_attention(Quantity quantity);
 /// First position of bin `index` of `bins` over `range`: begin + floor(index * size / bins).
 std::int64_t bin_begin(const Range& range, std::int64_t bins, std::int64_t index);
 
-/// One head of one run.
-struct HeadOf {
+/// A run, and the device that computes its maps, lines and statistics.
+struct RunOnDevice {
   std::shared_ptr<const Trace> trace;
+  std::optional<int> gpu;  ///< none: the CPU, as for what the GPU's kernels do not take
+
+  RunOnDevice() = default;
+  /// On the GPU that the run was made on, if any.
+  RunOnDevice(std::shared_ptr<const Trace> run) : trace(std::move(run)), gpu(trace ? trace->made_on() : std::nullopt) {}
+  RunOnDevice(std::shared_ptr<const Trace> run, std::optional<int> on) : trace(std::move(run)), gpu(on) {}
+  const Trace& operator*() const { return *trace; }
+  const Trace* operator->() const { return trace.get(); }
+  bool operator==(const RunOnDevice&) const = default;
+};
+
+/// One head of one run.
+struct HeadOf : RunOnDevice {
   int layer = 0;
   int head = 0;
+  bool operator==(const HeadOf&) const = default;
 };
 
 /// A picture of one quantity: rows x columns of positions, onto pixel_rows x pixel_columns bins.
@@ -86,7 +101,7 @@ struct Image {
 };
 
 /// Computes a map. Nothing of size L x L is ever held: F by its closed form (docs/maps.md), attention by one pass of
-/// tiles, on the GPU of the trace where it has one (Trace::gpu).
+/// tiles, on the GPU that the request names (RunOnDevice).
 /// @returns nothing if the job was stopped
 /// @throws UsageError for ranges, sizes, layers or heads that do not exist; Error for parts that the trace did not keep
 std::optional<Image> compute_map(const MapRequest& request, const Job& job);

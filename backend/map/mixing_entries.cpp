@@ -4,7 +4,6 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -51,12 +50,6 @@ void invert_triangle(const double* a, std::int64_t size, float* inverse) {
   }
 }
 
-double dot(const double* x, const float* y, std::size_t size) {
-  double sum = 0;
-  for (std::size_t n = 0; n < size; ++n) sum += x[n] * static_cast<double>(y[n]);
-  return sum;
-}
-
 Range block_of(std::int64_t position, std::int64_t length) {
   const std::int64_t begin = position / kMapTile * kMapTile;
   return {begin, std::min(begin + kMapTile, length)};
@@ -87,9 +80,7 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   }
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
-  if (!mixer_.keeps_erasing()) return;
-  erase_read_ = trace.erase_read(of.layer, of.head);
-  erase_write_ = trace.erase_write(of.layer, of.head);
+  if (erases_ && mixer_.decays_by_channel()) recurrence_.emplace(of);
 }
 
 void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch,
@@ -435,7 +426,7 @@ void MixingReader::pass_block(Strip& strip, const Range& block, float* out) {
   strip.nothing_left = all_started && cpu::largest_size(strip.left.data(), depth * kMapTile) < kNothing;
 }
 
-/// The recurrence itself (MixerKind), key by key in float64: for what no closed form of a block is written.
+/// Key by key in float64 (MixingRecurrence), for what no closed form of a block is written.
 void MixingReader::pass_keys(Strip& strip, const Range& block, float* out) {
   const std::int64_t depth = of_.depth_;
   const auto channels = static_cast<std::size_t>(of_.channels_);
@@ -443,25 +434,15 @@ void MixingReader::pass_keys(Strip& strip, const Range& block, float* out) {
   std::fill_n(out, block.size() * kMapTile, 0.0F);
   std::vector<double> alpha(channels);
   for (std::int64_t position = block.end - 1; position >= block.begin; --position) {
-    const float* const key = keys_.data() + (position - block.begin) * depth;
-    for (std::size_t n = 0; n < channels && position > 0; ++n) {
-      alpha[n] = std::exp(of_.sums(position)[n] - of_.sums(position - 1)[n]);
-    }
+    const std::span key = std::span<const float>(keys_).subspan(index_of((position - block.begin) * depth), channels);
+    of_.recurrence_->decays(position, alpha);
     for (std::int64_t row = std::max(strip.rows.begin, position); row < strip.rows.end; ++row) {
       const std::int64_t lane = row - strip.rows.begin;
-      double* const r = strip.row.data() + static_cast<std::size_t>(lane) * channels;
-      if (row == position) std::copy_n(strip.query.data() + lane * depth, channels, r);
-      const double entry = static_cast<double>(of_.beta(position)) * dot(r, key, channels);
+      const std::span<double> r = std::span(strip.row).subspan(index_of(lane) * channels, channels);
+      if (row == position) std::copy_n(strip.query.data() + lane * depth, channels, r.data());
+      const double entry = of_.recurrence_->entry(position, key, r);
       out[(position - block.begin) * kMapTile + lane] = static_cast<float>(entry);
-      if (of_.erase_read_.empty()) {
-        for (std::size_t n = 0; n < channels; ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
-        continue;
-      }
-      const std::size_t first = static_cast<std::size_t>(position) * channels;
-      const double erased = dot(r, of_.erase_write_.data() + first, channels);
-      for (std::size_t n = 0; n < channels; ++n) {
-        r[n] = alpha[n] * r[n] + static_cast<double>(of_.erase_read_[first + n]) * erased;
-      }
+      of_.recurrence_->pass(position, key, entry, alpha, r);
     }
   }
 }
@@ -492,9 +473,9 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
 
 std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, FirstKey first_key, const Job& job) {
   const std::int64_t length = head.trace->info().length;
-  if (const auto gpu = head.trace->gpu(); gpu && first_key == FirstKey::counted) {
+  if (head.gpu && first_key == FirstKey::counted) {
     std::vector<float> sizes;
-    const kernels::Status status = device_row_sizes(head, rows, *gpu, sizes);
+    const kernels::Status status = device_row_sizes(head, rows, *head.gpu, sizes);
     if (job.stopped()) return {};
     if (status == kernels::Status::ok) return sizes;
   }

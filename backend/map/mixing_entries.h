@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/base/index.h"
+#include "backend/map/mixing_recurrence.h"
 #include "backend/map/team.h"
 #include "backend/map/tile_reader.h"
 
@@ -44,8 +46,8 @@ class MixingEntries {
   [[nodiscard]] double c(std::int64_t position) const { return gate_.empty() ? 0.0 : gate_[index_of(position)]; }
   [[nodiscard]] const double* sums(std::int64_t position) const { return decay_.data() + position * channels_; }
   /// Whether what no block has a closed form for is computed by the recurrence itself.
-  [[nodiscard]] bool goes_key_by_key() const { return erases_ && !decay_.empty(); }
-  [[nodiscard]] float beta(std::int64_t position) const { return beta_.empty() ? 1.0F : beta_[index_of(position)]; }
+  [[nodiscard]] bool goes_key_by_key() const { return recurrence_.has_value(); }
+  [[nodiscard]] float beta(std::int64_t position) const { return beta_[index_of(position)]; }
   [[nodiscard]] const float* at_end(std::int64_t position) const {
     return at_end_.data() + (position - first_) * depth_;
   }
@@ -58,14 +60,13 @@ class MixingEntries {
   int query_head_ = 0;
   int key_head_ = 0;
   std::int64_t length_ = 0;
-  std::int64_t channels_ = 0;           ///< d
-  std::int64_t depth_ = 0;              ///< d in whole vectors
-  std::span<const double> gate_;        ///< [L] c, nats; empty: none
-  ChannelSums sums_;                    ///< keeps `decay_` alive
-  std::span<const double> decay_;       ///< [L, d] P, nats, where each channel decays
-  std::span<const float> beta_;         ///< [L]; empty: 1
-  std::span<const float> erase_read_;   ///< [L, d] e; empty: what is erased is at the position's own key
-  std::span<const float> erase_write_;  ///< [L, d] b
+  std::int64_t channels_ = 0;                   ///< d
+  std::int64_t depth_ = 0;                      ///< d in whole vectors
+  std::span<const double> gate_;                ///< [L] c, nats; empty: none
+  ChannelSums sums_;                            ///< keeps `decay_` alive
+  std::span<const double> decay_;               ///< [L, d] P, nats, where each channel decays
+  std::span<const float> beta_;                 ///< [L]; empty: 1
+  std::optional<MixingRecurrence> recurrence_;  ///< where queries meet the keys one by one
   std::span<const float> row_sizes_;
   std::int64_t first_ = 0;  ///< of the prepared keys, a multiple of 64
   std::int64_t end_ = 0;

@@ -9,6 +9,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/mixing_recurrence.h"
 
 namespace foxscope {
 namespace {
@@ -44,44 +45,17 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
-/// Passes a query over all keys behind one: r <- a_j r + e_j (b_j.r) (MixerKind), of the delta rule
-/// r <- a_j (r - beta_j (r.k_j) k_j), a_j of the head or of each channel.
+/// Passes a query over all keys behind one (MixingRecurrence).
 /// @param between  that key and the query
 /// @param k        [query - key + 1, d]
 /// @param r        [d] the query
 void pass_keys(const HeadOf& head, const Range& between, std::span<const float> k, std::vector<double>& r) {
-  const Trace& trace = *head.trace;
-  const auto at = [](std::int64_t number) { return static_cast<std::size_t>(number); };
-  const std::size_t channels = r.size();
-  const LayerMixer mixer = trace.info().mixer(head.layer);
-  const bool by_channel = mixer.decays_by_channel();
-  const bool erases_by_arrays = mixer.keeps_erasing();
-  const auto e = erases_by_arrays ? trace.erase_read(head.layer, head.head) : std::span<const float>();
-  const auto b = erases_by_arrays ? trace.erase_write(head.layer, head.head) : std::span<const float>();
-  const ChannelSums sums = by_channel ? trace.cumulative_log_decay(head.layer, head.head) : ChannelSums();
-  const std::span<const double> c = by_channel ? sums.values : trace.cumulative_log_gate(head.layer, head.head);
-  const auto beta = mixer.kind().writes_beta ? trace.beta(head.layer, head.head) : std::span<const float>();
-  const auto dot = [&](std::span<const float> x) {
-    double sum = 0;
-    for (std::size_t n = 0; n < channels; ++n) sum += r[n] * static_cast<double>(x[n]);
-    return sum;
-  };
-  std::vector<double> decay(channels);
+  const MixingRecurrence recurrence(head);
+  std::vector<double> alpha(r.size());
   for (std::int64_t position = between.end; position > between.begin; --position) {
-    const std::size_t first = at(position) * channels;
-    if (by_channel) {
-      for (std::size_t n = 0; n < channels; ++n) decay[n] = std::exp(c[first + n] - c[first + n - channels]);
-    } else {
-      std::ranges::fill(decay, std::exp(c[at(position)] - c[at(position - 1)]));
-    }
-    if (!b.empty()) {
-      const double erased = dot(b.subspan(first, channels));
-      for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * r[n] + static_cast<double>(e[first + n]) * erased;
-      continue;
-    }
-    const std::span<const float> key = k.subspan(at(position - between.begin) * channels, channels);
-    const double overlap = static_cast<double>(beta[at(position)]) * dot(key);
-    for (std::size_t n = 0; n < channels; ++n) r[n] = decay[n] * (r[n] - overlap * static_cast<double>(key[n]));
+    const std::span<const float> key = k.subspan(index_of(position - between.begin) * r.size(), r.size());
+    recurrence.decays(position, alpha);
+    recurrence.pass(position, key, recurrence.entry(position, key, r), alpha, r);
   }
 }
 

@@ -1,5 +1,10 @@
+#include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/forward_library.h"
+#include "backend/model/layer/cpu/cpu_forward.h"
 #include "backend/model/layer/cpu/cpu_team.h"
+#include "backend/model/layer/cuda/cuda_forward_torch.h"
+#include "backend/model/layer/torch/layer_downloads_torch.h"
+#include "backend/model/layer/torch/torch_forward_torch.h"
 #include "backend/model/session/cpu_model.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/training/processes_torch.h"
@@ -19,8 +24,22 @@ std::unique_ptr<TrainableModel> make_trainable_model(const ModelConfig& config, 
   return make_torch_trainable_model(config, weights, options, job);
 }
 
-constexpr ForwardLibrary kLibrary = {cuda_device_count, free_device_memory, load_model, make_trainable_model,
-                                     join_processes};
+PassNeeds pass_needs(const ModelConfig& config, bool on_gpu, DType dtype, const KeepSet& keep, Recompute recompute) {
+  PassNeeds needs;
+  if (on_gpu) {
+    needs.host = LayerDownloads::bytes(config, keep);
+    needs.gpu = dtype == DType::float32 ? TorchForward::bytes(config, keep) : CudaForward::bytes(config, keep);
+  } else {
+    needs.host = CpuForward::bytes(config, keep);
+  }
+  if (keep.contains(Keep::saliency)) {
+    (on_gpu ? needs.gpu : needs.host) += GradientForward::bytes(config, on_gpu, dtype, recompute);
+  }
+  return needs;
+}
+
+constexpr ForwardLibrary kLibrary = {cuda_device_count, free_device_memory,   pass_needs,
+                                     load_model,        make_trainable_model, join_processes};
 
 }  // namespace
 }  // namespace foxscope

@@ -15,6 +15,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/model/layer/forward_pass.h"
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/engine.h"
 #include "backend/serve/endpoint.h"
@@ -70,12 +71,13 @@ SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, doub
               {fmt::format("texts of {} positions need", served.max_length), "--max-length", {}});
   const std::int64_t held = (needs.gpu ? free.gpu : free.host) / (4 * sharing);
   const std::int64_t tokens = std::max<std::int64_t>(1, batch_tokens(needs, free));
+  const PassBytes state = ForwardState::bytes(model.config(), model.dtype());
   return {.batch_tokens = tokens,
           // A GPU needs as many; on a CPU half of them are nearly as fast.
           .batch_tokens_beside = needs.gpu ? tokens : (tokens + 1) / 2,
           .held_bytes = held,
-          .bytes_of_text = mixer_state_bytes(model.config()),
-          .bytes_of_position = decode_state_bytes_per_token(model.config(), model.dtype()),
+          .bytes_of_text = state.fixed,
+          .bytes_of_position = state.per_token,
           .pruning_tolerance = pruning};
 }
 

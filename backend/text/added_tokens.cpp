@@ -1,10 +1,9 @@
 #include "backend/text/added_tokens.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "backend/text/pattern.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "backend/base/error.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

@@ -1,10 +1,9 @@
 #include "backend/text/json_escape.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/base/error.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "backend/base/error.h"
-#include "backend/text/nfc.h"
 #include "backend/text/pattern.h"
+#include "backend/text/unicode/nfc.h"
 
 namespace foxscope {
 namespace {

@@ -1,9 +1,9 @@
+#include "backend/text/oniguruma_pattern.h"
+
 #include <algorithm>
-#include <array>
 
 #include "backend/base/error.h"
 #include "backend/text/json_reading.h"
-#include "backend/text/pattern.h"
 
 namespace foxscope {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "backend/base/error.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,3 +1,5 @@
+#include "backend/text/read_text.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>

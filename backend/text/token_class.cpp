@@ -5,7 +5,7 @@
 
 #include "backend/base/index.h"
 #include "backend/text/pattern.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

@@ -1,10 +1,9 @@
 #include "backend/text/token_decoder.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "backend/base/error.h"
-#include "backend/text/byte_alphabet.h"
+#include "backend/text/unicode/byte_alphabet.h"
 
 namespace foxscope {
 namespace {

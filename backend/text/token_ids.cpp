@@ -1,3 +1,5 @@
+#include "backend/text/token_ids.h"
+
 #include <algorithm>
 #include <limits>
 #include <string>

@@ -11,7 +11,6 @@
 #include "backend/base/log.h"
 #include "backend/text/added_tokens.h"
 #include "backend/text/aligned_text.h"
-#include "backend/text/byte_alphabet.h"
 #include "backend/text/byte_pair.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_escape.h"
@@ -20,7 +19,8 @@
 #include "backend/text/pre_tokenizer.h"
 #include "backend/text/token_decoder.h"
 #include "backend/text/tokenizer_description.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/byte_alphabet.h"
+#include "backend/text/unicode/utf8.h"
 #include "backend/text/word_cache.h"
 
 namespace foxscope {

@@ -26,9 +26,6 @@ struct Tokens {
   [[nodiscard]] std::size_t size() const { return id.size(); }
 };
 
-/// The treatment of bytes that are not UTF-8.
-enum class InvalidUtf8 { refuse, replace };
-
 /// Byte pair encoding as Hugging Face's `tokenizers` does it. Added tokens are matched first; a normalizer may change
 /// what lies between them; a pre-tokenizer cuts it into words; merges by rank make tokens of a word's bytes (byte-level
 /// BPE: GPT-2, GPT-NeoX, Llama 3, Qwen) or of its characters (SentencePiece's BPE: Llama 2, Mistral). With
@@ -93,26 +90,5 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view bytes);
 
 /// Every maximal ill-formed part replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view bytes);
-
-/// A text file (or standard input for "-") as the program takes it in.
-/// @throws Error for a missing or unreadable file, for NUL bytes (with the offset), and for bytes that are not UTF-8
-///         (with the offset) unless they are to be replaced
-std::string read_text(const std::filesystem::path& path, InvalidUtf8 invalid);
-
-/// Token ids from a JSON file: an array of ids, or {"input_ids": [...], "labels": [...]}.
-struct TokenIds {
-  std::vector<std::int32_t> ids;                    ///< of the array: the text's tokens
-  std::optional<std::vector<std::int32_t>> labels;  ///< of the object: then `ids` are the input ids as they are
-};
-
-/// @param vocabulary_size  ids must be in [0, vocabulary_size)
-/// @throws Error naming the file, the position and the id
-TokenIds read_token_ids(std::string_view content, std::string_view name, std::int64_t vocabulary_size);
-
-/// @param where  what holds the id: a file, "the prompt"
-/// @param place  of the id in it, "position 3"
-/// @throws Error
-[[noreturn]] void throw_outside_vocabulary(std::string_view where, std::string_view id, std::string_view place,
-                                           std::int64_t vocabulary_size);
 
 }  // namespace foxscope

@@ -134,11 +134,6 @@ TokenizerDescription read_vocab_and_merges(std::string_view vocab, std::string_v
 /// Whether bos_token and its like become added tokens: vocab.json itself names none, tokenizer.json lists them all.
 enum class SpecialTokens { as_listed, add };
 
-/// Reads the normalizer, pre_tokenizer, decoder and post_processor of a tokenizer.json, and with them what kind of
-/// symbols the model has. The model and the added tokens are read already.
-/// @throws Error naming what is not supported
-void read_tokenizer_stages(const nlohmann::json& root, TokenizerDescription& description);
-
 /// Applies tokenizer_config.json, which goes before the tokenizer's own file: add_prefix_space, tokenizer_class,
 /// added_tokens_decoder, bos_token.
 void apply_tokenizer_config(std::string_view content, const std::string& name, SpecialTokens special,

@@ -1,3 +1,5 @@
+#include "backend/text/tokenizer_stages.h"
+
 #include <array>
 #include <utility>
 
@@ -5,9 +7,9 @@
 
 #include "backend/base/error.h"
 #include "backend/text/json_reading.h"
+#include "backend/text/oniguruma_pattern.h"
 #include "backend/text/pattern.h"
-#include "backend/text/tokenizer_description.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 

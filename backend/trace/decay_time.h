@@ -18,12 +18,12 @@ inline constexpr double kLowestLogGate = -1000.0;
 /// no F. Positions whose gate is cut to 0 have no rate and are left out, unless all are. NaN for one position.
 /// @param c  [L] cumulative log gates of one head, nats; L >= 1
 inline double mean_log_gate(std::span<const double> c) {
-  constexpr double kRounding = 1e-6;  // of sums of cut gates
+  constexpr double kCutRounding = 1e-6;  // of sums of cut gates
   double sum = c.back() - c.front();
   std::size_t count = c.size() - 1;
   for (std::size_t t = 1; t < c.size(); ++t) {
     const double log_gate = c[t] - c[t - 1];
-    if (log_gate > kLowestLogGate * (1 - kRounding)) continue;
+    if (log_gate > kLowestLogGate * (1 - kCutRounding)) continue;
     sum -= log_gate;
     --count;
   }

@@ -74,7 +74,7 @@ void* Recorder::stored_on_device(TraceArray array, int layer) {
 }
 
 std::shared_ptr<const Trace> Recorder::finish(std::shared_ptr<const Text> text,
-                                              std::shared_ptr<const TokenTable> tokens) {
+                                              std::shared_ptr<const TokenTable> tokens, std::optional<int> made_on) {
   MemorySource::Arrays arrays;
   for (std::size_t array = 0; array < arrays.size(); ++array) {
     for (ArrayValues& values : arrays_[array]) {
@@ -83,7 +83,8 @@ std::shared_ptr<const Trace> Recorder::finish(std::shared_ptr<const Text> text,
     }
   }
   return std::make_shared<const Trace>(std::move(info_), std::move(text), std::move(tokens),
-                                       std::make_unique<const MemorySource>(std::move(arrays)), std::move(store_));
+                                       std::make_unique<const MemorySource>(std::move(arrays)), std::move(store_),
+                                       made_on);
 }
 
 }  // namespace foxscope

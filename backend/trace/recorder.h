@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -55,7 +56,9 @@ class Recorder {
   void* stored_on_device(TraceArray array, int layer);
 
   /// The trace of all that was recorded; the recorder is empty afterwards.
-  std::shared_ptr<const Trace> finish(std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens);
+  /// @param made_on  Trace::made_on
+  std::shared_ptr<const Trace> finish(std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
+                                      std::optional<int> made_on = std::nullopt);
 
  private:
   ArrayValues* sized(TraceArray array, int index);

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/mixer_text.h"
 
@@ -97,12 +97,14 @@ bool TraceSource::is_zero(TraceArray array, int index) const {
 }
 
 Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
-             std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store)
+             std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store,
+             std::optional<int> made_on)
     : info_(std::move(info)),
       text_(std::move(text)),
       tokens_(std::move(tokens)),
       source_(std::move(source)),
-      store_(std::move(store)) {
+      store_(std::move(store)),
+      made_on_(made_on) {
   assert(source_ != nullptr);
   assert(info_.layers > 0 && info_.heads > 0 && info_.length > 0);
   assert(tokens_ == nullptr || tokens_->id.empty() || static_cast<std::int64_t>(tokens_->id.size()) == info_.length);
@@ -114,20 +116,11 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
   assert(info_.mixers.empty() || static_cast<int>(info_.mixers.size()) == info_.layers);
   assert(info_.forgetting.empty() || static_cast<int>(info_.forgetting.size()) == info_.layers);
   info_.forgetting = forgetting_of(info_, *source_);
-  if (store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) gpu_ = store_->device();
+  if (!made_on_ && store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) {
+    made_on_ = store_->device();
+  }
   per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
   assert(per_token_loss().empty() || static_cast<std::int64_t>(per_token_loss().size()) == info_.length);
-}
-
-std::optional<int> Trace::gpu() const {
-  const std::lock_guard lock(mutex_);
-  return gpu_;
-}
-
-void Trace::compute_on(std::optional<int> gpu) const {
-  const std::lock_guard lock(mutex_);
-  gpu_ = gpu;
-  if (!gpu) device_heads_.reset();
 }
 
 std::shared_ptr<DeviceHeads> Trace::device_heads(int gpu) const {
@@ -294,10 +287,12 @@ bool Trace::has_attention(int layer) const {
   check_head(layer, 0);
   const LayerMixer mixer = info_.mixer(layer);
   if (mixer.has_softmax()) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
-  const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
-  return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
-         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate) && !lacks(TraceArray::erase_read) &&
-         !lacks(TraceArray::erase_write);
+  // M is made of the gates and of what is kept beside queries and keys.
+  const auto lacks = [&](const ArraySpec& spec) {
+    const bool makes_rows = spec.keep == Keep::gates || spec.keep == Keep::query_key;
+    return makes_rows && spec.storage != Storage::store && belongs_to(spec, mixer) && !has(spec.array, layer);
+  };
+  return query_key() != nullptr && std::ranges::none_of(kTraceArrays, lacks);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {

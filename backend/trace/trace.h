@@ -121,8 +121,10 @@ class TraceSource {
 /// and a reopened run file give the same type. Safe to use from several threads.
 class Trace {
  public:
+  /// @param made_on  of made_on(); none: the GPU whose memory the store is in, if any
   Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
-        std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store);
+        std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store,
+        std::optional<int> made_on = std::nullopt);
 
   [[nodiscard]] const TraceInfo& info() const { return info_; }
   [[nodiscard]] const std::shared_ptr<const Text>& text() const { return text_; }  ///< null with --ids
@@ -173,10 +175,8 @@ class Trace {
   /// Whether it is known already.
   [[nodiscard]] bool knows_log_normalizer_without_gate(int layer, int head) const;
 
-  /// The GPU that computes this trace's maps and statistics; none: the CPU does. At first the one whose memory holds
-  /// the queries and keys, if any.
-  [[nodiscard]] std::optional<int> gpu() const;
-  void compute_on(std::optional<int> gpu) const;
+  /// The GPU that the run was made on in this process, if kernels/cuda can use it; none of a run on a CPU or of a file.
+  [[nodiscard]] std::optional<int> made_on() const { return made_on_; }
   /// The arrays of the trace in a GPU's memory for its maps, kept until the trace goes or another GPU is named.
   [[nodiscard]] std::shared_ptr<DeviceHeads> device_heads(int gpu) const;
 
@@ -200,13 +200,13 @@ class Trace {
   std::shared_ptr<const TokenTable> tokens_;
   std::unique_ptr<const TraceSource> source_;
   std::shared_ptr<const QueryKeyStore> store_;
+  std::optional<int> made_on_;
   std::shared_ptr<const ArrayValues> per_token_loss_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<TraceArray, int>, std::shared_ptr<const ArrayValues>> arrays_;
   mutable std::map<std::pair<int, int>, std::vector<double>> mean_decay_;  ///< of linear mixers without c
   mutable HeadRows without_gate_;
   mutable HeadRows row_sizes_;
-  mutable std::optional<int> gpu_;
   mutable std::shared_ptr<DeviceHeads> device_heads_;
 };
 

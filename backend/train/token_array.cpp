@@ -11,7 +11,7 @@
 #include "backend/base/sha256.h"
 #include "backend/data/npy.h"
 #include "backend/model/weights/safetensors.h"
-#include "backend/text/tokenizer.h"
+#include "backend/text/token_ids.h"
 #include "backend/train/row_cut.h"
 
 namespace foxscope {

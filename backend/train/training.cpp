@@ -19,6 +19,7 @@
 #include "backend/model/forward_library.h"
 #include "backend/model/layer/checks.h"
 #include "backend/model/session/run_memory.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/initial_weights.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
@@ -149,13 +150,11 @@ std::int64_t rows_that_divide(std::int64_t rows, std::int64_t most) {
 ///              digits
 std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int64_t kept, const ModelConfig& config,
                                const Device& device, DType dtype) {
-  const KeepSet keep = {Keep::saliency};
-  const RunMemory memory = device.cuda ? estimate_device_memory(config, 0, keep, dtype)
-                                       : estimate_memory(config, 0, keep, dtype, /*on_gpu=*/false);
-  const std::int64_t per_token = memory.per_token - spared_per_token(config, dtype, recipe.recompute);
+  const RunNeeds needs = estimate_needs(config, 0, {Keep::saliency}, dtype, device, recipe.recompute);
+  const RunMemory& memory = needs.gpu ? *needs.gpu : needs.host;
   const FreeMemory left = free_memory(device);
   const std::int64_t free = device.cuda ? left.gpu : left.host;
-  const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / per_token;
+  const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / memory.per_token;
   const std::int64_t best = rows_that_divide(rows, fitting / recipe.length);
   const std::int64_t wanted = std::min(recipe.micro_batch_tokens.value_or(recipe.length), rows * recipe.length);
   if (wanted > fitting) {
@@ -166,7 +165,7 @@ std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int
     throw Error(
         fmt::format("--micro-batch-tokens {}: needs about {:.1f} GiB of {} beside the weights, and {:.1f} GiB are "
                     "free: {}",
-                    wanted, gibibytes(memory.fixed + per_token * wanted), kind, gibibytes(free), remedy));
+                    wanted, gibibytes(memory.fixed + memory.per_token * wanted), kind, gibibytes(free), remedy));
   }
   if (recipe.micro_batch_tokens) return wanted / recipe.length;
   if (kept > 0 && rows % kept == 0 && kept <= fitting / recipe.length) return kept;

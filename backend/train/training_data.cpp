@@ -16,7 +16,7 @@ namespace {
 
 enum class DataKind { texts, npy, safetensors, zarr };
 
-/// By the names of files, as a corpus; what is not known may be a corpus that says why it is none.
+/// Tells the kind by the names of files, as for a corpus; an unknown folder may be a corpus that says why it is none.
 DataKind kind_of(const std::filesystem::path& path) {
   std::error_code failed;
   const auto status = std::filesystem::status(path, failed);

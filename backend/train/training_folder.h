@@ -70,7 +70,7 @@ class TrainingFolder {
   /// @returns false where the file system knows no locks
   /// @throws Error naming the folder, and the process and host that hold it
   bool lock();
-  /// That no other process can have taken the folder meanwhile.  @throws Error as FolderLock::require_there
+  /// Checks that no other process can have taken the folder meanwhile.  @throws Error as FolderLock::require_there
   void require_lock() const {
     if (lock_) lock_->require_there();
   }

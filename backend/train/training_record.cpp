@@ -1,7 +1,6 @@
 #include "backend/train/training_record.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

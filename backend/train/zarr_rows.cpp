@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/model/weights/safetensors.h"
-#include "backend/text/tokenizer.h"
+#include "backend/text/token_ids.h"
 #include "backend/train/id_numbers.h"
 #include "backend/train/row_cut.h"
 

@@ -1,5 +1,5 @@
 // Between the plan of forgetting attention (forgetting_attention.cpp) and its arithmetic, which is compiled once per
-// instruction set (forgetting_attention_pack.cpp, forgetting_attention_tiles.cpp). Not for other callers.
+// instruction set (forgetting_attention_tiles.cpp). Not for other callers.
 #pragma once
 
 #include <cstdint>

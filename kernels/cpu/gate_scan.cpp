@@ -1,6 +1,6 @@
-#include <cmath>
+#include "kernels/cpu/gate_scan.h"
 
-#include "kernels/cpu/forgetting_attention.h"
+#include <cmath>
 
 namespace foxscope::kernels::cpu {
 namespace {

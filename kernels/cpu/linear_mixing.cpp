@@ -97,15 +97,12 @@ class LinearHead {
         dim_(a.key_dim),
         wide_(cpu::padded(a.value_dim)),
         query_(a.query + head / (a.heads / a.query_heads) * a.length * dim_),
-        key_(a.key + head / (a.heads / a.key_heads) * a.length * dim_),
+        key_(of_key_head(a, head, a.key)),
         value_(a.value + head / (a.heads / a.value_heads) * a.length * a.value_dim),
         decay_(a.decay == nullptr ? nullptr : a.decay + head * a.length),
-        channel_decay_(a.channel_decay == nullptr ? nullptr
-                                                  : a.channel_decay + head / (a.heads / a.key_heads) * a.length * dim_),
-        erase_read_(a.erase_read == nullptr ? nullptr
-                                            : a.erase_read + head / (a.heads / a.key_heads) * a.length * dim_),
-        erase_write_(a.erase_write == nullptr ? nullptr
-                                              : a.erase_write + head / (a.heads / a.key_heads) * a.length * dim_),
+        channel_decay_(of_key_head(a, head, a.channel_decay)),
+        erase_read_(of_key_head(a, head, a.erase_read)),
+        erase_write_(of_key_head(a, head, a.erase_write)),
         beta_(a.beta == nullptr ? nullptr : a.beta + head * a.length),
         own_state_(a.state + head * dim_ * a.value_dim),
         state_(wide_ == a.value_dim ? own_state_ : scratch.state.get()),
@@ -133,6 +130,11 @@ class LinearHead {
   }
 
  private:
+  /// @param rows  [key_heads, n, d], or null
+  static const float* of_key_head(const LinearMixing& a, int head, const float* rows) {
+    return rows == nullptr ? nullptr : rows + head / (a.heads / a.key_heads) * a.length * a.key_dim;
+  }
+
   void take_chunk() {
     if (channel_decay_ != nullptr) {
       relate_channels();

@@ -4,10 +4,14 @@
 #include <cmath>
 #include <limits>
 
+// foreach_target.h compiles what follows once per instruction set, so it comes first.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/pooled_map.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+// clang-format on
 
 #include "kernels/cpu/tile_math-inl.h"
 #include "kernels/log2e.h"
@@ -332,6 +336,28 @@ void log_sum_exp_tile(const float* tile, std::int64_t key_count, float* maximum,
   }
 }
 
+void exp_differences(double row, const double* key, double factor, const double* key_factor, std::int64_t count,
+                     double* out) {
+  const DoubleTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto c = hn::Set(tag, row);
+  const auto both = hn::Set(tag, factor);
+  std::int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    auto value = hn::Mul(both, hn::Exp(tag, hn::Sub(c, hn::LoadU(tag, key + n))));
+    if (key_factor != nullptr) value = hn::Mul(value, hn::LoadU(tag, key_factor + n));
+    hn::StoreU(value, tag, out + n);
+  }
+  if (n < count) {
+    HWY_ALIGN double rest[HWY_MAX_BYTES / sizeof(double)] = {};
+    std::copy(key + n, key + count, rest);
+    hn::Store(hn::Mul(both, hn::Exp(tag, hn::Sub(c, hn::Load(tag, rest)))), tag, rest);
+    for (std::int64_t lane = 0; n + lane < count; ++lane) {
+      out[n + lane] = rest[lane] * (key_factor != nullptr ? key_factor[n + lane] : 1.0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace foxscope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -341,6 +367,7 @@ namespace foxscope::kernels {
 HWY_EXPORT(logit_tile);
 HWY_EXPORT(largest_norm);
 HWY_EXPORT(add_log_terms);
+HWY_EXPORT(exp_differences);
 HWY_EXPORT(exponentiate);
 HWY_EXPORT(subtract);
 HWY_EXPORT(forget_tile);
@@ -380,6 +407,11 @@ void add_log_terms(const LogTerms& terms, std::int64_t key_count, float* tile) {
 }
 
 void exponentiate(std::int64_t count, float* values) { HWY_DYNAMIC_DISPATCH(exponentiate)(count, values); }
+
+void exp_differences(double row, const double* key, double factor, const double* key_factor, std::int64_t count,
+                     double* out) {
+  HWY_DYNAMIC_DISPATCH(exp_differences)(row, key, factor, key_factor, count, out);
+}
 
 void subtract(std::int64_t count, float* a, const float* b) { HWY_DYNAMIC_DISPATCH(subtract)(count, a, b); }
 

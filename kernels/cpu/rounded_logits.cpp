@@ -262,7 +262,8 @@ FOXSCOPE_BYTE_PRODUCTS std::int64_t largest_of_parts(const RoundedTile& tile, co
   rounded_tile(tile, bounds.scale, bounds.bias, values);
 
   const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  // With room for one that is looked at and not taken, and for the last of those that are computed together.
+  // The candidates, with room for one that is looked at and not taken, and for the last of those that are computed
+  // together.
   Candidate candidates[kMapTile * kMapTile + kTogether];
   std::int64_t count = 0;
   int first_key = 0;

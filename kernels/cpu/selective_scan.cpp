@@ -51,7 +51,7 @@ struct ScanScratch {
   Buffer output;   ///< [positions, channels]
 };
 
-/// The same of a task on the way back.
+/// The same of a task in the backward pass.
 struct ScanBackwardScratch {
   using Buffer = ScanScratch::Buffer;
   explicit ScanBackwardScratch(const SelectiveScan& a)
@@ -167,7 +167,7 @@ bool scan_channels(const SelectiveScan& a, std::int64_t first, ScanScratch& scra
   return true;
 }
 
-/// One position on the way back.
+/// One position in the backward pass.
 /// @param before, after  [d, channels] states before it and behind it
 /// @param grad_key, grad_query  [d] get the sums over the channels
 void scan_position_backward(std::int64_t state_size, const float* HWY_RESTRICT key, const float* HWY_RESTRICT query,
@@ -210,7 +210,7 @@ void scan_position_backward(std::int64_t state_size, const float* HWY_RESTRICT k
   }
 }
 
-/// The same channels on the way back.
+/// The same channels in the backward pass.
 /// @param grad_key, grad_query  [n, d] of these channels alone
 bool scan_channels_backward(const SelectiveScan& a, const SelectiveScanGradients& g, std::int64_t first,
                             ScanBackwardScratch& scratch, float* grad_key, float* grad_query,
@@ -351,7 +351,7 @@ Status selective_scan_backward(const SelectiveScan& arguments, const SelectiveSc
   std::vector<ScanBackwardScratch> scratch;
   scratch.reserve(static_cast<std::size_t>(executor.threads()));
   for (int thread = 0; thread < executor.threads(); ++thread) scratch.emplace_back(a);
-  // As many blocks of channels at a time as there are threads, so that their sums take little memory.
+  // Sums of as many blocks of channels at a time as there are threads, so that their sums take little memory.
   std::vector<float> sums(static_cast<std::size_t>(2 * size * executor.threads()));
   for (std::int64_t begin = 0; begin < blocks; begin += executor.threads()) {
     std::atomic<bool> whole = true;

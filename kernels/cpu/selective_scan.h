@@ -45,8 +45,8 @@ struct SelectiveScanGradients {
   float* query = nullptr;         ///< [n, d]
 };
 
-/// The way back through a scan from its state before the first position, which is left as it is. With G_t the gradient
-/// by x(t), that by y and by x(t + 1) together,
+/// The backward pass through a scan from its state before the first position, which is left as it is. With G_t the
+/// gradient by x(t), that by y and by x(t + 1) together,
 ///
 ///     G_ha(t) = exp(-decay_step_h(t + 1) rate_ah) G_ha(t + 1) + C_a(t) dy_h(t),
 ///

@@ -5,13 +5,13 @@
 #include "kernels/executor.h"
 #include "kernels/status.h"
 
-// Gradients of the small steps between a layer's matrix products, each one pass over its data. n rows (tokens), H
-// heads, d head dimension, D = H d. float32 throughout; pointers are not null unless it says that they may be. A stride
-// counts elements from one row to the next, 0: rows follow each other; what makes up a row is contiguous. Gradients of
-// inputs are written, not added to, and overlap inputs only where it says so. Rows are shared among the executor's
-// threads and added up in one order: the results are the same bits for any number of threads. Every step returns
-// invalid_argument for a size below 1, rows that overlap, a null pointer or what it lists; it throws std::bad_alloc
-// only.
+// Gradients of the pointwise operations between a layer's matrix products, each one pass over its data. n rows
+// (tokens), H heads, d head dimension, D = H d. float32 throughout; pointers are not null unless it says that they may
+// be. A stride counts elements from one row to the next, 0: rows follow each other; what makes up a row is contiguous.
+// Gradients of inputs are written, not added to, and overlap inputs only where it says so. Rows are shared among the
+// executor's threads and added up in one order: the results are the same bits for any number of threads. Every step
+// returns invalid_argument for a size below 1, rows that overlap, a null pointer or what it lists; it throws
+// std::bad_alloc only.
 namespace foxscope::kernels::cpu {
 
 /// Gradients of y = x r w with r = (mean(x^2) + epsilon)^-1/2 (Zhang and Sennrich 2019), the mean over `width` numbers;

@@ -19,6 +19,7 @@
 
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/cpu/forgetting_attention_backward.h"
+#include "kernels/cpu/gate_scan.h"
 
 namespace {
 

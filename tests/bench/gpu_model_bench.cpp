@@ -24,6 +24,7 @@
 #include "backend/model/session/run_memory.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/spec/trace_sizes.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/trace/device_query_key_store.h"
 #include "tests/bench/random_checkpoint.h"
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "backend/model/backward/gradient_forward_torch.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/bench/dense_transformer.h"
 #include "tests/bench/model_measures.h"
 

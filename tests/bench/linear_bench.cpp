@@ -19,6 +19,7 @@
 #include "backend/model/session/run_memory.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/spec/trace_sizes.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/bench/model_measures.h"
 #include "tests/bench/random_checkpoint.h"
 

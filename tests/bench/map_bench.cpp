@@ -85,7 +85,7 @@ std::shared_ptr<const Trace> random_linear_head(const LayerMixer& mixer, std::in
 
 struct Case {
   std::string name;
-  std::shared_ptr<const Trace> trace;
+  RunOnDevice trace;
   Quantity quantity = Quantity::attention;
   Reduction reduction = Reduction::max;
   Range rows;
@@ -220,7 +220,7 @@ std::vector<Case> cases() {
     // Queries, keys and gates are there after the first map; pixels are downloaded.
     const auto on_gpu = [&](const char* name, double rate, Quantity quantity) {
       Case test{name, random_head(65536, 64, rate, DType::bfloat16), quantity, Reduction::max, whole};
-      test.trace->compute_on(gpu);
+      test.trace.gpu = gpu;
       list.push_back(test);
     };
     on_gpu("on the GPU: A, Transformer head, 65536 tokens to 1024x1024, max", 0, Quantity::attention);

@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/text/read_text.h"
 #include "backend/text/tokenizer.h"
 #include "tests/temporary_folder.h"
 

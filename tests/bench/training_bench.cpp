@@ -18,6 +18,7 @@
 #include "backend/base/measures.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/training/trainable_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/initial_weights.h"
 #include "backend/train/recipe.h"
 #include "tests/bench/dense_transformer.h"

@@ -88,6 +88,10 @@ class EndTest(TrainTest):
             time.sleep(0.001)
 
 
+def done_and_saved(steps):
+    return "1 step is done and saved" if steps == 1 else f"{steps} steps are done and saved"
+
+
 class SignalTest(EndTest):
     def test_each_saves_and_ends(self):
         whole = self.folder / "whole"
@@ -99,7 +103,7 @@ class SignalTest(EndTest):
             self.wait_for_steps(process, self.output, 7)
             process.send_signal(number)
             said = self.ended(process)
-            self.assertIn(f"{self.expect_saved()} steps are done and saved, go on with foxscope train --resume", said)
+            self.assertIn(f"{done_and_saved(self.expect_saved())}, go on with foxscope train --resume", said)
             self.trained(["train", "--resume", self.output])
             self.expect_equal(self.output, whole)
             shutil.rmtree(self.output)
@@ -113,8 +117,8 @@ class SignalTest(EndTest):
             for number in [signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGTERM]:
                 process.send_signal(number)
                 time.sleep(0.002)
-            self.assertIn("steps are done and saved", self.ended(process))
-            self.expect_saved()
+            said = self.ended(process)
+            self.assertIn(done_and_saved(self.expect_saved()), said)
             shutil.rmtree(self.output)
 
     def test_the_same_one_later_ends_at_once(self):

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/text/byte_alphabet.h"
+#include "backend/text/unicode/byte_alphabet.h"
 
 namespace foxscope::test {
 

@@ -53,7 +53,7 @@ class Sweep : public testing::Test {
     ModelRequest model = model_;
     model.interventions.clear();
     for (const std::string& text : interventions) model.interventions.push_back(Intervention::parse(text));
-    const auto result = run_model(Engine().open(model), {request_.input, {}, {Keep::loss}, {}}, {});
+    const auto result = run_model(plan_run(Engine().open(model), {request_.input, {}, {Keep::loss}, {}}), {});
     const auto losses = result->trace->per_token_loss();
     return {losses.begin(), losses.end()};
   }

@@ -98,4 +98,12 @@ figure::MapFigure map_figure(const std::shared_ptr<const Trace>& run, Quantity q
   return figure;
 }
 
+std::string text_of(const std::string& pdf) { return output_of("pdftotext -layout " + in_file(pdf, ".pdf") + " -"); }
+
+figure::FigureStyle style_of(figure::FigureFormat::Kind kind) {
+  figure::FigureStyle style;
+  style.format.kind = kind;
+  return style;
+}
+
 }  // namespace foxscope::test

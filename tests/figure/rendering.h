@@ -7,12 +7,19 @@
 #include <QImage>
 #include <QRect>
 
+#include "app/figure/figure_style.h"
 #include "app/figure/maps/map_figure.h"
 
 namespace foxscope::test {
 
 /// What a shell command prints; fails the test where its status is not 0.
 std::string output_of(const std::string& command);
+
+/// The words of a PDF, its lines laid out as on the page (pdftotext).
+std::string text_of(const std::string& pdf);
+
+/// The default style in a format.
+figure::FigureStyle style_of(figure::FigureFormat::Kind kind);
 
 /// The file's page as pixels at this resolution, rendered by a program that is not Qt (a PNG is only decoded).
 QImage rendered(const std::string& content, figure::FigureFormat::Kind kind, int dpi);

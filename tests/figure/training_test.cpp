@@ -48,14 +48,6 @@ figure::TrainingSource training(const std::string& name, int steps, int layers, 
   return source;
 }
 
-std::string text_of(const std::string& pdf) { return output_of("pdftotext -layout " + in_file(pdf, ".pdf") + " -"); }
-
-FigureStyle style_of(Kind kind) {
-  FigureStyle style;
-  style.format.kind = kind;
-  return style;
-}
-
 TEST(TrainingFigure, LossesAreThoseOfTheStepsOverTokens) {
   const std::vector<figure::TrainingSource> sources = {training("fox", 20, 2, 2)};
   const auto plot = figure::trainingLossPlot(sources, {3, {}});

@@ -1,3 +1,5 @@
+#include "backend/file/map_file.h"
+
 #include <cmath>
 #include <cstring>
 

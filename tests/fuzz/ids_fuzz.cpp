@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "backend/base/error.h"
-#include "backend/text/tokenizer.h"
+#include "backend/text/token_ids.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::int64_t vocabulary_size = 8192;

@@ -1,3 +1,5 @@
+#include "kernels/cpu/gate_scan.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,7 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/forgetting_attention.h"
 #include "tests/largest_error.h"
 
 namespace foxscope::kernels::cpu {

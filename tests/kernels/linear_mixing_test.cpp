@@ -95,8 +95,7 @@ struct MixingProblem {
       for (std::int64_t t = 0; t < shape.length; ++t) {
         std::vector<double> erased(static_cast<std::size_t>(dv), 0.0);
         for (std::int64_t n = 0; !erase_read.empty() && n < d * dv; ++n) {
-          erased[static_cast<std::size_t>(n % dv)] +=
-              at(erase_read, k + t * d + n / dv) * s[static_cast<std::size_t>(n)];
+          erased[index_of(n % dv)] += at(erase_read, k + t * d + n / dv) * s[index_of(n)];
         }
         for (std::int64_t a = 0; a < d; ++a) {
           double alpha = decay.empty() ? 1 : at(decay, head * shape.length + t);

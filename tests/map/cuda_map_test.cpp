@@ -44,9 +44,9 @@ MapRequest rectangle(Range rows, Range columns, std::int64_t pixel_rows, std::in
 
 MapRequest odd_rectangle() { return rectangle({17, 1931}, {5, 1499}, 333, 257); }
 
-Image computed(const MapRequest& request, std::optional<int> gpu) {
-  request.head.trace->compute_on(gpu);
-  if (request.minus) request.minus->trace->compute_on(gpu);
+Image computed(MapRequest request, std::optional<int> gpu) {
+  request.head.gpu = gpu;
+  if (request.minus) request.minus->gpu = gpu;
   return compute_map(request, {}).value();
 }
 
@@ -250,7 +250,7 @@ TEST_F(CudaMap, ReadsQueriesAndKeysWhereTheRunLeftThem) {
   shape.dtype = DType::bfloat16;
   const auto host = make_run(shape);
   const auto live = left_on(host, 0);
-  ASSERT_EQ(live->gpu(), 0);
+  ASSERT_EQ(live->made_on(), 0);
   for (const Quantity quantity : kQuantities) {
     MapRequest request = rectangle({0, 333}, {0, 333}, 90, 45);
     request.quantity = quantity;
@@ -260,8 +260,7 @@ TEST_F(CudaMap, ReadsQueriesAndKeysWhereTheRunLeftThem) {
     EXPECT_LT(largest_difference(image, in_double(computed(request, 0)), 1.0), 1e-30) << to_string(quantity);
   }
   // The CPU reads the same rows when it is told to.
-  live->compute_on(std::nullopt);
-  EXPECT_TRUE(head_statistics({live, 0, 1}, {}, {}).value().has_attention);
+  EXPECT_TRUE(head_statistics({{live, std::nullopt}, 0, 1}, {}, {}).value().has_attention);
 }
 
 TEST_F(CudaMap, OnTheSecondGpuIsThatOnTheFirst) {
@@ -272,7 +271,7 @@ TEST_F(CudaMap, OnTheSecondGpuIsThatOnTheFirst) {
   shape.dtype = DType::bfloat16;
   const auto host = make_run(shape);
   const auto second = left_on(host, 1);
-  ASSERT_EQ(second->gpu(), 1);
+  ASSERT_EQ(second->made_on(), 1);
   MapRequest request = rectangle({10, 700}, {3, 650}, 90, 45);
   for (const Quantity quantity : kQuantities) {
     request.quantity = quantity;
@@ -291,13 +290,11 @@ TEST_F(CudaMap, OnTheSecondGpuIsThatOnTheFirst) {
   request.head = {host, 0, 1};
   request.minus = HeadOf{second, 0, 0};
   const std::vector<double> expected = in_double(computed(request, 0));
-  host->compute_on(0);
-  second->compute_on(1);
+  request.head.gpu = 0;
+  ASSERT_EQ(request.minus->gpu, 1);
   EXPECT_LT(largest_difference(compute_map(request, {}).value(), expected, 1.0), 1e-30) << "a run on each";
-  second->compute_on(0);
-  const auto first = head_statistics({second, 0, 1}, {}, {}).value();
-  second->compute_on(1);
-  const auto again = head_statistics({second, 0, 1}, {}, {}).value();
+  const auto first = head_statistics({{second, 0}, 0, 1}, {}, {}).value();
+  const auto again = head_statistics({{second, 1}, 0, 1}, {}, {}).value();
   EXPECT_EQ(first.entropy, again.entropy);
   EXPECT_EQ(first.distance.mass, again.distance.mass);
 }
@@ -307,7 +304,6 @@ TEST_F(CudaMap, LeavesOnlyDifferencesOfTheGatesEffectToTheCpu) {
   shape.length = 150;
   shape.heads = 2;
   const auto run = make_run(shape);
-  run->compute_on(0);
   // In this order parts of a head are there before others are asked for.
   for (const Quantity quantity : kQuantities) {
     for (const bool difference : {false, true}) {

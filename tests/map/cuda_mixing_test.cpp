@@ -52,7 +52,7 @@ std::vector<double> shares_of(std::vector<double> entries, std::int64_t length) 
   return entries;
 }
 
-/// Of the kinds that have kernels for a GPU: maps of others are computed on the CPU.
+/// The kinds that have kernels for a GPU; maps of others are computed on the CPU.
 std::vector<LayerMixer> mixers_of_gpus() {
   std::vector<LayerMixer> mixers = linear_mixers();
   std::erase_if(mixers, [](const LayerMixer& mixer) { return !mixing_kind(mixer); });
@@ -66,8 +66,8 @@ class CudaMixing : public ::testing::Test {
   }
 
   /// What the kernels compute, not what stands in for them.
-  static Image on_gpu(const MapRequest& request) {
-    request.head.trace->compute_on(0);
+  static Image on_gpu(MapRequest request) {
+    request.head.gpu = 0;
     Image image;
     const kernels::Status status = device_map(request, 0, {}, image);
     EXPECT_EQ(status, kernels::Status::ok) << "the kernels do not take the map";
@@ -76,8 +76,8 @@ class CudaMixing : public ::testing::Test {
     return image;
   }
 
-  static Image on_cpu(const MapRequest& request) {
-    request.head.trace->compute_on(std::nullopt);
+  static Image on_cpu(MapRequest request) {
+    request.head.gpu.reset();
     return compute_map(request, {}).value();
   }
 
@@ -188,8 +188,7 @@ TEST_F(CudaMixing, SumsOfRowsAreThoseOfTheRecurrence) {
   constexpr std::int64_t kLength = 700;
   for (const LayerMixer& mixer : mixers_of_gpus()) {
     const auto run = make_linear_run({mixer, kLength});
-    const HeadOf of{run, 0, 1};
-    run->compute_on(0);
+    const HeadOf of{{run, 0}, 0, 1};
     const std::vector<double> dense = dense_mixing(of, {0, kLength});
     const Range rows{130, 690};
     std::vector<float> sizes;
@@ -304,13 +303,12 @@ TEST_F(CudaMixing, DifferencesAndLeftOutKeysAreComputedAllTheSame) {
     request.rows = {1, 300};
     request.minus = HeadOf{run, 0, 1};
     const Image expected = on_cpu(request);
-    run->compute_on(0);
+    request.head.gpu = 0;
     const Image image = compute_map(request, {}).value();
     EXPECT_LT(largest_difference(image, {expected.value.begin(), expected.value.end()}, 1.0), kTwoParts);
     request.minus.reset();
     request.first_key = FirstKey::left_out;
     const Image left_out = on_cpu(request);
-    run->compute_on(0);
     EXPECT_LT(largest_difference(compute_map(request, {}).value(), {left_out.value.begin(), left_out.value.end()}, 1.0),
               kTwoParts);
   }

@@ -27,9 +27,8 @@ class CudaNan : public ::testing::Test {
   }
 
   static Image computed(const std::shared_ptr<const Trace>& run, Quantity quantity, Reduction reduction, int pixels) {
-    run->compute_on(0);
     MapRequest request;
-    request.head = {run, 0, 0};
+    request.head = {{run, 0}, 0, 0};
     request.quantity = quantity;
     request.reduction = reduction;
     request.rows = request.columns = {0, run->info().length};
@@ -141,10 +140,8 @@ TEST_F(CudaNan, StatisticsOfARowWithoutNormaliserAreNan) {
       const auto good = make_run(shape);
       shape.nan_normalizer = 500;
       const auto run = make_run(shape);
-      good->compute_on(0);
-      run->compute_on(0);
-      const HeadStatistics expected = head_statistics({good, 0, 0}, {}, {}).value();
-      const HeadStatistics statistics = head_statistics({run, 0, 0}, {}, {}).value();
+      const HeadStatistics expected = head_statistics({{good, 0}, 0, 0}, {}, {}).value();
+      const HeadStatistics statistics = head_statistics({{run, 0}, 0, 0}, {}, {}).value();
       EXPECT_TRUE(std::isnan(statistics.entropy));
       EXPECT_TRUE(std::isnan(statistics.mass_on_first));
       EXPECT_TRUE(std::isnan(statistics.mass_on_self));

@@ -45,11 +45,10 @@ void expect_near(const AttentionSpread& a, const AttentionSpread& b) {
 }
 
 void expect_same_statistics(const std::shared_ptr<const Trace>& run, int index) {
-  const HeadOf head{run, 0, index};
-  run->compute_on(std::nullopt);
+  HeadOf head{run, 0, index};
   const HeadStatistics expected = head_statistics(head, {}, {}).value();
   const DecaySplit expected_split = decay_split(head, expected, {}).value();
-  run->compute_on(0);
+  head.gpu = 0;
   const HeadStatistics statistics = head_statistics(head, {}, {}).value();
   expect_near(statistics, expected);
   EXPECT_GT(statistics.repeats, 0);
@@ -88,10 +87,8 @@ TEST_F(CudaStatistics, SeeWhatIsLeftByHeadsThatParkOnTheFirstKey) {
   for (const double parks : {12.0, 20.0}) {
     shape.parks_on_first = parks;
     const auto run = make_run(shape);
-    run->compute_on(std::nullopt);
     const auto expected = head_statistics({run, 0, 0}, {}, {}).value();
-    run->compute_on(0);
-    const auto statistics = head_statistics({run, 0, 0}, {}, {}).value();
+    const auto statistics = head_statistics({{run, 0}, 0, 0}, {}, {}).value();
     EXPECT_NEAR(statistics.entropy, expected.entropy, 1e-5);
     for (std::size_t n = 0; n < 600; ++n) {
       ASSERT_NEAR(statistics.distance_without_first.mass[n], expected.distance_without_first.mass[n], 3e-6);
@@ -103,8 +100,7 @@ TEST_F(CudaStatistics, OfOneTokenAreThoseOfItself) {
   RunShape shape;
   shape.length = 1;
   const auto run = make_run(shape);
-  run->compute_on(0);
-  const HeadStatistics statistics = head_statistics({run, 0, 0}, {}, {}).value();
+  const HeadStatistics statistics = head_statistics({{run, 0}, 0, 0}, {}, {}).value();
   EXPECT_NEAR(statistics.mass_on_self, 1.0, 1e-6);
   EXPECT_NEAR(statistics.entropy, 0.0, 1e-6);
   EXPECT_TRUE(std::isnan(statistics.distance_without_first.d50));
@@ -125,10 +121,8 @@ TEST_F(CudaStatistics, MeanLogitsEqualTheCpus) {
         shape.normalized = false;
         SCOPED_TRACE(std::to_string(length) + ", window " + std::to_string(window) + ", d " + std::to_string(head_dim));
         const auto run = make_run(shape);
-        run->compute_on(std::nullopt);
         const auto expected = logit_profile({run, 0, 3}, {}).value();
-        run->compute_on(0);
-        const auto means = logit_profile({run, 0, 3}, {}).value();
+        const auto means = logit_profile({{run, 0}, 0, 3}, {}).value();
         ASSERT_EQ(means.size(), expected.size());
         for (std::size_t n = 0; n < means.size(); ++n) {
           EXPECT_EQ(means[n].distance, expected[n].distance);
@@ -149,15 +143,15 @@ TEST_F(CudaStatistics, AreTheSameInEveryRun) {
   shape.head_dim = 64;
   shape.dtype = DType::bfloat16;
   const auto run = make_run(shape);
-  run->compute_on(0);
-  const HeadStatistics first = head_statistics({run, 0, 0}, {}, {}).value();
-  const double content = logit_profile({run, 0, 0}, {}).value()[9].content;
+  const HeadOf head{{run, 0}, 0, 0};
+  const HeadStatistics first = head_statistics(head, {}, {}).value();
+  const double content = logit_profile(head, {}).value()[9].content;
   for (int n = 0; n < 3; ++n) {
-    const HeadStatistics again = head_statistics({run, 0, 0}, {}, {}).value();
+    const HeadStatistics again = head_statistics(head, {}, {}).value();
     EXPECT_EQ(again.distance.mass, first.distance.mass);
     EXPECT_EQ(again.distance_without_first.mass, first.distance_without_first.mass);
     EXPECT_EQ(again.entropy, first.entropy);
-    EXPECT_EQ(logit_profile({run, 0, 0}, {}).value()[9].content, content);
+    EXPECT_EQ(logit_profile(head, {}).value()[9].content, content);
   }
 }
 

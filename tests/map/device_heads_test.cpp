@@ -1,4 +1,5 @@
-// What of a run's heads is kept in GPU memory. Skipped by name where there is no GPU.
+// Which GPU computes what of a run, and what of its heads is kept in that GPU's memory: skipped by name where there is
+// none.
 #include "backend/trace/device_heads.h"
 
 #include <algorithm>
@@ -8,12 +9,34 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/map/device/device_map.h"
+#include "backend/trace/recorder.h"
 #include "kernels/cuda/device.h"
 #include "tests/error_of.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
 namespace {
+
+TEST(RunOnDevice, IsWhereTheRunWasMadeUnlessARequestSaysOtherwise) {
+  const auto file = make_run({});
+  Recorder recorder(file->info(), {}, nullptr);
+  const auto live = recorder.finish(nullptr, nullptr, 1);
+  const HeadOf of_file{file, 0, 0};
+  const HeadOf of_live{live, 0, 0};
+  EXPECT_EQ(of_file.gpu, std::nullopt);
+  EXPECT_EQ(of_live.gpu, 1);
+  const HeadOf on_cpu{{live, std::nullopt}, 0, 0};
+  EXPECT_NE(on_cpu, of_live) << "what one request says holds for that one";
+  EXPECT_EQ(live->made_on(), 1);
+  MapRequest request;
+  request.head = on_cpu;
+  EXPECT_EQ(gpu_of(request), std::nullopt);
+  request.minus = of_live;
+  EXPECT_EQ(gpu_of(request), 1);
+  request.head.gpu = 0;
+  EXPECT_EQ(gpu_of(request), 0);
+}
 
 class CudaHeads : public ::testing::Test {
  protected:

@@ -31,17 +31,16 @@ TEST(CudaSecondGpu, MapsLeaveNoContextOnTheFirst) {
   ASSERT_EQ(driver_has_context(0), false);
   RunShape shape;
   shape.length = 500;
-  const auto run = make_run(shape);
-  run->compute_on(1);
+  auto run = make_run(shape);
   MapRequest request;
-  request.head = {run, 0, 0};
+  request.head = {{run, 1}, 0, 0};
   request.rows = request.columns = {0, 500};
   request.pixel_rows = request.pixel_columns = 50;
   for (const Quantity quantity : {Quantity::attention, Quantity::forget, Quantity::gate_effect}) {
     request.quantity = quantity;
     EXPECT_TRUE(compute_map(request, {}).has_value());
   }
-  EXPECT_TRUE(head_statistics({run, 0, 0}, {}, {}).has_value());
+  EXPECT_TRUE(head_statistics(request.head, {}, {}).has_value());
   EXPECT_EQ(driver_has_context(0), false) << "after maps and statistics";
   {
     const QueryKeyStore::Shape stored = run->query_key()->shape();
@@ -51,7 +50,8 @@ TEST(CudaSecondGpu, MapsLeaveNoContextOnTheFirst) {
     const HostQueryKeyStore pinned(stored, DType::float32, std::size_t{1} << 30U, "/tmp", 1);
     EXPECT_EQ(driver_has_context(0), false) << "with stores of queries and keys";
   }
-  run->compute_on(std::nullopt);
+  request.head = {};
+  run.reset();
   EXPECT_EQ(driver_has_context(0), false) << "after they went";
   EXPECT_EQ(driver_has_context(1), true);
   EXPECT_TRUE(kernels::cuda::has_context(1));

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/model/weights/hub_cache.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -9,6 +9,7 @@
 #include "backend/base/index.h"
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/model/small_models.h"
 
 namespace foxscope {

@@ -12,6 +12,7 @@
 #include "backend/model/session/run.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/session/torch_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/model/small_models.h"
 
 namespace foxscope {
@@ -390,7 +391,7 @@ TEST_F(CudaPass, OnTheSecondGpuIsThatOnTheFirst) {
     const auto second = test::run(request, Job{})->trace;
     EXPECT_EQ(second->info().attention_kernel, first->info().attention_kernel);
     EXPECT_STREQ(second->query_key()->where(), "GPU memory");
-    EXPECT_EQ(second->gpu(), 1);
+    EXPECT_EQ(second->made_on(), 1);
     EXPECT_LE(largest_difference(second->per_token_loss(), first->per_token_loss()), 1e-6);
     EXPECT_LE(largest_difference(rows(*second, Part::key, 5, 2), rows(*first, Part::key, 5, 2)), 1e-6);
     EXPECT_LE(largest_difference(second->log_normalizer(7, 3), first->log_normalizer(7, 3)), 1e-6);
@@ -475,7 +476,8 @@ TEST_F(CudaPass, TakesNoMoreMemoryThanTheEstimate) {
     batch.keep = kUsual;
     test::run_batch(*model, batch);
     const auto taken = at::accelerator::getDeviceStats(0).allocated_bytes[kSum].peak - before;
-    const RunMemory memory = estimate_device_memory(checkpoint.config(), checkpoint.parameter_count(), kUsual, dtype);
+    const RunMemory memory =
+        estimate_needs(checkpoint.config(), checkpoint.parameter_count(), kUsual, dtype, {true, 0}).gpu.value();
     const std::int64_t estimate = memory.fixed + memory.per_token * kLength;
     EXPECT_LE(taken, estimate);
     EXPECT_GE(2 * taken + (std::int64_t{1} << 30), estimate);

@@ -111,7 +111,7 @@ TEST(Engine, WhatWasStoppedIsNotKept) {
 TEST(Engine, ARunInMemoryIsTheSameAsOneThatLoads) {
   const EngineFolder a;
   const RunRequest request{{nullptr, {1, 2, 3, 4, 5}, {}, "ids"}, {}, {Keep::loss, Keep::gates}, {}};
-  const auto alone = run_model(Engine().open(a.request()), request, {});
+  const auto alone = run_model(plan_run(Engine().open(a.request()), request), {});
   const Engine engine(1);
   std::vector<std::string> stages;
   Job job;
@@ -120,7 +120,7 @@ TEST(Engine, ARunInMemoryIsTheSameAsOneThatLoads) {
   };
   for (int turn = 0; turn < 2; ++turn) {
     stages.clear();
-    const auto again = run_model(engine.open(a.request()), request, job);
+    const auto again = run_model(plan_run(engine.open(a.request()), request), job);
     ASSERT_TRUE(alone && again);
     EXPECT_TRUE(std::ranges::equal(alone->trace->per_token_loss(), again->trace->per_token_loss()));
     EXPECT_EQ(std::ranges::count(stages, "load") == 0, turn == 1) << "the weights are read once";

@@ -6,6 +6,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/session/torch_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/model/small_models.h"
 
 namespace foxscope {

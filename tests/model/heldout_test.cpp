@@ -63,7 +63,7 @@ TEST(Heldout, ForgettingTransformer) { check("fox-pro", 0x1p-24); }
 TEST(Heldout, ForgettingTransformerWithoutPruning) { check("fox-pro", 0); }
 TEST(Heldout, Transformer) { check("transformer-pro", 0x1p-24); }
 
-/// What the README says of an entry of A in float32 on the CPU.
+/// The error of an entry of A in float32 on the CPU, as docs/limits.md states it.
 void check_attention(const std::string& name) {
   test::AskedRun request;
   request.name = name;

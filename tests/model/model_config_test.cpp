@@ -248,6 +248,16 @@ TEST(ModelConfig, RefusesAbsurdSizes) {
   EXPECT_PRED2(test::says, config_error(config), (test::Parts{"hidden_ratio is 1000: it must be such that"}));
 }
 
+TEST(ModelConfig, AnOutputGateBehindANormIsASigmoid) {
+  json config = test::tiny_config();
+  config.update({{"use_output_gate", true}, {"ogate_act", "silu"}});
+  EXPECT_TRUE(read(config).gates_by_silu());
+  config["use_output_norm"] = true;
+  EXPECT_FALSE(read(config).gates_by_silu());
+  config.update({{"use_output_norm", false}, {"ogate_act", "sigmoid"}});
+  EXPECT_FALSE(read(config).gates_by_silu());
+}
+
 TEST(ModelConfig, RefusesOptionsThatDoNotExist) {
   EXPECT_PRED2(test::says, error_with("fgate_type", "half"),
                (test::Parts{R"(fgate_type is "half": it must be "full", "bias_only", "fixed" or "none")"}));

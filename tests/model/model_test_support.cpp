@@ -142,7 +142,7 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
 }
 
 std::optional<RunResult> run(const AskedRun& asked, const Job& job) {
-  return run_model(Engine().open(asked), asked, job);
+  return run_model(plan_run(Engine().open(asked), asked), job);
 }
 
 void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::span<const float> logits,

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/model/session/run.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/trace/trace.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"

@@ -9,6 +9,7 @@
 #include "backend/base/index.h"
 #include "backend/model/session/causal_lm.h"
 #include "backend/model/spec/parameters.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/model/dense_twin.h"
 #include "tests/temporary_folder.h"
 

@@ -18,8 +18,8 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "backend/base/error.h"
-#include "backend/model/training/collectives_torch.h"
 #include "backend/model/training/life_signs.h"
+#include "backend/model/training/store_backend_torch.h"
 #include "backend/model/training/store_socket.h"
 
 namespace foxscope {

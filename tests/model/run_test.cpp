@@ -166,12 +166,14 @@ TEST_F(RunModel, WhatHelpsWhereMemoryIsShortIsSaidOnceAndForWhatThereIs) {
   info.length = 171'414;
   RunRequest asked;
   asked.keep = request_.keep;
-  const MemoryUser user = memory_user(asked, info, Range{900, 901});
+  asked.saliency = Range{900, 901};
+  const MemoryUser user = memory_user(asked, info, info.dtype);
   EXPECT_EQ(user.what, "a run over 171414 tokens needs");
   EXPECT_EQ(user.remedies, (std::vector<std::string>{
                                "use --limit 901, since no gate behind the positions of --saliency has a gradient",
                                "leave saliency out of --keep", "leave logits out of --keep"}));
-  EXPECT_EQ(memory_user(asked, info, Range{0, 171'414}).remedies.front(), "leave saliency out of --keep");
+  asked.saliency = Range{0, 171'414};
+  EXPECT_EQ(memory_user(asked, info, info.dtype).remedies.front(), "leave saliency out of --keep");
 }
 
 TEST_F(RunModel, TakesIdsWithoutATokenizer) {
@@ -327,7 +329,7 @@ TEST_F(RunModel, StopsWithoutAnError) {
 TEST(RunMemory, GrowsWithWhatIsKept) {
   const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();
   const auto estimate = [&](const KeepSet& keep) {
-    return estimate_memory(config, 11'600'000, keep, DType::float32, false);
+    return estimate_needs(config, 11'600'000, keep, DType::float32, {}).host;
   };
   const RunMemory usual = estimate({Keep::loss, Keep::gates, Keep::rows, Keep::query_key});
   EXPECT_EQ(usual.stored_per_token, 8 * 2 * 256 * 4);
@@ -342,7 +344,7 @@ TEST(RunMemory, GrowsWithWhatIsKept) {
 TEST(RunMemory, CountsEveryArrayThatIsKept) {
   const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();  // 8 layers of 4 heads
   const auto estimate = [&](const KeepSet& keep) {
-    return estimate_memory(config, 11'600'000, keep, DType::bfloat16, true);
+    return estimate_needs(config, 11'600'000, keep, DType::bfloat16, {true, 0}).host;
   };
   const RunMemory nothing = estimate({});
   EXPECT_EQ(nothing.stored_per_token, 0);
@@ -356,7 +358,7 @@ TEST(RunMemory, CountsEveryArrayThatIsKept) {
 TEST(RunMemory, CountsWhatAGpuHolds) {
   const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();
   const auto estimate = [&](const KeepSet& keep, DType dtype = DType::bfloat16) {
-    return estimate_device_memory(config, 11'600'000, keep, dtype);
+    return estimate_needs(config, 11'600'000, keep, dtype, {true, 0}).gpu.value();
   };
   EXPECT_EQ(estimate({Keep::query_key}).stored_per_token, 8 * 2 * 256 * 2);
   EXPECT_EQ(estimate({Keep::query_key}, DType::float32).stored_per_token, 8 * 2 * 256 * 4);

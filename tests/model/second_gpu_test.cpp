@@ -29,7 +29,7 @@ TEST(CudaSecondGpu, ARunLeavesNoContextOnTheFirst) {
     request.dtype = parse_dtype(dtype);
     const auto run = test::run(request, Job{});
     ASSERT_TRUE(run.has_value());
-    EXPECT_EQ(run->trace->gpu(), 1);
+    EXPECT_EQ(run->trace->made_on(), 1);
     EXPECT_TRUE(head_statistics({run->trace, 3, 1}, {}, {}).has_value());
     EXPECT_FALSE(has_context(0)) << dtype;
   }

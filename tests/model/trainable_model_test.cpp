@@ -277,11 +277,13 @@ TEST(Recompute, SparesAllLayersButOne) {
   const std::int64_t wide = 2 * 2 * sizes.intermediate_size;
   const std::int64_t projected = 2 * 5 * 1536;  // q, k, v, the gate, and what attention made
   const std::int64_t x = 4 * 1536;
-  EXPECT_EQ(spared_per_token(sizes, DType::bfloat16, Recompute::none), 0);
-  EXPECT_EQ(spared_per_token(sizes, DType::bfloat16, Recompute::mlp), 23 * wide);
+  const auto taken = [&](Recompute recompute) {
+    return estimate_needs(sizes, 0, {Keep::saliency}, DType::bfloat16, {true, 0}, recompute).gpu.value().per_token;
+  };
+  const auto spared = [&](Recompute recompute) { return taken(Recompute::none) - taken(recompute); };
+  EXPECT_EQ(spared(Recompute::mlp), 23 * wide);
   const std::int64_t small = 24 * (4 + 8 + 4);  // f's logit, c, the normaliser
-  EXPECT_EQ(spared_per_token(sizes, DType::bfloat16, Recompute::layers),
-            23 * (wide + projected + 2 * x + small) - 24 * x);
+  EXPECT_EQ(spared(Recompute::layers), 23 * (wide + projected + 2 * x + small) - 24 * x);
 }
 
 }  // namespace

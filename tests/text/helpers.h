@@ -15,9 +15,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/text/byte_alphabet.h"
 #include "backend/text/tokenizer.h"
 #include "backend/text/tokenizer_description.h"
+#include "backend/text/unicode/byte_alphabet.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 #include "backend/text/json_escape.h"
 
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 #include "tests/text/helpers.h"
 
 namespace foxscope::test {

@@ -1,3 +1,5 @@
+#include "backend/text/read_text.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+#include "backend/text/token_ids.h"
+
 #include "tests/text/helpers.h"
 
 namespace foxscope::test {

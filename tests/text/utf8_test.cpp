@@ -1,4 +1,4 @@
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 #include "tests/text/helpers.h"
 

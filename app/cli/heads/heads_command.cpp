@@ -9,6 +9,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/heads/heads_report.h"
+#include "app/cli/heads/heads_tables.h"
 #include "app/cli/map_options.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -17,6 +18,7 @@
 #include "backend/eval/heads/heads_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/device/map_device.h"
+#include "backend/map/map.h"
 #include "backend/map/team.h"
 
 namespace foxscope::cli {
@@ -105,8 +107,8 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
 
 /// Calls body(measures) for every head, by layer, then head. @returns false if the job was stopped
 template <typename Body>
-bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOptions& options,
-                  const CommandContext& context, const Body& body) {
+bool measureHeads(const RunOnDevice& trace, const MeasureOptions& options, const CommandContext& context,
+                  const Body& body) {
   const TraceInfo& info = trace->info();
   Job job{context.stop, {}, nullptr};
   const Team team(job);
@@ -125,8 +127,8 @@ bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOption
   return true;
 }
 
-bool findNearest(const HeadsOptions& options, const RunFile& run, const CommandContext& context, HeadsReport& report) {
-  const auto other = run.trace(options.match);
+bool findNearest(const HeadsOptions& options, const RunOnDevice& other, const CommandContext& context,
+                 HeadsReport& report) {
   report.matched = other->info().name;
   const bool itself = report.matched == report.model;
   std::vector<std::pair<NearestHead, ProfileSketch>> known;
@@ -177,8 +179,8 @@ void writeText(const HeadsOptions& options, const std::string& text) {
 }
 
 /// The heads of one model, in their order and as many as were asked for. @returns nothing if the job was stopped
-std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& run,
-                                    const std::shared_ptr<const Trace>& trace, const CommandContext& context) {
+std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& run, const RunOnDevice& trace,
+                                    const CommandContext& context) {
   MeasureOptions measure = measureOptions(options, *trace);
   const HeadsForm form = formOf(options);
   // The tables of saliency and of classes have no number of attention.
@@ -204,14 +206,16 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
   report.split = options.split;
   report.classes = options.byClass;
   report.saliency = options.saliency;
-  report.run = trace;
+  report.run = trace.trace;
   if (!measureHeads(trace, measure, context, [&](HeadMeasures measures) {
         report.heads.push_back({std::move(measures), {}});
       })) {
     return std::nullopt;
   }
   if (form == HeadsForm::hdf5) return report;  // arrays stand in the order of layers and heads
-  if (options.match && !findNearest(options, run, context, report)) return std::nullopt;
+  if (options.match && !findNearest(options, {run.trace(options.match), trace.gpu}, context, report)) {
+    return std::nullopt;
+  }
   const std::string sort = options.sort.empty() && options.saliency ? to_string(ordering_number(*trace)) : options.sort;
   rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
   return report;
@@ -223,11 +227,10 @@ int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const RunFile run = RunFile::open(options.file, options.check);
   noteUnchecked(context.console, options.file, options.check);
-  for (const auto& trace : run.traces) trace->compute_on(gpu);
   std::vector<HeadsReport> reports;
   for (const auto& trace : run.default_first()) {
     if (options.model && trace != run.trace(options.model)) continue;
-    auto report = reportOf(options, run, trace, context);
+    auto report = reportOf(options, run, {trace, gpu}, context);
     if (!report) return kInterrupted;
     reports.push_back(std::move(*report));
   }

@@ -52,13 +52,6 @@ struct Ranking {
 };
 void rank(HeadsReport& report, const Ranking& ranking);
 
-/// Effective memory of a head: the share of its attention within 1, 2, 4... tokens, the position itself among them, up
-/// to the text's length; NaN without attention.
-std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head);
-
-/// The figures that tell heads apart, one line a head, units in the header; what was asked for beside them (the split,
-/// gates by class, nearest heads, saliency) as tables of their own instead.
-std::string headsTables(std::span<const HeadsReport> reports);
 /// Every statistic; a value that does not exist (attention when q and k were not kept, an infinite decay time) is null.
 /// Several models make a list, `models`.
 std::string headsJson(std::span<const HeadsReport> reports);

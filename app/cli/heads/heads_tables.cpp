@@ -1,13 +1,14 @@
+#include "app/cli/heads/heads_tables.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <utility>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/console.h"
-#include "app/cli/heads/heads_report.h"
 #include "app/cli/text_table.h"
 #include "app/description/number_text.h"
 #include "backend/base/plural.h"
@@ -16,7 +17,6 @@
 namespace foxscope::cli {
 namespace {
 
-constexpr std::size_t kNearestShown = 3;
 // The columns that the overview shows whatever heads are sorted by.
 constexpr std::array kShown = {
     "layer", "head", "rate_decay_time", "horizon_1_over_e_median", "horizon_half_median", "survival_1_over_e_median",
@@ -44,12 +44,28 @@ std::string ofRun(const HeadsReport& report) {
                      countText(report.tokens), plural(report.tokens, "token"));
 }
 
-// A table of numbers: all columns to the right, names above units.
-TextTable numberTable(std::vector<std::string> header, std::vector<std::string> units) {
-  const std::size_t columns = header.size();
-  TextTable table(std::move(header), std::vector(columns, TextTable::Align::right));
-  table.addRow(std::move(units));
-  return table;
+using HeadColumn = TableColumn<ReportedHead>;
+
+/// A column of what is known of every head.
+template <typename Cell>
+HeadColumn statistic(const char* title, const char* unit, Cell cell) {
+  return {{title, unit}, [cell](const ReportedHead& head) { return cell(head.measures.statistics); }};
+}
+
+/// One that heads without attention have nothing to say of.
+template <typename Cell>
+HeadColumn ofAttention(const char* title, const char* unit, Cell cell) {
+  return statistic(title, unit,
+                   [cell](const HeadStatistics& head) { return head.has_attention ? cell(head) : std::string("-"); });
+}
+
+std::vector<HeadColumn> placeOfHead() {
+  return {statistic("layer", "", [](const HeadStatistics& head) { return std::to_string(head.layer); }),
+          statistic("head", "", [](const HeadStatistics& head) { return std::to_string(head.head); })};
+}
+
+HeadColumn decayTime() {
+  return statistic("decay time", "tokens", [](const HeadStatistics& head) { return tokensCell(head.rate_decay_time); });
 }
 
 // The statistic that heads are sorted by, as a column of its own.
@@ -67,137 +83,113 @@ std::string spectrumCell(const HeadStatistics& head) {
   return fmt::format("{} to {}", tokensCell(times.front()), tokensCell(times.back()));
 }
 
-std::string overview(const HeadsReport& report) {
-  std::vector<std::string> header = {"layer", "head", "decay time", "horizon 1/e", "half-life", "survival 1/e",
-                                     "d50",   "d90",  "entropy",    "on key 0",    "on self"};
-  std::vector<std::string> units = {"",       "",       "tokens", "tokens", "tokens", "tokens",
-                                    "tokens", "tokens", "nats",   "%",      "%"};
-  const bool shown =
-      report.sortedBy.empty() || std::find(kShown.begin(), kShown.end(), report.sortedBy) != kShown.end();
-  if (!shown) {
-    header.push_back(report.sortedBy);
-    units.emplace_back();
-  }
+std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
+  using Head = HeadStatistics;
   const TraceInfo& info = report.run->info();
-  const bool mixed = !info.mixers.empty();
-  if (mixed) {
-    header.insert(header.begin() + 2, "mixer");
-    units.insert(units.begin() + 2, "");
+  std::vector<HeadColumn> columns = placeOfHead();
+  if (!info.mixers.empty()) {
+    columns.push_back(statistic("mixer", "", [&info](const Head& head) { return mixer_text(info, head.layer); }));
   }
-  const bool spectra = std::ranges::any_of(
-      report.heads, [](const ReportedHead& one) { return !one.measures.statistics.channel_log_decay.empty(); });
-  if (spectra) {
-    header.insert(header.begin() + 4, "of channels");
-    units.insert(units.begin() + 4, "tokens");
+  columns.push_back(decayTime());
+  const auto decaysByChannel = [](const ReportedHead& one) {
+    return !one.measures.statistics.channel_log_decay.empty();
+  };
+  if (std::ranges::any_of(report.heads, decaysByChannel)) {
+    columns.push_back(statistic("of channels", "tokens", spectrumCell));
   }
-  header.emplace_back("labels");
-  units.emplace_back();
-  std::vector<TextTable::Align> align(header.size(), TextTable::Align::right);
-  align.back() = TextTable::Align::left;
-  TextTable table(std::move(header), std::move(align));
-  table.addRow(std::move(units));
-  bool cutOff = false;
-  for (const ReportedHead& reported : report.heads) {
-    const HeadStatistics& head = reported.measures.statistics;
-    const auto attention = [&](const std::string& cell) { return head.has_attention ? cell : std::string("-"); };
-    cutOff = cutOff || head.backward_horizon[0].cut_off_share > 0.5 || head.backward_horizon[1].cut_off_share > 0.5 ||
-             head.forward_survival[0].cut_off_share > 0.5;
-    std::vector<std::string> cells = {std::to_string(head.layer),
-                                      std::to_string(head.head),
-                                      tokensCell(head.rate_decay_time),
-                                      medianCell(head.backward_horizon[0]),
-                                      medianCell(head.backward_horizon[1]),
-                                      medianCell(head.forward_survival[0]),
-                                      attention(tokensCell(head.distance.d50)),
-                                      attention(tokensCell(head.distance.d90)),
-                                      attention(numberCell(head.entropy, 2)),
-                                      attention(numberCell(100 * head.mass_on_first, 1)),
-                                      attention(numberCell(100 * head.mass_on_self, 1))};
-    if (mixed) cells.insert(cells.begin() + 2, mixer_text(info, head.layer));
-    if (spectra) cells.insert(cells.begin() + 4, spectrumCell(head));
-    if (!shown) cells.push_back(sortedCell(report, reported));
+  columns.insert(
+      columns.end(),
+      {statistic("horizon 1/e", "tokens", [](const Head& head) { return medianCell(head.backward_horizon[0]); }),
+       statistic("half-life", "tokens", [](const Head& head) { return medianCell(head.backward_horizon[1]); }),
+       statistic("survival 1/e", "tokens", [](const Head& head) { return medianCell(head.forward_survival[0]); }),
+       ofAttention("d50", "tokens", [](const Head& head) { return tokensCell(head.distance.d50); }),
+       ofAttention("d90", "tokens", [](const Head& head) { return tokensCell(head.distance.d90); }),
+       ofAttention("entropy", "nats", [](const Head& head) { return numberCell(head.entropy, 2); }),
+       ofAttention("on key 0", "%", [](const Head& head) { return numberCell(100 * head.mass_on_first, 1); }),
+       ofAttention("on self", "%", [](const Head& head) { return numberCell(100 * head.mass_on_self, 1); })});
+  if (!report.sortedBy.empty() && std::find(kShown.begin(), kShown.end(), report.sortedBy) == kShown.end()) {
+    columns.push_back({{report.sortedBy}, [&report](const ReportedHead& head) { return sortedCell(report, head); }});
+  }
+  columns.push_back(statistic("labels", "", [](const Head& head) {
     const std::string labels = names_of(labels_of(head.label_scores), ", ");
-    cells.push_back(labels.empty() ? "-" : labels);
-    table.addRow(std::move(cells));
-  }
+    return labels.empty() ? "-" : labels;
+  }));
+  columns.back().align = TextTable::Align::left;
+  return columns;
+}
+
+std::string overview(const HeadsReport& report) {
+  const bool cutOff = std::ranges::any_of(report.heads, [](const ReportedHead& one) {
+    const HeadStatistics& head = one.measures.statistics;
+    return head.backward_horizon[0].cut_off_share > 0.5 || head.backward_horizon[1].cut_off_share > 0.5 ||
+           head.forward_survival[0].cut_off_share > 0.5;
+  });
   std::string text = fmt::format("{}; horizon, half-life and survival are medians over positions\n", ofRun(report));
-  text += table.text();
+  text += tableText(overviewColumns(report), report.heads);
   text += "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how\n";
   if (cutOff) text += "+: at more than half of the positions the text's start or end came first\n";
   return text;
 }
 
 std::string splitTable(const HeadsReport& report) {
-  TextTable table =
-      numberTable({"layer", "head", "decay time", "divergence", "locality", "by content", "by decay", "d50",
-                   "ungated d50", "d90", "ungated d90"},
-                  {"", "", "tokens", "nats", "octaves", "octaves", "octaves", "tokens", "tokens", "tokens", "tokens"});
-  for (const ReportedHead& reported : report.heads) {
-    const HeadStatistics& head = reported.measures.statistics;
-    std::vector<std::string> cells = {std::to_string(head.layer), std::to_string(head.head),
-                                      tokensCell(head.rate_decay_time)};
-    if (const auto& split = reported.measures.split) {
-      const Locality& locality = split->locality_without_first;
-      const DistanceProfile& ungated = split->without_gate.distance_without_first;
-      cells.insert(cells.end(), {numberCell(split->divergence, 3), numberCell(locality.total(), 2),
-                                 numberCell(locality.by_content(), 2), numberCell(locality.by_decay(), 2),
-                                 tokensCell(head.distance_without_first.d50), tokensCell(ungated.d50),
-                                 tokensCell(head.distance_without_first.d90), tokensCell(ungated.d90)});
-    } else {
-      cells.resize(11, "-");
-    }
-    table.addRow(std::move(cells));
-  }
+  std::vector<HeadColumn> columns = placeOfHead();
+  columns.push_back(decayTime());
+  const auto add = [&](const char* title, const char* unit, const auto& cell) {
+    columns.push_back({{title, unit}, [cell](const ReportedHead& head) {
+                         return head.measures.split ? cell(head.measures) : std::string("-");
+                       }});
+  };
+  using Of = HeadMeasures;
+  add("divergence", "nats", [](const Of& of) { return numberCell(of.split->divergence, 3); });
+  add("locality", "octaves", [](const Of& of) { return numberCell(of.split->locality_without_first.total(), 2); });
+  add("by content", "octaves",
+      [](const Of& of) { return numberCell(of.split->locality_without_first.by_content(), 2); });
+  add("by decay", "octaves", [](const Of& of) { return numberCell(of.split->locality_without_first.by_decay(), 2); });
+  add("d50", "tokens", [](const Of& of) { return tokensCell(of.statistics.distance_without_first.d50); });
+  add("ungated d50", "tokens",
+      [](const Of& of) { return tokensCell(of.split->without_gate.distance_without_first.d50); });
+  add("d90", "tokens", [](const Of& of) { return tokensCell(of.statistics.distance_without_first.d90); });
+  add("ungated d90", "tokens",
+      [](const Of& of) { return tokensCell(of.split->without_gate.distance_without_first.d90); });
   return fmt::format(
              "{}: what of attention is the gate's doing, key 0 left out\n"
              "divergence: of attention from attention without the gate; locality: how much nearer than a head that "
              "looks everywhere alike, split into content and decay\n",
              ofRun(report)) +
-         table.text();
+         tableText(columns, report.heads);
 }
 
 std::string classTable(const HeadsReport& report) {
-  std::vector<std::string> header = {"layer", "head"};
-  std::vector<std::string> units = {"", ""};
-  std::vector<std::string> counts = {"", ""};
+  std::vector<HeadColumn> columns = placeOfHead();
   for (std::size_t n = 0; n < kTokenClasses; ++n) {
-    header.emplace_back(to_string(static_cast<TokenClass>(n)));
-    units.emplace_back("nats");
     const std::int64_t tokens = report.heads.empty() ? 0 : report.heads.front().measures.classes[n].count();
-    counts.push_back(report.heads.empty() ? "" : fmt::format("{} {}", countText(tokens), plural(tokens, "token")));
+    const std::string count = report.heads.empty() ? "" : countText(tokens) + ' ' + plural(tokens, "token");
+    columns.push_back({{to_string(static_cast<TokenClass>(n)), count, "nats"}, [n](const ReportedHead& head) {
+                         return numberCell(head.measures.classes[n].summary().mean_log_gate, 4);
+                       }});
   }
-  TextTable table = numberTable(std::move(header), std::move(counts));
-  table.addRow(std::move(units));
-  for (const ReportedHead& head : report.heads) {
-    std::vector<std::string> cells = {std::to_string(head.measures.statistics.layer),
-                                      std::to_string(head.measures.statistics.head)};
-    for (const GateTally& tally : head.measures.classes) cells.push_back(numberCell(tally.summary().mean_log_gate, 4));
-    table.addRow(std::move(cells));
-  }
-  return fmt::format("{}: mean log f by class of the token that is read\n", ofRun(report)) + table.text();
+  return fmt::format("{}: mean log f by class of the token that is read\n", ofRun(report)) +
+         tableText(columns, report.heads);
 }
 
 std::string matchTable(const HeadsReport& report) {
-  std::vector<std::string> header = {"layer", "head", "d50", "d90"};
-  std::vector<std::string> units = {"", "", "tokens", "tokens"};
-  for (std::size_t n = 0; n < kNearestShown; ++n) {
-    header.insert(header.end(), {n == 0 ? "nearest" : n == 1 ? "second" : "third", "apart"});
-    units.insert(units.end(), {"layer:head", "octaves"});
-  }
-  TextTable table = numberTable(std::move(header), std::move(units));
-  for (const ReportedHead& reported : report.heads) {
-    const HeadStatistics& head = reported.measures.statistics;
-    std::vector<std::string> cells = {std::to_string(head.layer), std::to_string(head.head),
-                                      tokensCell(head.distance.d50), tokensCell(head.distance.d90)};
-    for (std::size_t n = 0; n < kNearestShown && n < reported.nearest.size(); ++n) {
-      const NearestHead& other = reported.nearest[n];
-      cells.insert(cells.end(), {fmt::format("{}:{}", other.layer, other.head), numberCell(other.octaves, 2)});
-    }
-    cells.resize(4 + 2 * kNearestShown, "-");
-    table.addRow(std::move(cells));
+  using Head = HeadStatistics;
+  std::vector<HeadColumn> columns = placeOfHead();
+  columns.push_back(statistic("d50", "tokens", [](const Head& head) { return tokensCell(head.distance.d50); }));
+  columns.push_back(statistic("d90", "tokens", [](const Head& head) { return tokensCell(head.distance.d90); }));
+  const char* const kOrder[] = {"nearest", "second", "third"};
+  for (std::size_t n = 0; n < std::size(kOrder); ++n) {
+    const auto add = [&](const char* title, const char* unit, const auto& cell) {
+      columns.push_back({{title, unit}, [n, cell](const ReportedHead& head) {
+                           return n < head.nearest.size() ? cell(head.nearest[n]) : std::string("-");
+                         }});
+    };
+    add(kOrder[n], "layer:head",
+        [](const NearestHead& other) { return fmt::format("{}:{}", other.layer, other.head); });
+    add("apart", "octaves", [](const NearestHead& other) { return numberCell(other.octaves, 2); });
   }
   return fmt::format("{}: heads of {} with the nearest distance profiles\n", ofRun(report), report.matched) +
-         table.text();
+         tableText(columns, report.heads);
 }
 
 std::string scientificCell(double value) { return std::isfinite(value) ? fmt::format("{:.2e}", value) : "-"; }
@@ -213,31 +205,25 @@ std::string readCell(const Trace& run, std::int64_t position) {
 
 std::string saliencyTable(const HeadsReport& report) {
   const bool gated = forgets(report.run->info());
-  TextTable table({"layer", "head", "decay time", "absolute", "scale", "per nat", "largest", "position", "reads"},
-                  {TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
-                   TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
-                   TextTable::Align::left});
-  table.addRow({"", "", "tokens", "nats", "nats", "nats/nat", "nats/nat", "", ""});
-  for (const ReportedHead& reported : report.heads) {
-    const HeadStatistics& head = reported.measures.statistics;
-    const HeadSaliency& saliency = head.saliency.value();
-    std::vector<std::string> cells = {std::to_string(head.layer),
-                                      std::to_string(head.head),
-                                      tokensCell(head.rate_decay_time),
-                                      scientificCell(saliency.absolute),
-                                      scientificCell(saliency.scale),
-                                      scientificCell(saliency.per_nat),
-                                      "-",
-                                      "-",
-                                      "-"};
-    if (!saliency.events.empty()) {
-      const SaliencyEvent& largest = saliency.events.front();
-      cells[6] = scientificCell(largest.saliency);
-      cells[7] = std::to_string(largest.position);
-      cells[8] = readCell(*report.run, largest.position);
-    }
-    table.addRow(std::move(cells));
-  }
+  std::vector<HeadColumn> columns = placeOfHead();
+  columns.push_back(decayTime());
+  const auto add = [&](const char* title, const char* unit, double HeadSaliency::*number) {
+    columns.push_back(statistic(
+        title, unit, [number](const HeadStatistics& head) { return scientificCell(head.saliency.value().*number); }));
+  };
+  add("absolute", "nats", &HeadSaliency::absolute);
+  add("scale", "nats", &HeadSaliency::scale);
+  add("per nat", "nats/nat", &HeadSaliency::per_nat);
+  const auto addOfLargest = [&](const char* title, const char* unit, const auto& cell) {
+    columns.push_back(statistic(title, unit, [cell](const HeadStatistics& head) {
+      const auto& events = head.saliency.value().events;
+      return events.empty() ? std::string("-") : cell(events.front());
+    }));
+  };
+  addOfLargest("largest", "nats/nat", [](const SaliencyEvent& event) { return scientificCell(event.saliency); });
+  addOfLargest("position", "", [](const SaliencyEvent& event) { return std::to_string(event.position); });
+  addOfLargest("reads", "", [&](const SaliencyEvent& event) { return readCell(*report.run, event.position); });
+  columns.back().align = TextTable::Align::left;
   const std::string target = saliency_target_words(report.run->info());
   return fmt::format(
              "{}: saliency, g = the gradient of {} by log f of each token{}\n"
@@ -246,7 +232,7 @@ std::string saliencyTable(const HeadsReport& report) {
              "|g|\n"
              "what a head does without forgetting at all is no small change: `foxscope eval sweep` measures it\n",
              ofRun(report), target, gated ? "" : "; a model without gates: what a gate would change", target) +
-         table.text();
+         tableText(columns, report.heads);
 }
 
 void addTables(const HeadsReport& report, std::vector<std::string>& tables) {

@@ -170,8 +170,8 @@ void CurvePanel::trace(Arrangement& arrangement) const {
   }
 }
 
-// In the corner where it covers nothing; else above, with the curves lower; where their limits were chosen above the
-// axes.
+// Places the legend in the corner where it covers nothing; else above, with the curves lower; where their limits were
+// chosen above the axes.
 void CurvePanel::placeLegend(Arrangement& arrangement) const {
   arrangement.legendStyle = small();
   const Legend legend{m_plot.curves, m_plot.note};

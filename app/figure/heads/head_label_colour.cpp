@@ -8,7 +8,7 @@
 namespace foxscope::figure {
 
 Rgb labelColour(HeadLabel label) {
-  // In the order of HeadLabel; sinks, which do nothing with what they see, are grey.
+  // The colours in the order of HeadLabel; sinks, which do nothing with what they see, are grey.
   static constexpr std::array<Rgb, kHeadLabels> kColours = {{{0x2d, 0x46, 0x6c},    // blue, L* 29
                                                              {0x6c, 0xcf, 0xee},    // sky, 78
                                                              {0xa8, 0xa8, 0xa8},    // grey, 69

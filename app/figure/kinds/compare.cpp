@@ -31,7 +31,7 @@ struct Nearest {
   double octaves = 0;
 };
 
-std::optional<Nearest> nearestHead(const HeadOf& head, const std::shared_ptr<const Trace>& among, const Job& job) {
+std::optional<Nearest> nearestHead(const HeadOf& head, const RunOnDevice& among, const Job& job) {
   Job quiet = job;
   quiet.report = nullptr;
   const StatisticsOptions options{.with_attention = true, .events = 0};
@@ -152,7 +152,7 @@ class CompareFigure {
     return true;
   }
 
-  // In grey print blue and red are one: who asks for grey gets differences from black over grey to white.
+  // In grey print blue and red are one: where grey is asked for, differences go from black over grey to white.
   [[nodiscard]] const ColourMap* signedMap() const { return m_options.colours == &grey() ? &grey() : nullptr; }
 
   [[nodiscard]] FigureOrigin origin() const {
@@ -176,9 +176,8 @@ class CompareFigure {
 
 }  // namespace
 
-std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first,
-                                       const std::shared_ptr<const Trace>& second, const CompareOptions& options,
-                                       const FigureStyle& style, const Job& job) {
+std::optional<DrawnFigure> drawCompare(const RunOnDevice& first, const RunOnDevice& second,
+                                       const CompareOptions& options, const FigureStyle& style, const Job& job) {
   requireSameTokens(*first, *second);
   CompareOptions chosen = options;
   DrawnFigure drawn;

@@ -25,9 +25,8 @@ struct CompareOptions {
 /// A head of one run beside a head of another on the same tokens, on one scale, and their difference.
 /// @returns nothing if the job was stopped
 /// @throws UsageError for runs on different tokens and what does not exist, Error for parts that were not kept
-std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first,
-                                       const std::shared_ptr<const Trace>& second, const CompareOptions& options,
-                                       const FigureStyle& style, const Job& job);
+std::optional<DrawnFigure> drawCompare(const RunOnDevice& first, const RunOnDevice& second,
+                                       const CompareOptions& options, const FigureStyle& style, const Job& job);
 
 /// The same as `foxscope figure compare` asks for it.
 std::optional<DrawnFigure> drawCompare(struct FigureRequest& request);

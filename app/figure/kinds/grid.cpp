@@ -53,8 +53,8 @@ std::vector<Curve> legendOf(const std::vector<LayerKind>& kinds) {
 
 }  // namespace
 
-std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
-                                    const FigureStyle& style, const Job& job) {
+std::optional<DrawnFigure> drawGrid(const RunOnDevice& trace, const GridOptions& options, const FigureStyle& style,
+                                    const Job& job) {
   const TraceInfo& info = trace->info();
   MapRequest request;
   const bool forgotten = !options.quantity && forgets(info);

@@ -24,8 +24,8 @@ struct GridOptions {
 /// Every layer and head of a run as a small map, with one colour bar.
 /// @returns nothing if the job was stopped
 /// @throws UsageError for a page without room for them, Error for parts that were not kept
-std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
-                                    const FigureStyle& style, const Job& job);
+std::optional<DrawnFigure> drawGrid(const RunOnDevice& trace, const GridOptions& options, const FigureStyle& style,
+                                    const Job& job);
 
 /// The same as `foxscope figure grid` asks for it.
 std::optional<DrawnFigure> drawGrid(struct FigureRequest& request);

@@ -33,7 +33,7 @@ std::optional<double> reachOf(const HeadOf& head, bool byDecay, const Job& job) 
 }
 
 /// The reach of every head; where some layers forget, of the heads of these alone. Nothing if the job was stopped.
-std::optional<std::vector<Reach>> reachesOf(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<std::vector<Reach>> reachesOf(const RunOnDevice& trace, const Job& job) {
   const TraceInfo& info = trace->info();
   const bool byDecay = forgets(info);
   if (!byDecay) (void)trace->require_query_key();
@@ -91,7 +91,7 @@ ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, 
   return choice;
 }
 
-std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job) {
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();
@@ -121,7 +121,7 @@ std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, 
   return map;
 }
 
-std::optional<ChosenHeads> representativeHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<ChosenHeads> representativeHeads(const RunOnDevice& trace, const Job& job) {
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();

@@ -47,13 +47,13 @@ struct HeadsOnMap {
 };
 /// @returns nothing if the job was stopped
 /// @throws Error for gates that were not kept
-std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, const Job& job);
+std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job);
 
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
 /// to their geometric mean, of layers that forget; of a model without any likewise by the distance within which half of
 /// the attention is.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates, or queries and keys, that were not kept
-std::optional<ChosenHeads> representativeHeads(const std::shared_ptr<const Trace>& trace, const Job& job);
+std::optional<ChosenHeads> representativeHeads(const RunOnDevice& trace, const Job& job);
 
 }  // namespace foxscope::figure

@@ -159,8 +159,8 @@ class MapsFigure {
     return origin;
   }
 
-  std::shared_ptr<const Trace> m_trace;              ///< that names positions
-  std::vector<std::shared_ptr<const Trace>> m_runs;  ///< each once
+  RunOnDevice m_trace;              ///< that names positions
+  std::vector<RunOnDevice> m_runs;  ///< each once
   const MapsOptions& m_options;
   const FigureStyle& m_style;
   PanelPage m_page;
@@ -173,8 +173,7 @@ class MapsFigure {
 };
 
 /// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
-std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace, MapsOptions& options,
-                                       const Job& job) {
+std::optional<ChosenHeads> chooseHeads(const RunOnDevice& trace, MapsOptions& options, const Job& job) {
   if (!forgets(trace->info()) || options.rows || options.columns) return representativeHeads(trace, job);
   auto map = headsOnMap(trace, job);
   if (!map) return std::nullopt;
@@ -186,19 +185,19 @@ std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace
 MapsHead parseMapsHead(const std::string& text, const FigureRequest& request, const FigureRequest::Runs& runs) {
   const std::size_t last = text.rfind(':');
   const std::size_t before = last == std::string::npos || last == 0 ? last : text.rfind(':', last - 1);
-  if (last == 0 || before == std::string::npos) return {parseHead("--heads", text), nullptr};
+  if (last == 0 || before == std::string::npos) return {parseHead("--heads", text)};
   return {parseHead("--heads", text.substr(before + 1)), request.named(runs, "--heads", text.substr(0, before))};
 }
 
 }  // namespace
 
-std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
-                                    const FigureStyle& style, const Job& job) {
+std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions& options, const FigureStyle& style,
+                                    const Job& job) {
   DrawnFigure drawn;
   MapsOptions chosen = options;
   bool gated = chosen.heads.empty() && forgets(trace->info());
   for (MapsHead& head : chosen.heads) {
-    if (head.run == nullptr) head.run = trace;
+    if (head.run.trace == nullptr) head.run = trace;
     head.run->check_head(head.layer, head.head);
     requireSameTokens(*chosen.heads.front().run, *head.run);
     gated = gated || forgets(head.run->info(), head.layer);
@@ -225,7 +224,7 @@ std::optional<DrawnFigure> drawMaps(FigureRequest& request) {
   const auto runs = request.runs();
   MapsOptions options;
   for (const std::string& text : spec.list("heads")) options.heads.push_back(parseMapsHead(text, request, runs));
-  const auto named = [](const MapsHead& head) { return head.run != nullptr; };
+  const auto named = [](const MapsHead& head) { return head.run.trace != nullptr; };
   // Where every head says whose it is, there is nothing to choose.
   const bool allNamed = !options.heads.empty() && std::ranges::all_of(options.heads, named);
   const auto run = allNamed && !spec.has("model") ? options.heads.front().run : request.run(runs);

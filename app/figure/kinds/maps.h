@@ -13,7 +13,7 @@ namespace foxscope::figure {
 
 /// A head that `drawMaps` shows.
 struct MapsHead : HeadIndex {
-  std::shared_ptr<const Trace> run = nullptr;  ///< null: the figure's own
+  RunOnDevice run = {};  ///< without a trace: the figure's own
 };
 
 /// The options of `drawMaps`.
@@ -35,8 +35,8 @@ struct MapsOptions {
 /// @returns nothing if the job was stopped
 /// @throws UsageError for heads and positions that do not exist and runs on different tokens, Error for parts that were
 ///         not kept
-std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
-                                    const FigureStyle& style, const Job& job);
+std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions& options, const FigureStyle& style,
+                                    const Job& job);
 
 /// The same as `foxscope figure maps` asks for it.
 std::optional<DrawnFigure> drawMaps(struct FigureRequest& request);

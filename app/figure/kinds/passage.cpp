@@ -108,7 +108,7 @@ void requireQuery(const PassageOptions& options, std::int64_t length) {
 
 }  // namespace
 
-std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace, const PassageOptions& options,
+std::optional<DrawnFigure> drawPassage(const RunOnDevice& trace, const PassageOptions& options,
                                        const FigureStyle& style, const Job& job) {
   DrawnFigure drawn;
   PassageOptions chosen = options;

@@ -24,7 +24,7 @@ struct PassageOptions {
 /// A passage of a run's text in flowing lines, tokens tinted, with a legend.
 /// @returns nothing if the job was stopped
 /// @throws UsageError for heads and positions that do not exist, Error for parts that were not kept
-std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace, const PassageOptions& options,
+std::optional<DrawnFigure> drawPassage(const RunOnDevice& trace, const PassageOptions& options,
                                        const FigureStyle& style, const Job& job);
 
 /// The same as `foxscope figure text` asks for it.

@@ -39,7 +39,7 @@ const char* wordsOf(SaliencyNumber number) {
 }
 
 /// The number of all heads, layers downwards. Nothing if the job was stopped.
-std::optional<Image> numbersOf(const std::shared_ptr<const Trace>& trace, SaliencyNumber number, const Job& job) {
+std::optional<Image> numbersOf(const RunOnDevice& trace, SaliencyNumber number, const Job& job) {
   const TraceInfo& info = trace->info();
   Image image{info.layers, info.heads, {}};
   for (int layer = 0; layer < info.layers; ++layer) {
@@ -167,7 +167,7 @@ std::optional<SaliencyNumber> parseNumber(const std::string& name) {
 
 }  // namespace
 
-std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
+std::optional<DrawnFigure> drawSaliency(const RunOnDevice& trace, const SaliencyOptions& options,
                                         const FigureStyle& style, const Job& job) {
   const TraceInfo& info = trace->info();
   if (!trace->has(TraceArray::log_forget_gradient)) {

@@ -23,7 +23,7 @@ struct SaliencyOptions {
 /// @returns nothing if the job was stopped
 /// @throws UsageError for a head and positions that do not exist, Error for a run that did not keep saliency, or gates
 ///         that the number needs
-std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
+std::optional<DrawnFigure> drawSaliency(const RunOnDevice& trace, const SaliencyOptions& options,
                                         const FigureStyle& style, const Job& job);
 
 /// The same as `foxscope figure saliency` asks for it.

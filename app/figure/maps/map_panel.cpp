@@ -12,8 +12,8 @@
 namespace foxscope::figure {
 namespace {
 
-/// By so much a title may stand over its map on either side, em: less than half of what lies between two panels, and
-/// than the border of a page.
+/// The length by which a title may stand over its map on either side, em: less than half of what lies between two
+/// panels, and than the border of a page.
 constexpr double kTitleOverhang = 0.33;
 
 constexpr int kLeastTicks = 3;

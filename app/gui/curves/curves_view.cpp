@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kGapOfChoices = 6;  ///< between tabs and choices, logical pixels
 
-// In the order of CurvesView::Tab. "row" is how sessions call the profile, of which there were only rows.
+// The names of tabs in sessions, in the order of CurvesView::Tab. Sessions call the profile "row", as there were only
+// rows once.
 constexpr std::array<const char*, 8> kStateNames{"loss",  "context",  "row",     "gate",
                                                  "decay", "distance", "content", "saliency"};
 

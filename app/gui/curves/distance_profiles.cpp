@@ -1,6 +1,5 @@
 #include "app/gui/curves/distance_profiles.h"
 
-#include <cmath>
 #include <limits>
 
 #include "app/gui/document/head_table.h"

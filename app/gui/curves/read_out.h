@@ -39,7 +39,7 @@ class ReadOut : public QWidget {
   /// Entries, by their names, whose curves have no room in the plot: they are not shown, and keep their place in more
   /// than one line, so that the plot has the height that it had without room for them.
   void setWithoutRoom(const std::set<QString>& names);
-  /// All entries in one line, names cut off before values: where the plot has more need of the room.
+  /// Puts all entries in one line, names cut off before values: where the plot has more need of the room.
   void setOneLine(bool oneLine);
 
   [[nodiscard]] bool hasHeightForWidth() const override { return true; }

@@ -14,7 +14,8 @@ namespace {
 constexpr int kListEms = 34;  // width of the list
 constexpr int kTokenEms = 9;  // least width of a column
 
-/// As few as leave the smallest value two digits that count, but none beyond the sixth digit of the largest.
+/// The fewest decimals that leave the smallest value two digits that count, but none beyond the sixth digit of the
+/// largest.
 int decimalsOf(const std::vector<ListedToken>& tokens) {
   constexpr int kMostDigits = 6;
   double least = 0;

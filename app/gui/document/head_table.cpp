@@ -454,7 +454,7 @@ QString termOf(HeadQuantity quantity) {
 QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
   if (section < kFixedColumns) {
-    // As heads are called everywhere, L7 H2: a narrow table has room for their numbers.
+    // Heads are called L7 H2 everywhere: a narrow table has room for their numbers.
     if (role == Qt::DisplayRole) return section == 0 ? tr("L") : tr("H");
     const bool words = role == Qt::AccessibleTextRole || role == Qt::ToolTipRole;
     return words ? QVariant(section == 0 ? tr("layer") : tr("head")) : QVariant();

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <exception>
 #include <new>
-#include <string>
 
 #include <QLoggingCategory>
 #include <QMetaObject>

@@ -24,7 +24,8 @@ enum class Priority { interactive, refining, background };
 /// The threads that the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
 enum class Threads { lent, own };
 
-/// By how much computing yields the processor (setpriority): to drawing, and to pictures that somebody waits for.
+/// The nice values by which computing yields the processor (setpriority): to drawing, and to pictures that somebody
+/// waits for.
 inline constexpr int kBehindTheWindow = 5;
 inline constexpr int kBehindPictures = 15;
 
@@ -52,8 +53,8 @@ class JobRunner : public QObject {
   template <typename Result>
   struct Request {
     std::function<std::optional<Result>(const Job&)> work;
-    /// In the place of `work`, for an answer that has stages: what it gives to `show` while it runs arrives as `shown`,
-    /// before the answer.
+    /// The work of an answer that has stages, in the place of `work`: what it gives to `show` while it runs arrives as
+    /// `shown`, before the answer.
     std::function<std::optional<Result>(const Job&, const std::function<void(Result)>& show)> stages;
     std::function<void(Result)> shown;
     std::function<void(Result)> done;

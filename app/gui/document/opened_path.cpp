@@ -14,7 +14,7 @@
 #include "backend/file/provenance.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/text/json_reading.h"
-#include "backend/text/tokenizer.h"
+#include "backend/text/read_text.h"
 #include "backend/train/training_record.h"
 
 namespace foxscope::gui {

@@ -293,7 +293,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     const OpenedModel opened = engine.open(model);
     const auto estimate = estimate_run(opened, wanted, TokenCount::at_most, job);
     if (!estimate) return std::nullopt;
-    auto result = run_model(opened, wanted, job);
+    auto result = run_model(plan_run(opened, wanted), job);
     if (!result) return std::nullopt;
     Run run;
     run.name = QString::fromStdString(result->trace->info().name);

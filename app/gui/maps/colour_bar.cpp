@@ -1,7 +1,6 @@
 #include "app/gui/maps/colour_bar.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <QMouseEvent>

@@ -1,7 +1,5 @@
 #include "app/gui/text/tint_bar.h"
 
-#include <cmath>
-
 #include <QPainter>
 
 #include "app/gui/text/tint_ramp.h"

@@ -1,6 +1,5 @@
 #include "app/gui/training/training_bar.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <QFileInfo>

@@ -1,7 +1,6 @@
 #include "app/gui/training/training_plot.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <QEvent>

@@ -84,7 +84,8 @@ class Docks : public QObject {
   bool m_firstRuns = true;   ///< the list of runs has not been shown since docks went to their places
   bool m_untouched = false;  ///< they stand as the first size has them
   QByteArray m_wanted;       ///< to be restored when the window has its size; empty: none
-  /// With nothing open docks are put away, and come back as they were: an empty state is that of the first size.
+  /// The docks' state while they are put away with nothing open, to come back as they were; an empty state is that of
+  /// the first size.
   std::optional<QByteArray> m_away;
 };
 

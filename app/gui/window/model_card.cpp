@@ -7,6 +7,7 @@
 #include "app/description/facts.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/model/weights/checkpoint.h"
 
 namespace foxscope::gui {
 namespace {

@@ -1,7 +1,5 @@
 #include "app/gui/window/readout.h"
 
-#include <cmath>
-
 #include <QPainter>
 #include <QStyle>
 

@@ -17,7 +17,7 @@ struct WordColumnText {
   const char* meaning;
 };
 
-// By WordRows::Column.
+// The texts of columns by WordRows::Column.
 constexpr std::array<WordColumnText, WordRows::kColumns> kWordColumns{{
     {QT_TRANSLATE_NOOP("WordTable", "word"), QT_TRANSLATE_NOOP("WordTable", "What the word rule makes a word")},
     {QT_TRANSLATE_NOOP("WordTable", "surprisal\n(nats)"),

@@ -139,8 +139,7 @@ class HeadsWork {
       auto tokens = std::make_shared<TokenTable>();
       tokens->id.assign(window.ids.begin(), window.ids.end());
       tokens->input_id = input_ids(window.ids, model_.bos_id);
-      const auto trace = pass->recorders[n].finish(nullptr, tokens);
-      trace->compute_on(model_.place.gpu());
+      const auto trace = pass->recorders[n].finish(nullptr, tokens, model_.place.gpu());
       if (job_.stopped() || !measure(trace, batch[n])) return false;
       ++windows_done_;
     }

@@ -268,10 +268,10 @@ EvaluatedHeads HeadsAccumulator::finish() {
   return heads;
 }
 
-std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job) {
-  const TraceInfo& info = trace->info();
+std::optional<EvaluatedHeads> evaluate_run(const RunOnDevice& run, const Job& job) {
+  const TraceInfo& info = run->info();
   std::vector<TokenClassSet> classes;
-  if (trace->text() && trace->tokens() && !trace->tokens()->byte_start.empty()) classes = read_classes(*trace);
+  if (run->text() && run->tokens() && !run->tokens()->byte_start.empty()) classes = read_classes(*run);
   MeasureOptions options;
   options.statistics = {.with_attention = true, .events = 0};
   options.with_split = true;
@@ -282,7 +282,7 @@ std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& t
   const std::int64_t heads = std::int64_t{info.layers} * info.heads;
   for (std::int64_t n = 0; n < heads; ++n) {
     job.tell({n, heads, "heads", "measuring heads"});
-    const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
+    const HeadOf head{run, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
     if (head.head >= info.mixer(head.layer).heads) continue;
     const auto measures = measure_head(head, options, quiet);
     if (!measures) return std::nullopt;

@@ -118,6 +118,6 @@ class HeadsAccumulator {
 /// Computes the statistics of one run's heads: gates by class where it has a text, the split where it has attention.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates that were not kept
-std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job);
+std::optional<EvaluatedHeads> evaluate_run(const RunOnDevice& run, const Job& job);
 
 }  // namespace foxscope

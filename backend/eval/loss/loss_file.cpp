@@ -129,7 +129,7 @@ class LossFileReader {
 
   EvaluationFile file_;
   std::size_t documents_ = 0;
-  /// By the address of their group: models with equal tokens share one.
+  /// Windows by the address of their group: models with equal tokens share them.
   std::map<std::uint64_t, std::shared_ptr<const EvaluatedWindows>> windows_;
 };
 

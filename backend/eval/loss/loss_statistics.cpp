@@ -64,7 +64,8 @@ std::vector<double> sums_over(const std::vector<std::vector<std::int64_t>>& grou
   return sums;
 }
 
-/// By how much the ratio of sums falls where each group is left out: exactly (a_g - ratio b_g) / (sum b - b_g).
+/// The amounts by which the ratio of sums falls where each group is left out: exactly (a_g - ratio b_g) / (sum b -
+/// b_g).
 std::vector<double> changes_without(std::span<const double> numerator, std::span<const double> denominator) {
   const double all = sum_of(denominator);
   const double value = sum_of(numerator) / all;

@@ -185,7 +185,8 @@ class NeedleWork {
       return true;
     }
     Cell cell;
-    if (!measure_heads(reading.recorder->finish(nullptr, nullptr), reading.prompt, cell)) return false;
+    if (!measure_heads(reading.recorder->finish(nullptr, nullptr, model_.place.gpu()), reading.prompt, cell))
+      return false;
     reading.recorder.reset();
     cell.log_probability = score(*decode_state.copy());
     if (!continue_greedily(decode_state, cell)) return false;
@@ -209,7 +210,6 @@ class NeedleWork {
 
   /// Attention of the last position on the needle, and the gate to the needle's last token.
   bool measure_heads(const std::shared_ptr<const Trace>& trace, const NeedlePrompt& prompt, Cell& cell) const {
-    trace->compute_on(model_.place.gpu());
     const TraceInfo& info = trace->info();
     const std::int64_t last = info.length - 1;
     MapRequest map;

@@ -9,6 +9,7 @@
 #include "backend/base/sha256.h"
 #include "backend/data/corpus.h"
 #include "backend/model/layer/checks.h"
+#include "backend/model/layer/forward_pass.h"
 #include "backend/model/session/decode_state.h"
 
 namespace foxscope {
@@ -86,7 +87,7 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
 void choose_place(PlannedNeedle& model, std::int64_t length) {
   RunNeeds needs = model.needs(kNeedleKept);
   RunMemory& memory = needs.gpu ? *needs.gpu : needs.host;
-  memory.per_token += decode_state_bytes_per_token(model.config, model.dtype);
+  memory.per_token += ForwardState::bytes(model.config, model.dtype).per_token;
   const MemoryUser user{
       fmt::format("{}: a prompt of {} tokens needs", model.request.name, length), "--lengths up to", {}};
   const FreeMemory free = free_memory(model.device);

@@ -1,6 +1,5 @@
 #include "backend/eval/needle/needle_prompt.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>

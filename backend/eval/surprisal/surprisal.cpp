@@ -15,7 +15,7 @@
 #include "backend/model/layer/checks.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 #include "backend/trace/recorder.h"
 #include "backend/trace/trace.h"
 

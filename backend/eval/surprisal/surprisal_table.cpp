@@ -15,7 +15,7 @@
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/pattern.h"
-#include "backend/text/utf8.h"
+#include "backend/text/unicode/utf8.h"
 
 namespace foxscope {
 namespace {

@@ -1,6 +1,5 @@
 #include "backend/file/hdf5/hdf5_tree.h"
 
-#include <bit>
 #include <vector>
 
 #include <fmt/format.h>

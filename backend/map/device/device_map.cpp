@@ -250,8 +250,7 @@ void require_device(Status status, int gpu) {
 }
 
 std::optional<int> gpu_of(const MapRequest& request) {
-  if (const auto gpu = request.head.trace->gpu()) return gpu;
-  return request.minus ? request.minus->trace->gpu() : std::nullopt;
+  return request.head.gpu || !request.minus ? request.head.gpu : request.minus->gpu;
 }
 
 Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image) {

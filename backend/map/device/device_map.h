@@ -8,7 +8,7 @@
 
 namespace foxscope {
 
-/// The GPU that a request's maps are computed on: that of its first head that has one.
+/// The GPU that a request's map is computed on: the one that its head names, else the one of what is subtracted.
 std::optional<int> gpu_of(const MapRequest& request);
 
 /// Whether the kernels take a head: softmax attention with dimensions up to 128 and a positive scale, in a run of

@@ -6,7 +6,7 @@
 
 namespace foxscope {
 
-/// The GPU that is chosen for maps and statistics of a run file, for Trace::compute_on; none: the CPU.
+/// The GPU that is chosen for maps and statistics of a run file (RunOnDevice); none: the CPU.
 /// @throws Error where that GPU does not exist in this build or on this machine
 std::optional<int> gpu_chosen(const DeviceChoice& choice);
 

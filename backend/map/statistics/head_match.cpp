@@ -1,7 +1,6 @@
 #include "backend/map/statistics/head_match.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "backend/base/index.h"

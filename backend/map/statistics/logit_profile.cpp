@@ -95,8 +95,7 @@ std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const J
   const std::int64_t reach = window == 0 ? info.length : std::min(info.length, window);
   const std::vector<DistanceBin> bins = distance_bins(reach);
   std::vector<double> products(bins.size());
-  const auto gpu = head.trace->gpu();
-  const bool computed = gpu && device_product_sums(head, bins, *gpu, products) == kernels::Status::ok;
+  const bool computed = head.gpu && device_product_sums(head, bins, *head.gpu, products) == kernels::Status::ok;
   if (job.stopped() || (!computed && !sum_products(head, bins, job, products))) return std::nullopt;
   std::vector<LogitMeans> means;
   for (std::size_t n = 0; n < bins.size(); ++n) {

@@ -7,7 +7,7 @@
 
 namespace foxscope {
 
-/// The small steps on the CPU in float32, on LibTorch's team of threads.
+/// The pointwise operations on the CPU in float32, on LibTorch's team of threads.
 std::unique_ptr<PointwiseOps> make_cpu_pointwise_ops(const TorchWeights& weights, std::int64_t length);
 
 }  // namespace foxscope

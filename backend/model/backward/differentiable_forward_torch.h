@@ -12,7 +12,7 @@
 
 namespace foxscope {
 
-/// The forward pass as LibTorch's autograd goes back through it, of any family: TorchForward's steps, with attention by
+/// The forward pass that LibTorch's autograd differentiates, of any family: TorchForward's steps, with attention by
 /// the kernels and the loss in chunks. Layers are differentiated one at a time, from the last to the first, each from
 /// what entered it, so that a layer's memory is free when the one before it begins. With GradientOptions::recompute a
 /// layer's graph is made only then, and nothing but what entered it is kept.

@@ -16,7 +16,7 @@ struct DifferentiableLogGates {
   std::vector<at::Tensor> grad_layer;  ///< [B, H, n] float64, nats; where they are wanted
 };
 
-/// TorchAttentionSteps as LibTorch's autograd goes back through them, attention being one operation of it where the
+/// TorchAttentionSteps that LibTorch's autograd differentiates, attention being one operation of it where the
 /// kernels do it.
 class DifferentiableAttentionSteps final : public GradientAttentionSteps {
  public:

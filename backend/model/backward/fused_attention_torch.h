@@ -10,8 +10,8 @@
 
 namespace foxscope {
 
-/// Attention of a FusedGradientForward, there and back. It keeps of a layer x as it enters, the projection, c, and
-/// attention's output; norms, queries, keys, values and gated heads are made again.
+/// Attention of a FusedGradientForward, forward and backward. It keeps of a layer x as it enters, the projection, c,
+/// and attention's output; norms, queries, keys, values and gated heads are made again.
 class FusedAttentionSteps final : public GradientAttentionSteps {
  public:
   /// @param pass  must outlive it, as gate_sums must
@@ -27,8 +27,8 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   /// Lets go of what is made again of a layer: queries, keys and values, or all but x as it entered.
   void end_layer(int layer, bool recomputes);
 
-  /// The way back: FusedPass::grad_residual from behind attention to what enters the layer. The layer's arrays are let
-  /// go.
+  /// The backward pass: FusedPass::grad_residual from behind attention to what enters the layer. The layer's arrays are
+  /// let go.
   /// @param to_input   whether anything before log f and attention is sought
   /// @param gradients  takes the layer's gradient by log f, where it is wanted
   /// @returns false if the job was stopped

@@ -14,13 +14,13 @@
 
 namespace foxscope {
 
-/// The forward pass of the families that PointwiseOps take, and the way back, written out step by step: LibTorch's
+/// The forward pass of the families that PointwiseOps take, and the backward pass, written out step by step: LibTorch's
 /// matrix products, and kernels for everything between them, on the CPU in float32 and on a GPU in bfloat16. The
 /// residual stream and its gradient, what makes gates, norms and logits are float32.
 ///
-/// Of a layer is kept what a matrix product or attention made: x as it enters and behind attention, the projection,
-/// what attention made of it, the MLP's two inputs to its product. Norms, queries, keys and values, gated heads and
-/// products of the MLP are made again; with GradientOptions::recompute also the MLP's inputs, or all but x as it
+/// A pass keeps the results of matrix products and attention of each layer: x as it enters and behind attention, the
+/// projection, attention's output, the MLP's two inputs to its product. It computes norms, queries, keys and values,
+/// gated heads and products of the MLP again; with GradientOptions::recompute also the MLP's inputs, or all but x as it
 /// enters.
 class FusedGradientForward final : public GradientForward {
  public:

@@ -22,7 +22,7 @@ class FusedPass {
   void begin();
 
   [[nodiscard]] TorchPass& torch() const { return torch_; }
-  [[nodiscard]] PointwiseOps& steps() const { return *steps_; }
+  [[nodiscard]] PointwiseOps& ops() const { return *ops_; }
   [[nodiscard]] const GradientOptions& options() const { return options_; }
   /// Whether the loss is differentiated by weights.
   [[nodiscard]] bool wants_weights() const { return wants_weights_; }
@@ -44,7 +44,7 @@ class FusedPass {
   TorchPass& torch_;
   const GradientOptions& options_;
   bool wants_weights_;
-  std::unique_ptr<PointwiseOps> steps_;
+  std::unique_ptr<PointwiseOps> ops_;
   at::Tensor normed_pair_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// Attention of a pass that is gone back through, by the kernels of the device: what every such way has of its own.
+/// Attention of a pass with gradients, by the kernels of the device: the arguments that every such pass has of its own.
 class GradientAttentionSteps : public TorchAttentionSteps {
  public:
   /// @param pass       must outlive it, as gate_sums must

@@ -22,8 +22,8 @@ struct GradientOptions {
   /// Weights: the gradients are added to these, float32, and undefined for weights that take none; null: by no weight.
   /// Must outlive the pass, whose weights require gradients (TorchWeights::require_gradients).
   const WeightTensors* weights = nullptr;
-  /// May be empty; told on the way back that the gradients of a layer's matrices are whole, from the last layer to the
-  /// first. Not every way tells it.
+  /// May be empty; told in the backward pass that the gradients of a layer's matrices are whole, from the last layer to
+  /// the first. Not every way tells it.
   std::function<void(int layer)> layer_done = nullptr;
   /// Arrays that are made again, in passes that keep nothing for recorders.
   Recompute recompute = Recompute::none;
@@ -33,7 +33,7 @@ struct Gradients {
   std::vector<at::Tensor> log_gates;  ///< for each layer [B, H, n], nats per nat
 };
 
-/// A forward pass that can be gone back through, once.
+/// A forward pass with a backward pass that runs once.
 class GradientForward : public TorchForward {
  public:
   /// @param weights       must outlive it; not made in inference mode
@@ -41,8 +41,12 @@ class GradientForward : public TorchForward {
   GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length, const at::Tensor& loss_weights,
                   const GradientOptions& options);
 
-  /// Forward::run over whole texts, with LibTorch's autograd as the way back needs it. Ids, labels, probes and report
-  /// must live until backward() is done.
+  /// Bytes that a pass takes for the backward pass beside a pass without: the arrays kept of each layer, and one
+  /// layer's own.
+  static PassBytes bytes(const ModelConfig& config, bool on_gpu, DType dtype, Recompute recompute);
+
+  /// Forward::run over whole texts, with LibTorch's autograd as the backward pass needs it. Ids, labels, probes and
+  /// report must live until backward() is done.
   bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);
   /// The weighted loss after run_forward(), [] float64 on the device.
   [[nodiscard]] const at::Tensor& loss() const { return loss_; }
@@ -56,7 +60,7 @@ class GradientForward : public TorchForward {
   virtual std::optional<Gradients> backward(const Job& job) = 0;
 
  protected:
-  /// Whether the way back is autograd's.
+  /// Whether the backward pass is autograd's.
   [[nodiscard]] virtual bool uses_autograd() const = 0;
   [[nodiscard]] const GradientOptions& options() const { return options_; }
   [[nodiscard]] bool wants_weights() const { return options_.weights != &none_; }
@@ -72,7 +76,7 @@ class GradientForward : public TorchForward {
     report() = done;
     return whole;
   }
-  /// A job's progress on the way back through layer after layer.
+  /// A job's progress in the backward pass through layer after layer.
   void report_backward(const Job& job, int layers_done) const;
   /// Takes the losses over.  @param loss  [B n] float32 nats
   void finish_losses(const at::Tensor& loss);

@@ -8,9 +8,9 @@
 
 namespace foxscope {
 
-/// The small steps between a layer's matrix products, and the way back through them, by the kernels of the weights'
-/// device: float32 on the CPU, bfloat16 on a GPU. R = B n rows; weight gradients are float32, added to, and undefined
-/// where they are not wanted.
+/// The pointwise operations between a layer's matrix products, and the backward pass through them, by the kernels of
+/// the weights' device: float32 on the CPU, bfloat16 on a GPU. R = B n rows; weight gradients are float32, added to,
+/// and undefined where they are not wanted.
 class PointwiseOps {
  public:
   /// Whether there are kernels for all steps of a model: RMSNorm, SwiGLU, no biases but those of queries, keys, values

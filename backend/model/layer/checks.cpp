@@ -4,7 +4,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/spec/trace_sizes.h"
-#include "backend/text/tokenizer.h"
+#include "backend/text/token_ids.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope {

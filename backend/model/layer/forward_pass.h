@@ -7,6 +7,7 @@
 
 #include "backend/base/index.h"
 #include "backend/base/job.h"
+#include "backend/model/layer/pass_bytes.h"
 #include "backend/model/layer/pass_options.h"
 #include "backend/model/layer/probe.h"
 #include "backend/model/spec/model_config.h"
@@ -25,6 +26,16 @@ class ForwardState {
   /// Positions read so far.
   [[nodiscard]] std::int64_t length() const { return length_; }
   void advance(std::int64_t positions) { length_ += positions; }
+
+  /// Bytes that a state takes: the states of linear mixers, and for each position keys, values and c, before any is
+  /// dropped.
+  static PassBytes bytes(const ModelConfig& config, DType dtype) {
+    PassBytes bytes;
+    for (int layer = 0; layer < config.layers; ++layer) bytes.fixed += 4 * config.carried_size(layer);
+    const std::int64_t keys = 2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype));
+    bytes.per_token = config.attention_layers() * (keys + 8 * static_cast<std::int64_t>(config.heads));
+    return bytes;
+  }
 
  private:
   std::int64_t length_ = 0;

@@ -45,7 +45,7 @@ class Probe {
   /// @param first     position of the first column
   /// @param log_gate  [H, n] log f, nats, changed in place
   void change_gates(int layer, int heads, std::int64_t first, std::int64_t length, double* log_gate) const;
-  /// The way back through change_gates of a whole text: see pull_back_gates.
+  /// The backward pass through change_gates of a whole text: see pull_back_gates.
   void pull_back_gates(int layer, int heads, std::int64_t length, const double* log_gate, double* gradient) const;
 
  private:

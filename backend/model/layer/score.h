@@ -25,7 +25,7 @@ struct ScoredPosition {
   /// of the label among all tokens, 1 for the likeliest, of equals the lowest id first (0 without a label).
   float entropy = std::numeric_limits<float>::quiet_NaN();
   std::int64_t rank = 0;
-  /// With ScoreRequest::marked, else NaN: log of the sum of p over the tokens that are marked, nats.
+  /// The log of the sum of p over the tokens that ScoreRequest::marked marks, nats; NaN without it.
   float marked_log_probability = std::numeric_limits<float>::quiet_NaN();
 };
 using TextScores = std::vector<ScoredPosition>;

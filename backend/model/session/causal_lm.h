@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +12,6 @@
 #include "backend/model/layer/pass_options.h"
 #include "backend/model/layer/score.h"
 #include "backend/model/spec/model_config.h"
-#include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/device.h"
 #include "backend/trace/recorder.h"
 
@@ -37,6 +34,7 @@ struct ForwardRequest : PassOptions {
   std::optional<Range> saliency = {};
 };
 
+class Checkpoint;
 class DecodeState;
 struct PromptRequest;
 

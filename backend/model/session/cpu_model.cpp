@@ -5,6 +5,7 @@
 #include "backend/model/backward/saliency_torch.h"
 #include "backend/model/layer/cpu/cpu_forward.h"
 #include "backend/model/session/forward_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/logit_bound.h"
 #include "backend/model/weights/weight_reader.h"
 

@@ -51,16 +51,4 @@ void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig&
   check_ids({&id, 1}, config.vocabulary_size, "the next token");
 }
 
-std::int64_t decode_state_bytes_per_token(const ModelConfig& config, DType dtype) {
-  const std::int64_t gates = 8 * static_cast<std::int64_t>(config.heads);
-  // A linear mixer's state does not grow.
-  return config.attention_layers() * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
-}
-
-std::int64_t mixer_state_bytes(const ModelConfig& config) {
-  std::int64_t numbers = 0;
-  for (int layer = 0; layer < config.layers; ++layer) numbers += config.carried_size(layer);
-  return numbers * static_cast<std::int64_t>(sizeof(float));
-}
-
 }  // namespace foxscope

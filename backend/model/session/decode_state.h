@@ -50,9 +50,4 @@ void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& co
 /// @throws Error for an id outside the vocabulary; UsageError for a position that the model has not
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config);
 
-/// Bytes that the cache takes for each position, before anything is dropped.
-std::int64_t decode_state_bytes_per_token(const ModelConfig& config, DType dtype);
-/// Bytes of the states of linear mixers, whatever the length; 0 where there are none.
-std::int64_t mixer_state_bytes(const ModelConfig& config);
-
 }  // namespace foxscope

@@ -16,6 +16,7 @@
 #include "backend/model/layer/checks.h"
 #include "backend/model/spec/interventions.h"
 #include "backend/model/spec/trace_sizes.h"
+#include "backend/model/weights/checkpoint.h"
 
 namespace foxscope {
 namespace {
@@ -160,7 +161,7 @@ std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& j
   info.config = config.json;
   info.device = device.name();
   info.dtype = dtype;
-  info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
+  info.softmax_scale = softmax_scale<float>(config.head_dim);
   info.window_size = config.window_size;
   info.pruning_tolerance = options.pruning_tolerance;
   info.forgetting = forgetting();

@@ -36,7 +36,7 @@ class ForwardModel : public CausalLM {
   /// @param tolerance  share of a row's attention that may be left out: half of it by keys that are dropped
   [[nodiscard]] virtual std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                                  double tolerance) const = 0;
-  /// A pass and the way back, to what the losses owe to each gate.
+  /// A pass and the backward pass, to the gradient of the losses by each gate.
   /// @returns false if the job was stopped
   virtual bool run_with_saliency(const Forward::Input& input, const Range& target, std::span<const Probe> probes,
                                  const Job& job, ForwardReport& report) const = 0;

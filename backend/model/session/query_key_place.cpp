@@ -7,17 +7,6 @@
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
-namespace {
-
-/// Whether a GPU has room, if need be where LibTorch holds memory of former runs without use.
-bool has_room(int gpu, std::size_t bytes) {
-  const kernels::cuda::DeviceScope scope(gpu);
-  return kernels::cuda::free_memory() >= bytes ||
-         forward_library().free_device_memory(gpu) >= static_cast<std::int64_t>(bytes);
-}
-
-}  // namespace
-
 QueryKeyPlace::QueryKeyPlace(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user,
                              std::optional<int> gpu)
     : kept_(needs.host.stored_per_token > 0), gpu_(gpu) {
@@ -29,8 +18,14 @@ QueryKeyPlace::QueryKeyPlace(const RunNeeds& needs, std::int64_t length, const F
 std::shared_ptr<RunQueryKeyStore> QueryKeyPlace::make_store(const TraceInfo& info, const KeepSet& keep) const {
   const QueryKeyStore::Parts parts = stored_arrays(keep);
   if (!kept_ || parts.empty()) return nullptr;
-  if (on_gpu_ && has_room(*gpu_, QueryKeyStore::bytes(info, info.dtype, parts))) {
-    return std::make_shared<DeviceQueryKeyStore>(info, info.dtype, *gpu_, parts);
+  if (on_gpu_) {
+    const kernels::cuda::DeviceScope scope(*gpu_);
+    const std::size_t bytes = QueryKeyStore::bytes(info, info.dtype, parts);
+    // If need be where LibTorch holds memory of former runs without use.
+    if (kernels::cuda::free_memory() >= bytes ||
+        forward_library().free_device_memory(*gpu_) >= static_cast<std::int64_t>(bytes)) {
+      return std::make_shared<DeviceQueryKeyStore>(info, info.dtype, *gpu_, parts);
+    }
   }
   return std::make_shared<HostQueryKeyStore>(info, info.dtype, static_cast<std::size_t>(host_budget_),
                                              std::filesystem::temp_directory_path(), gpu_, parts);

@@ -27,7 +27,7 @@ class QueryKeyPlace {
   [[nodiscard]] bool on_gpu() const { return on_gpu_; }
   /// Bytes of host memory that they may take; beyond it they go to a temporary file.
   [[nodiscard]] std::int64_t host_budget() const { return host_budget_; }
-  /// Computes the maps and statistics of these runs (Trace::compute_on), wherever their queries and keys are.
+  /// Where the runs are made (Trace::made_on), wherever their queries and keys are.
   [[nodiscard]] std::optional<int> gpu() const { return gpu_; }
 
   /// A store for one run; null where they are not kept. If the GPU has lost room since, it is in host memory.

@@ -19,28 +19,37 @@
 namespace foxscope {
 namespace {
 
-/// Notes for the user where queries, keys and values went.
-void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
+/// Says where queries, keys and values go: in the log, and to the user where it is a file.
+void tell_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
                 std::vector<std::string>& notes) {
-  if (!store || std::string_view(store->where()) != "temporary file") return;
-  notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name,
-                              words_of(store->parts()).title,
-                              gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
-                              std::filesystem::temp_directory_path().string()));
+  std::string place = "queries and keys are not kept";
+  if (store) {
+    const std::string title = words_of(store->parts()).title;
+    place = fmt::format("{} in {}", title, store->where());
+    if (std::string_view(store->where()) == "temporary file") {
+      notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name, title,
+                                  gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
+                                  std::filesystem::temp_directory_path().string()));
+    }
+  }
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info.name, info.length, info.device,
+                       to_string(info.dtype), info.pruning_tolerance, place);
+  });
 }
 
 }  // namespace
 
-MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target) {
-  MemoryUser user{fmt::format("a run over {} tokens needs", info.length), "--limit", {}};
-  if (target && target->end < info.length) {
+MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype) {
+  MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--limit", {}};
+  if (const auto& target = request.saliency; target && target->end < sizes.length) {
     user.remedies.push_back(
         fmt::format("use --limit {}, since no gate behind the positions of --saliency has a gradient", target->end));
   }
   std::set<Keep> named;
   for (const ArraySpec& spec : kTraceArrays) {
     if (spec.storage != Storage::raw || !request.keep.contains(spec.keep)) continue;
-    if (bytes_of(spec, info, info.dtype) == 0 || !named.insert(spec.keep).second) continue;
+    if (bytes_of(spec, sizes, dtype) == 0 || !named.insert(spec.keep).second) continue;
     user.remedies.push_back(fmt::format("leave {} out of --keep", word_of(spec.keep).word));
   }
   return user;
@@ -75,12 +84,29 @@ void validate(const RunRequest& request, const OpenedModel& model) {
   }
 }
 
+RunPlan plan_run(OpenedModel model, RunRequest request) {
+  validate(request, model);
+  RunPlan plan{std::move(model), std::move(request), nullptr, nullptr, {}, {}};
+  plan.tokens = read_run_tokens(plan.model, plan.request.input, plan.request.limit);
+  plan.text = read_text_of(plan.request.input, *plan.tokens, plan.request.limit);
+  check_pass(plan.model.options, plan.model.config, plan.length());
+  std::optional<Range>& target = plan.request.saliency;
+  if (plan.request.keep.contains(Keep::saliency)) {
+    target = check_saliency(target.value_or(Range{0, Range::kToTheEnd}), plan.length());
+  }
+  const TraceSizes sizes = sizes_of(plan.model.config, plan.length());
+  plan.request.keep = with_values_of_linear_mixers(plan.request.keep, sizes);
+  plan.needs = plan.model.needs(plan.request.keep);
+  plan.memory_user = memory_user(plan.request, sizes, plan.model.dtype);
+  return plan;
+}
+
 std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunRequest& request, TokenCount count,
                                         const Job& job) {
   validate(request, model);
   RunEstimate estimate;
   if (count == TokenCount::exact || !request.input.text) {
-    estimate.tokens = static_cast<std::int64_t>(read_run_tokens(model, request.input, request.limit)->id.size());
+    estimate.tokens = std::ssize(read_run_tokens(model, request.input, request.limit)->id);
   } else {
     estimate.tokens = static_cast<std::int64_t>(request.input.text->content.size());
     if (request.limit) estimate.tokens = std::min(estimate.tokens, *request.limit);
@@ -91,37 +117,24 @@ std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunReque
   return estimate;
 }
 
-std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& request, const Job& job) {
+std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
-  validate(request, model);
+  const OpenedModel& model = plan.model;
+  const KeepSet& keep = plan.request.keep;
   job.tell({0, 1, "models", "load"});
-  const std::shared_ptr<const TokenTable> tokens = read_run_tokens(model, request.input, request.limit);
-  if (job.stopped()) return std::nullopt;
-  const auto length = static_cast<std::int64_t>(tokens->id.size());
-  check_pass(model.options, model.config, length);
-  ForwardRequest forward{model.options, 1, length, tokens->input_id, tokens->id};
-  if (request.keep.contains(Keep::saliency)) {
-    forward.saliency = check_saliency(request.saliency.value_or(Range{0, Range::kToTheEnd}), length);
-  }
-
-  std::optional<TraceInfo> info = model.describe(length, job);
+  std::optional<TraceInfo> info = model.describe(plan.length(), job);
   if (!info) return std::nullopt;
+  ForwardRequest forward{model.options, 1, plan.length(), plan.tokens->input_id, plan.tokens->id};
+  forward.saliency = plan.request.saliency;
   if (const auto& target = forward.saliency) {
     info->saliency_target = fmt::format("mean of loss[{}:{}]", target->begin, target->end);
   }
-  const KeepSet keep = with_values_of_linear_mixers(request.keep, *info);
-  const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device),
-                            memory_user(request, *info, forward.saliency), kernel_gpu(model.device));
+  const QueryKeyPlace place(plan.needs, plan.length(), free_memory(model.device), plan.memory_user,
+                            kernel_gpu(model.device));
   const auto store = place.make_store(*info, keep);
   RunResult result;
   result.report.notes = model.config.notes;
-  note_place(store, *info, result.report.notes);
-  log_line(LogCategory::model, [&] {
-    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info->name, length, info->device,
-                       to_string(info->dtype), info->pruning_tolerance,
-                       store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
-                             : "queries and keys are not kept");
-  });
+  tell_place(store, *info, result.report.notes);
   Recorder recorder(*info, keep, store);
   const std::shared_ptr<CausalLM> loaded = model.load(job);
   if (!loaded) return std::nullopt;
@@ -138,8 +151,7 @@ std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& r
   });
   result.report.forward_seconds = seconds_since(forward_start);
   recorder.info().attention_kernel = report->attention_kernel;
-  result.trace = recorder.finish(read_text_of(request.input, *tokens, request.limit), tokens);
-  result.trace->compute_on(place.gpu());
+  result.trace = recorder.finish(plan.text, plan.tokens, place.gpu());
   return result;
 }
 

@@ -25,6 +25,21 @@ struct RunRequest {
 /// @throws UsageError naming the option
 void validate(const RunRequest& request, const OpenedModel& model);
 
+/// A run that is to be made: its request, checked with its model and its tokens, of which each is read once.
+struct RunPlan {
+  OpenedModel model;
+  RunRequest request;                        ///< its keep: with what that needs
+  std::shared_ptr<const TokenTable> tokens;  ///< of the run
+  std::shared_ptr<const Text> text;          ///< the part that these are; null where ids were given
+  RunNeeds needs;                            ///< of memory
+  MemoryUser memory_user;                    ///< what is said where there is too little
+  [[nodiscard]] std::int64_t length() const { return std::ssize(tokens->id); }
+};
+
+/// Cuts the text, and checks all that does not need the weights.
+/// @throws Error and UsageError with the remedy
+RunPlan plan_run(OpenedModel model, RunRequest request);
+
 /// Figures of one run, as in the summary of `foxscope run --json`.
 struct RunReport {
   ForwardReport forward;
@@ -40,8 +55,8 @@ struct RunResult {
 
 /// Who needs memory, and what helps where there is too little. A run whose gradients are of a part of the text needs
 /// what comes behind that part for nothing.
-/// @param target  of whose mean loss the gradients are; none: no gradients
-MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target);
+/// @param sizes  of its arrays
+MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype);
 
 /// The memory of a run, estimated before it is made.
 struct RunEstimate {
@@ -55,9 +70,9 @@ enum class TokenCount { exact, at_most };
 std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunRequest& request, TokenCount count,
                                         const Job& job);
 
-/// Cuts the text, checks that the run fits into memory, loads the model and runs it.
+/// Checks that a run fits into memory, loads its model and runs it.
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy
-std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& request, const Job& job);
+std::optional<RunResult> run_model(const RunPlan& plan, const Job& job);
 
 }  // namespace foxscope

@@ -21,6 +21,7 @@
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "backend/model/layer/torch/torch_forward_torch.h"
 #include "backend/model/session/forward_model.h"
+#include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/current_device_torch.h"
 #include "backend/model/weights/device_errors_torch.h"
 

@@ -143,6 +143,10 @@ struct ModelConfig {
   }
   [[nodiscard]] bool has_mlp() const { return intermediate_size > 0; }  ///< Mamba-2's layers are a mixer alone
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
+  /// Whether the output gate is SiLU, not a sigmoid; behind an output norm the authors' is always a sigmoid.
+  [[nodiscard]] bool gates_by_silu() const {
+    return output_gate_activation == OutputGateActivation::silu && !output_norm;
+  }
 
   /// Reads config.json.
   /// @throws Error naming the file, the key, the value and what is allowed

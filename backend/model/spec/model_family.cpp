@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,7 +10,13 @@
 
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
-#include "backend/model/spec/families/families.h"
+#include "backend/model/spec/families/fox.h"
+#include "backend/model/spec/families/gpt2.h"
+#include "backend/model/spec/families/gpt_neox.h"
+#include "backend/model/spec/families/linear_attention.h"
+#include "backend/model/spec/families/llama.h"
+#include "backend/model/spec/families/mamba.h"
+#include "backend/model/spec/families/mamba2.h"
 
 namespace foxscope {
 namespace {

@@ -141,7 +141,7 @@ std::vector<Parameter> parameters(const ModelConfig& config);
 /// @param values  as in the file, all of them
 void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight);
 
-/// The numbers of a tensor as in the file, from the weight that it is a part of: the way back of place_parameter.
+/// The numbers of a tensor as in the file, from the weight that it is a part of: the inverse of place_parameter.
 FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter, const FloatArray& weight);
 /// The gradient by a tensor, from that by the weight that it is a part of: what stands several times in it adds up.
 FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient);

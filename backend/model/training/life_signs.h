@@ -6,8 +6,8 @@
 
 namespace foxscope {
 
-/// Who of several processes gives signs of life. Each counts its signs up; who has not for half a minute is lost, where
-/// the watcher was awake all that time.
+/// The signs of life of several processes. Each counts its signs up; a process that gives none for half a minute is
+/// lost, where the watcher was awake all that time.
 class LifeSigns {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -2,7 +2,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "backend/base/error.h"
-#include "backend/model/training/collectives_torch.h"
+#include "backend/model/training/nccl_backend_torch.h"
 
 namespace foxscope {
 

@@ -57,7 +57,7 @@ class Processes {
   virtual std::int64_t next_number(const std::string& name) = 0;
   /// Gives something to the first process.
   virtual void post(const std::string& text) = 0;
-  /// In the first process: what another one has posted, each once, in the order of posting.
+  /// Takes, in the first process, what another one has posted, each once, in the order of posting.
   /// @returns nothing where nothing new is there yet
   virtual std::optional<std::string> collect() = 0;
   /// Tells the others that this process cannot go on: they end, and the first says why.

@@ -28,7 +28,7 @@ constexpr const char* kStep = "a step of training";
 
 std::span<const float> floats(const FloatArray& values) { return {values.data(), values.size()}; }
 
-/// In bfloat16 with float32 sums, dense, by the data sheets; the first name that a device's holds counts.
+/// The peak in bfloat16 with float32 sums, dense, by the data sheets; the first name that a device's holds counts.
 struct Peak {
   std::string_view name;
   double teraflops;

@@ -67,7 +67,7 @@ struct StepRequests {
 /// A model whose weights are trained: float32 masters, gradients and the optimiser's moments on one device, and what
 /// computes in the run's dtype. LibTorch inside, none of it in this header.
 ///
-/// Of W processes each adds the gradients of its own rows; step() sums them over all, each process updates one W-th of
+/// Each of W processes adds the gradients of its own rows; step() sums them over all, each process updates one W-th of
 /// the weights and keeps the moments of these alone, and gives them to the others (ZeRO-1, Rajbhandari et al. 2020).
 /// step(), take_curves(), snapshot(), restore() and restore_curves() are then called together.
 class TrainableModel {

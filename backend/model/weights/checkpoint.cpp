@@ -6,7 +6,6 @@
 #include <cstring>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +16,7 @@
 #include "backend/base/sha256.h"
 #include "backend/model/spec/model_family.h"
 #include "backend/model/spec/parameters.h"
+#include "backend/model/weights/hub_cache.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 

@@ -1,3 +1,5 @@
+#include "backend/model/weights/hub_cache.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -12,7 +14,6 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
-#include "backend/model/weights/checkpoint.h"
 #include "backend/text/file_bytes.h"
 
 namespace foxscope {

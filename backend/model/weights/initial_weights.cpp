@@ -1,6 +1,5 @@
 #include "backend/model/weights/initial_weights.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 #include "backend/model/weights/safetensors_writer.h"
 
 #include <cassert>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 

@@ -22,7 +22,7 @@ struct TorchLayer {
       mlp_out, mlp_out_bias;
   /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
   at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
-  /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
+  /// Both as one matrix on a GPU: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
   /// undefined in float32.

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "backend/trace/mixers/mixer_kind.h"
@@ -63,5 +65,11 @@ std::string mixer_problem(const LayerMixer& mixer);
 /// The name of a layer's mixer for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
 /// "attention".
 const char* mixer_words(const LayerMixer& mixer);
+
+/// 1/sqrt(d), what logits of softmax attention are multiplied by, rounded as a float or a double.
+template <typename Number>
+Number softmax_scale(std::int64_t head_dim) {
+  return 1 / std::sqrt(static_cast<Number>(head_dim));
+}
 
 }  // namespace foxscope

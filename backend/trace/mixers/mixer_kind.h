@@ -18,7 +18,7 @@ enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba,
 /// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", "diagonal_plus_low_rank", as run files name
 /// them.
 const char* to_string(Mixer mixer);
-/// None for another name.
+/// The mixer of this name; none for another name.
 std::optional<Mixer> parse_mixer(std::string_view name);
 
 /// How a layer can forget: not at all, by one decay a head, as all attention with its forget gates, by one for each
@@ -28,7 +28,7 @@ enum class Decay { none, head, channel, rates };
 inline constexpr std::size_t kDecays = 4;
 /// "none", "head", "channel", "rates", as run files name them.
 const char* to_string(Decay decay);
-/// None for another name.
+/// The decay of this name; none for another name.
 std::optional<Decay> parse_decay(std::string_view name);
 
 /// The part of the state that a position takes away before it writes: b_t e_t^T of the recurrence (MixerKind).
@@ -52,7 +52,6 @@ enum class Erasing {
 /// | GLA, HGRN2, Mamba | one a channel | 0 | |
 /// | delta rule (DeltaNet, Gated DeltaNet) | 1, or one a head | -beta_t k_t | a_t k_t |
 /// | delta rule with a decay by channel (Kimi Delta Attention) | one a channel | -beta_t k_t | a_t k_t |
-///
 /// | diagonal plus low rank (RWKV-7) | one a channel | an array | an array |
 ///
 /// A mixer that is a case of a row needs no new one. Comba's e is a multiple of a_t k_t: it is the last row. A gated

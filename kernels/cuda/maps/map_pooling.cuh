@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) pool_kernel(const __grid_c
       });
 }
 
-/// As many warps as two blocks find room for on a multiprocessor, else as one does.
+/// The number of warps that lets two blocks fit on a multiprocessor, else one.
 /// @returns 0 where even one warp has no room
 template <class Dot, int Heads, PoolMode Mode>
 int choose_warps(const PoolParameters& p, int shared_bytes) {

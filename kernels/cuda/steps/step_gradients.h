@@ -8,8 +8,8 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/status.h"
 
-// Backward of the small steps between a layer's matrix products (steps.h, token_loss.h, gate_scan.h), each one pass
-// over its data, with symbols and layouts of those. dy is the gradient of the loss by y, bfloat16 unless it says
+// Backward of the pointwise operations between a layer's matrix products (steps.h, token_loss.h, gate_scan.h), each one
+// pass over its data, with symbols and layouts of those. dy is the gradient of the loss by y, bfloat16 unless it says
 // float32. Arithmetic is float32; all pointers are to memory of the current device; outputs overlap inputs only where
 // it says so.
 //

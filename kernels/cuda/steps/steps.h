@@ -5,13 +5,13 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/status.h"
 
-// The small steps between a layer's matrix products, each one pass over its data. n rows (tokens), H query heads, H_kv
-// key heads, d head dimension, D = H d hidden size. Arithmetic is float32; all pointers are to memory of the current
-// device; outputs overlap inputs only where it says so. Every step is asynchronous on the stream and returns
-// invalid_argument for a size below 1, a stride below its row, a null pointer that is not allowed to be null or what
-// it lists; unavailable without a device or in a build without CUDA; failed where a launch fails. Rows that start at
-// multiples of 16 bytes and whose lengths are multiples of 8 are read and written 16 bytes at a time, others one number
-// at a time.
+// The pointwise operations between a layer's matrix products, each one pass over its data. n rows (tokens), H query
+// heads, H_kv key heads, d head dimension, D = H d hidden size. Arithmetic is float32; all pointers are to memory of
+// the current device; outputs overlap inputs only where it says so. Every step is asynchronous on the stream and
+// returns invalid_argument for a size below 1, a stride below its row, a null pointer that is not allowed to be null or
+// what it lists; unavailable without a device or in a build without CUDA; failed where a launch fails. Rows that start
+// at multiples of 16 bytes and whose lengths are multiples of 8 are read and written 16 bytes at a time, others one
+// number at a time.
 namespace foxscope::kernels::cuda {
 
 /// residual += increment (where there is one), then normed = residual / rms(residual) * weight with

@@ -12,6 +12,7 @@
 
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
+#include "backend/map/map.h"
 #include "tests/gui/document/document_support.h"
 #include "tests/gui/subject.h"
 

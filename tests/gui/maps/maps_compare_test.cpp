@@ -9,6 +9,7 @@
 #include "app/figure/colour_scale.h"
 #include "app/gui/maps/pane/pane_header.h"
 #include "backend/file/run_file.h"
+#include "backend/map/map.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"
 

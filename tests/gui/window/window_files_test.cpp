@@ -41,6 +41,7 @@
 #include "app/gui/window/run_list_view.h"
 #include "app/gui/window/settings.h"
 #include "app/gui/words/words_view.h"
+#include "backend/file/map_file.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"

@@ -204,7 +204,8 @@ TEST_F(CudaLinearChunks, DeltaRuleOfOtherKindsIsLeftToTheComposedOperations) {
   EXPECT_FALSE(takes({1, 2, 1, 64, 64, 64}));
 }
 
-/// What is made of the chunks before the pass over them, by its definition (kernels/cuda/linear/delta_chunks.h).
+/// Compares the matrices of each chunk, which the pass over the chunks reads, with their definition
+/// (kernels/cuda/linear/delta_chunks.h).
 TEST_F(CudaLinearChunks, DeltaChunksAreThoseOfFloat64) {
   namespace gpu = kernels::cuda;
   for (const double strength : {1e-3, 3.0}) {

@@ -184,8 +184,8 @@ TEST(LinearConfig, OfMambasDecaysNoTokenHasMoreThanOneNumberAChannel) {
   const ModelConfig config = linear_config(
       "samba-project_fox",
       {{"hidden_size", 1536}, {"num_hidden_layers", 24}, {"attn", {{"num_heads", 12}}}, {"state_size", 16}});
-  const RunMemory without = estimate_memory(config, 0, {}, DType::float32, /*on_gpu=*/true);
-  const RunMemory with = estimate_memory(config, 0, {Keep::gates}, DType::float32, /*on_gpu=*/true);
+  const RunMemory without = estimate_needs(config, 0, {}, DType::float32, {true, 0}).host;
+  const RunMemory with = estimate_needs(config, 0, {Keep::gates}, DType::float32, {true, 0}).host;
   EXPECT_EQ(with.per_token - without.per_token, 12 * (3072 + 12) * 8);
   EXPECT_EQ(with.fixed - without.fixed, 12 * 3072 * 16 * 8);
 }

@@ -20,19 +20,17 @@ constexpr std::int64_t kQuietStart = 128;
 }  // namespace
 
 ContextTab::ContextTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
-    : CurveTab(runs, modelRuns, tr("P(l): choices"), parent),
-      m_plot(new PositionPlot(runs, this)),
-      m_asLoss(addChoice(tr("As loss"), tr("Show the mean loss over the first l tokens, instead of its exponential"),
-                         false)),
-      m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of context lengths"), false)) {
-  m_plot->setAccessibleName(tr("Perplexity against context length"));
-  m_plot->setToolTip(tr("Where more than 1024 tokens are shown, the vertical axis leaves out the first 128."));
-  setPlot(m_plot);
+    : PositionTab(runs, modelRuns, tr("P(l): choices"), parent),
+      m_asLoss(addChoice(QStringLiteral("asLoss"), tr("As loss"),
+                         tr("Show the mean loss over the first l tokens, instead of its exponential"), false)) {
+  addLogarithmic(tr("Logarithmic axis of context lengths"));
+  plot()->setAccessibleName(tr("Perplexity against context length"));
+  plot()->setToolTip(tr("Where more than 1024 tokens are shown, the vertical axis leaves out the first 128."));
+  setPlot(plot());
   connect(m_asLoss, &QAction::toggled, this, [this] {
     restyle();
     showReading();
   });
-  connect(m_logarithmic, &QAction::toggled, this, &ContextTab::restyle);
 }
 
 void ContextTab::refresh() {
@@ -67,18 +65,22 @@ void ContextTab::take(std::vector<RunContext> curves) {
   showPlot(QStringList{note, otherTextsNote(m_runs), missing}.join(' ').simplified());
 }
 
+// Position l - 1 is the last of the first l tokens.
 PositionAxis ContextTab::axis() const {
-  PositionAxis axis;
-  axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
-  // Position l - 1 is the last of the first l tokens.
+  PositionAxis axis = PositionTab::axis();
   axis.first = 1;
-  axis.length = list().length();
   return axis;
 }
 
-QString ContextTab::yLabel() const { return m_asLoss->isChecked() ? tr("mean loss, nats") : tr("perplexity P(l)"); }
+std::vector<std::shared_ptr<const Trace>> ContextTab::traces() const {
+  std::vector<std::shared_ptr<const Trace>> traces;
+  for (const RunContext& context : m_curves) {
+    if (context.mean) traces.push_back(context.run.trace);
+  }
+  return traces;
+}
 
-void ContextTab::restyle() { m_plot->setContent(content(palette()), axis()); }
+QString ContextTab::yLabel() const { return m_asLoss->isChecked() ? tr("mean loss, nats") : tr("perplexity P(l)"); }
 
 PlotContent ContextTab::content(const QPalette& palette) const {
   PlotContent content;
@@ -127,17 +129,6 @@ void ContextTab::showReading() {
       tr("first %1 tokens, to “%2”").arg(*position + 1).arg(predictedText(tokens, *position, Whitespace::visible)));
 }
 
-bool ContextTab::plotIsSettled() const { return m_plot->isSettled(); }
-
-QJsonObject ContextTab::saveState() const {
-  return {{"asLoss", m_asLoss->isChecked()}, {"logarithmic", m_logarithmic->isChecked()}};
-}
-
-void ContextTab::restoreState(const QJsonObject& state) {
-  m_asLoss->setChecked(state["asLoss"].toBool(m_asLoss->isChecked()));
-  m_logarithmic->setChecked(state["logarithmic"].toBool(m_logarithmic->isChecked()));
-}
-
 QString ContextTab::data() const {
   if (!message().isEmpty() || list().reference() == nullptr) return {};
   CurveTable table;
@@ -150,15 +141,6 @@ QString ContextTab::data() const {
     table.columns.push_back({tr("mean loss of %1 (nats)").arg(context.run.name), context.mean});
   }
   return csvOf(table);
-}
-
-std::optional<figure::CurveFigure> ContextTab::figure() const {
-  if (!message().isEmpty() || m_curves.empty()) return std::nullopt;
-  auto shown = figureOf(*m_plot, content(lightPalette()));
-  for (const RunContext& context : m_curves) {
-    if (shown && context.mean) shown->runs.push_back(context.run.trace);
-  }
-  return shown;
 }
 
 }  // namespace foxscope::gui::curves

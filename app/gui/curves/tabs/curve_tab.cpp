@@ -1,7 +1,6 @@
 #include "app/gui/curves/tabs/curve_tab.h"
 
 #include <algorithm>
-#include <vector>
 
 #include <QAction>
 #include <QApplication>
@@ -161,8 +160,20 @@ QString CurveTab::noRunText() const {
   return m_modelRuns.noRunText() + '.';
 }
 
-QAction* CurveTab::addChoice(const QString& text, const QString& tip, bool on) {
+QJsonObject CurveTab::saveState() const {
+  QJsonObject state;
+  for (const QAction* choice : m_choices) state[choice->objectName()] = choice->isChecked();
+  return state;
+}
+
+void CurveTab::restoreState(const QJsonObject& state) {
+  for (QAction* choice : m_choices) choice->setChecked(state[choice->objectName()].toBool(choice->isChecked()));
+}
+
+QAction* CurveTab::addChoice(const QString& name, const QString& text, const QString& tip, bool on) {
   QAction* action = m_controls->addAction(text);
+  action->setObjectName(name);
+  if (!name.isEmpty()) m_choices.push_back(action);
   action->setCheckable(true);
   action->setChecked(on);
   action->setToolTip(tip);

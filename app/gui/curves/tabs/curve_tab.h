@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include <QJsonObject>
 #include <QString>
@@ -36,8 +37,9 @@ class CurveTab : public QWidget {
   /// The tools beside the tabs while this one is shown.
   [[nodiscard]] QToolBar* controls() const { return m_controls; }
 
-  [[nodiscard]] virtual QJsonObject saveState() const { return {}; }
-  virtual void restoreState(const QJsonObject& /*state*/) {}
+  /// Its choices, by the names that they were added with.
+  [[nodiscard]] virtual QJsonObject saveState() const;
+  virtual void restoreState(const QJsonObject& state);
   /// Whether the tab shows the last request.
   [[nodiscard]] bool isSettled() const {
     return !isVisible() || (m_fresh && (!message().isEmpty() || plotIsSettled()));
@@ -80,7 +82,8 @@ class CurveTab : public QWidget {
   void showPlot(const QString& note);
   /// @param remedy  shown as a button below the line; null: none
   void showMessage(const QString& message, QAction* remedy = nullptr);
-  QAction* addChoice(const QString& text, const QString& tip, bool on);
+  /// @param name  by which the session keeps it; empty: not by itself
+  QAction* addChoice(const QString& name, const QString& text, const QString& tip, bool on);
   /// The message of a view without any run.
   [[nodiscard]] QString noRunText() const;
 
@@ -105,6 +108,7 @@ class CurveTab : public QWidget {
   QToolButton* m_remedy;
   QStackedLayout* m_pages;
   QVBoxLayout* m_plotPage;
+  std::vector<QAction*> m_choices;
   bool m_fresh = false;
 };
 

@@ -41,12 +41,13 @@ DistanceTab::DistanceTab(RunList& runs, const ModelRuns& modelRuns, DistanceProf
   const QString texts[] = {tr("Head"), tr("Layer"), tr("Model")};
   const QString tips[] = {tr("The chosen head"), tr("Mean over the heads of its layer"),
                           tr("Mean over all heads of its model")};
-  for (int one = 0; one < scopes; ++one) m_scope->addAction(addChoice(texts[one], tips[one], one == head));
+  for (int one = 0; one < scopes; ++one) m_scope->addAction(addChoice({}, texts[one], tips[one], one == head));
   controls()->addSeparator();
-  m_others = addChoice(tr("All runs"),
+  m_others = addChoice(QStringLiteral("others"), tr("All runs"),
                        tr("The other runs too: of each the head whose attention reaches as far, or its mean"), false);
   if (shows == Shows::attention) {
-    m_withFirst = addChoice(tr("Key 0"), tr("Count the attention on key 0, where many heads park"), false);
+    m_withFirst = addChoice(QStringLiteral("withFirst"), tr("Key 0"),
+                            tr("Count the attention on key 0, where many heads park"), false);
     connect(m_withFirst, &QAction::toggled, this, &DistanceTab::regroup);
   }
   m_plot->setAccessibleName(shows == Shows::attention ? tr("Attention against distance")
@@ -268,8 +269,8 @@ void DistanceTab::showReading() {
 }
 
 QJsonObject DistanceTab::saveState() const {
-  QJsonObject state{{"scope", kScopeNames[scope()]}, {"others", m_others->isChecked()}};
-  if (m_withFirst != nullptr) state["withFirst"] = m_withFirst->isChecked();
+  QJsonObject state = CurveTab::saveState();
+  state["scope"] = kScopeNames[scope()];
   return state;
 }
 
@@ -277,8 +278,7 @@ void DistanceTab::restoreState(const QJsonObject& state) {
   for (int one = 0; one < scopes; ++one) {
     if (state["scope"].toString() == kScopeNames[one]) m_scope->actions()[one]->setChecked(true);
   }
-  m_others->setChecked(state["others"].toBool(m_others->isChecked()));
-  if (m_withFirst != nullptr) m_withFirst->setChecked(state["withFirst"].toBool(m_withFirst->isChecked()));
+  CurveTab::restoreState(state);
   outdate();
 }
 

@@ -1,9 +1,7 @@
 #include "app/gui/curves/tabs/gate_tab.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include <QAction>
 #include <QSplitter>
 
 #include "app/gui/curves/curve_export.h"
@@ -24,8 +22,7 @@ constexpr int kEvents = 20;
 }  // namespace
 
 GateTab::GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
-    : CurveTab(runs, modelRuns, tr("Gate: choices"), parent),
-      m_plot(new PositionPlot(runs, this)),
+    : PositionTab(runs, modelRuns, tr("Gate: choices"), parent),
       m_list(new TokenList(runs,
                            {tr("reads"), tr("f"),
                             [](const ListedToken& event) {
@@ -35,12 +32,11 @@ GateTab::GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
                                   .arg(event.token, numberText(event.value));
                             },
                             5},
-                           this)),
-      m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)) {
-  m_plot->setAccessibleName(tr("Forget gate along the text"));
+                           this)) {
+  addLogarithmic(tr("Logarithmic axis of positions, counted from 1"));
+  plot()->setAccessibleName(tr("Forget gate along the text"));
   m_list->setAccessibleName(tr("Strongest forgetting events"));
-  setPlot(m_list->beside(m_plot, this));
-  connect(m_logarithmic, &QAction::toggled, this, &GateTab::restyle);
+  setPlot(m_list->beside(plot(), this));
   connect(&runs.selection(), &Selection::headChanged, this, &GateTab::outdate);
 }
 
@@ -95,32 +91,12 @@ void GateTab::take(Gate gate) {
                : QString());
 }
 
-PositionAxis GateTab::axis() const {
-  PositionAxis axis;
-  axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
-  axis.first = m_logarithmic->isChecked() ? 1 : 0;
-  axis.length = list().length();
-  return axis;
-}
-
-QString GateTab::xLabel() const {
-  return m_logarithmic->isChecked() ? tr("1 + position, tokens") : tr("position, tokens");
-}
-
-void GateTab::restyle() {
-  if (m_gate.series) m_plot->setContent(content(palette()), axis());
-}
-
-QString GateTab::headName() const {
-  return tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
-}
-
 PlotContent GateTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = xLabel();
   content.strips.push_back({tr("forget gate f"), {}, figure::AxisScale::linear, 1});
   content.markColour = runColour(m_gate.colour, palette);
-  Line line{m_gate.series, 0, Side::left, content.markColour, headName()};
+  Line line{m_gate.series, 0, Side::left, content.markColour, headName(m_gate.run, m_gate.head)};
   line.width = 1.2;
   content.lines.push_back(std::move(line));
   for (const ListedToken& event : m_gate.events) {
@@ -133,21 +109,13 @@ void GateTab::showReading() {
   if (!m_gate.series || list().reference() == nullptr) return;
   const auto position = cursorPosition(list().selection());
   const auto index = position ? m_gate.series->indexAt(static_cast<double>(*position)) : std::nullopt;
-  readOut().setEntries({{headName(), runColour(m_gate.colour, palette()), Qt::SolidLine,
+  readOut().setEntries({{headName(m_gate.run, m_gate.head), runColour(m_gate.colour, palette()), Qt::SolidLine,
                          index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
   if (!index || *position >= list().length()) {
     return readOut().setPlace(
         tr("f: what a token leaves of all that came before it. Circles: where the head forgets most"));
   }
   readOut().setPlace(readingText(*list().reference()->trace->tokens(), *position));
-}
-
-bool GateTab::plotIsSettled() const { return m_plot->isSettled(); }
-
-QJsonObject GateTab::saveState() const { return {{"logarithmic", m_logarithmic->isChecked()}}; }
-
-void GateTab::restoreState(const QJsonObject& state) {
-  m_logarithmic->setChecked(state["logarithmic"].toBool(m_logarithmic->isChecked()));
 }
 
 QString GateTab::data() const {
@@ -157,13 +125,6 @@ QString GateTab::data() const {
       tr("forget gate of %1 layer %2 head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
   table.columns.push_back({name, std::make_shared<const Series>(Series{m_gate.series->value, {}})});
   return csvOf(table);
-}
-
-std::optional<figure::CurveFigure> GateTab::figure() const {
-  if (!message().isEmpty() || !m_gate.series) return std::nullopt;
-  auto shown = figureOf(*m_plot, content(lightPalette()));
-  if (shown) shown->runs.push_back(m_gate.trace);
-  return shown;
 }
 
 }  // namespace foxscope::gui::curves

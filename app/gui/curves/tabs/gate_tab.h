@@ -3,33 +3,27 @@
 #include <memory>
 #include <vector>
 
-#include "app/gui/curves/plot_content.h"
-#include "app/gui/curves/position_axis.h"
 #include "app/gui/curves/series.h"
-#include "app/gui/curves/tabs/curve_tab.h"
+#include "app/gui/curves/tabs/position_tab.h"
 #include "app/gui/curves/token_list.h"
 
 namespace foxscope::gui::curves {
 
-class PositionPlot;
-
 /// The forget gate of the chosen head along the text, and where it forgets most.
-class GateTab : public CurveTab {
+class GateTab : public PositionTab {
   Q_OBJECT
 
  public:
   GateTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent);
 
-  [[nodiscard]] QJsonObject saveState() const override;
-  void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QString data() const override;
-  [[nodiscard]] std::optional<figure::CurveFigure> figure() const override;
 
  protected:
   void refresh() override;
-  void restyle() override;
   void showReading() override;
-  [[nodiscard]] bool plotIsSettled() const override;
+  [[nodiscard]] bool hasCurves() const override { return m_gate.series != nullptr; }
+  [[nodiscard]] PlotContent content(const QPalette& palette) const override;
+  [[nodiscard]] std::vector<std::shared_ptr<const Trace>> traces() const override { return {m_gate.trace}; }
 
  private:
   struct Gate {
@@ -42,14 +36,8 @@ class GateTab : public CurveTab {
   };
   static Gate read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job);
   void take(Gate gate);
-  [[nodiscard]] PositionAxis axis() const;
-  [[nodiscard]] PlotContent content(const QPalette& palette) const;
-  [[nodiscard]] QString headName() const;
-  [[nodiscard]] QString xLabel() const;
 
-  PositionPlot* m_plot;
   TokenList* m_list;
-  QAction* m_logarithmic;
   Gate m_gate;
 };
 

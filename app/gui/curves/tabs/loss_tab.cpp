@@ -64,8 +64,7 @@ std::vector<ListedToken> worstTokens(const RunLoss& loss, std::int64_t length) {
 }  // namespace
 
 LossTab::LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
-    : CurveTab(runs, modelRuns, tr("Loss: choices"), parent),
-      m_plot(new PositionPlot(runs, this)),
+    : PositionTab(runs, modelRuns, tr("Loss: choices"), parent),
       m_list(new TokenList(runs,
                            {tr("predicts"), tr("loss, nats"),
                             [](const ListedToken& token) {
@@ -74,10 +73,10 @@ LossTab::LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
                                   .arg(token.token, numberText(token.value));
                             },
                             2},
-                           this)),
-      m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)),
-      m_raw(new QComboBox(controls())),
-      m_window(new QSpinBox(controls())) {
+                           this)) {
+  addLogarithmic(tr("Logarithmic axis of positions, counted from 1"));
+  m_raw = new QComboBox(controls());
+  m_window = new QSpinBox(controls());
   m_raw->addItem(tr("Tokens where they fit"), "whenSparse");
   m_raw->addItem(tr("Tokens always"), "always");
   m_raw->addItem(tr("Means only"), "never");
@@ -97,11 +96,10 @@ LossTab::LossTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
       "of what is shown, so that zooming in shows more"));
   controls()->addWidget(m_window);
   controls()->addWidget(m_raw);
-  m_plot->setAccessibleName(tr("Loss along the text"));
+  plot()->setAccessibleName(tr("Loss along the text"));
   m_list->setAccessibleName(tr("Tokens of the highest loss"));
-  setPlot(m_list->beside(m_plot, this));
+  setPlot(m_list->beside(plot(), this));
   connect(m_raw, &QComboBox::currentIndexChanged, this, &LossTab::restyle);
-  connect(m_logarithmic, &QAction::toggled, this, &LossTab::restyle);
   connect(m_window, &QSpinBox::valueChanged, this, &LossTab::followWidth);
   connect(&runs.selection(), &Selection::viewChanged, this, &LossTab::followWidth);
   connect(&runs.selection(), &Selection::headChanged, this, &LossTab::listWorst);
@@ -180,16 +178,12 @@ LossTab::Raw LossTab::raw() const {
   return static_cast<Raw>(m_raw->currentIndex());
 }
 
-PositionAxis LossTab::axis() const {
-  PositionAxis axis;
-  axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
-  axis.first = m_logarithmic->isChecked() ? 1 : 0;
-  axis.length = list().length();
-  return axis;
-}
-
-QString LossTab::xLabel() const {
-  return m_logarithmic->isChecked() ? tr("1 + position, tokens") : tr("position, tokens");
+std::vector<std::shared_ptr<const Trace>> LossTab::traces() const {
+  std::vector<std::shared_ptr<const Trace>> traces;
+  for (const RunLoss& loss : m_curves.runs) {
+    if (loss.raw) traces.push_back(loss.run.trace);
+  }
+  return traces;
 }
 
 // A single difference needs no colour to be told by.
@@ -201,8 +195,6 @@ QColor LossTab::colourOf(const RunLossDifference& difference, const QPalette& pa
 QString LossTab::nameOf(const RunLossDifference& difference) {
   return tr("%1 − %2").arg(difference.run.name, difference.minus.name);
 }
-
-void LossTab::restyle() { m_plot->setContent(content(palette()), axis()); }
 
 PlotContent LossTab::content(const QPalette& palette) const {
   PlotContent content;
@@ -270,18 +262,17 @@ void LossTab::showReading() {
                          .arg(readingText(tokens, *position), predictedText(tokens, *position, Whitespace::visible)));
 }
 
-bool LossTab::plotIsSettled() const { return m_plot->isSettled(); }
-
 QJsonObject LossTab::saveState() const {
-  return {{"tokens", m_raw->currentData().toString()},
-          {"logarithmic", m_logarithmic->isChecked()},
-          {"window", m_window->value()}};
+  QJsonObject state = PositionTab::saveState();
+  state["tokens"] = m_raw->currentData().toString();
+  state["window"] = m_window->value();
+  return state;
 }
 
 void LossTab::restoreState(const QJsonObject& state) {
   const int raw = m_raw->findData(state["tokens"].toString());
   if (raw >= 0) m_raw->setCurrentIndex(raw);
-  m_logarithmic->setChecked(state["logarithmic"].toBool(m_logarithmic->isChecked()));
+  PositionTab::restoreState(state);
   m_window->setValue(state["window"].toInt(m_window->value()));
 }
 
@@ -299,15 +290,6 @@ QString LossTab::data() const {
     table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_width), difference.mean});
   }
   return csvOf(table);
-}
-
-std::optional<figure::CurveFigure> LossTab::figure() const {
-  if (!message().isEmpty() || m_curves.runs.empty()) return std::nullopt;
-  auto shown = figureOf(*m_plot, content(lightPalette()));
-  for (const RunLoss& loss : m_curves.runs) {
-    if (shown && loss.raw) shown->runs.push_back(loss.run.trace);
-  }
-  return shown;
 }
 
 }  // namespace foxscope::gui::curves

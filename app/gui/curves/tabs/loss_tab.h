@@ -4,9 +4,7 @@
 #include <vector>
 
 #include "app/gui/curves/curve_runs.h"
-#include "app/gui/curves/plot_content.h"
-#include "app/gui/curves/position_axis.h"
-#include "app/gui/curves/tabs/curve_tab.h"
+#include "app/gui/curves/tabs/position_tab.h"
 #include "app/gui/curves/token_list.h"
 
 class QComboBox;
@@ -14,10 +12,8 @@ class QSpinBox;
 
 namespace foxscope::gui::curves {
 
-class PositionPlot;
-
 /// Loss of every token of every run, and what the runs differ by.
-class LossTab : public CurveTab {
+class LossTab : public PositionTab {
   Q_OBJECT
 
  public:
@@ -26,13 +22,13 @@ class LossTab : public CurveTab {
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QString data() const override;
-  [[nodiscard]] std::optional<figure::CurveFigure> figure() const override;
 
  protected:
   void refresh() override;
-  void restyle() override;
   void showReading() override;
-  [[nodiscard]] bool plotIsSettled() const override;
+  [[nodiscard]] bool hasCurves() const override { return !m_curves.runs.empty(); }
+  [[nodiscard]] PlotContent content(const QPalette& palette) const override;
+  [[nodiscard]] std::vector<std::shared_ptr<const Trace>> traces() const override;
 
  private:
   /// When single tokens are drawn behind their mean.
@@ -50,13 +46,8 @@ class LossTab : public CurveTab {
   void listWorst();
   [[nodiscard]] QColor colourOf(const RunLossDifference& difference, const QPalette& palette) const;
   static QString nameOf(const RunLossDifference& difference);
-  [[nodiscard]] PlotContent content(const QPalette& palette) const;
-  [[nodiscard]] PositionAxis axis() const;
-  [[nodiscard]] QString xLabel() const;
 
-  PositionPlot* m_plot;
   TokenList* m_list;
-  QAction* m_logarithmic;
   QComboBox* m_raw;
   QSpinBox* m_window;
   std::vector<CurveRun> m_runs;  ///< that were asked for

@@ -1,7 +1,6 @@
 #include "app/gui/curves/tabs/profile_tab.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <QAction>
 #include <QComboBox>
@@ -44,9 +43,7 @@ bool goesThrough(Along along, const Cursor& pair) {
 }  // namespace
 
 ProfileTab::ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* parent)
-    : CurveTab(runs, modelRuns, tr("Profile: choices"), parent),
-      m_plot(new PositionPlot(runs, this)),
-      m_along(new QComboBox(controls())) {
+    : PositionTab(runs, modelRuns, tr("Profile: choices"), parent), m_along(new QComboBox(controls())) {
   m_along->addItems({tr("Row"), tr("Column"), tr("Diagonal")});
   m_along->setAccessibleName(tr("Line of the map"));
   m_along->setToolTip(
@@ -54,19 +51,22 @@ ProfileTab::ProfileTab(RunList& runs, const ModelRuns& modelRuns, QWidget* paren
          "looks at it. Diagonal: all pairs that are as far apart as the pinned ones, along the text."));
   controls()->addWidget(m_along);
   controls()->addSeparator();
-  m_shown[attention] = addChoice(tr("A"), tr("Attention of the query on the key"), true);
-  m_shown[withoutGate] =
-      addChoice(tr("A ungated"), tr("Attention without the gate: softmax of the same logits alone"), true);
-  m_shown[forget] = addChoice(tr("F"), tr("What the gates between key and query let through"), true);
-  m_shown[logForget] = addChoice(tr("log F"), tr("Logarithm of F, in nats, in a strip of its own"), false);
+  m_shown[attention] = addChoice(kKindNames[attention], tr("A"), tr("Attention of the query on the key"), true);
+  m_shown[withoutGate] = addChoice(kKindNames[withoutGate], tr("A ungated"),
+                                   tr("Attention without the gate: softmax of the same logits alone"), true);
+  m_shown[forget] =
+      addChoice(kKindNames[forget], tr("F"), tr("What the gates between key and query let through"), true);
+  m_shown[logForget] =
+      addChoice(kKindNames[logForget], tr("log F"), tr("Logarithm of F, in nats, in a strip of its own"), false);
   controls()->addSeparator();
-  m_distance =
-      addChoice(tr("Distance"), tr("Against the distance between query and key, instead of the position"), false);
-  m_logX = addChoice(tr("Log x"), tr("Logarithmic horizontal axis, counted from 1"), false);
-  m_logY = addChoice(tr("Log y"), tr("Logarithmic axes of A and F, over eight decades at most"), false);
+  m_distance = addChoice(QStringLiteral("distance"), tr("Distance"),
+                         tr("Against the distance between query and key, instead of the position"), false);
+  m_logX = addChoice(QStringLiteral("logX"), tr("Log x"), tr("Logarithmic horizontal axis, counted from 1"), false);
+  m_logY = addChoice(QStringLiteral("logY"), tr("Log y"), tr("Logarithmic axes of A and F, over eight decades at most"),
+                     false);
   setWhatsThis(QStringLiteral("profile"));
-  m_plot->setAccessibleName(tr("Profile of the chosen head along a line of its map"));
-  setPlot(m_plot);
+  plot()->setAccessibleName(tr("Profile of the chosen head along a line of its map"));
+  setPlot(plot());
   const auto whenChosen = [this] {
     restyle();
     showReading();
@@ -340,8 +340,6 @@ Side ProfileTab::sideOf(Kind kind) const {
   return kind == forget && (shows(attention) || shows(withoutGate)) ? Side::right : Side::left;
 }
 
-void ProfileTab::restyle() { m_plot->setContent(content(palette()), axis()); }
-
 PlotContent ProfileTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = xLabel();
@@ -364,10 +362,6 @@ PlotContent ProfileTab::content(const QPalette& palette) const {
   if (shows(attention)) content.marks = m_profile.strongest;
   content.markColour = colourOf(attention, palette);
   return withoutHidden(std::move(content));
-}
-
-QString ProfileTab::headName() const {
-  return tr("%1, layer %2, head %3").arg(m_profile.run).arg(m_profile.head.layer).arg(m_profile.head.head);
 }
 
 void ProfileTab::showReading() {
@@ -410,28 +404,19 @@ void ProfileTab::showReading() {
       if (inside) parts << query(*position) << key(line.key(*position));
       break;
   }
-  readOut().setPlace(tr("%1: %2").arg(headName(), parts.join(QStringLiteral(", "))));
+  readOut().setPlace(tr("%1: %2").arg(headName(m_profile.run, m_profile.head), parts.join(QStringLiteral(", "))));
 }
 
-bool ProfileTab::plotIsSettled() const { return m_plot->isSettled() && m_profile.missing.empty(); }
+bool ProfileTab::plotIsSettled() const { return PositionTab::plotIsSettled() && m_profile.missing.empty(); }
 
 QJsonObject ProfileTab::saveState() const {
-  QJsonObject state{{"line", kAlongNames[static_cast<int>(along())]},
-                    {"distance", m_distance->isChecked()},
-                    {"logX", m_logX->isChecked()},
-                    {"logY", m_logY->isChecked()}};
-  for (int kind = 0; kind < kinds; ++kind) state[kKindNames[kind]] = m_shown[kind]->isChecked();
+  QJsonObject state = PositionTab::saveState();
+  state["line"] = kAlongNames[static_cast<int>(along())];
   return state;
 }
 
 void ProfileTab::restoreState(const QJsonObject& state) {
-  const auto restore = [&](QAction* action, const char* name) {
-    action->setChecked(state[QLatin1String(name)].toBool(action->isChecked()));
-  };
-  restore(m_distance, "distance");
-  restore(m_logX, "logX");
-  restore(m_logY, "logY");
-  for (int kind = 0; kind < kinds; ++kind) restore(m_shown[kind], kKindNames[kind]);
+  PositionTab::restoreState(state);
   for (const Along along : {Along::row, Along::column, Along::diagonal}) {
     if (state["line"].toString() == kAlongNames[static_cast<int>(along)]) setAlong(along);
   }
@@ -470,13 +455,12 @@ QString ProfileTab::data() const {
 }
 
 std::optional<figure::CurveFigure> ProfileTab::figure() const {
-  if (!message().isEmpty() || m_profile.of.trace == nullptr) return std::nullopt;
-  auto shown = figureOf(*m_plot, content(lightPalette()));
+  auto shown = PositionTab::figure();
   if (!shown) return std::nullopt;
   const QString lines[] = {tr("query %1"), tr("key %1"), tr("distance %1")};
   const MapLine& line = m_profile.line;
-  shown->title = tr("%1, %2").arg(headName(), lines[static_cast<int>(line.along)].arg(line.at)).toStdString();
-  shown->runs.push_back(m_profile.of.trace);
+  const QString what = lines[static_cast<int>(line.along)].arg(line.at);
+  shown->title = tr("%1, %2").arg(headName(m_profile.run, m_profile.head), what).toStdString();
   return shown;
 }
 

@@ -5,20 +5,16 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/curves/plot_content.h"
-#include "app/gui/curves/position_axis.h"
-#include "app/gui/curves/tabs/curve_tab.h"
+#include "app/gui/curves/tabs/position_tab.h"
 #include "backend/map/map_line.h"
 
 class QComboBox;
 
 namespace foxscope::gui::curves {
 
-class PositionPlot;
-
 /// The values along a line of the chosen head's map: the row of the pinned query, the column of the pinned key, or the
 /// diagonal of the pinned pair's distance; without a pin of the token that was hovered last.
-class ProfileTab : public CurveTab {
+class ProfileTab : public PositionTab {
   Q_OBJECT
 
  public:
@@ -34,9 +30,13 @@ class ProfileTab : public CurveTab {
 
  protected:
   void refresh() override;
-  void restyle() override;
   void showReading() override;
   [[nodiscard]] bool plotIsSettled() const override;
+  [[nodiscard]] bool hasCurves() const override { return m_profile.of.trace != nullptr; }
+  [[nodiscard]] PlotContent content(const QPalette& palette) const override;
+  [[nodiscard]] std::vector<std::shared_ptr<const Trace>> traces() const override { return {m_profile.of.trace}; }
+  [[nodiscard]] PositionAxis axis() const override;
+  [[nodiscard]] QString xLabel() const override;
 
  private:
   enum Kind { attention, withoutGate, forget, logForget, kinds };
@@ -68,17 +68,12 @@ class ProfileTab : public CurveTab {
   /// Has what takes a pass over all rows computed, one quantity after the other.
   void addMissing();
   [[nodiscard]] QString notes() const;
-  [[nodiscard]] PositionAxis axis() const;
   [[nodiscard]] bool isAgainstDistance() const;
-  [[nodiscard]] PlotContent content(const QPalette& palette) const;
-  [[nodiscard]] QString xLabel() const;
   [[nodiscard]] QString nameOf(Kind kind) const;
   [[nodiscard]] QColor colourOf(Kind kind, const QPalette& palette) const;
   [[nodiscard]] bool shows(Kind kind) const;
   [[nodiscard]] Side sideOf(Kind kind) const;
-  [[nodiscard]] QString headName() const;
 
-  PositionPlot* m_plot;
   QComboBox* m_along;  ///< in the order of MapLine::Along
   std::array<QAction*, kinds> m_shown{};
   QAction* m_distance;

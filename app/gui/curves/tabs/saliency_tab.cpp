@@ -72,8 +72,7 @@ QString changeText(double nats) { return (nats > 0 ? QStringLiteral("+") : QStri
 }  // namespace
 
 SaliencyTab::SaliencyTab(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
-    : CurveTab(runs, modelRuns, tr("Saliency: choices"), parent),
-      m_plot(new PositionPlot(runs, this)),
+    : PositionTab(runs, modelRuns, tr("Saliency: choices"), parent),
       m_list(new TokenList(runs,
                            {tr("of head"), tr("10⁻⁶ nats"),
                             [this](const ListedToken& event) {
@@ -83,11 +82,12 @@ SaliencyTab::SaliencyTab(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
                             },
                             std::nullopt},
                            this)),
-      m_keys(addChoice(tr("Keys"), tr("By each key's logits instead of each gate: which words were read"), false)),
+      m_keys(addChoice(QStringLiteral("keys"), tr("Keys"),
+                       tr("By each key's logits instead of each gate: which words were read"), false)),
       m_compute(makeSaliencyAction(runs, modelRuns, this)) {
-  m_plot->setAccessibleName(tr("Saliency along the text"));
+  plot()->setAccessibleName(tr("Saliency along the text"));
   m_list->setAccessibleName(tr("Gates that matter most, of all heads"));
-  setPlot(m_list->beside(m_plot, this));
+  setPlot(m_list->beside(plot(), this));
   connect(m_list, &QTableView::clicked, this, &SaliencyTab::chooseHead);
   connect(m_list, &QTableView::activated, this, &SaliencyTab::chooseHead);
   connect(m_keys, &QAction::toggled, this, &SaliencyTab::outdate);
@@ -162,26 +162,12 @@ void SaliencyTab::chooseHead(const QModelIndex& event) {
   list().selection().setHead(head);
 }
 
-PositionAxis SaliencyTab::axis() const {
-  PositionAxis axis;
-  axis.length = list().length();
-  return axis;
-}
-
-void SaliencyTab::restyle() {
-  if (m_owed.changes) m_plot->setContent(content(palette()), axis());
-}
-
-QString SaliencyTab::headName() const {
-  return tr("%1, layer %2, head %3").arg(m_owed.run).arg(m_owed.head.layer).arg(m_owed.head.head);
-}
-
 PlotContent SaliencyTab::content(const QPalette& palette) const {
   PlotContent content;
-  content.xLabel = tr("position, tokens");
+  content.xLabel = xLabel();
   content.markColour = runColour(m_owed.colour, palette);
   content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, m_owed.gate ? 2 : 1});
-  Line line{m_owed.changes, 0, Side::left, content.markColour, headName()};
+  Line line{m_owed.changes, 0, Side::left, content.markColour, headName(m_owed.run, m_owed.head)};
   line.width = 1.2;
   content.lines.push_back(line);
   if (m_owed.gate) {
@@ -208,20 +194,13 @@ void SaliencyTab::showReading() {
     value = tr("%1 nats").arg(changeText(m_owed.changes->value[*index]));
     if (m_owed.gate) value = tr("f = %1, ").arg(numberText(m_owed.gate->value[*index])) + value;
   }
-  readOut().setEntries({{headName(), runColour(m_owed.colour, palette()), Qt::SolidLine, value}});
+  readOut().setEntries(
+      {{headName(m_owed.run, m_owed.head), runColour(m_owed.colour, palette()), Qt::SolidLine, value}});
   if (!index || *position >= list().length()) {
     return readOut().setPlace(tr("%1 changes the loss; circles: where most").arg(cause()));
   }
   readOut().setPlace(readingText(*list().reference()->trace->tokens(), *position));
 }
-
-QJsonObject SaliencyTab::saveState() const { return {{"keys", m_keys->isChecked()}}; }
-
-void SaliencyTab::restoreState(const QJsonObject& state) {
-  m_keys->setChecked(state["keys"].toBool(m_keys->isChecked()));
-}
-
-bool SaliencyTab::plotIsSettled() const { return m_plot->isSettled(); }
 
 QString SaliencyTab::data() const {
   if (!message().isEmpty() || !m_owed.changes) return {};
@@ -232,13 +211,6 @@ QString SaliencyTab::data() const {
                            .arg(m_owed.head.head);
   table.columns.push_back({name, std::make_shared<const Series>(Series{m_owed.changes->value, {}})});
   return csvOf(table);
-}
-
-std::optional<figure::CurveFigure> SaliencyTab::figure() const {
-  if (!message().isEmpty() || !m_owed.changes) return std::nullopt;
-  auto shown = figureOf(*m_plot, content(lightPalette()));
-  if (shown) shown->runs.push_back(m_owed.trace);
-  return shown;
 }
 
 }  // namespace foxscope::gui::curves

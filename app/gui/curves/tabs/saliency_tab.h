@@ -3,34 +3,28 @@
 #include <memory>
 #include <vector>
 
-#include "app/gui/curves/plot_content.h"
-#include "app/gui/curves/position_axis.h"
 #include "app/gui/curves/series.h"
-#include "app/gui/curves/tabs/curve_tab.h"
+#include "app/gui/curves/tabs/position_tab.h"
 #include "app/gui/curves/token_list.h"
 
 namespace foxscope::gui::curves {
 
-class PositionPlot;
-
 /// Saliency of the gates, or the keys, of the chosen head along the text, its gate below it, and the positions of all
 /// heads that matter most.
-class SaliencyTab : public CurveTab {
+class SaliencyTab : public PositionTab {
   Q_OBJECT
 
  public:
   SaliencyTab(RunList& runs, ModelRuns& modelRuns, QWidget* parent);
 
-  [[nodiscard]] QJsonObject saveState() const override;
-  void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QString data() const override;
-  [[nodiscard]] std::optional<figure::CurveFigure> figure() const override;
 
  protected:
   void refresh() override;
-  void restyle() override;
   void showReading() override;
-  [[nodiscard]] bool plotIsSettled() const override;
+  [[nodiscard]] bool hasCurves() const override { return m_owed.changes != nullptr; }
+  [[nodiscard]] PlotContent content(const QPalette& palette) const override;
+  [[nodiscard]] std::vector<std::shared_ptr<const Trace>> traces() const override { return {m_owed.trace}; }
 
  private:
   /// The numbers that are shown, those of the chosen head but for the events.
@@ -51,11 +45,7 @@ class SaliencyTab : public CurveTab {
   static Owed read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job);
   void take(Owed owed);
   void chooseHead(const QModelIndex& event);
-  [[nodiscard]] PositionAxis axis() const;
-  [[nodiscard]] PlotContent content(const QPalette& palette) const;
-  [[nodiscard]] QString headName() const;
 
-  PositionPlot* m_plot;
   TokenList* m_list;
   QAction* m_keys;
   QAction* m_compute;  ///< the run that is missing

@@ -319,7 +319,7 @@ void ModelRuns::runNext() {
     for (const QString& text : model.interventions) {
       wanted.interventions.push_back(Intervention::parse(text.toStdString()));
     }
-    auto result = run_model(engine.open(wanted), run, job);
+    auto result = run_model(plan_run(engine.open(wanted), run), job);
     if (!result) return std::nullopt;
     return Produced{model, representativeHead(*result->trace), std::move(*result)};
   };

@@ -63,8 +63,8 @@ class Sweeps : public QObject {
   void setFolder(const QString& folder) { m_folder = folder; }
   ~Sweeps() override;
 
-  /// Those that may be shown, in the order in which they came: not those over the heads of a hidden run, but the one
-  /// that is being made, so that it can be stopped.
+  /// The sweeps that may be shown, in the order in which they came: not those over the heads of a hidden run, but the
+  /// one that is being made, so that it can be stopped.
   [[nodiscard]] std::vector<const HeadSweep*> visible() const;
   /// Whether there are some over the heads of hidden runs.
   [[nodiscard]] bool anyHidden() const { return visible().size() < m_sweeps.size(); }

@@ -46,7 +46,7 @@ class PanePictures : public QObject {
   [[nodiscard]] const std::optional<PictureRequest>& wanted() const { return m_wanted; }
   /// The exact picture of what is wanted is there.
   [[nodiscard]] bool isExact() const;
-  /// None is on its way.
+  /// Whether no picture is on its way.
   [[nodiscard]] bool isSettled() const { return !m_coarseFlight && !m_exactFlight && !m_colourFlight; }
   /// How far the exact picture is that is on its way; empty: nothing needs to be told.
   [[nodiscard]] const QString& progress() const { return m_progress; }

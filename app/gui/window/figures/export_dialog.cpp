@@ -34,7 +34,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
-#include "backend/file/run_file.h"
+#include "backend/file/map_file.h"
 
 namespace foxscope::gui {
 namespace {

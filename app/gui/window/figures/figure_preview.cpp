@@ -69,7 +69,8 @@ QRectF FigurePreview::room() const {
   return QRectF(rect()).adjusted(kEdge, kEdge, -kEdge, -kEdge - m_caption->height());
 }
 
-// With at least the dots of the file: limits of colours that follow the picture depend on how fine that is.
+// Asks for a preview with at least the dots of the file: limits of colours that follow the picture depend on how fine
+// that is.
 void FigurePreview::ask() {
   if (!m_draw) return;
   figure::FigureFormat format = m_format;

@@ -15,7 +15,7 @@ struct PaperFigure {
   figure::RunFigure figure;
 };
 
-/// Those that suit what is open and chosen: the chosen head, its run, the part of the text that is shown.
+/// The figures that suit what is open and chosen: the chosen head, its run, the part of the text that is shown.
 std::vector<PaperFigure> paperFigures(const RunList& list);
 
 }  // namespace foxscope::gui

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "backend/base/error.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cpu/gate_scan.h"
 
 namespace foxscope {
 
@@ -174,7 +174,7 @@ bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t coun
   arguments.output_strides = {length_ * config_.query_size(), head_dim_, config_.query_size()};
   arguments.log_normalizer = log_normalizer_.empty() ? nullptr : log_normalizer_.data();
   arguments.log_normalizer_without_gate = without_gate_.empty() ? nullptr : without_gate_.data();
-  arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
+  arguments.scale = softmax_scale<float>(head_dim_);
   arguments.window_size = config_.window_size;
   arguments.pruning_tolerance = pass_.input().pruning_tolerance;
   kernels::cpu::AttentionBlocks blocks;
@@ -234,7 +234,7 @@ void AttentionCpu::attend_next(int layer) {
     CachedAttention arguments;
     arguments.query = queries_[index_of(sequence)] + head * head_dim_;
     arguments.head_dim = head_dim_;
-    arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
+    arguments.scale = softmax_scale<float>(head_dim_);
     arguments.first = cache.first[index_of(head)];
     if (config_.window_size > 0) {
       arguments.first = std::max(arguments.first, pass_.first_position(sequence) - config_.window_size + 1);

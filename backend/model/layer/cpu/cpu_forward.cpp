@@ -31,6 +31,21 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
   pass_.allocate();
 }
 
+PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t heads = config.heads;
+  const std::int64_t queries = config.query_size();
+  const std::int64_t keys = config.key_size();
+  PassBytes bytes;
+  // The residual stream, what heads attend to, angles, losses; of the layer at hand log f, c and normalisers.
+  bytes.per_token = 4 * (hidden + std::max(hidden, queries) + config.rotary_dim + 1) + heads * (8 + 8 + 4) +
+                    config.linear_bytes_per_position();
+  if (keep.contains(Keep::ungated)) bytes.per_token += heads * 4;
+  if (!keep.contains(Keep::query_key)) bytes.per_token += 4 * (queries + keys);
+  if (!keep.contains(Keep::values)) bytes.per_token += 4 * keys;
+  return bytes;
+}
+
 void CpuForward::lay_out(const LinearMixer* mixer, LayerWeights& weights) {
   if (mixer == nullptr) return;
   ConvolutionCpu::lay_out(*mixer, weights);

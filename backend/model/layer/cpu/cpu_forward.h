@@ -21,6 +21,10 @@ class CpuForward final : public Forward {
   CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
              WorkspaceCache& kept);
 
+  /// Bytes that a pass takes.
+  /// @param keep  recorders lend the memory of what they keep
+  static PassBytes bytes(const ModelConfig& config, const KeepSet& keep);
+
   /// Lays the weights of a layer out as the steps read them.
   /// @param mixer  null: attention
   static void lay_out(const LinearMixer* mixer, LayerWeights& weights);

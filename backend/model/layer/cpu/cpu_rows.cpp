@@ -109,10 +109,8 @@ void norm_and_gate(const ModelConfig& config, const LayerWeights& weights, const
                               static_cast<float>(config.norm_epsilon), attended);
   }
   if (!config.output_gate) return;
-  // Behind an output norm the authors' gate is always a sigmoid.
-  const bool silu = config.output_gate_activation == OutputGateActivation::silu && !config.output_norm;
-  silu ? cpu_steps::multiply_silu(gate, config.query_size(), attended)
-       : cpu_steps::multiply_sigmoid(gate, config.query_size(), attended);
+  config.gates_by_silu() ? cpu_steps::multiply_silu(gate, config.query_size(), attended)
+                         : cpu_steps::multiply_sigmoid(gate, config.query_size(), attended);
 }
 
 }  // namespace foxscope::cpu_rows

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "backend/model/layer/cpu/cpu_steps.h"
-#include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cpu/gate_scan.h"
 
 namespace foxscope {
 namespace {

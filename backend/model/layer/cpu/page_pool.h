@@ -18,7 +18,7 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
  public:
   static constexpr std::int64_t kPagesOfBlock = 64;
 
-  /// To be made by std::make_shared: pages may outlive who made it.
+  /// Makes a pool; call it by std::make_shared, as pages may outlive its maker.
   /// @param numbers  of a page, a multiple of 16
   explicit PagePool(std::int64_t numbers);
   PagePool(const PagePool&) = delete;

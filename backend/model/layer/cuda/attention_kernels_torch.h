@@ -30,7 +30,7 @@ struct AttentionDone {
   std::int64_t skipped_blocks = 0;
 };
 
-/// Whether there are kernels for the way there and back, for a model's heads where its weights are.
+/// Whether there are kernels for forward and backward, for a model's heads where its weights are.
 bool attention_kernels_take(const TorchWeights& weights);
 
 /// @throws Error where a kernel is refused

@@ -19,6 +19,10 @@ class CudaForward : public TorchForward {
  public:
   /// Whether there are kernels for what a model's layers are made of.
   static bool takes(const TorchWeights& weights);
+  /// Bytes that a pass takes of a GPU's memory: the kernels write where the pass has its arrays.
+  static PassBytes bytes(const ModelConfig& config, const KeepSet& keep) {
+    return TorchPass::bytes(config, DType::bfloat16, keep);
+  }
 
   /// @param weights  that it takes, on the current device; must outlive it
   CudaForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length);

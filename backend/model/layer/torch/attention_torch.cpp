@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 #include <ATen/ATen.h>
 
@@ -11,7 +10,7 @@
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 #include "backend/model/spec/interventions.h"
-#include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cpu/gate_scan.h"
 #include "kernels/cuda/steps/gate_scan.h"
 
 namespace foxscope {
@@ -165,7 +164,7 @@ std::optional<ComposedAttentionResult> TorchAttentionSteps::attend_in_tiles(int 
   attention.key = key_;
   attention.value = value_;
   attention.cumulative_log_gate = cumulative;
-  attention.scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  attention.scale = softmax_scale<double>(config.head_dim);
   attention.window_size = config.window_size;
   attention.pruning_tolerance = tolerance;
   attention.without_gate_as_well = pass_.keeps(Keep::ungated);
@@ -187,7 +186,7 @@ void TorchAttentionSteps::attend_by_kernel(int layer) {
   attention.key = key_;
   attention.value = value_;
   attention.output = attended_.view({batch, length, heads, dim}).transpose(1, 2);
-  attention.scale = 1 / std::sqrt(static_cast<double>(dim));
+  attention.scale = softmax_scale<double>(dim);
   attention.window_size = pass_.config().window_size;
   const auto normalizer = [&] { return at::empty({batch, heads, length}, pass_.weights().options(at::kFloat)); };
   at::Tensor without_gate;
@@ -220,7 +219,7 @@ void TorchAttentionSteps::attend_next(int layer) {
   const at::Tensor value = cache.value.rows().slice(1, left);
   at::Tensor logits =
       composed_steps::products_to_float(query_[0].reshape({config.key_heads, group, dim}), key.transpose(1, 2)) *
-      (1 / std::sqrt(static_cast<double>(dim)));
+      softmax_scale<double>(dim);
   if (cumulative_.defined()) {
     const at::Tensor c = cache.cumulative_log_gate.rows().slice(1, left);
     const at::Tensor decay = (c.slice(1, c.size(1) - 1) - c).to(at::kFloat);
@@ -239,9 +238,7 @@ bool TorchAttentionSteps::project_output(int layer) {
   output = output.reshape({pass_.rows(), config.query_size()});
   if (config.output_gate) {
     const at::Tensor gate = composed_steps::linear_to_float(normed_.to(matrix), weights.output_gate);
-    // Behind an output norm the authors' gate is always a sigmoid.
-    const bool silu = config.output_gate_activation == OutputGateActivation::silu && !config.output_norm;
-    output = output * (silu ? at::silu(gate) : at::sigmoid(gate));
+    output = output * (config.gates_by_silu() ? at::silu(gate) : at::sigmoid(gate));
   }
   pass_.cut_heads(layer, output);
   pass_.add(composed_steps::affine(output.to(matrix), weights.output, weights.output_bias));

@@ -47,7 +47,8 @@ bool cuda_attention_back_takes(std::int64_t head_dim, at::ScalarType type);
 /// @throws Error if the kernel cannot be launched
 const char* cuda_forgetting_attention(const CudaAttention& arguments);
 
-/// The way back (Algorithm 2), likewise. Sums are made in one order where LibTorch is to use deterministic algorithms.
+/// The backward pass (Algorithm 2), likewise. Sums are made in one order where LibTorch is to use deterministic
+/// algorithms.
 /// @param arguments  as the forward left them, with the normaliser
 /// @throws Error if the kernel cannot be launched
 void cuda_forgetting_attention_backward(const CudaAttention& arguments, const CudaAttentionGradients& gradients);

@@ -9,6 +9,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
+#include "backend/model/layer/pass_bytes.h"
+#include "backend/model/spec/model_config.h"
+#include "backend/trace/trace_arrays.h"
+
 namespace foxscope {
 
 /// The results of a pass's layers on their way to the host, copied while later layers are computed: the host enqueues
@@ -17,6 +21,11 @@ namespace foxscope {
 class LayerDownloads {
  public:
   explicit LayerDownloads(at::Device device) : device_(device) {}
+
+  /// Bytes that a layer's gates and normalisers and the losses take of the host on their way.
+  static PassBytes bytes(const ModelConfig& config, const KeepSet& keep) {
+    return {0, 4 + config.heads * (8 + 8 + 4 + std::int64_t{keep.contains(Keep::ungated) ? 4 : 0})};
+  }
 
   /// Copies a tensor through pinned memory, on a thread of the layer's: host memory that is touched for the first time
   /// comes slower than the GPU computes.

@@ -7,19 +7,12 @@
 #include <ATen/ATen.h>
 
 #include "backend/base/index.h"
+#include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
 namespace {
-
-/// Numbers of a block of logits.
-constexpr std::int64_t kLogitElements = std::int64_t{1} << 26;
-
-/// Rows of a block of logits, of `count` that are asked for.
-std::int64_t block_rows(std::int64_t vocabulary, std::int64_t count) {
-  return std::clamp(kLogitElements / vocabulary, std::int64_t{1}, count);
-}
 
 /// Scores a block of rows.
 /// @param logits  [rows, V] float32; those of the likeliest tokens are changed
@@ -93,19 +86,17 @@ at::Tensor logits_of(const TorchWeights& weights, const at::Tensor& normed) {
 
 bool record_predictions(TorchPass& pass, const at::Tensor& normed, const MakeLogits& make_logits) {
   const std::int64_t rows = pass.rows();
-  const std::int64_t most = block_rows(pass.config().vocabulary_size, rows);
+  const std::int64_t most = rows_of_block(kTorchLogitElements, pass.config().vocabulary_size, rows);
   const at::Tensor wanted = pass.put(pass.input().labels).to(at::kLong);
   const at::Tensor loss = at::empty({rows}, pass.weights().options(at::kFloat));
-  for (std::int64_t begin = 0; begin < rows; begin += most) {
-    if (pass.job().stopped()) return false;
-    const std::int64_t end = std::min(begin + most, rows);
+  const bool whole = for_blocks(rows, most, pass.job(), [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor logits = make_logits(normed.slice(0, begin, end));
     const at::Tensor of_label = logits.gather(1, wanted.slice(0, begin, end).unsqueeze(1)).squeeze(1);
     loss.slice(0, begin, end).copy_(at::logsumexp(logits, {1}) - of_label);
     record_logits(pass, begin, logits);
-  }
-  record_losses(pass, loss);
-  return true;
+  });
+  if (whole) record_losses(pass, loss);
+  return whole;
 }
 
 void next_log_probabilities(const at::Tensor& logits, std::span<const std::span<float>> log_probabilities) {
@@ -123,14 +114,11 @@ bool score_rows(const at::Tensor& normed, const MakeLogits& make_logits, std::in
   const at::Tensor rows =
       normed.index_select(0, at::tensor(at::ArrayRef<std::int64_t>(indices), at::kLong).to(normed.device()));
   const auto count = static_cast<std::int64_t>(scored.size());
-  const std::int64_t most = block_rows(vocabulary, count);
-  for (std::int64_t begin = 0; begin < count; begin += most) {
-    if (job.stopped()) return false;
-    const std::int64_t end = std::min(begin + most, count);
+  const std::int64_t most = rows_of_block(kTorchLogitElements, vocabulary, count);
+  return for_blocks(count, most, job, [&](std::int64_t begin, std::int64_t end) {
     score_block(scored.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), top,
                 make_logits(rows.slice(0, begin, end)));
-  }
-  return true;
+  });
 }
 
 }  // namespace foxscope

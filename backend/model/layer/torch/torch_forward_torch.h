@@ -19,6 +19,9 @@ class TorchForward : public Forward {
   /// @param weights  on the current device; must outlive it
   TorchForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length);
 
+  /// Bytes that a pass takes of a GPU's memory, in float32.
+  static PassBytes bytes(const ModelConfig& config, const KeepSet& keep);
+
   void predict_next(std::span<const std::span<float>> log_probabilities) override;
   bool score(std::span<const ScoredRow> scored, int top, const Job& job) override;
 

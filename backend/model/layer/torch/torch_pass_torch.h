@@ -29,6 +29,9 @@ class TorchPass : public ForwardPass {
   TorchPass(const TorchPass&) = delete;
   TorchPass& operator=(const TorchPass&) = delete;
 
+  /// Bytes that the steps take of a GPU's memory beside results of their operations.
+  static PassBytes bytes(const ModelConfig& config, DType dtype, const KeepSet& keep);
+
   /// Takes over which run it is from here on.
   void begin_run(const ForwardPass& run) { ForwardPass::operator=(run); }
   /// Makes ready what whole texts leave for the host: copies beside the layers, and the count of attention's blocks.
@@ -56,7 +59,7 @@ class TorchPass : public ForwardPass {
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   /// x += what a step made, [B n, D] float32.
   void add(const at::Tensor& made);
-  /// From here on x as it entered a step stays as it is, for a way back: sums go to memory of their own.
+  /// From here on x as it entered a step stays as it is, for a backward pass: sums go to memory of their own.
   void keep_sums_apart() { sums_apart_ = true; }
   /// Sets the output of cut heads to 0.  @param output  [B n, H d], or [B n, H d_v]
   void cut_heads(int layer, at::Tensor& output) const;

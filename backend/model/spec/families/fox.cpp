@@ -1,5 +1,6 @@
 // The Forgetting Transformer and its Transformer baseline as the authors publish them (Lin et al. 2025), and as the FLA
 // library writes them.
+#include "backend/model/spec/families/fox.h"
 
 #include <array>
 #include <limits>
@@ -8,8 +9,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {

@@ -1,11 +1,10 @@
 // GPT-2.
+#include "backend/model/spec/families/gpt2.h"
 
 #include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {

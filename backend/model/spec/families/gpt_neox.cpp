@@ -1,10 +1,9 @@
 // GPT-NeoX, and with it Pythia.
+#include "backend/model/spec/families/gpt_neox.h"
 
 #include <string_view>
 
 #include <fmt/format.h>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {

@@ -1,16 +1,13 @@
 // HGRN2 (Qin et al. 2024), GLA (Yang et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), as the FoX
 // authors' baselines and as the FLA library writes them.
+#include "backend/model/spec/families/linear_attention.h"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 
@@ -109,7 +106,7 @@ void read_hgrn2(const ConfigKeys& keys, Dialect dialect, ModelConfig& config) {
   mixer.value_dim = width_of_head(keys, "num_heads", hidden, mixer.heads);
   read_convolution(keys, false, mixer);
   mixer.query_activation = LinearActivation::silu;
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::of_keys;
   mixer.norm_size = hidden;
   mixer.has_lower_bounds = keys.flag("use_lower_bound", true);
@@ -137,7 +134,7 @@ void read_gla(const ConfigKeys& keys, ModelConfig& config) {
     mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   }
   if (keys.has("feature_map")) keys.refuse("feature_map", "null");
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::low_rank;
   mixer.decay_rank = kGlaRank;
   mixer.decay_factor = 1 / kGlaNormalizer;
@@ -182,7 +179,7 @@ void read_delta_net(const ConfigKeys& keys, Dialect dialect, ModelConfig& config
   if (of_convolution && mixer.convolution == 0) mixer.query_activation = mixer.key_activation = LinearActivation::none;
   mixer.value_activation = LinearActivation::silu;
   mixer.norm = read_norm(keys);
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   if (keys.flag("use_beta", true)) {
     const bool twice = dialect == Dialect::fla && keys.flag("allow_neg_eigval", false);
     mixer.beta = twice ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
@@ -212,7 +209,7 @@ void read_gated_deltanet(const ConfigKeys& keys, ModelConfig& config) {
   read_convolution(keys, true, mixer);
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   mixer.norm = LinearNorm::l2;
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::rate;
   mixer.beta = keys.flag("allow_neg_eigval", false) ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
   mixer.norm_size = mixer.value_dim;

@@ -1,8 +1,8 @@
 // Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5,
 // Qwen3-Next.
+#include "backend/model/spec/families/llama.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,8 +10,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {
@@ -144,7 +142,7 @@ void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
   mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   mixer.norm = LinearNorm::l2;
-  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::rate;
   mixer.beta = LinearBeta::sigmoid;
   mixer.norm_size = mixer.value_dim;

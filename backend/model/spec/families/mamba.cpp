@@ -1,9 +1,9 @@
 // The first Mamba (Gu and Dao 2023) as the FLA library and Hugging Face write it, and Samba (Ren et al. 2024), its
 // hybrid with attention in a window, as the FoX authors' baseline.
+#include "backend/model/spec/families/mamba.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -11,8 +11,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {

@@ -1,4 +1,5 @@
 // Mamba-2 (Dao and Gu 2024) as the FoX authors' baseline, the FLA library and Hugging Face write it.
+#include "backend/model/spec/families/mamba2.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +10,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "backend/model/spec/families/families.h"
 
 namespace foxscope::family {
 namespace {

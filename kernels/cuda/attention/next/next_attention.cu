@@ -20,8 +20,8 @@ constexpr int kSplits = 32;          // blocks of a head, at most
 constexpr std::int64_t kLeast = 64;  // keys of a block, but the last
 constexpr int kAhead = 4;            // keys whose loads are under way together
 
-/// In the workspace: for each block of a head its largest logit (base 2), mass and weighted values, then for each head
-/// how many blocks have ended.
+/// The sums in the workspace: for each block of a head its largest logit (base 2), mass and weighted values, then for
+/// each head how many blocks have ended.
 struct Partial {
   float* numbers;
   unsigned* ended;

@@ -1,0 +1,22 @@
+#include "backend/model/backward/pointwise_ops_torch.h"
+
+#include "backend/model/backward/cpu_pointwise_ops_torch.h"
+#include "backend/model/backward/cuda_pointwise_ops_torch.h"
+
+namespace foxscope {
+
+bool PointwiseOps::take(const TorchWeights& weights) {
+  const ModelConfig& config = weights.config;
+  const bool device = weights.on_gpu() ? weights.dtype == DType::bfloat16 && config.head_dim % 8 == 0 &&
+                                             (!config.rope || config.head_dim % 16 == 0)
+                                       : weights.dtype == DType::float32;
+  return device && config.norm == NormKind::rms && config.mlp == MlpKind::swiglu && !config.parallel_residual &&
+         !config.mlp_bias && !config.output_bias && config.learned_positions == 0 &&
+         (!config.rope || config.rotary_dim == config.head_dim);
+}
+
+std::unique_ptr<PointwiseOps> PointwiseOps::make(const TorchWeights& weights, std::int64_t length) {
+  return weights.on_gpu() ? make_cuda_pointwise_ops(weights, length) : make_cpu_pointwise_ops(weights, length);
+}
+
+}  // namespace foxscope

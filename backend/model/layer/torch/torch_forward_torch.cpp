@@ -1,0 +1,96 @@
+#include "backend/model/layer/torch/torch_forward_torch.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "backend/model/layer/torch/attention_torch.h"
+#include "backend/model/layer/torch/linear_torch.h"
+#include "backend/model/layer/torch/mlp_torch.h"
+#include "backend/model/layer/torch/prediction_torch.h"
+#include "backend/model/layer/torch/recording_torch.h"
+
+namespace foxscope {
+
+TorchForward::TorchForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length)
+    : Forward(weights.config, batch, length), pass_(weights, batch, length) {}
+
+PassBytes TorchForward::bytes(const ModelConfig& config, const KeepSet& keep) {
+  PassBytes bytes = TorchPass::bytes(config, DType::float32, keep);
+  // Each of LibTorch's operations has a result of its own.
+  const std::int64_t queries = config.query_size();
+  bytes.per_token += 4 * 2 * (queries + 2 * config.key_size()) + 4 * 4 * std::max(config.hidden_size, queries);
+  return bytes;
+}
+
+void TorchForward::begin() {
+  pass_.begin_run(*this);
+  pass_.begin_texts();
+  report().attention_kernel = pass_.by_kernel() ? "cuda" : "composed";
+  const TorchWeights& weights = pass_.weights();
+  const std::span<const float> hidden = input().hidden;
+  if (!hidden.empty()) {
+    // A copy: the layers add to it in place.
+    pass_.residual = at::tensor(at::ArrayRef<float>(hidden.data(), hidden.size()), at::kFloat)
+                         .view({rows(), config().hidden_size})
+                         .to(weights.place);
+    return;
+  }
+  pass_.residual = weights.embedding.index_select(0, pass_.put(input().ids));
+  if (!weights.positions.defined()) return;
+  const at::Tensor table = weights.positions.slice(0, first_position(), first_position() + length());
+  pass_.residual.view({batch(), length(), -1}).add_(table);
+}
+
+MixerSteps& TorchForward::mixer(int layer) {
+  const bool linear = config().is_linear(layer);
+  std::unique_ptr<MixerSteps>& steps = linear ? linear_ : attention_;
+  if (steps == nullptr) steps = linear ? make_linear() : make_attention();
+  return *steps;
+}
+
+std::unique_ptr<MixerSteps> TorchForward::make_attention() { return std::make_unique<TorchAttentionSteps>(pass_); }
+
+std::unique_ptr<MixerSteps> TorchForward::make_linear() { return std::make_unique<TorchLinearSteps>(pass_); }
+
+void TorchForward::keep_hidden(int layer) {
+  if (!keeps(Keep::hidden)) return;
+  const TorchWeights& weights = pass_.weights();
+  const bool last = layer == config().layers;
+  record_hidden(pass_, layer,
+                last ? pass_.norm(pass_.residual, weights.final_norm, weights.final_norm_bias) : pass_.residual);
+}
+
+bool TorchForward::feed_forward(int layer) {
+  add_mlp(pass_, layer);
+  return !job().stopped();
+}
+
+at::Tensor TorchForward::final_norm(std::int64_t first_row) { return final_norm_of(pass_, first_row); }
+
+at::Tensor TorchForward::logits(const at::Tensor& normed) { return logits_of(pass_.weights(), normed); }
+
+bool TorchForward::predict() {
+  keep_hidden(config().layers);
+  if (!keeps(Keep::loss) && !keeps(Keep::logits)) return true;
+  return record_predictions(pass_, final_norm(0), [this](const at::Tensor& normed) { return logits(normed); });
+}
+
+void TorchForward::predict_next(std::span<const std::span<float>> log_probabilities) {
+  const at::Tensor last = final_norm(length() - 1).slice(0, 0, rows(), length());  // [B, D]
+  // Logits of all rows, so that digits do not depend on how many are asked for.
+  next_log_probabilities(logits(last), log_probabilities);
+}
+
+bool TorchForward::score(std::span<const ScoredRow> scored, int top, const Job& job) {
+  const auto make_logits = [this](const at::Tensor& normed) { return logits(normed); };
+  return score_rows(final_norm(0), make_logits, config().vocabulary_size, scored, top, job);
+}
+
+void TorchForward::end_layer(int /*layer*/) { pass_.end_layer(); }
+
+int TorchForward::layers_done(int begun) const { return pass_.layers_done(begun); }
+
+bool TorchForward::finish() { return pass_.finish(); }
+
+}  // namespace foxscope

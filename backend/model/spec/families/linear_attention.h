@@ -1,0 +1,14 @@
+#pragma once
+
+#include "backend/model/spec/model_family.h"
+
+namespace foxscope::family {
+
+extern const ModelFamily kHgrn2Baseline;     ///< hgrn2-project_fox
+extern const ModelFamily kHgrn2;             ///< FLA's
+extern const ModelFamily kGla;               ///< FLA's
+extern const ModelFamily kDeltaNetBaseline;  ///< delta_net-project_fox
+extern const ModelFamily kDeltaNet;          ///< FLA's
+extern const ModelFamily kGatedDeltaNet;     ///< FLA's
+
+}  // namespace foxscope::family

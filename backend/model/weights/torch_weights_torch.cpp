@@ -1,0 +1,264 @@
+#include "backend/model/weights/torch_weights_torch.h"
+
+#include <ATen/ATen.h>
+
+#include "backend/base/index.h"
+#include "backend/model/weights/checkpoint.h"
+#include "backend/model/weights/current_device_torch.h"
+#include "backend/model/weights/logit_bound.h"
+#include "backend/model/weights/weight_reader.h"
+
+namespace foxscope {
+namespace {
+
+/// Rows of the head are a multiple of this.
+constexpr std::int64_t kHeadRows = 8;
+
+}  // namespace
+
+TorchWeights::TorchWeights(const ModelConfig& model_config, const Device& on, DType type)
+    : config(model_config),
+      device(on),
+      dtype(type),
+      place(torch_device(on)),
+      matrix(type == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
+      columns(config) {}
+
+TorchWeights::TorchWeights(const ModelConfig& model_config, const ModelWeights& host)
+    : TorchWeights(model_config, Device{}, DType::float32) {
+  lent_ = true;
+  put_frequencies();
+  put_outside(host);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    layers.push_back(put_layer(layer, host.layers[index_of(layer)]));
+  }
+}
+
+bool TorchWeights::load(const Checkpoint& checkpoint, const Job& job) {
+  return load(CheckpointSource(checkpoint), job);
+}
+
+bool TorchWeights::load(const ParameterSource& source, const Job& job) {
+  WeightReader reader(config, source, job);
+  put_frequencies();
+  {
+    const auto outside = reader.read_outside();
+    if (!outside) return false;
+    put_outside(*outside);
+  }
+  for (int layer = 0; layer < config.layers; ++layer) {
+    auto host = reader.read_layer(layer);
+    if (!host) return false;
+    host->logit_bound = bound_logits(config, layer, *host);
+    layers.push_back(put_layer(layer, *host));
+  }
+  return true;
+}
+
+void TorchWeights::put_frequencies() {
+  const std::vector<double> angles = rotary_frequencies(config);
+  frequencies = at::tensor(at::ArrayRef<double>(angles.data(), angles.size()), at::kDouble).to(place);
+}
+
+void TorchWeights::put_outside(const ModelWeights& host) {
+  const std::int64_t hidden = config.hidden_size;
+  embedding = put(host.embedding, {config.vocabulary_size, hidden}, at::kFloat);
+  positions = put(host.positions, {config.learned_positions, hidden}, at::kFloat);
+  padded_head = put(host.head(), {config.vocabulary_size, hidden}, matrix);
+  const std::int64_t missing = (kHeadRows - config.vocabulary_size % kHeadRows) % kHeadRows;
+  if (missing > 0) padded_head = at::constant_pad_nd(padded_head, {0, 0, 0, missing});
+  final_norm = put(host.final_norm, {hidden}, at::kFloat);
+  final_norm_bias = put(host.final_norm_bias, {hidden}, at::kFloat);
+  if (!host.lower_bounds.empty()) {
+    lower_bounds = put(host.lower_bounds, {config.layers, hidden}, at::kFloat);
+  }
+}
+
+at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
+  if (values.empty()) return {};
+  if (lent_) return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);  // nothing writes to weights
+  return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place);
+}
+
+void TorchWeights::split_gates(TorchLayer& weights) const {
+  if (matrix != at::kBFloat16) return;
+  const at::Tensor high = weights.gates.to(matrix);
+  weights.gates_high = at::cat({high, high}, 1);
+  weights.gates_rest = (weights.gates - high).to(matrix);
+}
+
+void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const {
+  const LinearColumns parts(mixer);
+  const std::int64_t hidden = config.hidden_size;
+  const auto vector = [&](const FloatArray& values) { return put(values, {std::ssize(values)}, at::kFloat); };
+  weights.attention_norm = vector(host.attention_norm);
+  const at::Tensor projection = put(host.projection, {parts.count, hidden}, at::kFloat);
+  weights.projection = projection.slice(0, 0, parts.precise).to(matrix);
+  weights.gates = projection.slice(0, parts.precise).contiguous();
+  split_gates(weights);
+  if (const at::Tensor bias = vector(host.projection_bias); bias.defined()) {
+    weights.projection_bias = bias.slice(0, 0, parts.precise).contiguous();
+    weights.gates_bias = bias.slice(0, parts.precise).contiguous();
+  }
+  weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
+  weights.convolution_bias = vector(host.convolution_bias);
+  weights.x_proj = put(host.x_proj, {mixer.x_proj_size(), mixer.value_size()}, at::kFloat);
+  weights.decay_up = put(host.decay_up, {mixer.raised_size(), mixer.decay_rank}, at::kFloat);
+  weights.decay_bias = vector(host.decay_bias);
+  weights.decay_rate = vector(host.decay_rate);
+  if (mixer.layer().has_rates()) weights.decay_rate = weights.decay_rate.view({mixer.heads, mixer.key_dim});
+  weights.skip = vector(host.skip);
+  weights.output_norm = vector(host.output_norm);
+  weights.output = put(host.output, {hidden, mixer.output_size()}, matrix);
+  weights.output_bias = vector(host.output_bias);
+}
+
+TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inner = config.intermediate_of(layer);
+  const std::int64_t wide = config.mlp == MlpKind::swiglu ? 2 * inner : inner;
+  const std::int64_t queries = config.query_size();
+  const std::int64_t matrix_rows = columns.key_shift;
+  TorchLayer weights;
+  weights.mlp_norm = put(host.mlp_norm, {hidden}, at::kFloat);
+  weights.mlp_norm_bias = put(host.mlp_norm_bias, {hidden}, at::kFloat);
+  weights.mlp_in = put(host.mlp_in, {wide, hidden}, matrix);
+  weights.mlp_in_bias = put(host.mlp_in_bias, {wide}, at::kFloat);
+  weights.mlp_out = put(host.mlp_out, {hidden, inner}, matrix);
+  weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
+  if (const LinearMixer* const mixer = config.linear_at(layer)) {
+    put_linear(*mixer, host, weights);
+    return weights;
+  }
+  weights.attention_norm = put(host.attention_norm, {hidden}, at::kFloat);
+  weights.attention_norm_bias = put(host.attention_norm_bias, {hidden}, at::kFloat);
+  const at::Tensor projection = put(host.projection, {columns.count, hidden}, at::kFloat);
+  weights.gates = projection.slice(0, matrix_rows).contiguous();
+  split_gates(weights);
+  const at::Tensor bias = put(host.projection_bias, {columns.count}, at::kFloat);
+  if (bias.defined()) {
+    weights.gates_bias = bias.slice(0, matrix_rows).contiguous();
+    if (config.query_key_value_bias) weights.projection_bias = bias.slice(0, 0, matrix_rows).contiguous();
+  }
+  weights.query_norm = put(host.query_norm, {config.heads, config.head_dim}, at::kFloat);
+  weights.key_norm = put(host.key_norm, {config.key_heads, config.head_dim}, at::kFloat);
+  weights.constant_gate = put(host.constant_gate, {1, config.heads}, at::kFloat);
+  weights.projection = projection.slice(0, 0, matrix_rows).to(matrix);
+  weights.output_gate = put(host.output_gate, {queries, hidden}, matrix);
+  if (on_gpu()) {
+    weights.projection_and_gate =
+        config.output_gate ? at::cat({weights.projection, weights.output_gate}, 0) : weights.projection;
+    weights.projection = weights.projection_and_gate.slice(0, 0, matrix_rows);
+    if (config.output_gate) weights.output_gate = weights.projection_and_gate.slice(0, matrix_rows);
+  }
+  weights.output_norm = put(host.output_norm, {config.heads, config.head_dim}, at::kFloat);
+  weights.output = put(host.output, {hidden, queries}, matrix);
+  weights.output_bias = put(host.output_bias, {hidden}, at::kFloat);
+  weights.logit_bound = host.logit_bound;
+  return weights;
+}
+
+void TorchWeights::require_gradients() {
+  const auto require = [](at::Tensor& weight) {
+    if (weight.defined()) weight = weight.detach().requires_grad_();
+  };
+  for (const auto member : outside()) require(this->*member);
+  for (TorchLayer& layer : layers) {
+    for (const auto member : differentiable_weights()) require(layer.*member);
+  }
+}
+
+WeightTensors TorchWeights::zero_gradients() const {
+  const auto zeros = [](const at::Tensor& weight) {
+    return weight.defined() ? at::zeros(weight.sizes(), weight.options().dtype(at::kFloat).requires_grad(false))
+                            : at::Tensor();
+  };
+  WeightTensors gradients;
+  for (const auto member : outside()) gradients.*member = zeros(this->*member);
+  for (const TorchLayer& layer : layers) {
+    TorchLayer& grad_layer = gradients.layers.emplace_back();
+    for (const auto member : differentiable_weights()) grad_layer.*member = zeros(layer.*member);
+  }
+  return gradients;
+}
+
+std::span<at::Tensor WeightTensors::*const> WeightTensors::outside() {
+  static constexpr at::Tensor WeightTensors::*kWeights[] = {
+      &WeightTensors::embedding,  &WeightTensors::positions,       &WeightTensors::padded_head,
+      &WeightTensors::final_norm, &WeightTensors::final_norm_bias, &WeightTensors::lower_bounds};
+  return kWeights;
+}
+
+std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
+  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm,
+                                                         &TorchLayer::attention_norm_bias,
+                                                         &TorchLayer::projection,
+                                                         &TorchLayer::projection_bias,
+                                                         &TorchLayer::gates,
+                                                         &TorchLayer::gates_bias,
+                                                         &TorchLayer::query_norm,
+                                                         &TorchLayer::key_norm,
+                                                         &TorchLayer::constant_gate,
+                                                         &TorchLayer::output_gate,
+                                                         &TorchLayer::output_norm,
+                                                         &TorchLayer::output,
+                                                         &TorchLayer::output_bias,
+                                                         &TorchLayer::mlp_norm,
+                                                         &TorchLayer::mlp_norm_bias,
+                                                         &TorchLayer::mlp_in,
+                                                         &TorchLayer::mlp_in_bias,
+                                                         &TorchLayer::mlp_out,
+                                                         &TorchLayer::mlp_out_bias,
+                                                         &TorchLayer::convolution,
+                                                         &TorchLayer::convolution_bias,
+                                                         &TorchLayer::x_proj,
+                                                         &TorchLayer::decay_up,
+                                                         &TorchLayer::decay_bias,
+                                                         &TorchLayer::decay_rate,
+                                                         &TorchLayer::skip};
+  return kWeights;
+}
+
+LayerWeights to_host(const TorchLayer& layer) {
+  const auto take = [](std::initializer_list<at::Tensor> parts) {
+    FloatArray all;
+    for (const at::Tensor& part : parts) {
+      if (!part.defined()) continue;
+      const at::Tensor host = part.detach().to(at::kCPU, at::kFloat).contiguous();
+      const float* const values = host.const_data_ptr<float>();
+      all.insert(all.end(), values, values + host.numel());
+    }
+    return all;
+  };
+  LayerWeights host;
+  host.attention_norm = take({layer.attention_norm});
+  host.attention_norm_bias = take({layer.attention_norm_bias});
+  host.projection = take({layer.projection, layer.gates});
+  // Where gates alone have a bias, the rest of the merged one is 0.
+  const bool gates_alone = layer.gates_bias.defined() && !layer.projection_bias.defined();
+  const at::Tensor others = gates_alone ? at::zeros({layer.projection.size(0)}) : layer.projection_bias;
+  host.projection_bias = take({others, layer.gates_bias});
+  host.query_norm = take({layer.query_norm});
+  host.key_norm = take({layer.key_norm});
+  host.constant_gate = take({layer.constant_gate});
+  host.output_gate = take({layer.output_gate});
+  host.output_norm = take({layer.output_norm});
+  host.output = take({layer.output});
+  host.output_bias = take({layer.output_bias});
+  host.mlp_norm = take({layer.mlp_norm});
+  host.mlp_norm_bias = take({layer.mlp_norm_bias});
+  host.mlp_in = take({layer.mlp_in});
+  host.mlp_in_bias = take({layer.mlp_in_bias});
+  host.mlp_out = take({layer.mlp_out});
+  host.mlp_out_bias = take({layer.mlp_out_bias});
+  host.convolution = take({layer.convolution});
+  host.convolution_bias = take({layer.convolution_bias});
+  host.x_proj = take({layer.x_proj});
+  host.decay_up = take({layer.decay_up});
+  host.decay_bias = take({layer.decay_bias});
+  host.decay_rate = take({layer.decay_rate});
+  host.skip = take({layer.skip});
+  return host;
+}
+
+}  // namespace foxscope
