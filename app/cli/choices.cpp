@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/cli/parse_error.h"
 #include "app/cli/values.h"
 #include "app/figure/colour_map.h"
 #include "app/figure/figure_length.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/map/map.h"
 #include "backend/trace/trace_arrays.h"
 
@@ -86,7 +86,7 @@ void checkOption(const CLI::Option& option) {
     for (const std::string& word : choice.several ? split(result, ',') : std::vector{result}) {
       const bool known = std::ranges::find(choice.words, word) != choice.words.end();
       if (known || (!choice.others.empty() && isOther(word))) continue;
-      const std::string meant = didYouMean(word, choice.words);
+      const std::string meant = did_you_mean(word, choice.words);
       if (meant.empty()) continue;
       std::vector<std::string> all = choice.words;
       all.insert(all.end(), choice.others.begin(), choice.others.end());
@@ -115,7 +115,7 @@ void checkChoices(const CLI::App& program) {
 }
 
 std::vector<std::string> shownNames(const CLI::Option& option) {
-  constexpr std::array<std::string_view, 3> kOlder = {"colors", "color", "colour"};
+  constexpr std::array<std::string_view, 5> kOlder = {"colors", "color", "colour", "limit", "tokens"};
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back('-' + name);
   for (const std::string& name : option.get_lnames()) {

@@ -30,6 +30,7 @@
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/base/nearest_name.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {
@@ -75,7 +76,7 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
       "Examples:\n"
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
       "  foxscope heads run.h5\n"
-      "  foxscope map run.h5 --head 2:1 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --quantity attention -o attention.png\n"
       "\n"
       "Layers, heads and positions count from 0. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.");
   addOpenCommand(program, parsed);
@@ -115,13 +116,13 @@ void checkGroup(const CLI::App& program, const CLI::App& group, const std::strin
   const std::vector<std::string> elsewhere = commandsCalled(program, word);
   if (elsewhere.empty()) {
     // A kind of figure is told by `figure` itself, with all that there are.
-    const std::string meant = word.starts_with('-') || group.get_name() == "figure" ? "" : didYouMean(word, names);
+    const std::string meant = word.starts_with('-') || group.get_name() == "figure" ? "" : did_you_mean(word, names);
     if (meant.empty()) return;
     throw UsageError(fmt::format("{} {}: there is no such command: {}see foxscope {} --help", group.get_name(), word,
                                  meant, group.get_name()));
   }
   throw UsageError(fmt::format("{} {}: there is no such command: {}{} is another one: see foxscope {} --help",
-                               group.get_name(), word, didYouMean(word, names), fmt::join(elsewhere, " or "),
+                               group.get_name(), word, did_you_mean(word, names), fmt::join(elsewhere, " or "),
                                group.get_name()));
 }
 
@@ -133,7 +134,7 @@ void checkOwnOption(const CLI::App& program, const std::string& word) {
     if (command->get_name() == "open" && command->get_option_no_throw(name) != nullptr) return;
   }
   const std::vector<std::string> own = {"--help", "--version"};
-  const std::string meant = didYouMean(name, own);
+  const std::string meant = did_you_mean(name, own);
   if (!meant.empty()) throw UsageError(fmt::format("{}: there is no such option: {}see foxscope --help", name, meant));
 }
 
@@ -187,7 +188,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   for (const CLI::App* command : commands) names.push_back(command->get_name());
   const std::vector<std::string> inGroups = commandsCalled(program, word);
   const std::string meant =
-      inGroups.empty() ? didYouMean(word, names) : fmt::format("did you mean {}? else ", fmt::join(inGroups, " or "));
+      inGroups.empty() ? did_you_mean(word, names) : fmt::format("did you mean {}? else ", fmt::join(inGroups, " or "));
   throw UsageError(fmt::format("{}: there is no such command, file or folder: {}see foxscope --help", word, meant));
 }
 
@@ -324,7 +325,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
     Console::write(fmt::format("{}\n", version.what()));
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
   } catch (const CLI::ParseError& error) {
-    throw UsageError(parseErrorText(program, error));
+    throw UsageError(parseErrorText(program, error, parsed.oneOf));
   }
   if (!parsed.action) throw UsageError("no command given: see foxscope --help");
 }
@@ -345,7 +346,7 @@ int runProgram(const std::vector<std::string>& arguments) {
   } catch (const Error& error) {
     return fail(error.what(), kFailed);
   } catch (const std::bad_alloc&) {
-    return fail("out of memory: cut the text with --limit, or leave parts out with --keep", kFailed);
+    return fail("out of memory: cut the text with --length, or leave parts out with --keep", kFailed);
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) return fail(flawIn(error), kFailed);
     return fail("the system starts no more threads: end other programs, or raise `ulimit -u`", kFailed);

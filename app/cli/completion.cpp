@@ -10,8 +10,8 @@
 #include "app/cli/choices.h"
 #include "app/cli/command.h"
 #include "app/cli/command_tree.h"
-#include "app/cli/parse_error.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 
 namespace foxscope::cli {
 namespace {
@@ -218,7 +218,7 @@ std::string completionOf(const CLI::App& program, const std::string& shell) {
   if (shell == "zsh") return zshOf(name, all);
   if (shell == "fish") return fishOf(name, all);
   const std::vector<std::string> known = {"bash", "zsh", "fish"};
-  throw UsageError(fmt::format("--completion {}: {}use bash, zsh or fish", shell, didYouMean(shell, known)));
+  throw UsageError(fmt::format("--completion {}: {}use bash, zsh or fish", shell, did_you_mean(shell, known)));
 }
 
 }  // namespace foxscope::cli

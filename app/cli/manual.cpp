@@ -24,28 +24,30 @@ struct Fact {
 
 constexpr std::array<Fact, 12> kFiles = {{
     {"DIR", "config.json, model.safetensors, tokenizer.json", "A checkpoint folder, as Hugging Face writes it."},
-    {"RUN.h5", "RUN.h5", "A run file (HDF5): what `foxscope run` writes."},
-    {"NEEDLE.h5", "NEEDLE.h5", "A needle test (HDF5): what `foxscope eval needle` writes."},
-    {"SWEEP.h5", "SWEEP.h5", "A sweep over heads (HDF5): what `foxscope eval sweep` writes."},
-    {"EVAL.h5", "EVAL.h5", "Losses over a corpus (HDF5): what `foxscope eval loss` and `foxscope eval import` write."},
-    {"SPEC.json", "SPEC.json", "A figure's kind and options: what `foxscope figure spec --write` writes."},
+    {"RUN.h5", "RUN.h5", "A run file (HDF5). `foxscope run` writes it."},
+    {"NEEDLE.h5", "NEEDLE.h5", "A needle test (HDF5). `foxscope eval needle` writes it."},
+    {"SWEEP.h5", "SWEEP.h5", "A sweep over heads (HDF5). `foxscope eval sweep` writes it."},
+    {"EVAL.h5", "EVAL.h5", "Losses over a corpus (HDF5). `foxscope eval loss` and `foxscope eval import` write it."},
+    {"SPEC.json", "SPEC.json", "The kind and the options of a figure. `foxscope figure spec --write` writes it."},
     {"OUT", "OUT/recipe.json, OUT/log.jsonl, OUT/evaluation.jsonl", "All settings of a training, and a line a step."},
     {"OUT", "OUT/checkpoints/step-NNNNNN", "Checkpoint folders of a training."},
     {"PATH", "*.foxscope.json", "A session of the window."},
     {"PATH", "~/.config/foxscope", "Settings of the window; XDG_CONFIG_HOME moves it."},
-    {"PATH", "~/.cache/foxscope", "What can be made again, as token ids of training texts; XDG_CACHE_HOME moves it."},
-    {"DIR", "~/.cache/huggingface/hub", "Where a hub id, owner/name, is looked up. Nothing is downloaded."},
+    {"PATH", "~/.cache/foxscope",
+     "Files that the program can make again, as token ids of training texts; XDG_CACHE_HOME moves it."},
+    {"DIR", "~/.cache/huggingface/hub",
+     "The hub cache, in which a hub id owner/name is looked up. Nothing is downloaded."},
 }};
 
 constexpr std::array<Fact, 7> kEnvironment = {{
-    {"DIR", "HF_HUB_CACHE, HF_HOME", "Where the hub's cache is: HF_HUB_CACHE, else HF_HOME/hub."},
+    {"DIR", "HF_HUB_CACHE, HF_HOME", "Folder of the hub cache: HF_HUB_CACHE, else HF_HOME/hub."},
     {"DEVICE", "CUDA_VISIBLE_DEVICES", "The GPUs that may be used; empty: the CPU."},
     {"DIR", "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT",
      "Set by torchrun: several processes share a training or an evaluation. The variables of srun do the same."},
-    {"PATH", "XDG_CACHE_HOME", "Where the cache is (default: ~/.cache)."},
-    {"FILE", "TMPDIR", "Where a file lies until it goes to standard output (default: /tmp)."},
-    {"", "OMP_NUM_THREADS", "How many threads compute on the CPU (default: one a core)."},
-    {"", "NO_COLOR", "Where it is set, messages have no colours."},
+    {"PATH", "XDG_CACHE_HOME", "Folder of the cache (default: ~/.cache)."},
+    {"FILE", "TMPDIR", "Folder in which a file lies until it goes to standard output (default: /tmp)."},
+    {"", "OMP_NUM_THREADS", "Number of threads that compute on the CPU (default: one a core)."},
+    {"", "NO_COLOR", "If it is set, messages have no colours."},
 }};
 
 /// Escapes one line of text for troff; a dash is what one types, not a hyphen.

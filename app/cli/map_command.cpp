@@ -6,6 +6,7 @@
 #include "app/cli/command.h"
 #include "app/cli/map_options.h"
 #include "app/cli/output.h"
+#include "app/cli/parse_error.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
@@ -52,6 +53,32 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
   }
 }
 
+/// Where a picture is asked for without a head: the head, and the positions that fit it unless they are asked for.
+/// @returns nothing if the job was stopped
+std::optional<MapOptions> withHead(const MapOptions& options, const RunOnDevice& trace, const CommandContext& context) {
+  const bool crops = options.rows.empty() && options.columns.empty();
+  const auto chosen = figure::headOnMap(trace, crops, context.job());
+  if (!chosen) return std::nullopt;
+  context.console.endProgress();
+  context.console.note(chosen->note);
+  MapOptions filled = options;
+  filled.head = figure::wordOf(chosen->head);
+  filled.cropped = chosen->positions.end < trace->info().length;
+  if (filled.cropped) filled.rows = filled.columns = figure::wordOf(chosen->positions);
+  return filled;
+}
+
+/// A picture of a whole text may be too large for what a head remembers.
+void noteThinDiagonal(const MapOptions& options, const MapRequest& request, Console& console) {
+  if (!options.rows.empty() || !options.columns.empty() || request.minus) return;
+  const auto shown = figure::beginningThatShows(request.head);
+  if (!shown) return;
+  console.note(fmt::format(
+      "{}: forgets within so few of {} positions that the map is a thin diagonal: --rows {} --cols "
+      "{} shows its memory",
+      figure::wordOf(headOf(options)), request.rows.size(), figure::wordOf(*shown), figure::wordOf(*shown)));
+}
+
 int drawPicture(const MapOptions& options, MapRequest request, const CommandContext& context) {
   const figure::FigureFormat format = figureFormat(options, formatOf(options));
   figure::MapFigure figure;
@@ -62,6 +89,7 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
   }
   figure.colours.blankBelow = options.threshold;
   figure.title = options.title;
+  figure.cropped = options.cropped;
   if (figure.scale == figure::ColourScale::linear) request.skip_tolerance = kLinearSkipTolerance;
   auto image = compute_map(request, context.job());
   if (!image) return kInterrupted;
@@ -76,10 +104,15 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
   return kDone;
 }
 
-int writeMap(const MapOptions& options, const CommandContext& context) {
+int writeMap(MapOptions options, const CommandContext& context) {
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const MapFormat format = formatOf(options);
-  (void)headOf(options);
+  const bool chooses = options.head.empty();
+  if (!chooses) {
+    (void)headOf(options);
+  } else if (!isPicture(format) || options.layer) {
+    throw UsageError(requiredText({"--head"}) + "see foxscope map --help");
+  }
   if (isPicture(format)) {
     figure::requireDrawing();
     if (format != MapFormat::svg) requireNoTerminal(options.output);
@@ -93,9 +126,15 @@ int writeMap(const MapOptions& options, const CommandContext& context) {
 
   const RunFile run = RunFile::open(options.file, options.check);
   if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
+  context.console.setSubject(options.output);
+  if (chooses) {
+    auto filled = withHead(options, {run.trace(options.model), gpu}, context);
+    if (!filled) return kInterrupted;
+    options = std::move(*filled);
+  }
   const auto maps = planMaps(options, run, format, gpu);
   announce(options, maps, format, context.console);
-  context.console.setSubject(options.output);
+  if (isPicture(format) && !chooses) noteThinDiagonal(options, maps.front().request, context.console);
   const MapRequest& request = maps.front().request;
   const OutputPath output(options.output);
   bool whole = false;
@@ -122,7 +161,11 @@ int writeMap(const MapOptions& options, const CommandContext& context) {
 
 void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("file", options.file, "Run file")->type_name("RUN.h5")->required();
-  command.add_option("--head", options.head, "Layer and head, from 0")->type_name("LAYER:HEAD")->required();
+  command
+      .add_option("--head", options.head,
+                  "Layer and head, from 0 (default of a picture: a head of middle memory, on a part of the text where "
+                  "its memory can be seen)")
+      ->type_name("LAYER:HEAD");
   command.add_option("--layer", options.layer)->type_name("N")->group("");  // beside --head N, as older versions had it
   command
       .add_option("--quantity", options.quantities,
@@ -141,7 +184,7 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--model", options.model, "Name of the model, where the file holds several")->type_name("NAME");
   command
       .add_option("--minus", options.minus,
-                  "Subtract this model's map, or that of another head, entry by entry before reducing")
+                  "Subtract the map of this model, or of another head, entry by entry before reducing")
       ->type_name("NAME[:LAYER:HEAD]");
   command.add_option("--rows", options.rows, "Query positions from A up to, not including, B")->type_name("A:B");
   command.add_option("--cols", options.columns, "Key positions from A up to, not including, B")->type_name("A:B");
@@ -159,7 +202,7 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
           "Channel of forget and log_forget in a mixer whose channels decay each (default: the mean over channels)")
       ->type_name("N");
   command.add_flag("--without-first", options.withoutFirst,
-                   "Leave out key 0, where many heads park: of attention, rows divided by what it leaves them");
+                   "Leave out key 0, on which many heads park; rows of attention are divided by the rest of their sum");
   command.add_option("--scale", options.scale, "Colour scale of a picture (default: auto)")
       ->type_name("auto|linear|log");
   command.add_option("--limits", options.limits, "Ends of a picture's colour bar; A: and :B leave one to the values")
@@ -194,13 +237,13 @@ void addMapCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<MapOptions>();
   CLI::App* command = addSubcommand(
       program, parsed, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
-      "  foxscope map run.h5 --head 2:1 --quantity attention -o attention.png\n"
-      "  foxscope map run.h5 --head 2:1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
-      "  foxscope map run.h5 --head 2:1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
-      "  foxscope map mamba.h5 --head 2:1 --quantity mixing -o mixing.png\n"
-      "  foxscope map run.h5 --head 2:1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
-      "  foxscope map run.h5 --head 2:1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
-      "  foxscope map both.h5 --model fox --head 2:1 --minus base:2:3 --quantity attention -o difference.png");
+      "  foxscope map run.h5 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --head 6:1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
+      "  foxscope map run.h5 --head 6:1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
+      "  foxscope map mamba.h5 --head 6:1 --quantity mixing -o mixing.png\n"
+      "  foxscope map run.h5 --head 6:1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
+      "  foxscope map run.h5 --head 6:1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
+      "  foxscope map both.h5 --model fox --head 6:1 --minus base:2:3 --quantity attention -o difference.png");
   addMapOptions(*command, *options);
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) { return writeMap(*options, context); };

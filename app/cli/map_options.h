@@ -25,7 +25,7 @@ struct MapOptions {
   RunCheck check = RunCheck::whole;
   std::optional<std::string> model;
   std::optional<int> layer;  ///< beside a head of one number
-  std::string head;          ///< LAYER:HEAD, or HEAD
+  std::string head;          ///< LAYER:HEAD, or HEAD; empty: chosen, for a picture
   std::string quantities;    ///< Q[,Q...]
   std::string minus;         ///< NAME[:LAYER:HEAD]
   std::string rows;          ///< A:B
@@ -46,6 +46,7 @@ struct MapOptions {
   std::string output;
   std::string format;  ///< a word of `--format`; empty: by the output's ending
   bool force = false;
+  bool cropped = false;  ///< rows and columns were chosen, and are the beginning of the text
 };
 
 /// The head that is asked for: --head LAYER:HEAD, or --head HEAD beside --layer LAYER.

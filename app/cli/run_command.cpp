@@ -78,12 +78,12 @@ std::int64_t totalBytes(const std::vector<KeptPart>& parts) {
 }
 
 /// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave logits out of --keep for a smaller file, or read less
-/// by --limit (37 kB a token)".
+/// by --length (37 kB a token)".
 /// @param tokens  of the longest run in the file
 std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts, std::int64_t tokens) {
   const auto bytes = static_cast<double>(totalBytes(parts));
   return fmt::format(
-      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --limit ({} "
+      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --length ({} "
       "a token)",
       output, sizeText(bytes), sizeText(static_cast<double>(parts.front().bytes)), parts.front().word,
       parts.front().word, sizeText(bytes / static_cast<double>(tokens)));
@@ -329,7 +329,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
   CLI::App* command = addSubcommand(
       program, parsed, "run", "Run one or more models on one text and write a run file",
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
-      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
+      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --length 4096 -o both.h5\n"
       "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
       "  foxscope run --model FOLDER --text chapter.txt --keep loss,gates,saliency --saliency 512:1024 -o owed.h5\n"
       "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
@@ -346,7 +346,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("FILE");
   command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
   command
-      ->add_option("--limit", options->limit,
+      ->add_option("--length,--limit", options->limit,
                    "Only the first N tokens; the file holds the part of the text that they are")
       ->type_name("N");
   addRunningOptions(*command, *options, "the sequence");
@@ -361,7 +361,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
       ->add_option(
           "--saliency", options->saliency,
           "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all); gates behind "
-          "B have none, so --limit B leaves nothing out")
+          "B have none, so --length B leaves nothing out")
       ->type_name("A:B");
   command
       ->add_option("--invalid-utf8", options->invalidUtf8,
@@ -369,6 +369,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("refuse|replace");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");
+  parsed.oneOf[command] = {"--text", "--ids"};
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) { return runModels(*options, context); };
   });

@@ -59,14 +59,15 @@ Options common() {
       {"--width", "LENGTH", Takes::text, "Width, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)"},
       {"--height", "LENGTH", Takes::text, "Height (default: what the content needs)"},
       {"--dpi", "N", Takes::dots, "Dots per inch of a .png, and of maps in .svg and .pdf (default: 300)"},
-      {"--font", "FAMILY", Takes::text, "Family of the letters (default: DejaVu Sans)"},
+      {"--font", "FAMILY", Takes::text, "Family of the font (default: DejaVu Sans)"},
       {"--font-size", "PT", Takes::number, "Size of the letters, in points (default: 9, and 7.25 below 4in)"},
       {"--title", "TEXT", Takes::text, "A title above everything (default: none)"},
-      {"--label", "NAME=TEXT", Takes::texts, "What is written for a model, or the text of a sweep; *F* is an italic F"},
+      {"--label", "NAME=TEXT", Takes::texts,
+       "Text to write for a model, or for the text of a sweep; *F* is an italic F"},
       {"--device", "DEVICE", Takes::text,
        "Device that computes maps and statistics of runs: auto, cpu, cuda or cuda:N (default: auto)"},
       {"--svg-text", nullptr, Takes::flag,
-       "Text of a .svg stays text, to be edited, instead of outlines; its font is not in the file"},
+       "Keep text of a .svg as text that can be edited, not as outlines; the file does not hold the font"},
       {"--no-letters", nullptr, Takes::flag, "No (a), (b) before the titles of panels"},
       {"--force", nullptr, Takes::flag, "Overwrite the output"}};
 }
@@ -87,7 +88,9 @@ Options rows(const char* ofThem) {
       {"--rows", "A:B", Takes::text, fmt::format("Positions from A up to, not including, B (default: {})", ofThem)}};
 }
 
-Options trainLength() { return {{"--train-length", "N", Takes::integer, "A dashed line at the length of training"}}; }
+Options trainLength() {
+  return {{"--train-length", "N", Takes::integer, "Draw a dashed line at this length, the length of training"}};
+}
 
 Options smooth(const char* help) { return {{"--smooth", "N", Takes::integer, help}}; }
 
@@ -103,7 +106,7 @@ Options axes() {
 Options curves() {
   return {{"--line-width", "PT", Takes::number, "Width of curves, in points (default: 1.2)"},
           {"--look", "NAME=N[:N]", Takes::texts,
-           "Which colour of the palette a model has, from 0, and perhaps which other style of line, as in fox=0:1 "
+           "Number of a model's colour in the palette, from 0, and perhaps of its style of line, as in fox=0:1 "
            "(default: by its place)"},
           {"--legend-at", "auto|above|none", Takes::text,
            "Where the legend is; auto puts it inside where it covers nothing (default: auto)"}};
@@ -139,15 +142,17 @@ std::vector<FigureKind> kinds() {
       {"perplexity", "P(l): perplexity against context length, from 128 as in the paper where there are 1024",
        "  foxscope figure perplexity eval.h5 --train-length 2048 -o perplexity.pdf", kLosses, losses(),
        drawing<drawPerplexity>()},
-      {"ablation", "Losses, and below that of a base less each other, from position 128 where there are 1024",
+      {"ablation",
+       "Losses, and below them the loss of a base minus each other loss, from position 128 where there are 1024",
        "  foxscope figure ablation whole.h5 cut.h5 no-gate.h5 --base whole --smooth 1001 -o ablation.pdf", kLosses,
        losses() + meanOfLosses() +
-           Options{{"--base", "NAME", Takes::text, "What the others are subtracted from (default: the first)"}},
+           Options{
+               {"--base", "NAME", Takes::text, "Model from whose loss the others are subtracted (default: the first)"}},
        drawing<drawAblation>()},
       {"maps",
        "F above A of some heads",
        "  foxscope figure maps run.h5 -o maps.pdf\n"
-       "  foxscope figure maps run.h5 --heads 2:1,6:1,7:2 --width icml-wide -o maps.pdf\n"
+       "  foxscope figure maps run.h5 --heads 6:2,6:1,7:2 --width icml-wide -o maps.pdf\n"
        "  foxscope figure maps run.h5 --heads fox:7:2,mamba:12:1 -o memories.pdf\n"
        "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
        {"RUN.h5", "Run files"},
@@ -180,8 +185,8 @@ std::vector<FigureKind> kinds() {
        kRun,
        model() +
            Options{{"--tint", "loss|gate|forget|attention", Takes::text,
-                    "What tints a token; gate is 1 - f (default: loss)"}} +
-           head("--head", "Head of all but loss (default: one of middle memory)") +
+                    "Number that tints a token; gate is 1 - f (default: loss)"}} +
+           head("--head", "Head whose gate, F or attention is shown (default: a head of middle memory)") +
            Options{
                {"--position", "P", Takes::integer, "Query of forget and attention (default: the last that is shown)"}} +
            rows("the first") + runs(),
@@ -206,7 +211,7 @@ std::vector<FigureKind> kinds() {
        drawing<drawDistance>(),
        {.letters = true}},
       {"labels",
-       "What every head does: the strongest label of each, and what labels are",
+       "The strongest label of every head, and what the labels mean",
        "  foxscope figure labels run.h5 -o labels.pdf\n"
        "  foxscope figure labels heads.h5 --width icml -o labels.pdf",
        kHeads,
@@ -221,10 +226,10 @@ std::vector<FigureKind> kinds() {
        Options{{"--tint", "gain|mass|gate", Takes::text,
                 "gain of the answer's log-probability, or of one head the attention mass on the needle or its gate F "
                 "(default: gain)"}} +
-           head("--head", "Head of mass and gate (default: that with the most mass)") + trainLength() + common(),
+           head("--head", "Head of mass and gate (default: the head with the most mass)") + trainLength() + common(),
        drawing<drawNeedle>()},
       {"sweep",
-       "What changing each head does to the loss: layers down, heads across",
+       "Change of the loss where one head is changed: layers down, heads across",
        "  foxscope figure sweep sweep.h5 -o sweep.pdf\n"
        "  foxscope figure sweep one.h5 cut.h5 --width neurips -o both.pdf\n"
        "  foxscope figure sweep sweep.h5 --fdr 0.05 -o found.pdf",
@@ -232,11 +237,11 @@ std::vector<FigureKind> kinds() {
        Options{{"--fdr", "Q", Takes::number, kFalseDiscoveryHelp}} + common(),
        drawing<drawSweep>()},
       {"saliency",
-       "What the loss owes to each head's gates, and a passage tinted by one head's",
+       "Gradient of the loss by each head's gates, and a passage tinted by the gradient of one head",
        "  foxscope figure saliency run.h5 -o saliency.pdf\n"
        "  foxscope figure saliency run.h5 --head 7:2 --rows 200:360 --width icml -o saliency.pdf",
        {"RUN.h5", "Run file with saliency"},
-       model() + head("--head", "Head whose saliency tints the passage (default: the one of the largest number)") +
+       model() + head("--head", "Head whose saliency tints the passage (default: the head of the largest number)") +
            Options{{"--by", "saliency_absolute|saliency_scale|saliency_per_nat", Takes::text,
                     "Number of each head: saliency_absolute, the sum of |g log f|; saliency_scale, the sum of g log f, "
                     "of which scale=0.9 changes the loss by -0.1; saliency_per_nat, the mean of |g| (default: "

@@ -202,8 +202,8 @@ CurveChoice curvesOf(const FigureSpec& spec) {
   choice.yTicks = numbersOf(spec, "y-ticks");
   choice.order = spec.list("legend");
   for (const std::string& text : spec.list("colour")) {
-    const auto [name, colour] = parsePair("--colour", text);
-    choice.colours.emplace_back(name, parseColour("--colour", colour));
+    const auto [name, colour] = parsePair("--colours", text);
+    choice.colours.emplace_back(name, parseColour("--colours", colour));
   }
   return choice;
 }

@@ -6,8 +6,10 @@
 #include <limits>
 #include <numbers>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
@@ -58,6 +60,7 @@ constexpr RecipeKey kKeys[] = {
     {"recompute", RecipeValue::text, "none|mlp|layers", "What the backward pass computes again to save memory (default: none)"},
     {"device", RecipeValue::text, "DEVICE", "auto, cpu, cuda or cuda:N (default: auto)"},
     {"seed", RecipeValue::number, "S", "Seed of the first weights and of the order (default: 0)"},
+    {"gate_decay_times", RecipeValue::numbers, "T1 T2", "Decay times, in tokens, that gates which depend on data begin with, from T1 of a layer's first head to T2 of its last (default: f begins near a half)"},
 };
 // clang-format on
 
@@ -247,6 +250,12 @@ void read_numbers(const Values& values, Recipe& recipe) {
   std::int64_t seed = 0;
   values.take("seed", seed);
   recipe.seed = static_cast<std::uint64_t>(seed);
+  if (values.has("gate_decay_times")) {
+    const json& times = values.at("gate_decay_times");
+    if (!times.is_array() || times.size() != 2) values.fail("gate_decay_times", "use two numbers of tokens");
+    recipe.gate_decay_times =
+        DecayTimes{values.number("gate_decay_times", times[0]), values.number("gate_decay_times", times[1])};
+  }
   if (values.has("betas")) {
     const json& betas = values.at("betas");
     if (!betas.is_array() || betas.size() != 2) values.fail("betas", "use two numbers from 0 to below 1");
@@ -256,13 +265,15 @@ void read_numbers(const Values& values, Recipe& recipe) {
 }
 
 /// Checks keys against one another.
-void check(const Values& values, Recipe& recipe) {
+/// @param missing  what is lacking beside
+void check(const Values& values, Recipe& recipe, std::vector<std::string> missing) {
   if (recipe.config.empty() == recipe.init.empty()) {
-    throw UsageError("train needs a model: give either --config FILE|DIR, to begin anew, or --init CHECKPOINT");
+    missing.emplace_back("a model: give either --config FILE|DIR, to begin anew, or --init CHECKPOINT");
   }
-  if (recipe.data.empty()) throw UsageError("train needs data: give --data PATH");
-  if (recipe.max_tokens == 0) throw UsageError("train needs an end: give --max-tokens N");
-  if (!values.has("lr")) throw UsageError("train needs a learning rate: give --lr RATE, 0.001 for instance");
+  if (recipe.data.empty()) missing.emplace_back("data: give --data PATH");
+  if (recipe.max_tokens == 0) missing.emplace_back("an end: give --max-tokens N");
+  if (!values.has("lr")) missing.emplace_back("a learning rate: give --lr RATE, 0.001 for instance");
+  if (!missing.empty()) throw UsageError(fmt::format("train needs {}", fmt::join(missing, "; ")));
   if (recipe.lr == 0) values.fail("lr", "use a rate above 0");
   if (recipe.batch_tokens % recipe.length != 0) {
     values.fail("batch_tokens",
@@ -297,6 +308,13 @@ void check(const Values& values, Recipe& recipe) {
   }
   if (recipe.pruning && !(*recipe.pruning < 1)) {
     values.fail("pruning", "use a share from 0 (nothing is skipped) to below 1");
+  }
+  if (recipe.gate_decay_times && !recipe.gate_decay_times->valid()) {
+    values.fail("gate_decay_times", fmt::format("use two numbers of tokens from 0.001 to {:g}, the shorter one first",
+                                                DecayTimes::kLongest));
+  }
+  if (recipe.gate_decay_times && !recipe.init.empty()) {
+    values.fail("gate_decay_times", "the gates of --init are trained: leave the option out");
   }
   if (recipe.eval.empty() && recipe.eval_every > 0) values.fail("eval_every", "goes with --eval PATH only");
 }
@@ -360,6 +378,9 @@ std::string text_with(const Recipe& recipe, const nlohmann::ordered_json& config
   if (recipe.recompute != Recompute::none) put("recompute", word_of(kRecomputed, recipe.recompute));
   put("device", recipe.device.word());
   put("seed", recipe.seed);
+  if (recipe.gate_decay_times) {
+    put("gate_decay_times", std::vector<double>{recipe.gate_decay_times->shortest, recipe.gate_decay_times->longest});
+  }
   return text.dump(1) + "\n";
 }
 
@@ -399,7 +420,8 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
-Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
+Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings,
+                   std::vector<std::string> missing) {
   Values values(file);
   for (const RecipeSetting& setting : settings) values.set(setting);
   values.let_typed_win("config", "init");
@@ -432,7 +454,7 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   word = "auto";
   values.take("dtype", word);
   recipe.dtype = parse_dtype(word);
-  check(values, recipe);
+  check(values, recipe, std::move(missing));
   return recipe;
 }
 

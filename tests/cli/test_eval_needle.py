@@ -138,7 +138,7 @@ class NeedleTest(NeedleCase):
         prompt, _ = Prompts(words).with_needle(400, 0.5)
         ids = self.write("prompt.json", json.dumps({"input_ids": prompt, "labels": prompt}))
         tokens = len(Prompts(words).answer) + 16
-        generated = json.loads(self.done("generate", "--model", FOX, "--ids", ids, "--tokens", tokens, "--json"))
+        generated = json.loads(self.done("generate", "--model", FOX, "--ids", ids, "--max-tokens", tokens, "--json"))
         self.assertEqual(said, generated["text"])
 
         words["needle"] = words["opening"] + " bread."

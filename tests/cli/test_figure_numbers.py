@@ -32,7 +32,7 @@ class NumbersTest(CommandLineTest):
 
     def text_run(self):
         path = self.folder / "run.h5"
-        self.done("run", "--model", f"fox={FOX}", "--text", self.write("text.txt", TEXT), "--limit", 80, "--keep",
+        self.done("run", "--model", f"fox={FOX}", "--text", self.write("text.txt", TEXT), "--length", 80, "--keep",
                   "loss,gates,rows,qk,saliency", "-o", path)
         return path
 

@@ -235,6 +235,33 @@ class UsageTest(MapTest):
                              ("--head 3: write LAYER:HEAD, as in 2:1", "--head", "3"), ("--head a:b", "--head", "a:b")]:
             self.fails(2, words, "map", self.run_file, *head, *part)
 
+    @unittest.skipUnless(DRAWS, "built without Qt")
+    def test_a_picture_without_a_head_shows_one_and_says_which(self):
+        # A model that keeps a token for few of many tokens.
+        ids = self.write("long.json", str([index * 7 % 320 for index in range(3000)]))
+        run = self.folder / "long.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--ids", ids, "--keep", "gates,rows,qk", "-o", run)
+        output = self.folder / "map.pdf"
+        draw = ["map", run, "--quantity", "forget", "--force", "-o", output]
+        said = self.foxscope(*draw).stderr.decode()
+        found = re.search(r"fox-pro: (\d:\d) has a middle memory \(decay time ([\d.]+) tokens\): --head chooses another; of 3000 "
+                          r"positions the first (\d+) are shown", said)
+        self.assertTrue(found, said)
+        head, memory, shown = found[1], float(found[2]), int(found[3])
+        self.assertLess(shown, 3000)
+        self.assertTrue(shown / 50 <= memory <= shown / 2 or shown == 64, said)
+        text = " ".join(subprocess.run(["pdftotext", output, "-"], capture_output=True, text=True, check=True).stdout.split())
+        self.assertIn(f"first {shown} of 3000 positions", text)
+        # What is asked for stays: a note says where it shows more.
+        said = self.foxscope(*draw, "--head", head).stderr.decode()
+        self.assertRegex(said, rf"{head}: forgets within so few of 3000 positions that the map is a thin diagonal: --rows "
+                               rf"0:\d+ --cols 0:\d+ shows its memory")
+        self.assertNotIn("thin", self.foxscope(*draw, "--head", head, "--rows", "0:200", "--cols", "0:200").stderr.decode())
+        self.assertNotIn("are shown", self.foxscope(*draw, "--rows", "0:200", "--cols", "0:200").stderr.decode())
+        # Numbers are of the head that is named.
+        for extra in [["-o", self.folder / "x.npy"], ["--layer", 1, "-o", self.folder / "x.png"]]:
+            self.fails(2, "--head is required: see foxscope map --help", "map", run, "--quantity", "forget", *extra)
+
     def test_standard_output(self):
         for word in ["npy", "csv"]:
             path = self.map("forget", word)

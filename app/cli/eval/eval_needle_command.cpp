@@ -271,7 +271,9 @@ void addEvalNeedleCommand(CLI::App& eval, ParsedCommand& parsed) {
   command->add_option("--template", options->words, "JSON file with the test's words (default: built in)")
       ->type_name("FILE");
   command->add_flag("--print-template", options->printTemplate, "Print the built-in words, to be changed");
-  command->add_option("--mode", options->mode, "easy: the needle repeats the question; standard: it does not")
+  command
+      ->add_option("--mode", options->mode,
+                   "In easy the needle repeats the question, in standard it does not (default: easy)")
       ->type_name("easy|standard");
   command->add_option("--lengths", options->lengths, "Tokens: A,B,C or FROM:TO:COUNT (default: 1000:32000:11)")
       ->type_name("LIST");

@@ -20,6 +20,7 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/page/pdf_metadata.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 
 namespace foxscope::cli {
 namespace {
@@ -162,8 +163,8 @@ std::vector<std::string> kindNames() {
 const FigureKind& kindNamed(const std::string& word) {
   if (const FigureKind* kind = figure::findFigureKind(word)) return *kind;
   const std::vector<std::string> names = kindNames();
-  throw UsageError(
-      fmt::format("figure {}: there is no such kind: {}use {}", word, didYouMean(word, names), fmt::join(names, ", ")));
+  throw UsageError(fmt::format("figure {}: there is no such kind: {}use {}", word, did_you_mean(word, names),
+                               fmt::join(names, ", ")));
 }
 
 struct SpecArguments {

@@ -277,12 +277,13 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
   command->add_option("--model", options->model, "Name of the model, where the file holds several (default: all)")
       ->type_name("NAME");
   command->add_flag("--split", options->split,
-                    "Split attention into content and decay: how much of a head's locality is the gate's doing");
+                    "Split attention into content and decay: how much of a head's locality comes from its gate");
   command->add_flag("--by-class", options->byClass,
                     "Gates by class of the token that is read: punctuation, newline, first token of a word...");
   command->add_flag("--saliency", options->saliency,
-                    "What the loss owes to each head's gates, largest saliency_absolute first, of runs with --keep "
-                    "saliency: what small changes of log f do, not what a head without forgetting does (eval sweep)");
+                    "Gradient of the loss by each head's gates, largest saliency_absolute first, of runs with --keep "
+                    "saliency: it tells the effect of a small change of log f; eval sweep tells the effect of no "
+                    "forgetting");
   command
       ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
       ->type_name("NAME");

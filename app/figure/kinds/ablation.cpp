@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/figure/curves/curve_panel.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
@@ -15,12 +17,13 @@ namespace {
 
 const LossSource& baseOf(std::span<const LossSource> sources, const std::string& name) {
   if (name.empty()) return sources.front();
-  std::string names;
+  std::vector<std::string> names;
   for (const LossSource& source : sources) {
     if (source.name == name) return source;
-    names += (names.empty() ? "" : ", ") + source.name;
+    names.push_back(source.name);
   }
-  throw UsageError(fmt::format("--base {}: the files have {}", name, names));
+  throw UsageError(
+      fmt::format("--base {}: the files have {}{}", name, fmt::join(names, ", "), nearest_question(name, names)));
 }
 
 }  // namespace
@@ -77,7 +80,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
 
   FigureOrigin origin;
   origin.title =
-      style.title.empty() ? fmt::format("Losses, and that of {} less each other", against.name) : style.title;
+      style.title.empty() ? fmt::format("Losses, and the loss of {} minus each other loss", against.name) : style.title;
   origin.command = style.command;
   origin.facts = {{"base", against.name},
                   {"smoothed over", fmt::format("{} tokens", smooth)},

@@ -257,7 +257,11 @@ std::optional<DrawnFigure> drawNeedle(FigureRequest& request) {
   if (options.head && options.tint == NeedleTint::gain) {
     throw UsageError("--head: the gain is of the whole model: choose --tint mass or gate too");
   }
-  return drawNeedle(NeedleEvaluation::open(request.sources.files.front()), options, request.style);
+  const NeedleEvaluation evaluation = NeedleEvaluation::open(request.sources.files.front());
+  std::vector<std::string> names;
+  for (const NeedleModel& model : evaluation.models) names.push_back(model.info.name);
+  request.style.requireLabels(names);
+  return drawNeedle(evaluation, options, request.style);
 }
 
 }  // namespace foxscope::figure

@@ -146,7 +146,7 @@ FigureOrigin originOf(const HeadOf& head, SaliencyNumber number, const Range& ra
                       const FigureStyle& style) {
   const TraceInfo& info = head.trace->info();
   FigureOrigin origin;
-  origin.title = style.title.empty() ? fmt::format("What a loss of {} owes to its gates", info.name) : style.title;
+  origin.title = style.title.empty() ? fmt::format("Gradient of a loss of {} by its gates", info.name) : style.title;
   origin.command = style.command;
   origin.facts = {{"target", info.saliency_target},
                   {"heads", to_string(number)},

@@ -244,7 +244,14 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
 
 std::optional<DrawnFigure> drawSweep(FigureRequest& request) {
   std::vector<SweepEvaluation> sweeps;
-  for (const std::string& file : request.sources.files) sweeps.push_back(SweepEvaluation::open(file));
+  std::vector<std::string> names;
+  for (const std::string& file : request.sources.files) {
+    const SweepEvaluation& sweep = sweeps.emplace_back(SweepEvaluation::open(file));
+    for (const std::string& name : {sweep.info.name, sweep.source}) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  request.style.requireLabels(names);
   return drawSweep(sweeps, request.style, numberOf(request.spec, "fdr"));
 }
 

@@ -41,10 +41,10 @@ void tell_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo&
 }  // namespace
 
 MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype) {
-  MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--limit", {}};
+  MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--length", {}};
   if (const auto& target = request.saliency; target && target->end < sizes.length) {
     user.remedies.push_back(
-        fmt::format("use --limit {}, since no gate behind the positions of --saliency has a gradient", target->end));
+        fmt::format("use --length {}, since no gate behind the positions of --saliency has a gradient", target->end));
   }
   std::set<Keep> named;
   for (const ArraySpec& spec : kTraceArrays) {

@@ -45,7 +45,7 @@ std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free);
 /// The user of memory, and the remedy where there is too little, in the words of that message.
 struct MemoryUser {
   std::string what;                   ///< "a run over 4096 tokens needs"
-  std::string length_option;          ///< "--limit", before how many tokens would fit; empty: there is none
+  std::string length_option;          ///< "--length", before how many tokens would fit; empty: there is none
   std::vector<std::string> remedies;  ///< more of them, "leave logits out of --keep"
 };
 
