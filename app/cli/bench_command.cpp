@@ -24,7 +24,7 @@ struct Benchmark {
 constexpr std::array<Benchmark, 10> kBenchmarks = {
     {{"attention", "The attention kernel against LibTorch's own"},
      {"gpu-model", "Forward passes of FoX (Pro) and of linear mixers of 760M shape on a GPU"},
-     {"gradients", "A forward pass and back against eager autograd"},
+     {"gradients", "A forward and a backward pass against eager autograd"},
      {"gui", "The window: start, demo, panning, scrolling, latency, memory"},
      {"kernels", "The kernels on the GPU, with shares of what the hardware reaches"},
      {"linear", "Models of linear mixers against eager LibTorch in chunks"},
@@ -71,13 +71,13 @@ int runBenchmark(const std::string& name, std::vector<std::string> arguments, co
 }  // namespace
 
 void addBenchCommand(CLI::App& program, ParsedCommand& parsed) {
-  CLI::App* command = addSubcommand(program, parsed, "bench",
-                                    "Run one of the benchmarks that the README quotes: bench NAME [ARGUMENTS]",
-                                    "  foxscope bench attention\n"
-                                    "  foxscope bench model --help\n"
-                                    "\n"
-                                    "NAME is " +
-                                        names() + "; what follows it goes to the benchmark.");
+  CLI::App* command =
+      addSubcommand(program, parsed, "bench", "Run one of the benchmarks of docs/benchmarks.md: bench NAME [ARGUMENTS]",
+                    "  foxscope bench attention\n"
+                    "  foxscope bench model --help\n"
+                    "\n"
+                    "NAME is " +
+                        names() + "; what follows it goes to the benchmark.");
   command->prefix_command();
   command->callback([command, &parsed] {
     if (!command->get_subcommands().empty()) return;

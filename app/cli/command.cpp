@@ -8,23 +8,29 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <regex>
+#include <string_view>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/choices.h"
+#include "app/cli/completion.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/manual.h"
 #include "app/cli/model_names.h"
+#include "app/cli/output.h"
 #include "app/cli/parse_error.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/base/nearest_name.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {
@@ -51,16 +57,26 @@ std::string flawIn(const std::exception& error) {
                      text.substr(0, text.find('\n')));
 }
 
+/// Help that shows of an option's names those of today.
+class HelpText : public CLI::Formatter {
+ public:
+  [[nodiscard]] std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    return positional ? option->get_name(true, false) : fmt::format("{}", fmt::join(shownNames(*option), ","));
+  }
+};
+
 void describeProgram(CLI::App& program, ParsedCommand& parsed) {
-  program.get_formatter()->column_width(34);
+  const auto help = std::make_shared<HelpText>();
+  help->column_width(34);
+  program.formatter(help);
   program.name("foxscope");
-  program.set_help_flag("-h,--help", "Print this help; `foxscope COMMAND --help` prints a command's own");
-  program.set_version_flag("--version", "foxscope " FOXSCOPE_VERSION, "Print the version");
+  program.set_help_flag("-h,--help", "Print this help; `foxscope help COMMAND` prints the help of a command");
+  program.set_version_flag("-V,--version", "foxscope " FOXSCOPE_VERSION, "Print the version");
   program.footer(
       "Examples:\n"
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
       "  foxscope heads run.h5\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --quantity attention -o attention.png\n"
       "\n"
       "Layers, heads and positions count from 0. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.");
   addOpenCommand(program, parsed);
@@ -75,6 +91,8 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addServeCommand(program, parsed);
   addTrainCommand(program, parsed);
   addBenchCommand(program, parsed);
+  // Told by --help; `commandFirst` answers it.
+  program.add_subcommand("help", "Print the help of a command: help COMMAND")->prefix_command();
 }
 
 /// Commands of that name, in full: "foxscope run", or else those of all groups, "foxscope figure loss".
@@ -98,13 +116,13 @@ void checkGroup(const CLI::App& program, const CLI::App& group, const std::strin
   const std::vector<std::string> elsewhere = commandsCalled(program, word);
   if (elsewhere.empty()) {
     // A kind of figure is told by `figure` itself, with all that there are.
-    const std::string meant = word.starts_with('-') || group.get_name() == "figure" ? "" : didYouMean(word, names);
+    const std::string meant = word.starts_with('-') || group.get_name() == "figure" ? "" : did_you_mean(word, names);
     if (meant.empty()) return;
     throw UsageError(fmt::format("{} {}: there is no such command: {}see foxscope {} --help", group.get_name(), word,
                                  meant, group.get_name()));
   }
   throw UsageError(fmt::format("{} {}: there is no such command: {}{} is another one: see foxscope {} --help",
-                               group.get_name(), word, didYouMean(word, names), fmt::join(elsewhere, " or "),
+                               group.get_name(), word, did_you_mean(word, names), fmt::join(elsewhere, " or "),
                                group.get_name()));
 }
 
@@ -116,8 +134,23 @@ void checkOwnOption(const CLI::App& program, const std::string& word) {
     if (command->get_name() == "open" && command->get_option_no_throw(name) != nullptr) return;
   }
   const std::vector<std::string> own = {"--help", "--version"};
-  const std::string meant = didYouMean(name, own);
+  const std::string meant = did_you_mean(name, own);
   if (!meant.empty()) throw UsageError(fmt::format("{}: there is no such option: {}see foxscope --help", name, meant));
+}
+
+/// `figure spec --write SPEC.json KIND ...` is `figure KIND ... --write-spec SPEC.json`: KIND takes its own options.
+void writeSpecOf(std::vector<std::string>& words) {
+  constexpr std::string_view kWrite = "--write";
+  if (words.size() < 3 || words[0] != "figure" || words[1] != "spec") return;
+  const auto write = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return word == kWrite || word.starts_with(std::string(kWrite) + '=');
+  });
+  if (write == words.end() || (*write == kWrite && write + 1 == words.end())) return;
+  const bool joined = *write != kWrite;
+  const std::string spec = joined ? write->substr(kWrite.size() + 1) : *(write + 1);
+  words.erase(write, write + (joined ? 1 : 2));
+  words.erase(words.begin() + 1);
+  words.push_back("--write-spec=" + spec);
 }
 
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
@@ -129,8 +162,13 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     return words;
   };
   if (words.empty()) return open();
+  if (words.front() == "help" && words.back() != "--help") {  // help COMMAND: COMMAND --help
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  writeSpecOf(words);
   const std::string& word = words.front();
-  for (const char* own : {"-h", "--help", "--version"}) {
+  for (const char* own : {"-h", "--help", "-V", "--version"}) {
     if (word == own) return words;
   }
   if (word.starts_with('-')) {
@@ -150,7 +188,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   for (const CLI::App* command : commands) names.push_back(command->get_name());
   const std::vector<std::string> inGroups = commandsCalled(program, word);
   const std::string meant =
-      inGroups.empty() ? didYouMean(word, names) : fmt::format("did you mean {}? else ", fmt::join(inGroups, " or "));
+      inGroups.empty() ? did_you_mean(word, names) : fmt::format("did you mean {}? else ", fmt::join(inGroups, " or "));
   throw UsageError(fmt::format("{}: there is no such command, file or folder: {}see foxscope --help", word, meant));
 }
 
@@ -193,13 +231,25 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
   });
 }
 
-// The page (completions or manual) that an installation asks for, told by the commands themselves; nothing for other
-// words.
-std::optional<std::string> pageAskedFor(const CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.size() != 2) return std::nullopt;
-  if (arguments[1] == "--manual") return manualPage(program, FOXSCOPE_VERSION);
-  if (arguments[1] == "--completion") return bashCompletion(program);
-  return std::nullopt;
+// What an installation asks for, told by the commands themselves: `--manual [FOLDER]`, a page or a page a command into
+// a folder, and `--completion [SHELL]`. @returns whether it was one of them
+bool describedItself(const CLI::App& program, const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2 || arguments.size() > 3) return false;
+  const std::string& argument = arguments.back();
+  const bool alone = arguments.size() == 2;
+  if (arguments[1] == "--completion") {
+    Console::write(completionOf(program, alone ? "bash" : argument));
+    return true;
+  }
+  if (arguments[1] != "--manual") return false;
+  for (const ManualPage& page : manualPages(program, FOXSCOPE_VERSION)) {
+    if (alone) {
+      Console::write(page.text);
+      return true;
+    }
+    writeOutput((std::filesystem::path(argument) / page.file).string(), true, page.text);
+  }
+  return true;
 }
 
 // A word as bash and zsh take it. A command line stands in files, which hold UTF-8: other bytes are spelled out.
@@ -258,8 +308,7 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
 void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& parsed) {
   CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
   describeProgram(program, parsed);
-  if (const auto page = pageAskedFor(program, arguments)) {
-    Console::write(*page);
+  if (describedItself(program, arguments)) {
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
     return;
   }
@@ -267,6 +316,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
   std::reverse(reversed.begin(), reversed.end());
   try {
     program.parse(reversed);
+    checkChoices(program);
     parsed.commandLine = commandLineWithoutFolders(program, arguments);
   } catch (const CLI::CallForHelp&) {
     Console::write(program.help());
@@ -275,7 +325,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
     Console::write(fmt::format("{}\n", version.what()));
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
   } catch (const CLI::ParseError& error) {
-    throw UsageError(parseErrorText(program, error));
+    throw UsageError(parseErrorText(program, error, parsed.oneOf));
   }
   if (!parsed.action) throw UsageError("no command given: see foxscope --help");
 }
@@ -296,7 +346,7 @@ int runProgram(const std::vector<std::string>& arguments) {
   } catch (const Error& error) {
     return fail(error.what(), kFailed);
   } catch (const std::bad_alloc&) {
-    return fail("out of memory: cut the text with --limit, or leave parts out with --keep", kFailed);
+    return fail("out of memory: cut the text with --length, or leave parts out with --keep", kFailed);
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) return fail(flawIn(error), kFailed);
     return fail("the system starts no more threads: end other programs, or raise `ulimit -u`", kFailed);
@@ -339,6 +389,8 @@ void requireHdf5Name(const std::filesystem::path& output) {
       fmt::format("{}: what is written is HDF5: give the file the ending .h5 instead of {}", output.string(), ending));
 }
 
-void requireWritable(const std::filesystem::path& output, bool force) { const AtomicFile unused(output, force); }
+void requireWritable(const std::filesystem::path& output, bool force) {
+  if (!isStandardOutput(output.string())) const AtomicFile unused(output, force);
+}
 
 }  // namespace foxscope::cli

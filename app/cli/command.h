@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -38,6 +39,9 @@ struct CommandContext {
 /// A parsed command, ready to run. Returns an exit code; errors are thrown.
 using Action = std::function<int(const CommandContext&)>;
 
+/// Options of which a command needs one, by command.
+using OneOfOptions = std::map<const CLI::App*, std::vector<std::string>>;
+
 /// The result of parsing the command line.
 struct ParsedCommand {
   Action action;
@@ -45,6 +49,7 @@ struct ParsedCommand {
   /// The command line as a shell would take it where all its files lie in the working folder: figures and data that are
   /// published name no folders.
   std::string commandLine;
+  OneOfOptions oneOf;  ///< filled with the commands, for what is told to be missing
 };
 
 /// Each adds one subcommand, whose callback sets `parsed.action`.
@@ -84,7 +89,7 @@ void requireDistinct(const std::filesystem::path& output, const std::filesystem:
 /// @throws UsageError naming the ending
 void requireHdf5Name(const std::filesystem::path& output);
 
-/// Refuses an output that could not be written, before the work for it is done.
+/// Refuses an output that could not be written, before the work for it is done; standard output, "-", can be.
 /// @throws Error in the words of AtomicFile: exists and no --force, folder missing, not writable
 void requireWritable(const std::filesystem::path& output, bool force);
 

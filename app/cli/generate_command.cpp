@@ -145,33 +145,37 @@ int runGenerate(const GenerateOptions& options, const CommandContext& context) {
 
 void addGenerateCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command =
-      addSubcommand(program, parsed, "generate", "Continue a text",
-                    "  foxscope generate --model resources/models/fox-pro-12m --prompt 'It was a dark night, and'\n"
-                    "  foxscope generate --model FOLDER --text chapter.txt --tokens 300 --temperature 0.8 --seed 7\n"
-                    "  foxscope generate --model FOLDER --ids ids.json --json\n"
-                    "\n"
-                    "The continuation goes to standard output as it is made, and a line feed after it.");
+  CLI::App* command = addSubcommand(
+      program, parsed, "generate", "Continue a text",
+      "  foxscope generate --model resources/models/fox-pro-12m --prompt 'It was a dark night, and'\n"
+      "  foxscope generate --model FOLDER --text chapter.txt --max-tokens 300 --temperature 0.8 --seed 7\n"
+      "  foxscope generate --model FOLDER --ids ids.json --json\n"
+      "\n"
+      "The continuation goes to standard output as it is made, and a line feed after it.");
   command->add_option("--model", options->model, "Checkpoint folder or hub id")->type_name("DIR")->required();
   command->add_option("--prompt", options->prompt, "Text to continue; an empty one is BOS alone")->type_name("STRING");
-  command->add_option("--text", options->text, "The same from a file, - for standard input")->type_name("FILE");
-  command
-      ->add_option("--ids", options->ids,
-                   "The same as token ids: a JSON array, or {\"input_ids\": [...], \"labels\": [...]}, whose input_ids "
-                   "are read as they are")
+  command->add_option("--text", options->text, "File with the text to continue, - for standard input")
       ->type_name("FILE");
-  command->add_option("--tokens", options->tokens, "How many tokens to add (default: 100)")->type_name("N");
+  command
+      ->add_option(
+          "--ids", options->ids,
+          "File with the token ids to continue: a JSON array, or {\"input_ids\": [...], \"labels\": [...]}, whose "
+          "input_ids are read unchanged")
+      ->type_name("FILE");
+  command->add_option("--max-tokens,--tokens", options->tokens, "Number of tokens to add (default: 100)")
+      ->type_name("N");
   command
       ->add_option("--temperature", options->temperature,
                    "Draw from the probabilities to the power 1/T (default: 0, always the likeliest token)")
       ->type_name("T");
-  command->add_option("--seed", options->seed, "Of the draws; equal seeds give equal texts (default: 0)")
+  command->add_option("--seed", options->seed, "Seed of the draws; equal seeds give equal texts (default: 0)")
       ->type_name("S");
   addRunningOptions(*command, *options, "the sequence",
                     "Share of a row's attention that may be left out: keys that the gate has brought below it for good "
                     "leave the cache");
   addInterventions(*command, *options, "Change gates or outputs as in run, but not to their mean; repeatable");
   command->add_flag("--json", options->json, "Print text, token ids, log-probabilities and figures as JSON");
+  parsed.oneOf[command] = {"--prompt", "--text", "--ids"};
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) { return runGenerate(*options, context); };
   });

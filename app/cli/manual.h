@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -8,10 +9,13 @@ class App;
 
 namespace foxscope::cli {
 
-/// The commands and options of a program as a manual page, in man(7)'s language of troff.
-std::string manualPage(const CLI::App& program, const std::string& version);
+/// A page in man(7)'s language of troff.
+struct ManualPage {
+  std::string file;  ///< "foxscope-eval-loss.1"
+  std::string text;
+};
 
-/// The same as a bash script that completes commands, options, words that an option chooses from, and files.
-std::string bashCompletion(const CLI::App& program);
+/// The program's page, then one for each command that has options, from what the commands say of themselves.
+std::vector<ManualPage> manualPages(const CLI::App& program, const std::string& version);
 
 }  // namespace foxscope::cli

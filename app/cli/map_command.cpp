@@ -5,12 +5,13 @@
 
 #include "app/cli/command.h"
 #include "app/cli/map_options.h"
+#include "app/cli/output.h"
+#include "app/cli/parse_error.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
 #include "app/figure/page/pdf_metadata.h"
-#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/file/map_file.h"
 #include "backend/map/device/map_device.h"
@@ -20,9 +21,6 @@ namespace {
 
 // Tiles whose attention stays below this cannot be seen on a linear colour scale.
 constexpr double kLinearSkipTolerance = 0x1p-24;
-
-// Map files larger than this are announced.
-constexpr double kAnnouncedBytes = 4e9;
 
 figure::ColourScale parseScale(const MapOptions& options, const MapRequest& request) {
   if (options.scale == "auto") return figure::defaultScale(request);
@@ -49,14 +47,40 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
   constexpr double kBytesOfEntry = 4;
   const double bytes = kBytesOfEntry * static_cast<double>(request.pixel_rows) *
                        static_cast<double>(request.pixel_columns) * static_cast<double>(maps.size());
-  if (bytes > kAnnouncedBytes) {
+  if (bytes > static_cast<double>(kAnnouncedFileBytes)) {
     console.note(fmt::format("{} will hold {} of entries: --size RxC pools them, --rows and --cols choose a part",
                              options.output, sizeText(bytes)));
   }
 }
 
-int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwrite, const CommandContext& context) {
-  const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
+/// Where a picture is asked for without a head: the head, and the positions that fit it unless they are asked for.
+/// @returns nothing if the job was stopped
+std::optional<MapOptions> withHead(const MapOptions& options, const RunOnDevice& trace, const CommandContext& context) {
+  const bool crops = options.rows.empty() && options.columns.empty();
+  const auto chosen = figure::headOnMap(trace, crops, context.job());
+  if (!chosen) return std::nullopt;
+  context.console.endProgress();
+  context.console.note(chosen->note);
+  MapOptions filled = options;
+  filled.head = figure::wordOf(chosen->head);
+  filled.cropped = chosen->positions.end < trace->info().length;
+  if (filled.cropped) filled.rows = filled.columns = figure::wordOf(chosen->positions);
+  return filled;
+}
+
+/// A picture of a whole text may be too large for what a head remembers.
+void noteThinDiagonal(const MapOptions& options, const MapRequest& request, Console& console) {
+  if (!options.rows.empty() || !options.columns.empty() || request.minus) return;
+  const auto shown = figure::beginningThatShows(request.head);
+  if (!shown) return;
+  console.note(fmt::format(
+      "{}: forgets within so few of {} positions that the map is a thin diagonal: --rows {} --cols "
+      "{} shows its memory",
+      figure::wordOf(headOf(options)), request.rows.size(), figure::wordOf(*shown), figure::wordOf(*shown)));
+}
+
+int drawPicture(const MapOptions& options, MapRequest request, const CommandContext& context) {
+  const figure::FigureFormat format = figureFormat(options, formatOf(options));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
   figure.colours.map = figure::parseColourMap(options.colours, figure::Diverging::offered);
@@ -65,6 +89,7 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   }
   figure.colours.blankBelow = options.threshold;
   figure.title = options.title;
+  figure.cropped = options.cropped;
   if (figure.scale == figure::ColourScale::linear) request.skip_tolerance = kLinearSkipTolerance;
   auto image = compute_map(request, context.job());
   if (!image) return kInterrupted;
@@ -73,20 +98,27 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   figure.command = context.commandLine;
   const std::string picture = figure::drawMap(figure, format);
   if (context.stop.stop_requested()) return kInterrupted;
-  AtomicFile file(options.output, overwrite == Overwrite::force);
-  file.write(picture.data(), picture.size());
-  file.commit();
+  context.console.endProgress();
+  writeOutput(options.output, options.force, picture);
   if (const auto note = figure::pdfNote(picture)) context.console.note(*note);
   return kDone;
 }
 
-int writeMap(const MapOptions& options, const CommandContext& context) {
+int writeMap(MapOptions options, const CommandContext& context) {
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
-  const MapFormat format = formatOf(options.output);
+  const MapFormat format = formatOf(options);
+  const bool chooses = options.head.empty();
+  if (!chooses) {
+    (void)headOf(options);
+  } else if (!isPicture(format) || options.layer) {
+    throw UsageError(requiredText({"--head"}) + "see foxscope map --help");
+  }
   if (isPicture(format)) {
     figure::requireDrawing();
+    if (format != MapFormat::svg) requireNoTerminal(options.output);
   } else {
     requireNoPictureOptions(options);
+    if (format == MapFormat::npy) requireNoTerminal(options.output);
   }
   requireDistinct(options.output, options.file);
   requireWritable(options.output, options.force);
@@ -94,76 +126,93 @@ int writeMap(const MapOptions& options, const CommandContext& context) {
 
   const RunFile run = RunFile::open(options.file, options.check);
   if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
+  context.console.setSubject(options.output);
+  if (chooses) {
+    auto filled = withHead(options, {run.trace(options.model), gpu}, context);
+    if (!filled) return kInterrupted;
+    options = std::move(*filled);
+  }
   const auto maps = planMaps(options, run, format, gpu);
   announce(options, maps, format, context.console);
-  context.console.setSubject(options.output);
+  if (isPicture(format) && !chooses) noteThinDiagonal(options, maps.front().request, context.console);
   const MapRequest& request = maps.front().request;
+  const OutputPath output(options.output);
   bool whole = false;
   switch (format) {
     case MapFormat::png:
     case MapFormat::svg:
     case MapFormat::pdf:
-      return drawPicture(options, request, overwrite, context);
+      return drawPicture(options, request, context);
     case MapFormat::hdf5:
       whole = write_maps_hdf5(options.output, maps, {context.commandLine, ""}, overwrite, context.job());
       break;
     case MapFormat::npy:
-      whole = write_map_npy(options.output, request, overwrite, context.job());
+      whole = write_map_npy(output.path(), request, overwrite, context.job());
       break;
     case MapFormat::csv:
-      whole = write_map_csv(options.output, request, overwrite, context.job());
+      whole = write_map_csv(output.path(), request, overwrite, context.job());
       break;
   }
-  return whole ? kDone : kInterrupted;
+  if (!whole) return kInterrupted;
+  context.console.endProgress();
+  output.deliver();
+  return kDone;
 }
 
 void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("file", options.file, "Run file")->type_name("RUN.h5")->required();
-  command.add_option("--layer", options.layer, "Layer, from 0")->type_name("N")->required();
-  command.add_option("--head", options.head, "Head, from 0")->type_name("N")->required();
+  command
+      .add_option("--head", options.head,
+                  "Layer and head, from 0 (default of a picture: a head of middle memory, on a part of the text where "
+                  "its memory can be seen)")
+      ->type_name("LAYER:HEAD");
+  command.add_option("--layer", options.layer)->type_name("N")->group("");  // beside --head N, as older versions had it
   command
       .add_option("--quantity", options.quantities,
                   "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing; "
                   "several, with commas, only into .h5")
-      ->type_name("Q[,Q...]")
+      ->type_name("QUANTITY,...")
       ->required();
   command
       .add_option("-o,--output", options.output,
                   "File to write: .npy, .h5, .csv (rows and columns named by position and token, pooled ones by their "
-                  "range), .png, .svg or .pdf")
+                  "range), .png, .svg or .pdf; - for standard output")
       ->type_name("FILE")
       ->required();
-  command.add_option("--model", options.model, "Which model, where the file holds several")->type_name("NAME");
+  command.add_option("--format", options.format, "Format of the output (default: by the ending of its name)")
+      ->type_name("npy|csv|png|svg|pdf");
+  command.add_option("--model", options.model, "Name of the model, where the file holds several")->type_name("NAME");
   command
       .add_option("--minus", options.minus,
-                  "Subtract this model's map, or that of another head, entry by entry before reducing")
+                  "Subtract the map of this model, or of another head, entry by entry before reducing")
       ->type_name("NAME[:LAYER:HEAD]");
   command.add_option("--rows", options.rows, "Query positions from A up to, not including, B")->type_name("A:B");
-  command.add_option("--cols", options.columns, "Key positions likewise")->type_name("A:B");
+  command.add_option("--cols", options.columns, "Key positions from A up to, not including, B")->type_name("A:B");
   command
       .add_option("--size", options.size,
                   "Pool to R x C pixels (default: exact entries, in a picture as far as it has dots for them)")
       ->type_name("RxC");
   command
       .add_option("--reduce", options.reduction,
-                  "How the entries of a pixel become one (default: max; absmax where entries have signs)")
+                  "Reduction of the entries of a pixel (default: max; absmax where entries have signs)")
       ->type_name("max|mean|min|absmax");
   command
-      .add_option("--channel", options.channel,
-                  "Of forget and log_forget where each channel decays: this channel (default: the mean over channels)")
+      .add_option(
+          "--channel", options.channel,
+          "Channel of forget and log_forget in a mixer whose channels decay each (default: the mean over channels)")
       ->type_name("N");
   command.add_flag("--without-first", options.withoutFirst,
-                   "Leave out key 0, where many heads park: of attention, rows divided by what it leaves them");
-  command.add_option("--scale", options.scale, "Colour scale of a picture: auto, linear or log (default: auto)")
-      ->type_name("SCALE");
+                   "Leave out key 0, on which many heads park; rows of attention are divided by the rest of their sum");
+  command.add_option("--scale", options.scale, "Colour scale of a picture (default: auto)")
+      ->type_name("auto|linear|log");
   command.add_option("--limits", options.limits, "Ends of a picture's colour bar; A: and :B leave one to the values")
       ->type_name("A:B");
   command
-      .add_option("--colours,--colors", options.colours,
+      .add_option("--colours,--colors,--colour,--color", options.colours,
                   "Colours of a picture: viridis, cividis, magma, grey or diverging (default: by quantity)")
-      ->type_name("MAP");
+      ->type_name("viridis|cividis|magma|grey|diverging");
   command.add_option("--threshold", options.threshold, "Leave smaller entries of a picture white")->type_name("A");
-  command.add_option("--title", options.title, "In the place of the names of the heads, above a picture")
+  command.add_option("--title", options.title, "Title above a picture (default: the names of the heads)")
       ->type_name("TEXT");
   command
       .add_option("--width", options.width,
@@ -175,7 +224,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       .add_option("--font-size", options.fontSize,
                   "Size of a picture's letters, in points (default: 9, and 7.25 below 4in)")
       ->type_name("PT");
-  command.add_option("--device", options.device, "Where maps are computed: auto, cpu, cuda or cuda:N (default: auto)")
+  command
+      .add_option("--device", options.device, "Device that computes the map: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");
   command.add_flag("--force", options.force, "Overwrite the output");
   addUnchecked(command, options.check);
@@ -187,13 +237,13 @@ void addMapCommand(CLI::App& program, ParsedCommand& parsed) {
   const auto options = std::make_shared<MapOptions>();
   CLI::App* command = addSubcommand(
       program, parsed, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
-      "  foxscope map mamba.h5 --layer 2 --head 1 --quantity mixing -o mixing.png\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
-      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
-      "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");
+      "  foxscope map run.h5 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --head 6:1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
+      "  foxscope map run.h5 --head 6:1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
+      "  foxscope map mamba.h5 --head 6:1 --quantity mixing -o mixing.png\n"
+      "  foxscope map run.h5 --head 6:1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
+      "  foxscope map run.h5 --head 6:1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
+      "  foxscope map both.h5 --model fox --head 6:1 --minus base:2:3 --quantity attention -o difference.png");
   addMapOptions(*command, *options);
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) { return writeMap(*options, context); };

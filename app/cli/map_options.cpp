@@ -78,16 +78,37 @@ MapSize pixelSize(const MapOptions& options, const MapRequest& request, MapForma
 
 }  // namespace
 
-MapFormat formatOf(const std::string& output) {
-  const std::string ending = std::filesystem::path(output).extension().string();
+figure::HeadIndex headOf(const MapOptions& options) {
+  if (options.head.find(':') != std::string::npos) {
+    if (options.layer) {
+      throw UsageError(
+          fmt::format("--layer {}: --head {} names the layer: leave it out", *options.layer, options.head));
+    }
+    return figure::parseHead("--head", options.head);
+  }
+  int head = 0;
+  if (options.layer && parseNumber(options.head, head)) return {*options.layer, head};
+  throw UsageError(fmt::format("--head {}: write LAYER:HEAD, as in 2:1: see foxscope map --help", options.head));
+}
+
+MapFormat formatOf(const MapOptions& options) {
+  const std::string ending =
+      options.format.empty() ? std::filesystem::path(options.output).extension().string() : '.' + options.format;
   if (ending == ".npy") return MapFormat::npy;
-  if (ending == ".h5" || ending == ".hdf5") return MapFormat::hdf5;
+  if (ending == ".h5" || ending == ".hdf5") {
+    if (options.format.empty()) return MapFormat::hdf5;
+    throw UsageError("--format h5: HDF5 is written into a file alone: name the output .h5");
+  }
   if (ending == ".csv") return MapFormat::csv;
   if (ending == ".png") return MapFormat::png;
   if (ending == ".svg") return MapFormat::svg;
   if (ending == ".pdf") return MapFormat::pdf;
-  throw UsageError(
-      fmt::format("{}: cannot tell the format from the name: use .npy, .h5, .csv, .png, .svg or .pdf", output));
+  if (!options.format.empty()) {
+    throw UsageError(fmt::format("--format {}: use npy, csv, png, svg or pdf", options.format));
+  }
+  throw UsageError(fmt::format(
+      "{}: cannot tell the format from the name: use .npy, .h5, .csv, .png, .svg or .pdf, or say it by --format",
+      options.output));
 }
 
 bool isPicture(MapFormat format) {
@@ -146,7 +167,8 @@ MapSize parseSize(const std::string& text, const Range& rows, const Range& colum
 
 std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format,
                                std::optional<int> gpu) {
-  const HeadOf head{{run.trace(options.model), gpu}, options.layer, options.head};
+  const figure::HeadIndex chosen = headOf(options);
+  const HeadOf head{{run.trace(options.model), gpu}, chosen.layer, chosen.head};
   head.trace->check_head(head.layer, head.head);
   const std::int64_t length = head.trace->info().length;
   std::optional<HeadOf> minus;

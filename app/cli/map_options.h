@@ -8,6 +8,7 @@
 
 #include "app/cli/console.h"
 #include "app/figure/figure_format.h"
+#include "app/figure/kinds/head_choice.h"
 #include "backend/file/map_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
@@ -23,13 +24,13 @@ struct MapOptions {
   std::string file;
   RunCheck check = RunCheck::whole;
   std::optional<std::string> model;
-  int layer = -1;
-  int head = -1;
-  std::string quantities;  ///< Q[,Q...]
-  std::string minus;       ///< NAME[:LAYER:HEAD]
-  std::string rows;        ///< A:B
-  std::string columns;     ///< A:B
-  std::string size;        ///< RxC
+  std::optional<int> layer;  ///< beside a head of one number
+  std::string head;          ///< LAYER:HEAD, or HEAD; empty: chosen, for a picture
+  std::string quantities;    ///< Q[,Q...]
+  std::string minus;         ///< NAME[:LAYER:HEAD]
+  std::string rows;          ///< A:B
+  std::string columns;       ///< A:B
+  std::string size;          ///< RxC
   std::string reduction;
   std::string scale = "auto";
   std::string limits;  ///< A:B
@@ -43,8 +44,14 @@ struct MapOptions {
   bool withoutFirst = false;
   std::string device = "auto";
   std::string output;
+  std::string format;  ///< a word of `--format`; empty: by the output's ending
   bool force = false;
+  bool cropped = false;  ///< rows and columns were chosen, and are the beginning of the text
 };
+
+/// The head that is asked for: --head LAYER:HEAD, or --head HEAD beside --layer LAYER.
+/// @throws UsageError that says how to write it
+figure::HeadIndex headOf(const MapOptions& options);
 
 /// The kind of file that the name of an output asks for.
 enum class MapFormat { npy, hdf5, csv, png, svg, pdf };
@@ -53,8 +60,8 @@ bool isPicture(MapFormat format);
 /// Most pixels on a side that a picture is asked to have.
 inline constexpr std::int64_t kMostPicturePixels = 8192;
 
-/// @throws UsageError naming the endings that exist
-MapFormat formatOf(const std::string& output);
+/// @throws UsageError naming the endings that exist, and for HDF5 on standard output
+MapFormat formatOf(const MapOptions& options);
 
 /// The picture's file and size, from what was typed.
 /// @throws UsageError for a width without a unit, and sizes that figures cannot have

@@ -82,8 +82,10 @@ void addOpenCommand(CLI::App& program, ParsedCommand& parsed) {
   command->add_option("--screenshot", options->screenshot, "Write a PNG of the window when all views are done, and end")
       ->type_name("FILE");
   command->add_option("--size", options->size, "Size of the window in pixels")->type_name("WxH");
-  command->add_option("--scale", options->scale, "Dots of the screen to a pixel: 1, 1.5, 2 ...")->type_name("S");
-  command->add_option("--theme", options->theme, "light or dark (default: as in the preferences)")->type_name("THEME");
+  command->add_option("--scale", options->scale, "Dots of the screen in a pixel of the window: 1, 1.5, 2 ...")
+      ->type_name("S");
+  command->add_option("--theme", options->theme, "Colours of the window (default: as in the preferences)")
+      ->type_name("light|dark");
   command->add_flag("--unchecked", options->unchecked,
                     "Open run files although their arrays contradict one another; they are marked");
   command->callback([options, &parsed] {

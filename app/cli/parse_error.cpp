@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/cli/command.h"
+#include "app/cli/choices.h"
 #include "backend/base/nearest_name.h"
 
 namespace foxscope::cli {
@@ -24,7 +24,9 @@ bool isOption(const std::string& word) { return word.size() > 1 && word.starts_w
 std::vector<std::string> longNames(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back(name);
+    for (const std::string& name : shownNames(*option)) {
+      if (name.starts_with("--")) names.push_back(name.substr(2));
+    }
   }
   return names;
 }
@@ -42,7 +44,7 @@ std::optional<std::string> unknownWord(const CLI::App& command) {
     if (!isOption(word)) continue;
     const std::string name = word.substr(0, word.find('='));
     const std::string meant =
-        didYouMean(name.substr(std::min(name.size(), name.find_first_not_of('-'))), longNames(command));
+        did_you_mean(name.substr(std::min(name.size(), name.find_first_not_of('-'))), longNames(command));
     const std::size_t place = meant.empty() ? 0 : std::string("did you mean ").size();
     return fmt::format("{}: there is no such option: {}", name,
                        meant.empty() ? "" : std::string(meant).insert(place, "--"));
@@ -51,20 +53,26 @@ std::optional<std::string> unknownWord(const CLI::App& command) {
   const std::vector<std::string> commands = commandNames(command);
   if (commands.empty()) return fmt::format("{}: was not expected: ", words.front());
   return fmt::format("{} {}: there is no such command: {}", command.get_name(), words.front(),
-                     didYouMean(words.front(), commands));
+                     did_you_mean(words.front(), commands));
 }
 
-/// The required options that were not given.
-std::optional<std::string> missingOptions(const CLI::App& command) {
+/// The required options that were not given, and those of which one is.
+std::optional<std::string> missingOptions(const CLI::App& command, const OneOfOptions& oneOf) {
   std::vector<std::string> missing;
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_required() && option->count() == 0) missing.push_back(option->get_name());
   }
   if (missing.empty()) return std::nullopt;
+  const auto group = oneOf.find(&command);
+  const auto given = [&](const std::string& name) { return command.get_option(name)->count() > 0; };
+  if (group != oneOf.end() && std::ranges::none_of(group->second, given)) {
+    const auto last = group->second.end() - 1;
+    missing.push_back(fmt::format("one of {} and {}", fmt::join(group->second.begin(), last, ", "), *last));
+  }
   return requiredText(missing);
 }
 
-/// CLI11 says "Could not convert: --limit = 1e3"; all that it converts are numbers.
+/// CLI11 says "Could not convert: --length = 1e3"; all that it converts are numbers.
 std::optional<std::string> wrongNumber(std::string_view message) {
   constexpr std::string_view kBefore = "Could not convert: ";
   constexpr std::string_view kBetween = " = ";
@@ -76,11 +84,6 @@ std::optional<std::string> wrongNumber(std::string_view message) {
 }
 
 }  // namespace
-
-std::string didYouMean(std::string_view word, std::span<const std::string> known) {
-  const std::optional<std::string> meant = nearest_name(word, known);
-  return meant ? fmt::format("did you mean {}? else ", *meant) : "";
-}
 
 std::string requiredText(const std::vector<std::string>& names) {
   return fmt::format("{} {} required: ", fmt::join(names, ", "), names.size() == 1 ? "is" : "are");
@@ -94,13 +97,13 @@ std::string helpfulName(const CLI::App& program) {
   return name;
 }
 
-std::string parseErrorText(const CLI::App& program, const CLI::ParseError& error) {
+std::string parseErrorText(const CLI::App& program, const CLI::ParseError& error, const OneOfOptions& oneOf) {
   const CLI::App& command = chosenCommand(program);
   const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   const bool required = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   std::optional<std::string> text;
   if (unknown || required) text = unknownWord(command);
-  if (!text && required) text = missingOptions(command);
+  if (!text && required) text = missingOptions(command, oneOf);
   if (!text && required && !commandNames(command).empty()) {
     text =
         fmt::format("{}: which command?: use one of {}: ", command.get_name(), fmt::join(commandNames(command), ", "));

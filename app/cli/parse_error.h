@@ -1,9 +1,9 @@
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "app/cli/command.h"
 
 namespace CLI {
 class App;
@@ -11,9 +11,6 @@ class ParseError;
 }  // namespace CLI
 
 namespace foxscope::cli {
-
-/// "did you mean maps? else " where one of the known words is near, for what else to do behind it; empty: none is.
-std::string didYouMean(std::string_view word, std::span<const std::string> known);
 
 /// "--model, --output are required: ", for where to read on behind it.
 std::string requiredText(const std::vector<std::string>& names);
@@ -23,6 +20,6 @@ std::string helpfulName(const CLI::App& program);
 
 /// The error of a command line that could not be parsed, in one line: an option or a command that there is none of
 /// comes before what is missing, and all that is missing is named at once.
-std::string parseErrorText(const CLI::App& program, const CLI::ParseError& error);
+std::string parseErrorText(const CLI::App& program, const CLI::ParseError& error, const OneOfOptions& oneOf);
 
 }  // namespace foxscope::cli

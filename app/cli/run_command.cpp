@@ -15,6 +15,7 @@
 #include "app/cli/distributed.h"
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/model_names.h"
+#include "app/cli/output.h"
 #include "app/cli/running_options.h"
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
@@ -56,9 +57,6 @@ struct KeptPart {
   std::int64_t bytes = 0;
 };
 
-/// Files larger than this are announced before they are made.
-constexpr std::int64_t kAnnouncedFileBytes = 1'000'000'000;
-
 /// Sizes of the parts that a run keeps. The little beside them (tokens, text, attributes) is left out.
 std::vector<KeptPart> partsOf(const RunPlan& plan) {
   const TraceSizes sizes = sizes_of(plan.model.config, plan.length());
@@ -80,12 +78,12 @@ std::int64_t totalBytes(const std::vector<KeptPart>& parts) {
 }
 
 /// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave logits out of --keep for a smaller file, or read less
-/// by --limit (37 kB a token)".
+/// by --length (37 kB a token)".
 /// @param tokens  of the longest run in the file
 std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts, std::int64_t tokens) {
   const auto bytes = static_cast<double>(totalBytes(parts));
   return fmt::format(
-      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --limit ({} "
+      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --length ({} "
       "a token)",
       output, sizeText(bytes), sizeText(static_cast<double>(parts.front().bytes)), parts.front().word,
       parts.front().word, sizeText(bytes / static_cast<double>(tokens)));
@@ -331,7 +329,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
   CLI::App* command = addSubcommand(
       program, parsed, "run", "Run one or more models on one text and write a run file",
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
-      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
+      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --length 4096 -o both.h5\n"
       "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
       "  foxscope run --model FOLDER --text chapter.txt --keep loss,gates,saliency --saliency 512:1024 -o owed.h5\n"
       "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
@@ -348,7 +346,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("FILE");
   command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
   command
-      ->add_option("--limit", options->limit,
+      ->add_option("--length,--limit", options->limit,
                    "Only the first N tokens; the file holds the part of the text that they are")
       ->type_name("N");
   addRunningOptions(*command, *options, "the sequence");
@@ -357,13 +355,13 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
                    "or cut; repeatable");
   command
       ->add_option("--keep", options->keep,
-                   fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
-      ->type_name("LIST");
+                   fmt::format("Arrays that the file holds: {} (default: {})", keep_words(","), options->keep))
+      ->type_name("ARRAY,...");
   command
       ->add_option(
           "--saliency", options->saliency,
           "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all); gates behind "
-          "B have none, so --limit B leaves nothing out")
+          "B have none, so --length B leaves nothing out")
       ->type_name("A:B");
   command
       ->add_option("--invalid-utf8", options->invalidUtf8,
@@ -371,6 +369,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("refuse|replace");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");
+  parsed.oneOf[command] = {"--text", "--ids"};
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) { return runModels(*options, context); };
   });

@@ -90,8 +90,9 @@ void addServeCommand(CLI::App& program, ParsedCommand& parsed) {
       "    model=FOLDER,base_url=http://127.0.0.1:8080/v1/completions,max_length=16384,num_concurrent=4 \\\n"
       "    --batch_size 8 --tasks hellaswag,lambada_openai,wikitext\n"
       "\n"
-      "The completions protocol of OpenAI and vLLM with scores of the prompt, so that lm-evaluation-harness runs as it "
-      "is. Once requests are answered, \"listening on http://HOST:PORT\" is printed. Ctrl+C ends it.");
+      "The server speaks the completions protocol of OpenAI and vLLM, with scores of the prompt, so that\n"
+      "lm-evaluation-harness runs unchanged. It prints \"listening on http://HOST:PORT\" when it is ready. Ctrl+C ends "
+      "it.");
   command
       ->add_option("--model", options->models,
                    "Checkpoint folder or hub id, served under NAME (default: its last part); repeatable")
@@ -108,10 +109,12 @@ void addServeCommand(CLI::App& program, ParsedCommand& parsed) {
   command
       ->add_option(
           "--token", options->token,
-          "What clients have to send as \"Authorization: Bearer TOKEN\"; needed with a host that other machines "
-          "reach. All users of the machine see it in the list of processes")
+          "Token that clients send as \"Authorization: Bearer TOKEN\"; needed with a host that other machines reach. "
+          "All users of the machine see it in the list of processes")
       ->type_name("TOKEN");
-  command->add_option("--token-file", options->tokenFile, "The same, from the one line of a file, which nobody sees")
+  command
+      ->add_option("--token-file", options->tokenFile,
+                   "File whose only line is the token; the list of processes does not show the token")
       ->type_name("FILE");
   command
       ->add_option("--allow-origin", options->origins,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -11,6 +12,7 @@
 #include "app/cli/command.h"
 #include "app/cli/distributed.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/output.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
@@ -127,13 +129,30 @@ std::string measuresText(const TrainingMeasures& measures) {
   return text.empty() ? text : text + '\n';
 }
 
+/// A note of how much of the disk the checkpoints will take, where that is much: weights and both moments, in float32.
+void announceCheckpoints(const TrainingOrder& order, const TrainingStart& start, Console& console) {
+  constexpr double kBytesOfParameter = 3 * sizeof(float);
+  const double bytes = kBytesOfParameter * static_cast<double>(start.parameters);
+  const KeptCheckpoints& keep = order.recipe.keep;
+  const std::int64_t every = order.recipe.save_every;
+  std::int64_t kept = every > 0 ? (start.steps + every - 1) / every : 1;  // by the clock: at least the last
+  if (keep.newest > 0) kept = every > 0 ? std::min(kept, keep.newest) : keep.newest;
+  if (static_cast<double>(kept) * bytes <= static_cast<double>(kAnnouncedFileBytes)) return;
+  const std::string remedy = kept > 1 ? ": --keep last keeps one, --save-every N makes fewer" : "";
+  const bool byClock = every == 0 && keep.newest == 0;
+  console.note(fmt::format(
+      "{} will take about {}: {} of {}{}", order.output.string(), sizeText(static_cast<double>(kept) * bytes),
+      byClock ? "each checkpoint" : fmt::format("{} {}", kept, plural(kept, "checkpoint")), sizeText(bytes), remedy));
+}
+
 /// @param begun  becomes true with the first step: from then on a training that is stopped saves
 TrainingEvents eventsOf(const TrainingOrder& order, const CommandContext& context, Report& report, bool speaks,
                         std::atomic<bool>& begun) {
   TrainingEvents events;
   const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
-  events.start = [&context, &report, &begun, speaks, goOn](const TrainingStart& start) {
+  events.start = [&context, &report, &begun, &order, speaks, goOn](const TrainingStart& start) {
     begun = true;
+    if (speaks && start.first_step <= start.steps) announceCheckpoints(order, start, context.console);
     if (speaks) context.interrupt.say("ended at once: what was not saved is lost, " + goOn);
     context.console.endProgress();
     report.print(startText(start));
@@ -204,8 +223,12 @@ TrainingOrder orderOf(const TrainOptions& options) {
     }
     return toGoOn(options.resume);
   }
-  if (options.output.empty() == options.resumeOrStart.empty()) {
-    throw UsageError("train needs a folder to write: give one of -o OUT, --resume OUT and --resume-or-start OUT");
+  constexpr const char* kFolder = "a folder to write: give one of -o OUT, --resume OUT and --resume-or-start OUT";
+  if (options.output.empty() && options.resumeOrStart.empty()) {
+    (void)read_recipe(options.recipe, settings, {kFolder});  // tells what else is missing
+  }
+  if (!options.output.empty() && !options.resumeOrStart.empty()) {
+    throw UsageError(fmt::format("train needs {}", kFolder));
   }
   if (!options.output.empty()) return {read_recipe(options.recipe, settings), options.output, false};
 

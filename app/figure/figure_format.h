@@ -13,7 +13,7 @@ inline constexpr double kMostDots = 16384;
 
 /// The file that a figure becomes, and its physical size. Fonts and lines have the same physical size in all kinds.
 struct FigureFormat {
-  enum class Kind { png, svg, pdf };
+  enum class Kind { png, svg, pdf, csv };  ///< csv: the numbers that are drawn, a line each
   Kind kind = Kind::png;
   double widthMm = 5.5 * kMillimetresPerInch;       ///< the text's width in ICLR and NeurIPS papers
   std::optional<double> heightMm = std::nullopt;    ///< absent: what the content needs

@@ -52,18 +52,22 @@ const FigureKind::Files kLosses{"FILE.h5", "Evaluations, or run files with one t
 
 Options common() {
   return {
-      {"-o,--output", "FILE", Takes::text, "File to write: .pdf, .svg or .png"},
+      {"-o,--output", "FILE", Takes::text,
+       "File to write: .pdf, .svg, .png, or .csv for the numbers that are drawn; - for standard output"},
+      {"--format", "pdf|svg|png|csv", Takes::text, "Format of the output (default: by the ending of its name)"},
+      {"--write-spec", "SPEC.json", Takes::text, "Write these options to a file that `foxscope figure spec` draws"},
       {"--width", "LENGTH", Takes::text, "Width, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)"},
       {"--height", "LENGTH", Takes::text, "Height (default: what the content needs)"},
       {"--dpi", "N", Takes::dots, "Dots per inch of a .png, and of maps in .svg and .pdf (default: 300)"},
-      {"--font", "FAMILY", Takes::text, "Family of the letters (default: DejaVu Sans)"},
+      {"--font", "FAMILY", Takes::text, "Family of the font (default: DejaVu Sans)"},
       {"--font-size", "PT", Takes::number, "Size of the letters, in points (default: 9, and 7.25 below 4in)"},
       {"--title", "TEXT", Takes::text, "A title above everything (default: none)"},
-      {"--label", "NAME=TEXT", Takes::texts, "What is written for a model, or the text of a sweep; *F* is an italic F"},
+      {"--label", "NAME=TEXT", Takes::texts,
+       "Text to write for a model, or for the text of a sweep; *F* is an italic F"},
       {"--device", "DEVICE", Takes::text,
-       "Where maps and statistics of runs are computed: auto, cpu, cuda or cuda:N (default: auto)"},
+       "Device that computes maps and statistics of runs: auto, cpu, cuda or cuda:N (default: auto)"},
       {"--svg-text", nullptr, Takes::flag,
-       "Text of a .svg stays text, to be edited, instead of outlines; its font is not in the file"},
+       "Keep text of a .svg as text that can be edited, not as outlines; the file does not hold the font"},
       {"--no-letters", nullptr, Takes::flag, "No (a), (b) before the titles of panels"},
       {"--force", nullptr, Takes::flag, "Overwrite the output"}};
 }
@@ -71,9 +75,11 @@ Options common() {
 /// The options of kinds that read run files.
 Options runs() { return Options{{"--unchecked", nullptr, Takes::flag, kUncheckedHelp}} + common(); }
 
-Options model() { return {{"--model", "NAME", Takes::text, "Which model (default: the first with a gate)"}}; }
+Options model() { return {{"--model", "NAME", Takes::text, "Name of the model (default: the first with a gate)"}}; }
 
-Options models() { return {{"--models", "NAME,...", Takes::list, "Which models, in their order (default: all)"}}; }
+Options models() {
+  return {{"--models", "NAME,...", Takes::list, "Names of the models, in this order (default: all)"}};
+}
 
 Options head(const char* names, const char* help) { return {{names, "L:H", Takes::text, help}}; }
 
@@ -82,7 +88,9 @@ Options rows(const char* ofThem) {
       {"--rows", "A:B", Takes::text, fmt::format("Positions from A up to, not including, B (default: {})", ofThem)}};
 }
 
-Options trainLength() { return {{"--train-length", "N", Takes::integer, "A dashed line at the length of training"}}; }
+Options trainLength() {
+  return {{"--train-length", "N", Takes::integer, "Draw a dashed line at this length, the length of training"}};
+}
 
 Options smooth(const char* help) { return {{"--smooth", "N", Takes::integer, help}}; }
 
@@ -92,26 +100,26 @@ Options axes() {
           {"--x-ticks", "X,...", Takes::numbers, "Values to label on the horizontal axis"},
           {"--y-ticks", "Y,...", Takes::numbers, "Values to label on the vertical axis"},
           {"--legend", "NAME,...", Takes::list, "Order of the curves; those left out follow"},
-          {"--colour,--color", "NAME=#RRGGBB", Takes::texts, "Colour of a curve"}};
+          {"--colour,--color,--colours,--colors", "NAME=#RRGGBB", Takes::texts, "Colour of a curve"}};
 }
 
 Options curves() {
   return {{"--line-width", "PT", Takes::number, "Width of curves, in points (default: 1.2)"},
           {"--look", "NAME=N[:N]", Takes::texts,
-           "Which colour of the palette a model has, from 0, and perhaps which other style of line, as in fox=0:1 "
+           "Number of a model's colour in the palette, from 0, and perhaps of its style of line, as in fox=0:1 "
            "(default: by its place)"},
-          {"--legend-at", "PLACE", Takes::text,
-           "Where the legend is: auto, which is inside where it covers nothing, above, or none (default: auto)"}};
+          {"--legend-at", "auto|above|none", Takes::text,
+           "Where the legend is; auto puts it inside where it covers nothing (default: auto)"}};
 }
 
 /// @param quantities  the default
 Options maps(const std::string& quantities) {
-  return {{"--quantity", "Q,...", Takes::list,
+  return {{"--quantity", "QUANTITY,...", Takes::list,
            "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing (default: " +
                quantities + ")"},
           {"--rows", "A:B", Takes::text, "Query positions from A up to, not including, B"},
-          {"--cols", "A:B", Takes::text, "Key positions likewise"},
-          {"--colours,--colors", "MAP", Takes::text,
+          {"--cols", "A:B", Takes::text, "Key positions from A up to, not including, B"},
+          {"--colours,--colors,--colour,--color", "MAP", Takes::text,
            "viridis, cividis, magma or grey, which differences take too (default: viridis)"},
           {"--limits", "Q=A:B", Takes::texts, "Ends of a quantity's colour bar; A: and :B leave one to the values"}};
 }
@@ -128,21 +136,23 @@ std::vector<FigureKind> kinds() {
   return {
       {"loss", "L(p): loss against position, from position 128 as in the paper where there are 1024, of several models",
        "  foxscope figure loss eval.h5 --train-length 2048 -o loss.pdf\n"
-       "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colour fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
+       "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colours fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
        "  foxscope figure loss run.h5 --smooth 501 -o loss.pdf",
        kLosses, losses() + meanOfLosses(), drawing<drawLoss>()},
       {"perplexity", "P(l): perplexity against context length, from 128 as in the paper where there are 1024",
        "  foxscope figure perplexity eval.h5 --train-length 2048 -o perplexity.pdf", kLosses, losses(),
        drawing<drawPerplexity>()},
-      {"ablation", "Losses, and below that of a base less each other, from position 128 where there are 1024",
+      {"ablation",
+       "Losses, and below them the loss of a base minus each other loss, from position 128 where there are 1024",
        "  foxscope figure ablation whole.h5 cut.h5 no-gate.h5 --base whole --smooth 1001 -o ablation.pdf", kLosses,
        losses() + meanOfLosses() +
-           Options{{"--base", "NAME", Takes::text, "What the others are subtracted from (default: the first)"}},
+           Options{
+               {"--base", "NAME", Takes::text, "Model from whose loss the others are subtracted (default: the first)"}},
        drawing<drawAblation>()},
       {"maps",
        "F above A of some heads",
        "  foxscope figure maps run.h5 -o maps.pdf\n"
-       "  foxscope figure maps run.h5 --heads 2:1,6:1,7:2 --width icml-wide -o maps.pdf\n"
+       "  foxscope figure maps run.h5 --heads 6:2,6:1,7:2 --width icml-wide -o maps.pdf\n"
        "  foxscope figure maps run.h5 --heads fox:7:2,mamba:12:1 -o memories.pdf\n"
        "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
        {"RUN.h5", "Run files"},
@@ -163,7 +173,7 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure compare run.h5 -o compare.pdf\n"
        "  foxscope figure compare run.h5 --models fox,base --head 7:2 --with 3:1 -o c.pdf",
        {"RUN.h5", "Run files, two models in all"},
-       Options{{"--models", "A,B", Takes::list, "Which two (default: the first two)"}} +
+       Options{{"--models", "A,B", Takes::list, "Names of the two (default: the first two)"}} +
            head("--head", "Head of the first (default: its longest memory)") +
            head("--with", "Head of the second (default: the nearest by distance profile)") +
            maps("attention, and forget above it where both have a gate") + runs(),
@@ -173,8 +183,10 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure text run.h5 -o text.pdf\n"
        "  foxscope figure text run.h5 --tint attention --head 6:1 --rows 200:320 --position 310 -o text.pdf",
        kRun,
-       model() + Options{{"--tint", "TINT", Takes::text, "loss, gate (1 - f), forget or attention (default: loss)"}} +
-           head("--head", "Head of all but loss (default: one of middle memory)") +
+       model() +
+           Options{{"--tint", "loss|gate|forget|attention", Takes::text,
+                    "Number that tints a token; gate is 1 - f (default: loss)"}} +
+           head("--head", "Head whose gate, F or attention is shown (default: a head of middle memory)") +
            Options{
                {"--position", "P", Takes::integer, "Query of forget and attention (default: the last that is shown)"}} +
            rows("the first") + runs(),
@@ -193,13 +205,13 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
        kHeads,
        model() +
-           Options{{"--heads", "L:H[,L:H...]", Takes::list, "Which heads (default: of short, middle and long memory)"},
+           Options{{"--heads", "L:H,...", Takes::list, "Heads to show (default: of short, middle and long memory)"},
                    {"--with-first", nullptr, Takes::flag, "Count the attention on key 0, where many heads park"}} +
            curves() + runs(),
        drawing<drawDistance>(),
        {.letters = true}},
       {"labels",
-       "What every head does: the strongest label of each, and what labels are",
+       "The strongest label of every head, and what the labels mean",
        "  foxscope figure labels run.h5 -o labels.pdf\n"
        "  foxscope figure labels heads.h5 --width icml -o labels.pdf",
        kHeads,
@@ -214,10 +226,10 @@ std::vector<FigureKind> kinds() {
        Options{{"--tint", "gain|mass|gate", Takes::text,
                 "gain of the answer's log-probability, or of one head the attention mass on the needle or its gate F "
                 "(default: gain)"}} +
-           head("--head", "Head of mass and gate (default: that with the most mass)") + trainLength() + common(),
+           head("--head", "Head of mass and gate (default: the head with the most mass)") + trainLength() + common(),
        drawing<drawNeedle>()},
       {"sweep",
-       "What changing each head does to the loss: layers down, heads across",
+       "Change of the loss where one head is changed: layers down, heads across",
        "  foxscope figure sweep sweep.h5 -o sweep.pdf\n"
        "  foxscope figure sweep one.h5 cut.h5 --width neurips -o both.pdf\n"
        "  foxscope figure sweep sweep.h5 --fdr 0.05 -o found.pdf",
@@ -225,12 +237,12 @@ std::vector<FigureKind> kinds() {
        Options{{"--fdr", "Q", Takes::number, kFalseDiscoveryHelp}} + common(),
        drawing<drawSweep>()},
       {"saliency",
-       "What the loss owes to each head's gates, and a passage tinted by one head's",
+       "Gradient of the loss by each head's gates, and a passage tinted by the gradient of one head",
        "  foxscope figure saliency run.h5 -o saliency.pdf\n"
        "  foxscope figure saliency run.h5 --head 7:2 --rows 200:360 --width icml -o saliency.pdf",
        {"RUN.h5", "Run file with saliency"},
-       model() + head("--head", "Head whose saliency tints the passage (default: the one of the largest number)") +
-           Options{{"--by", "NUMBER", Takes::text,
+       model() + head("--head", "Head whose saliency tints the passage (default: the head of the largest number)") +
+           Options{{"--by", "saliency_absolute|saliency_scale|saliency_per_nat", Takes::text,
                     "Number of each head: saliency_absolute, the sum of |g log f|; saliency_scale, the sum of g log f, "
                     "of which scale=0.9 changes the loss by -0.1; saliency_per_nat, the mean of |g| (default: "
                     "saliency_absolute, without gates saliency_per_nat)"}} +

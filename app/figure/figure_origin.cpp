@@ -25,6 +25,10 @@ std::string headText(const HeadOf& head) {
   return fmt::format("{}, layer {}, head {}", head.trace->info().name, head.layer, head.head);
 }
 
+std::string firstPositions(const Range& positions, std::int64_t length) {
+  return fmt::format("first {} of {} positions", positions.end, length);
+}
+
 void addModel(FigureOrigin& origin, const TraceInfo& info) {
   std::string model = info.name;
   if (!info.weights_sha256.empty()) model += ", weights SHA-256 " + info.weights_sha256;

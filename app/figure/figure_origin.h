@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,9 @@ struct FigureOrigin {
 
 /// "fox-pro-12m, layer 2, head 1"
 std::string headText(const HeadOf& head);
+
+/// "first 160 of 1000 positions", of the beginning of a text that is shown alone since more would show nothing.
+std::string firstPositions(const Range& positions, std::int64_t length);
 
 /// Adds a fact that is not there yet.
 void addOnce(FigureOrigin& origin, std::pair<std::string, std::string> fact);

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/eval/heads/heads_file.h"
 #include "backend/file/provenance.h"
 #include "backend/map/device/map_device.h"
@@ -20,10 +21,15 @@ const std::string& nameOf(const EvaluatedHeads& model) { return model.info.name;
 const std::string& nameOf(const RunOnDevice& run) { return run->info().name; }
 
 template <typename Of>
-std::string namesOf(const std::vector<Of>& all) {
-  std::string names;
-  for (const Of& one : all) names += (names.empty() ? "" : ", ") + nameOf(one);
+std::vector<std::string> namesIn(const std::vector<Of>& all) {
+  std::vector<std::string> names;
+  for (const Of& one : all) names.push_back(nameOf(one));
   return names;
+}
+
+template <typename Of>
+std::string namesOf(const std::vector<Of>& all) {
+  return fmt::format("{}", fmt::join(namesIn(all), ", "));
 }
 
 /// The sources that --models names, or all of them where no name is given.
@@ -32,7 +38,10 @@ std::vector<Of> chosenOf(const std::vector<Of>& all, const FigureSpec& spec) {
   std::vector<Of> chosen;
   for (const std::string& name : spec.list("models")) {
     const auto found = std::ranges::find_if(all, [&](const Of& one) { return nameOf(one) == name; });
-    if (found == all.end()) throw UsageError(fmt::format("--models {}: the files have {}", name, namesOf(all)));
+    if (found == all.end()) {
+      throw UsageError(
+          fmt::format("--models {}: the files have {}{}", name, namesOf(all), nearest_question(name, namesIn(all))));
+    }
     chosen.push_back(*found);
   }
   return spec.has("models") ? chosen : all;
@@ -99,13 +108,15 @@ FigureRequest::Runs FigureRequest::runs() const {
       all.emplace_back(run, gpu);
     }
   }
+  style.requireLabels(namesIn(all));
   return all;
 }
 
 RunOnDevice FigureRequest::named(const Runs& runs, const char* option, const std::string& name) const {
   const auto found = std::ranges::find_if(runs, [&](const auto& run) { return nameOf(run) == name; });
   if (found != runs.end()) return *found;
-  throw UsageError(fmt::format("{} {}: {} has {}", option, name, fmt::join(sources.files, ", "), namesOf(runs)));
+  throw UsageError(fmt::format("{} {}: {} has {}{}", option, name, fmt::join(sources.files, ", "), namesOf(runs),
+                               nearest_question(name, namesIn(runs))));
 }
 
 RunOnDevice FigureRequest::run(const Runs& runs) {
@@ -121,7 +132,8 @@ const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& mo
   const std::string name = spec.text("model");
   const auto found = std::ranges::find_if(models, [&](const auto& model) { return nameOf(model) == name; });
   if (found != models.end()) return *found;
-  throw UsageError(fmt::format("--model {}: there is no such model: use one of {}", name, namesOf(models)));
+  throw UsageError(fmt::format("--model {}: there is no such model: use one of {}{}", name, namesOf(models),
+                               nearest_question(name, namesIn(models))));
 }
 
 std::pair<RunOnDevice, RunOnDevice> FigureRequest::twoRuns() {
@@ -170,6 +182,7 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
       models.push_back(std::move(*heads));
     }
   }
+  style.requireLabels(namesIn(models));
   return models;
 }
 

@@ -57,7 +57,7 @@ struct FigureRequest {
 
   /// Every run, in their order, on the device that was asked for.
   /// @throws Error, UsageError as RunFile::open, DeviceChoice::parse and gpu_chosen; UsageError for two runs of one
-  /// name
+  /// name, and for labels of models that there are none of
   [[nodiscard]] Runs runs() const;
   /// @throws UsageError naming the option, with the names that exist
   [[nodiscard]] RunOnDevice named(const Runs& runs, const char* option, const std::string& name) const;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,9 +29,15 @@ struct FigureStyle {
 
   /// The label of a model, or of the text of a sweep, of this name.
   [[nodiscard]] std::string label(const std::string& name) const;
+  /// @param names  that the figure knows
+  /// @throws UsageError naming them, for a label of another
+  void requireLabels(std::span<const std::string> names) const;
   /// How the curve of a model of this name looks, which is in this place among those of the figure.
   [[nodiscard]] CurveLook look(const std::string& name, std::size_t place) const;
 };
+
+/// @throws UsageError "--label fix: the figure has fox, base: did you mean fox?" for a name that is not known
+void requireName(const char* option, const std::string& name, std::span<const std::string> known);
 
 /// The choices by hand that a figure of curves takes.
 struct CurveChoice {

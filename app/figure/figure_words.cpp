@@ -1,6 +1,7 @@
 #include "app/figure/figure_words.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -53,12 +54,21 @@ std::pair<std::string, CurveLook> parseLook(const std::string& text) {
   return {name, {*colour, *change}};
 }
 
-FigureFormat::Kind kindOf(const std::string& output) {
+constexpr std::array<std::pair<const char*, FigureFormat::Kind>, 4> kFormats{{{"pdf", FigureFormat::Kind::pdf},
+                                                                              {"svg", FigureFormat::Kind::svg},
+                                                                              {"png", FigureFormat::Kind::png},
+                                                                              {"csv", FigureFormat::Kind::csv}}};
+
+FigureFormat::Kind kindOf(const FigureSpec& spec) {
+  const std::string output = spec.text("output");
   const std::string ending = std::filesystem::path(output).extension().string();
-  if (ending == ".pdf") return FigureFormat::Kind::pdf;
-  if (ending == ".svg") return FigureFormat::Kind::svg;
-  if (ending == ".png") return FigureFormat::Kind::png;
-  throw UsageError(fmt::format("{}: cannot tell the format from the name: use .pdf, .svg or .png", output));
+  const std::string format = spec.text("format");
+  for (const auto& [word, kind] : kFormats) {
+    if (format.empty() ? ending.substr(std::min<std::size_t>(1, ending.size())) == word : format == word) return kind;
+  }
+  if (!format.empty()) throw UsageError(fmt::format("--format {}: use pdf, svg, png or csv", format));
+  throw UsageError(fmt::format(
+      "{}: cannot tell the format from the name: use .pdf, .svg, .png or .csv, or say it by --format", output));
 }
 
 std::optional<AxisLimits> axisOf(const FigureSpec& spec, const std::string& option) {
@@ -192,8 +202,8 @@ CurveChoice curvesOf(const FigureSpec& spec) {
   choice.yTicks = numbersOf(spec, "y-ticks");
   choice.order = spec.list("legend");
   for (const std::string& text : spec.list("colour")) {
-    const auto [name, colour] = parsePair("--colour", text);
-    choice.colours.emplace_back(name, parseColour("--colour", colour));
+    const auto [name, colour] = parsePair("--colours", text);
+    choice.colours.emplace_back(name, parseColour("--colours", colour));
   }
   return choice;
 }
@@ -201,7 +211,7 @@ CurveChoice curvesOf(const FigureSpec& spec) {
 FigureStyle styleOf(const FigureSpec& spec, const std::string& command) {
   FigureStyle style;
   FigureFormat& format = style.format;
-  format.kind = kindOf(spec.text("output"));
+  format.kind = kindOf(spec);
   if (spec.has("width")) format.widthMm = parseLength("--width", spec.text("width"));
   if (spec.has("height")) format.heightMm = parseLength("--height", spec.text("height"));
   if (const auto dpi = integerOf(spec, "dpi")) format.dpi = static_cast<int>(*dpi);

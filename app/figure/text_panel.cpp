@@ -29,10 +29,10 @@ QString printable(const QString& text) {
 
 }  // namespace
 
-TextPanel::TextPanel(const FigureFormat& format, const std::vector<TintedPiece>& pieces, const ScaledColours& colours)
-    : m_style(textStyleOf(format)) {
+TextPanel::TextPanel(const FigureFormat& format, std::vector<TintedPiece> pieces, const ScaledColours& colours)
+    : m_style(textStyleOf(format)), m_pieces(std::move(pieces)), m_quantity(colours.label) {
   QString text;
-  for (const TintedPiece& piece : pieces) {
+  for (const TintedPiece& piece : m_pieces) {
     Place place;
     place.begin = text.size();
     text += printable(piece.text);
@@ -88,6 +88,13 @@ void TextPanel::drawTints(Canvas& canvas, const QTextLine& line, const QPointF& 
     const QRectF rect(from, baseline - kTintTop * m_style.size, to - from, (kTintTop + kTintBottom) * m_style.size);
     if (place.colour.isValid()) canvas.fill(rect, place.colour);
     if (place.outlined) canvas.frame(rect, 0.09 * m_style.size, Qt::black);
+  }
+}
+
+void TextPanel::addNumbers(NumberTable& numbers) const {
+  numbers.setQuantity(m_quantity);
+  for (const TintedPiece& piece : m_pieces) {
+    numbers.add({printable(piece.text).toStdString(), "", std::to_string(piece.position), piece.value});
   }
 }
 

@@ -77,4 +77,14 @@ std::optional<std::string> misspelt_name(std::string_view given, std::span<const
   return misspelt ? nearest : std::nullopt;
 }
 
+std::string did_you_mean(std::string_view given, std::span<const std::string> known) {
+  const std::optional<std::string> nearest = nearest_name(given, known);
+  return nearest ? "did you mean " + *nearest + "? else " : "";
+}
+
+std::string nearest_question(std::string_view given, std::span<const std::string> known) {
+  const std::optional<std::string> nearest = nearest_name(given, known);
+  return nearest ? ": did you mean " + *nearest + "?" : "";
+}
+
 }  // namespace foxscope

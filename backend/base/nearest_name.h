@@ -23,4 +23,9 @@ std::optional<std::string> nearest_name(std::string_view given, std::span<const 
 /// most a third, have to be put in, left out, replaced or exchanged with the next one. Empty also for a known name.
 std::optional<std::string> misspelt_name(std::string_view given, std::span<const std::string> known);
 
+/// "did you mean maps? else ", before what else to do; empty where no known name is near.
+std::string did_you_mean(std::string_view given, std::span<const std::string> known);
+/// ": did you mean fox?", behind a message that names the known ones; empty where none is near.
+std::string nearest_question(std::string_view given, std::span<const std::string> known);
+
 }  // namespace foxscope

@@ -8,11 +8,13 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/base/nearest_name.h"
 #include "backend/base/sha256.h"
 #include "backend/file/file_trace.h"
 #include "backend/file/hdf5/hdf5_dataset.h"
@@ -450,14 +452,16 @@ std::vector<std::shared_ptr<const Trace>> RunFile::default_first() const {
 }
 
 std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& name) const {
-  std::string names;
+  std::vector<std::string> names;
   for (const auto& candidate : traces) {
     if (candidate->info().name == name) return candidate;
-    names += (names.empty() ? "" : ", ") + candidate->info().name;
+    names.push_back(candidate->info().name);
   }
   if (!name && traces.size() == 1) return traces.front();
-  if (!name) throw UsageError(fmt::format("the file holds several models: choose one with --model: {}", names));
-  throw UsageError(fmt::format("the file holds no model '{}': it holds {}", *name, names));
+  const std::string list = fmt::format("{}", fmt::join(names, ", "));
+  if (!name) throw UsageError(fmt::format("the file holds several models: choose one with --model: {}", list));
+  throw UsageError(
+      fmt::format("the file holds no model '{}': it holds {}{}", *name, list, nearest_question(*name, names)));
 }
 
 bool write_run_file(const std::filesystem::path& path, std::span<const std::shared_ptr<const Trace>> traces,

@@ -27,7 +27,7 @@ void check_memory(const OpenedModel& model, std::int64_t prompt, std::int64_t to
   memory_left(needs, prompt, free_memory(model.device),
               {fmt::format("a prompt of {} tokens and {} more need", prompt, tokens),
                "",
-               {"shorten the prompt", "ask for fewer --tokens"}});
+               {"shorten the prompt", "ask for fewer --max-tokens"}});
 }
 
 /// Adds the tokens one by one.
@@ -57,7 +57,7 @@ bool extend(const GenerateRequest& request, DecodeState& decode_state, TextStrea
 std::optional<Generation> generate(const OpenedModel& model, const GenerateRequest& request,
                                    const std::function<void(std::string_view)>& give, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
-  if (request.tokens < 0) throw UsageError(fmt::format("--tokens {}: it must be at least 0", request.tokens));
+  if (request.tokens < 0) throw UsageError(fmt::format("--max-tokens {}: it must be at least 0", request.tokens));
   const Sampler checked(request.sampling);
   check_continued(model.options.interventions, model.config);
   Generation generation;

@@ -23,7 +23,7 @@ DeviceQueryKeyStore::DeviceQueryKeyStore(const Shape& shape, DType dtype, int de
   } catch (const std::bad_alloc&) {
     const StoredWords held = words_of(this->parts());
     throw Error(fmt::format(
-        "cuda:{}: no memory for {:.2f} GiB of {}, {:.2f} GiB are free: use --limit, or leave {} out of --keep", device,
+        "cuda:{}: no memory for {:.2f} GiB of {}, {:.2f} GiB are free: use --length, or leave {} out of --keep", device,
         gibibytes(size), held.title, gibibytes(kernels::cuda::free_memory()), held.words));
   }
 }

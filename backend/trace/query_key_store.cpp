@@ -123,14 +123,14 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
     if (mapped == MAP_FAILED) {
       throw Error(
           fmt::format("{}: no room for a temporary file of {:.2f} GiB with {} ({}): free space there, "
-                      "set TMPDIR, use --limit, or leave {} out of --keep",
+                      "set TMPDIR, use --length, or leave {} out of --keep",
                       spill_folder.string(), gib, held.title, std::strerror(full != 0 ? full : errno), held.words));
     }
   } else {
     mapped = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
-      throw Error(fmt::format("no memory for {:.2f} GiB of {}: use --limit, or leave {} out of --keep", gib, held.title,
-                              held.words));
+      throw Error(fmt::format("no memory for {:.2f} GiB of {}: use --length, or leave {} out of --keep", gib,
+                              held.title, held.words));
     }
     madvise(mapped, size_, MADV_HUGEPAGE);
   }

@@ -6,8 +6,10 @@
 #include <limits>
 #include <numbers>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
@@ -32,8 +34,8 @@ constexpr RecipeKey kKeys[] = {
     {"init", RecipeValue::text, "DIR", "Checkpoint to begin with, instead of --config"},
     {"tokenizer", RecipeValue::text, "DIR", "Folder with tokenizer.json; goes into every checkpoint"},
     {"data", RecipeValue::texts, "PATH", "Texts (.txt, .jsonl, .xz, .gz, a folder) or tokens (.safetensors, .npy, zarr); repeatable"},
-    {"tensor", RecipeValue::text, "NAME", "Of .safetensors files that hold several"},
-    {"order", RecipeValue::text, "ORDER", "shuffled, or sequential: row after row, and from the start again (default: shuffled)"},
+    {"tensor", RecipeValue::text, "NAME", "Name of the tensor in .safetensors files that hold several"},
+    {"order", RecipeValue::text, "shuffled|sequential", "Order of the rows; sequential takes one after the other, and from the start again (default: shuffled)"},
     {"length", RecipeValue::count, "N", "Tokens of a row, each read after BOS on its own (default: L of token arrays [N, L], else 2048)"},
     {"batch_tokens", RecipeValue::count, "N", "Tokens of a step (default: 65536)"},
     {"micro_batch_tokens", RecipeValue::count, "N", "Tokens whose gradients are made together (default: as many as memory holds)"},
@@ -42,22 +44,23 @@ constexpr RecipeKey kKeys[] = {
     {"lr", RecipeValue::number, "RATE", "Highest learning rate"},
     {"init_lr", RecipeValue::number, "RATE", "Rate of the first step (default: 0)"},
     {"end_lr", RecipeValue::number, "RATE", "Rate at the end (default: 0)"},
-    {"schedule", RecipeValue::text, "NAME", "From the highest rate to the last: cosine, linear or constant (default: cosine)"},
-    {"optimizer", RecipeValue::text, "NAME", "adamw is the only one"},
-    {"betas", RecipeValue::numbers, "B1 B2", "Of AdamW (default: 0.9 0.95)"},
-    {"eps", RecipeValue::number, "EPS", "Of AdamW (default: 1e-8)"},
-    {"weight_decay", RecipeValue::number, "DECAY", "Of matrices, embeddings and the head (default: 0.1)"},
-    {"clip", RecipeValue::number, "NORM", "Longest gradient; 0: any (default: 1)"},
-    {"eval", RecipeValue::text, "PATH", "Held-out data, of the same kinds"},
+    {"schedule", RecipeValue::text, "cosine|linear|constant", "Schedule from the highest rate to the last (default: cosine)"},
+    {"optimizer", RecipeValue::text, "adamw", "Optimizer; adamw is the only one"},
+    {"betas", RecipeValue::numbers, "B1 B2", "Both decay rates of AdamW's moments (default: 0.9 0.95)"},
+    {"eps", RecipeValue::number, "EPS", "Epsilon of AdamW (default: 1e-8)"},
+    {"weight_decay", RecipeValue::number, "DECAY", "Weight decay of matrices, embeddings and the head (default: 0.1)"},
+    {"clip", RecipeValue::number, "NORM", "Norm that a longer gradient is cut to; 0: none (default: 1)"},
+    {"eval", RecipeValue::text, "PATH", "Held-out data, in the same formats as --data"},
     {"eval_every", RecipeValue::count, "N", "Evaluate after every N steps (default: with every checkpoint of --save-every, and at the end)"},
     {"save_every", RecipeValue::count, "N", "Save after every N steps (default: by the clock, at most ten minutes apart and for 2 % of the time)"},
-    {"keep", RecipeValue::text, "N", "Checkpoints that stay: last, all or the newest N (default: last)"},
-    {"dtype", RecipeValue::text, "DTYPE", "Of the matrices: auto, float32 or bfloat16 (default: bfloat16 on a GPU)"},
+    {"keep", RecipeValue::text, "last|all|N", "Checkpoints that stay; N is how many of the newest (default: last)"},
+    {"dtype", RecipeValue::text, "DTYPE", "Data type of the matrices: auto, float32 or bfloat16 (default: bfloat16 on a GPU)"},
     {"pruning", RecipeValue::number, "TOLERANCE", "Share of a row's attention that may be skipped (default: 2^-24; 0: none)"},
     {"deterministic", RecipeValue::flag, "", "The same bits each time on a GPU as well, more slowly"},
-    {"recompute", RecipeValue::text, "PART", "What the way back makes again to spare memory: none, mlp or layers (default: none)"},
+    {"recompute", RecipeValue::text, "none|mlp|layers", "What the backward pass computes again to save memory (default: none)"},
     {"device", RecipeValue::text, "DEVICE", "auto, cpu, cuda or cuda:N (default: auto)"},
-    {"seed", RecipeValue::number, "S", "Of the first weights and of the order (default: 0)"},
+    {"seed", RecipeValue::number, "S", "Seed of the first weights and of the order (default: 0)"},
+    {"gate_decay_times", RecipeValue::numbers, "T1 T2", "Decay times, in tokens, that gates which depend on data begin with, from T1 of a layer's first head to T2 of its last (default: f begins near a half)"},
 };
 // clang-format on
 
@@ -247,6 +250,12 @@ void read_numbers(const Values& values, Recipe& recipe) {
   std::int64_t seed = 0;
   values.take("seed", seed);
   recipe.seed = static_cast<std::uint64_t>(seed);
+  if (values.has("gate_decay_times")) {
+    const json& times = values.at("gate_decay_times");
+    if (!times.is_array() || times.size() != 2) values.fail("gate_decay_times", "use two numbers of tokens");
+    recipe.gate_decay_times =
+        DecayTimes{values.number("gate_decay_times", times[0]), values.number("gate_decay_times", times[1])};
+  }
   if (values.has("betas")) {
     const json& betas = values.at("betas");
     if (!betas.is_array() || betas.size() != 2) values.fail("betas", "use two numbers from 0 to below 1");
@@ -256,13 +265,15 @@ void read_numbers(const Values& values, Recipe& recipe) {
 }
 
 /// Checks keys against one another.
-void check(const Values& values, Recipe& recipe) {
+/// @param missing  what is lacking beside
+void check(const Values& values, Recipe& recipe, std::vector<std::string> missing) {
   if (recipe.config.empty() == recipe.init.empty()) {
-    throw UsageError("train needs a model: give either --config FILE|DIR, to begin anew, or --init CHECKPOINT");
+    missing.emplace_back("a model: give either --config FILE|DIR, to begin anew, or --init CHECKPOINT");
   }
-  if (recipe.data.empty()) throw UsageError("train needs data: give --data PATH");
-  if (recipe.max_tokens == 0) throw UsageError("train needs an end: give --max-tokens N");
-  if (!values.has("lr")) throw UsageError("train needs a learning rate: give --lr RATE, 0.001 for instance");
+  if (recipe.data.empty()) missing.emplace_back("data: give --data PATH");
+  if (recipe.max_tokens == 0) missing.emplace_back("an end: give --max-tokens N");
+  if (!values.has("lr")) missing.emplace_back("a learning rate: give --lr RATE, 0.001 for instance");
+  if (!missing.empty()) throw UsageError(fmt::format("train needs {}", fmt::join(missing, "; ")));
   if (recipe.lr == 0) values.fail("lr", "use a rate above 0");
   if (recipe.batch_tokens % recipe.length != 0) {
     values.fail("batch_tokens",
@@ -297,6 +308,13 @@ void check(const Values& values, Recipe& recipe) {
   }
   if (recipe.pruning && !(*recipe.pruning < 1)) {
     values.fail("pruning", "use a share from 0 (nothing is skipped) to below 1");
+  }
+  if (recipe.gate_decay_times && !recipe.gate_decay_times->valid()) {
+    values.fail("gate_decay_times", fmt::format("use two numbers of tokens from 0.001 to {:g}, the shorter one first",
+                                                DecayTimes::kLongest));
+  }
+  if (recipe.gate_decay_times && !recipe.init.empty()) {
+    values.fail("gate_decay_times", "the gates of --init are trained: leave the option out");
   }
   if (recipe.eval.empty() && recipe.eval_every > 0) values.fail("eval_every", "goes with --eval PATH only");
 }
@@ -360,6 +378,9 @@ std::string text_with(const Recipe& recipe, const nlohmann::ordered_json& config
   if (recipe.recompute != Recompute::none) put("recompute", word_of(kRecomputed, recipe.recompute));
   put("device", recipe.device.word());
   put("seed", recipe.seed);
+  if (recipe.gate_decay_times) {
+    put("gate_decay_times", std::vector<double>{recipe.gate_decay_times->shortest, recipe.gate_decay_times->longest});
+  }
   return text.dump(1) + "\n";
 }
 
@@ -399,7 +420,8 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
-Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
+Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings,
+                   std::vector<std::string> missing) {
   Values values(file);
   for (const RecipeSetting& setting : settings) values.set(setting);
   values.let_typed_win("config", "init");
@@ -432,7 +454,7 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   word = "auto";
   values.take("dtype", word);
   recipe.dtype = parse_dtype(word);
-  check(values, recipe);
+  check(values, recipe, std::move(missing));
   return recipe;
 }
 

@@ -11,6 +11,7 @@
 
 #include "backend/base/device_name.h"
 #include "backend/model/training/trainable_model.h"
+#include "backend/model/weights/initial_weights.h"
 #include "backend/train/row_order.h"
 
 namespace foxscope {
@@ -53,6 +54,7 @@ struct Recipe {
   bool deterministic = false;
   Recompute recompute = Recompute::none;
   std::uint64_t seed = 0;
+  std::optional<DecayTimes> gate_decay_times;  ///< of gates that depend on data, at the beginning; none: f near a half
 
   [[nodiscard]] std::int64_t rows_per_step() const { return batch_tokens / length; }
   [[nodiscard]] std::int64_t steps() const { return max_tokens / batch_tokens; }
@@ -92,9 +94,11 @@ struct RecipeSetting {
 /// Puts a recipe together.
 /// @param file      of the recipe, JSON; empty: none
 /// @param settings  of the command line, which win
+/// @param missing   what the command lacks beside: told with what the recipe lacks
 /// @throws UsageError naming the option, or Error naming file and key: unknown keys, values that are none, values that
 ///         do not go together
-Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings);
+Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings,
+                   std::vector<std::string> missing = {});
 
 /// The recipe as a file has it: all that was used, `config` as an object, paths absolute.
 std::string recipe_text(const Recipe& recipe);

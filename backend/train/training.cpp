@@ -465,7 +465,8 @@ class Training {
   /// @param state  of the checkpoint that the model was opened from, if it goes on
   bool load(const TrainingState& state, const TrainableOptions& options) {
     if (!model_.checkpoint) {
-      trained_ = TrainableModel::make(model_.config, InitialWeights(model_.config, recipe_.seed), options, job_);
+      trained_ = TrainableModel::make(
+          model_.config, InitialWeights(model_.config, recipe_.seed, recipe_.gate_decay_times), options, job_);
       return trained_ != nullptr;
     }
     trained_ = TrainableModel::make(model_.config, CheckpointSource(*model_.checkpoint), options, job_);

@@ -36,6 +36,12 @@ TEST(NearestName, IsTheOnlyOneThatBeginsSo) {
   EXPECT_EQ(nearest("generate-text"), "generate") << "that it begins with";
 }
 
+TEST(NearestName, IsAskedForInBothPlacesOfAMessage) {
+  EXPECT_EQ(did_you_mean("haeds", kNames), "did you mean heads? else ");
+  EXPECT_EQ(nearest_question("haeds", kNames), ": did you mean heads?");
+  EXPECT_EQ(did_you_mean("other", kNames) + nearest_question("other", kNames), "");
+}
+
 TEST(NearestName, IsNoneWhereNothingIsNear) {
   EXPECT_EQ(nearest(""), std::nullopt);
   EXPECT_EQ(nearest("initializer_range"), std::nullopt);

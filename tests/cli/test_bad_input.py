@@ -71,7 +71,7 @@ class StreamsTest(BadInputTest):
 
     def test_text_and_ids_may_be_streams(self):
         for source, content in [("--text", TEXT.encode()), ("--ids", b"[1, 2, 3, 4]")]:
-            for command, rest in [("run", ["-o", self.folder / f"out{source}.h5"]), ("generate", ["--tokens", 1])]:
+            for command, rest in [("run", ["-o", self.folder / f"out{source}.h5"]), ("generate", ["--max-tokens", 1])]:
                 with self.subTest(f"{command} {source}"):
                     self.through_pipe(content, command, "--model", FOX, source, "PIPE", *rest)
 
@@ -245,9 +245,9 @@ class TextTest(BadInputTest):
         limit = 16 << 30
         roomy = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 4 * limit
         options = limited_memory(limit) if roomy else {}
-        self.fails(1, ["memory", "--limit"], "run", "-q", "--model", FOX, "--text", path, "-o", output, output=output,
+        self.fails(1, ["memory", "--length"], "run", "-q", "--model", FOX, "--text", path, "-o", output, output=output,
                    **options)
-        self.done("run", "-q", "--model", FOX, "--text", path, "--limit", 32, "-o", output)
+        self.done("run", "-q", "--model", FOX, "--text", path, "--length", 32, "-o", output)
 
     def test_files(self):
         output = self.folder / "out.h5"
@@ -281,7 +281,7 @@ class IdsTest(BadInputTest):
 
 class OptionTest(BadInputTest):
     def test_values(self):
-        for extra, words in [(["--limit", "0"], "--limit"), (["--limit", "-5"], "--limit"), (["--bos", "-1"], "--bos"),
+        for extra, words in [(["--length", "0"], "--length"), (["--length", "-5"], "--length"), (["--bos", "-1"], "--bos"),
                              (["--pruning", "1"], "--pruning"), (["--pruning", "nan"], "--pruning"),
                              (["--pruning", "-0.1"], "--pruning"), (["--dtype", "float8"], "--dtype"),
                              (["--device", "tpu"], "tpu"), (["--keep", "loss,everything"], "everything"),
@@ -351,7 +351,7 @@ class MistakeTest(BadInputTest):
             self.all_say(2, f"{option} {value}: {message}", everywhere, [option, value])
         self.all_say(2, "--dtype bfloat16 needs --device cuda: on a CPU models run in float32", everywhere,
                      ["--dtype", "bfloat16", "--device", "cpu"])
-        self.all_say(2, "--dtype 'float8' is not known: choose auto, float32 or bfloat16", everywhere,
+        self.all_say(2, "--dtype float8: did you mean float32? else choose auto, float32 or bfloat16", everywhere,
                      ["--dtype", "float8"])
 
     def test_of_interventions(self):
@@ -364,11 +364,11 @@ class MistakeTest(BadInputTest):
         self.all_say(2, f"--intervene '0:0:zero@30': {there_is.format('position 30', 29)}", "loss heads",
                      ["--intervene", "0:0:zero@30"])
         self.all_say(2, f"--intervene '0:0:zero@40': {there_is.format('position 40', 39)}", "run surprisal sweep",
-                     ["--intervene", "0:0:zero@40", "--limit", 40])
+                     ["--intervene", "0:0:zero@40", "--length", 40])
 
     def test_of_the_text(self):
         for limit in ["0", "-3"]:
-            self.all_say(2, f"--limit {limit}: use a number of tokens from 1", "run surprisal sweep", ["--limit", limit])
+            self.all_say(2, f"--length {limit}: use a number of tokens from 1", "run surprisal sweep", ["--length", limit])
         self.all_say(1, f"{self.empty}: holds no tokens: there must be at least one", "run surprisal sweep",
                      text=self.empty)
         pairs = self.write("pairs.jsonl", '{"sentence_good": "a", "sentence_bad": ""}\n')
@@ -395,9 +395,9 @@ class MistakeTest(BadInputTest):
         self.windows(numpy.ones((2, 130)))
         long = "{} tokens are more than the model has positions for, which is 128: take fewer tokens, or a shorter text"
         self.all_say(2, long.format(130), "loss heads", model=model)
-        self.all_say(2, long.format(130), "run surprisal", ["--limit", 130], model=model)
-        self.all_say(2, long.format(130), "sweep", ["--limit", 130, "--change", "cut"], model=model)
-        self.all_say(2, long.format(129), "generate", ["--tokens", 2], model=model, text=self.write("a.txt", "a" * 127))
+        self.all_say(2, long.format(130), "run surprisal", ["--length", 130], model=model)
+        self.all_say(2, long.format(130), "sweep", ["--length", 130, "--change", "cut"], model=model)
+        self.all_say(2, long.format(129), "generate", ["--max-tokens", 2], model=model, text=self.write("a.txt", "a" * 127))
         needle = self.foxscope(*self.command("needle", model))
         self.assertEqual(needle.returncode, 2)
         self.assertRegex(needle.stderr.decode(), "foxscope: [0-9]+" + long.format("")[:40])

@@ -220,7 +220,7 @@ class SoundTest(CommandLineTest):
                       ["--keep", "qk,rows"], ["--keep", "gates,rows"]]:
             with self.subTest(extra):
                 path = self.folder / "run.h5"
-                self.done("run", "--model", FOX, "--text", text, "--limit", 400, "--force", "-o", path, *extra)
+                self.done("run", "--model", FOX, "--text", text, "--length", 400, "--force", "-o", path, *extra)
                 self.check(path, extra[1] not in ["qk,rows", "gates,rows"])
         for hybrid in ["qwen3_5", "samba"]:
             with self.subTest(hybrid):

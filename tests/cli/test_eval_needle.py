@@ -138,7 +138,7 @@ class NeedleTest(NeedleCase):
         prompt, _ = Prompts(words).with_needle(400, 0.5)
         ids = self.write("prompt.json", json.dumps({"input_ids": prompt, "labels": prompt}))
         tokens = len(Prompts(words).answer) + 16
-        generated = json.loads(self.done("generate", "--model", FOX, "--ids", ids, "--tokens", tokens, "--json"))
+        generated = json.loads(self.done("generate", "--model", FOX, "--ids", ids, "--max-tokens", tokens, "--json"))
         self.assertEqual(said, generated["text"])
 
         words["needle"] = words["opening"] + " bread."
@@ -226,6 +226,17 @@ class NeedleTest(NeedleCase):
             self.assertEqual(numpy.float32(row["gain"]), expected)
         self.assertEqual(self.done(*self.arguments("-q", "--force", lengths=[400], depths=[0])), "")
         self.fails(2, ["--csv", "leave out --json"], *self.arguments("--csv", "--json", "--force"))
+
+    def test_cost_and_training_length_are_said_before_it_starts(self):
+        lines = self.foxscope(*self.arguments(lengths=[400, 520], depths=[0, 50])).stderr.decode().splitlines()
+        # Each length has a prompt without the needle too.
+        self.assertIn("6 prompts, 2,760 tokens to read in all: fewer --lengths or --depths take less time", lines[0])
+        self.assertNotIn("max_position_embeddings", "".join(lines))
+        copy = shutil.copytree(FOX, self.folder / "copy")
+        set_config(copy, max_position_embeddings=450)
+        arguments = self.arguments("--force", model=copy, lengths=[520], depths=[0])
+        self.assertIn("copy: its config.json says max_position_embeddings 450, which longer prompts exceed",
+                      self.foxscope(*arguments).stderr.decode())
 
     def test_a_short_haystack_is_repeated_and_said(self):
         result = self.foxscope(*self.arguments(lengths=[400], depths=[0]))

@@ -130,7 +130,7 @@ class SurprisalTest(CommandLineTest):
         whole = self.rows(self.evaluate("lines.csv", "--words", text=source)[0])
         tokens = len(tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode("He came home.").ids)
         for limit in [tokens, tokens + 1, tokens + 2]:
-            rows = self.rows(self.evaluate("part.csv", "--words", "--limit", limit, text=source)[0])
+            rows = self.rows(self.evaluate("part.csv", "--words", "--length", limit, text=source)[0])
             self.assertEqual([row["string"] for row in rows], ["He", "came", "home."])
             self.assertEqual(rows[-1]["tokens"], whole[2]["tokens"])
             numpy.testing.assert_allclose(self.column(rows, "surprisal"), self.column(whole[:3], "surprisal"), atol=1e-5)
@@ -140,7 +140,7 @@ class SurprisalTest(CommandLineTest):
         encoding = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode(text)
         source = self.write("cut.txt", text)
         for limit, (_, end) in enumerate(encoding.offsets, 1):
-            rows = self.rows(self.evaluate("cut.csv", "--words", "--whole-words", "--limit", limit, text=source)[0])
+            rows = self.rows(self.evaluate("cut.csv", "--words", "--whole-words", "--length", limit, text=source)[0])
             self.assertEqual([row["string"] for row in rows], text[:end].split())
             cut = end < len(text) and text[end] != " "
             for row in rows[:-1]:
@@ -210,7 +210,7 @@ class SurprisalTest(CommandLineTest):
             self.assertEqual([row["string"] for row in own], [row["string"] for row in alone])
             numpy.testing.assert_allclose(self.column(own, "surprisal"), self.column(alone, "surprisal"), atol=1e-4)
             numpy.testing.assert_allclose(self.column(own, "gate"), self.column(alone, "gate"), atol=1e-5)
-        short = self.rows(self.evaluate("short.csv", "--limit", 3, text=folder)[0])
+        short = self.rows(self.evaluate("short.csv", "--length", 3, text=folder)[0])
         self.assertEqual([len([row for row in short if row["document"] == name]) for name in ["a.txt", "c.txt"]], [3, 3])
 
     def test_decays_of_linear_mixers_and_hybrids(self):

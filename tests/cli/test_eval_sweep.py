@@ -31,12 +31,12 @@ class SweepCase(CommandLineTest):
         self.output = self.folder / "sweep.h5"
 
     def arguments(self, *more, model=FOX, output=None, limit=LENGTH):
-        return ("eval", "sweep", "--model", f"m={model}", "--text", self.text, "--limit", limit, "-o",
+        return ("eval", "sweep", "--model", f"m={model}", "--text", self.text, "--length", limit, "-o",
                 output or self.output, *more)
 
     def losses(self, *more):
         path = self.folder / "run.h5"
-        self.done("run", "--model", f"m={FOX}", "--text", self.text, "--limit", LENGTH, "--keep", "loss", "-o", path,
+        self.done("run", "--model", f"m={FOX}", "--text", self.text, "--length", LENGTH, "--keep", "loss", "-o", path,
                   "--force", *more)
         with h5py.File(path) as file:
             return file["models/m/loss/per_token_loss"][:]
@@ -139,7 +139,7 @@ class SweepTest(SweepCase):
         self.fails(2, ["--change one: m has no gate", "--change cut"], *self.arguments(model=TRANSFORMER),
                    output=self.output)
         self.fails(2, ["takes one model"], *self.arguments("--model", f"other={TRANSFORMER}"), output=self.output)
-        self.fails(2, ["--limit 0"], *self.arguments(limit=0), output=self.output)
+        self.fails(2, ["--length 0"], *self.arguments(limit=0), output=self.output)
         self.fails(2, ["--csv", "--json"], *self.arguments("--csv", "--json"), output=self.output)
         self.fails(2, ["--bos -1"], *self.arguments("--bos", -1), output=self.output)
         self.fails(2, ["this file is being read"], *self.arguments(output=self.text))
@@ -148,7 +148,7 @@ class SweepTest(SweepCase):
         self.assertEqual(self.output.read_text(), "mine")
         self.done(*self.arguments("--force"))
         run = self.folder / "run.h5"
-        self.done("run", "--model", FOX, "--text", self.text, "--limit", 20, "-o", run)
+        self.done("run", "--model", FOX, "--text", self.text, "--length", 20, "-o", run)
         if DRAWS:
             self.fails(1, ["run.h5", "holds a run or maps and no sweep over heads", "foxscope eval sweep"],
                        "figure", "sweep", run, "-o", self.folder / "figure.pdf")
@@ -238,6 +238,8 @@ class SweepFigureTest(SweepCase):
         output = self.folder / "both.pdf"
         self.done("figure", "sweep", self.output, cut, "--label", "m=FoX", "--label", "text.txt=A Tale", "-o", output)
         words = " ".join(self.words(output).split())
+        self.fails(2, "--label txt.txt: the figure has m, text.txt: did you mean text.txt?", "figure", "sweep", self.output,
+                   "--label", "txt.txt=A", "-o", self.folder / "x.pdf")
         for part in ["FoX, gate 1, on A Tale", "FoX, cut, on A Tale", "(a)", "(b)"]:
             self.assertIn(part, words.replace("\u00a0", " "))
 

@@ -452,7 +452,7 @@ class UsageTest(FigureTest):
                              (["--models", "a,c"], ["--models c", "the files have a, b"]),
                              (["--label", "c=C"], ["--label c", "a, b"]),
                              (["--label", "C"], ["--label C", "NAME="]),
-                             (["--colour", "c=#ffffff"], ["--colour c", "a, b"]),
+                             (["--colour", "c=#ffffff"], ["--colours c", "a, b"]),
                              (["--colour", "a=red"], "#RRGGBB"),
                              (["--look", "a"], ["--look a", "NAME="]),
                              (["--look", "a=red"], ["--look a=red", "whole numbers"]),
@@ -463,6 +463,22 @@ class UsageTest(FigureTest):
             with self.subTest(extra):
                 self.refuses(words, "loss", *files, *extra)
         self.refuses(["--base c", "a, b"], "ablation", *files, "--base", "c")
+
+    def test_a_misspelt_name_is_answered_with_the_nearest(self):
+        run = self.two_models()
+        losses = self.folder / "losses.h5"
+        self.done("run", "--model", f"fox={FOX}", "--text", self.write("text.txt", "A fox. " * 30), "-o", losses)
+        for kind, *extra in [("maps", "--label", "fxo=FoX"), ("maps", "--model", "fxo"), ("maps", "--heads", "fxo:0:0"),
+                             ("compare", "--models", "fxo,base"), ("decay", "--label", "fxo=FoX"),
+                             ("decay", "--models", "fxo"), ("distance", "--model", "fxo"), ("text", "--label", "fxo=FoX")]:
+            with self.subTest([kind, *extra]):
+                self.refuses([extra[0] + " fxo", "fox, base", ": did you mean fox?"], kind, run, *extra)
+        for extra in [["--label", "fxo=FoX"], ["--colours", "fxo=#102030"], ["--look", "fxo=1"], ["--legend", "fxo"],
+                      ["--models", "fxo"]]:
+            self.refuses([f"{extra[0]} fxo", " fox: did you mean fox?"], "loss", losses, *extra)
+        self.refuses(["--label other: the figure has fox, base"], "maps", run, "--label", "other=X")
+        self.fails(2, "the file holds no model 'fxo': it holds fox, base: did you mean fox?", "map", run, "--model", "fxo",
+                   "--head", "0:0", "--quantity", "forget", "-o", self.folder / "x.npy")
 
     def test_sizes_and_outputs(self):
         run = self.two_models()

@@ -102,7 +102,7 @@ class FigureSpecTest(CommandLineTest):
 
     def test_nothing_but_options_of_the_kind_can_be_set(self):
         out = self.write("out.svg", "mine")
-        for name in ["force=true", "force", "f", "-force", "o", "output", "output=x.svg", "help", "quiet", "verbose", "file",
+        for name in ["force=true", "force", "format", "write-spec", "f", "-force", "o", "output", "output=x.svg", "help", "quiet", "verbose", "file",
                      "", " title", "shape", "heads"]:
             with self.subTest(name):
                 spec = self.spec(kind="needle", options={name: True})

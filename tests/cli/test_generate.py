@@ -27,22 +27,22 @@ class GenerateTest(CommandLineTest):
 
     def test_text_is_that_of_the_tokens(self):
         tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
-        summary = self.generate("--model", FOX, "--prompt", TEXT, "--tokens", 40)
+        summary = self.generate("--model", FOX, "--prompt", TEXT, "--max-tokens", 40)
         self.assertEqual(list(summary), FIELDS)
         self.assertEqual(summary["prompt_ids"], [0] + tokenizer.encode(TEXT).ids)
         self.assertEqual(len(summary["ids"]), 40)
         self.assertEqual(summary["text"], tokenizer.decode(summary["ids"]))
         self.assertEqual(numpy.shape(summary["held_keys"]), (8, 4))
-        streamed = self.done("generate", "--model", FOX, "--prompt", TEXT, "--tokens", 40)
+        streamed = self.done("generate", "--model", FOX, "--prompt", TEXT, "--max-tokens", 40)
         self.assertEqual(streamed, summary["text"] + "\n")
         path = self.write("prompt.txt", TEXT)
-        self.assertEqual(self.done("generate", "--model", FOX, "--text", path, "--tokens", 40), streamed)
-        self.assertEqual(self.done("generate", "--model", FOX, "--text", "-", "--tokens", 40, stdin=TEXT.encode()),
+        self.assertEqual(self.done("generate", "--model", FOX, "--text", path, "--max-tokens", 40), streamed)
+        self.assertEqual(self.done("generate", "--model", FOX, "--text", "-", "--max-tokens", 40, stdin=TEXT.encode()),
                          streamed)
 
     def test_log_probabilities_are_the_losses_of_a_run_over_the_same_tokens(self):
         for model in [FOX, TRANSFORMER]:
-            summary = self.generate("--model", model, "--prompt", TEXT, "--tokens", 30)
+            summary = self.generate("--model", model, "--prompt", TEXT, "--max-tokens", 30)
             inputs = summary["prompt_ids"] + summary["ids"]
             ids = self.write("both.json", json.dumps({"input_ids": inputs[:-1], "labels": inputs[1:]}))
             run = self.folder / "run.h5"
@@ -53,21 +53,21 @@ class GenerateTest(CommandLineTest):
 
     def test_an_empty_prompt_is_bos_alone(self):
         empty = self.write("empty.txt", "")
-        self.assertEqual(self.generate("--model", FOX, "--prompt", "", "--tokens", 3)["prompt_ids"], [0])
-        self.assertEqual(self.generate("--model", FOX, "--text", empty, "--tokens", 3)["prompt_ids"], [0])
-        other = self.generate("--model", FOX, "--prompt", "", "--tokens", 3, "--bos", 7)
+        self.assertEqual(self.generate("--model", FOX, "--prompt", "", "--max-tokens", 3)["prompt_ids"], [0])
+        self.assertEqual(self.generate("--model", FOX, "--text", empty, "--max-tokens", 3)["prompt_ids"], [0])
+        other = self.generate("--model", FOX, "--prompt", "", "--max-tokens", 3, "--bos", 7)
         self.assertEqual(other["prompt_ids"], [7])
 
     def test_ids_as_they_are_and_behind_bos(self):
         array = self.write("array.json", "[5, 6]")
         both = self.write("object.json", '{"input_ids": [5, 6], "labels": [6, 7]}')
-        self.assertEqual(self.generate("--model", DATA / "fox-pro", "--ids", array, "--tokens", 1)["prompt_ids"],
+        self.assertEqual(self.generate("--model", DATA / "fox-pro", "--ids", array, "--max-tokens", 1)["prompt_ids"],
                          [0, 5, 6])
-        self.assertEqual(self.generate("--model", DATA / "fox-pro", "--ids", both, "--tokens", 1)["prompt_ids"], [5, 6])
+        self.assertEqual(self.generate("--model", DATA / "fox-pro", "--ids", both, "--max-tokens", 1)["prompt_ids"], [5, 6])
 
     def test_temperature_needs_a_seed_to_differ(self):
         def ids(*arguments):
-            return self.generate("--model", FOX, "--prompt", TEXT, "--tokens", 25, *arguments)["ids"]
+            return self.generate("--model", FOX, "--prompt", TEXT, "--max-tokens", 25, *arguments)["ids"]
 
         greedy = ids()
         self.assertEqual(ids("--seed", 3), greedy)
@@ -79,7 +79,7 @@ class GenerateTest(CommandLineTest):
 
     def test_forgotten_keys_leave_the_cache_and_nothing_changes(self):
         words = self.write("long.txt", TEXT * 60)
-        arguments = ("--model", FOX, "--text", words, "--tokens", 20)
+        arguments = ("--model", FOX, "--text", words, "--max-tokens", 20)
         exact = self.generate(*arguments, "--pruning", 0)
         pruned = self.generate(*arguments)
         everything = len(exact["prompt_ids"]) + 19
@@ -89,22 +89,22 @@ class GenerateTest(CommandLineTest):
         self.assertLess(numpy.abs(numpy.subtract(pruned["log_probabilities"], exact["log_probabilities"])).max(), 1e-4)
 
     def test_interventions(self):
-        plain = self.generate("--model", FOX, "--prompt", TEXT, "--tokens", 5)
-        changed = self.generate("--model", FOX, "--prompt", TEXT, "--tokens", 5, "--intervene", "*:*:one")
+        plain = self.generate("--model", FOX, "--prompt", TEXT, "--max-tokens", 5)
+        changed = self.generate("--model", FOX, "--prompt", TEXT, "--max-tokens", 5, "--intervene", "*:*:one")
         self.assertNotEqual(plain["log_probabilities"], changed["log_probabilities"])
         self.fails(2, ["0:0:mean", "constant=f"], "generate", "--model", FOX, "--prompt", TEXT, "--intervene",
                    "0:0:mean")
 
     def test_no_tokens_are_none(self):
-        summary = self.generate("--model", FOX, "--prompt", TEXT, "--tokens", 0)
+        summary = self.generate("--model", FOX, "--prompt", TEXT, "--max-tokens", 0)
         self.assertEqual((summary["ids"], summary["text"], summary["tokens_per_second"]), ([], "", None))
 
     def test_verbose_says_what_was_held(self):
-        result = self.foxscope("generate", "--model", FOX, "--prompt", TEXT, "--tokens", 5, "-v")
+        result = self.foxscope("generate", "--model", FOX, "--prompt", TEXT, "--max-tokens", 5, "-v")
         self.assertRegex(result.stderr.decode(), r"tokens/s\); keys held: \d+ a head on average")
 
     def test_ctrl_c(self):
-        with subprocess.Popen([PROGRAM, "generate", "--model", FOX, "--prompt", TEXT, "--tokens", "100000"],
+        with subprocess.Popen([PROGRAM, "generate", "--model", FOX, "--prompt", TEXT, "--max-tokens", "100000"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.read(20)
             process.send_signal(signal.SIGINT)
@@ -113,7 +113,7 @@ class GenerateTest(CommandLineTest):
         self.assertIn(b"interrupted", error)
 
     def test_a_reader_that_goes_away_ends_it(self):
-        with subprocess.Popen([PROGRAM, "generate", "--model", FOX, "--prompt", TEXT, "--tokens", "100000"],
+        with subprocess.Popen([PROGRAM, "generate", "--model", FOX, "--prompt", TEXT, "--max-tokens", "100000"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.read(1)
             process.stdout.close()
@@ -134,7 +134,7 @@ class RefusalTest(CommandLineTest):
         self.refuses(1, ["none.json", "no token ids"], "--ids", self.write("none.json", "[]"))
 
     def test_options(self):
-        self.refuses(2, "--tokens -1", "--prompt", "a", "--tokens", -1)
+        self.refuses(2, "--max-tokens -1", "--prompt", "a", "--max-tokens", -1)
         self.refuses(2, "--temperature -1", "--prompt", "a", "--temperature", -1)
         self.refuses(2, "--pruning 1", "--prompt", "a", "--pruning", 1)
         self.refuses(2, "--bos 8192", "--prompt", "a", "--bos", 8192)
@@ -142,7 +142,7 @@ class RefusalTest(CommandLineTest):
         self.refuses(2, "--device", "--prompt", "a", "--device", "tpu")
 
     def test_more_than_fits(self):
-        self.refuses(1, ["GiB", "--tokens"], "--prompt", "a", "--tokens", 1 << 40)
+        self.refuses(1, ["GiB", "--max-tokens"], "--prompt", "a", "--max-tokens", 1 << 40)
 
     def test_no_tokenizer(self):
         ids = self.write("ids.json", "[1, 2]")

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -57,22 +58,53 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
                          r"LibTorch with ./dev setup and build again; run files are read and drawn without it\n\Z")
         self.assertFalse((self.folder / "second.h5").exists())
 
-    def test_the_manual_names_every_option_of_every_command(self):
-        page = self.share / "man" / "man1" / "foxscope.1"
-        self.run_tool("mandoc", "-Tlint", "-Werror", page)
-        text = plain(self.run_tool("mandoc", "-Tascii", page))
-        for command in [["run"], ["map"], ["eval", "loss"], ["figure", "compare"], ["generate"]]:
+    def test_each_command_has_a_manual_page_that_names_every_option(self):
+        pages = self.share / "man" / "man1"
+        self.run_tool("mandoc", "-Tlint", "-Werror", *sorted(pages.iterdir()))
+        for command in [[], ["run"], ["map"], ["eval", "loss"], ["figure", "compare"], ["generate"]]:
+            text = plain(self.run_tool("mandoc", "-Tascii", pages / ("-".join(["foxscope", *command]) + ".1")))
+            for title in ["OPTIONS", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"]:
+                self.assertRegex(text, rf"(?m)^{title}$")
             for word in self.done(*command, "--help").split():
                 if word.startswith("--"):
                     self.assertIn(word.split(",")[0], text)
+        text = plain(self.run_tool("mandoc", "-Tascii", pages / "foxscope-run.1"))
+        for words in ["FILES", "CUDA_VISIBLE_DEVICES", "HF_HOME", "130", "foxscope-eval(1)"]:
+            self.assertIn(words, text)
+        # Every page that another names is there.
+        for page in pages.iterdir():
+            for name in re.findall(r"(foxscope[a-z-]*)\(1\)", plain(self.run_tool("mandoc", "-Tascii", "-O", "width=200", page))):
+                self.assertTrue((pages / f"{name}.1").exists(), name)
 
     def test_the_shell_completes_commands_options_choices_and_files(self):
         self.assertEqual(set(self.completed("foxscope", "ge")), {"generate"})
         self.assertEqual(set(self.completed("foxscope", "eval", "")), {"loss", "heads", "needle", "surprisal", "sweep", "import"})
         self.assertEqual(self.completed("foxscope", "eval", "loss", "--corp"), ["--corpus"])
         self.assertEqual(set(self.completed("foxscope", "figure", "needle", "--tint", "")), {"gain", "mass", "gate"})
+        self.assertEqual(self.completed("foxscope", "run", "--dtype", "b"), ["bfloat16"])
+        self.assertEqual(self.completed("foxscope", "map", "--quantity", "forget,att"),
+                         ["forget,attention", "forget,attention_without_gate"])
+        self.assertIn("surprisal", self.completed("foxscope", "eval", ""))
+        self.assertEqual(set(self.completed("foxscope", "help", "s")), {"serve"})
         self.write("some.h5", b"")
         self.assertEqual(self.completed("foxscope", "heads", "so"), ["some.h5"])
+
+    @unittest.skipUnless(shutil.which("zsh"), "zsh is missing")
+    def test_zsh_takes_its_completion(self):
+        script = """compadd() { [[ $1 == -a ]] && print -l -- ${(P)2}; }; compset() { :; }; _files() { print FILES; }
+words=(foxscope $@); CURRENT=$#words; source $COMPLETION"""
+        environment = dict(os.environ, COMPLETION=str(self.share / "zsh/site-functions/_foxscope"))
+        for typed, offered in [(["eval", ""], "loss"), (["run", "--dtype", ""], "bfloat16"), (["map", "-"], "--quantity"),
+                               (["heads", ""], "FILES")]:
+            self.assertIn(offered, self.run_tool("zsh", "-fc", script, "zsh", *typed, env=environment).split())
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is missing")
+    def test_fish_takes_its_completion(self):
+        script = self.share / "fish/vendor_completions.d/foxscope.fish"
+        for typed, offered in [("eval lo", "loss"), ("run --dtype b", "bfloat16"), ("map --quant", "--quantity"),
+                               ("map --quantity forget,mi", "forget,mixing")]:
+            said = self.run_tool("fish", "--no-config", "-c", f"source {script}; complete -C 'foxscope {typed}'")
+            self.assertIn(offered, [line.split("\t")[0] for line in said.splitlines()])
 
     @unittest.skipUnless(DRAWS, "built without Qt")
     def test_desktops_take_the_entry_and_its_description(self):

@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from support import DATA, FOX, PROGRAM, SYSTEM_CALLS, CommandLineTest, no_nameless_files
+from support import DATA, FOX, PROGRAM, SOURCE, SYSTEM_CALLS, CommandLineTest, no_nameless_files
 
 PATIENCE = 2.0  # seconds; one is promised, loaded machines get another
 
@@ -89,6 +89,16 @@ class InterruptTest(CommandLineTest):
         process.stderr.close()
         self.assertIn(process.returncode, (1, 130))
         self.assertFalse(output.exists())
+
+    def test_many_checkpoints_are_announced_before_the_training(self):
+        text = self.write("text.txt", "A fox saw a fox. " * 400)
+        process = self.start("train", "--recipe", SOURCE / "resources/recipes/fox-pro-1m.json", "--data", text,
+                             "--save-every", 10, "-o", self.folder / "out")
+        self.wait_for_stage(process, b"out will take about 1.6 GB: 100 checkpoints of 16.0 MB: --keep last keeps one")
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+        process.stdout.close()
+        process.stderr.close()
 
     def test_waiting_for_standard_input(self):
         reading, writing = os.pipe()

@@ -11,7 +11,7 @@ import zlib
 import h5py
 import numpy
 import tokenizers
-from support import DATA, DRAWS, FOX, CommandLineTest, golden
+from support import DATA, DRAWS, FOX, CommandLineTest, golden, through_terminal
 
 LENGTH = 64
 
@@ -225,6 +225,55 @@ class UsageTest(MapTest):
         self.refuses("choose auto, cpu, cuda or cuda:N", "--device", "tpu")
         self.refuses("choose auto, cpu, cuda or cuda:N", "--device", "cuda:x")
         self.refuses(["--device cuda", "CUDA", "use --device cpu"], "--device", "cuda", code=1)
+
+    def test_a_head_is_one_word_and_the_older_two_are_taken(self):
+        part = ["--quantity", "attention", "-o", "-", "--format", "csv"]
+        said = self.done("map", self.run_file, "--head", "1:0", *part)
+        self.assertEqual(self.done("map", self.run_file, "--layer", 1, "--head", 0, *part), said)
+        self.assertNotEqual(self.done("map", self.run_file, "--head", "0:1", *part), said)
+        for words, *head in [("--layer 1: --head 1:0 names the layer", "--layer", 1, "--head", "1:0"),
+                             ("--head 3: write LAYER:HEAD, as in 2:1", "--head", "3"), ("--head a:b", "--head", "a:b")]:
+            self.fails(2, words, "map", self.run_file, *head, *part)
+
+    @unittest.skipUnless(DRAWS, "built without Qt")
+    def test_a_picture_without_a_head_shows_one_and_says_which(self):
+        # A model that keeps a token for few of many tokens.
+        ids = self.write("long.json", str([index * 7 % 320 for index in range(3000)]))
+        run = self.folder / "long.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--ids", ids, "--keep", "gates,rows,qk", "-o", run)
+        output = self.folder / "map.pdf"
+        draw = ["map", run, "--quantity", "forget", "--force", "-o", output]
+        said = self.foxscope(*draw).stderr.decode()
+        found = re.search(r"fox-pro: (\d:\d) has a middle memory \(decay time ([\d.]+) tokens\): --head chooses another; of 3000 "
+                          r"positions the first (\d+) are shown", said)
+        self.assertTrue(found, said)
+        head, memory, shown = found[1], float(found[2]), int(found[3])
+        self.assertLess(shown, 3000)
+        self.assertTrue(shown / 50 <= memory <= shown / 2 or shown == 64, said)
+        text = " ".join(subprocess.run(["pdftotext", output, "-"], capture_output=True, text=True, check=True).stdout.split())
+        self.assertIn(f"first {shown} of 3000 positions", text)
+        # What is asked for stays: a note says where it shows more.
+        said = self.foxscope(*draw, "--head", head).stderr.decode()
+        self.assertRegex(said, rf"{head}: forgets within so few of 3000 positions that the map is a thin diagonal: --rows "
+                               rf"0:\d+ --cols 0:\d+ shows its memory")
+        self.assertNotIn("thin", self.foxscope(*draw, "--head", head, "--rows", "0:200", "--cols", "0:200").stderr.decode())
+        self.assertNotIn("are shown", self.foxscope(*draw, "--rows", "0:200", "--cols", "0:200").stderr.decode())
+        # Numbers are of the head that is named.
+        for extra in [["-o", self.folder / "x.npy"], ["--layer", 1, "-o", self.folder / "x.png"]]:
+            self.fails(2, "--head is required: see foxscope map --help", "map", run, "--quantity", "forget", *extra)
+
+    def test_standard_output(self):
+        for word in ["npy", "csv"]:
+            path = self.map("forget", word)
+            result = self.foxscope("map", self.run_file, "--head", "1:0", "--quantity", "forget", "-o", "-", "--format", word)
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (0, path.read_bytes(), b""))
+        self.fails(2, ["-: cannot tell the format", "--format"], "map", self.run_file, "--head", "1:0", "--quantity", "forget",
+                   "-o", "-")
+        command = ["map", self.run_file, "--head", "1:0", "--quantity", "forget", "-o", "-", "--format"]
+        self.fails(2, "into a file alone", *command, "h5")
+        said, status = through_terminal(*command, "npy")
+        self.assertEqual(status, 2)
+        self.assertIn(b"nothing to read in a terminal", said)
 
     def test_formats(self):
         self.refuses(["x.txt", ".npy"], output="x.txt")

@@ -566,7 +566,7 @@ class Hybrids(CommandLineTest):
 
     def test_keys_that_are_held_are_cut_by_the_heads_of_each_layer(self):
         ids = self.write("ids.json", json.dumps(list(range(3, 103))))
-        summary = json.loads(self.done("generate", "--model", DATA / "samba", "--ids", ids, "--tokens", 3, "--json"))
+        summary = json.loads(self.done("generate", "--model", DATA / "samba", "--ids", ids, "--max-tokens", 3, "--json"))
         self.assertEqual([len(layer) for layer in summary["held_keys"]], [64, 4, 64, 4])
         for layer, held in enumerate(summary["held_keys"]):
             # Mamba has no keys to hold, and attention those that the next position sees in its window of 20.
@@ -576,7 +576,7 @@ class Hybrids(CommandLineTest):
         folder = self.samba_with_a_tokenizer()
         text = self.write("text.txt", TEXT * 3)
         output = self.folder / "sweep.h5"
-        summary = json.loads(self.done("eval", "sweep", "--model", f"m={folder}", "--text", text, "--limit", 40, "--change",
+        summary = json.loads(self.done("eval", "sweep", "--model", f"m={folder}", "--text", text, "--length", 40, "--change",
                                        "cut", "-o", output, "--json"))
         self.assertEqual([(head["layer"], head["head"]) for head in summary["heads"]],
                          [(layer, head) for layer in range(4) for head in range(4 if layer % 2 else 64)])
@@ -587,7 +587,7 @@ class Hybrids(CommandLineTest):
             self.assertTrue(numpy.isnan(model["changed_loss"][1, 4:]).all())
             self.assertTrue(numpy.isnan(model["change"][3, 4:]).all())
             for layer, head in [(0, 63), (1, 3), (3, 0)]:
-                self.done("run", "--model", f"m={folder}", "--text", text, "--limit", 40, "--intervene",
+                self.done("run", "--model", f"m={folder}", "--text", text, "--length", 40, "--intervene",
                           f"{layer}:{head}:cut", "--keep", "loss", "-o", run, "--force")
                 with h5py.File(run) as single:
                     numpy.testing.assert_array_equal(model["changed_loss"][layer, head],

@@ -45,6 +45,30 @@ class HelpTest(CommandLineTest):
 
     def test_version(self):
         self.assertRegex(self.done("--version"), r"\Afoxscope \d+\.\d+\.\d+\n\Z")
+        self.assertEqual(self.done("-V"), self.done("--version"))
+
+    def test_help_is_a_command_too(self):
+        self.assertEqual(self.done("help"), self.done("--help"))
+        for command in [["run"], ["eval", "loss"], ["figure", "maps"], ["help"]]:
+            self.assertEqual(self.done("help", *command), self.done(*command, "--help"))
+        self.fails(2, "did you mean run?", "help", "rnu")
+
+    def test_spellings_of_older_versions_are_taken_and_not_shown(self):
+        for command in [["map"], ["figure", "loss"], ["figure", "maps"]]:
+            said = self.done(*command, "--help")
+            self.assertIn("--colours ", said)
+            self.assertNotRegex(said, r"--(colour|color|colors|layer)\b")
+        for command in [["run"], ["eval", "sweep"], ["eval", "surprisal"], ["generate"]]:
+            said = self.done(*command, "--help")
+            self.assertIn("--max-tokens " if command == ["generate"] else "--length ", said)
+            self.assertNotRegex(said, r"--(limit|tokens)\b")
+        ids, output = self.ids_file(), self.folder / "run.h5"
+        for length in ["--length", "--limit"]:
+            summary = json.loads(self.done("run", "--model", FOX, "--ids", ids, length, 9, "-o", output, "--force", "--json"))
+            self.assertEqual(summary["models"][0]["tokens"], 9)
+        for length in ["--max-tokens", "--tokens"]:
+            continued = json.loads(self.done("generate", "--model", FOX, "--prompt", "A", length, 3, "--json"))
+            self.assertEqual(len(continued["ids"]), 3)
 
 
 class UsageTest(CommandLineTest):
@@ -58,11 +82,11 @@ class UsageTest(CommandLineTest):
         self.fails(2, ["--colour", "foxscope heads --help"], "heads", "run.h5", "--colour")
 
     def test_missing_option(self):
-        self.fails(2, ["--layer", "foxscope map --help"], "map", "run.h5", "--head", "0", "--quantity", "forget", "-o",
-                   "x.npy")
+        self.fails(2, ["--head 0: write LAYER:HEAD", "foxscope map --help"], "map", "run.h5", "--head", "0", "--quantity",
+                   "forget", "-o", "x.npy")
 
     def test_number_that_is_none(self):
-        self.fails(2, ["--limit", "many"], "run", "--model", "m", "--ids", "i", "-o", "o.h5", "--limit", "many")
+        self.fails(2, ["--length", "many"], "run", "--model", "m", "--ids", "i", "-o", "o.h5", "--length", "many")
 
     def test_a_misspelt_word_is_answered_with_the_nearest(self):
         for arguments, words in [(["rnu"], "rnu: there is no such command, file or folder: did you mean run? else see"),
@@ -90,15 +114,45 @@ class UsageTest(CommandLineTest):
             with self.subTest(arguments):
                 self.fails(2, words, *arguments)
 
+    def test_a_misspelt_value_is_answered_with_the_nearest(self):
+        run = ["run", "--model", "m", "--text", "t", "-o", "o.h5"]
+        draw = ["map", "r.h5", "--head", "0:0", "-o", "o.png", "--quantity"]
+        for arguments, words in [([*run, "--device", "cdua"], "--device cdua: did you mean cuda? else choose auto, cpu"),
+                                 ([*run, "--dtype", "bflaot16"], "did you mean bfloat16? else choose auto, float32 or bfloat16"),
+                                 ([*run, "--keep", "loss,gtaes"], "--keep gtaes: did you mean gates? else choose loss, gates"),
+                                 ([*draw, "attenton"], "--quantity attenton: did you mean attention? else choose forget"),
+                                 ([*draw, "forget", "--colors", "virdis"], "did you mean viridis? else choose viridis"),
+                                 ([*draw, "forget", "--reduce", "maen"], "--reduce maen: did you mean mean? else choose max"),
+                                 ([*draw, "forget", "--width", "icrl"], "--width icrl: did you mean iclr? else choose neurips"),
+                                 (["figure", "text", "r.h5", "-o", "o.pdf", "--tint", "gates"], "did you mean gate? else choose"),
+                                 (["figure", "loss", "r.h5", "-o", "o.pdf", "--legend-at", "abvoe"], "did you mean above?"),
+                                 (["train", "-o", "o", "--schedule", "cosin"], "--schedule cosin: did you mean cosine? else"),
+                                 (["eval", "sweep", "--model", "m", "--text", "t", "-o", "o.h5", "--change", "cutt"],
+                                  "--change cutt: did you mean cut? else choose one, cut, mean")]:
+            with self.subTest(arguments):
+                self.fails(2, words, *arguments)
+        for kind, meant in [("onne", "one"), ("scael=0.9", "scale=0.9"), ("zer@4", "zero@4")]:
+            self.fails(2, f"'{kind}' is not known (did you mean {meant}?); write LAYER:HEAD:KIND", *run[:3], "--ids",
+                       self.ids_file(), "-o", self.folder / "o.h5", "--intervene", f"0:0:{kind}")
+        # Others than the words are left to whoever reads them.
+        self.fails(2, "--dtype 'int8' is not known", *run[:3], "--ids", self.ids_file(), "-o", self.folder / "o.h5", "--dtype",
+                   "int8")
+
     def test_all_that_is_missing_is_named_at_once(self):
-        self.fails(2, "--model, --output are required: see foxscope run --help", "run")
+        self.fails(2, "--model, --output, one of --text and --ids are required: see foxscope run --help", "run")
+        self.fails(2, "--model, one of --prompt, --text and --ids are required: see", "generate")
+        self.fails(2, "--output, one of --corpus and --ids are required: see", "eval", "loss", "--model", "m")
+        self.fails(2, ["train needs a folder to write: give one of -o OUT, --resume OUT and --resume-or-start OUT; a model: "
+                       "give either --config", "; data: give --data PATH; an end: give --max-tokens N; a learning rate"],
+                   "train")
         self.fails(2, "--output is required: see", "run", "--model", "m", "--text", "t")
-        self.fails(2, "file, --layer, --head, --quantity, --output are required: see foxscope map --help", "map")
+        self.fails(2, "file, --quantity, --output are required: see foxscope map --help", "map")
+        self.fails(2, "file, --output are required: see foxscope figure maps --help", "figure", "maps")
         self.fails(2, "--haystack, --output are required: see", "eval", "needle", "--model", "m")
         self.fails(2, "eval: which command?: use one of loss, heads", "eval")
 
     def test_a_number_that_is_written_otherwise(self):
-        for arguments, words in [(["run", "--model", "m", "--text", "t", "-o", "o.h5", "--limit", "1e3"], "--limit 1e3: is no"),
+        for arguments, words in [(["run", "--model", "m", "--text", "t", "-o", "o.h5", "--length", "1e3"], "--length 1e3: is no"),
                                  (["map", "r.h5", "--layer", "6:2"], "--layer 6:2: is no number that this option takes")]:
             self.fails(2, words, *arguments)
 

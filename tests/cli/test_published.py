@@ -127,7 +127,7 @@ class PublishedTest(CommandLineTest):
         base = f"base={place('transformer-pro')}"
         window = ("--length", "32", "--windows", "6")
         commands = {
-            "run.h5": ("run", "--model", fox, f"--model={base}", f"--text={place('text.txt')}", "--limit", "60", "-o"),
+            "run.h5": ("run", "--model", fox, f"--model={base}", f"--text={place('text.txt')}", "--length", "60", "-o"),
             "ids.h5": ("run", "--model", place("fox-pro"), "--ids", place("ids.json"), "--output"),
             "heads.h5": ("heads", place("run.h5"), "--model", "fox", "--split", "--by-class", "-o"),
             "heads.json": ("heads", place("run.h5"), "--model", "fox", "-o"),
@@ -218,13 +218,13 @@ class PublishedTest(CommandLineTest):
     def test_every_way_to_write_a_path(self):
         home = self.author(ANNA)
         output = home / "run.h5"
-        ids = ("--ids", home / "ids.json", "--limit", "9", "--force")
+        ids = ("--ids", home / "ids.json", "--length", "9", "--force")
         for model, written in [(f"{home}/fox-pro", "fox-pro"), (f"{home}/fox-pro/", "fox-pro"),
                                (f"{home}/corpus/../fox-pro/.", "fox-pro"), (f"fox={home}/fox-pro", "fox=fox-pro"),
                                ("../work/fox-pro", "fox-pro"), ("./fox-pro", "fox-pro"), ("fox-pro", "fox-pro")]:
             with self.subTest(model):
                 words = self.recorded("run", "--model", model, *ids, "-o", output, cwd=home)
-                self.assertEqual(words, ["foxscope", "run", "--model", written, "--ids", "ids.json", "--limit", "9",
+                self.assertEqual(words, ["foxscope", "run", "--model", written, "--ids", "ids.json", "--length", "9",
                                          "--force", "-o", "run.h5"])
         for before, after in [(["-o", str(output)], ["-o", "run.h5"]), ([f"-o{output}"], ["-orun.h5"]),
                               (["--output", "../work/run.h5"], ["--output", "run.h5"]),
@@ -278,11 +278,12 @@ class PublishedTest(CommandLineTest):
         """A new kind of argument is added to one of the lists here, and to takesPath if it is a path."""
         paths = {"FILE", "FILE|FOLDER", "PATH", "DIR", "[NAME=]DIR", "RUN.h5", "FILE.h5", "EVAL.h5", "NEEDLE.h5",
                  "RESULTS.npz", "SPEC.json", "SWEEP.h5"}
-        others = {"A", "A,B", "A:B", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "L:H[,L:H...]",
+        others = {"A", "A,B", "A:B", "ARRAY,...", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "LAYER:HEAD",
                   "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=N[:N]", "NAME=TEXT",
-                  "NAME[:LAYER:HEAD]", "P", "PLACE", "PT", "Q", "Q,...", "Q=A:B", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
-                  "TEXT", "THEME", "TINT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
-                  "max|mean|min|absmax", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
+                  "NAME[:LAYER:HEAD]", "P", "PT", "Q", "Q=A:B", "QUANTITY,...", "RxC", "S", "STATISTIC", "STRING", "T",
+                  "TEXT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
+                  "max|mean|min|absmax", "auto|linear|log", "auto|above|none", "light|dark", "loss|gate|forget|attention",
+                  "npy|csv|png|svg|pdf", "pdf|svg|png|csv", "viridis|cividis|magma|grey|diverging", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "generate"]]
         commands += [["eval", name] for name in ["loss", "heads", "needle", "sweep", "import"]]
         commands += [["figure", name] for name in ["spec", "maps", "grid", "compare", "text", "loss", "perplexity",

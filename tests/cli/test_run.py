@@ -119,7 +119,7 @@ class OddNameTest(CommandLineTest):
 
     def test_run_and_eval_loss(self):
         model = b"fox=" + self.model
-        self.done("run", "--model", FOX, "--text", self.text, "--limit", 32, "-o", self.output)
+        self.done("run", "--model", FOX, "--text", self.text, "--length", 32, "-o", self.output)
         self.done("eval", "loss", "--model", FOX, "--corpus", self.text, "--length", 16, "--windows", 2, "-o",
                   self.folder / "loss.h5")
         self.done("run", "--model", model, "--ids", self.ids_file(), "-o", self.folder / "ids.h5")
@@ -134,10 +134,10 @@ class OddNameTest(CommandLineTest):
         self.assertIn(os.path.basename(self.output), words.split(b"\0"))
 
     def test_json_of_names(self):
-        said = self.done("run", "--json", "--model", FOX, "--text", self.text, "--limit", 8, "-o", self.output)
+        said = self.done("run", "--json", "--model", FOX, "--text", self.text, "--length", 8, "-o", self.output)
         self.assertEqual(json.loads(said)["models"][0]["tokens"], 8)
         said = self.done("generate", "--json", "--model", FOX, "--text", self.text,
-                         "--tokens", 1)
+                         "--max-tokens", 1)
         self.assertEqual(len(json.loads(said)["ids"]), 1)
 
     def test_a_model_whose_name_is_none(self):
@@ -405,7 +405,7 @@ class OptionsTest(CommandLineTest):
         source = self.write("text.txt", text)
         for limit in range(1, 8):
             path = self.folder / "part.h5"
-            self.done("run", "--model", "fox=" + str(FOX), "--text", source, "--limit", limit, "--keep", "loss", "-o", path,
+            self.done("run", "--model", "fox=" + str(FOX), "--text", source, "--length", limit, "--keep", "loss", "-o", path,
                       "--force")
             with h5py.File(path) as file:
                 content = file["text/content"]
@@ -420,10 +420,10 @@ class OptionsTest(CommandLineTest):
             self.assertEqual(list(file["text/content"].attrs), ["sha256"])
 
     def test_limit(self):
-        whole, limited = self.losses(), self.losses("--limit", 20)
+        whole, limited = self.losses(), self.losses("--length", 20)
         self.assertEqual(len(limited), 20)
         self.assertLess(numpy.abs(whole[:20] - limited).max(), 1e-5)
-        self.assertEqual(len(self.losses("--limit", 1000)), 64)
+        self.assertEqual(len(self.losses("--length", 1000)), 64)
 
     def test_one_token(self):
         path = self.folder / "run.h5"

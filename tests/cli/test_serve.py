@@ -247,7 +247,7 @@ class LinearModels(ServeTest):
 
     def test_scores_and_texts(self):
         answer = self.server.complete(TEXT, max_tokens=24, temperature=0, echo=True, logprobs=1)["choices"][0]
-        text = self.done("generate", "--model", MAMBA2, "--prompt", TEXT, "--tokens", 24)[:-1]
+        text = self.done("generate", "--model", MAMBA2, "--prompt", TEXT, "--max-tokens", 24)[:-1]
         self.assertEqual(answer["text"].removeprefix(TEXT), text.removeprefix(TEXT).partition("<|endoftext|>")[0])
         table = self.folder / "tokens.csv"
         self.done("eval", "surprisal", "--model", MAMBA2, "--text", self.write("text.txt", TEXT), "-o", table)
@@ -349,7 +349,7 @@ class SeveralDevices(ServeTest):
 
 class Continuations(ServeTest):
     def test_greedy_is_that_of_generate(self):
-        summary = json.loads(self.done("generate", "--model", FOX, "--prompt", TEXT, "--tokens", 12, "--json"))
+        summary = json.loads(self.done("generate", "--model", FOX, "--prompt", TEXT, "--max-tokens", 12, "--json"))
         answer = self.server.complete(TEXT, max_tokens=12, temperature=0, logprobs=1)["choices"][0]
         self.assertEqual(answer["text"], summary["text"])
         numpy.testing.assert_allclose(answer["logprobs"]["token_logprobs"], summary["log_probabilities"], atol=1e-6)

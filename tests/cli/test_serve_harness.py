@@ -142,7 +142,7 @@ class HarnessTest(CommandLineTest):
         self.assertLess(abs(results["foxscope_pages"]["word_perplexity,none"] / numpy.exp(-total / count) - 1), 1e-3)
 
         for sample in samples["foxscope_sentences"]:
-            text = self.done("generate", "--model", FOX, "--prompt", sample["doc"]["beginning"], "--tokens", 24)[:-1]
+            text = self.done("generate", "--model", FOX, "--prompt", sample["doc"]["beginning"], "--max-tokens", 24)[:-1]
             self.assertEqual(sample["resps"][0][0], text.partition(".")[0].partition("<|endoftext|>")[0])
 
     def test_texts_instead_of_ids_and_one_at_a_time(self):

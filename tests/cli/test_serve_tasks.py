@@ -134,7 +134,7 @@ class HarnessTasks(CommandLineTest):
             texts[name] = []
             for document in ITEMS[name]:
                 prompt = template.replace("{{context}}", document["context"]).replace("{{question}}", document["question"])
-                text = self.done("generate", "--model", FOX, "--prompt", prompt, "--tokens", tokens)[:-1]
+                text = self.done("generate", "--model", FOX, "--prompt", prompt, "--max-tokens", tokens)[:-1]
                 for end in ["<|endoftext|>", *until]:
                     text = text.partition(end)[0]
                 texts[name].append(text)

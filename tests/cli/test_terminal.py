@@ -120,7 +120,7 @@ class GenerateTest(CommandLineTest):
         return folder
 
     def test_generated_text_is_exact_in_a_pipe_and_visible_on_a_terminal(self):
-        arguments = ("generate", "--model", self.evil_model(), "--prompt", "fox", "--tokens", 30, "-q")
+        arguments = ("generate", "--model", self.evil_model(), "--prompt", "fox", "--max-tokens", 30, "-q")
         summary = json.loads(self.done(*arguments, "--json"))
         self.assertIn("\x1b\u009b", summary["text"])
         result = self.foxscope(*arguments)

@@ -541,6 +541,16 @@ class BadInputTest(TrainTest):
         set_config(copy, scale_attn_by_inverse_layer_idx=True)
         self.refused(1, "scale_attn_by_inverse_layer_idx", "--init", copy)
 
+    def test_gates_that_begin_long(self):
+        """By the first step's measures the heads forget over the times that were asked for."""
+        output = self.folder / "long"
+        self.trained(self.text_arguments(output, "--max-tokens", 256, "--save-every", 1, "--gate-decay-times", 4, 256))
+        line = json.loads((output / "evaluation.jsonl").read_text().splitlines()[0])
+        for layer in line["decay_time"]:
+            for time, expected in zip(layer, [4, 256], strict=True):
+                self.assertLess(abs(math.log(time / expected)), 0.5, layer)
+        self.assertEqual(json.loads((output / "recipe.json").read_text())["gate_decay_times"], [4, 256])
+
     def test_gates_that_cannot_begin(self):
         arguments = self.text_arguments(self.folder / "out")
         for values, words in [({"fgate_bias_init": True}, "fgate_bias_init"), ({"fgate_type": "fixed"}, "decay_time_min"),

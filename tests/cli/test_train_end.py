@@ -327,7 +327,7 @@ class GoneOnTest(EndTest):
         self.ended(process, 0)
         self.expect_equal(self.output, whole)
         self.assertEqual(self.tokenizer_of(last_checkpoint(self.output)), self.tokenizer_of(FOX))
-        self.done("generate", "--model", last_checkpoint(self.output), "--prompt", "The fox", "--tokens", 2)
+        self.done("generate", "--model", last_checkpoint(self.output), "--prompt", "The fox", "--max-tokens", 2)
 
     # Of checkpoints that were left without it.
     def test_a_tokenizer_that_is_missing_comes_from_where_it_lay(self):

@@ -27,13 +27,13 @@ class VerboseTest(CommandLineTest):
     def test_says_nothing_without_it(self):
         text = self.write("text.txt", TEXT)
         for option in [[], ["-q"]]:
-            result = self.foxscope("run", "--model", FOX, "--text", text, "--limit", 8, "-o", self.folder / "run.h5",
+            result = self.foxscope("run", "--model", FOX, "--text", text, "--length", 8, "-o", self.folder / "run.h5",
                                    "--force", *option)
             self.assertEqual(result.stderr, b"")
 
     def test_a_run_tells_of_configuration_weights_tokenizer_and_kernel(self):
         text = self.write("text.txt", TEXT)
-        lines = self.lines("run", "--model", f"fox={FOX}", "--text", text, "--limit", 8, "--pruning", 0, "-o",
+        lines = self.lines("run", "--model", f"fox={FOX}", "--text", text, "--length", 8, "--pruning", 0, "-o",
                            self.folder / "run.h5")
         configuration = next(line for line in lines if line.startswith(f"[model] {FOX}/config.json: "))
         self.assertIn("8 layers, 4 heads of 64", configuration)
@@ -62,7 +62,7 @@ class VerboseTest(CommandLineTest):
         tokenizer = DATA / "tokenizer"
         for name in ["vocab.json", "merges.txt", "tokenizer.json"]:
             (folder / name).write_bytes((tokenizer / name).read_bytes())
-        prompt = ["generate", "--model", folder, "--ids", self.ids_file("fox-llama", length=4), "--tokens", 1]
+        prompt = ["generate", "--model", folder, "--ids", self.ids_file("fox-llama", length=4), "--max-tokens", 1]
         self.line(f"[text] {folder}: tokenizer of tokenizer.json, vocab.json (skipped), merges.txt (skipped): ",
                   self.lines(*prompt))
         (folder / "tokenizer.json").unlink()

@@ -306,6 +306,37 @@ std::shared_ptr<const Trace> run_of_memories(std::int64_t length, const std::vec
   return recorder.finish(nullptr, tokens);
 }
 
+TEST(Maps, AFigureOfTheBeginningOfATextSaysSo) {
+  const auto title_of = [](std::int64_t length, figure::MapsOptions options) {
+    options.quantities = {Quantity::forget};
+    const auto drawn = figure::drawMaps(run_of_memories(length, {0.5, 3, 10, 20}), options, style_of(Kind::pdf), {});
+    return text_of(drawn->file);
+  };
+  EXPECT_NE(title_of(1000, {}).find("The first 160 of 1000 positions"), std::string::npos);
+  EXPECT_EQ(title_of(150, {}).find("positions"), std::string::npos);
+  figure::MapsOptions asked;
+  asked.rows = asked.columns = Range{0, 160};
+  EXPECT_EQ(title_of(1000, asked).find("positions"), std::string::npos);
+}
+
+TEST(Maps, OneHeadAndItsPositionsFitEachOtherToo) {
+  const auto run = run_of_memories(1000, {0.5, 3, 10, 20});
+  const auto cropped = figure::headOnMap(run, /*crops=*/true, {});
+  EXPECT_EQ(cropped->head, (figure::HeadIndex{0, 3})) << cropped->note;
+  EXPECT_EQ(cropped->positions.end, 160);
+  EXPECT_EQ(cropped->note,
+            "fox: 0:3 has a middle memory (decay time 20 tokens): --head chooses another; of 1000 positions the first "
+            "160 are shown, in which these memories can be seen: --rows and --cols choose others");
+  const auto whole = figure::headOnMap(run, /*crops=*/false, {});
+  EXPECT_EQ(whole->head, (figure::HeadIndex{0, 1})) << whole->note;
+  EXPECT_EQ(whole->positions.end, 1000);
+  // What is asked for stays, and is told where it shows nothing.
+  EXPECT_EQ(figure::beginningThatShows({run, 0, 1})->end, 64);
+  EXPECT_EQ(figure::beginningThatShows({run, 0, 2})->end, 80);
+  EXPECT_FALSE(figure::beginningThatShows({run_of_memories(900, {20}), 0, 0}));
+  EXPECT_FALSE(figure::beginningThatShows({run_of_memories(64, {0.5}), 0, 0}));
+}
+
 TEST(Maps, HeadsAndPositionsFitEachOtherWhereNeitherIsAskedFor) {
   const auto note_of = [](std::int64_t length, const std::vector<double>& decay_times,
                           figure::MapsOptions options = {}) {

@@ -456,7 +456,7 @@ TEST_F(CudaPass, RefusesAContinuationThatDoesNotFit) {
   EXPECT_PRED2(test::says, test::error_of([&] {
                  generate(Engine().open(request), {request.input, 10'000'000'000'000, {}}, {}, Job{});
                }),
-               (test::Parts{"a prompt of 3 tokens", "GiB of GPU memory and", "fewer --tokens"}));
+               (test::Parts{"a prompt of 3 tokens", "GiB of GPU memory and", "fewer --max-tokens"}));
 }
 
 TEST_F(CudaPass, TakesNoMoreMemoryThanTheEstimate) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -25,9 +26,10 @@ json wide_config() {
   return config;
 }
 
-std::vector<float> values_of(const json& config, const std::string& name, std::uint64_t seed = 0) {
+std::vector<float> values_of(const json& config, const std::string& name, std::uint64_t seed = 0,
+                             const std::optional<DecayTimes>& gates = std::nullopt) {
   const ModelConfig model = ModelConfig::from_json(config.dump(), "config.json");
-  const InitialWeights weights(model, seed);
+  const InitialWeights weights(model, seed, gates);
   for (const Parameter& parameter : parameters(model)) {
     if (parameter.name != name) continue;
     std::vector<float> values;
@@ -89,6 +91,27 @@ TEST(InitialWeights, ConstantGatesForgetOverDecayTimesEvenlySpreadOverTheirLogar
   json config = wide_config();
   config["fgate_type"] = "bias_only";
   for (const float value : values_of(config, "model.layers.0.attn.fgate_bias")) EXPECT_EQ(value, 0);
+}
+
+TEST(InitialWeights, GatesThatDependOnDataMayBeginLong) {
+  const DecayTimes times{2, 128};
+  const std::vector<float> bias = values_of(wide_config(), "model.layers.1.attn.fgate_proj.bias", 0, times);
+  const double expected[] = {2, 8, 32, 128};
+  for (std::size_t head = 0; head < 4; ++head) {
+    const double log_gate = -std::log1p(std::exp(-static_cast<double>(bias[head])));
+    EXPECT_NEAR(-1 / log_gate, expected[head], 1e-5 * expected[head]);
+  }
+  // Nothing else begins otherwise.
+  for (const char* name : {"model.layers.1.attn.fgate_proj.weight", "model.layers.0.attn.k_proj.linear.weight"}) {
+    EXPECT_EQ(values_of(wide_config(), name, 5, times), values_of(wide_config(), name, 5));
+  }
+  for (const char* type : {"bias_only", "none"}) {
+    json config = wide_config();
+    config["fgate_type"] = type;
+    const ModelConfig model = ModelConfig::from_json(config.dump(), "config.json");
+    EXPECT_EQ(test::error_of<UsageError>([&] { InitialWeights(model, 0, times); }),
+              "--gate-decay-times: the model has no forget gates that depend on data: leave the option out");
+  }
 }
 
 TEST(InitialWeights, ThePaddingTokensRowIsZero) {

@@ -20,7 +20,7 @@ const RunNeeds kOnCpu = {kMemory, {}};
 const RunNeeds kOnGpu = {kMemory, kMemory};
 
 MemoryUser user(std::vector<std::string> remedies = {}) {
-  return {"a run over 4096 tokens needs", "--limit", std::move(remedies)};
+  return {"a run over 4096 tokens needs", "--length", std::move(remedies)};
 }
 
 TraceInfo small_info(std::int64_t length = 16) {
@@ -43,11 +43,11 @@ TEST(RunMemory, WhatIsLeftIsWhatNobodyNeeds) {
 TEST(RunMemory, SaysWhatWouldFit) {
   const FreeMemory free = {3 * kGibibyte, 0};
   EXPECT_EQ(test::error_of([&] { memory_left(kOnCpu, 4096, free, user()); }),
-            "a run over 4096 tokens needs about 5.0 GiB of memory and 3.0 GiB are available: use --limit 2048");
+            "a run over 4096 tokens needs about 5.0 GiB of memory and 3.0 GiB are available: use --length 2048");
   EXPECT_EQ(test::error_of([&] {
               memory_left(kOnCpu, 4096, free, user({"leave logits out of --keep", "leave hidden out of --keep"}));
             }),
-            "a run over 4096 tokens needs about 5.0 GiB of memory and 3.0 GiB are available: use --limit 2048, leave "
+            "a run over 4096 tokens needs about 5.0 GiB of memory and 3.0 GiB are available: use --length 2048, leave "
             "logits out of --keep, or leave hidden out of --keep");
   EXPECT_EQ(test::error_of([&] {
               memory_left(kOnCpu, 4096, {5, 0}, user());
@@ -64,7 +64,7 @@ TEST(RunMemory, SaysWhatWouldFitOnAGpu) {
   EXPECT_EQ(test::error_of([&] {
               memory_left(kOnGpu, 4096, {9 * kGibibyte, 3 * kGibibyte}, user());
             }),
-            "a run over 4096 tokens needs about 5.0 GiB of GPU memory and 3.0 GiB are free: use --limit 2048, or "
+            "a run over 4096 tokens needs about 5.0 GiB of GPU memory and 3.0 GiB are free: use --length 2048, or "
             "--device cpu");
   EXPECT_EQ(test::error_of([&] {
               memory_left(kOnGpu, 4096, {9 * kGibibyte, 5}, user());

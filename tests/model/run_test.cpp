@@ -125,7 +125,7 @@ TEST_F(RunModel, LimitsToTheFirstTokens) {
   EXPECT_EQ(result.trace->tokens()->id, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(result.trace->tokens()->input_id, (std::vector<std::int32_t>{9, 8, 7}));
   request_.limit = -1;
-  EXPECT_PRED2(test::says, error(), (test::Parts{"--limit -1"}));
+  EXPECT_PRED2(test::says, error(), (test::Parts{"--length -1"}));
 }
 
 TEST_F(RunModel, ReadsTheTokensThatItsEstimateHasCut) {
@@ -183,7 +183,7 @@ TEST_F(RunModel, WhatHelpsWhereMemoryIsShortIsSaidOnceAndForWhatThereIs) {
   const MemoryUser user = memory_user(asked, info, info.dtype);
   EXPECT_EQ(user.what, "a run over 171414 tokens needs");
   EXPECT_EQ(user.remedies, (std::vector<std::string>{
-                               "use --limit 901, because gates behind the positions of --saliency have no gradient",
+                               "use --length 901, because gates behind the positions of --saliency have no gradient",
                                "leave saliency out of --keep", "leave logits out of --keep"}));
   asked.saliency = Range{0, 171'414};
   EXPECT_EQ(memory_user(asked, info, info.dtype).remedies.front(), "leave saliency out of --keep");
@@ -257,7 +257,7 @@ TEST_F(RunModel, RefusesUnknownOptions) {
   request_.pruning_tolerance.reset();
   for (const std::int64_t limit : {0, -5}) {
     request_.limit = limit;
-    EXPECT_EQ(error(), "--limit " + std::to_string(limit) + ": use a number of tokens from 1");
+    EXPECT_EQ(error(), "--length " + std::to_string(limit) + ": use a number of tokens from 1");
   }
   request_.limit.reset();
   for (const std::int64_t bos : {std::int64_t{-1}, std::int64_t{11}, std::int64_t{1} << 40}) {
@@ -327,7 +327,7 @@ TEST_F(RunModel, AContinuationThatDoesNotFitIsNotBegun) {
   const GenerateRequest generation{{nullptr, {1, 2}, {}, "ids.json"}, 10'000'000'000'000, {}};
   EXPECT_PRED2(test::says, test::error_of([&] { generate(Engine().open(request_), generation, {}, Job{}); }),
                (test::Parts{"a prompt of 3 tokens and 10000000000000 more need about", "GiB of memory and",
-                            "shorten the prompt, or ask for fewer --tokens"}));
+                            "shorten the prompt, or ask for fewer --max-tokens"}));
 }
 
 TEST_F(RunModel, StopsWithoutAnError) {

@@ -216,12 +216,12 @@ TEST(SaliencyRun, IsRefusedWhereMemoryIsShortAndSaysWhatFits) {
   const RunNeeds needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), {Keep::loss, Keep::saliency},
                                         DType::float32, Device{});
   const FreeMemory free{.host = std::int64_t{4} << 30};
-  const MemoryUser user{"a run over 65536 tokens needs", "--limit", {"leave saliency out of --keep"}};
+  const MemoryUser user{"a run over 65536 tokens needs", "--length", {"leave saliency out of --keep"}};
   const std::string refused = test::error_of([&] { memory_left(needs, 65536, free, user); });
-  EXPECT_TRUE(test::says(refused, {"a run over 65536 tokens needs about ", " and 4.0 GiB are available: use --limit ",
+  EXPECT_TRUE(test::says(refused, {"a run over 65536 tokens needs about ", " and 4.0 GiB are available: use --length ",
                                    ", or leave saliency out of --keep"}))
       << refused;
-  const std::string option = "--limit ";
+  const std::string option = "--length ";
   const std::int64_t fitting = std::stoll(refused.substr(refused.find(option) + option.size()));
   EXPECT_GE(memory_left(needs, fitting, free, user).host, 0);
   EXPECT_GT(fitting, 8192);

@@ -143,7 +143,7 @@ TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
   const std::string message =
       test::error_of([] { HostQueryKeyStore(kStoreShape, DType::float32, 0, "/nonexistent/folder"); });
   EXPECT_NE(message.find("/nonexistent/folder"), std::string::npos) << message;
-  EXPECT_NE(message.find("--limit"), std::string::npos) << message;
+  EXPECT_NE(message.find("--length"), std::string::npos) << message;
   constexpr QueryKeyStore::Shape kHuge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1LL << 50, .head_dim = 64};
   EXPECT_THROW(HostQueryKeyStore(kHuge, DType::float32, ~std::size_t{0}, "/tmp"), Error);
   EXPECT_EQ(words_of({Part::query, Part::key}).title, "queries and keys");

@@ -32,13 +32,13 @@ TEST(Recipe, EveryOneThatIsShippedBegins) {
     SCOPED_TRACE(entry.path().filename());
     const Recipe recipe = shipped(entry.path().stem().string());
     const ModelConfig config = ModelConfig::from_json(recipe.config, entry.path().string(), UnknownKeys::refused);
-    const InitialWeights weights(config, recipe.seed);  // refuses gates that cannot begin
+    const InitialWeights weights(config, recipe.seed, recipe.gate_decay_times);  // refuses gates that cannot begin
     ++read;
     if (config.linear) continue;
     EXPECT_EQ(config.forget_gate == ForgetGate::none, entry.path().filename().string().starts_with("transformer"));
     EXPECT_EQ(config.rope, config.forget_gate == ForgetGate::none);
   }
-  EXPECT_EQ(read, 34);
+  EXPECT_EQ(read, 35);
 }
 
 TEST(Recipe, ThePapersTakeItsSteps) {
@@ -91,6 +91,41 @@ TEST(Recipe, ReadsBackWhatIsWritten) {
     EXPECT_EQ(again.tokenizer,
               recipe.tokenizer.empty() ? "" : std::filesystem::absolute(recipe.tokenizer).lexically_normal());
   }
+}
+
+TEST(Recipe, DecayTimesOfGatesAreTwoAndOfAModelThatIsBegun) {
+  EXPECT_FALSE(shipped("fox-pro-1m").gate_decay_times);
+  const Recipe recipe = shipped("fox-pro-1m-long-gates");
+  ASSERT_TRUE(recipe.gate_decay_times);
+  EXPECT_EQ(recipe.gate_decay_times->shortest, 4);
+  EXPECT_EQ(recipe.gate_decay_times->longest, 256);
+  // Other gates are another training.
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "recipe.json") << recipe_text(recipe);
+  EXPECT_EQ(recipe_identity(read_recipe(folder / "recipe.json", {})), recipe_identity(recipe));
+  Recipe without = recipe;
+  without.gate_decay_times.reset();
+  EXPECT_NE(recipe_identity(without), recipe_identity(recipe));
+  const auto message = [&](std::vector<RecipeSetting> settings) {
+    settings.push_back({"data", {"books"}});
+    return test::error_of<UsageError>([&] { read_recipe(kRecipes / "fox-pro-1m.json", settings); });
+  };
+  const std::pair<const char*, const char*> wrong_times[] = {{"8", "4"}, {"0", "4"}, {"1", "1e13"}};
+  for (const auto& [shortest, longest] : wrong_times) {
+    const std::vector<std::string> wrong = {shortest, longest};
+    EXPECT_EQ(message({{"gate_decay_times", wrong}}),
+              "--gate-decay-times: use two numbers of tokens from 0.001 to 1e+12, the shorter one first");
+  }
+  EXPECT_EQ(message({{"gate_decay_times", {"4", "8"}}, {"init", {"checkpoint"}}}),
+            "--gate-decay-times: the gates of --init are trained: leave the option out");
+}
+
+TEST(Recipe, AllThatIsMissingIsNamedAtOnce) {
+  EXPECT_EQ(
+      test::error_of<UsageError>([] { read_recipe({}, {}, {"a folder to write: give -o OUT"}); }),
+      "train needs a folder to write: give -o OUT; a model: give either --config FILE|DIR, to begin anew, or --init "
+      "CHECKPOINT; data: give --data PATH; an end: give --max-tokens N; a learning rate: give --lr RATE, 0.001 for "
+      "instance");
 }
 
 TEST(Recipe, AnOptionWinsOverTheModelOfTheFile) {

@@ -280,6 +280,7 @@ void addEvalHeadsCommand(CLI::App& eval, ParsedCommand& parsed) {
       "  foxscope eval heads --model FOLDER --ids windows.npy -o heads.json");
   command->footer(kMeaning + command->get_footer());
   addEvalInput(*command, *options);
+  parsed.oneOf[command] = {"--corpus", "--ids"};
   command->add_option("-o,--output", options->output, "File to write: .h5, .csv or .json")
       ->type_name("FILE")
       ->required();

@@ -217,6 +217,7 @@ void addEvalLossCommand(CLI::App& eval, ParsedCommand& parsed) {
       "  foxscope eval loss --model FOLDER --corpus books.jsonl.xz --intervene '*:*:one' -o ungated.h5");
   command->footer(kRule + command->get_footer());
   addEvalInput(*command, *options);
+  parsed.oneOf[command] = {"--corpus", "--ids"};
   command->add_option("-o,--output", options->output, "File to write (HDF5)")->type_name("EVAL.h5")->required();
   addEvalRunning(*command, *options);
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
@@ -301,7 +302,7 @@ void addEvalImportCommand(CLI::App& eval, ParsedCommand& parsed) {
   command->add_option("-o,--output", options->output, "File to write (HDF5)")->type_name("EVAL.h5")->required();
   command
       ->add_option("--name", options->name,
-                   "Of the model (default: the file's name, or its folder's where that is results.npz)")
+                   "Name of the model (default: the file's name, or its folder's where that is results.npz)")
       ->type_name("NAME");
   command->add_flag("--force", options->force, "Overwrite the output");
   command->add_flag("--json", options->json, "Print the summary as JSON");

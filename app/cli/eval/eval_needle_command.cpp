@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/parse_error.h"
 #include "app/cli/values.h"
+#include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle/needle.h"
 #include "backend/model/training/processes.h"
@@ -188,10 +191,38 @@ void checkGiven(const NeedleOptions& options) {
   requireHdf5Name(options.eval.output);
 }
 
+/// max_position_embeddings of a model's config.json, which is the length of its training; nothing where it is not said.
+std::optional<std::int64_t> trainedLength(const OpenedModel& model) {
+  const std::string file = (model.folder / "config.json").string();
+  const auto config =
+      nlohmann::json::parse(read_input_bytes(file, "configuration", largest_vocabulary_file), nullptr, false);
+  const auto found = config.find("max_position_embeddings");
+  if (found == config.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+
+/// What the test will cost, and which models go beyond what they were trained on.
+void announceNeedle(const NeedleRequest& request, Console& console) {
+  const auto prompts = static_cast<std::int64_t>(request.depths.size()) + 1;  // one without the needle
+  const auto lengths = static_cast<std::int64_t>(request.lengths.size());
+  const std::int64_t tokens = prompts * std::reduce(request.lengths.begin(), request.lengths.end(), std::int64_t{0});
+  const auto models = static_cast<std::int64_t>(request.models.size());
+  console.note(fmt::format("{} prompts{}, {} tokens to read in all: fewer --lengths or --depths take less time",
+                           countText(prompts * lengths), models > 1 ? " for each model" : "",
+                           countText(models * tokens)));
+  for (const OpenedModel& model : request.models) {
+    const auto trained = trainedLength(model);
+    if (!trained || request.lengths.empty() || request.lengths.back() <= *trained) continue;
+    console.note(fmt::format("{}: its config.json says max_position_embeddings {}, which longer prompts exceed",
+                             model.request.name, *trained));
+  }
+}
+
 int evaluateNeedle(const NeedleOptions& options, const CommandContext& context, Processes* processes) {
   requireDistinct(options.eval.output, options.haystack);
   requireWritable(options.eval.output, options.force);
   const NeedleRequest request = makeRequest(options, processes);
+  if (processes == nullptr || processes->first()) announceNeedle(request, context.console);
   std::size_t turn = 0;
   NeedleEvents events;
   events.model = [&](const std::string& name) {
@@ -240,7 +271,9 @@ void addEvalNeedleCommand(CLI::App& eval, ParsedCommand& parsed) {
   command->add_option("--template", options->words, "JSON file with the test's words (default: built in)")
       ->type_name("FILE");
   command->add_flag("--print-template", options->printTemplate, "Print the built-in words, to be changed");
-  command->add_option("--mode", options->mode, "easy: the needle repeats the question; standard: it does not")
+  command
+      ->add_option("--mode", options->mode,
+                   "In easy the needle repeats the question, in standard it does not (default: easy)")
       ->type_name("easy|standard");
   command->add_option("--lengths", options->lengths, "Tokens: A,B,C or FROM:TO:COUNT (default: 1000:32000:11)")
       ->type_name("LIST");

@@ -27,7 +27,8 @@ void addEvalInput(CLI::App& command, EvalOptions& options) {
       .add_option("--ids", options.ids,
                   "Instead of a corpus: windows of token ids, [windows, tokens], in .npy or .safetensors")
       ->type_name("FILE");
-  command.add_option("--tensor", options.tensor, "Of a .safetensors file that holds several")->type_name("NAME");
+  command.add_option("--tensor", options.tensor, "Name of the tensor in a .safetensors file that holds several")
+      ->type_name("NAME");
   command
       .add_option("--length", options.length, "Tokens of a window (default: 2048; with --ids all, else the first N)")
       ->type_name("N");
@@ -35,7 +36,7 @@ void addEvalInput(CLI::App& command, EvalOptions& options) {
       .add_option("--windows", options.windows,
                   "Number of windows (default: 24, or as many as there is room for; with --ids all, else the first N)")
       ->type_name("N");
-  command.add_option("--seed", options.seed, "Of the random numbers (default: 0)")->type_name("S");
+  command.add_option("--seed", options.seed, "Seed of the random numbers (default: 0)")->type_name("S");
 }
 
 void addEvalRunning(CLI::App& command, EvalOptions& options) {

@@ -31,21 +31,24 @@ struct SurprisalOptions {
 };
 
 constexpr const char* kSurprisalRule =
-    "Each document is read by itself after BOS. Surprisal is -log p of a token after all before it, entropy that of\n"
-    "what was predicted in its place, both in nats (divide by 0.6931 for bits); rank 1 is the likeliest token; gate "
-    "is\n"
-    "the forget gate f where the token is read (of linear mixers the decay), the mean of all heads that have one. A "
-    "word\n"
-    "is what stands between white space, or by --word-rule unicode between Unicode's word boundaries, with the white\n"
-    "space before it; its surprisal and entropy are sums, its rank the largest, its gate the mean of its tokens'. Of "
-    "a\n"
-    "word without a token of its own, and of one that --limit cuts, nothing is known.\n"
-    "A word's surprisal is of the text going on with its tokens, whatever follows: that of \"sun\" holds \"sunlit\", "
-    "where\n"
-    "this is cut into \"sun\" and \"lit\". --whole-words adds whole_word_surprisal, -log p of the word itself: the end "
-    "of the word counts, "
+    "Each document is read by itself after BOS. The surprisal of a token is -log p of the token after all tokens "
+    "before\n"
+    "it. The entropy is the entropy of the distribution that the model predicts at its place. Both are in nats; "
+    "divide\n"
+    "by 0.6931 for bits. The likeliest token has rank 1. The gate is the forget gate f where the token is read, or "
+    "the\n"
+    "decay of a linear mixer, as the mean over all heads that have one.\n"
+    "A word is the text between white space, or with --word-rule unicode between Unicode's word boundaries, with the\n"
+    "white space before it. The surprisal and the entropy of a word are sums over its tokens, the rank is their "
+    "largest\n"
+    "rank, and the gate is their mean gate. A word without a token of its own, or one that --length cuts, has no "
+    "numbers.\n"
+    "The surprisal of a word says how likely its tokens are, whatever follows: where \"sunlit\" is cut into \"sun\" "
     "and\n"
-    "that of the word before does not (Pimentel & Meister 2024, Oh & Schuler 2024).\n"
+    "\"lit\", p of \"sun\" includes p of \"sunlit\". --whole-words adds whole_word_surprisal, -log p of the word "
+    "itself:\n"
+    "the end of the word counts, and the end of the word before does not (Pimentel & Meister 2024, Oh & Schuler "
+    "2024).\n"
     "\n";
 
 bool endsIn(const std::string& path, const char* ending) { return std::filesystem::path(path).extension() == ending; }
@@ -179,15 +182,16 @@ void addEvalSurprisalCommand(CLI::App& eval, ParsedCommand& parsed) {
       ->type_name("FILE");
   command->add_flag("--words", options->words, "A line a word in CSV, not a line a token");
   command
-      ->add_option("--word-rule", options->wordRule,
-                   "Words are what stands between white space, or between Unicode's word boundaries, where punctuation "
-                   "is a word of its own (default: space)")
+      ->add_option(
+          "--word-rule", options->wordRule,
+          "Where words end: at white space, or at Unicode's word boundaries, where punctuation is a word of its "
+          "own (default: space)")
       ->type_name("space|unicode");
   command->add_flag("--whole-words", options->wholeWords,
                     "Add the surprisal of each word itself, its end counted, to --words or an .h5 file");
   command->add_option("--gates", options->gates, "The mean gate of all heads, or a column a head (default: mean)")
       ->type_name("mean|heads");
-  command->add_option("--limit", options->limit, "Only the first N tokens of each document")->type_name("N");
+  command->add_option("--length,--limit", options->limit, "Only the first N tokens of each document")->type_name("N");
   command->add_option("-o,--output", options->eval.output, "File to write, CSV or HDF5 by its ending")
       ->type_name("FILE.csv|FILE.h5")
       ->required();

@@ -46,10 +46,11 @@ constexpr const char* kSweepRule =
     "blocks of at least 32 tokens; a text of fewer than 256 tokens has no errors). It is the error for more text of "
     "this\n"
     "kind from the same source, not for other texts. A head is beyond chance where 0 is outside its 95 % interval\n"
-    "(Student's t); of heads that matter nothing one in twenty is. --fdr 0.05 marks fewer: of those that it marks one "
-    "in\n"
-    "twenty is expected to be chance (Benjamini and Hochberg). The file holds every token's losses. A sweep that ends\n"
-    "early is taken up again by the same command from OUTPUT.partial.\n"
+    "(Student's t); one in twenty of the heads without any effect is, too. --fdr 0.05 marks fewer heads: one in twenty "
+    "of\n"
+    "the heads that it marks is expected to be chance (Benjamini and Hochberg). The file holds the losses of every "
+    "token.\n"
+    "If a sweep ends early, the same command goes on from OUTPUT.partial.\n"
     "\n";
 
 void checkOptions(const SweepOptions& options) {
@@ -142,8 +143,8 @@ Json tokensJson(const SweepEvaluation& sweep, const std::vector<TokenChange>& to
 void addEvalSweepCommand(CLI::App& eval, ParsedCommand& parsed) {
   const auto options = std::make_shared<SweepOptions>();
   CLI::App* command = addSubcommand(
-      eval, parsed, "sweep", "What each single head is worth: change it, and see what that does to the loss",
-      "  foxscope eval sweep --model FOLDER --text chapter.txt --limit 2048 -o sweep.h5\n"
+      eval, parsed, "sweep", "Effect of each single head on the loss: change the head, and compare the losses",
+      "  foxscope eval sweep --model FOLDER --text chapter.txt --length 2048 -o sweep.h5\n"
       "  foxscope eval sweep --model FOLDER --text chapter.txt --change cut -o cut.h5 --csv > cut.csv\n"
       "  foxscope figure sweep sweep.h5 -o sweep.pdf");
   command->footer(kSweepRule + command->get_footer());
@@ -153,11 +154,11 @@ void addEvalSweepCommand(CLI::App& eval, ParsedCommand& parsed) {
       ->required()
       ->allow_extra_args(false);
   command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE")->required();
-  command->add_option("--limit", options->limit, "Only the first N tokens")->type_name("N");
+  command->add_option("--length,--limit", options->limit, "Only the first N tokens")->type_name("N");
   command
       ->add_option("--change", options->change,
-                   "What is done to each head: f = 1 (one), its output cut, f at its mean or at a constant, log f "
-                   "scaled (default: one)")
+                   "Change to each head: f = 1 (one), no output (cut), f at its mean or at a constant, or log f scaled "
+                   "(default: one)")
       ->type_name("one|cut|mean|constant=f|scale=s");
   addFalseDiscoveryRate(*command, options->fdr);
   command->add_option("-o,--output", options->eval.output, "File to write (HDF5)")->type_name("SWEEP.h5")->required();

@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -7,15 +10,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/choices.h"
 #include "app/cli/command.h"
 #include "app/cli/model_names.h"
+#include "app/cli/output.h"
 #include "app/cli/parse_error.h"
 #include "app/figure/figure_kind.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/page/pdf_metadata.h"
-#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 
 namespace foxscope::cli {
 namespace {
@@ -81,9 +86,36 @@ figure::FigureSources sourcesOf(const Arguments& arguments) {
   return sources;
 }
 
+/// The options that a figure's own description has, and the rest: where it goes, which is said by whoever draws it.
+bool describesFigure(std::string_view option) {
+  constexpr std::array<std::string_view, 4> kOfTheOutput = {"output", "format", "write-spec", "force"};
+  return std::ranges::find(kOfTheOutput, option) == kOfTheOutput.end();
+}
+
+void writeSpec(const FigureSpec& spec) {
+  FigureSpec written{spec.kind};
+  for (const auto& [name, value] : spec.options) {
+    if (describesFigure(name)) written.set(name, value);
+  }
+  writeOutput(spec.text("write-spec"), spec.has("force"), written.text());
+}
+
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.
 int drawKind(const Arguments& arguments, const CommandContext& context) {
   const FigureSpec& spec = arguments.spec;
+  if (spec.has("write-spec") && !spec.has("output")) {
+    FigureSpec drawn = spec;
+    drawn.set("output", "figure.pdf");
+    (void)figure::styleOf(drawn, "");  // says what cannot be drawn
+    writeSpec(spec);
+    return kDone;
+  }
+  std::vector<std::string> missing;
+  if (arguments.files.empty()) missing.emplace_back("file");
+  if (!spec.has("output")) missing.emplace_back("--output");
+  if (!missing.empty()) {
+    throw UsageError(fmt::format("{}see foxscope figure {} --help", requiredText(missing), spec.kind));
+  }
   const figure::FigureStyle style = figure::styleOf(spec, context.commandLine);
   figure::requireDrawing();
   const std::string output = spec.text("output");
@@ -91,16 +123,19 @@ int drawKind(const Arguments& arguments, const CommandContext& context) {
     for (const std::string& file : arguments.files) requireDistinct(output, file);
   }
   requireWritable(output, spec.has("force"));
+  if (spec.has("write-spec")) requireWritable(spec.text("write-spec"), spec.has("force"));
+  if (style.format.kind != figure::FigureFormat::Kind::csv && style.format.kind != figure::FigureFormat::Kind::svg) {
+    requireNoTerminal(output);
+  }
   context.console.setSubject(output);
   const figure::FigureSources sources = sourcesOf(arguments);
   const Job job = context.job();
   figure::FigureRequest request{spec, sources, style, job};
   const auto drawn = arguments.kind.draw(request);
   if (!drawn || context.stop.stop_requested()) return kInterrupted;
-  AtomicFile file(output, spec.has("force"));
-  file.write(drawn->file.data(), drawn->file.size());
-  file.commit();
   context.console.endProgress();
+  writeOutput(output, spec.has("force"), drawn->file);
+  if (spec.has("write-spec")) writeSpec(spec);
   std::vector<std::string> notes = std::move(request.notes);
   notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
   if (const auto note = figure::pdfNote(drawn->file)) notes.push_back(*note);
@@ -111,9 +146,8 @@ int drawKind(const Arguments& arguments, const CommandContext& context) {
 /// Adds the kind's options to its command, and the callback that sets `parsed.action`.
 void addKind(CLI::App& command, ParsedCommand& parsed, const FigureKind& kind) {
   const auto arguments = std::make_shared<Arguments>(Arguments{kind, {}, {kind.name}});
-  command.add_option("file", arguments->files, kind.files.help)->type_name(kind.files.type)->required();
+  command.add_option("file", arguments->files, kind.files.help)->type_name(kind.files.type);
   for (const FigureOption& option : kind.options) addOption(command, option, arguments->spec);
-  command.get_option("--output")->required();
   command.callback([arguments, &parsed] {
     parsed.action = [arguments](const CommandContext& context) { return drawKind(*arguments, context); };
   });
@@ -129,22 +163,22 @@ std::vector<std::string> kindNames() {
 const FigureKind& kindNamed(const std::string& word) {
   if (const FigureKind* kind = figure::findFigureKind(word)) return *kind;
   const std::vector<std::string> names = kindNames();
-  throw UsageError(
-      fmt::format("figure {}: there is no such kind: {}use {}", word, didYouMean(word, names), fmt::join(names, ", ")));
+  throw UsageError(fmt::format("figure {}: there is no such kind: {}use {}", word, did_you_mean(word, names),
+                               fmt::join(names, ", ")));
 }
 
 struct SpecArguments {
   std::string spec;
   std::vector<std::string> files;
   std::string output;
+  std::string format;
   bool force = false;
 };
 
 // Values are given to the options themselves: a command line put together from names and values would be taken apart
 // at other places, where a name holds "=" or a value is empty.
 void setOption(const std::string& spec, CLI::App& command, const std::string& name, const FigureSpec::Value& value) {
-  // Where the figure goes is said by whoever draws it.
-  CLI::Option* option = name == "output" || name == "force" ? nullptr : command.get_option_no_throw("--" + name);
+  CLI::Option* option = describesFigure(name) ? command.get_option_no_throw("--" + name) : nullptr;
   if (option == nullptr) {
     figure::refuseSpec(spec, fmt::format("\"{}\" is no option of a figure {}", name, command.get_name()));
   }
@@ -167,9 +201,11 @@ int drawSpec(const SpecArguments& arguments, const CommandContext& context) {
     addKind(command, parsed, kindNamed(spec.kind));
     for (const auto& [name, value] : spec.options) setOption(arguments.spec, command, name, value);
     command.get_option("--output")->add_result(arguments.output);
+    if (!arguments.format.empty()) command.get_option("--format")->add_result(arguments.format);
     if (arguments.force) command.get_option("--force")->add_result("true");
     for (const std::string& file : arguments.files) command.get_option("file")->add_result(file);
     command.parse(std::vector<std::string>());
+    checkChoices(command);
     return parsed.action(context);
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}: {}: see foxscope figure {} --help", arguments.spec, error.what(), spec.kind));
@@ -180,17 +216,24 @@ int drawSpec(const SpecArguments& arguments, const CommandContext& context) {
 
 void addSpec(CLI::App& figure, ParsedCommand& parsed) {
   CLI::App* command = addSubcommand(
-      figure, parsed, "spec", "Draw a figure as it is written down in a JSON file",
+      figure, parsed, "spec", "Draw the figure that a JSON file describes, or --write such a file",
       "  foxscope figure spec resources/figures/maps.json run.h5 -o maps.pdf\n"
+      "  foxscope figure spec --write maps.json maps --heads 1:2,7:2 --width iclr\n"
       R"(  {"foxscope_figure": 1, "kind": "maps", "options": {"heads": ["1:2", "7:2"], "width": "iclr"}})");
   const auto arguments = std::make_shared<SpecArguments>();
-  command->add_option("spec", arguments->spec, "What kind of figure, and its options")
+  command->add_option("spec", arguments->spec, "File with the kind of the figure and its options")
       ->type_name("SPEC.json")
       ->required();
-  command->add_option("file", arguments->files, "What it is drawn from")->type_name("FILE.h5")->required();
-  command->add_option("-o,--output", arguments->output, "The file to write: .pdf, .svg or .png")
+  command->add_option("file", arguments->files, "Files that the figure is drawn from")
+      ->type_name("FILE.h5")
+      ->required();
+  command
+      ->add_option("-o,--output", arguments->output,
+                   "The file to write: .pdf, .svg, .png or .csv; - for standard output")
       ->type_name("FILE")
       ->required();
+  command->add_option("--format", arguments->format, "Format of the output (default: by the ending of its name)")
+      ->type_name("pdf|svg|png|csv");
   command->add_flag("--force", arguments->force, "Overwrite the output");
   command->callback([arguments, &parsed] {
     parsed.action = [arguments](const CommandContext& context) { return drawSpec(*arguments, context); };
@@ -200,9 +243,14 @@ void addSpec(CLI::App& figure, ParsedCommand& parsed) {
 }  // namespace
 
 void addFigureCommand(CLI::App& program, ParsedCommand& parsed) {
-  CLI::App* figure = addSubcommand(program, parsed, "figure", "Draw a figure for a paper: .pdf, .svg or .png",
-                                   "  foxscope figure maps run.h5 -o maps.pdf\n"
-                                   "  foxscope figure maps --help");
+  CLI::App* figure = addSubcommand(
+      program, parsed, "figure", "Draw a figure for a paper: .pdf, .svg or .png, or its numbers: .csv",
+      "  foxscope figure maps run.h5 -o maps.pdf\n"
+      "  foxscope figure loss eval.h5 -o loss.csv\n"
+      "  foxscope figure maps --help\n"
+      "\n"
+      "A .csv has a line for each number that is drawn: panel, quantity, series, row and x (of a map its\n"
+      "pixel), value, and of an error band lower and upper.");
   for (const FigureKind& kind : figure::figureKinds()) {
     addKind(*addSubcommand(*figure, parsed, kind.name, kind.description, kind.examples), parsed, kind);
   }

@@ -289,15 +289,16 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope heads both.h5 --model fox --csv > heads.csv");
   command->footer(labelDefinitions() + command->get_footer());
   command->add_option("file", options->file, "Run file")->type_name("RUN.h5")->required();
-  command->add_option("--model", options->model, "Which model, where the file holds several (default: all)")
+  command->add_option("--model", options->model, "Name of the model, where the file holds several (default: all)")
       ->type_name("NAME");
   command->add_flag("--split", options->split,
-                    "Split attention into content and decay: how much of a head's locality is the gate's doing");
+                    "Split attention into content and decay: how much of a head's locality comes from its gate");
   command->add_flag("--by-class", options->byClass,
                     "Gates by class of the token that is read: punctuation, newline, first token of a word...");
   command->add_flag("--saliency", options->saliency,
-                    "What the loss owes to each head's gates, largest saliency_absolute first, of runs with --keep "
-                    "saliency: what small changes of log f do, not what a head without forgetting does (eval sweep)");
+                    "Gradient of the loss by each head's gates, largest saliency_absolute first, of runs with --keep "
+                    "saliency: it tells the effect of a small change of log f; eval sweep tells the effect of no "
+                    "forgetting");
   command
       ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
       ->type_name("NAME");
@@ -312,7 +313,7 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
   command->add_flag("--force", options->force, "Overwrite the output");
   command
       ->add_option("--device", options->device,
-                   "Where attention is measured: auto, cpu, cuda or cuda:N (default: auto)")
+                   "Device that measures attention: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");
   command->add_flag("--json", options->json, "Print every statistic as JSON");
   command->add_flag("--csv", options->csv, "Print every statistic as CSV");

@@ -10,9 +10,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/parse_error.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::cli {
@@ -170,7 +170,7 @@ std::string meantColumns(const Columns& columns, const std::string& word) {
   for (const std::string& name : names) {
     if (holding.size() < kMostNamed && !word.empty() && name.find(word) != std::string::npos) holding.push_back(name);
   }
-  if (const std::string nearest = didYouMean(word, names); !nearest.empty() || holding.empty()) return nearest;
+  if (const std::string nearest = did_you_mean(word, names); !nearest.empty() || holding.empty()) return nearest;
   return fmt::format("did you mean {}? else ", fmt::join(holding, " or "));
 }
 

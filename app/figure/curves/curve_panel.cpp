@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "app/figure/curves/curve_legend.h"
 #include "app/figure/curves/curve_limits.h"
 #include "app/figure/curves/curve_pen.h"
@@ -45,6 +47,10 @@ QRectF rectOf(const PlotArea& area) { return {QPointF(area.left, area.top), QPoi
 bool shown(const CurveMarker& marker, const PlotArea& area) {
   const double position = axisPosition(marker.x, area.x, area.xScale);
   return position >= 0 && position <= 1;
+}
+
+bool within(const std::optional<AxisLimits>& limits, double x) {
+  return !limits || (x >= limits->lower && x <= limits->upper);
 }
 
 // The limit that leaves this share of the axis above the present one.
@@ -283,6 +289,29 @@ Margins CurvePanel::margins(const QSizeF& inner) const {
     margins.left = std::max(margins.left, half - at);
   }
   return margins;
+}
+
+std::string CurvePanel::xText(double x) const {
+  const double place = std::round(x);
+  const bool named = place >= 0 && place < static_cast<double>(m_plot.categories.size());
+  return named ? plainLabel(m_plot.categories[static_cast<std::size_t>(place)]) : fmt::format("{}", x);
+}
+
+void CurvePanel::addNumbers(NumberTable& numbers) const {
+  numbers.setQuantity(m_plot.yLabel);
+  for (const Curve& curve : m_plot.curves) {
+    const std::string name = plainLabel(curve.name);
+    for (std::size_t n = 0; n < curve.x.size(); ++n) {
+      if (std::isnan(curve.x[n]) || !within(m_plot.xLimits, curve.x[n])) continue;
+      DrawnNumber number{name, "", xText(curve.x[n]), curve.y[n]};
+      if (!curve.bandLower.empty()) {
+        number.lower = curve.bandLower[n];
+        number.upper = curve.bandUpper[n];
+      }
+      numbers.add(number);
+      if (!curve.rawY.empty()) numbers.add({name + " (not smoothed)", "", number.x, curve.rawY[n]});
+    }
+  }
 }
 
 void CurvePanel::draw(Canvas& canvas, const QRectF& inner) const {

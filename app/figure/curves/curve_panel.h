@@ -21,6 +21,8 @@ class CurvePanel final : public Panel {
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> heightFor(double width) const override { return width * m_plot.heightOfWidth; }
   void draw(Canvas& canvas, const QRectF& inner) const override;
+  void addNumbers(NumberTable& numbers) const override;
+  [[nodiscard]] std::string title() const override { return m_plot.title; }
   [[nodiscard]] std::string acrossName() const override;
   [[nodiscard]] std::string upName() const override { return m_plot.yLabel; }
   /// One without a title belongs to the one above it.
@@ -32,6 +34,8 @@ class CurvePanel final : public Panel {
   [[nodiscard]] const Arrangement& arranged(const QRectF& inner) const;
   [[nodiscard]] Arrangement arrange(const QRectF& inner) const;
   [[nodiscard]] Ticks xTicks(const PlotArea& area) const;
+  /// The category at x, or the number.
+  [[nodiscard]] std::string xText(double x) const;
   void chooseTicks(Arrangement& arrangement) const;
   void trace(Arrangement& arrangement) const;
   void placeLegend(Arrangement& arrangement) const;

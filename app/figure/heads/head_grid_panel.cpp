@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
+#include "app/figure/maps/map_numbers.h"
 #include "app/figure/maps/map_raster.h"
 
 namespace foxscope::figure {
@@ -30,8 +33,10 @@ int HeadGridPanel::cellOf(double width, double height) const {
 
 int HeadGridPanel::cellDots(const QRectF& inner) const { return cellOf(inner.width(), inner.height()); }
 
-void HeadGridPanel::setImages(std::vector<Image> images, const ScaledColours& colours) {
+void HeadGridPanel::setImages(std::vector<Image> images, const ScaledColours& colours, const MapRequest& request) {
   m_images = std::move(images);
+  m_rows = request.rows;
+  m_columns = request.columns;
   m_colours = colours;
 }
 
@@ -51,6 +56,17 @@ QSizeF HeadGridPanel::sizeIn(const QSizeF& room) const {
   const int gap = std::max(1, static_cast<int>(std::lround(kGapPoints * dots)));
   const int cell = cellOf(room.width(), room.height());
   return {(m_heads * (cell + gap) - gap) / dots, (m_layers * (cell + gap) - gap) / dots};
+}
+
+void HeadGridPanel::addNumbers(NumberTable& numbers) const {
+  numbers.setQuantity(m_colours.label);
+  for (std::size_t index = 0; index < m_images.size(); ++index) {
+    const auto heads = static_cast<std::size_t>(m_heads);
+    addPixels(
+        numbers, fmt::format("{}:{}", index / heads, index % heads), m_images[index],
+        [this, index](std::int64_t row) { return positionsText(m_rows, m_images[index].rows, row); },
+        [this, index](std::int64_t column) { return positionsText(m_columns, m_images[index].columns, column); });
+  }
 }
 
 void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {

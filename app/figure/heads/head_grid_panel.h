@@ -16,8 +16,9 @@ class HeadGridPanel final : public Panel {
 
   /// Dots on a side of each small map.
   [[nodiscard]] int cellDots(const QRectF& inner) const;
-  /// @param images  of layer 0 head 0, layer 0 head 1, ...
-  void setImages(std::vector<Image> images, const ScaledColours& colours);
+  /// @param images   of layer 0 head 0, layer 0 head 1, ...
+  /// @param request  rows and columns that each of them shows
+  void setImages(std::vector<Image> images, const ScaledColours& colours, const MapRequest& request);
   /// A strip at the right of the maps whose colour says of which kind each layer is; before the page is arranged.
   void setKinds(std::vector<Rgb> ofLayers) { m_kinds = std::move(ofLayers); }
 
@@ -26,6 +27,7 @@ class HeadGridPanel final : public Panel {
   [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
   [[nodiscard]] QSizeF sizeIn(const QSizeF& room) const override;
   void draw(Canvas& canvas, const QRectF& inner) const override;
+  void addNumbers(NumberTable& numbers) const override;
 
  private:
   [[nodiscard]] int cellOf(double width, double height) const;
@@ -35,6 +37,8 @@ class HeadGridPanel final : public Panel {
   int m_layers;
   int m_heads;
   std::vector<Image> m_images;
+  Range m_rows;
+  Range m_columns;
   ScaledColours m_colours;
   std::vector<Rgb> m_kinds;
 };

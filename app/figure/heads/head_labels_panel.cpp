@@ -61,6 +61,17 @@ void HeadLabelsPanel::draw(Canvas& canvas, const QRectF& whole) const {
               fitted(m_style, title, inner.width() + m_axes.margins(inner.height()).left));
 }
 
+void HeadLabelsPanel::addNumbers(NumberTable& numbers) const {
+  numbers.setQuantity("strongest label, by its place in the legend");
+  for (std::size_t index = 0; index < m_content.labels.size(); ++index) {
+    const auto& label = m_content.labels[index];
+    if (!label) continue;
+    const auto heads = static_cast<std::size_t>(m_content.heads);
+    numbers.add({text_of(*label).name, std::to_string(index / heads), std::to_string(index % heads),
+                 static_cast<double>(*label) + 1});
+  }
+}
+
 LabelLegendPanel::LabelLegendPanel(const FigureFormat& format) : m_style(textStyleOf(format).scaled(em::kSmallFont)) {}
 
 std::vector<QString> LabelLegendPanel::linesOf(HeadLabel label, double width) const {

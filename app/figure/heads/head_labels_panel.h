@@ -29,6 +29,8 @@ class HeadLabelsPanel final : public Panel {
   }
   [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
   [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
+  void addNumbers(NumberTable& numbers) const override;
+  [[nodiscard]] std::string title() const override { return m_content.title; }
   void draw(Canvas& canvas, const QRectF& inner) const override;
 
  private:

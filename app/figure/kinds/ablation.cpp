@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/figure/curves/curve_panel.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
@@ -15,12 +17,13 @@ namespace {
 
 const LossSource& baseOf(std::span<const LossSource> sources, const std::string& name) {
   if (name.empty()) return sources.front();
-  std::string names;
+  std::vector<std::string> names;
   for (const LossSource& source : sources) {
     if (source.name == name) return source;
-    names += (names.empty() ? "" : ", ") + source.name;
+    names.push_back(source.name);
   }
-  throw UsageError(fmt::format("--base {}: the files have {}", name, names));
+  throw UsageError(
+      fmt::format("--base {}: the files have {}{}", name, fmt::join(names, ", "), nearest_question(name, names)));
 }
 
 }  // namespace
@@ -64,19 +67,20 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   applyChoice(above.curves, options.curves, style);
   applyChoice(below.curves, colours, unnamed);
   for (Curve& curve : below.curves) {
-    curve.name = several ? "" : fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
+    curve.name = fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
   }
   applyChoice(above, options.curves);
   below.xLimits = options.curves.xLimits;
   below.xTicks = options.curves.xTicks;
   above.xLabels = CurvePlot::XLabels::hidden;
-  above.legend = below.legend = style.legend;
+  above.legend = style.legend;
+  below.legend = several ? LegendPlace::none : style.legend;
   above.heightOfWidth = 0.42;
   below.heightOfWidth = 0.3;
 
   FigureOrigin origin;
   origin.title =
-      style.title.empty() ? fmt::format("Losses, and that of {} less each other", against.name) : style.title;
+      style.title.empty() ? fmt::format("Losses, and the loss of {} minus each other loss", against.name) : style.title;
   origin.command = style.command;
   origin.facts = {{"base", against.name},
                   {"smoothed over", fmt::format("{} tokens", smooth)},

@@ -33,6 +33,7 @@ ScaledColours forgottenColours(const ColourMap* colours) {
   scaled.scale = ColourScale::logarithmic;
   scaled.lower = kMuchForgotten;
   scaled.upper = kLittleForgotten;
+  scaled.label = "forgotten −log *F* (nats)";
   return scaled;
 }
 
@@ -106,9 +107,9 @@ std::optional<DrawnFigure> drawGrid(const RunOnDevice& trace, const GridOptions&
   const ScaledColours colours =
       forgotten ? forgottenColours(options.colours)
                 : sharedColours(request, images, colourChoice(request.quantity, options.colours, options.limits));
-  grid.setImages(std::move(images), colours);
+  grid.setImages(std::move(images), colours, request);
   if (forgotten) {
-    bar.setColours(colours, "forgotten −log *F* (nats)", "−log *F*");
+    bar.setColours(colours, colours.label, "−log *F*");
   } else {
     bar.setColours(colours, request.quantity);
   }

@@ -20,13 +20,28 @@ constexpr double kMemoriesShown = 8;
 constexpr double kThinnest = 50;  // parts of a map's side that a memory is seen in
 constexpr std::int64_t kLeastShown = 64;
 
+/// The decay time of a head, tokens; infinite for one that never forgets.
+double decayTimeOf(const HeadOf& head) {
+  // A text of one token has no gate in any F.
+  if (head.trace->info().length < 2) return std::numeric_limits<double>::infinity();
+  return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
+}
+
+std::string croppedNote(const Range& positions, std::int64_t length) {
+  return fmt::format(
+      "; of {} positions the first {} are shown, in which these memories can be seen: --rows and --cols choose others",
+      length, positions.end);
+}
+
+/// The beginning of a text that is so much longer than a memory that the memory can be seen on it.
+Range beginningFor(double memory, std::int64_t length) {
+  const auto shown = static_cast<std::int64_t>(std::ceil(kMemoriesShown * memory));
+  return {0, std::min(length, std::max(shown, kLeastShown))};
+}
+
 /// @param byDecay  by the decay time of a head that forgets; else by half of its attention's distance
 std::optional<double> reachOf(const HeadOf& head, bool byDecay, const Job& job) {
-  if (byDecay) {
-    // A text of one token has no gate in any F.
-    if (head.trace->info().length < 2) return std::numeric_limits<double>::infinity();
-    return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
-  }
+  if (byDecay) return decayTimeOf(head);
   const auto statistics = head_statistics(head, {.with_attention = true, .events = 0}, job);
   if (!statistics) return std::nullopt;
   return statistics->distance.d50;
@@ -103,8 +118,7 @@ std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job) {
   map.positions = {0, info.length};
   const bool endless = std::ranges::any_of(*reaches, [](const Reach& reach) { return std::isinf(reach.tokens); });
   if (!endless && kMostMemories * longest < static_cast<double>(info.length)) {
-    const auto shown = static_cast<std::int64_t>(std::ceil(kMemoriesShown * longest));
-    map.positions.end = std::min(info.length, std::max(shown, kLeastShown));
+    map.positions = beginningFor(longest, info.length);
   }
   const auto length = static_cast<double>(map.positions.size());
   std::vector<Reach> seen;
@@ -112,13 +126,42 @@ std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job) {
     return reach.tokens >= length / kThinnest && reach.tokens <= length / 2;
   });
   map.chosen = chooseByReach(seen.size() < 2 ? *reaches : seen, info.name, kByDecay);
-  if (map.positions.end < info.length) {
-    map.chosen.note += fmt::format(
-        "; of {} positions the first {} are shown, in which these memories can be seen: --rows "
-        "and --cols choose others",
-        info.length, map.positions.end);
-  }
+  if (map.positions.end < info.length) map.chosen.note += croppedNote(map.positions, info.length);
   return map;
+}
+
+std::optional<HeadOnMap> headOnMap(const RunOnDevice& trace, bool crops, const Job& job) {
+  const TraceInfo& info = trace->info();
+  HeadOnMap map;
+  map.positions = {0, info.length};
+  ChosenHeads chosen;
+  if (crops && forgets(info)) {
+    auto heads = headsOnMap(trace, job);
+    if (!heads) return std::nullopt;
+    map.positions = heads->positions;
+    chosen = std::move(heads->chosen);
+  } else {
+    auto heads = representativeHeads(trace, job);
+    if (!heads) return std::nullopt;
+    chosen = std::move(*heads);
+  }
+  map.head = chosen.heads[chosen.heads.size() / 2];
+  map.note = fmt::format("{}: {}:{} has a middle memory", info.name, map.head.layer, map.head.head);
+  if (forgets(info, map.head.layer)) {
+    map.note += fmt::format(" (decay time {:.3g} tokens)", decayTimeOf({trace, map.head.layer, map.head.head}));
+  }
+  map.note += ": --head chooses another";
+  if (map.positions.end < info.length) map.note += croppedNote(map.positions, info.length);
+  return map;
+}
+
+std::optional<Range> beginningThatShows(const HeadOf& head) {
+  const TraceInfo& info = head.trace->info();
+  if (!forgets(info, head.layer) || !head.trace->has(TraceArray::cumulative_log_gate)) return std::nullopt;
+  const double memory = decayTimeOf(head);
+  if (!(memory * kThinnest < static_cast<double>(info.length))) return std::nullopt;
+  const Range beginning = beginningFor(memory, info.length);
+  return beginning.end < info.length ? std::optional(beginning) : std::nullopt;
 }
 
 std::optional<ChosenHeads> representativeHeads(const RunOnDevice& trace, const Job& job) {

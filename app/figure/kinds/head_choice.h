@@ -49,6 +49,22 @@ struct HeadsOnMap {
 /// @throws Error for gates that were not kept
 std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job);
 
+/// The middle one of those heads, for a map of one head.
+struct HeadOnMap {
+  HeadIndex head;
+  Range positions;
+  std::string note;  ///< what was chosen, and how others are
+};
+/// @param crops  whether the positions may be a part of the text; else heads are chosen by representativeHeads
+/// @returns nothing if the job was stopped
+/// @throws Error as headsOnMap and representativeHeads
+std::optional<HeadOnMap> headOnMap(const RunOnDevice& trace, bool crops, const Job& job);
+
+/// The beginning of the text on which a head's decay can be seen: eight decay times, and at least 64 positions. Nothing
+/// where it can be seen on the whole text, since the decay time is at least a 50th of it, for a head without a gate,
+/// and where gates were not kept.
+std::optional<Range> beginningThatShows(const HeadOf& head);
+
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
 /// to their geometric mean, of layers that forget; of a model without any likewise by the distance within which half of
 /// the attention is.

@@ -20,15 +20,6 @@ std::size_t place(const std::vector<std::string>& order, const std::string& name
   return static_cast<std::size_t>(std::find(order.begin(), order.end(), name) - order.begin());
 }
 
-void requireName(const std::vector<Curve>& curves, const char* option, const std::string& name) {
-  std::string names;
-  for (const Curve& curve : curves) {
-    if (curve.name == name) return;
-    names += (names.empty() ? "" : ", ") + curve.name;
-  }
-  throw UsageError(fmt::format("{} {}: the figure has {}", option, name, names));
-}
-
 /// Whether the losses at a position are of other tokens in two sources, as far as these are known; runs and imported
 /// files may know less.
 bool ofOtherTokens(const LossSource& a, const LossSource& b) {
@@ -206,11 +197,13 @@ void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sou
 }
 
 void applyChoice(std::vector<Curve>& curves, const CurveChoice& choice, const FigureStyle& style) {
-  for (const std::string& name : choice.order) requireName(curves, "--legend", name);
-  for (const auto& [name, text] : style.labels) requireName(curves, "--label", name);
-  for (const auto& [name, look] : style.looks) requireName(curves, "--look", name);
+  std::vector<std::string> names;
+  for (const Curve& curve : curves) names.push_back(curve.name);
+  for (const std::string& name : choice.order) requireName("--legend", name, names);
+  style.requireLabels(names);
+  for (const auto& [name, look] : style.looks) requireName("--look", name, names);
   for (const auto& [name, colour] : choice.colours) {
-    requireName(curves, "--colour", name);
+    requireName("--colours", name, names);
     for (Curve& curve : curves) {
       if (curve.name == name) curve.ownColour = colour;
     }

@@ -37,8 +37,13 @@ struct PlacedMap {
 class MapsFigure {
  public:
   /// @param options  each head with its run
-  MapsFigure(const MapsOptions& options, const FigureStyle& style)
-      : m_trace(options.heads.front().run), m_options(options), m_style(style), m_page(style) {
+  /// @param cropped  whether the positions were chosen for the heads, as a title then says
+  MapsFigure(const MapsOptions& options, const FigureStyle& style, bool cropped)
+      : m_trace(options.heads.front().run),
+        m_options(options),
+        m_style(style),
+        m_titled(titled(style, options, cropped)),
+        m_page(m_titled) {
     for (const MapsHead& head : options.heads) {
       if (std::find(m_runs.begin(), m_runs.end(), head.run) == m_runs.end()) m_runs.push_back(head.run);
     }
@@ -57,6 +62,15 @@ class MapsFigure {
   }
 
  private:
+  static FigureStyle titled(const FigureStyle& style, const MapsOptions& options, bool cropped) {
+    FigureStyle named = style;
+    const std::int64_t length = options.heads.front().run->info().length;
+    if (cropped && style.title.empty() && options.columns->end < length) {
+      named.title = "The " + firstPositions(*options.columns, length);
+    }
+    return named;
+  }
+
   void addPanels() {
     const double font = fontSize(m_style.format);
     const auto heads = static_cast<int>(m_options.heads.size());
@@ -163,6 +177,7 @@ class MapsFigure {
   std::vector<RunOnDevice> m_runs;  ///< each once
   const MapsOptions& m_options;
   const FigureStyle& m_style;
+  const FigureStyle m_titled;
   PanelPage m_page;
   Range m_rows;
   Range m_columns;
@@ -213,7 +228,7 @@ std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions&
     for (const HeadIndex& head : choice->heads) chosen.heads.push_back({head, trace});
     drawn.notes.push_back(std::move(choice->note));
   }
-  auto file = MapsFigure(chosen, style).draw(job);
+  auto file = MapsFigure(chosen, style, /*cropped=*/!options.columns && chosen.columns).draw(job);
   if (!file) return std::nullopt;
   drawn.file = std::move(*file);
   return drawn;

@@ -129,6 +129,7 @@ MapPanel::Content contentOf(const NeedleEvaluation& evaluation, const PanelPlace
   content.rows.name = "depth (%)";
   content.rows.labels = depthLabels(evaluation);
   content.rows.shown = place.column == 0 ? AxisShown::ticksAndName : AxisShown::nothing;
+  content.columns.are = content.rows.are = MapAxis::Labels::values;
   content.heightOfWidth = std::clamp(
       static_cast<double>(evaluation.depths.size()) / static_cast<double>(evaluation.lengths.size()), 0.5, 1.0);
   return content;
@@ -224,7 +225,8 @@ DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> 
   }
   std::vector<float> all;
   for (const NeedleGrid& grid : grids) all.insert(all.end(), grid.values.begin(), grid.values.end());
-  const ScaledColours colours = needleColours(all, options.tint);
+  ScaledColours colours = needleColours(all, options.tint);
+  colours.label = labelOf(options.tint, "");
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format),
                                  PanelPlace{(models + across - 1) / across, 0, 1, across});
   bar.setColours(colours, labelOf(options.tint, found ? ", • answer found" : ""), symbolOf(options.tint));
@@ -255,7 +257,11 @@ std::optional<DrawnFigure> drawNeedle(FigureRequest& request) {
   if (options.head && options.tint == NeedleTint::gain) {
     throw UsageError("--head: the gain is of the whole model: choose --tint mass or gate too");
   }
-  return drawNeedle(NeedleEvaluation::open(request.sources.files.front()), options, request.style);
+  const NeedleEvaluation evaluation = NeedleEvaluation::open(request.sources.files.front());
+  std::vector<std::string> names;
+  for (const NeedleModel& model : evaluation.models) names.push_back(model.info.name);
+  request.style.requireLabels(names);
+  return drawNeedle(evaluation, options, request.style);
 }
 
 }  // namespace foxscope::figure

@@ -136,14 +136,15 @@ std::optional<DrawnFigure> drawPassage(const RunOnDevice& trace, const PassageOp
   }
   const auto values = valuesOf(head, chosen, range, job);
   if (!values) return std::nullopt;
-  const ScaledColours colours = coloursOf(*values, chosen.tint);
+  ScaledColours colours = coloursOf(*values, chosen.tint);
+  colours.label = labelOf(head, chosen);
 
   PanelPage page(style);
   PassageWords words{range};
   words.shown = chosen.tint == PassageTint::loss ? PassageWords::Shown::predicted : PassageWords::Shown::read;
   if (words.shown == PassageWords::Shown::read) words.outlined = chosen.query;
   page.add(std::make_unique<TextPanel>(style.format, tintedPieces(*trace, words, *values), colours), {0, 0, 1, 3});
-  std::string label = labelOf(head, chosen);
+  std::string label = colours.label;
   if (std::string beyond = beyondText(colours, *values); !beyond.empty()) {
     label = someBeyond(label);
     drawn.notes.push_back(std::move(beyond));

@@ -38,7 +38,7 @@ std::vector<TintedPiece> tintedPieces(const Trace& trace, const PassageWords& wo
     if (!byText || token < 0) {
       const QString text =
           predicted ? predictedText(tokens, position, Whitespace::asIs) : readText(tokens, position, Whitespace::asIs);
-      pieces.push_back({text, value, outlined});
+      pieces.push_back({text, value, outlined, position});
       continue;
     }
     const std::string& text = trace.text()->content;
@@ -52,7 +52,7 @@ std::vector<TintedPiece> tintedPieces(const Trace& trace, const PassageWords& wo
       piece.value = larger(piece.value, value);
       piece.outlined = piece.outlined || outlined;
     } else {
-      pieces.push_back({part, value, outlined});
+      pieces.push_back({part, value, outlined, position});
     }
     open = beginsCharacter(text, end) ? -1 : start;
   }

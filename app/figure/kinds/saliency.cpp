@@ -136,7 +136,8 @@ void fillSizes(const PanelPage& page, const HeadSizes& added, Image sizes) {
     value = static_cast<float>(value / unit);
     texts.push_back(std::isnan(value) ? "" : fmt::format("{:.2f}", value));
   }
-  added.bar->setColours(colours, added.label(), to_string(added.number));
+  colours.label = added.label();
+  added.bar->setColours(colours, colours.label, to_string(added.number));
   added.grid->setImage(std::move(sizes), colours);
   if (added.grid->fitsCells(texts, page.inner(*added.grid))) added.grid->setCellTexts(std::move(texts));
 }
@@ -145,7 +146,7 @@ FigureOrigin originOf(const HeadOf& head, SaliencyNumber number, const Range& ra
                       const FigureStyle& style) {
   const TraceInfo& info = head.trace->info();
   FigureOrigin origin;
-  origin.title = style.title.empty() ? fmt::format("What a loss of {} owes to its gates", info.name) : style.title;
+  origin.title = style.title.empty() ? fmt::format("Gradient of a loss of {} by its gates", info.name) : style.title;
   origin.command = style.command;
   origin.facts = {{"target", info.saliency_target},
                   {"heads", to_string(number)},
@@ -190,13 +191,15 @@ std::optional<DrawnFigure> drawSaliency(const RunOnDevice& trace, const Saliency
   }
   const HeadOf head{trace, chosen.layer, chosen.head};
   const std::vector<double> gradient = gradientOf(head, range);
-  const ScaledColours colours = coloursOfGradient(gradient);
+  ScaledColours colours = coloursOfGradient(gradient);
   std::string label = fmt::format("*g* of {}:{}: change of {} per nat of log *f* (nats per nat)", head.layer, head.head,
                                   saliency_target_words(info));
   if (std::string beyond = beyondText(colours, gradient); !beyond.empty()) {
     label = someBeyond(label);
     drawn.notes.push_back(std::move(beyond));
   }
+
+  colours.label = label;
 
   PanelPage page(style);
   const HeadSizes added = addSizes(page, *sizes, number, info, style);

@@ -218,6 +218,7 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   colours.hasSigns = true;
   colours.lower = -limits.limit * unit.factor;
   colours.upper = limits.limit * unit.factor;
+  colours.label = fmt::format("change of the loss ({})", unit.words);
   bar.setColours(colours, barLabel(unit, limits, fit, errors, rate), "change of the loss");
   for (std::size_t n = 0; n < panels.size(); ++n) {
     for (float& value : images[n].value) value *= static_cast<float>(unit.factor);
@@ -243,7 +244,14 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
 
 std::optional<DrawnFigure> drawSweep(FigureRequest& request) {
   std::vector<SweepEvaluation> sweeps;
-  for (const std::string& file : request.sources.files) sweeps.push_back(SweepEvaluation::open(file));
+  std::vector<std::string> names;
+  for (const std::string& file : request.sources.files) {
+    const SweepEvaluation& sweep = sweeps.emplace_back(SweepEvaluation::open(file));
+    for (const std::string& name : {sweep.info.name, sweep.source}) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  request.style.requireLabels(names);
   return drawSweep(sweeps, request.style, numberOf(request.spec, "fdr"));
 }
 

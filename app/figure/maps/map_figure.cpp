@@ -48,6 +48,9 @@ std::string titleText(const MapFigure& figure) {
   if (!figure.title.empty()) return figure.title;
   std::string title = headText(figure.request.head);
   if (figure.request.minus) title += " − " + headText(*figure.request.minus);
+  if (figure.cropped) {
+    title += ", " + firstPositions(figure.request.columns, figure.request.head.trace->info().length);
+  }
   return title;
 }
 

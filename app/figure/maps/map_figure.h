@@ -33,8 +33,9 @@ struct MapFigure {
   Image image;
   ColourScale scale = ColourScale::linear;
   ColourChoice colours;
-  std::string title;    ///< in the place of the names of the request's heads; may be empty
-  std::string command;  ///< how to make the picture again; goes into the file's metadata
+  std::string title;     ///< in the place of the names of the request's heads; may be empty
+  bool cropped = false;  ///< the title says that the region is the beginning of a longer text
+  std::string command;   ///< how to make the picture again; goes into the file's metadata
 };
 
 /// Pixels of a map.

@@ -5,6 +5,7 @@
 
 #include <QTransform>
 
+#include "app/figure/maps/map_numbers.h"
 #include "app/figure/maps/map_raster.h"
 #include "app/figure/quantity_text.h"
 
@@ -40,6 +41,7 @@ MapAxis numberedAxis(const char* name, int count) {
   axis.range = {0, count};
   axis.name = name;
   axis.crowded = MapAxis::Crowded::thinned;
+  axis.are = MapAxis::Labels::values;
   for (int index = 0; index < count; ++index) axis.labels.push_back(std::to_string(index));
   return axis;
 }
@@ -316,6 +318,17 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
     canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, style);
     baseline += em::kLine * style.size;
   }
+}
+
+void MapPanel::addNumbers(NumberTable& numbers) const {
+  numbers.setQuantity(m_colours.label);
+  const auto text = [](const MapAxis& axis, std::int64_t pixels) {
+    return [&axis, pixels](std::int64_t pixel) {
+      const bool valued = axis.are == MapAxis::Labels::values && axis.labels.size() == static_cast<std::size_t>(pixels);
+      return valued ? axis.labels[static_cast<std::size_t>(pixel)] : positionsText(axis.range, pixels, pixel);
+    };
+  };
+  addPixels(numbers, "", m_image, text(m_content.rows, m_image.rows), text(m_content.columns, m_image.columns));
 }
 
 ColourBarPanel::ColourBarPanel(const FigureFormat& format) : m_format(format), m_style(textStyleOf(format)) {}

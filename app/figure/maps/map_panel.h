@@ -19,6 +19,9 @@ struct MapAxis {
   /// The labels that are written where not all have room: none, or every second, third ...
   enum class Crowded { none, thinned };
   Crowded crowded = Crowded::none;
+  /// What the labels are: the tokens that stand at the positions, or values that the axis has instead of positions.
+  enum class Labels { tokens, values };
+  Labels are = Labels::tokens;
 };
 
 /// Layers or heads by their numbers, as many of them written as have room.
@@ -57,6 +60,8 @@ class MapPanel final : public Panel {
   /// A map without a title belongs to the one above it.
   [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
   void draw(Canvas& canvas, const QRectF& inner) const override;
+  void addNumbers(NumberTable& numbers) const override;
+  [[nodiscard]] std::string title() const override { return m_content.title; }
 
  private:
   enum class Side { rows, columns };

@@ -173,6 +173,8 @@ std::string pageOf(const FigureFormat& format, const QSizeF& size, const FigureO
       return svgPage(format, size, origin, draw);
     case FigureFormat::Kind::pdf:
       return pdfPage(format, size, origin, draw);
+    case FigureFormat::Kind::csv:
+      break;  // no page is painted
   }
   return {};
 }

@@ -8,6 +8,7 @@
 
 #include "app/figure/figure_measures.h"
 #include "app/figure/page/canvas.h"
+#include "app/figure/page/number_table.h"
 
 namespace foxscope::figure {
 
@@ -35,6 +36,11 @@ class Panel {
   /// The size that the panel uses of this room, in whole dots.
   [[nodiscard]] virtual QSizeF sizeIn(const QSizeF& room) const { return room; }
   virtual void draw(Canvas& canvas, const QRectF& inner) const = 0;
+
+  /// Adds what `draw` draws as numbers; legends and colour bars have none.
+  virtual void addNumbers(NumberTable& /*numbers*/) const {}
+  /// The words above the panel; a panel without any belongs to the one above it.
+  [[nodiscard]] virtual std::string title() const { return {}; }
 
   /// The names of the axes along the panel's lower and left edge; may be empty.
   [[nodiscard]] virtual std::string acrossName() const { return {}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -310,7 +311,20 @@ void PanelPage::drawNames(Canvas& canvas) const {
   }
 }
 
+std::string PanelPage::numbers() const {
+  NumberTable numbers;
+  std::map<int, std::string> titles;  // of each column, so far
+  for (const Item& item : m_items) {
+    std::string& title = titles[item.place.column];
+    if (!item.panel->title().empty()) title = item.panel->title();
+    numbers.setPanel(title);
+    item.panel->addNumbers(numbers);
+  }
+  return numbers.csv();
+}
+
 std::string PanelPage::paint(const FigureOrigin& origin) const {
+  if (m_style.format.kind == FigureFormat::Kind::csv) return numbers();
   return paintPage(m_style.format, m_page, origin, [this](Canvas& canvas) {
     const TextStyle style = textStyleOf(m_style.format).scaled(em::kTitleFont);
     double baseline = em::kBorder * m_font + 0.95 * style.size;

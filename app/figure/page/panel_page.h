@@ -38,6 +38,7 @@ class PanelPage {
   /// @throws UsageError where the page has no room for them
   void arrange();
   [[nodiscard]] QRectF inner(const Panel& panel) const;
+  /// The bytes of the file: a picture, or the numbers that it would show, by the format.
   [[nodiscard]] std::string paint(const FigureOrigin& origin) const;
 
  private:
@@ -77,6 +78,7 @@ class PanelPage {
   [[nodiscard]] double titleHeight() const;
   [[nodiscard]] double nameHeight() const;
   void drawNames(Canvas& canvas) const;
+  [[nodiscard]] std::string numbers() const;
   [[noreturn]] void refuse(const char* side, double millimetres, double missing) const;
 
   const FigureStyle& m_style;

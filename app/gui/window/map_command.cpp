@@ -47,8 +47,7 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
     words.insert(words.end(), {std::string("--") + name, value});
   };
   option("model", request.head.trace->info().name);
-  option("layer", std::to_string(request.head.layer));
-  option("head", std::to_string(request.head.head));
+  option("head", fmt::format("{}:{}", request.head.layer, request.head.head));
   option("quantity", to_string(request.quantity));
   if (request.minus) {
     option("minus",

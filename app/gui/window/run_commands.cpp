@@ -81,7 +81,7 @@ std::string RunCommands::commandOf(const Made& made) const {
   }
   option("--text", m_text.toStdString());
   const Trace& first = *made.runs.front()->trace;
-  option("--limit", std::to_string(first.info().length));
+  option("--length", std::to_string(first.info().length));
   option("--device", first.info().device);
   option("--dtype", to_string(first.info().dtype));
   for (const Intervention& change : interventionsOf(first.info())) option("--intervene", change.text());

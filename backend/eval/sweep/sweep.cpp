@@ -43,7 +43,7 @@ void check_memory(const SweepPlan& plan) {
   needs.host.per_token += static_cast<std::int64_t>(sizeof(float)) * plan.evaluation.info.head_count();
   const std::int64_t length = plan.evaluation.info.length;
   memory_left(needs, length, free_memory(plan.device),
-              {fmt::format("{}: a sweep over {} tokens needs", plan.evaluation.info.name, length), "--limit", {}});
+              {fmt::format("{}: a sweep over {} tokens needs", plan.evaluation.info.name, length), "--length", {}});
 }
 
 /// The passes of a sweep.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/error.h"
 #include "backend/file/hdf5/chunk_codec.h"
 #include "backend/file/hdf5/hdf5_messages.h"
 
@@ -122,7 +123,10 @@ void Hdf5Dataset::require(Element element, const std::vector<std::uint64_t>& dim
 
 std::uint64_t Hdf5Dataset::offset() const {
   if (layout_ != Layout::contiguous) {
-    file_->fail_unsupported(path_, "queries and keys in chunks (h5repack's option is -l CONTI)");
+    throw Error(fmt::format(
+        "{}: {}: queries and keys in chunks: not read by Foxscope; rewrite the file with `h5repack -f NONE -l CONTI IN "
+        "OUT`",
+        file_->name(), path_));
   }
   return offset_;
 }

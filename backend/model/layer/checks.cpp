@@ -51,7 +51,7 @@ void check_bos(std::int64_t id, std::int64_t vocabulary_size) {
 
 void check_limit(std::optional<std::int64_t> limit) {
   if (!limit || *limit >= 1) return;
-  throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", *limit));
+  throw UsageError(fmt::format("--length {}: use a number of tokens from 1", *limit));
 }
 
 void check_pruning(double tolerance) {

@@ -17,10 +17,10 @@
 
 namespace foxscope {
 MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype) {
-  MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--limit", {}};
+  MemoryUser user{fmt::format("a run over {} tokens needs", sizes.length), "--length", {}};
   if (const auto& target = request.saliency; target && target->end < sizes.length) {
     user.remedies.push_back(
-        fmt::format("use --limit {}, because gates behind the positions of --saliency have no gradient", target->end));
+        fmt::format("use --length {}, because gates behind the positions of --saliency have no gradient", target->end));
   }
   std::set<Keep> named;
   for (const ArraySpec& spec : kTraceArrays) {

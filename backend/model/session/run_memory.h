@@ -45,7 +45,7 @@ std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free);
 /// What needs memory, and the remedies if there is too little, in the words of the message.
 struct MemoryUser {
   std::string what;                   ///< "a run over 4096 tokens needs"
-  std::string length_option;          ///< "--limit", before how many tokens would fit; empty: there is none
+  std::string length_option;          ///< "--length", before how many tokens would fit; empty: there is none
   std::vector<std::string> remedies;  ///< more of them, "leave logits out of --keep"
 };
 

@@ -2,10 +2,12 @@
 
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 
 namespace foxscope {
 namespace {
@@ -34,6 +36,15 @@ int parse_index(const std::string& word, const std::string& text, const char* wh
   return *index;
 }
 
+/// " (did you mean scale=0.9?)" of "scael=0.9".
+std::string nearest_kind(const std::string& word, const std::string& argument) {
+  static const std::vector<std::string> kinds = {"one", "mean", "cut", "constant=", "scale=", "zero@"};
+  const auto nearest = nearest_name(word, kinds);
+  if (!nearest) return {};
+  const bool takes_argument = nearest->ends_with('=') || nearest->ends_with('@');
+  return fmt::format(" (did you mean {}{}?)", *nearest, takes_argument ? argument : "");
+}
+
 /// Reads KIND into a change.
 /// @returns what is wrong with it; empty: nothing
 std::string read_kind(const std::string& kind, Intervention& into) {
@@ -56,7 +67,7 @@ std::string read_kind(const std::string& kind, Intervention& into) {
     if (!position || *position < 0) return fmt::format("position '{}' is not a number from 0", argument);
     into.position = *position;
   } else {
-    return fmt::format("'{}' is not known", kind);
+    return fmt::format("'{}' is not known{}", kind, nearest_kind(word, argument));
   }
   return {};
 }

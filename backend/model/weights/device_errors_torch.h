@@ -16,7 +16,7 @@ inline std::string first_line(std::string_view text) { return std::string(text.s
 
 /// Runs an action on a device; LibTorch's exceptions become errors of one line.
 /// @param when    what is done, "a forward pass over 64 tokens"
-/// @param remedy  for too little memory, "use --limit with fewer tokens"
+/// @param remedy  for too little memory, "use --length with fewer tokens"
 template <typename Action>
 auto with_device_errors(const Device& device, const std::string& when, std::string_view remedy, const Action& action) {
   try {
@@ -35,7 +35,7 @@ template <typename Action>
 auto with_device_errors(const Device& device, std::int64_t length, const Action& action) {
   return with_device_errors(device,
                             length > 0 ? fmt::format("a forward pass over {} tokens", length) : "the model's weights",
-                            "use --limit with fewer tokens, --dtype bfloat16, or --device cpu", action);
+                            "use --length with fewer tokens, --dtype bfloat16, or --device cpu", action);
 }
 
 }  // namespace foxscope

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/base/error.h"
 #include "backend/model/spec/config_keys.h"
 #include "backend/model/spec/model_family.h"
 
@@ -11,7 +12,6 @@ namespace foxscope {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 18;
-constexpr double kLongestDecay = 1e12;
 
 bool is_norm(const Parameter& parameter) {
   using W = LayerWeights;
@@ -23,9 +23,14 @@ bool is_norm(const Parameter& parameter) {
 
 bool is_table(const Parameter& parameter) { return parameter.of_model == &ModelWeights::embedding; }
 
-std::vector<float> decay_logits(const ConfigKeys& keys, int heads) {
-  const double shortest = keys.number("decay_time_min", 1e-3, kLongestDecay);
-  const double longest = keys.number("decay_time_max", shortest, kLongestDecay);
+DecayTimes decay_times(const ConfigKeys& keys) {
+  const double shortest = keys.number("decay_time_min", DecayTimes::kShortest, DecayTimes::kLongest);
+  return {shortest, keys.number("decay_time_max", shortest, DecayTimes::kLongest)};
+}
+
+}  // namespace
+
+std::vector<float> DecayTimes::logits(int heads) const {
   std::vector<float> logits;
   for (int head = 0; head < heads; ++head) {
     const double place = heads > 1 ? static_cast<double>(head) / (heads - 1) : 0;
@@ -35,9 +40,8 @@ std::vector<float> decay_logits(const ConfigKeys& keys, int heads) {
   return logits;
 }
 
-}  // namespace
-
-InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed) : config_(config), seed_(seed) {
+InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed, const std::optional<DecayTimes>& gates)
+    : config_(config), seed_(seed) {
   const nlohmann::json json = nlohmann::json::parse(config.json);
   const ConfigKeys keys(json, "config.json");
   range_ = keys.number("initializer_range", 0, 10, 0.02);
@@ -50,7 +54,11 @@ InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed) : 
   if (!spread && config.forget_gate == ForgetGate::fixed) {
     keys.fail("fgate_bias_init", "true for fixed gates, which would otherwise all forget half of everything");
   }
-  if (spread) constant_gates_ = decay_logits(keys, config.heads);
+  if (spread) constant_gates_ = decay_times(keys).logits(config.heads);
+  if (gates && (config.forget_gate != ForgetGate::full || config.linear)) {
+    throw UsageError("--gate-decay-times: the model has no forget gates that depend on data: leave the option out");
+  }
+  if (gates) gate_biases_ = gates->logits(config.heads);
   linear_ = InitialLinearWeights::of(config_, keys);
   if (linear_ && !linear_->pads()) padding_ = -1;
 }
@@ -70,6 +78,9 @@ void InitialWeights::read(const Parameter& parameter,
   const bool is_rate = parameter.of_layer == &LayerWeights::decay_rate;
   if (parameter.of_layer == &LayerWeights::constant_gate && !constant_gates_.empty()) {
     take(constant_gates_);
+  } else if (!gate_biases_.empty() && parameter.of_layer == &LayerWeights::projection_bias &&
+             parameter.first == ProjectionColumns(config_).forget) {
+    take(gate_biases_);
   } else if (parameter.of_model == &ModelWeights::lower_bounds) {
     take(std::vector<float>(static_cast<std::size_t>(parameter.elements())));
   } else if (linear_ && linear_->is_constant(parameter)) {
