@@ -16,10 +16,10 @@ without_root() {
 
 is_unpacked() { grep -qxF "Package: $1" "$DEPS/installed" 2>/dev/null; }
 
-# What is in .deps is found by programs that are started from here on.
+# What is in .deps is found by what is started from here on.
 use_unpacked() {
   # shellcheck source=/dev/null
-  [[ ! -e $DEPS_ENVIRONMENT ]] || . "$DEPS_ENVIRONMENT"
+  [[ ! -e $DEPS_ENVIRONMENT || :$PATH: == *":$DEPS/usr/bin:"* ]] || . "$DEPS_ENVIRONMENT"
 }
 
 # unpack_packages PACKAGE...: .deps/installed tells what is there, and apt-get takes it for installed.
@@ -48,6 +48,7 @@ unpack_packages() {
     unpack_archives
   ) 9>"$DEPS/lock"
   updated=yes
+  use_unpacked
 }
 
 # Unpacks what apt-get has downloaded, without what nobody reads here, and notes it when all is in its place.

@@ -208,6 +208,16 @@ class UnpackedTest(DevTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(f"called with {self.deps / self.LIBRARIES}\n", result.stderr)
 
+    def test_programs_of_the_packages_are_called_by_what_needs_no_build(self):
+        self.missing("clang-format")
+        self.tool("apt-cache", "echo clang-format")
+        self.package("clang-format", {"usr/bin/clang-format": f'#!/bin/sh\necho "clang-format $*" >>"{self.calls}"\n',
+                                      "usr/bin/git": "#!/bin/sh\necho some.cpp\n"})
+        for _ in ["unpacked", "there"]:
+            result = self.dev("format", FOXSCOPE_DEPS="local")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(self.called("clang-format"), ["clang-format -i some.cpp"])
+
     def test_a_build_without_them_is_configured_again(self):
         for build in ["build", "build-asan"]:
             (self.checkout / build).mkdir()
@@ -440,7 +450,8 @@ class ContainerTest(DevTest):
         build = (SOURCE / "CMakeLists.txt").read_text()
         for name in re.findall(r"^ *(?:add_subdirectory|include)\(([a-z]\w*)", build, re.M):
             self.assertIn(name, there)
-        for name in re.findall(r"requirements[\w-]*\.txt", (SOURCE / "dev").read_text()):
+        script = (SOURCE / "dev").read_text()
+        for name in re.findall(r"requirements[\w-]*\.txt", script) + re.findall(r"^\. (\w+)/", script, re.M):
             self.assertIn(name, there)
 
     def test_both_recipes_go_through_the_same_steps(self):
