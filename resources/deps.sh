@@ -24,11 +24,13 @@ use_unpacked() {
 
 # unpack_packages PACKAGE...: .deps/installed tells what is there, and apt-get takes it for installed.
 unpack_packages() {
-  local package packages=() left=() unknown
+  # shellcheck disable=SC2034  # root: the words before apt_get's command
+  local package packages=() left=() unknown root=()
   for package in "$@"; do
     if [[ " ${DEPS_ONLY_ROOT[*]} " == *" $package "* ]]; then left+=("$package"); else packages+=("$package"); fi
   done
-  ((!${#left[@]})) || say "the window's tests run without an X server; for one, ask the administrator: apt-get install ${left[*]}"
+  ((!${#left[@]})) ||
+    say "the window's tests run without an X server; for one, ask the administrator: apt-get install ${left[*]}"
   ((${#packages[@]})) || return 0
   say "no root: unpacking Debian packages into .deps: ${packages[*]}"
   mkdir -p "$DEPS"/apt/{lists,archives}/partial "$DEPS"/usr/{bin,sbin,lib,lib64}
@@ -36,11 +38,10 @@ unpack_packages() {
   # A build that was configured without them has flags without them.
   [[ -e $DEPS/installed ]] || rm -f build*/CMakeCache.txt
   (
-    trap '(($? == 0)) || say "these are missing: ask the administrator: apt-get install --no-install-recommends ${packages[*]}"' EXIT
+    trap '(($? == 0)) || say "ask the administrator: apt-get install --no-install-recommends ${packages[*]}"' EXIT
     flock 9
     touch "$DEPS/installed"
     cat /var/lib/dpkg/status "$DEPS/installed" >"$DEPS/apt/status"
-    root=()
     [[ -n ${updated:-} ]] || apt_get update "${DEPS_APT[@]}"
     unknown=$(comm -13 <(apt-cache "${DEPS_APT[@]}" pkgnames | sort) <(printf '%s\n' "${packages[@]}" | sort) | xargs)
     [[ -z $unknown ]] || die "the system's package sources do not have: $unknown"
@@ -57,8 +58,8 @@ unpack_archives() {
   [[ -e ${archives[0]} ]] || return 0
   # shellcheck disable=SC2016
   printf '%s\0' "${archives[@]}" | xargs -0 -n 8 -P "$(nproc)" sh -c 'for archive; do
-    dpkg-deb --fsys-tarfile "$archive" | tar -x -C "$0" --keep-directory-symlink --no-same-owner --exclude "./usr/share/doc/*" \
-      --exclude "./usr/share/man/*" --exclude "./usr/share/locale/*" --exclude "./usr/share/info/*" || exit 255
+    dpkg-deb --fsys-tarfile "$archive" | tar -x -C "$0" --keep-directory-symlink --no-same-owner \
+      --exclude "./usr/share/doc/*" --exclude "./usr/share/man/*" --exclude "./usr/share/locale/*" || exit 255
   done' "$DEPS" || die "unpacking into .deps failed"
   repair_links
   repair_paths
@@ -102,11 +103,12 @@ repair_paths() {
 
 # What an installation would have told the system: where programs, libraries, plugins, fonts and certificates are.
 write_environment() {
-  local fonts=/etc/fonts/fonts.conf rules=$DEPS/usr/share/fontconfig/conf.avail
-  [[ -e $fonts ]] || fonts=$rules/60-latin.conf
+  local fonts=/etc/fonts/fonts.conf
+  [[ -e $fonts ]] || fonts=$DEPS/usr/share/fontconfig/conf.avail/60-latin.conf
   cat >"$DEPS/fonts.conf" <<XML
 <?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
-<fontconfig><dir>$DEPS/usr/share/fonts</dir><cachedir prefix="xdg">fontconfig</cachedir><include ignore_missing="yes">$fonts</include></fontconfig>
+<fontconfig><dir>$DEPS/usr/share/fonts</dir><cachedir prefix="xdg">fontconfig</cachedir>
+<include ignore_missing="yes">$fonts</include></fontconfig>
 XML
   [[ -e /etc/ssl/certs/ca-certificates.crt || ! -d $DEPS/usr/share/ca-certificates ]] ||
     find "$DEPS/usr/share/ca-certificates" -name '*.crt' -exec cat {} + >"$DEPS/certificates.crt"
@@ -115,7 +117,7 @@ export PATH="$DEPS/usr/bin:\$PATH"
 export LD_LIBRARY_PATH="$DEPS/usr/lib/x86_64-linux-gnu\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
 export PKG_CONFIG_PATH="$DEPS/usr/lib/x86_64-linux-gnu/pkgconfig"
 export XDG_DATA_DIRS="$DEPS/usr/share:\${XDG_DATA_DIRS:-/usr/local/share:/usr/share}"
-export GIT_EXEC_PATH="$DEPS/usr/lib/git-core"
+[ ! -e "$DEPS/usr/lib/git-core" ] || export GIT_EXEC_PATH="$DEPS/usr/lib/git-core"
 export QT_PLUGIN_PATH="$DEPS/usr/lib/x86_64-linux-gnu/qt6/plugins"
 export FONTCONFIG_FILE="$DEPS/fonts.conf"
 [ ! -e "$DEPS/usr/share/X11/xkb" ] || export XKB_CONFIG_ROOT="$DEPS/usr/share/X11/xkb"

@@ -202,11 +202,11 @@ class UnpackedTest(DevTest):
                       (self.deps / "usr/lib/python3.11/_sysconfigdata__x.py").read_text())
 
     def test_programs_of_the_packages_are_called_by_the_build(self):
-        self.package("ccache", {"usr/bin/only-unpacked": "#!/bin/sh\necho called with $LD_LIBRARY_PATH\n"})
+        self.package("ccache", {"usr/bin/only-unpacked": "#!/bin/sh\necho called with $LD_LIBRARY_PATH,$GIT_EXEC_PATH.\n"})
         self.tool("cmake", "only-unpacked >&2")
         result = self.dev("build", FOXSCOPE_DEPS="local")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(f"called with {self.deps / self.LIBRARIES}\n", result.stderr)
+        self.assertIn(f"called with {self.deps / self.LIBRARIES},.\n", result.stderr)
 
     def test_programs_of_the_packages_are_called_by_what_needs_no_build(self):
         self.missing("clang-format")
