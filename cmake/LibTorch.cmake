@@ -2,7 +2,7 @@
 # TorchConfig.cmake always demands a whole CUDA installation, which a CPU build does not need.
 set(FOXSCOPE_TORCH_DIR "" CACHE PATH "Folder of the torch package (holds include/ and lib/)")
 if(NOT FOXSCOPE_TORCH_DIR)
-  find_program(FOXSCOPE_PYTHON NAMES python3 HINTS ${PROJECT_SOURCE_DIR}/.venv/bin NO_CMAKE_FIND_ROOT_PATH)
+  find_program(FOXSCOPE_PYTHON NAMES python3 HINTS ${PROJECT_SOURCE_DIR}/.venv/bin NO_CMAKE_PATH)
   execute_process(
     COMMAND ${FOXSCOPE_PYTHON} -c
       "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"

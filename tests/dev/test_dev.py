@@ -20,12 +20,12 @@ class DevTest(unittest.TestCase):
         self.calls = self.folder / "calls"
         self.checkout = self.folder / "checkout"
         (self.checkout / "resources" / "figures").mkdir(parents=True)
-        for name in ["dev", "requirements.txt", "requirements-build.txt"]:
-            shutil.copy(SOURCE / name, self.checkout)
+        for name in ["dev", "requirements.txt", "requirements-build.txt", "resources/deps.sh"]:
+            shutil.copy(SOURCE / name, self.checkout / name)
         self.tool("pip", "", folder=self.checkout / ".venv" / "bin")
         self.tool("dpkg-query", "printf installed")
         self.tool("apt-get", "")
-        self.tool("sudo", '"$@"')
+        self.tool("sudo", '[[ $1 != -n ]] || shift; "$@"')
         self.tool("cmake", "")
 
     def tool(self, name, script, folder=None):
@@ -36,11 +36,13 @@ class DevTest(unittest.TestCase):
         path.write_text(f'#!/bin/bash\n[[ {name} == dpkg-query ]] || echo "{name} $*" >>"{self.calls}"\n{script}\n')
         path.chmod(0o755)
 
-    def dev(self, *arguments, **environment):
+    def dev(self, *arguments, as_nobody=False, **environment):
+        """./dev, by a user without root if it is to be so."""
+        user = ["setpriv", "--reuid=65534", "--clear-groups"] if as_nobody and os.geteuid() == 0 else []
         variables = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "HOME": str(self.folder), "FOXSCOPE_CUDA": "OFF",
                      **environment}
         self.calls.write_text("")
-        return subprocess.run([self.checkout / "dev", *arguments], env=variables, capture_output=True, text=True,
+        return subprocess.run([*user, self.checkout / "dev", *arguments], env=variables, capture_output=True, text=True,
                               timeout=120)
 
     def called(self, name):
@@ -108,6 +110,231 @@ class PackagesTest(DevTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("Unable to locate package ccache", result.stderr)
         self.assertEqual(len(self.called("apt-get")), 1)
+
+
+class UnpackedTest(DevTest):
+    """Packages without root. apt-get brings packages that are made here; the real dpkg-deb unpacks them."""
+
+    LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+    def setUp(self):
+        super().setUp()
+        self.deps = self.checkout / ".deps"
+        self.brought = self.folder / "brought"
+        self.brought.mkdir()
+        self.missing("ccache", "libzstd-dev")
+        self.tool("apt-cache", "printf '%s\\n' ccache libzstd-dev")
+        self.tool("apt-get", f'[[ $* != *--download-only* ]] || cp "{self.brought}"/*.deb "{self.deps}/apt/archives"')
+        self.package("ccache", {"usr/bin/ccache": "program"})
+
+    def missing(self, *names):
+        self.tool("dpkg-query", f'case ${{@: -1}} in {"|".join(names)}) ;; *) printf installed ;; esac')
+
+    def package(self, name, files, links=()):
+        """A package that apt-get brings, with these files and links."""
+        root = self.folder / "packages" / name
+        for path, text in {"DEBIAN/control": f"Package: {name}\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody\n"
+                                             "Description: made for a test\n", **files}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+            (root / path).chmod(0o755 if "/bin/" in path else 0o644)
+        for path, target in dict(links).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).symlink_to(target)
+        subprocess.run(["dpkg-deb", "--build", "--root-owner-group", root, self.brought / f"{name}.deb"],
+                       check=True, capture_output=True)
+
+    def unpacked(self):
+        result = self.dev("setup", FOXSCOPE_DEPS="local")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_what_is_missing_is_downloaded_once_and_nothing_is_installed(self):
+        self.unpacked()
+        update, install = self.called("apt-get")
+        self.assertTrue(update.startswith("apt-get -qq"), update)
+        self.assertIn(" update ", update)
+        self.assertRegex(install, r" install .*--no-install-recommends --download-only ccache libzstd-dev$")
+        for call in [update, install]:
+            self.assertIn(f"Dir::State={self.deps}/apt", call)
+            self.assertIn(f"Dir::State::status={self.deps}/apt/status", call)
+            self.assertIn("Debug::NoLocking=1", call)
+        self.assertEqual(self.called("sudo"), [])
+        self.assertEqual((self.deps / "usr/bin/ccache").read_text(), "program")
+        self.assertEqual(list((self.deps / "apt/archives").glob("*.deb")), [])
+        self.missing("ccache")
+        self.unpacked()
+        self.assertEqual(self.called("apt-get"), [])
+
+    def test_what_was_unpacked_counts_as_installed_where_more_is_missing(self):
+        self.unpacked()
+        (self.brought / "ccache.deb").unlink()
+        self.package("libzstd-dev", {"usr/include/zstd.h": ""})
+        self.unpacked()
+        (_, install) = self.called("apt-get")
+        self.assertTrue(install.endswith("--download-only libzstd-dev"), install)
+        status = (self.deps / "apt/status").read_text()
+        self.assertIn("Package: ccache\nStatus: install ok installed\nVersion: 1.0\n", status)
+        self.assertIn("Package: dpkg\n", status)
+        self.assertTrue((self.deps / "usr/include/zstd.h").exists())
+
+    def test_links_and_paths_lead_into_deps_or_to_what_the_system_has(self):
+        self.package("libzstd-dev", {
+            f"lib/x86_64-linux-gnu/libown.so.1.2": "own", f"{self.LIBRARIES}/libown.a": "twin",
+            f"{self.LIBRARIES}/libalone.a": "alone", "usr/share/doc/libown/copyright": "text",
+            f"{self.LIBRARIES}/libc.so": f"GROUP ( /lib/x86_64-linux-gnu/libc.so.6 /{self.LIBRARIES}/libc_nonshared.a )",
+            f"{self.LIBRARIES}/pkgconfig/own.pc": "prefix=/usr\nlibdir=${prefix}/lib\n",
+            "usr/bin/h5cc": 'prefix="/usr"\n',
+            "usr/lib/python3.11/_sysconfigdata__x.py": "{'WHEEL_PKG_DIR': '/usr/share/python-wheels/'}\n"},
+            {f"{self.LIBRARIES}/libown.so": "/lib/x86_64-linux-gnu/libown.so.1.2",
+             f"{self.LIBRARIES}/libsystem.so": "libc.so.6"})
+        self.unpacked()
+        libraries = self.deps / self.LIBRARIES
+        self.assertEqual((libraries / "libown.so.1.2").read_text(), "own")
+        self.assertEqual((libraries / "libown.so").read_text(), "own")
+        self.assertTrue(os.path.samefile(libraries / "libsystem.so", "/lib/x86_64-linux-gnu/libc.so.6"))
+        self.assertFalse((libraries / "libown.a").exists())
+        self.assertTrue((libraries / "libalone.a").exists())
+        self.assertFalse((self.deps / "usr/share/doc/libown").exists())
+        self.assertEqual((libraries / "libc.so").read_text(), "GROUP ( /lib/x86_64-linux-gnu/libc.so.6 libc_nonshared.a )")
+        self.assertIn(f"prefix={self.deps}/usr\n", (libraries / "pkgconfig/own.pc").read_text())
+        self.assertEqual((self.deps / "usr/bin/h5cc").read_text(), f'prefix="{self.deps}/usr"\n')
+        self.assertIn(f"'{self.deps}/usr/share/python-wheels/'",
+                      (self.deps / "usr/lib/python3.11/_sysconfigdata__x.py").read_text())
+
+    def test_programs_of_the_packages_are_called_by_the_build(self):
+        self.package("ccache", {"usr/bin/only-unpacked": "#!/bin/sh\necho called with $LD_LIBRARY_PATH,$GIT_EXEC_PATH.\n"})
+        self.tool("cmake", "only-unpacked >&2")
+        result = self.dev("build", FOXSCOPE_DEPS="local")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"called with {self.deps / self.LIBRARIES},.\n", result.stderr)
+
+    def test_programs_of_the_packages_are_called_by_what_needs_no_build(self):
+        self.missing("clang-format")
+        self.tool("apt-cache", "echo clang-format")
+        self.package("clang-format", {"usr/bin/clang-format": f'#!/bin/sh\necho "clang-format $*" >>"{self.calls}"\n',
+                                      "usr/bin/git": "#!/bin/sh\necho some.cpp\n"})
+        for _ in ["unpacked", "there"]:
+            result = self.dev("format", FOXSCOPE_DEPS="local")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(self.called("clang-format"), ["clang-format -i some.cpp"])
+
+    def test_a_build_without_them_is_configured_again(self):
+        for build in ["build", "build-asan"]:
+            (self.checkout / build).mkdir()
+            (self.checkout / build / "CMakeCache.txt").write_text("")
+        self.unpacked()
+        self.assertEqual(list(self.checkout.glob("build*/CMakeCache.txt")), [])
+
+    def test_what_cannot_be_had_is_asked_for_in_one_line(self):
+        self.tool("apt-cache", "echo libzstd-dev")
+        result = self.dev("setup", FOXSCOPE_DEPS="local")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the system's package sources do not have: ccache\n", result.stderr)
+        self.assertIn("ask the administrator: apt-get install --no-install-recommends ccache libzstd-dev\n", result.stderr)
+        self.tool("apt-cache", "printf '%s\\n' ccache libzstd-dev")
+        self.tool("apt-get", '[[ $* != *--download-only* ]] || { echo "E: no space" >&2; exit 100; }')
+        result = self.dev("setup", FOXSCOPE_DEPS="local")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("apt-get install: E: no space\n", result.stderr)
+        self.assertIn("ask the administrator: apt-get install --no-install-recommends ccache libzstd-dev\n", result.stderr)
+        self.assertEqual((self.deps / "installed").read_text(), "")
+
+    def test_a_broken_package_is_not_taken_for_unpacked(self):
+        whole = (self.brought / "ccache.deb").read_bytes()
+        (self.brought / "ccache.deb").write_bytes(whole[:len(whole) - 40])
+        result = self.dev("setup", FOXSCOPE_DEPS="local")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("unpacking into .deps failed", result.stderr)
+        self.assertEqual((self.deps / "installed").read_text(), "")
+        (self.brought / "ccache.deb").write_bytes(whole)
+        self.unpacked()
+        self.assertEqual((self.deps / "usr/bin/ccache").read_text(), "program")
+
+    def test_an_x_server_is_left_to_the_administrator(self):
+        shutil.copy(SOURCE / "requirements-test.txt", self.checkout)
+        self.missing("xvfb", "openbox")
+        result = self.dev("asan", "--folders", "text", FOXSCOPE_DEPS="local")
+        self.assertIn("for one, ask the administrator: apt-get install xvfb openbox\n", result.stderr)
+        self.assertEqual(self.called("apt-get"), [])
+
+    def test_who_can_become_root_installs_and_others_unpack(self):
+        self.calls.touch()
+        for path in [self.folder, *self.folder.rglob("*")]:
+            path.chmod(0o777)
+        for sudo, groups, unpacks in [("exit 1", "people", True), ("exit 1", "people sudo", False),
+                                      ('[[ $1 != -n ]] || shift; "$@"', "people", False)]:
+            with self.subTest(sudo=sudo, groups=groups):
+                self.tool("sudo", sudo)
+                self.tool("id", f"echo {groups}")
+                shutil.rmtree(self.deps, ignore_errors=True)
+                self.dev("setup", as_nobody=True)
+                self.assertEqual(self.deps.exists(), unpacks)
+                self.assertEqual(any("apt-get" in call for call in self.called("sudo")), not unpacks)
+
+
+class UnpackedBuildTest(unittest.TestCase):
+    """cmake/Deps.cmake and the program's start, by small projects beside a .deps folder."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="foxscope-deps-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.deps = self.folder / ".deps"
+        self.libraries = self.deps / "usr" / "lib" / "x86_64-linux-gnu"
+        self.libraries.mkdir(parents=True)
+        (self.deps / "usr" / "include").mkdir()
+
+    def run_tool(self, *command, **more):
+        result = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, **more)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
+    def test_libraries_of_deps_are_found_by_cmake_and_by_the_program(self):
+        """Also one that only another library names."""
+        self.write("inner.c", "int inner(void) { return 3; }")
+        self.write("outer.c", "int inner(void); int outer(void) { return inner(); }")
+        self.run_tool("gcc", "-shared", "-fPIC", "inner.c", "-o", self.libraries / "libfoxinner.so")
+        self.run_tool("gcc", "-shared", "-fPIC", "outer.c", f"-L{self.libraries}", "-lfoxinner",
+                      "-o", self.libraries / "libfoxouter.so")
+        (self.deps / "usr/include/foxouter.h").write_text("int outer(void);")
+        self.write("main.c", "#include <foxouter.h>\n#include <stdlib.h>\nint main(void) { return outer() - 3; }")
+        self.write("CMakeLists.txt", f"""cmake_minimum_required(VERSION 3.28)
+include({SOURCE}/cmake/Deps.cmake)
+project(some C CXX)
+find_library(OUTER foxouter REQUIRED)
+add_executable(some main.c)
+target_link_libraries(some ${{OUTER}})
+""")
+        cmake = os.environ["FOXSCOPE_CMAKE"]
+        environment = {**os.environ, "PATH": f"{pathlib.Path(cmake).parent}:{os.environ['PATH']}", "LD_LIBRARY_PATH": ""}
+        self.run_tool(cmake, "-G", "Ninja", "-B", "build", env=environment)
+        self.run_tool(cmake, "--build", "build", env=environment)
+        self.run_tool(self.folder / "build" / "some", env=environment)
+
+    def test_the_program_finds_plugins_and_fonts_unless_the_user_names_others(self):
+        self.write("stub.cpp", """#include <cstdio>
+#include <cstdlib>
+#include "app/cli/command.h"
+int foxscope::cli::runProgram(const std::vector<std::string>&) {
+  for (const char* name : {"QT_PLUGIN_PATH", "FONTCONFIG_FILE", "XKB_CONFIG_ROOT"}) {
+    const char* value = std::getenv(name);
+    std::printf("%s\\n", value == nullptr ? "unset" : value);
+  }
+  return 0;
+}
+""")
+        plugins = self.libraries / "qt6" / "plugins"
+        plugins.mkdir(parents=True)
+        (self.deps / "fonts.conf").write_text("")
+        own = {"PATH": os.environ["PATH"], "FONTCONFIG_FILE": "/own.conf"}
+        for deps, found in [(self.deps, [str(plugins), "/own.conf", "unset"]), ("", ["unset", "/own.conf", "unset"])]:
+            self.run_tool("g++", "-std=c++20", f"-I{SOURCE}", f'-DFOXSCOPE_DEPS="{deps}"', SOURCE / "app" / "main.cpp",
+                          "stub.cpp", "-o", "program")
+            self.assertEqual(self.run_tool(self.folder / "program", env=own).split(), found)
 
 
 class ListsTest(DevTest):
@@ -223,7 +450,8 @@ class ContainerTest(DevTest):
         build = (SOURCE / "CMakeLists.txt").read_text()
         for name in re.findall(r"^ *(?:add_subdirectory|include)\(([a-z]\w*)", build, re.M):
             self.assertIn(name, there)
-        for name in re.findall(r"requirements[\w-]*\.txt", (SOURCE / "dev").read_text()):
+        script = (SOURCE / "dev").read_text()
+        for name in re.findall(r"requirements[\w-]*\.txt", script) + re.findall(r"^\. (\w+)/", script, re.M):
             self.assertIn(name, there)
 
     def test_both_recipes_go_through_the_same_steps(self):
