@@ -85,6 +85,7 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addCheckCommand(program, parsed);
   addMapCommand(program, parsed);
   addHeadsCommand(program, parsed);
+  addCompareCommand(program, parsed);
   addEvalCommand(program, parsed);
   addFigureCommand(program, parsed);
   addGenerateCommand(program, parsed);

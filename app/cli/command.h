@@ -57,6 +57,7 @@ void addOpenCommand(CLI::App& program, ParsedCommand& parsed);
 void addRunCommand(CLI::App& program, ParsedCommand& parsed);
 void addInfoCommand(CLI::App& program, ParsedCommand& parsed);
 void addCheckCommand(CLI::App& program, ParsedCommand& parsed);
+void addCompareCommand(CLI::App& program, ParsedCommand& parsed);
 void addMapCommand(CLI::App& program, ParsedCommand& parsed);
 void addHeadsCommand(CLI::App& program, ParsedCommand& parsed);
 void addEvalCommand(CLI::App& program, ParsedCommand& parsed);

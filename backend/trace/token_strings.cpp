@@ -1,5 +1,7 @@
 #include "backend/trace/token_strings.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "backend/base/index.h"
@@ -23,6 +25,18 @@ std::string read_string(const TokenTable& tokens, std::int64_t position) {
     return predicted_string(tokens, position - 1);
   }
   return position == 0 ? "⟨BOS⟩" : by_id(read);
+}
+
+std::string words_before(const TokenTable& tokens, std::int64_t position, int words) {
+  constexpr std::int64_t kMostTokens = 24;
+  std::string before;
+  for (std::int64_t p = position - 1; p >= 0 && p >= position - kMostTokens && words > 0; --p) {
+    const std::string token = predicted_string(tokens, p);
+    before.insert(0, token);
+    if (token.starts_with(' ') || token.find('\n') != std::string::npos) --words;
+  }
+  before.erase(0, std::min(before.find_first_not_of(" \n"), before.size()));
+  return before;
 }
 
 }  // namespace foxscope

@@ -12,5 +12,8 @@ namespace foxscope {
 std::string read_string(const TokenTable& tokens, std::int64_t position);
 /// The token that position p predicts, likewise.
 std::string predicted_string(const TokenTable& tokens, std::int64_t position);
+/// The words of the text before the token that position p predicts: so many, fewer at the text's start, and no more
+/// than 24 tokens, since Chinese has no blanks.
+std::string words_before(const TokenTable& tokens, std::int64_t position, int words = 5);
 
 }  // namespace foxscope

@@ -44,6 +44,7 @@ ALLOWED = {
     "app/gui/document": {"app/figure", "backend", "kernels"},
     "app/gui/views": {"app/figure", "backend", "kernels"},
     "app/gui/heads": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/comparison": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/effects": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/maps": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/text": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},

@@ -7,7 +7,7 @@
 #include <QLocale>
 #include <QVBoxLayout>
 
-#include "app/gui/effects/sweep_grid.h"
+#include "app/gui/views/estimate_text.h"
 
 namespace foxscope::gui {
 

@@ -55,7 +55,4 @@ class SweepGrid : public QWidget {
   std::optional<std::pair<int, int>> m_hovered;
 };
 
-/// "+0.0123 ± 0.0011"; digits by the error.
-QString estimateText(const Estimate& estimate);
-
 }  // namespace foxscope::gui

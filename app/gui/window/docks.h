@@ -23,13 +23,15 @@ class Docks : public QObject {
     QWidget* text;
     QWidget* curves;
     QWidget* words;
+    QWidget* comparison;
     QWidget* effects;
     QWidget* evaluations;
     QWidget* training;
   };
   /// The parts that there are to show.
   struct Content {
-    bool anything = false;  ///< that docks of runs could show
+    bool anything = false;    ///< that docks of runs could show
+    bool comparison = false;  ///< two runs on one text
     bool effects = false;
     bool evaluations = false;
     bool training = false;
@@ -41,6 +43,7 @@ class Docks : public QObject {
   [[nodiscard]] QDockWidget& text() const { return *m_text; }
   [[nodiscard]] QDockWidget& curves() const { return *m_curves; }
   [[nodiscard]] QDockWidget& words() const { return *m_words; }
+  [[nodiscard]] QDockWidget& comparison() const { return *m_comparison; }
   [[nodiscard]] QDockWidget& effects() const { return *m_effects; }
   [[nodiscard]] QDockWidget& evaluations() const { return *m_evaluations; }
   [[nodiscard]] QDockWidget& training() const { return *m_training; }
@@ -77,6 +80,7 @@ class Docks : public QObject {
   QDockWidget* m_text;
   QDockWidget* m_curves;
   QDockWidget* m_words;
+  QDockWidget* m_comparison;
   QDockWidget* m_effects;
   QDockWidget* m_evaluations;
   QDockWidget* m_training;

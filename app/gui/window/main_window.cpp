@@ -24,6 +24,7 @@
 #include <QToolBar>
 #include <QVBoxLayout>
 
+#include "app/gui/comparison/comparison_view.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/effects/effects_view.h"
 #include "app/gui/evaluations/evaluations_view.h"
@@ -99,6 +100,7 @@ void MainWindow::makeViews() {
   m_text = new TextView(runs, modelRuns);
   m_words = new WordsView(runs, modelRuns, files);
   m_curves = new CurvesView(runs, modelRuns);
+  m_comparison = new ComparisonView(runs);
   m_effects = new EffectsView(runs, files, m_sweeps);
   m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
   m_training = new TrainingView(runs, files, m_trainings);
@@ -109,6 +111,7 @@ void MainWindow::makeViews() {
              {"text", tr("&Text"), m_text},
              {"words", tr("&Words"), m_words},
              {"curves", tr("&Curves"), m_curves},
+             {"comparison", tr("C&ompare"), m_comparison},
              {"effects", tr("&Effects"), m_effects},
              {"evaluations", tr("E&valuations"), m_evaluations},
              {"training", tr("Tra&ining"), m_training}};
@@ -128,10 +131,11 @@ void MainWindow::makeViews() {
   m_messages = new MessageBar(*centre);
 
   auto* list = new RunListView(runs);
-  const Docks::Views views{m_heads, list, m_text, m_curves, m_words, m_effects, m_evaluations, m_training};
+  const Docks::Views views{m_heads,      list,      m_text,        m_curves,  m_words,
+                           m_comparison, m_effects, m_evaluations, m_training};
   m_docks = new Docks(*this, views, [this] {
-    return Docks::Content{anythingOpen(), m_sweeps.shown() != nullptr, !m_document.evaluations().empty(),
-                          !m_trainings.open().empty()};
+    return Docks::Content{anythingOpen(), m_document.runs().runsOnText().size() > 1, m_sweeps.shown() != nullptr,
+                          !m_document.evaluations().empty(), !m_trainings.open().empty()};
   });
 
   auto* bar = new QToolBar(tr("Run"));
@@ -359,6 +363,7 @@ QList<QAction*> MainWindow::commands() const {
 
 void MainWindow::connectDocument() {
   const auto showEffects = [this] { Docks::bringForward(m_docks->effects()); };
+  connect(m_comparison, &ComparisonView::answered, this, [this] { m_docks->comparison().show(); });
   connect(m_effects, &EffectsView::answered, this, showEffects);
   connect(&m_sweeps, &Sweeps::added, this, showEffects);
   connect(&m_document, &Document::sweepOpened, &m_sweeps, &Sweeps::open);
@@ -594,7 +599,10 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
     // Docks come with what they show.
-    for (QDockWidget* dock : {&m_docks->effects(), &m_docks->evaluations(), &m_docks->training()}) dock->hide();
+    for (QDockWidget* dock :
+         {&m_docks->comparison(), &m_docks->effects(), &m_docks->evaluations(), &m_docks->training()}) {
+      dock->hide();
+    }
     m_settings.setWindow(m_docks->state(), saveGeometry());
     if (!m_document.runs().empty()) keepThumbnail(m_files->shownFiles(), m_maps->grab().toImage());
   }

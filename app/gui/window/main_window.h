@@ -22,6 +22,7 @@ namespace foxscope::gui {
 
 class CurvesView;
 class Docks;
+class ComparisonView;
 class EffectsView;
 class EvaluationsView;
 class HeadsView;
@@ -51,6 +52,7 @@ class MainWindow : public QMainWindow {
   EvaluationsView& evaluations() { return *m_evaluations; }
   HeadsView& headsView() { return *m_heads; }
   WordsView& words() { return *m_words; }
+  ComparisonView& comparison() { return *m_comparison; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
   TrainingView& training() { return *m_training; }
@@ -129,6 +131,7 @@ class MainWindow : public QMainWindow {
   TextView* m_text = nullptr;
   WordsView* m_words = nullptr;
   CurvesView* m_curves = nullptr;
+  ComparisonView* m_comparison = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
   TrainingView* m_training = nullptr;

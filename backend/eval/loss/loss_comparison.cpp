@@ -1,0 +1,54 @@
+#include "backend/eval/loss/loss_comparison.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/base/index.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::int64_t kFirstOctave = 256;  // the fewest positions that have an error
+
+double mean_of(std::span<const float> losses) {
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+}
+
+std::span<const float> part_of(std::span<const float> losses, const Range& positions) {
+  return losses.subspan(index_of(positions.begin), index_of(positions.size()));
+}
+
+}  // namespace
+
+LossComparison compare_losses(std::span<const float> loss, std::span<const float> minus, const Range& positions,
+                              std::size_t most) {
+  if (loss.size() != minus.size() || loss.empty()) {
+    throw ShapeError(
+        fmt::format("[compare_losses] loss: expected {} losses, at least one, got {}", minus.size(), loss.size()));
+  }
+  const std::int64_t length = std::ssize(loss);
+  if (positions.begin < 0 || positions.end > length || positions.begin >= positions.end) {
+    throw UsageError(fmt::format("positions {}:{}: choose some of 0:{}", positions.begin, positions.end, length));
+  }
+  LossComparison result;
+  result.positions = positions;
+  result.loss = mean_of(part_of(loss, positions));
+  result.minus = mean_of(part_of(minus, positions));
+  result.difference = loss_change(part_of(loss, positions), part_of(minus, positions), most);
+  for (auto* tokens : {&result.difference.hurt, &result.difference.helped}) {
+    for (TokenChange& token : *tokens) token.position += positions.begin;
+  }
+  for (std::int64_t begin = 0, end = kFirstOctave; begin < positions.end; begin = end, end *= 2) {
+    const Range octave{std::max(begin, positions.begin), std::min(end, positions.end)};
+    if (octave.begin >= octave.end) continue;
+    const auto own = part_of(loss, octave);
+    const auto other = part_of(minus, octave);
+    result.octaves.push_back({octave, mean_of(own), mean_of(other), loss_change(own, other, 0).mean});
+  }
+  return result;
+}
+
+}  // namespace foxscope

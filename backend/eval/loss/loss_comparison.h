@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/base/range.h"
+#include "backend/eval/loss/loss_change.h"
+
+namespace foxscope {
+
+/// The positions of an octave, and the losses of two models there.
+struct LossOctave {
+  Range positions;
+  double loss = 0;      ///< mean, nats per token
+  double minus = 0;     ///< mean of the other model
+  Estimate difference;  ///< loss - minus; the error as loss_change says, NaN below 256 positions
+};
+
+/// The losses of one model on a text less those of another, token by token.
+struct LossComparison {
+  Range positions;
+  double loss = 0;                  ///< mean, nats per token
+  double minus = 0;                 ///< mean of the other model
+  LossChange difference;            ///< below 0: the model predicts better; its positions count from the text's start
+  std::vector<LossOctave> octaves;  ///< 0 to 255, 256 to 511, 512 to 1023 and so on, where they meet `positions`
+};
+
+/// Compares two models on one text: the mean of d_p = loss_p - minus_p with its error over blocks (loss_change), the
+/// same by octave of position, and the tokens with the largest d_p on either side of 0. The first octave is all of
+/// positions 0 to 255, since an error takes 256.
+/// @param loss, minus  [L] nats, of equal tokens
+/// @param positions  that count, of [0, L)
+/// @param most  tokens in each of `difference.hurt` and `difference.helped`
+/// @throws ShapeError for losses of different lengths, or none; UsageError for positions outside them, or none
+LossComparison compare_losses(std::span<const float> loss, std::span<const float> minus, const Range& positions,
+                              std::size_t most = 10);
+
+}  // namespace foxscope
