@@ -81,7 +81,7 @@ int layersWithAttention(const Trace& trace) {
   return count;
 }
 
-/// What was not kept of the first layer whose attention has no statistics, and what that leaves nothing to say of.
+/// The first layer whose attention has no statistics: the arrays that it lacks, and the part that has no numbers.
 struct Lacking {
   std::string words;
   std::string of;
