@@ -81,10 +81,9 @@ std::string groups_text(const ErrorGroups& over);
 /// interval is ± 2.4 errors (Student's t)", or why there are none.
 std::string errors_text(const ErrorGroups& over);
 
-/// Says how many of several heads, each changed alone, are beyond chance, and what to expect by chance: "7 of 32 heads
-/// are beyond chance (0 is outside their 95 % interval; of heads that matter nothing one in twenty is, here 1.6); 4 at
-/// a false discovery rate of 5 %; not counted: 4 heads in which the change alters nothing". Empty where no error is
-/// known.
+/// Says how many of several heads, each changed alone, are beyond chance: "7 of 32 heads are beyond chance (0 is
+/// outside their 95 % interval; of heads that matter nothing one in twenty is, here 1.6); 4 at a false discovery rate
+/// of 5 %; not counted: 4 heads in which the change alters nothing". Empty where no error is known.
 /// @param rate  of false discoveries
 std::string beyond_chance_text(std::span<const Estimate> heads, double rate = kChance);
 
