@@ -110,7 +110,7 @@ int writeMap(MapOptions options, const CommandContext& context) {
   const bool chooses = options.head.empty();
   if (!chooses) {
     (void)headOf(options);
-  } else if (!isPicture(format) || options.layer) {
+  } else if (!isPicture(format) || !options.layer.empty()) {
     throw UsageError(requiredText({"--head"}) + "see foxscope map --help");
   }
   if (isPicture(format)) {

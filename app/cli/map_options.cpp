@@ -80,14 +80,17 @@ MapSize pixelSize(const MapOptions& options, const MapRequest& request, MapForma
 
 figure::HeadIndex headOf(const MapOptions& options) {
   if (options.head.find(':') != std::string::npos) {
-    if (options.layer) {
-      throw UsageError(
-          fmt::format("--layer {}: --head {} names the layer: leave it out", *options.layer, options.head));
+    if (!options.layer.empty()) {
+      throw UsageError(fmt::format("--layer {}: --head {} names the layer: leave it out", options.layer, options.head));
     }
     return figure::parseHead("--head", options.head);
   }
+  int layer = 0;
   int head = 0;
-  if (options.layer && parseNumber(options.head, head)) return {*options.layer, head};
+  if (!options.layer.empty() && !parseNumber(options.layer, layer)) {
+    throw UsageError(fmt::format("--layer {}: is no number: write --head LAYER:HEAD, as in 2:1", options.layer));
+  }
+  if (!options.layer.empty() && parseNumber(options.head, head)) return {layer, head};
   throw UsageError(fmt::format("--head {}: write LAYER:HEAD, as in 2:1: see foxscope map --help", options.head));
 }
 

@@ -24,13 +24,13 @@ struct MapOptions {
   std::string file;
   RunCheck check = RunCheck::whole;
   std::optional<std::string> model;
-  std::optional<int> layer;  ///< beside a head of one number
-  std::string head;          ///< LAYER:HEAD, or HEAD; empty: chosen, for a picture
-  std::string quantities;    ///< Q[,Q...]
-  std::string minus;         ///< NAME[:LAYER:HEAD]
-  std::string rows;          ///< A:B
-  std::string columns;       ///< A:B
-  std::string size;          ///< RxC
+  std::string layer;       ///< beside a head of one number; empty: none
+  std::string head;        ///< LAYER:HEAD, or HEAD; empty: chosen, for a picture
+  std::string quantities;  ///< Q[,Q...]
+  std::string minus;       ///< NAME[:LAYER:HEAD]
+  std::string rows;        ///< A:B
+  std::string columns;     ///< A:B
+  std::string size;        ///< RxC
   std::string reduction;
   std::string scale = "auto";
   std::string limits;  ///< A:B

@@ -251,7 +251,7 @@ class UsageTest(MapTest):
         self.assertLess(shown, 3000)
         self.assertTrue(shown / 50 <= memory <= shown / 2 or shown == 64, said)
         text = " ".join(subprocess.run(["pdftotext", output, "-"], capture_output=True, text=True, check=True).stdout.split())
-        self.assertIn(f"first {shown} of 3000 positions", text)
+        self.assertIn(f"{shown} of 3000 positions", text)
         # What is asked for stays: a note says where it shows more.
         said = self.foxscope(*draw, "--head", head).stderr.decode()
         self.assertRegex(said, rf"{head}: forgets within so few of 3000 positions that the map is a thin diagonal: --rows "

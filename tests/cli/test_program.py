@@ -153,7 +153,8 @@ class UsageTest(CommandLineTest):
 
     def test_a_number_that_is_written_otherwise(self):
         for arguments, words in [(["run", "--model", "m", "--text", "t", "-o", "o.h5", "--length", "1e3"], "--length 1e3: is no"),
-                                 (["map", "r.h5", "--layer", "6:2"], "--layer 6:2: is no number that this option takes")]:
+                                 (["map", "r.h5", "--layer", "6:2", "--head", "0", "--quantity", "forget", "-o", "x.npy"],
+                                  "--layer 6:2: is no number: write --head LAYER:HEAD, as in 2:1")]:
             self.fails(2, words, *arguments)
 
     def test_line_breaks_in_names_do_not_break_the_line(self):

@@ -472,12 +472,12 @@ class UsageTest(FigureTest):
                              ("compare", "--models", "fxo,base"), ("decay", "--label", "fxo=FoX"),
                              ("decay", "--models", "fxo"), ("distance", "--model", "fxo"), ("text", "--label", "fxo=FoX")]:
             with self.subTest([kind, *extra]):
-                self.refuses([extra[0] + " fxo", "fox, base", ": did you mean fox?"], kind, run, *extra)
+                self.refuses([extra[0] + " fxo", "base, fox: did you mean fox?"], kind, run, *extra)
         for extra in [["--label", "fxo=FoX"], ["--colours", "fxo=#102030"], ["--look", "fxo=1"], ["--legend", "fxo"],
                       ["--models", "fxo"]]:
             self.refuses([f"{extra[0]} fxo", " fox: did you mean fox?"], "loss", losses, *extra)
-        self.refuses(["--label other: the figure has fox, base"], "maps", run, "--label", "other=X")
-        self.fails(2, "the file holds no model 'fxo': it holds fox, base: did you mean fox?", "map", run, "--model", "fxo",
+        self.refuses(["--label other: the figure has base, fox"], "maps", run, "--label", "other=X")
+        self.fails(2, "the file holds no model 'fxo': it holds base, fox: did you mean fox?", "map", run, "--model", "fxo",
                    "--head", "0:0", "--quantity", "forget", "-o", self.folder / "x.npy")
 
     def test_sizes_and_outputs(self):
