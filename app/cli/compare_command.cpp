@@ -86,7 +86,9 @@ Compared compareRuns(const CompareOptions& options) {
   return {model, minus, compare_losses(model->per_token_loss(), minus->per_token_loss(), rows)};
 }
 
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string jsonText(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Json estimateJson(const Estimate& estimate) {
   return {{"difference", jsonNumber(estimate.value)},
@@ -163,10 +165,10 @@ std::string tokensText(const Compared& compared, const std::vector<TokenChange>&
       {{compared.minus->info().name}, [&](const TokenChange& token) { return lossOf(*compared.minus, token); }},
       {{"position"}, [](const TokenChange& token) { return std::to_string(token.position); }},
       {{"token"},
-       [&](const TokenChange& token) { return quoted(predicted_string(*compared.model->tokens(), token.position)); },
+       [&](const TokenChange& token) { return jsonText(predicted_string(*compared.model->tokens(), token.position)); },
        left},
       {{"after"},
-       [&](const TokenChange& token) { return quoted(words_before(*compared.model->tokens(), token.position)); },
+       [&](const TokenChange& token) { return jsonText(words_before(*compared.model->tokens(), token.position)); },
        left}};
   return tableText(columns, tokens);
 }

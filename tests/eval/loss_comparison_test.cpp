@@ -14,11 +14,11 @@
 namespace foxscope {
 namespace {
 
-struct Losses {
+struct TwoLosses {
   std::vector<float> loss;
   std::vector<float> minus;
 
-  explicit Losses(std::size_t tokens) {
+  explicit TwoLosses(std::size_t tokens) {
     std::mt19937 random(7);
     std::gamma_distribution<float> draw(2, 1.5F);
     for (std::size_t p = 0; p < tokens; ++p) {
@@ -34,7 +34,7 @@ struct Losses {
 };
 
 TEST(LossComparison, OctavesShareOutThePositions) {
-  const Losses losses(1500);
+  const TwoLosses losses(1500);
   const LossComparison whole = compare_losses(losses.loss, losses.minus, {0, 1500});
   const std::vector<Range> expected{{0, 256}, {256, 512}, {512, 1024}, {1024, 1500}};
   ASSERT_EQ(whole.octaves.size(), expected.size());
@@ -53,7 +53,7 @@ TEST(LossComparison, OctavesShareOutThePositions) {
 }
 
 TEST(LossComparison, ARangeCountsItsOwnPositionsAlone) {
-  const Losses losses(1500);
+  const TwoLosses losses(1500);
   const Range positions{300, 700};
   const LossComparison part = compare_losses(losses.loss, losses.minus, positions, 3);
   EXPECT_EQ(part.positions, positions);
@@ -82,7 +82,7 @@ TEST(LossComparison, ARangeCountsItsOwnPositionsAlone) {
 }
 
 TEST(LossComparison, WrongLossesAndPositionsAreRefused) {
-  const Losses losses(20);
+  const TwoLosses losses(20);
   EXPECT_THROW(compare_losses(losses.loss, std::vector<float>(19), {0, 19}), ShapeError);
   EXPECT_THROW(compare_losses({}, {}, {0, 0}), ShapeError);
   for (const Range& wrong : {Range{-1, 5}, Range{5, 5}, Range{6, 5}, Range{0, 21}}) {

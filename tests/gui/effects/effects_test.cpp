@@ -9,6 +9,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "app/gui/effects/effects_view.h"
+#include "app/gui/views/estimate_text.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/support.h"
