@@ -146,11 +146,18 @@ void writeSpecOf(std::vector<std::string>& words) {
   const auto write = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
     return word == kWrite || word.starts_with(std::string(kWrite) + '=');
   });
-  if (write == words.end() || (*write == kWrite && write + 1 == words.end())) return;
+  if (write == words.end()) return;
+  if (*write == kWrite && write + 1 == words.end()) {
+    throw UsageError("figure spec --write: name the file behind it, as in figure spec --write maps.json maps run.h5");
+  }
   const bool joined = *write != kWrite;
   const std::string spec = joined ? write->substr(kWrite.size() + 1) : *(write + 1);
   words.erase(write, write + (joined ? 1 : 2));
   words.erase(words.begin() + 1);
+  if (words.size() < 2 || words[1].starts_with('-') || words[1] == "spec") {
+    throw UsageError(
+        fmt::format("figure spec --write {0}: name a kind of figure, as in figure spec --write {0} maps run.h5", spec));
+  }
   words.push_back("--write-spec=" + spec);
 }
 

@@ -75,6 +75,10 @@ Compared compareRuns(const CompareOptions& options) {
       throw Error(fmt::format("{}: model '{}': losses were not kept: run again with --keep loss", options.file,
                               run->info().name));
     }
+    if (const auto unknown = first_unknown_loss(run->per_token_loss())) {
+      throw Error(fmt::format("{}: model '{}': the loss of position {} is not a finite number: run the model again",
+                              options.file, run->info().name, *unknown));
+    }
   }
   if (model->tokens()->id != minus->tokens()->id) {
     throw Error(fmt::format(
@@ -139,6 +143,21 @@ std::string comparisonJson(const CompareOptions& options, const Compared& compar
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
+/// Whether 0 is outside the interval of 95 %; empty where there is no error.
+std::string chanceText(const LossOctave& octave) {
+  if (!octave.difference.over.suffice()) return "no error: too short";
+  return beyond_chance(octave.difference) ? "yes" : "no";
+}
+
+/// The answer in words.
+std::string verdictText(const Compared& compared) {
+  const Estimate& mean = compared.comparison.difference.mean;
+  if (!mean.over.suffice()) return "not known";
+  if (!beyond_chance(mean)) return "no: 0 is in the 95 % interval, so this text does not tell which model is better";
+  return fmt::format("yes: 0 is outside the 95 % interval, and {} predicts better",
+                     (mean.value < 0 ? compared.model : compared.minus)->info().name);
+}
+
 std::string octavesText(const Compared& compared) {
   const std::vector<TableColumn<LossOctave>> columns{
       {{"positions"},
@@ -149,9 +168,7 @@ std::string octavesText(const Compared& compared) {
       {{compared.model->info().name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.loss); }},
       {{compared.minus->info().name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.minus); }},
       {{"difference"}, [](const LossOctave& octave) { return estimate_text(octave.difference, 4); }},
-      {{"beyond chance"},
-       [](const LossOctave& octave) { return beyond_chance(octave.difference) ? "yes" : ""; },
-       left}};
+      {{"beyond chance"}, chanceText, left}};
   return tableText(columns, compared.comparison.octaves);
 }
 
@@ -164,11 +181,11 @@ std::string tokensText(const Compared& compared, const std::vector<TokenChange>&
       {{compared.model->info().name}, [&](const TokenChange& token) { return lossOf(*compared.model, token); }},
       {{compared.minus->info().name}, [&](const TokenChange& token) { return lossOf(*compared.minus, token); }},
       {{"position"}, [](const TokenChange& token) { return std::to_string(token.position); }},
-      {{"token"},
-       [&](const TokenChange& token) { return jsonText(predicted_string(*compared.model->tokens(), token.position)); },
-       left},
       {{"after"},
        [&](const TokenChange& token) { return jsonText(words_before(*compared.model->tokens(), token.position)); },
+       left},
+      {{"token"},
+       [&](const TokenChange& token) { return jsonText(predicted_string(*compared.model->tokens(), token.position)); },
        left}};
   return tableText(columns, tokens);
 }
@@ -182,9 +199,10 @@ std::string comparisonText(const Compared& compared) {
                                                  compared.minus->info().name, estimate_text(difference.mean, 4),
                                                  countText(difference.tokens), plural(difference.tokens, "token"))},
                       {"losses", fmt::format("{:.4f} and {:.4f} nats/token", comparison.loss, comparison.minus)},
-                      {"perplexity", fmt::format("{:.2f} and {:.2f}: x {:.4f}", std::exp(comparison.loss),
+                      {"perplexity", fmt::format("{:.2f} and {:.2f}: × {:.4f}", std::exp(comparison.loss),
                                                  std::exp(comparison.minus), difference.perplexity_factor())},
-                      {"errors", errors_text(difference.mean.over)}});
+                      {"errors", errors_text(difference.mean.over)},
+                      {"beyond chance", verdictText(compared)}});
   text += '\n' + octavesText(compared);
   const auto list = [&](std::string_view word, const std::vector<TokenChange>& tokens) {
     if (tokens.empty()) return;
@@ -206,15 +224,17 @@ void addCompareCommand(CLI::App& program, ParsedCommand& parsed) {
   command->footer(
       "Says the mean difference of the loss with its error over blocks of the text, the ratio of the perplexities, "
       "the\n"
-      "difference by octave of position, and the tokens that the first model predicts better and worse than the "
+      "difference by octave of position (0 to 255, 256 to 511, 512 to 1,023 and so on), and the tokens that the first "
+      "model predicts better and worse than the "
       "second.\n"
       "Below 0 the first model predicts better.\n\n" +
       command->get_footer());
   command->add_option("file", options->file, "Run file with two models or more")->type_name("RUN.h5")->required();
-  command->add_option("--model", options->model, "First model [the model that was run first]")->type_name("NAME");
-  command->add_option("--minus", options->minus, "Second model, whose losses are subtracted [the other model]")
+  command->add_option("--model", options->model, "First model (default: the model that was run first)")
       ->type_name("NAME");
-  command->add_option("--rows", options->rows, "Positions that count [all]")->type_name("A:B");
+  command->add_option("--minus", options->minus, "Second model, whose losses are subtracted (default: the other model)")
+      ->type_name("NAME");
+  command->add_option("--rows", options->rows, "Positions that count (default: all)")->type_name("A:B");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext&) {

@@ -163,8 +163,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("file", options.file, "Run file")->type_name("RUN.h5")->required();
   command
       .add_option("--head", options.head,
-                  "Layer and head, from 0 (default of a picture: a head of middle memory, on a part of the text where "
-                  "its memory can be seen)")
+                  "Layer and head, from 0 (default of a picture: a head, and a part of the text, that show its "
+                  "memory)")
       ->type_name("LAYER:HEAD");
   command.add_option("--layer", options.layer)->type_name("N")->group("");  // beside --head N, as older versions had it
   command

@@ -8,7 +8,7 @@
 
 #include "app/cli/console.h"
 #include "app/figure/figure_format.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "backend/file/map_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"

@@ -63,7 +63,13 @@ int openWindow(const OpenOptions& options, const CommandContext& context) {
     throw UsageError(fmt::format("--scale {}: use a factor from {} to {}", options.scale, kLeastScale, kMostScale));
   }
   window.scale = options.scale;
-  if (!window.screenshot.empty()) requireWritable(window.screenshot, true);
+  if (!window.screenshot.empty()) {
+    if (!window.screenshot.ends_with(".png")) {
+      throw UsageError(fmt::format("--screenshot {}: it is a PNG: give the file the ending .png", window.screenshot));
+    }
+    for (const std::string& path : options.paths) requireDistinct(window.screenshot, path);
+    requireWritable(window.screenshot, true);
+  }
   return gui::openWindow(window);
 }
 

@@ -186,7 +186,7 @@ std::vector<FigureKind> kinds() {
        model() +
            Options{{"--tint", "loss|gate|forget|attention", Takes::text,
                     "Number that tints a token; gate is 1 - f (default: loss)"}} +
-           head("--head", "Head whose gate, F or attention is shown (default: a head of middle memory)") +
+           head("--head", "Head whose gate, F or attention is shown (default: a head whose memory can be seen)") +
            Options{
                {"--position", "P", Takes::integer, "Query of forget and attention (default: the last that is shown)"}} +
            rows("the first") + runs(),

@@ -11,7 +11,7 @@
 
 #include "app/figure/figure_spec.h"
 #include "app/figure/figure_style.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "app/figure/maps/map_figure.h"
 
 // Values of the options of figures and maps.

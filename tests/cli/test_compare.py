@@ -10,7 +10,7 @@ from support import DATA, FOX, SOURCE, CommandLineTest
 
 def losses_of(path, name):
     with h5py.File(path) as file:
-        return file[f"models/{name}/per_token_loss"][:].astype(float)
+        return file[f"models/{name}/loss/per_token_loss"][:].astype(float)
 
 
 def jackknife(differences, blocks):
@@ -75,8 +75,9 @@ class CompareTest(CommandLineTest):
         said = self.done("compare", path)
         self.assertIn(f"fox − base: {answer['difference']:.4f} ± {answer['difference_error']:.4f} nats/token over 1,500 tokens",
                       said)
-        self.assertIn(f"x {answer['perplexity_ratio']:.4f}", said)
+        self.assertIn(f"× {answer['perplexity_ratio']:.4f}", said)
         self.assertIn("± 1 standard error over 46 blocks of 32 tokens", said)
+        self.assertIn("yes: 0 is outside" if answer["p_value"] < 0.05 else "no: 0 is in the 95 % interval", said)
         self.assertIn("fox predicts better:", said)
         self.assertIn(json.dumps(answer["worse"][0]["token"], ensure_ascii=False), said)
 
@@ -88,7 +89,7 @@ class CompareTest(CommandLineTest):
         self.done("run", *pair, "--ids", self.ids_file(), "-o", path)
         self.assertEqual(self.compared(path)["tokens"], 64)
         self.assertIn("no errors: the text gives 2 blocks of 32 tokens, and an error takes 8", self.done("compare", path))
-        self.fails(2, ["there is no model 'other'", "fox-pro"], "compare", path, "--minus", "other")
+        self.fails(2, ["holds no model 'other'", "fox-pro"], "compare", path, "--minus", "other")
         self.fails(2, ["--minus fox-pro: a model differs from itself in nothing"], "compare", path, "--model", "fox-pro",
                    "--minus", "fox-pro")
         self.fails(2, ["--rows 60:70: use positions with 0 <= A < B <= 64"], "compare", path, "--rows", "60:70")
@@ -98,9 +99,14 @@ class CompareTest(CommandLineTest):
         self.fails(2, ["has 3 models, fox-pro, again, transformer-pro: choose two by --model A --minus B"], "compare", path)
         self.assertEqual(self.compared(path, "--model", "again", "--minus", "fox-pro")["difference"], 0)
         with h5py.File(path, "r+") as file:
+            del file["models/again/tokens"]  # a second link to the first model's
+            file.copy("models/fox-pro/tokens", "models/again/tokens")
             file["models/again/tokens/id"][3] += 1
+            file["models/transformer-pro/loss/per_token_loss"][17] = numpy.nan
         self.fails(1, ["'again' and 'fox-pro' read different tokens", "choose models of one tokenizer"], "compare", path,
                    "--model", "again", "--minus", "fox-pro")
+        self.fails(1, ["model 'transformer-pro': the loss of position 17 is not a finite number", "run the model again"],
+                   "compare", path, "--model", "fox-pro", "--minus", "transformer-pro")
 
 
 if __name__ == "__main__":

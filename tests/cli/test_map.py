@@ -244,7 +244,7 @@ class UsageTest(MapTest):
         output = self.folder / "map.pdf"
         draw = ["map", run, "--quantity", "forget", "--force", "-o", output]
         said = self.foxscope(*draw).stderr.decode()
-        found = re.search(r"fox-pro: (\d:\d) has a middle memory \(decay time ([\d.]+) tokens\): --head chooses another; of 3000 "
+        found = re.search(r"fox-pro: (\d:\d) is drawn \(decay time ([\d.]+) tokens\): --head chooses another; of 3000 "
                           r"positions the first (\d+) are shown", said)
         self.assertTrue(found, said)
         head, memory, shown = found[1], float(found[2]), int(found[3])

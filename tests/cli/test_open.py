@@ -26,6 +26,16 @@ class OpenTest(CommandLineTest):
                 self.fails(2, [option, words], "open", "--screenshot", picture, option, value, environment=NO_DISPLAY,
                            output=picture)
 
+    def test_a_picture_replaces_nothing_that_is_no_picture(self):
+        run = self.folder / "run.png"  # what a file is stands in it, not in its name
+        self.run_file().rename(run)
+        before = run.read_bytes()
+        self.fails(2, "this file is being read", "open", run, "--screenshot", run, environment=NO_DISPLAY)
+        self.assertEqual(run.read_bytes(), before)
+        notes = self.write("notes.txt", b"mine")
+        self.fails(2, ["notes.txt: it is a PNG", ".png"], "open", run, "--screenshot", notes, environment=NO_DISPLAY)
+        self.assertEqual(notes.read_bytes(), b"mine")
+
     def test_a_picture_of_a_run_file(self):
         run = self.run_file()
         for theme in ["light", "dark"]:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -85,6 +87,11 @@ TEST(LossComparison, WrongLossesAndPositionsAreRefused) {
   const TwoLosses losses(20);
   EXPECT_THROW(compare_losses(losses.loss, std::vector<float>(19), {0, 19}), ShapeError);
   EXPECT_THROW(compare_losses({}, {}, {0, 0}), ShapeError);
+  TwoLosses damaged(20);
+  damaged.minus[7] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(first_unknown_loss(damaged.loss), std::nullopt);
+  EXPECT_EQ(first_unknown_loss(damaged.minus), std::optional<std::int64_t>(7));
+  EXPECT_THROW(compare_losses(damaged.loss, damaged.minus, {0, 20}), Error);
   for (const Range& wrong : {Range{-1, 5}, Range{5, 5}, Range{6, 5}, Range{0, 21}}) {
     EXPECT_THROW(compare_losses(losses.loss, losses.minus, wrong), UsageError) << wrong.begin << ":" << wrong.end;
   }

@@ -13,9 +13,9 @@
 #include "app/figure/curves/curve_palette.h"
 #include "app/figure/figure_kind.h"
 #include "app/figure/figure_length.h"
+#include "app/figure/heads/head_choice.h"
 #include "app/figure/kinds/compare.h"
 #include "app/figure/kinds/grid.h"
-#include "app/figure/kinds/head_choice.h"
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/passage.h"
 #include "app/figure/kinds/saliency.h"
@@ -325,7 +325,7 @@ TEST(Maps, OneHeadAndItsPositionsFitEachOtherToo) {
   EXPECT_EQ(cropped->head, (figure::HeadIndex{0, 3})) << cropped->note;
   EXPECT_EQ(cropped->positions.end, 160);
   EXPECT_EQ(cropped->note,
-            "fox: 0:3 has a middle memory (decay time 20 tokens): --head chooses another; of 1000 positions the first "
+            "fox: 0:3 is drawn (decay time 20 tokens): --head chooses another; of 1000 positions the first "
             "160 are shown, in which these memories can be seen: --rows and --cols choose others");
   const auto whole = figure::headOnMap(run, /*crops=*/false, {});
   EXPECT_EQ(whole->head, (figure::HeadIndex{0, 1})) << whole->note;

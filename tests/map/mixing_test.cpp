@@ -406,7 +406,7 @@ TEST(Mixing, SaysWhatALayerDoesNotHave) {
       message(mamba2_mixer(), Quantity::gate_effect),
       "model 'linear', layer 0: gate_effect needs softmax attention, and Mamba-2 has no softmax: ask for mixing or "
       "attention");
-  EXPECT_NE(message(gla_mixer(), Quantity::logits).find("logits is of softmax attention"), std::string::npos);
+  EXPECT_NE(message(gla_mixer(), Quantity::logits).find("logits needs softmax attention"), std::string::npos);
   EXPECT_NE(message(gla_mixer(), Quantity::attention_without_gate).find("no softmax"), std::string::npos);
   EXPECT_EQ(message(delta_mixer(), Quantity::forget),
             "model 'linear', layer 0: the delta rule forgets only what it overwrites: ask for mixing or "

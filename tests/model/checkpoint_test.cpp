@@ -214,11 +214,11 @@ TEST_F(Shards, HoldWhatTheIndexSays) {
   map_["lm_head.weight"] = "a.safetensors";
   write_index();
   EXPECT_PRED2(test::says, open_error(folder_.text()),
-               (test::Parts{"tensor lm_head.weight is in b.safetensors, which"}));
+               (test::Parts{"tensor lm_head.weight is in b.safetensors, but model.safetensors.index.json does not"}));
   map_.erase("lm_head.weight");
   write_index();
   EXPECT_PRED2(test::says, open_error(folder_.text()),
-               (test::Parts{"tensor lm_head.weight is in b.safetensors, which"}));
+               (test::Parts{"tensor lm_head.weight is in b.safetensors, but model.safetensors.index.json does not"}));
 }
 
 TEST_F(Shards, NeedASoundIndex) {

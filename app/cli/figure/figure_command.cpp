@@ -103,6 +103,14 @@ void writeSpec(const FigureSpec& spec) {
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.
 int drawKind(const Arguments& arguments, const CommandContext& context) {
   const FigureSpec& spec = arguments.spec;
+  if (spec.has("write-spec")) {
+    for (const std::string& file : arguments.files) requireDistinct(spec.text("write-spec"), file);
+    if (spec.has("output") && spec.text("output") == spec.text("write-spec")) {
+      throw UsageError(
+          fmt::format("--write-spec {0}: the figure is written there: give the spec another name, as {0}.json",
+                      spec.text("write-spec")));
+    }
+  }
   if (spec.has("write-spec") && !spec.has("output")) {
     FigureSpec drawn = spec;
     drawn.set("output", "figure.pdf");
@@ -193,6 +201,7 @@ void setOption(const std::string& spec, CLI::App& command, const std::string& na
 }
 
 int drawSpec(const SpecArguments& arguments, const CommandContext& context) {
+  requireDistinct(arguments.output, arguments.spec);
   const auto spec = FigureSpec::read(arguments.spec);
   try {
     CLI::App command("", spec.kind);

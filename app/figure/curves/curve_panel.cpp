@@ -298,9 +298,9 @@ std::string CurvePanel::xText(double x) const {
 }
 
 void CurvePanel::addNumbers(NumberTable& numbers) const {
-  numbers.setQuantity(m_plot.yLabel);
+  numbers.setQuantity(m_plot.quantity.empty() ? m_plot.yLabel : m_plot.quantity);
   for (const Curve& curve : m_plot.curves) {
-    const std::string name = plainLabel(curve.name);
+    const std::string name = plainLabel(curve.series.empty() ? curve.name : curve.series);
     for (std::size_t n = 0; n < curve.x.size(); ++n) {
       if (std::isnan(curve.x[n]) || !within(m_plot.xLimits, curve.x[n])) continue;
       DrawnNumber number{name, "", xText(curve.x[n]), curve.y[n]};

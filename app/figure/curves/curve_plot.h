@@ -29,6 +29,8 @@ struct Curve {
   std::vector<double> bandLower;  ///< [x] edges of a band around it, or of bars of points, for errors; may be empty
   std::vector<double> bandUpper;  ///< likewise
   std::optional<Rgb> ownColour = std::nullopt;  ///< instead of `colour`
+  std::string series =
+      {};  ///< the name in a table of its numbers, where the legend is not the plot's own; empty: `name`
 };
 
 /// Whether any of the curves has a band.
@@ -50,6 +52,7 @@ struct CurvePlot {
   std::string title;  ///< above the axes; may be empty
   std::string xLabel;
   std::string yLabel;
+  std::string quantity = {};             ///< in a table of its numbers, where the axis has no label; empty: `yLabel`
   AxisScale xScale = AxisScale::linear;  ///< logarithmic leaves out what is not above 0
   AxisScale yScale = AxisScale::linear;  ///< likewise
   std::vector<Curve> curves;

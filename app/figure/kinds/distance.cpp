@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -89,7 +90,8 @@ CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, 
                    bool logits) {
   CurvePlot plot = emptyPlot(model, first);
   plot.title = headTitle(head);
-  if (first) plot.yLabel = "attention per octave";
+  plot.quantity = "attention per octave";
+  if (first) plot.yLabel = plot.quantity;
   if (logits) plot.xLabels = CurvePlot::XLabels::hidden;
   const char* const suffix = options.first == FirstKey::left_out ? "_without_first" : "";
   for (const Line& line : kMasses) {
@@ -102,7 +104,8 @@ CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, 
 
 CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool first) {
   CurvePlot plot = emptyPlot(model, first);
-  if (first) plot.yLabel = "mean logit (nats)";
+  plot.quantity = "mean logit (nats)";
+  if (first) plot.yLabel = plot.quantity;
   plot.level = 0;
   for (const Line& line : kLogits) {
     if (!forgets(model.info, head.layer) && line.colour == 2) break;
@@ -151,7 +154,7 @@ std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, std::string
   std::vector<Curve> named = std::ranges::max_element(plots, fewer)->curves;
   if (named.size() < 2) named.clear();
   for (CurvePlot& plot : plots) {
-    for (Curve& curve : plot.curves) curve.name.clear();
+    for (Curve& curve : plot.curves) curve.series = std::exchange(curve.name, {});
   }
   if (style.legend == LegendPlace::none) return std::make_unique<LegendPanel>(style.format, std::vector<Curve>(), "");
   return std::make_unique<LegendPanel>(style.format, std::move(named), std::move(note));

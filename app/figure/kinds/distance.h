@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/figure/figure_style.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "backend/eval/heads/heads_evaluation.h"
 #include "backend/map/map.h"
 

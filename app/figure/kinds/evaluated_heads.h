@@ -5,7 +5,7 @@
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_style.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "backend/eval/heads/heads_evaluation.h"
 
 namespace foxscope::figure {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/figure/figure_style.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
 

@@ -6,7 +6,7 @@
 
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_style.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "backend/eval/needle/needle_file.h"
 
 namespace foxscope::figure {

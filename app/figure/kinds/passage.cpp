@@ -124,7 +124,7 @@ std::optional<DrawnFigure> drawPassage(const RunOnDevice& trace, const PassageOp
       const auto choice = representativeHeads(trace, job);
       if (!choice) return std::nullopt;
       chosen.head = choice->heads[choice->heads.size() / 2];
-      drawn.notes.push_back(fmt::format("{}: {}:{} has a middle memory; --head chooses another", trace->info().name,
+      drawn.notes.push_back(fmt::format("{}: {}:{} is drawn; --head chooses another", trace->info().name,
                                         chosen.head->layer, chosen.head->head));
     }
     trace->check_head(chosen.head->layer, chosen.head->head);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "app/figure/figure_style.h"
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {

@@ -22,6 +22,12 @@ namespace {
 constexpr int kBarsShare = 2;  // of the width, beside the tables
 constexpr int kTableShare = 3;
 
+/// A name as a sentence can hold it: a word without blanks would widen the window.
+QString shortName(const QString& name) {
+  constexpr qsizetype kMost = 40;
+  return name.size() <= kMost ? name : name.left(kMost - 1) + QStringLiteral("…");
+}
+
 QString countWords(std::int64_t count) { return QLocale(QLocale::English).toString(static_cast<qlonglong>(count)); }
 
 /// "FoX − Transformer: −0.0210 ± 0.0031 nats/token, perplexity × 0.9792, over 2,048 tokens"
@@ -116,23 +122,25 @@ const Run* ComparisonView::chosen(const QComboBox& box) const {
 }
 
 void ComparisonView::fillChoices(const std::vector<const Run*>& runs) {
-  Pair kept{m_model->currentText(), m_minus->currentText()};
-  if (m_wanted) kept = *m_wanted;
+  const Pair shown{m_model->currentText(), m_minus->currentText()};
   for (QComboBox* box : {m_model, m_minus}) {
     const QSignalBlocker blocker(box);
     box->clear();
     for (const Run* run : runs) box->addItem(run->name, run->id);
   }
-  int model = m_model->findText(kept.model);
-  int minus = m_minus->findText(kept.minus);
-  const bool found = model >= 0 && minus >= 0 && model != minus;
-  if (found) m_wanted.reset();
-  if (!found) {
-    model = 0;
-    minus = 1;
+  const auto choose = [this](const Pair& pair) {
+    const int model = m_model->findText(pair.model);
+    const int minus = m_minus->findText(pair.minus);
+    if (model < 0 || minus < 0 || model == minus) return false;
+    m_model->setCurrentIndex(model);
+    m_minus->setCurrentIndex(minus);
+    return true;
+  };
+  if (m_wanted && choose(*m_wanted)) {
+    m_wanted.reset();
+  } else if (!choose(shown)) {
+    choose({runs[0]->name, runs[1]->name});
   }
-  m_model->setCurrentIndex(model);
-  m_minus->setCurrentIndex(minus);
 }
 
 void ComparisonView::follow() {
@@ -167,7 +175,7 @@ void ComparisonView::ask() {
   if (model->trace->tokens()->id != minus->trace->tokens()->id) {
     return showHint(tr("%1 and %2 read different tokens, and losses are compared token by token. Perplexity by the "
                        "byte is in the curves.")
-                        .arg(model->name, minus->name));
+                        .arg(shortName(model->name), shortName(minus->name)));
   }
   JobRunner::Request<Answer> request;
   request.work = [answer = Answer{model->id, minus->id, {}, {}}, own = model->trace, other = minus->trace,
@@ -191,9 +199,9 @@ void ComparisonView::take(const Answer& answer) {
   const Run* model = m_runs.run(answer.model);
   const Run* minus = m_runs.run(answer.minus);
   if (model == nullptr || minus == nullptr) return;
-  const QString name = tr("%1 − %2").arg(model->name, minus->name);
+  const QString name = tr("%1 − %2").arg(shortName(model->name), shortName(minus->name));
   const LossChange& difference = answer.whole.difference;
-  const QString better = difference.mean.value < 0 ? model->name : minus->name;
+  const QString better = shortName(difference.mean.value < 0 ? model->name : minus->name);
   QString words = answerText(name, difference) + QStringLiteral("; ") + chanceText(difference.mean);
   if (beyond_chance(difference.mean)) words += tr(": %1 predicts better").arg(better.toHtmlEscaped());
   if (answer.shown) {

@@ -23,6 +23,14 @@ DifferenceTable::DifferenceTable(const QString& title, QWidget* parent)
   horizontalHeader()->setMinimumSectionSize(0);
   horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
   horizontalHeader()->setSectionResizeMode(kBefore, QHeaderView::Stretch);
+  // Names of models may be long; those of their columns are whole in the tooltip.
+  constexpr int kLossWidth = 9;  // letters
+  for (const Column column : {kLoss, kMinus}) {
+    horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
+    setColumnWidth(column, kLossWidth * fontMetrics().averageCharWidth());
+  }
+  horizontalHeader()->setTextElideMode(Qt::ElideRight);
+  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   const auto go = [this](int row, int /*column*/) {
     const QTableWidgetItem* cell = item(row, kToken);
     if (cell != nullptr) emit positionChosen(cell->data(Qt::UserRole).toLongLong());
@@ -35,7 +43,7 @@ DifferenceTable::DifferenceTable(const QString& title, QWidget* parent)
 void DifferenceTable::resizeEvent(QResizeEvent* event) {
   QTableWidget::resizeEvent(event);
   const int letter = fontMetrics().averageCharWidth();
-  constexpr int kRoomy = 44;   // letters
+  constexpr int kRoomy = 52;   // letters
   constexpr int kNarrow = 26;  // letters
   for (const Column column : {kLoss, kMinus}) setColumnHidden(column, width() < kRoomy * letter);
   setColumnHidden(kBefore, width() < kNarrow * letter);
@@ -47,6 +55,8 @@ void DifferenceTable::setRows(const std::vector<Row>& rows, const QString& model
   for (const Column column : {kBefore, kToken}) {
     horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   }
+  horizontalHeaderItem(kLoss)->setToolTip(tr("Loss of %1, nats").arg(model));
+  horizontalHeaderItem(kMinus)->setToolTip(tr("Loss of %1, nats").arg(minus));
   setRowCount(static_cast<int>(rows.size()));
   int place = 0;
   for (const Row& row : rows) {

@@ -136,8 +136,9 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
     painter.drawText(QRectF(shape.center().x() - room / 2, inside.bottom() + kGap, room, line), Qt::AlignCenter,
                      positionText(octave.positions.begin) + QStringLiteral("…"));
   }
-  painter.drawText(QRectF(inside.left(), inside.bottom() + kGap + line, inside.width(), line), Qt::AlignCenter,
-                   tr("position from; nats/token, ± 1 standard error"));
+  const QString caption = tr("nats/token by position, ± 1 standard error");
+  painter.drawText(QRectF(0, inside.bottom() + kGap + line, width(), line), Qt::AlignCenter,
+                   fontMetrics().elidedText(caption, Qt::ElideRight, width()));
 }
 
 bool OctaveBars::event(QEvent* event) {

@@ -1,6 +1,7 @@
 #include "backend/eval/loss/loss_comparison.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -23,6 +24,11 @@ std::span<const float> part_of(std::span<const float> losses, const Range& posit
 
 }  // namespace
 
+std::optional<std::int64_t> first_unknown_loss(std::span<const float> losses) {
+  const auto unknown = std::ranges::find_if(losses, [](float loss) { return !std::isfinite(loss); });
+  return unknown == losses.end() ? std::nullopt : std::optional<std::int64_t>(unknown - losses.begin());
+}
+
 LossComparison compare_losses(std::span<const float> loss, std::span<const float> minus, const Range& positions,
                               std::size_t most) {
   if (loss.size() != minus.size() || loss.empty()) {
@@ -32,6 +38,11 @@ LossComparison compare_losses(std::span<const float> loss, std::span<const float
   const std::int64_t length = std::ssize(loss);
   if (positions.begin < 0 || positions.end > length || positions.begin >= positions.end) {
     throw UsageError(fmt::format("positions {}:{}: choose some of 0:{}", positions.begin, positions.end, length));
+  }
+  for (const auto losses : {loss, minus}) {
+    if (const auto unknown = first_unknown_loss(losses)) {
+      throw Error(fmt::format("the loss of position {} is not a finite number: run the model again", *unknown));
+    }
   }
   LossComparison result;
   result.positions = positions;

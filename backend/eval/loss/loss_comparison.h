@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,13 +28,17 @@ struct LossComparison {
   std::vector<LossOctave> octaves;  ///< 0 to 255, 256 to 511, 512 to 1023 and so on, where they meet `positions`
 };
 
+/// The first position whose loss is not a finite number, as in a damaged file; nothing where all are.
+std::optional<std::int64_t> first_unknown_loss(std::span<const float> losses);
+
 /// Compares two models on one text: the mean of d_p = loss_p - minus_p with its error over blocks (loss_change), the
 /// same by octave of position, and the tokens with the largest d_p on either side of 0. The first octave is all of
 /// positions 0 to 255, since an error takes 256.
 /// @param loss, minus  [L] nats, of equal tokens
 /// @param positions  that count, of [0, L)
 /// @param most  tokens in each of `difference.hurt` and `difference.helped`
-/// @throws ShapeError for losses of different lengths, or none; UsageError for positions outside them, or none
+/// @throws ShapeError for losses of different lengths, or none; UsageError for positions outside them, or none;
+///         Error naming the position of a loss that is not a finite number
 LossComparison compare_losses(std::span<const float> loss, std::span<const float> minus, const Range& positions,
                               std::size_t most = 10);
 

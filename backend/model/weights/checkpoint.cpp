@@ -170,8 +170,9 @@ void Checkpoint::open_weights() {
     });
     for (const auto& [tensor, view] : files_.back()->tensors()) {
       if (!shard_of.empty() && (!shard_of.contains(tensor) || shard_of[tensor] != name)) {
-        throw Error(fmt::format("{}: tensor {} is in {}, where {} does not list it: copy or download the folder again",
-                                folder_.string(), tensor, name, kIndexName));
+        throw Error(
+            fmt::format("{}: tensor {} is in {}, but {} does not list it there: copy or download the folder again",
+                        folder_.string(), tensor, name, kIndexName));
       }
       tensors_[tensor] = view;
     }

@@ -98,6 +98,11 @@ class NumbersTest(CommandLineTest):
         for kind in ["decay", "distance", "saliency"]:
             with self.subTest(kind):
                 self.assertTrue(self.numbers(kind, run))
+        # The panels of a row share a legend, and those behind the first have no label of their axis.
+        named = {(row["panel"], row["quantity"], row["series"]) for row in self.numbers("distance", run, "--heads", "0:0,1:1")}
+        self.assertEqual({quantity for _, quantity, _ in named}, {"attention per octave", "mean logit (nats)"})
+        self.assertEqual({series for _, _, series in named},
+                         {"with the gate", "without it", "decay alone", "content", "decay"})
         both = self.folder / "both.h5"
         self.done("run", "--model", f"fox={DATA / 'fox-pro'}", "--model", f"base={DATA / 'transformer-pro'}", "--ids",
                   self.ids_file(), "-o", both)

@@ -30,6 +30,25 @@ class FigureSpecTest(CommandLineTest):
     def spec(self, **content):
         return self.write("spec.json", json.dumps({"foxscope_figure": 1, **content}).encode())
 
+    def test_a_spec_replaces_nothing_that_is_read_or_drawn(self):
+        run = self.run_file()
+        before = run.read_bytes()
+        self.fails(2, "this file is being read", "figure", "maps", run, "-o", self.folder / "m.svg", "--write-spec", run, "--force")
+        self.assertEqual(run.read_bytes(), before)
+        figure = self.folder / "m.svg"
+        self.fails(2, ["--write-spec", "the figure is written there", "m.svg.json"], "figure", "maps", run, "-o", figure,
+                   "--write-spec", figure, "--force", output=figure)
+        spec = self.spec(kind="maps", options={"heads": ["1:2"]})
+        content = spec.read_bytes()
+        self.fails(2, "this file is being read", "figure", "spec", spec, run, "-o", spec, "--format", "svg", "--force")
+        self.assertEqual(spec.read_bytes(), content)
+
+    def test_what_write_lacks_is_said(self):
+        path = self.folder / "new.json"
+        self.fails(2, "figure spec --write: name the file behind it", "figure", "spec", "--write")
+        for words in [[], ["spec"], ["--heads", "1:2"]]:
+            self.fails(2, "name a kind of figure", "figure", "spec", "--write", path, *words, output=path)
+
     def test_it_is_the_figure_of_these_options(self):
         run = self.run_file()
         spec = self.spec(kind="maps", options={"heads": ["1:2", "6:1"], "width": "iclr", "font-size": 8,

@@ -1,4 +1,4 @@
-#include "app/figure/kinds/head_choice.h"
+#include "app/figure/heads/head_choice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -146,7 +146,7 @@ std::optional<HeadOnMap> headOnMap(const RunOnDevice& trace, bool crops, const J
     chosen = std::move(*heads);
   }
   map.head = chosen.heads[chosen.heads.size() / 2];
-  map.note = fmt::format("{}: {}:{} has a middle memory", info.name, map.head.layer, map.head.head);
+  map.note = fmt::format("{}: {}:{} is drawn", info.name, map.head.layer, map.head.head);
   if (forgets(info, map.head.layer)) {
     map.note += fmt::format(" (decay time {:.3g} tokens)", decayTimeOf({trace, map.head.layer, map.head.head}));
   }
