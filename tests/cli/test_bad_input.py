@@ -330,7 +330,7 @@ class MistakeTest(BadInputTest):
                 "loss": ["eval", "loss", "--model", model, "--ids", self.ids, "-o", self.output],
                 "heads": ["eval", "heads", "--model", model, "--ids", self.ids, "-o", self.output],
                 "needle": ["eval", "needle", "--model", model, "--haystack", text, "--lengths", 600, "--depths", 0,
-                           "-q", "-o", self.output],
+                           "-o", self.output],
                 "surprisal": ["eval", "surprisal", "--model", model, "--text", text, "-o", self.output],
                 "sweep": ["eval", "sweep", "--model", model, "--text", text, "-o", self.output],
                 "serve": ["serve", "--model", model, "--port", 0]}[name]

@@ -830,7 +830,7 @@ class Starting(CommandLineTest):
         self.fails(1, "nowhere", "serve", "--model", FOX, "--model", "other=" + str(self.folder / "nowhere"))
         self.fails(2, ["--devices", "leave out --device"], "serve", "--model", FOX, "--devices", "cpu,cpu", "--device",
                    "cpu")
-        self.fails(2, ["'tpu'", "cuda:N"], "serve", "--model", FOX, "--devices", "cpu,tpu")
+        self.fails(2, ["--devices tpu: did you mean cpu?", "cuda:N"], "serve", "--model", FOX, "--devices", "cpu,tpu")
         self.fails(1, "--device cuda:99", "serve", "--model", FOX, "--devices", "cpu,cuda:99")
         self.fails(2, ["--port", "70000"], "serve", "--model", FOX, "--port", 70000)
         self.fails(2, ["--max-length", "0"], "serve", "--model", FOX, "--max-length", 0)

@@ -95,7 +95,7 @@ class TerminalTest(CommandLineTest):
         self.harmless(said)
         with h5py.File(run, "a") as file:
             file.move("models/fox-pro", "models/" + EVIL)
-        self.assertIn(SHOWN, self.fails(1, "is not the name of a model", "heads", run))
+        self.assertIn(SHOWN, self.fails(1, "is not a name of a model", "heads", run))
 
     def test_letters_of_all_languages_stay(self):
         for name in ["naïve", "狐狸", "שלום", "🦊", "a\u200db", "\u00a0x"]:

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -222,7 +223,6 @@ int evaluateNeedle(const NeedleOptions& options, const CommandContext& context, 
   requireDistinct(options.eval.output, options.haystack);
   requireWritable(options.eval.output, options.force);
   const NeedleRequest request = makeRequest(options, processes);
-  if (processes == nullptr || processes->first()) announceNeedle(request, context.console);
   std::size_t turn = 0;
   NeedleEvents events;
   events.model = [&](const std::string& name) {
@@ -230,7 +230,16 @@ int evaluateNeedle(const NeedleOptions& options, const CommandContext& context, 
   };
   events.note = [&](const std::string& line) { context.console.note(line); };
   events.partial = sayKept(context);
-  const auto evaluation = evaluate_needle(request, events, context.job(), processes);
+  // Said when the first prompt begins: what is wrong with models, words and text has been found by then.
+  Job job = context.job();
+  std::once_flag announced;
+  job.report = [&, report = job.report](const Progress& progress) {
+    if (processes == nullptr || processes->first()) {
+      std::call_once(announced, [&] { announceNeedle(request, context.console); });
+    }
+    report(progress);
+  };
+  const auto evaluation = evaluate_needle(request, events, job, processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
   if (!evaluation) return kInterrupted;
   write_needle_file(options.eval.output, *evaluation, {context.commandLine, ""},

@@ -55,8 +55,8 @@ ComparisonView::ComparisonView(RunList& runs, QWidget* parent)
       m_sentence(new QLabel),
       m_hint(new QLabel),
       m_bars(new OctaveBars),
-      m_better(new DifferenceTable(tr("predicted better"))),
-      m_worse(new DifferenceTable(tr("predicted worse"))) {
+      m_better(new DifferenceTable(tr("better"))),
+      m_worse(new DifferenceTable(tr("worse"))) {
   auto* answer = new QWidget;
   auto* layout = new QVBoxLayout(answer);
   layout->setContentsMargins(8, 6, 8, 6);

@@ -8,7 +8,7 @@ namespace foxscope::gui {
 
 DifferenceTable::DifferenceTable(const QString& title, QWidget* parent)
     : QTableWidget(0, kColumns, parent), m_title(title) {
-  setAccessibleName(title);
+  setAccessibleName(tr("Tokens that the first model predicts %1").arg(title));
   setToolTip(tr("A click pins the position that predicts the token"));
   setEditTriggers(QAbstractItemView::NoEditTriggers);
   setSelectionMode(QAbstractItemView::SingleSelection);
@@ -23,12 +23,6 @@ DifferenceTable::DifferenceTable(const QString& title, QWidget* parent)
   horizontalHeader()->setMinimumSectionSize(0);
   horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
   horizontalHeader()->setSectionResizeMode(kBefore, QHeaderView::Stretch);
-  // Names of models may be long; those of their columns are whole in the tooltip.
-  constexpr int kLossWidth = 9;  // letters
-  for (const Column column : {kLoss, kMinus}) {
-    horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
-    setColumnWidth(column, kLossWidth * fontMetrics().averageCharWidth());
-  }
   horizontalHeader()->setTextElideMode(Qt::ElideRight);
   setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   const auto go = [this](int row, int /*column*/) {
@@ -51,7 +45,7 @@ void DifferenceTable::resizeEvent(QResizeEvent* event) {
 
 void DifferenceTable::setRows(const std::vector<Row>& rows, const QString& model, const QString& minus) {
   clearContents();
-  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), model, minus});
+  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), tr("first"), tr("second")});
   for (const Column column : {kBefore, kToken}) {
     horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   }

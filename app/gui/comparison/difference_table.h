@@ -26,7 +26,7 @@ class DifferenceTable : public QTableWidget {
     double minus = 0;
   };
 
-  /// @param title  "FoX better", the heading of the tokens
+  /// @param title  "better" or "worse", the heading of the words before a token
   explicit DifferenceTable(const QString& title, QWidget* parent = nullptr);
 
   void setRows(const std::vector<Row>& rows, const QString& model, const QString& minus);

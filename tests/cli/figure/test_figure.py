@@ -491,7 +491,7 @@ class UsageTest(FigureTest):
                              (["--font", "No Such Family"], ["No Such Family", "fc-list"])]:
             with self.subTest(extra):
                 self.refuses(words, "maps", run, "--heads", "0:0,0:1,1:0", *extra)
-        self.refuses(["figure.txt", ".pdf, .svg or .png"], "maps", run, output=self.folder / "figure.txt")
+        self.refuses(["figure.txt", ".pdf, .svg, .png or .csv"], "maps", run, output=self.folder / "figure.txt")
         self.refuses("missing", "maps", run, output=self.folder / "missing" / "figure.pdf", code=1)
         old = self.write("old.pdf", "old")
         self.fails(1, ["old.pdf", "--force"], "figure", "maps", run, "-o", old)

@@ -119,7 +119,7 @@ class FigureTrainingTest(CommandLineTest):
     def test_options_that_are_none(self):
         fox = self.training("fox")
         self.refuses("--smooth 4: use an odd number of steps", fox, "--smooth", 4, code=2)
-        self.refuses("--colour other: the figure has fox", fox, "--colour", "other=#112233", code=2)
+        self.refuses("--colours other: the figure has fox", fox, "--colour", "other=#112233", code=2)
         self.refuses("two models are named fox", fox, fox, code=2)
         self.refuses("write NAME=DIR", "name=", code=2)
 

@@ -350,7 +350,7 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   QCOMPARE(exporting.button("Copy the Command")->toolTip(), exporting.dialog->commandNote());
   QVERIFY(exporting.button("Write the Spec…")->isEnabled());
   exporting.choose(Source::map);
-  QVERIFY2(refused("is in no file yet"), qPrintable(exporting.dialog->commandNote()));
+  QVERIFY2(refused("are in no file yet"), qPrintable(exporting.dialog->commandNote()));
   QVERIFY(!exporting.button("Write the Spec…")->isEnabled());
   exporting.choose(Source::curves);
   QVERIFY(refused("No command draws curves as they are on the screen"));

@@ -201,7 +201,8 @@ void WindowTest::docksStandBesideWhatIsOpen() {
   };
   QCOMPARE(visible(), QStringList());
   QVERIFY(test.run(64));
-  QCOMPARE(visible(), (QStringList{"curves", "heads", "text"}));
+  // Two runs on one text are compared.
+  QCOMPARE(visible(), (QStringList{"comparison", "curves", "heads", "text"}));
   test.window.findChild<QDockWidget*>("text")->hide();
   auto* heads = test.window.findChild<QDockWidget*>("heads");
   test.window.addDockWidget(Qt::RightDockWidgetArea, heads);
@@ -209,7 +210,7 @@ void WindowTest::docksStandBesideWhatIsOpen() {
   test.document().clear();
   QCOMPARE(visible(), QStringList());
   QVERIFY(test.run(64));
-  QCOMPARE(visible(), (QStringList{"curves", "heads"}));
+  QCOMPARE(visible(), (QStringList{"comparison", "curves", "heads"}));
   QCOMPARE(test.window.dockWidgetArea(heads), Qt::RightDockWidgetArea);
   // An evaluation alone is something that is open.
   test.document().clear();
@@ -222,9 +223,9 @@ void WindowTest::thePartsGoBackToTheirPlaces() {
   test.document().modelRuns().setText({{}, "Something is open."});
   QVERIFY(test.settle());
   QCoreApplication::processEvents();
-  // The lists of runs and words, evaluations, effects and trainings are out of sight at first.
+  // The lists of runs and words, the comparison, evaluations, effects and trainings are out of sight at first.
   auto docks = test.window.findChildren<QDockWidget*>();
-  QCOMPARE(docks.size(), 8);
+  QCOMPARE(docks.size(), 9);
   auto* effects = test.window.findChild<QDockWidget*>("effects");
   docks.removeIf([](const QDockWidget* dock) { return !dock->isVisible(); });
   QCOMPARE(docks.size(), 3);
