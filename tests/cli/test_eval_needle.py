@@ -230,7 +230,7 @@ class NeedleTest(NeedleCase):
     def test_cost_and_training_length_are_said_before_it_starts(self):
         lines = self.foxscope(*self.arguments(lengths=[400, 520], depths=[0, 50])).stderr.decode().splitlines()
         # Each length has a prompt without the needle too.
-        self.assertIn("6 prompts, 2,760 tokens to read in all: fewer --lengths or --depths take less time", lines[0])
+        self.assertIn("6 prompts, 2,760 tokens to read in all: fewer --lengths or --depths take less time", "".join(lines))
         self.assertNotIn("max_position_embeddings", "".join(lines))
         copy = shutil.copytree(FOX, self.folder / "copy")
         set_config(copy, max_position_embeddings=450)

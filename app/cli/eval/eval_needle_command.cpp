@@ -234,7 +234,7 @@ int evaluateNeedle(const NeedleOptions& options, const CommandContext& context, 
   Job job = context.job();
   std::once_flag announced;
   job.report = [&, report = job.report](const Progress& progress) {
-    if (processes == nullptr || processes->first()) {
+    if (progress.stage == "needle" && (processes == nullptr || processes->first())) {
       std::call_once(announced, [&] { announceNeedle(request, context.console); });
     }
     report(progress);
