@@ -1,5 +1,6 @@
 #include "app/cli/completion.h"
 
+#include <algorithm>
 #include <iterator>
 #include <vector>
 
@@ -42,12 +43,10 @@ struct Offers {
 
 Offers offersOf(const CLI::App& program) {
   Offers all;
+  std::vector<CommandOffers> helped;
   for (const auto& [name, command] : everyCommand(program)) {
     CommandOffers offers{name, {}, {}};
-    const bool help = command->get_name() == "help" && command->get_parent() == &program;
-    for (const CLI::App* sub : commandsOf(help ? program : *command)) {
-      offers.commands.push_back({sub->get_name(), sub->get_description()});
-    }
+    for (const CLI::App* sub : commandsOf(*command)) offers.commands.push_back({sub->get_name(), sub->get_description()});
     for (const CLI::Option* option : command->get_options()) {
       if (option->get_group().empty()) continue;
       const Choice choice = choiceOf(*option);
@@ -56,8 +55,12 @@ Offers offersOf(const CLI::App& program) {
         if (!choice.words.empty()) all.values.push_back({name + ' ' + word, choice.words});
       }
     }
-    all.commands.push_back(std::move(offers));
+    // The words after `help` are those that call a command.
+    const std::string called = program.get_name() + " help" + name.substr(program.get_name().size());
+    if (!offers.commands.empty()) helped.push_back({called, offers.commands, {}});
+    if (name != program.get_name() + " help") all.commands.push_back(std::move(offers));
   }
+  std::ranges::move(helped, std::back_inserter(all.commands));
   return all;
 }
 
@@ -101,6 +104,11 @@ std::string bashOf(const std::string& program, const Offers& all) {
 _{0}() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}}
   local command={0} word done commands=() options=() values=()
+  if [[ $current == = ]]; then
+    current=
+  elif [[ $before == = ]]; then
+    before=${{COMP_WORDS[COMP_CWORD - 2]}}
+  fi
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
     case "$command $word" in
 {1}      *) continue ;;
@@ -131,6 +139,10 @@ std::string zshOf(const std::string& program, const Offers& all) {
 _{0}() {{
   local current=${{words[CURRENT]}} before=${{words[CURRENT - 1]}} command={0} word
   local -a commands options values
+  if [[ $current == --*=* ]]; then
+    before=${{current%%=*}} current=${{current#*=}}
+    compset -P '*='
+  fi
   for word in "${{(@)words[2,CURRENT-1]}}"; do
     case "$command $word" in
 {1}      *) continue ;;
@@ -176,15 +188,18 @@ std::string fishOf(const std::string& program, const Offers& all) {
     if (!command.commands.empty()) commands += fmt::format("      case {}\n{}", name, fishOffers(command.commands));
   }
   for (const auto& [name, words] : all.values) {
-    values += fmt::format("    case {}\n      printf '%s\\n' $done{}\n      return\n", quoted(name),
-                          fmt::join(words, " $done"));
+    values += fmt::format("    case {}\n      printf '%s\\n' \"$done\"{}\n      return\n", quoted(name),
+                          fmt::join(words, " \"$done\""));
   }
   return fmt::format(R"(# fish completion of {0}
 function __{0}_complete
   set -l words (commandline -opc)
   set -l current (commandline -ct)
   set -l before $words[-1]
-  set -l done (string replace -r '[^,]*$' '' -- $current)
+  set -l done (string replace -r '[^,=]*$' '' -- "$current")
+  if string match -q -- '--*=*' "$current"
+    set before (string replace -r '=.*' '' -- $current)
+  end
   set -l command {0}
   set -e words[1]
   for word in $words
@@ -195,13 +210,13 @@ function __{0}_complete
   end
   switch "$command $before"
 {2}  end
-  if string match -q -- '-*' $current
+  if string match -q -- '-*' "$current"
     switch $command
 {3}    end
   else
     switch $command
 {4}    end
-    __fish_complete_path $current
+    __fish_complete_path "$current"
   end
 end
 complete -c {0} -f -a '(__{0}_complete)'

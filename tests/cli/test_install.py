@@ -86,23 +86,28 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
                          ["forget,attention", "forget,attention_without_gate"])
         self.assertIn("surprisal", self.completed("foxscope", "eval", ""))
         self.assertEqual(set(self.completed("foxscope", "help", "s")), {"serve"})
+        self.assertEqual(set(self.completed("foxscope", "help", "figure", "ma")), {"maps"})
+        # Bash takes "=" for a word.
+        self.assertEqual(set(self.completed("foxscope", "map", "--format", "=")), {"npy", "csv", "png", "svg", "pdf"})
+        self.assertEqual(set(self.completed("foxscope", "map", "--format", "=", "p")), {"png", "pdf"})
         self.write("some.h5", b"")
         self.assertEqual(self.completed("foxscope", "heads", "so"), ["some.h5"])
 
     @unittest.skipUnless(shutil.which("zsh"), "zsh is missing")
     def test_zsh_takes_its_completion(self):
         script = """compadd() { [[ $1 == -a ]] && print -l -- ${(P)2}; }; compset() { :; }; _files() { print FILES; }
-words=(foxscope $@); CURRENT=$#words; source $COMPLETION"""
+words=(foxscope "$@"); CURRENT=$#words; source $COMPLETION"""
         environment = dict(os.environ, COMPLETION=str(self.share / "zsh/site-functions/_foxscope"))
         for typed, offered in [(["eval", ""], "loss"), (["run", "--dtype", ""], "bfloat16"), (["map", "-"], "--quantity"),
-                               (["heads", ""], "FILES")]:
+                               (["heads", ""], "FILES"), (["map", "--format=p"], "svg"), (["help", "figure", ""], "maps")]:
             self.assertIn(offered, self.run_tool("zsh", "-fc", script, "zsh", *typed, env=environment).split())
 
     @unittest.skipUnless(shutil.which("fish"), "fish is missing")
     def test_fish_takes_its_completion(self):
         script = self.share / "fish/vendor_completions.d/foxscope.fish"
         for typed, offered in [("eval lo", "loss"), ("run --dtype b", "bfloat16"), ("map --quant", "--quantity"),
-                               ("map --quantity forget,mi", "forget,mixing")]:
+                               ("map --quantity forget,mi", "forget,mixing"), ("run --keep ", "gates"),
+                               ("map --format=p", "--format=png"), ("help figure ma", "maps")]:
             said = self.run_tool("fish", "--no-config", "-c", f"source {script}; complete -C 'foxscope {typed}'")
             self.assertIn(offered, [line.split("\t")[0] for line in said.splitlines()])
 

@@ -138,7 +138,7 @@ TEST(Losses, BandsSayWhatTheyAreOverAndWhichPositionIsTheFirst) {
   EXPECT_NE(text_of(ablation.file).find("from position 128"), std::string::npos);
   EXPECT_NE(text_of(figure::drawPerplexity(sources, {}, style_of(Kind::pdf)).file).find("from length 128"),
             std::string::npos);
-  // What is asked for is drawn.
+  // Limits that are asked for are drawn.
   figure::LossOptions options;
   options.curves.xLimits = figure::AxisLimits{40, 2000};
   const auto early = figure::lossPlot(sources, options, 1);
@@ -179,7 +179,7 @@ TEST(Losses, OfDifferentTextsTheySaySo) {
   EXPECT_NE(
       error_of([&] { (void)figure::drawLoss(sources, {}, style_of(Kind::pdf)); }).find("did not predict the same"),
       std::string::npos);
-  // Of imported files the tokens are not known.
+  // Imported files do not tell their tokens.
   auto unknown = std::make_shared<EvaluatedWindows>(*sources[1].model.windows);
   unknown->token_id.clear();
   sources[1].model.windows = unknown;

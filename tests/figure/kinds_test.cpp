@@ -330,7 +330,7 @@ TEST(Maps, OneHeadAndItsPositionsFitEachOtherToo) {
   const auto whole = figure::headOnMap(run, /*crops=*/false, {});
   EXPECT_EQ(whole->head, (figure::HeadIndex{0, 1})) << whole->note;
   EXPECT_EQ(whole->positions.end, 1000);
-  // What is asked for stays, and is told where it shows nothing.
+  // A head that is asked for stays; a note names the part that would show it.
   EXPECT_EQ(figure::beginningThatShows({run, 0, 1})->end, 64);
   EXPECT_EQ(figure::beginningThatShows({run, 0, 2})->end, 80);
   EXPECT_FALSE(figure::beginningThatShows({run_of_memories(900, {20}), 0, 0}));

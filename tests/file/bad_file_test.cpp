@@ -61,7 +61,7 @@ TEST_F(BadFileTest, OddFilesAreReadOrRefusedWithTheReason) {
   }
 }
 
-/// What contradicts itself opens when it is asked for, and says so of its runs.
+/// A file that contradicts itself opens when it is asked for, and its runs say so.
 TEST_F(BadFileTest, WhatContradictsItselfOpensUnchecked) {
   const Traces traces = make_traces({{.name = "fox"}, {.name = "other", .dtype = DType::bfloat16}});
   write_run(file("good.h5"), traces);

@@ -1,6 +1,7 @@
 #include "app/gui/comparison/comparison_view.h"
 
-#include <cmath>
+#include <algorithm>
+#include <utility>
 
 #include <QHBoxLayout>
 #include <QLocale>
@@ -35,13 +36,6 @@ QString answerText(const QString& name, const LossChange& difference) {
   return ComparisonView::tr("<b>%1:</b> %2 nats/token, perplexity × %3, over %4 tokens")
       .arg(name.toHtmlEscaped(), estimateText(difference.mean), QString::number(difference.perplexity_factor(), 'f', 4),
            countWords(difference.tokens));
-}
-
-QString chanceText(const Estimate& mean) {
-  if (!mean.over.suffice()) return QString::fromStdString(errors_text(mean.over));
-  return (beyond_chance(mean) ? ComparisonView::tr("0 is outside the 95 % interval, over %1")
-                              : ComparisonView::tr("0 is in the 95 % interval, over %1"))
-      .arg(QString::fromStdString(groups_text(mean.over)));
 }
 
 }  // namespace
@@ -82,7 +76,9 @@ ComparisonView::ComparisonView(RunList& runs, QWidget* parent)
   m_pages->addWidget(answer);
   m_pages->addWidget(m_hint);
   for (DifferenceTable* table : {m_better, m_worse}) {
-    connect(table, &DifferenceTable::positionChosen, this, &ComparisonView::go);
+    connect(table, &DifferenceTable::positionChosen, this, [this](qint64 position) {
+      if (const Run* model = chosen(*m_model)) m_runs.goTo(model->id, position);
+    });
   }
   connect(&m_runs, &RunList::runsChanged, this, &ComparisonView::follow);
   connect(&m_runs.selection(), &Selection::headChanged, this, &ComparisonView::follow);
@@ -232,15 +228,6 @@ void ComparisonView::showTokens(DifferenceTable& table, const std::vector<TokenC
                     static_cast<double>(minus.trace->per_token_loss()[p])});
   }
   table.setRows(rows, model.name, minus.name);
-}
-
-// Positions of the chosen run; the selection's are those of the reference.
-void ComparisonView::go(qint64 position) {
-  const Run* model = chosen(*m_model);
-  if (model == nullptr) return;
-  const auto places = m_runs.placesOf(model->id).toReference;
-  const auto place = places ? (*places)(position) : std::optional<std::int64_t>(position);
-  if (place && *place < m_runs.length()) m_runs.selection().goTo(*place, m_runs.length());
 }
 
 QJsonObject ComparisonView::saveState() const {

@@ -67,7 +67,6 @@ class ComparisonView : public QWidget, public ViewPart {
   void take(const Answer& answer);
   void showTokens(DifferenceTable& table, const std::vector<TokenChange>& tokens, const Run& model, const Run& minus);
   void showHint(const QString& words);
-  void go(qint64 position);
   [[nodiscard]] const Run* chosen(const QComboBox& box) const;
   /// The range shown, in positions of a run; nothing where that is its whole text.
   [[nodiscard]] std::optional<Range> rangeShown(const Run& run) const;

@@ -1,8 +1,8 @@
 #include "app/gui/comparison/difference_table.h"
 
-#include <cmath>
-
 #include <QHeaderView>
+
+#include "app/gui/views/estimate_text.h"
 
 namespace foxscope::gui {
 
@@ -54,10 +54,8 @@ void DifferenceTable::setRows(const std::vector<Row>& rows, const QString& model
   setRowCount(static_cast<int>(rows.size()));
   int place = 0;
   for (const Row& row : rows) {
-    const QString difference = (row.difference < 0 ? QStringLiteral("−") : QStringLiteral("+")) +
-                               QString::number(std::abs(row.difference), 'f', 2);
-    const QString texts[kColumns] = {row.before, row.token, difference, QString::number(row.loss, 'f', 2),
-                                     QString::number(row.minus, 'f', 2)};
+    const QString texts[kColumns] = {row.before, row.token, signedText(row.difference, 2),
+                                     QString::number(row.loss, 'f', 2), QString::number(row.minus, 'f', 2)};
     for (int column = 0; column < kColumns; ++column) {
       auto* cell = new QTableWidgetItem(texts[column]);
       cell->setData(Qt::UserRole, row.position);

@@ -1,7 +1,6 @@
 #include "app/gui/effects/change_card.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <QHeaderView>
 #include <QLocale>
@@ -65,8 +64,7 @@ void ChangeCard::resizeEvent(QResizeEvent* event) {
 void ChangeCard::fill(int column, const std::vector<TokenChange>& tokens,
                       const std::function<QString(std::int64_t position)>& token) {
   for (std::size_t n = 0; n < tokens.size(); ++n) {
-    const QString change =
-        QStringLiteral("%1%2").arg(tokens[n].change < 0 ? "−" : "+").arg(std::abs(tokens[n].change), 0, 'f', 3);
+    const QString change = signedText(tokens[n].change, 3);
     int place = column;
     for (const QString& text : {token(tokens[n].position), QString::number(tokens[n].position), change}) {
       auto* item = new QTableWidgetItem(text);
@@ -84,14 +82,7 @@ void ChangeCard::show(const QString& name, const LossChange& change, const QStri
                       .arg(change.perplexity_factor(), 0, 'f', 4)
                       .arg(QLocale(QLocale::English).toString(change.tokens));
   if (!text.isEmpty()) words += tr(" of %1").arg(text.toHtmlEscaped());
-  const ErrorGroups& over = change.mean.over;
-  if (!over.suffice()) {
-    words += QStringLiteral("; ") + QString::fromStdString(errors_text(over));
-  } else {
-    words += beyond_chance(change.mean)
-                 ? tr("; 0 is outside its 95 % interval, over %1").arg(QString::fromStdString(groups_text(over)))
-                 : tr("; 0 is in its 95 % interval, over %1").arg(QString::fromStdString(groups_text(over)));
-  }
+  words += QStringLiteral("; ") + chanceText(change.mean);
   if (!others.isEmpty()) words += QStringLiteral("<br>") + others.toHtmlEscaped();
   m_sentence->setText(words);
   m_sentence->setAlignment(Qt::AlignLeft | Qt::AlignVCenter);

@@ -58,7 +58,7 @@ EffectsView::EffectsView(RunList& runs, FileWriter& files, Sweeps& sweeps, QWidg
   both->setStretchFactor(1, 1);
   layout->addWidget(both, 1);
   connect(m_grid, &SweepGrid::headChosen, this, &EffectsView::choose);
-  connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
+  connect(m_card, &ChangeCard::positionChosen, this, [this](qint64 position) { m_runs.goTo(m_spokenOf, position); });
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
   connect(&m_runs, &RunList::runsChanged, this, &EffectsView::followRuns);
   connect(&m_runs, &RunList::runsChanged, this, &EffectsView::forgetGone);
@@ -291,14 +291,6 @@ void EffectsView::choose(int layer, int head) {
     if (wanted != m_runs.selection().head()) return m_runs.selection().setHead(wanted);
   }
   followHead();
-}
-
-// Positions of the run that the card speaks of; the selection's are those of the reference.
-void EffectsView::go(std::int64_t position) {
-  if (!m_runs.isOnText(m_spokenOf)) return;
-  const auto places = m_runs.placesOf(m_spokenOf).toReference;
-  const auto place = places ? (*places)(position) : std::optional(position);
-  if (place && *place < m_runs.length()) m_runs.selection().goTo(*place, m_runs.length());
 }
 
 void EffectsView::choosePath() {

@@ -72,7 +72,6 @@ class EffectsView : public QWidget, public ViewPart {
   void showSweptHead(const HeadSweep& sweep, int layer, int head);
   void ask(const Run& run, const Run& base);
   void choose(int layer, int head);
-  void go(std::int64_t position);
   void choosePath();
   [[nodiscard]] std::optional<std::pair<int, int>> chosenIn(const HeadSweep& sweep) const;
 

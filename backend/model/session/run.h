@@ -54,7 +54,7 @@ struct RunResult {
   RunReport report;
 };
 
-/// What a run needs memory for, and the remedies if there is too little. Gradients of a part of the text do not need
+/// The run as a user of memory, with the remedies if there is too little. Gradients of a part of the text do not need
 /// the text behind that part.
 /// @param sizes  of its arrays
 MemoryUser memory_user(const RunRequest& request, const TraceSizes& sizes, DType dtype);

@@ -42,7 +42,7 @@ FreeMemory free_memory(const Device& device);
 /// half of the free memory with what is kept of them; 0 if none fit.
 std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free);
 
-/// What needs memory, and the remedies if there is too little, in the words of the message.
+/// A user of memory, and the remedies if there is too little, in the words of the message.
 struct MemoryUser {
   std::string what;                   ///< "a run over 4096 tokens needs"
   std::string length_option;          ///< "--length", before how many tokens would fit; empty: there is none

@@ -8,15 +8,10 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log_sigmoid.h"
 #include "backend/model/spec/interventions.h"
 
 namespace foxscope {
-namespace {
-
-double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
-double log_sigmoid(double x) { return -softplus(-x); }
-
-}  // namespace
 
 LayerMixer LinearMixer::layer() const {
   Decay forgets = decays_by_channel() ? Decay::channel : decay == LinearDecay::none ? Decay::none : Decay::head;
@@ -35,7 +30,7 @@ std::int64_t LinearMixer::bytes_per_position() const {
 }
 
 LinearMixer::HeadDecay LinearMixer::head_decay(double logit, double rate) const {
-  double step = softplus(logit);
+  double step = -log_sigmoid(-logit);  // softplus
   if (beta == LinearBeta::step) step = std::clamp(step, lowest_step, highest_step);
   return {step, -step * std::exp(rate)};
 }

@@ -20,7 +20,7 @@ struct ModelRequest;
 
 namespace foxscope::gui {
 
-/// What identifies a run in the window and in figures, for as long as it is open.
+/// The name and colour by which the window and figures show a run, and whether it is hidden, while it is open.
 struct RunLook {
   QString label = {};   ///< name that was given by hand; empty: that of the model
   int colour = -1;      ///< of figure::curveColour; -1: none yet

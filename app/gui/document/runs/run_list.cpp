@@ -213,6 +213,13 @@ RunPlaces RunList::placesOf(RunId id) const {
   return places == m_places.end() ? RunPlaces() : places->second;
 }
 
+void RunList::goTo(RunId id, std::int64_t position) {
+  if (!isOnText(id)) return;
+  const auto places = placesOf(id).toReference;
+  const auto place = places ? (*places)(position) : std::optional(position);
+  if (place && *place < length()) m_selection.goTo(*place, length());
+}
+
 void RunList::lockPair(const Cursor& pair) {
   std::vector<Cursor> locks = m_selection.locks();
   const bool exists = pair.query && pair.key && *pair.key <= *pair.query && inText({pair}).size() == 1;

@@ -78,6 +78,9 @@ class RunList : public QObject {
   [[nodiscard]] TextPlace placeIn(int text) const;
   /// A position of the reference run in another run; nothing where that has not read so far, or read another text.
   [[nodiscard]] std::optional<std::int64_t> positionIn(RunId id, std::int64_t position) const;
+  /// Pins the query at a position of a run, and shows it; does nothing where the reference run has not read so far, or
+  /// the run read another text.
+  void goTo(RunId id, std::int64_t position);
   [[nodiscard]] RunPlaces placesOf(RunId id) const;
   /// Keeps a pair of the text shown marked while others are pinned; not twice, and no pair that does not exist. Can be
   /// undone.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log_sigmoid.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/cpu/gate_scan.h"
@@ -110,7 +111,7 @@ void AttentionCpu::sum_gates(int layer) {
     const std::size_t first = index_of(sequence) * size;
     double* const log_gate = log_gate_.data() + first;
     for (std::size_t head = 0; head < constant.size(); ++head) {
-      std::fill_n(log_gate + head * index_of(length_), length_, cpu_steps::log_sigmoid(constant[head]));
+      std::fill_n(log_gate + head * index_of(length_), length_, log_sigmoid(constant[head]));
     }
     const Probe& probe = pass_.probes()[index_of(sequence)];
     if (size > 0) probe.change_gates(layer, config_.heads, pass_.first_position(sequence), length_, log_gate);

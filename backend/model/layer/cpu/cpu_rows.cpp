@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/base/index.h"
+#include "backend/base/log_sigmoid.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 
 namespace foxscope {
@@ -98,7 +99,7 @@ void split_heads(const ModelConfig& config, const LayerWeights& weights, const f
   if (config.forget_gate != ForgetGate::full) return;
   assert(rows.log_gate != nullptr);
   for (std::int64_t head = 0; head < config.heads; ++head) {
-    rows.log_gate[head * rows.gate_stride] = cpu_steps::log_sigmoid(row[columns.forget + head]);
+    rows.log_gate[head * rows.gate_stride] = log_sigmoid(row[columns.forget + head]);
   }
 }
 

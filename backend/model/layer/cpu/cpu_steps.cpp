@@ -298,6 +298,4 @@ void add_weighted_rows(const float* weight, const float* rows, std::int64_t coun
 
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
-double log_sigmoid(double x) { return x >= 0 ? -std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x)); }
-
 }  // namespace foxscope::cpu_steps

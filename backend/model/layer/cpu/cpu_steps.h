@@ -71,7 +71,5 @@ float exponentials(std::int64_t size, float shift, float* x);
 void add_weighted_rows(const float* weight, const float* rows, std::int64_t count, std::int64_t size, float* out);
 
 float sigmoid(float x);
-/// log(sigmoid(x)) without cancellation, nats.
-double log_sigmoid(double x);
 
 }  // namespace foxscope::cpu_steps
