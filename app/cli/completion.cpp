@@ -46,7 +46,8 @@ Offers offersOf(const CLI::App& program) {
   std::vector<CommandOffers> helped;
   for (const auto& [name, command] : everyCommand(program)) {
     CommandOffers offers{name, {}, {}};
-    for (const CLI::App* sub : commandsOf(*command)) offers.commands.push_back({sub->get_name(), sub->get_description()});
+    for (const CLI::App* sub : commandsOf(*command))
+      offers.commands.push_back({sub->get_name(), sub->get_description()});
     for (const CLI::Option* option : command->get_options()) {
       if (option->get_group().empty()) continue;
       const Choice choice = choiceOf(*option);
