@@ -19,6 +19,7 @@
 #include "backend/eval/needle/needle_file.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
+#include "backend/model/spec/model_family.h"
 #include "backend/model/weights/checkpoint.h"
 
 namespace foxscope::cli {
@@ -28,6 +29,7 @@ using Json = nlohmann::ordered_json;
 
 struct InfoOptions {
   std::string path;
+  bool supported = false;
   bool json = false;
   RunCheck check = RunCheck::glance;  ///< nothing is computed from a run file's arrays
 };
@@ -60,6 +62,8 @@ Json modelJson(const Trace& trace) {
                       {"intervention", info.intervention},
                       {"weights_sha256", info.weights_sha256}};
   if (info.unchecked) description["unchecked"] = true;
+  if (has_windows_by_layer(info)) description["window_sizes"] = info.window_sizes;
+  if (info.logit_cap > 0) description["logit_cap"] = info.logit_cap;
   for (const LayerMixer& mixer : info.mixers) description["mixers"].push_back(to_string(mixer.mixer));
   return description;
 }
@@ -168,6 +172,9 @@ std::string checkpointJson(const std::string& path, const Checkpoint& checkpoint
   for (const auto& file : checkpoint.weight_files()) {
     description["files"].push_back({{"name", file.filename().string()}, {"bytes", std::filesystem::file_size(file)}});
   }
+  for (const Checkpoint::Unread& part : checkpoint.unread()) {
+    description["not_run"].push_back({{"part", part.words}, {"prefix", part.prefix}, {"tensors", part.tensors}});
+  }
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -182,7 +189,39 @@ std::string describeCheckpoint(const std::string& path, bool json) {
   return json ? checkpointJson(path, checkpoint) : checkpointText(checkpoint);
 }
 
+/// The paper's models are called by the parts of their layers.
+std::string titleOf(const SupportedModel& model) {
+  if (!model.title.empty()) return std::string(model.title);
+  return model.model_type.starts_with("forgetting") ? "FoX (LLaMA, Pro)" : "Transformer (LLaMA, Pro)";
+}
+
+std::string describeSupported(bool json) {
+  const std::vector<SupportedModel> models = supported_models();
+  if (json) {
+    Json description = Json::array();
+    for (const SupportedModel& model : models) {
+      description.push_back({{"model_type", model.model_type},
+                             {"model", titleOf(model)},
+                             {"text_config", model.text_type.empty() ? Json(nullptr) : Json(model.text_type)}});
+    }
+    return description.dump(2) + '\n';
+  }
+  const std::vector<TableColumn<SupportedModel>> columns = {
+      {{"model_type"},
+       [](const SupportedModel& model) { return std::string(model.model_type); },
+       TextTable::Align::left},
+      {{"model"}, titleOf, TextTable::Align::left},
+      {{"what is read of it"},
+       [](const SupportedModel& model) {
+         return model.text_type.empty() ? "all" : fmt::format("its language model, {}", model.text_type);
+       },
+       TextTable::Align::left}};
+  return tableText(columns, models);
+}
+
 std::string describe(const InfoOptions& options) {
+  if (options.supported) return describeSupported(options.json);
+  if (options.path.empty()) throw UsageError("info: name a checkpoint folder or a file, or give --supported");
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
   if (!file) return describeCheckpoint(options.path, options.json);
@@ -205,10 +244,11 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "Say what a checkpoint folder, a run file, an evaluation or a file of maps holds",
                                     "  foxscope info resources/models/fox-pro-12m\n"
                                     "  foxscope info owner/name\n"
-                                    "  foxscope info run.h5 --json");
+                                    "  foxscope info run.h5 --json\n"
+                                    "  foxscope info --supported");
   command->add_option("path", options->path, "Checkpoint folder, hub id, run file, evaluation or file of maps")
-      ->type_name("PATH")
-      ->required();
+      ->type_name("PATH");
+  command->add_flag("--supported", options->supported, "List the model_types that are read instead");
   command->add_flag("--json", options->json, "Print as JSON");
   addUnchecked(*command, options->check);
   command->callback([options, &parsed] {

@@ -73,6 +73,9 @@ Facts checkpointFacts(const Checkpoint& checkpoint) {
     facts.emplace_back("weights", fmt::format("{}, {}", file.filename().string(),
                                               sizeText(static_cast<double>(std::filesystem::file_size(file)))));
   }
+  for (const auto& [prefix, words, tensors] : checkpoint.unread()) {
+    facts.emplace_back("not run", fmt::format("{}, {} tensors under {}", words, tensors, prefix));
+  }
   for (const std::string& note : config.notes) facts.emplace_back("note", note);
   return facts;
 }
@@ -117,7 +120,7 @@ Facts runFacts(const Trace& trace) {
       {"computed", fmt::format("{} on {}{}", to_string(info.dtype), info.device,
                                info.has_softmax() ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
                                                   : std::string())}};
-  if (!info.mixers.empty()) {
+  if (!info.mixers.empty() || has_windows_by_layer(info)) {
     std::string mixers;
     for (int layer = 0; layer < info.layers; ++layer) {
       int last = layer;
@@ -129,6 +132,7 @@ Facts runFacts(const Trace& trace) {
     facts.emplace_back("mixers", "layers " + mixers);
   }
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
+  if (info.logit_cap > 0) facts.emplace_back("logits", fmt::format("capped at {:.6g}", info.logit_cap));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
   if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "gradient of " + info.saliency_target);
   facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);

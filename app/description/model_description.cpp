@@ -49,6 +49,8 @@ const char* normName(QueryKeyNorm norm) {
       return "per head";
     case QueryKeyNorm::shared:
       return "shared by heads";
+    case QueryKeyNorm::whole:
+      return "all heads together";
   }
   return "";
 }
@@ -59,8 +61,14 @@ const char* scalingName(RopeScaling::Kind kind) {
       return "none";
     case RopeScaling::Kind::linear:
       return "linear";
+    case RopeScaling::Kind::dynamic:
+      return "dynamic";
     case RopeScaling::Kind::llama3:
       return "llama3";
+    case RopeScaling::Kind::yarn:
+      return "yarn";
+    case RopeScaling::Kind::longrope:
+      return "longrope";
   }
   return "";
 }
@@ -69,12 +77,41 @@ const char* mlpName(MlpKind kind) {
   switch (kind) {
     case MlpKind::swiglu:
       return "SwiGLU";
+    case MlpKind::geglu:
+      return "GELU with a gate (tanh)";
     case MlpKind::gelu:
       return "GELU";
     case MlpKind::gelu_tanh:
       return "GELU (tanh)";
   }
   return "";
+}
+
+/// A value of each rotary embedding: alone where there is one, null where there is none.
+template <typename Value>
+nlohmann::ordered_json ofRotaries(const ModelConfig& config, const Value& value) {
+  nlohmann::ordered_json values = nlohmann::ordered_json::array();
+  for (const Rotary& rotary : config.rotaries) values.push_back(value(rotary));
+  if (values.empty()) return nullptr;
+  return values.size() == 1 ? values[0] : values;
+}
+
+/// Whether heads turn; a list of the layers whose heads do, where others' do not.
+nlohmann::ordered_json turningLayers(const ModelConfig& config) {
+  nlohmann::ordered_json turning = nlohmann::ordered_json::array();
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (!config.is_linear(layer) && config.rotary_at(layer) != nullptr) turning.push_back(layer);
+  }
+  const bool all = static_cast<int>(turning.size()) == config.attention_layers();
+  return all || turning.empty() ? nlohmann::ordered_json(!turning.empty()) : turning;
+}
+
+/// The window of all layers, or one for each; 0: none.
+nlohmann::ordered_json windows(const ModelConfig& config) {
+  if (const auto common = config.common_window()) return *common;
+  nlohmann::ordered_json windows = nlohmann::ordered_json::array();
+  for (const AttentionLayer& layer : config.attention) windows.push_back(layer.window_size);
+  return windows;
 }
 
 // "16 Mamba-2", or "6 gated delta rule, 2 attention".
@@ -95,7 +132,7 @@ bool isOfAttention(const ConfigOption& option) {
   static constexpr auto kKeys = std::to_array<std::string_view>(
       {"forget_gate", "key_shift", "value_shift", "query_key_norm", "query_key_value_bias", "output_bias", "rope",
        "rope_base", "rotary_dim", "rope_scaling", "learned_positions", "output_norm", "output_gate",
-       "output_gate_activation", "window_size", "log_pruning_tolerance"});
+       "output_gate_activation", "window_size", "attention_cap", "log_pruning_tolerance"});
   return std::ranges::find(kKeys, option.key) != kKeys.end();
 }
 
@@ -112,10 +149,10 @@ std::vector<std::string> differences(const ModelConfig& config, bool gated, bool
   for (const ProPart& part : proParts(config)) {
     if (part.present != pro) differences.push_back(std::string(pro ? "without " : "with ") + part.name);
   }
-  if (config.rope == gated) differences.emplace_back(gated ? "with RoPE" : "without RoPE");
+  if (!config.rotaries.empty() == gated) differences.emplace_back(gated ? "with RoPE" : "without RoPE");
   if (config.forget_gate == ForgetGate::bias_only) differences.emplace_back("data-independent gate");
   if (config.forget_gate == ForgetGate::fixed) differences.emplace_back("fixed gate");
-  if (config.window_size > 0) differences.emplace_back("sliding window");
+  if (config.common_window() != 0) differences.emplace_back("sliding window");
   if (config.key_heads != config.heads) differences.emplace_back("grouped keys");
   return differences;
 }
@@ -153,10 +190,11 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
       {"query_key_norm", "QK-norm", normName(config.query_key_norm)},
       {"query_key_value_bias", "QKV bias", config.query_key_value_bias},
       {"output_bias", "output bias", config.output_bias},
-      {"rope", "RoPE", config.rope},
-      {"rope_base", "RoPE base", config.rope ? Json(config.rope_base) : Json(nullptr)},
-      {"rotary_dim", "RoPE size", config.rope ? Json(config.rotary_dim) : Json(nullptr)},
-      {"rope_scaling", "RoPE scaling", scalingName(config.rope_scaling.kind)},
+      {"rope", "RoPE", turningLayers(config)},
+      {"rope_base", "RoPE base", ofRotaries(config, [](const Rotary& rotary) { return Json(rotary.base); })},
+      {"rotary_dim", "RoPE size", ofRotaries(config, [](const Rotary& rotary) { return Json(rotary.dim); })},
+      {"rope_scaling", "RoPE scaling",
+       ofRotaries(config, [](const Rotary& rotary) { return Json(scalingName(rotary.scaling.kind)); })},
       {"learned_positions", "learned positions", config.learned_positions},
       {"output_norm", "output norm", config.output_norm},
       {"output_gate", "output gate", config.output_gate},
@@ -168,8 +206,12 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
       {"mlp", "MLP", mlpName(config.mlp)},
       {"mlp_bias", "MLP bias", config.mlp_bias},
       {"parallel_residual", "parallel residual", config.parallel_residual},
-      {"window_size", "window", config.window_size},
+      {"window_size", "window", windows(config)},
       {"norm_epsilon", "norm epsilon", config.norm_epsilon},
+      {"norms", "norms of layers", config.post_norm ? config.pre_norm ? "before and behind" : "behind" : "before"},
+      {"attention_cap", "cap of attention's logits",
+       config.attention_cap > 0 ? Json(config.attention_cap) : Json(nullptr)},
+      {"logit_cap", "cap of logits", config.logit_cap > 0 ? Json(config.logit_cap) : Json(nullptr)},
       {"tie_word_embeddings", "tied embeddings", config.tie_word_embeddings},
       {"bos_token_id", "BOS token", config.bos_token_id ? Json(*config.bos_token_id) : Json(nullptr)},
       {"log_pruning_tolerance", "log pruning tolerance",

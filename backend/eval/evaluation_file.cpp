@@ -121,6 +121,7 @@ TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
                             file_->size()));
   }
   read_mixers(model, heap_, info);
+  read_attention(model, info);
   return info;
 }
 
@@ -183,9 +184,11 @@ void EvaluationWriter::info(const std::string& group, std::size_t order, const T
   if (info.layers == 0) return;
   write_run_attributes(writer_, group, info);
   attribute(group, "length", info.length);
-  if (info.mixers.empty()) return;
-  for (int layer = 0; layer < info.layers; ++layer) writer_.group(fmt::format("{}/layers/{:02}", group, layer));
-  write_mixers(writer_, group, info);
+  if (!info.mixers.empty() || has_windows_by_layer(info)) {
+    for (int layer = 0; layer < info.layers; ++layer) writer_.group(fmt::format("{}/layers/{:02}", group, layer));
+  }
+  if (!info.mixers.empty()) write_mixers(writer_, group, info);
+  write_attention(writer_, group, info);
 }
 
 void EvaluationWriter::windows(const std::string& group, const EvaluatedWindows& windows) {

@@ -1,5 +1,7 @@
 #include "backend/file/layer_mixers.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,6 +67,37 @@ void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo&
     }
   }
   writer.attribute(group, "mixers", names);
+}
+
+void write_attention(Hdf5Writer& writer, const std::string& group, const TraceInfo& info) {
+  if (info.logit_cap > 0) writer.attribute(group, "logit_cap", info.logit_cap);
+  if (!has_windows_by_layer(info)) return;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    writer.attribute(group_of_layer(group, layer), "window_size", window_of(info, layer));
+  }
+}
+
+void read_attention(const Hdf5Object& model, TraceInfo& info) {
+  constexpr std::int64_t kMostWindow = std::int64_t{1} << 40U;
+  info.logit_cap = model.real_attribute("logit_cap").value_or(0);
+  if (!(info.logit_cap >= 0) || !std::isfinite(info.logit_cap)) {
+    model.file().fail_damaged(model.path() + "@logit_cap", fmt::format("is {}, not 0 or above", info.logit_cap));
+  }
+  const std::optional<Hdf5Object> layers = model.find("layers");
+  if (!layers) return;
+  std::vector<std::int64_t> windows;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const std::optional<Hdf5Object> of_layer = layers->find(fmt::format("{:02}", layer));
+    const std::int64_t window =
+        of_layer ? of_layer->integer_attribute("window_size").value_or(info.window_size) : info.window_size;
+    if (window < 0 || window > kMostWindow) {
+      model.file().fail_damaged(of_layer->path() + "@window_size",
+                                fmt::format("is {}, not from 0 to {}", window, kMostWindow));
+    }
+    windows.push_back(window);
+  }
+  const auto differs = [&](std::int64_t window) { return window != info.window_size; };
+  if (std::ranges::any_of(windows, differs)) info.window_sizes = std::move(windows);
 }
 
 void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info) {

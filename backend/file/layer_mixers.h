@@ -10,6 +10,13 @@ namespace foxscope {
 /// attention: as attributes of layers/NN below its group, and all names as its attribute `mixers`.
 void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
 
+/// Writes the window of each layer's attention, where they differ, as attributes of layers/NN, and the cap of logits,
+/// where there is one.
+void write_attention(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
+/// Reads both: windows of layers that say nothing are the model's.
+/// @throws Error naming the attribute
+void read_attention(const Hdf5Object& model, TraceInfo& info);
+
 /// Reads them into `mixers` and `forgetting`, where the model says so. The attribute `gated` applies to layers for
 /// which nothing else says whether they forget.
 /// @param info   layers, and heads where nothing is said of the layers, are set

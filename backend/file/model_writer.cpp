@@ -108,6 +108,7 @@ bool ModelWriter::write_arrays() {
     if (empty) writer_.group(fmt::format("{}/layers/{:02}", root_, layer));
   }
   if (!info_.mixers.empty()) write_mixers(writer_, root_, info_);
+  write_attention(writer_, root_, info_);
   return true;
 }
 

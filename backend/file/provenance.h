@@ -19,8 +19,10 @@ enum class Overwrite { refuse, force };
 
 /// Version of the layout of run files and map files that this program writes.
 inline constexpr std::int64_t kSchema = 1;
-/// The schema of run files with linear mixers, and the newest that it reads.
+/// The schema of run files with linear mixers.
 inline constexpr std::int64_t kMixerSchema = 2;
+/// The schema of run files with a window by layer or capped logits, and the newest that it reads.
+inline constexpr std::int64_t kAttentionSchema = 3;
 
 /// Attributes of the root group: schema, program, command line, time, and where a viewer looks first.
 void write_root(Hdf5Writer& writer, const Provenance& provenance, std::int64_t schema = kSchema);

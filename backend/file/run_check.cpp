@@ -119,7 +119,7 @@ class AttentionCheck {
   }
 
   void add(RowSum& sum, double product, std::int64_t key, const HeadArrays& arrays) const {
-    const double logit = static_cast<double>(info_.softmax_scale) * product;
+    const double logit = capped_logit(info_, static_cast<double>(info_.softmax_scale) * product);
     const auto i = static_cast<std::size_t>(sum.row);
     const double decay = arrays.gate.empty() ? 0 : arrays.gate[i] - arrays.gate[index_of(key)];
     sum.largest_logit = std::max(sum.largest_logit, std::abs(logit));

@@ -254,6 +254,7 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
       static_cast<int>(reading.integer_attribute(model, "key_heads", std::max(1, info.key_heads), 1, info.heads));
   info.head_dim = static_cast<int>(reading.integer_attribute(model, "head_dim", info.head_dim, 0, kMostHeads));
   read_mixers(model, reading.heap, info);
+  read_attention(model, info);
   check_schema(reading, model, info);
   info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", usual_scale(info)));
   if (info.mixers.empty() && info.heads % info.key_heads != 0) {
@@ -344,11 +345,11 @@ void check_root(Reading& reading, const Hdf5Object& root) {
   if (!schema && !root.find("models")) {
     throw Error(fmt::format("{}: is not a run file of Foxscope: name a file that `foxscope run` wrote", name));
   }
-  if (schema.value_or(1) > kMixerSchema) {
+  if (schema.value_or(1) > kAttentionSchema) {
     throw Error(
         fmt::format("{}: was written by a newer Foxscope (schema {}, this program reads up to {}): update "
                     "Foxscope",
-                    name, *schema, kMixerSchema));
+                    name, *schema, kAttentionSchema));
   }
   if (schema.value_or(1) < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
   reading.schema = schema.value_or(1);
@@ -464,14 +465,21 @@ std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& na
       fmt::format("the file holds no model '{}': it holds {}{}", *name, list, nearest_question(*name, names)));
 }
 
+/// The oldest schema whose readers take a run for what it is.
+std::int64_t schema_of(const TraceInfo& info) {
+  if (has_windows_by_layer(info) || info.logit_cap > 0) return kAttentionSchema;
+  return info.mixers.empty() ? kSchema : kMixerSchema;
+}
+
 bool write_run_file(const std::filesystem::path& path, std::span<const std::shared_ptr<const Trace>> traces,
                     const Provenance& provenance, Overwrite overwrite, const Job& job, double* seconds_without_flush) {
   const Clock::time_point start = Clock::now();
   check_traces(path, traces);
   AtomicFile file(path, overwrite == Overwrite::force);
   Hdf5Writer writer(file);
-  const bool mixers = std::ranges::any_of(traces, [](const auto& trace) { return !trace->info().mixers.empty(); });
-  write_root(writer, provenance, mixers ? kMixerSchema : kSchema);
+  std::int64_t schema = kSchema;
+  for (const auto& trace : traces) schema = std::max(schema, schema_of(trace->info()));
+  write_root(writer, provenance, schema);
   writer.attribute("/", "default", "models/" + traces.front()->info().name);
   std::vector<ModelWriter> models;
   std::vector<RawArray> arrays;

@@ -40,6 +40,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   head_dim = mixer.head_dim;
   window = window_of(info, of.layer);
   scale = static_cast<double>(info.softmax_scale);
+  cap = info.logit_cap;
   gated = forgets(info, of.layer) && (softmax || mixer.decays_by_head());
   if (of.trace->tokens()) token = of.trace->tokens()->input_id;
   const bool attention = softmax && (quantity == Quantity::attention || quantity == Quantity::gate_effect);
@@ -108,6 +109,8 @@ void HeadEntries::leave_out_content(std::span<const float> rows) {
 }
 
 bool HeadEntries::measure_keys(const KeyMeasures& wanted, const Range& keys, Team& team) {
+  // Rounded logits bound those before the cap.
+  const bool rounds = wanted.rounded && cap == 0;
   const auto blocks = static_cast<std::size_t>((length + kMapTile - 1) / kMapTile);
   if (wanted.norms) {
     block_norm.assign(blocks, 0.0);
@@ -120,7 +123,7 @@ bool HeadEntries::measure_keys(const KeyMeasures& wanted, const Range& keys, Tea
   }
   // Without queries the bound is the gate's part alone.
   if (store == nullptr) return true;
-  if (wanted.rounded) {
+  if (rounds) {
     rounded_keys.resize(static_cast<std::size_t>(length * head_dim));
     rounded_offset.resize(static_cast<std::size_t>(length));
     rounded_blocks.resize(blocks);
@@ -138,7 +141,7 @@ bool HeadEntries::measure_keys(const KeyMeasures& wanted, const Range& keys, Tea
       const float* const values = rows.data() + (block - chunk.begin) * head_dim;
       const auto index = static_cast<std::size_t>(block / kMapTile);
       if (wanted.norms) block_norm[index] += kernels::cpu::largest_norm(values, count, head_dim);
-      if (wanted.rounded) {
+      if (rounds) {
         rounded_blocks[index] = kernels::cpu::round_keys(
             values, count, head_dim, rounded_keys.data() + block * head_dim, rounded_offset.data() + block);
       }
@@ -216,6 +219,9 @@ void EntryReader::logits(std::int64_t strip, const Range& keys, float* out) {
   kernels::cpu::logit_tile(packed_.data() + strip * kMapTile * entries_.head_dim,
                            keys_.data() + (keys.begin - chunk_.begin) * entries_.head_dim, keys.size(),
                            entries_.head_dim, out);
+  if (entries_.cap == 0) return;
+  const float unit = entries_.quantity == Quantity::logits ? 1.0F : kernels::kLog2EFloat;
+  kernels::cpu::cap_logits(static_cast<float>(entries_.cap), unit, keys.size() * kMapTile, out);
 }
 
 kernels::cpu::LogTerms EntryReader::gated_terms(const Strip& strip, const Range& keys) const {

@@ -62,6 +62,7 @@ struct HeadEntries {
   std::int64_t head_dim = 0;
   std::int64_t window = 0;
   double scale = 0;
+  double cap = 0;                       ///< of logits; 0: none
   bool gated = false;                   ///< false: f = 1, and `gate` holds zeros where it is needed at all
   std::span<const double> gate;         ///< [L] nats
   std::span<const float> normalizer;    ///< [L] nats, with the gate

@@ -117,7 +117,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   const auto k = store.rows(QueryKeyStore::Part::key, head.layer, key_head, key, key + 1, key_scratch);
   double dot = 0;
   for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
-  reading.logit = dot * static_cast<double>(info.softmax_scale);
+  reading.logit = capped_logit(info, dot * static_cast<double>(info.softmax_scale));
   if (!reading.in_window) return;
   const double normalizer = trace.log_normalizer(head.layer, head.head)[index_of(query)];
   reading.attention = std::exp(reading.logit + reading.log_forget - normalizer);

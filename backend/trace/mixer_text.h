@@ -13,7 +13,9 @@ namespace foxscope {
 inline std::string mixer_text(const TraceInfo& info, int layer) {
   const LayerMixer mixer = info.mixer(layer);
   if (!mixer.has_softmax()) return mixer_words(mixer);
-  if (info.window_size > 0) return fmt::format("attention, window of {}", info.window_size);
+  if (const std::int64_t window = window_of(info, layer); window > 0) {
+    return fmt::format("attention, window of {}", window);
+  }
   return forgets(info, layer) ? "forgetting attention" : "softmax attention";
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -79,7 +80,12 @@ int key_head_of(const TraceInfo& info, int layer, int head) {
 }
 
 std::int64_t window_of(const TraceInfo& info, int layer) {
-  return info.mixer(layer).has_softmax() ? info.window_size : 0;
+  if (!info.mixer(layer).has_softmax()) return 0;
+  return info.window_sizes.empty() ? info.window_size : info.window_sizes.at(static_cast<std::size_t>(layer));
+}
+
+double capped_logit(const TraceInfo& info, double logit) {
+  return info.logit_cap > 0 ? info.logit_cap * std::tanh(logit / info.logit_cap) : logit;
 }
 
 bool forgets(const TraceInfo& info, int layer) {

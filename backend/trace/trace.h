@@ -59,7 +59,10 @@ struct TraceInfo : TraceSizes {
   DType dtype = DType::float32;
   std::string attention_kernel;  ///< which implementation ran
   float softmax_scale = 0;       ///< 1/sqrt(d)
-  std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: no window
+  std::int64_t window_size = 0;  ///< w of all layers: position i sees i-w < j <= i; 0: no window
+  /// [layers] the same where layers of attention differ; empty: window_size says it.
+  std::vector<std::int64_t> window_sizes;
+  double logit_cap = 0;          ///< logits of attention are cap tanh(s / cap) of s = q.k softmax_scale; 0: s
   double pruning_tolerance = 0;  ///< share of a row's attention that may have been skipped; 0: none
   /// [layers] what forgets() answers. A trace fills it from c and the decays that it holds, and leaves what is here
   /// where they were not kept; empty: nobody has said.
@@ -78,6 +81,10 @@ bool forgets(const TraceInfo& info, int layer);
 bool forgets(const TraceInfo& info);
 /// Keys that a query of a layer sees; 0: all. Only softmax attention has a window.
 std::int64_t window_of(const TraceInfo& info, int layer);
+/// Whether layers of softmax attention have a window each of its own.
+inline bool has_windows_by_layer(const TraceInfo& info) { return !info.window_sizes.empty(); }
+/// The logit of attention of q.k softmax_scale.
+double capped_logit(const TraceInfo& info, double logit);
 /// The head of an array with `among` heads that head h of a layer reads: h / (H / among).
 constexpr int shared_head(int heads, int among, int head) { return head / (heads / among); }
 

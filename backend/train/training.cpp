@@ -201,9 +201,12 @@ struct TrainingFlops {
     }
     for (int layer = 0; layer < config.layers; ++layer) numbers += 2 * config.state_size(layer);
     matrices = 6.0 * static_cast<double>(numbers);
-    const std::int64_t seen = config.window_size > 0 ? std::min(2 * config.window_size, length) : length;
-    attention = 12.0 * static_cast<double>(config.attention_layers()) * static_cast<double>(config.query_size()) *
-                static_cast<double>(seen) / 2;
+    for (int layer = 0; layer < config.layers; ++layer) {
+      if (config.is_linear(layer)) continue;
+      const std::int64_t window = config.attention[index_of(layer)].window_size;
+      const std::int64_t seen = window > 0 ? std::min(2 * window, length) : length;
+      attention += 12.0 * static_cast<double>(config.query_size()) * static_cast<double>(seen) / 2;
+    }
   }
 };
 

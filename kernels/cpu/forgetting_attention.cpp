@@ -22,6 +22,7 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) *
 bool valid(const ForgettingAttention& a) {
   if (a.batch < 1 || a.heads < 1 || a.key_heads < 1 || a.length < 1 || a.head_dim < 1) return false;
   if (a.heads % a.key_heads != 0 || a.window_size < 0 || !std::isfinite(a.scale)) return false;
+  if (!(a.logit_cap >= 0) || !std::isfinite(a.logit_cap)) return false;
   if (a.query == nullptr || a.key == nullptr || a.value == nullptr || a.output == nullptr) return false;
   if (!(a.pruning_tolerance >= 0 && a.pruning_tolerance < 1)) return false;
   // Rows of the output that overlap would be written by several threads at once.

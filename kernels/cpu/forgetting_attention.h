@@ -36,8 +36,9 @@ struct ForgettingAttention {
   float* log_normalizer = nullptr;               ///< [B, H, L] contiguous, nats; may be null
   float* log_normalizer_without_gate = nullptr;  ///< likewise, of softmax(Q K^T scale); may be null
   float scale = 0;                               ///< 1/sqrt(d)
-  std::int64_t window_size = 0;                  ///< w: row i sees i-w < j <= i; 0: all j <= i
-  double pruning_tolerance = 0;                  ///< largest share of a row's attention that may be skipped; 0: none
+  float logit_cap = 0;  ///< softmax is of cap tanh(q.k scale / cap) + D (Gemma 2); 0: of the logits as they are
+  std::int64_t window_size = 0;  ///< w: row i sees i-w < j <= i; 0: all j <= i
+  double pruning_tolerance = 0;  ///< largest share of a row's attention that may be skipped; 0: none
 };
 
 /// Pairs of a block of rows and a block of keys in the causal (windowed) half, and those of them that were left out of
@@ -55,7 +56,8 @@ struct AttentionBlocks {
 /// @param stop    polled before each block of rows; Status::cancelled leaves the outputs incomplete
 /// @param blocks  may be null
 /// @returns invalid_argument for a size below 1, heads that key_heads does not divide, a null input or output, a
-///          negative window, a tolerance outside [0, 1), a scale that is not finite, output rows that overlap
+///          negative window, a tolerance outside [0, 1), a scale that is not finite, a cap that is negative or not
+///          finite, output rows that overlap
 /// @throws std::bad_alloc only
 Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, const std::stop_token& stop,
                             AttentionBlocks* blocks);

@@ -176,7 +176,8 @@ class RowBlock {
       float* HWY_RESTRICT to = s_.queries.get() + r * a_.head_dim;
       for (std::int64_t x = 0; x < a_.head_dim; ++x) to[x] = from[x] * scale;
       // Every row sees its own key, so its logit is a first reference that needs no stand-in for minus infinity.
-      const float logit = dot(to, key + (first_row_ + r) * a_.key_strides.row, a_.head_dim);
+      float logit = dot(to, key + (first_row_ + r) * a_.key_strides.row, a_.head_dim);
+      if (a_.logit_cap > 0) logit = log2_cap() * std::tanh(logit / log2_cap());
       s_.reference[index(r)] = logit;
       s_.reference_without_gate[index(r)] = logit;
       s_.norms[index(r)] = std::sqrt(dot(to, to, a_.head_dim)) * 1.0001F;
@@ -244,14 +245,15 @@ class RowBlock {
 
   void visit_part(std::int64_t block, const Part& part, bool steep, bool without_gate_only) {
     const std::int64_t key = block * kKeyBlock;
-    if (ungated_wanted_) {
+    if (ungated_wanted_ || a_.logit_cap > 0) {
       multiply_keys<Start::zero>(block, part);
+      if (a_.logit_cap > 0) cap(part);
       if (part.masked) mask(key, part);
-      for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
+      for (std::int64_t r = part.row; ungated_wanted_ && r < part.row + part.rows; ++r) {
         weigh<false>(part, r, 0.0F, s_.reference_without_gate[index(r)], s_.sums_without_gate.get());
       }
       if (without_gate_only) return;
-      add_gate(key, part, steep);
+      if (gate_ != nullptr) add_gate(key, part, steep);
     } else {
       if (gate_ == nullptr) {
         multiply_keys<Start::zero>(block, part);
@@ -295,6 +297,25 @@ class RowBlock {
       } else {
         const float* HWY_RESTRICT bias = s_.gate_bias.get();
         for (std::int64_t j = first; j < last; ++j) row[j] += bias[j];
+      }
+    }
+  }
+
+  float log2_cap() const { return static_cast<float>(static_cast<double>(a_.logit_cap) * kLog2E); }
+
+  /// cap tanh(s / cap) of a part's logits s, with tanh(y) = 1 - 2 / (1 + exp(2 y)).
+  void cap(const Part& part) {
+    const FloatTag tag;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+    const Float most = hn::Set(tag, log2_cap());
+    const Float twice = hn::Set(tag, static_cast<float>(2 / static_cast<double>(a_.logit_cap)));
+    const Float one = hn::Set(tag, 1.0F);
+    for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
+      float* HWY_RESTRICT row = logits(r);
+      for (std::int64_t j = part.first; j < part.last; j += lanes) {
+        const Float power = exp2_vector(hn::Mul(hn::LoadU(tag, row + j), twice));
+        const Float tanh = hn::Sub(one, hn::Div(hn::Set(tag, 2.0F), hn::Add(one, power)));
+        hn::StoreU(hn::Mul(most, tanh), tag, row + j);
       }
     }
   }

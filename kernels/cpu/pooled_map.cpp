@@ -173,6 +173,27 @@ void add_log_terms(const LogTerms& terms, std::int64_t key_count, float* tile) {
   }
 }
 
+/// tanh(y) = 1 - 2 / (1 + exp(2 y)).
+void cap_logits(float cap, float unit, std::int64_t count, float* values) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const Float most = hn::Set(tag, cap * unit);
+  const Float twice =
+      hn::Set(tag, static_cast<float>(2 * kLog2E / (static_cast<double>(cap) * static_cast<double>(unit))));
+  const Float one = hn::Set(tag, 1.0F);
+  const auto capped = [&](Float logit) {
+    return hn::Mul(most, hn::Sub(one, hn::Div(hn::Set(tag, 2.0F), hn::Add(one, exp2_vector(hn::Mul(logit, twice))))));
+  };
+  std::int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) hn::StoreU(capped(hn::LoadU(tag, values + n)), tag, values + n);
+  if (n < count) {
+    HWY_ALIGN float rest[HWY_MAX_BYTES / sizeof(float)] = {};
+    std::copy(values + n, values + count, rest);
+    hn::Store(capped(hn::Load(tag, rest)), tag, rest);
+    std::copy(rest, rest + (count - n), values + n);
+  }
+}
+
 void exponentiate(std::int64_t count, float* values) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -368,6 +389,7 @@ HWY_EXPORT(logit_tile);
 HWY_EXPORT(largest_norm);
 HWY_EXPORT(add_log_terms);
 HWY_EXPORT(exp_differences);
+HWY_EXPORT(cap_logits);
 HWY_EXPORT(exponentiate);
 HWY_EXPORT(subtract);
 HWY_EXPORT(forget_tile);
@@ -404,6 +426,10 @@ void logit_tile(const float* packed, const float* keys, std::int64_t key_count, 
 
 void add_log_terms(const LogTerms& terms, std::int64_t key_count, float* tile) {
   HWY_DYNAMIC_DISPATCH(add_log_terms)(terms, key_count, tile);
+}
+
+void cap_logits(float cap, float unit, std::int64_t count, float* tile) {
+  HWY_DYNAMIC_DISPATCH(cap_logits)(cap, unit, count, tile);
 }
 
 void exponentiate(std::int64_t count, float* values) { HWY_DYNAMIC_DISPATCH(exponentiate)(count, values); }

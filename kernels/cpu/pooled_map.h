@@ -39,6 +39,10 @@ struct LogTerms {
 /// reference, others as one float64 sum per entry.
 void add_log_terms(const LogTerms& terms, std::int64_t key_count, float* tile);
 
+/// tile = cap tanh(tile / cap).  @param cap  above 0
+/// @param unit  that a tile's logits are in, of those of the cap: log2(e) where they are powers of 2
+void cap_logits(float cap, float unit, std::int64_t count, float* tile);
+
 /// tile = 2^tile; below 2^-126 exactly 0.
 void exponentiate(std::int64_t count, float* values);
 

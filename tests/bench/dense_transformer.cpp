@@ -40,7 +40,7 @@ at::Tensor rotate(const at::Tensor& x, double base) {
 DenseTransformer::DenseTransformer(const Checkpoint& checkpoint) : config_(checkpoint.config()) {
   const bool known_gate = config_.forget_gate == ForgetGate::full || config_.forget_gate == ForgetGate::none;
   if (config_.model_type != "forgetting_transformer-project_fox" || !known_gate || config_.key_heads != config_.heads ||
-      config_.window_size != 0 || config_.query_key_norm == QueryKeyNorm::shared ||
+      config_.common_window() != 0 || config_.query_key_norm == QueryKeyNorm::shared ||
       config_.output_norm != config_.output_gate || config_.tie_word_embeddings) {
     throw Error(checkpoint.folder().string() + ": the dense peer knows FoX (Pro) and Transformer (Pro) only");
   }
@@ -69,9 +69,9 @@ at::Tensor DenseTransformer::attend(const at::Tensor& x, const std::string& laye
     query = rms_norm(query, weight(name + "q_norm.weight").view(per_head), config_.query_key_norm_epsilon);
     key = rms_norm(key, weight(name + "k_norm.weight").view(per_head), config_.query_key_norm_epsilon);
   }
-  if (config_.rope) {
-    query = rotate(query, config_.rope_base);
-    key = rotate(key, config_.rope_base);
+  if (!config_.rotaries.empty()) {
+    query = rotate(query, config_.rotaries.front().base);
+    key = rotate(key, config_.rotaries.front().base);
   }
   at::Tensor output;
   if (attention == DenseAttention::scaled_dot_product) {

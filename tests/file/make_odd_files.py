@@ -82,7 +82,10 @@ length, window = 37, "window_size"
 c = f"{fox}/layers/00/cumulative_log_gate"
 q = f"{fox}/layers/01/query"
 
-case("schema-newer", attribute("/", "foxscope_schema", 3), "newer Foxscope", "schema 3", "update Foxscope")
+case("schema-newer", attribute("/", "foxscope_schema", 4), "newer Foxscope", "schema 4", "update Foxscope")
+case("cap-negative", attribute(fox, "logit_cap", -1.0), "models/fox@logit_cap", "is -1, not 0 or above")
+case("cap-infinite", attribute(fox, "logit_cap", float("inf")), "models/fox@logit_cap", "is inf")
+case("window-of-a-layer", attribute(f"{fox}/layers/01", "window_size", -1), "layers/01@window_size", "is -1, not from 0 to")
 case("schema-missing", without_attributes("/", "foxscope_schema"))
 case("nothing-known", lambda file: (without_attributes("/", "foxscope_schema")(file), remove("models")(file)),
      "is not a run file")

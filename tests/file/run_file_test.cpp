@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "backend/base/sha256.h"
+#include "backend/file/hdf5/hdf5_object.h"
 #include "backend/map/map.h"
 #include "backend/trace/recorder.h"
 #include "tests/file/support.h"
@@ -22,6 +23,9 @@ std::vector<SyntheticRun> variants() {
   runs.push_back({.name = "ungated", .gated = false});
   runs.push_back({.name = "ungated-chunks", .length = 700, .gated = false});
   runs.push_back({.name = "window", .window_size = 5});
+  runs.push_back({.name = "windows", .window_sizes = {0, 5}});
+  runs.push_back({.name = "losses-of-windows", .window_sizes = {3, 0}, .keep = {Keep::loss}});
+  runs.push_back({.name = "capped", .logit_cap = 0.7});
   runs.push_back({.name = "one-token", .length = 1});
   runs.push_back({.name = "several-chunks", .layers = 1, .heads = 3, .key_heads = 1, .head_dim = 4, .length = 700});
   runs.push_back({.name = "everything", .keep = kEverything});
@@ -46,6 +50,19 @@ TEST_F(RunFileTest, ReopensAsTheTraceThatWasWritten) {
     EXPECT_EQ(opened.created, "2026-11-21T12:00:00Z");
     EXPECT_FALSE(opened.program_version.empty());
   }
+}
+
+TEST_F(RunFileTest, TheSchemaIsTheOldestThatReadsARunAsItIs) {
+  const auto schema = [&](const SyntheticRun& run) {
+    write_run(file("run.h5"), make_traces({run}));
+    const auto written = Hdf5File::open(file("run.h5"));
+    return Hdf5Object(written, written->root(), "/").integer_attribute("foxscope_schema").value_or(0);
+  };
+  EXPECT_EQ(schema({}), 1);
+  EXPECT_EQ(schema({.window_size = 5}), 1);
+  EXPECT_EQ(schema({.mixers = all_mixers()}), 2);
+  EXPECT_EQ(schema({.window_sizes = {0, 5}}), 3);
+  EXPECT_EQ(schema({.logit_cap = 0.7}), 3);
 }
 
 TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {

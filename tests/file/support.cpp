@@ -31,6 +31,8 @@ void expect_equal_info(const TraceInfo& left, const TraceInfo& right) {
   EXPECT_EQ(left.length, right.length);
   EXPECT_EQ(left.softmax_scale, right.softmax_scale);
   EXPECT_EQ(left.window_size, right.window_size);
+  EXPECT_EQ(left.window_sizes, right.window_sizes);
+  EXPECT_EQ(left.logit_cap, right.logit_cap);
   EXPECT_EQ(left.pruning_tolerance, right.pruning_tolerance);
   EXPECT_EQ(left.forgetting, right.forgetting);
   EXPECT_EQ(left.mixers, right.mixers);

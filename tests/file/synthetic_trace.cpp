@@ -60,14 +60,17 @@ void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* 
     const double* gate = c.data() + head * run.length;
     for (std::int64_t i = 0; i < run.length; ++i) {
       double sum = 0;
-      const std::int64_t first = run.window_size > 0 ? std::max<std::int64_t>(0, i - run.window_size + 1) : 0;
+      const std::int64_t window = window_of(run, layer);
+      const std::int64_t first = window > 0 ? std::max<std::int64_t>(0, i - window + 1) : 0;
       for (std::int64_t j = first; j <= i; ++j) {
         double dot = 0;
         for (std::size_t n = 0; n < dim; ++n) {
           dot += static_cast<double>(q[static_cast<std::size_t>(i) * dim + n]) *
                  static_cast<double>(k[static_cast<std::size_t>(j) * dim + n]);
         }
-        sum += std::exp(static_cast<double>(run.softmax_scale) * dot + (with_gate ? gate[i] - gate[j] : 0.0));
+        const double logit = static_cast<double>(run.softmax_scale) * dot;
+        const double capped = run.logit_cap > 0 ? run.logit_cap * std::tanh(logit / run.logit_cap) : logit;
+        sum += std::exp(capped + (with_gate ? gate[i] - gate[j] : 0.0));
       }
       normalizer[index_of(head * run.length + i)] = static_cast<float>(std::log(sum));
     }
@@ -119,6 +122,8 @@ TraceInfo make_info(const SyntheticRun& run) {
   info.hidden_size = std::int64_t{run.heads} * run.head_dim;
   info.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(run.head_dim)));
   info.window_size = run.window_size;
+  info.window_sizes = run.window_sizes;
+  info.logit_cap = run.logit_cap;
   info.pruning_tolerance = 0x1p-24;
   for (int layer = 0; layer < info.layers; ++layer) {
     info.forgetting.push_back(run.gated && info.mixer(layer).decay != Decay::none);

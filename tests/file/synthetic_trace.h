@@ -20,6 +20,8 @@ struct SyntheticRun {
   bool gated = true;
   bool with_text = true;
   std::int64_t window_size = 0;
+  std::vector<std::int64_t> window_sizes = {};  ///< of each layer; empty: window_size
+  double logit_cap = 0;
   unsigned seed = 1;
   KeepSet keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
   std::int64_t vocabulary_size = 50;    ///< width of the logits, where kept

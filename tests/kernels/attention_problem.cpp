@@ -106,7 +106,8 @@ std::string Problem::describe() const {
   return "B " + std::to_string(o.batch) + " H " + std::to_string(o.heads) + "/" + std::to_string(o.key_heads) + " L " +
          std::to_string(o.length) + " d " + std::to_string(o.head_dim) + " gate " +
          std::to_string(static_cast<int>(o.gate)) + " window " + std::to_string(o.window_size) + " layout " +
-         std::to_string(static_cast<int>(o.layout)) + " tolerance " + std::to_string(o.pruning_tolerance);
+         std::to_string(static_cast<int>(o.layout)) + " tolerance " + std::to_string(o.pruning_tolerance) + " cap " +
+         std::to_string(o.logit_cap);
 }
 
 cpu::ForgettingAttention Problem::arguments() {
@@ -129,6 +130,7 @@ cpu::ForgettingAttention Problem::arguments() {
   a.log_normalizer_without_gate = log_normalizer_without_gate.data();
   a.scale = 1.0F / std::sqrt(static_cast<float>(options.head_dim));
   a.window_size = options.window_size;
+  a.logit_cap = options.logit_cap;
   a.pruning_tolerance = options.pruning_tolerance;
   return a;
 }
@@ -164,8 +166,10 @@ ReferenceRow reference_row(const Problem& p, std::int64_t batch, std::int64_t he
     const float* k = p.key.data() + p.key_at(batch, key_head, j);
     double dot = 0;
     for (std::int64_t x = 0; x < o.head_dim; ++x) dot += static_cast<double>(q[x]) * static_cast<double>(k[x]);
-    logits.push_back(dot * scale);
-    gated.push_back(dot * scale + (c == nullptr ? 0.0 : c[row] - c[j]));
+    const auto cap = static_cast<double>(o.logit_cap);
+    const double logit = cap > 0 ? cap * std::tanh(dot * scale / cap) : dot * scale;
+    logits.push_back(logit);
+    gated.push_back(logit + (c == nullptr ? 0.0 : c[row] - c[j]));
   }
   const auto log_sum = [](const std::vector<double>& terms) {
     const double largest = *std::max_element(terms.begin(), terms.end());

@@ -40,6 +40,7 @@ struct ProblemOptions {
   Layout layout = Layout::heads_first;
   double pruning_tolerance = 0;
   float logit_scale = 1;  ///< standard deviation of the logits
+  float logit_cap = 0;
 };
 
 /// Random inputs and poisoned outputs of one call. Gaps between rows hold NaN.

@@ -61,6 +61,20 @@ TEST(ForgettingAttention, EqualsFloat64InEveryWindow) {
   }
 }
 
+TEST(ForgettingAttention, EqualsFloat64WithCappedLogits) {
+  std::uint64_t seed = 250;
+  for (const float cap : {0.5F, 4.0F, 50.0F}) {
+    for (const Gate gate : kGates) {
+      for (const std::int64_t window : {0, 70}) {
+        ProblemOptions options{.heads = 2, .length = 300, .gate = gate, .window_size = window};
+        options.logit_scale = 8;  // beyond the cap, where a reference of the logits as they are would be far too high
+        options.logit_cap = cap;
+        expect_reference(computed(options, seed++));
+      }
+    }
+  }
+}
+
 TEST(ForgettingAttention, EqualsFloat64WithGroupedHeadsBatchesAndStrides) {
   std::uint64_t seed = 300;
   for (const Layout layout : {Layout::heads_first, Layout::positions_first, Layout::padded}) {
@@ -195,6 +209,9 @@ TEST(ForgettingAttention, RefusesInvalidArguments) {
   EXPECT_EQ(status_after([](Arguments& a) { a.output = nullptr; }), Status::invalid_argument);
   EXPECT_EQ(status_after([](Arguments& a) { a.output_strides.row = a.head_dim - 1; }), Status::invalid_argument);
   EXPECT_EQ(status_after([](Arguments& a) { a.scale = kNan; }), Status::invalid_argument);
+  for (const float cap : {-1.0F, kNan, std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(status_after([cap](Arguments& a) { a.logit_cap = cap; }), Status::invalid_argument);
+  }
   for (const double tolerance : {-1e-9, 1.0, 2.0, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(status_after([tolerance](Arguments& a) { a.pruning_tolerance = tolerance; }), Status::invalid_argument);
   }

@@ -166,6 +166,15 @@ TEST(DecaySplit, EqualsADenseOneWithinAWindowAndWithoutAGate) {
   expect_split({make_run(shape), 0, 0});
 }
 
+TEST(DecaySplit, EqualsADenseOneOfCappedLogits) {
+  RunShape shape;
+  shape.length = 300;
+  shape.logit_cap = 0.8;
+  expect_split({make_run(shape), 0, 0});
+  shape.windows = {70};
+  expect_split({make_run(shape), 0, 0});
+}
+
 TEST(DecaySplit, SeesThroughHeadsThatParkOnTheFirstKey) {
   RunShape shape;
   shape.length = 300;

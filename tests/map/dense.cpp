@@ -59,11 +59,13 @@ std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& sto
   const auto key = store.rows(QueryKeyStore::Part::key, layer, key_head, 0, length, key_scratch);
   std::vector<double> logits(static_cast<std::size_t>(length * length), kNone);
   for (std::int64_t i = 0; i < length; ++i) {
-    const std::int64_t first = info.window_size == 0 ? 0 : std::max<std::int64_t>(0, i - info.window_size + 1);
+    const std::int64_t window = info.window_sizes.empty() ? info.window_size : info.window_sizes[index_of(layer)];
+    const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, i - window + 1);
     for (std::int64_t j = first; j <= i; ++j) {
+      const double logit = dot(query.data() + i * info.head_dim, key.data() + j * info.head_dim, info.head_dim) /
+                           std::sqrt(static_cast<double>(info.head_dim));
       logits[index_of(i * length + j)] =
-          dot(query.data() + i * info.head_dim, key.data() + j * info.head_dim, info.head_dim) /
-          std::sqrt(static_cast<double>(info.head_dim));
+          info.logit_cap > 0 ? info.logit_cap * std::tanh(logit / info.logit_cap) : logit;
     }
   }
   return logits;
@@ -98,6 +100,8 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
   info.dtype = shape.dtype;
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   info.window_size = shape.window;
+  info.window_sizes = shape.windows;
+  info.logit_cap = shape.logit_cap;
   info.forgetting.assign(static_cast<std::size_t>(shape.layers), shape.gated);
   const QueryKeyStore::Shape stored{shape.layers, shape.heads, shape.key_heads, shape.length, shape.head_dim};
   auto store = std::make_shared<HostQueryKeyStore>(stored, shape.dtype, std::size_t{1} << 40U, "/tmp");

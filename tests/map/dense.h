@@ -18,6 +18,8 @@ struct RunShape {
   int key_heads = 1;
   int head_dim = 16;
   std::int64_t window = 0;
+  std::vector<std::int64_t> windows = {};  ///< of each layer; empty: `window`
+  double logit_cap = 0;
   bool gated = true;
   DType dtype = DType::float32;
   unsigned seed = 1;

@@ -77,6 +77,31 @@ TEST(Entries, AttentionOfARowSumsToOneAndTheGatesEffectToZero) {
   }
 }
 
+TEST(Entries, OfCappedLogitsAndWindowsByLayerEqualDenseOnes) {
+  RunShape shape;
+  shape.length = 300;
+  shape.layers = 2;
+  shape.heads = 2;
+  shape.windows = {0, 90};
+  for (const double cap : {0.0, 0.6, 50.0}) {
+    shape.logit_cap = cap;
+    const auto run = make_run(shape);
+    for (int layer = 0; layer < 2; ++layer) {
+      const HeadOf head{run, layer, 1};
+      const DenseHead dense(head);
+      for (const Quantity quantity : kEntryQuantities) {
+        const std::vector<double> entries = dense.entries(quantity);
+        for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
+          MapRequest request = request_of(head, quantity, {0, 300}, {0, 300}, 60, 50);
+          request.reduction = reduction;
+          EXPECT_LT(largest_difference(computed(request), pool(entries, 300, request), largest_size(entries)), 2e-6)
+              << to_string(quantity) << " " << to_string(reduction) << " layer " << layer << " cap " << cap;
+        }
+      }
+    }
+  }
+}
+
 TEST(Entries, MeansOfWholeRowsKeepTheSum) {
   const RunShape shape = three_heads();
   const auto run = make_run(shape);

@@ -29,6 +29,7 @@ TEST(PairReading, EqualsDenseEntries) {
   shape.window = 50;
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     shape.dtype = dtype;
+    shape.logit_cap = dtype == DType::float32 ? 0.7 : 0.0;
     const auto run = make_run(shape);
     for (int head = 0; head < shape.heads; ++head) {
       const HeadOf of{run, 0, head};

@@ -136,6 +136,8 @@ TEST(AttentionStatistics, EqualDenseOnes) {
   shape.window = 90;
   shape.dtype = DType::bfloat16;
   expect_attention_statistics({make_run(shape), 0, 1});
+  shape.logit_cap = 0.7;
+  expect_attention_statistics({make_run(shape), 0, 1});
 }
 
 TEST(AttentionStatistics, SeeWhatIsLeftByHeadsThatParkOnTheFirstKey) {

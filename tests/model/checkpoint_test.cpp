@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -51,6 +52,94 @@ TEST(Checkpoint, RefusesFoldersWithoutWhatItNeeds) {
   folder.write("pytorch_model.bin", "x");
   EXPECT_PRED2(test::says, open_error(folder.text()),
                (test::Parts{"pytorch_model.bin is a pickle", "python3 -c", "save_file"}));
+}
+
+/// The tensors of a folder of one file, with their bytes.
+std::vector<NamedTensor> tensors_of(const Checkpoint& checkpoint) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    NamedTensor& tensor = tensors.emplace_back(NamedTensor{name, view.shape, {}});
+    checkpoint.read(name, [&](std::span<const float> piece) {
+      tensor.values.insert(tensor.values.end(), piece.begin(), piece.end());
+      return true;
+    });
+  }
+  return tensors;
+}
+
+TEST(Checkpoint, NamesWhatItDoesNotRun) {
+  const auto unread = [](const std::string& name) {
+    std::map<std::string, std::size_t> parts;
+    const Checkpoint checkpoint = Checkpoint::open(test::data_path("published/" + name));
+    for (const Checkpoint::Unread& part : checkpoint.unread()) parts[part.prefix + ": " + part.words] = part.tensors;
+    return parts;
+  };
+  EXPECT_EQ(unread("qwen3_5-published"), (std::map<std::string, std::size_t>{{"model.visual.: vision tower", 33},
+                                                                             {"mtp.: multi-token prediction", 15}}));
+  EXPECT_EQ(unread("ministral3-published"),
+            (std::map<std::string, std::size_t>{{"multi_modal_projector.: projector of pictures", 4},
+                                                {"vision_tower.: vision tower", 11}}));
+  EXPECT_TRUE(unread("olmo2").empty());
+}
+
+TEST(Checkpoint, LooksForTheLanguageModelWhereItLies) {
+  const Checkpoint published = Checkpoint::open(test::data_path("published/qwen3_5-published"));
+  const auto renamed = [&](const std::string& from, const std::string& to) {
+    std::vector<NamedTensor> tensors = tensors_of(published);
+    for (NamedTensor& tensor : tensors) {
+      if (tensor.name.starts_with(from)) tensor.name = to + tensor.name.substr(from.size());
+    }
+    const TemporaryFolder folder;
+    test::write_checkpoint(folder, json::parse(published.config().json), tensors);
+    return Checkpoint::open(folder.text()).config().name_prefix;
+  };
+  EXPECT_EQ(published.config().name_prefix, "model.language_model.");
+  EXPECT_EQ(renamed("model.language_model.", "language_model.model."), "language_model.model.");
+  EXPECT_EQ(renamed("model.language_model.", "model."), "model.");
+  EXPECT_PRED2(test::says, test::error_of([&] { renamed("model.visual.", "model.visuals."); }),
+               (test::Parts{"unexpected 33: model.visuals."}));
+  EXPECT_PRED2(test::says, test::error_of([&] { renamed("model.language_model.norm", "model.language_model.norms"); }),
+               (test::Parts{"missing 1: model.language_model.norm.weight", "unexpected 1"}));
+}
+
+TEST(Checkpoint, OpensShardsWhateverTheirNames) {
+  const Checkpoint published = Checkpoint::open(test::data_path("published/qwen3_5-published"));
+  const TemporaryFolder folder;
+  folder.write("config.json", published.config().json);
+  const std::vector<NamedTensor> tensors = tensors_of(published);
+  json map;
+  for (const bool second : {false, true}) {
+    const std::string name = std::string("model.safetensors-0000") + (second ? "2" : "1") + "-of-00002.safetensors";
+    std::vector<NamedTensor> own;
+    for (std::size_t n = 0; n < tensors.size(); ++n) {
+      if ((n % 2 == 1) != second) continue;
+      own.push_back(tensors[n]);
+      map[tensors[n].name] = name;
+    }
+    folder.write(name, test::safetensors_image(own));
+  }
+  folder.write("model.safetensors.index.json", json({{"weight_map", map}}).dump());
+  const Checkpoint sharded = Checkpoint::open(folder.text());
+  EXPECT_EQ(sharded.weight_files().size(), 2U);
+  EXPECT_EQ(sharded.parameter_count(), published.parameter_count());
+  EXPECT_EQ(sharded.unread().size(), 2U);
+}
+
+TEST(Checkpoint, AHeadThatIsNotThereIsTheEmbeddingWhereNothingIsSaid) {
+  const Checkpoint published = Checkpoint::open(test::data_path("published/ministral3-published"));
+  json config = json::parse(published.config().json);
+  config.erase("tie_word_embeddings");
+  config["text_config"].erase("tie_word_embeddings");
+  const auto tied = [&](bool with_head) {
+    std::vector<NamedTensor> tensors = tensors_of(published);
+    if (!with_head)
+      std::erase_if(tensors, [](const NamedTensor& tensor) { return tensor.name.ends_with("lm_head.weight"); });
+    const TemporaryFolder folder;
+    test::write_checkpoint(folder, config, tensors);
+    return Checkpoint::open(folder.text()).config().tie_word_embeddings;
+  };
+  EXPECT_FALSE(tied(true));
+  EXPECT_TRUE(tied(false));
 }
 
 TEST(Checkpoint, ConfigMayBeNeitherFolderNorHuge) {

@@ -106,8 +106,8 @@ TEST_F(CudaDecodeState, IsAsExactAsPassesOverTheText) {
       const auto decode_state = begin(*gpu, std::span(ids).first(prompt));
       EXPECT_LE(difference(read(*decode_state, ids), exact), allowed) << prompt;
       const std::vector<std::int64_t> held = decode_state->held_keys();
-      if (gpu->config().window_size > 0) {
-        EXPECT_LT(*std::ranges::max_element(held), gpu->config().window_size);
+      if (const auto window = gpu->config().common_window(); window.value_or(0) > 0) {
+        EXPECT_LT(*std::ranges::max_element(held), *window);
       }
       std::vector<std::unique_ptr<DecodeState>> several;
       several.push_back(begin(*gpu, std::span(ids).first(prompt)));

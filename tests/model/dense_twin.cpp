@@ -100,12 +100,12 @@ at::Tensor DenseTwin::attend(const at::Tensor& x, int layer, const TwinChange& c
     const int key_head = head / (config_.heads / config_.key_heads);
     at::Tensor q = query.select(1, head);
     at::Tensor k = key.select(1, key_head);
-    if (config_.rope) {
-      q = rotate(q, config_.rope_base);
-      k = rotate(k, config_.rope_base);
+    if (const Rotary* const rotary = config_.rotary_at(layer)) {
+      q = rotate(q, rotary->base);
+      k = rotate(k, rotary->base);
     }
-    output.select(1, head).copy_(
-        dense_head(q, k, value.select(1, key_head), log_f.select(1, head), config_.window_size));
+    output.select(1, head).copy_(dense_head(q, k, value.select(1, key_head), log_f.select(1, head),
+                                            config_.attention[static_cast<std::size_t>(layer)].window_size));
   }
   if (config_.output_norm) output = normalize_heads(output, name + "output_norm", config_.norm_epsilon);
   output = output.reshape({length, -1});

@@ -33,11 +33,17 @@ json tiny_family(const std::string& model_type) {
   json config = {{"model_type", model_type}, {"vocab_size", 11},       {"hidden_size", 8}, {"num_attention_heads", 2},
                  {"num_hidden_layers", 2},   {"intermediate_size", 6}, {"bos_token_id", 0}};
   if (model_type == "gpt_neox") config["rotary_pct"] = 1.0;
+  if (model_type == "gemma3_text")
+    config["num_key_value_heads"] = 1;  // the class's own 4 are more than there are heads
   return config;
 }
 
-const std::vector<std::string> kPlainFamilies = {"gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"};
-const std::vector<std::string> kRotaryFamilies = {"gpt_neox", "llama", "mistral", "qwen2", "qwen3"};
+const std::vector<std::string> kPlainFamilies = {"gpt2",  "gpt_neox",  "llama",      "mistral",    "qwen2",
+                                                 "qwen3", "ministral", "ministral3", "smollm3",    "phi3",
+                                                 "olmo2", "olmo3",     "gemma2",     "gemma3_text"};
+const std::vector<std::string> kRotaryFamilies = {"gpt_neox",  "llama",      "mistral",    "qwen2", "qwen3",
+                                                  "ministral", "ministral3", "smollm3",    "phi3",  "olmo2",
+                                                  "olmo3",     "gemma2",     "gemma3_text"};
 
 json with(const std::string& model_type, const json& keys) {
   json config = tiny_family(model_type);
@@ -58,29 +64,29 @@ TEST(FamilyConfig, ReadsTheSmallest) {
     EXPECT_EQ(config.family->model_type, name);
     EXPECT_EQ(config.forget_gate, ForgetGate::none) << name;
     EXPECT_EQ(config.layers, 2) << name;
-    EXPECT_EQ(config.head_dim, name == "qwen3" ? 128 : 4) << name;
-    EXPECT_EQ(config.rotary_dim, name == "gpt2" ? 0 : config.head_dim) << name;
+    EXPECT_EQ(config.head_dim, name == "qwen3" ? 128 : name.starts_with("gemma") ? 256 : 4) << name;
+    EXPECT_EQ(config.widest_rotary(), name == "gpt2" ? 0 : config.head_dim) << name;
     EXPECT_EQ(config.learned_positions, name == "gpt2" ? 12 : 0) << name;
-    EXPECT_EQ(config.tie_word_embeddings, name == "gpt2") << name;
+    EXPECT_EQ(config.tie_word_embeddings, name == "gpt2" || name == "smollm3" || name.starts_with("gemma")) << name;
   }
 }
 
 TEST(FamilyConfig, KnowsTheFamiliesDefaults) {
-  EXPECT_EQ(family_config(tiny_family("mistral")).window_size, 4096);
-  EXPECT_EQ(family_config(with("mistral", {{"sliding_window", nullptr}})).window_size, 0);
-  EXPECT_EQ(family_config(with("mistral", {{"sliding_window", 7}})).window_size, 7);
+  EXPECT_EQ(family_config(tiny_family("mistral")).common_window(), 4096);
+  EXPECT_EQ(family_config(with("mistral", {{"sliding_window", nullptr}})).common_window(), 0);
+  EXPECT_EQ(family_config(with("mistral", {{"sliding_window", 7}})).common_window(), 7);
   EXPECT_EQ(family_config(with("gpt2", {{"n_inner", nullptr}})).intermediate_size, 32);
   EXPECT_EQ(family_config(with("gpt2", {{"n_positions", nullptr}})).learned_positions, 1024);
   json neox = with("gpt_neox", {{"hidden_size", 32}});
   neox.erase("rotary_pct");
-  EXPECT_EQ(family_config(neox).rotary_dim, 4);
+  EXPECT_EQ(family_config(neox).widest_rotary(), 4);
   for (const char* name : {"qwen2", "qwen3"}) {
     const json all = {{"use_sliding_window", true}, {"max_window_layers", 0}};
-    EXPECT_EQ(family_config(tiny_family(name)).window_size, 0) << name;
-    EXPECT_EQ(family_config(with(name, all)).window_size, 4096) << name;
+    EXPECT_EQ(family_config(tiny_family(name)).common_window(), 0) << name;
+    EXPECT_EQ(family_config(with(name, all)).common_window(), 4096) << name;
     json none = all;
     none["sliding_window"] = nullptr;
-    EXPECT_EQ(family_config(with(name, none)).window_size, 0) << name;
+    EXPECT_EQ(family_config(with(name, none)).common_window(), 0) << name;
   }
   EXPECT_EQ(family_config(with("qwen3", {{"hidden_size", 9}})).head_dim, 128);
 }
@@ -180,10 +186,10 @@ TEST(FamilyConfig, RefusesOtherActivations) {
 
 TEST(FamilyConfig, RefusesOtherRotaryEmbeddings) {
   for (const std::string& name : kRotaryFamilies) {
-    for (const char* type : {"yarn", "dynamic", "longrope", "mrope"}) {
+    for (const char* type : {"mrope", "su", "ntk"}) {
       const std::string words =
           std::string(" is \"") + type +
-          R"(", which Foxscope does not run: it runs "default", "linear" and "llama3"; CONTRIBUTING.md)";
+          R"(", which Foxscope does not run: it runs "default", "linear", "dynamic", "llama3", "yarn" and "longrope"; CONTR)";
       const json factor = {{"factor", 2.0}, {"type", type}};
       EXPECT_PRED2(test::says, refusal(name, {{"rope_scaling", factor}}), (Parts{"rope_scaling.type" + words}));
       const json newer = {{"rope_type", type}, {"rope_theta", 1e4}};
@@ -246,8 +252,7 @@ TEST(FamilyConfig, HeadsOfLlamaTurnWholeWhateverRopeParametersSay) {
   const json half = {{"rope_theta", 100.0}, {"partial_rotary_factor", 0.5}};
   for (const char* name : {"llama", "mistral", "qwen2", "qwen3"}) {
     const ModelConfig config = family_config(with(name, {{"rope_parameters", half}}));
-    EXPECT_EQ(config.rotary_dim, config.head_dim) << name;
-    EXPECT_EQ(config.rope_base, 100.0) << name;
+    EXPECT_EQ(config.rotaries.front(), (Rotary{.base = 100, .dim = config.head_dim})) << name;
     ASSERT_EQ(config.notes.size(), 1U) << name;
     EXPECT_PRED2(test::says, config.notes[0], (Parts{"partial_rotary_factor 0.5", "heads turn whole here too"}));
     json whole = half;
@@ -258,7 +263,7 @@ TEST(FamilyConfig, HeadsOfLlamaTurnWholeWhateverRopeParametersSay) {
     EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", stretched}}),
                  (Parts{"rope_parameters.partial_rotary_factor is 0.5, which Foxscope does not run"}));
   }
-  EXPECT_EQ(family_config(with("gpt_neox", {{"rope_parameters", half}})).rotary_dim, 2);
+  EXPECT_EQ(family_config(with("gpt_neox", {{"rope_parameters", half}})).widest_rotary(), 2);
 }
 
 TEST(FamilyConfig, SaysWhichKeyIsNearest) {
@@ -272,37 +277,148 @@ TEST(FamilyConfig, SaysWhichKeyIsNearest) {
   EXPECT_EQ(refusal("llama", {{"new_switch", true}}).find("did you mean"), std::string::npos);
 }
 
-TEST(FamilyConfig, RefusesWindowsByLayer) {
+std::vector<std::int64_t> windows_of(const json& config) {
+  std::vector<std::int64_t> windows;
+  for (const AttentionLayer& layer : family_config(config).attention) windows.push_back(layer.window_size);
+  return windows;
+}
+
+std::vector<int> rotaries_of(const json& config) {
+  std::vector<int> rotaries;
+  for (const AttentionLayer& layer : family_config(config).attention) rotaries.push_back(layer.rotary);
+  return rotaries;
+}
+
+using Windows = std::vector<std::int64_t>;
+
+TEST(FamilyConfig, ReadsWindowsByLayer) {
   for (const char* name : {"qwen2", "qwen3"}) {
     const json window = {{"use_sliding_window", true}, {"sliding_window", 4}};
     json late = window;
     late["max_window_layers"] = 1;
-    EXPECT_PRED2(test::says, refusal(name, late),
-                 (Parts{"max_window_layers is 1, which Foxscope does not run: it runs a window in all 2 layers or in "
-                        "none, not in 1"}));
-    json mixed = window;
-    mixed["layer_types"] = {"full_attention", "sliding_attention"};
-    EXPECT_PRED2(test::says, refusal(name, mixed),
-                 (Parts{"layer_types is a list, which Foxscope does not run: it runs a window in all 2 layers"}));
-    // Without a window the types may not ask for one.
-    EXPECT_PRED2(test::says, refusal(name, {{"layer_types", {"full_attention", "sliding_attention"}}}),
-                 (Parts{"layer_types is a list: it must be \"full_attention\" for every layer"}));
+    EXPECT_EQ(windows_of(with(name, late)), (Windows{0, 4})) << name;
+    late["layer_types"] = {"sliding_attention", "full_attention"};
+    EXPECT_EQ(windows_of(with(name, late)), (Windows{4, 0})) << name << ": the list decides";
+    EXPECT_EQ(family_config(with(name, late)).common_window(), std::nullopt);
+    late["use_sliding_window"] = false;
+    late["layer_types"] = {"full_attention", "full_attention"};
+    EXPECT_EQ(windows_of(with(name, late)), (Windows{0, 0})) << name;
+  }
+  EXPECT_EQ(windows_of(with("ministral", {{"sliding_window", 4}})), (Windows{4, 4}));
+  EXPECT_EQ(windows_of(with("ministral", {{"sliding_window", nullptr}})), (Windows{0, 0}));
+  EXPECT_EQ(windows_of(with("phi3", {{"sliding_window", 4}})), (Windows{4, 4}));
+  EXPECT_EQ(windows_of(tiny_family("phi3")), (Windows{0, 0}));
+  EXPECT_EQ(windows_of(with("olmo3", {{"num_hidden_layers", 5}})), (Windows{4096, 4096, 4096, 0, 4096}));
+  EXPECT_EQ(windows_of(with("gemma2", {{"num_hidden_layers", 3}})), (Windows{4096, 0, 4096}));
+  const json seven = with("gemma3_text", {{"num_hidden_layers", 7}, {"sliding_window", 9}});
+  EXPECT_EQ(windows_of(seven), (Windows{9, 9, 9, 9, 9, 0, 9}));
+  EXPECT_EQ(rotaries_of(seven), (std::vector{1, 1, 1, 1, 1, 0, 1}));
+  const ModelConfig gemma = family_config(seven);
+  EXPECT_EQ(gemma.rotaries[0].base, 1e6);
+  EXPECT_EQ(gemma.rotaries[1].base, 1e4);
+  const json newer = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+                      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 500.0}}}};
+  const ModelConfig by_kind = family_config(with("gemma3_text", {{"rope_parameters", newer}}));
+  EXPECT_EQ(by_kind.rotaries[0].base, 2e6);
+  EXPECT_EQ(by_kind.rotaries[0].scaling.factor, 8);
+  EXPECT_EQ(by_kind.rotaries[1], (Rotary{.base = 500, .dim = 256}));
+  json other = newer;
+  other["sliding_attention"]["rope_type"] = "linear";
+  EXPECT_PRED2(test::says, refusal("gemma3_text", {{"rope_parameters", other}}),
+               (Parts{"rope_parameters.sliding_attention.rope_type is \"linear\", which Foxscope does not run"}));
+  EXPECT_EQ(windows_of(with("smollm3", {{"sliding_window", 5}, {"max_window_layers", 0}})), (Windows{0, 0}));
+}
+
+TEST(FamilyConfig, ReadsLayersWhoseHeadsDoNotTurn) {
+  EXPECT_EQ(rotaries_of(with("smollm3", {{"no_rope_layers", {1, 0}}, {"no_rope_layer_interval", 1}})),
+            (std::vector{0, -1}));
+  EXPECT_EQ(rotaries_of(with("smollm3", {{"num_hidden_layers", 5}})), (std::vector{0, 0, 0, -1, 0}));
+  for (const json& list :
+       {json::array({1}), json::array({1, 0, 1}), json::array({1, 2}), json("1"), json::array({1, "0"})}) {
+    EXPECT_PRED2(test::says, refusal("smollm3", {{"no_rope_layers", list}}),
+                 (Parts{"no_rope_layers is ", "it must be 1 or 0 for each of 2 layers"}))
+        << list;
+  }
+}
+
+TEST(FamilyConfig, RefusesListsOfLayersThatDoNotFit) {
+  for (const char* name : {"qwen2", "qwen3", "ministral", "olmo3", "gemma2", "gemma3_text"}) {
     for (const json& types : {json("full_attention"), json(5), json(true), json({{"a", "full_attention"}}),
                               json::array({"full_attention"}), json::array({"full_attention", "linear_attention"}),
                               json::array({"full_attention", 3}), json::array({nullptr, nullptr}),
                               json::array({"sliding_attention", "sliding_attention", "sliding_attention"})}) {
       for (const bool slides : {false, true}) {
-        EXPECT_PRED2(test::says, refusal(name, {{"use_sliding_window", slides}, {"layer_types", types}}),
+        json keys = {{"layer_types", types}};
+        if (std::string(name).starts_with("qwen")) keys["use_sliding_window"] = slides;
+        EXPECT_PRED2(test::says, refusal(name, keys),
                      (Parts{"layer_types is ", "\"full_attention\" or \"sliding_attention\" for each of 2 layers"}))
-            << types;
+            << name << types;
       }
     }
-    EXPECT_PRED2(test::says, refusal(name, {{"max_window_layers", -1}}), (Parts{"max_window_layers is -1"}));
     EXPECT_PRED2(test::says, refusal(name, {{"sliding_window", 0}}), (Parts{"sliding_window is 0"}));
+  }
+  for (const char* name : {"qwen2", "qwen3"}) {
+    // Without a window the types may not ask for one.
+    EXPECT_PRED2(test::says, refusal(name, {{"layer_types", {"full_attention", "sliding_attention"}}}),
+                 (Parts{"layer_types is a list: it must be \"full_attention\" for every layer"}));
+    EXPECT_PRED2(test::says, refusal(name, {{"max_window_layers", -1}}), (Parts{"max_window_layers is -1"}));
     EXPECT_PRED2(test::says, refusal(name, {{"use_sliding_window", "yes"}}),
                  (Parts{"use_sliding_window is \"yes\": it must be true or false"}));
   }
   EXPECT_PRED2(test::says, refusal("mistral", {{"sliding_window", 0}}), (Parts{"sliding_window is 0"}));
+}
+
+TEST(FamilyConfig, RefusesStretchedPositionsThatDoNotFit) {
+  const auto scaled = [](const json& scaling, json keys = json::object()) {
+    keys["rope_scaling"] = scaling;
+    return refusal("llama", keys);
+  };
+  const json yarn = {{"type", "yarn"}, {"factor", 4}};
+  EXPECT_PRED2(test::says, scaled(yarn), (Parts{"rope_scaling.original_max_position_embeddings is missing"}));
+  EXPECT_EQ(scaled(yarn, {{"max_position_embeddings", 64}}), "");
+  const auto changed = [](json base, const json& keys) {
+    base.update(keys);
+    return base;
+  };
+  const json whole = changed(yarn, {{"original_max_position_embeddings", 64}});
+  EXPECT_EQ(scaled(whole), "");
+  EXPECT_PRED2(test::says, scaled(changed(whole, {{"truncate", "no"}})), (Parts{"rope_scaling.truncate is \"no\""}));
+  EXPECT_PRED2(test::says, scaled(changed(whole, {{"beta_fast", 0}})), (Parts{"rope_scaling.beta_fast is 0"}));
+  EXPECT_PRED2(test::says, scaled(changed(whole, {{"attention_factor", -1}})),
+               (Parts{"rope_scaling.attention_factor is -1"}));
+  EXPECT_PRED2(test::says, scaled(whole, {{"rope_theta", 1}}), (Parts{"rope_theta is", "above 1"}));
+  EXPECT_PRED2(test::says, scaled(changed(whole, {{"new_switch", 2}})), (Parts{"\"rope_scaling.new_switch\" is 2"}));
+  EXPECT_PRED2(test::says, scaled({{"type", "dynamic"}, {"factor", 2}}), (Parts{"max_position_embeddings is missing"}));
+  EXPECT_PRED2(test::says,
+               scaled({{"type", "dynamic"}, {"factor", 2}}, {{"max_position_embeddings", 9}, {"head_dim", 2}}),
+               (Parts{"rope_scaling.type is \"dynamic\""}));
+  const json longrope = {{"type", "longrope"}, {"short_factor", {1, 1.5}}, {"long_factor", {1, 2}}};
+  const auto phi = [&](const json& scaling) {
+    return refusal(
+        "phi3", {{"rope_scaling", scaling}, {"original_max_position_embeddings", 16}, {"max_position_embeddings", 64}});
+  };
+  EXPECT_EQ(phi(longrope), "");
+  for (const json& list :
+       {json::array({1}), json::array({1, 2, 3}), json::array({1, 0}), json::array({1, "2"}), json(3)}) {
+    EXPECT_PRED2(test::says, phi(changed(longrope, {{"long_factor", list}})),
+                 (Parts{"rope_scaling.long_factor is ", "a list of 2 numbers above 0, one for each pair that turns"}));
+  }
+  EXPECT_PRED2(test::says, phi({{"type", "longrope"}, {"long_factor", {1, 2}}}),
+               (Parts{"rope_scaling.short_factor is missing"}));
+}
+
+TEST(FamilyConfig, RefusesOptionsOfGemmaThatAreNotRun) {
+  EXPECT_PRED2(test::says, refusal("gemma3_text", {{"attn_logit_softcapping", 50.0}}),
+               (Parts{"attn_logit_softcapping is 50.0, which Foxscope does not run: it runs null"}));
+  EXPECT_PRED2(test::says, refusal("gemma2", {{"hidden_activation", "relu"}}),
+               (Parts{"hidden_activation is \"relu\"", "\"gelu_pytorch_tanh\" and \"silu\""}));
+  EXPECT_PRED2(test::says, refusal("gemma2", {{"attn_logit_softcapping", 0}}), (Parts{"attn_logit_softcapping is 0"}));
+  EXPECT_PRED2(test::says, refusal("gemma2", {{"use_bidirectional_attention", true}}),
+               (Parts{"\"use_bidirectional_attention\" is true"}));
+  EXPECT_EQ(refusal("gemma2", {{"hidden_act", "relu"}, {"cache_implementation", "hybrid"}}), "");
+  EXPECT_EQ(family_config(with("gemma2", {{"attn_logit_softcapping", nullptr}})).attention_cap, 0);
+  EXPECT_EQ(family_config(tiny_family("gemma2")).attention_cap, 50);
+  EXPECT_EQ(family_config(tiny_family("gemma2")).logit_cap, 30);
 }
 
 TEST(FamilyConfig, RefusesHostileValuesOfEveryKey) {
@@ -353,7 +469,18 @@ TEST(FamilyConfig, RefusesHostileValuesOfEveryKey) {
                                          "attention_bias",
                                          "mlp_bias",
                                          "scale_attn_weights",
-                                         "use_parallel_residual"};
+                                         "use_parallel_residual",
+                                         "no_rope_layers",
+                                         "no_rope_layer_interval",
+                                         "partial_rotary_factor",
+                                         "original_max_position_embeddings",
+                                         "max_position_embeddings",
+                                         "query_pre_attn_scalar",
+                                         "attn_logit_softcapping",
+                                         "final_logit_softcapping",
+                                         "hidden_activation",
+                                         "sliding_window_pattern",
+                                         "rope_local_base_freq"};
   for (const std::string& name : kPlainFamilies) {
     for (const std::string& key : keys) {
       for (const json& value : hostile) {
@@ -366,9 +493,13 @@ TEST(FamilyConfig, RefusesHostileValuesOfEveryKey) {
           EXPECT_GT(read.head_dim, 0);
           EXPECT_GT(read.heads, 0);
           EXPECT_EQ(read.heads % read.key_heads, 0);
-          EXPECT_EQ(read.rotary_dim % 2, 0);
-          EXPECT_LE(read.rotary_dim, read.head_dim);
-          EXPECT_GE(read.window_size, 0);
+          EXPECT_EQ(std::ssize(read.attention), read.layers);
+          for (const Rotary& rotary : read.rotaries) {
+            EXPECT_EQ(rotary.dim % 2, 0);
+            EXPECT_LE(rotary.dim, read.head_dim);
+            for (const double frequency : rotary.frequencies(100)) EXPECT_TRUE(std::isfinite(frequency));
+          }
+          for (const AttentionLayer& layer : read.attention) EXPECT_GE(layer.window_size, 0);
           for (const Parameter& parameter : parameters(read)) {
             for (const std::int64_t extent : parameter.shape) EXPECT_GT(extent, 0) << parameter.name;
           }

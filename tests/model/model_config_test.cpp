@@ -35,11 +35,10 @@ TEST(ModelConfig, ReadsForgettingTransformerDefaults) {
   const ModelConfig read_config = read(config);
   EXPECT_EQ(read_config.family->model_type, "forgetting_transformer-project_fox");
   EXPECT_EQ(read_config.forget_gate, ForgetGate::full);
-  EXPECT_FALSE(read_config.rope);
+  EXPECT_TRUE(read_config.rotaries.empty());
   EXPECT_EQ(read_config.key_heads, 2);
   EXPECT_EQ(read_config.head_dim, 4);
   EXPECT_EQ(read_config.intermediate_size, 256);  // 8 * 4 * 2 / 3 rounded up
-  EXPECT_EQ(read_config.rope_base, 500000.0);
   EXPECT_EQ(read_config.bos_token_id, 0);
   EXPECT_EQ(read_config.json, config.dump());
 }
@@ -59,12 +58,12 @@ TEST(ModelConfig, RoundsTheMlpUp) {
 
 TEST(ModelConfig, PlainTransformersRotateUnlessTold) {
   json config = test::tiny_config("transformer-project_fox");
-  EXPECT_TRUE(read(config).rope);
+  EXPECT_EQ(read(config).rotaries, (std::vector<Rotary>{{.base = 500000, .dim = 4}}));
   EXPECT_EQ(read(config).forget_gate, ForgetGate::none);
   config["use_rope"] = false;
   config["window_size"] = 7;
-  EXPECT_FALSE(read(config).rope);
-  EXPECT_EQ(read(config).window_size, 7);
+  EXPECT_TRUE(read(config).rotaries.empty());
+  EXPECT_EQ(read(config).common_window(), 7);
 }
 
 TEST(ModelConfig, FlaIgnoresItsWindowAndSaysSo) {
@@ -72,7 +71,7 @@ TEST(ModelConfig, FlaIgnoresItsWindowAndSaysSo) {
   EXPECT_TRUE(read(config).notes.empty());
   config.update({{"window_size", 512}, {"qkv_bias", true}});
   const ModelConfig fla = read(config);
-  EXPECT_EQ(fla.window_size, 0);
+  EXPECT_EQ(fla.common_window(), 0);
   EXPECT_TRUE(fla.query_key_value_bias);
   ASSERT_EQ(fla.notes.size(), 1U);
   EXPECT_PRED2(test::says, fla.notes[0], (test::Parts{"window_size 512", "does not apply"}));
@@ -94,13 +93,22 @@ TEST(ModelConfig, RefusesWhatIsNoConfig) {
   EXPECT_PRED2(test::says, error(std::string(1 << 20, '[')),
                (test::Parts{"dir/config.json", "deeper than 256 levels"}));
   EXPECT_PRED2(test::says, error("[1]"), (test::Parts{"is not a JSON object"}));
-  EXPECT_PRED2(test::says, error("{}"), (test::Parts{"model_type is missing", "supported are"}));
+  EXPECT_PRED2(test::says, error("{}"),
+               (test::Parts{"model_type is missing: foxscope info --supported lists those that are read"}));
 }
 
 TEST(ModelConfig, RefusesOtherModels) {
   EXPECT_PRED2(test::says, config_error({{"model_type", "bert"}}),
-               (test::Parts{R"(model_type "bert" is not known)", "forgetting_transformer-project_fox",
-                            "transformer-project_fox", "gpt2", "qwen3"}));
+               (test::Parts{R"(model_type "bert" is not known: foxscope info --supported)", "CONTRIBUTING.md"}));
+  json alike = {{"model_type", "zephyr"}, {"vocab_size", 11},         {"hidden_size", 8},
+                {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"intermediate_size", 6}};
+  EXPECT_PRED2(test::says, config_error(alike),
+               (test::Parts{R"("zephyr" is not known (its keys are those of llama): foxscope info)"}));
+  alike["model_type"] = "lama";
+  EXPECT_PRED2(test::says, config_error(alike), (test::Parts{"(the nearest is llama, which knows all its keys)"}));
+  alike["num_experts"] = 8;
+  EXPECT_PRED2(test::says, config_error(alike), (test::Parts{"(the nearest is llama): foxscope info --supported"}));
+  for (const SupportedModel& model : supported_models()) EXPECT_FALSE(model.model_type.empty());
   EXPECT_PRED2(test::says, config_error({{"model_type", "line\nbreak"}}), (test::Parts{R"("line\nbreak")"}));
   EXPECT_PRED2(test::says, config_error({{"model_type", 5}}), (test::Parts{"model_type is 5: it must be a string"}));
   for (const char* name : {"samba", "falcon_mamba", "jamba"}) {
@@ -108,18 +116,65 @@ TEST(ModelConfig, RefusesOtherModels) {
   }
 }
 
-TEST(ModelConfig, SaysWhatToDoWithAModelOfTextAndPictures) {
-  const json wrapped = {{"model_type", "qwen3_5"},
-                        {"text_config", {{"model_type", "qwen3_5_text"}, {"vocab_size", 8}}},
-                        {"vision_config", {{"model_type", "qwen3_5"}}}};
-  EXPECT_PRED2(test::says, config_error(wrapped),
-               (test::Parts{"dir/config.json", "qwen3_5_text under text_config", "config.json of a folder of its own",
-                            "\"model.language_model.\" renamed to \"model.\"", "model.visual"}));
-  json other = wrapped;
-  other["text_config"]["model_type"] = "bert";
-  EXPECT_PRED2(test::says, config_error(other), (test::Parts{"\"qwen3_5\" is not known (the nearest is qwen3"}));
-  other["text_config"] = "text";
-  EXPECT_PRED2(test::says, config_error(other), (test::Parts{"is not known"}));
+json wrapped_config() {
+  const json text = {{"model_type", "qwen3_5_text"},
+                     {"vocab_size", 8},
+                     {"hidden_size", 8},
+                     {"num_attention_heads", 2},
+                     {"intermediate_size", 6},
+                     {"num_hidden_layers", 4},
+                     {"linear_num_key_heads", 2},
+                     {"linear_num_value_heads", 2}};
+  return {{"model_type", "qwen3_5"}, {"architectures", {"Qwen3_5ForConditionalGeneration"}},
+          {"image_token_id", 5},     {"vision_start_token_id", 6},
+          {"text_config", text},     {"vision_config", {{"model_type", "qwen3_5"}, {"depth", 3}}}};
+}
+
+TEST(ModelConfig, ReadsTheLanguageModelOfAModelOfTextAndPictures) {
+  json config = wrapped_config();
+  const ModelConfig inner = read(config);
+  EXPECT_EQ(inner.family->model_type, "qwen3_5_text");
+  EXPECT_EQ(inner.model_type, "qwen3_5");
+  EXPECT_EQ(inner.hidden_size, 8);
+  EXPECT_TRUE(inner.tied_by_tensor) << "nothing says whether the head is the embedding";
+  config["tie_word_embeddings"] = true;
+  config["text_config"]["tie_word_embeddings"] = false;
+  EXPECT_TRUE(read(config).tie_word_embeddings) << "the whole decides";
+  EXPECT_FALSE(read(config).tied_by_tensor);
+  config.erase("tie_word_embeddings");
+  EXPECT_FALSE(read(config).tie_word_embeddings);
+  // The language model of one that does not name it.
+  json holes = {
+      {"model_type", "gemma3"},
+      {"text_config", {{"vocab_size", 8}, {"hidden_size", 16}, {"intermediate_size", 6}, {"num_hidden_layers", 2}}}};
+  const ModelConfig gemma = read(holes);
+  EXPECT_EQ(gemma.family->model_type, "gemma3_text");
+  EXPECT_EQ(gemma.heads, 8);
+  EXPECT_EQ(gemma.key_heads, 4);
+  EXPECT_EQ(gemma.head_dim, 256);
+}
+
+TEST(ModelConfig, RefusesModelsOfTextAndPicturesThatDoNotFit) {
+  const auto error = [](const std::string& key, const json& value) {
+    json config = wrapped_config();
+    config[key] = value;
+    return config_error(config);
+  };
+  json text = wrapped_config()["text_config"];
+  text["model_type"] = "bert";
+  EXPECT_PRED2(test::says, error("text_config", text), (test::Parts{"\"bert\" is not known"}));
+  EXPECT_PRED2(test::says, error("text_config", "text"), (test::Parts{"text_config is \"text\"", "an object"}));
+  EXPECT_PRED2(test::says, error("text_config", nullptr), (test::Parts{"text_config is missing"}));
+  EXPECT_PRED2(test::says, error("new_switch", true), (test::Parts{"\"new_switch\" is true"}));
+  text = wrapped_config()["text_config"];
+  text["new_switch"] = 2;
+  EXPECT_PRED2(test::says, error("text_config", text), (test::Parts{"\"text_config.new_switch\" is 2"}));
+  text["new_switch"] = 0;
+  text["hidden_size"] = "x";
+  EXPECT_PRED2(test::says, error("text_config", text), (test::Parts{"text_config.hidden_size is \"x\""}));
+  json other = wrapped_config();
+  other["model_type"] = "qwen3_6";
+  EXPECT_PRED2(test::says, config_error(other), (test::Parts{"\"qwen3_6\" is not known (the nearest is qwen3_5"}));
   EXPECT_EQ(config_error({{"model_type", "bert"}}).find("nearest"), std::string::npos);
 }
 

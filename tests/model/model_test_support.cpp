@@ -66,7 +66,7 @@ void write_checkpoint(const TemporaryFolder& folder, const json& config, const s
 
 std::string fixture_test_name(const testing::TestParamInfo<const char*>& fixture) {
   std::string name = fixture.param;
-  std::ranges::replace(name, '-', '_');
+  for (const char other : {'-', '/'}) std::ranges::replace(name, other, '_');
   return name;
 }
 
@@ -94,7 +94,7 @@ std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t leng
   const ModelConfig& config = model.config();
   TraceInfo info;
   static_cast<TraceSizes&>(info) = sizes_of(config, length);
-  info.window_size = config.window_size;
+  describe_attention(config, info);
   info.dtype = model.dtype();
   std::shared_ptr<HostQueryKeyStore> store;
   if (const auto parts = stored_arrays(keep); !parts.empty()) {

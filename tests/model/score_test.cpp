@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <stop_token>
 #include <thread>
@@ -218,10 +219,31 @@ TEST_P(ScoredFixture, TextsTogetherHaveTheScoresThatTheyHaveAlone) {
   }
 }
 
+// The heads of a text that is longer than the original length turn otherwise, whatever lies beside it.
+TEST(Score, TextsOnBothSidesOfAnOriginalLengthAreScoredTogether) {
+  const std::string fixture = test::data_path("published/phi3");
+  const test::TemporaryFolder folder;
+  nlohmann::json config = nlohmann::json::parse(Checkpoint::open(fixture).config().json);
+  config["original_max_position_embeddings"] = 38;
+  folder.write("config.json", config.dump());
+  std::filesystem::copy_file(fixture + "/model.safetensors", folder.path() / "model.safetensors");
+  for (const bool composed : {false, true}) {
+    const auto model = load_score_model(Checkpoint::open(folder.text()), composed);
+    const Texts texts({40, 37, 38, 39}, static_cast<int>(model->config().vocabulary_size));
+    const auto together = model->score(texts.request(), {}).value();
+    for (std::size_t n = 0; n < texts.ids.size(); ++n) {
+      SCOPED_TRACE(n);
+      expect_near(together[n], model->score(texts.alone(n), {}).value()[0], kRounding);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, ScoredFixture,
                          testing::Values("fox-llama", "fox-pro", "transformer-pro", "transformer-llama", "fla-fox",
                                          "fla-fox-gated-qknorm", "gpt2", "gpt_neox", "llama", "llama-tied-bias",
-                                         "mistral", "qwen2", "qwen3"),
+                                         "mistral", "qwen2", "qwen3", "published/qwen3-window",
+                                         "published/ministral3-published", "published/olmo3", "published/phi3",
+                                         "published/gemma2"),
                          test::fixture_test_name);
 
 TEST(Score, ABatchOfTheDemoModelDoesNotDependOnItsOrder) {

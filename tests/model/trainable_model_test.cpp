@@ -265,9 +265,19 @@ TEST_P(RecomputedFixture, GradientsHaveTheSameBits) {
 
 /// Of kernels, and of autograd.
 INSTANTIATE_TEST_SUITE_P(Fixtures, RecomputedFixture,
-                         testing::Values("fox-pro", "transformer-llama", "qwen3", "gpt2", "gpt_neox", "hgrn2",
-                                         "mamba2"),
+                         testing::Values("fox-pro", "transformer-llama", "qwen3", "gpt2", "gpt_neox", "hgrn2", "mamba2",
+                                         "published/olmo3", "published/phi3"),
                          test::fixture_test_name);
+
+TEST(TrainableModel, RefusesModelsThatAreOnlyRun) {
+  for (const char* name : {"published/gemma2", "published/gemma3-text"}) {
+    const Checkpoint checkpoint = Checkpoint::open(test::data_path(name));
+    const std::string message = test::error_of(
+        [&] { TrainableModel::make(checkpoint.config(), CheckpointSource(checkpoint), TrainableOptions{}, {}); });
+    EXPECT_PRED2(test::says, message,
+                 (test::Parts{"norms hold what is beyond 1: such a model is run, but not trained"}));
+  }
+}
 
 /// Of the 760M shape in bfloat16. What is made again is there of one layer at a time.
 TEST(Recompute, SparesAllLayersButOne) {

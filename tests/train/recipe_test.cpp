@@ -36,7 +36,7 @@ TEST(Recipe, EveryOneThatIsShippedBegins) {
     ++read;
     if (config.linear) continue;
     EXPECT_EQ(config.forget_gate == ForgetGate::none, entry.path().filename().string().starts_with("transformer"));
-    EXPECT_EQ(config.rope, config.forget_gate == ForgetGate::none);
+    EXPECT_EQ(!config.rotaries.empty(), config.forget_gate == ForgetGate::none);
   }
   EXPECT_EQ(read, 35);
 }

@@ -39,6 +39,24 @@ double sum_products(const Rows& rows, const DistanceBin& bin) {
   return sum;
 }
 
+/// Sum of the capped logits of the pairs of a bin, pair by pair, in the units of q_i.k_j.
+double sum_capped(const Rows& rows, const DistanceBin& bin, const TraceInfo& info) {
+  const auto scale = static_cast<double>(info.softmax_scale);
+  double sum = 0;
+  for (std::int64_t row = bin.from + 1; row < rows.length; ++row) {
+    const float* const query = rows.query.data() + row * rows.head_dim;
+    for (std::int64_t key = std::max<std::int64_t>(1, row - bin.to + 1); key <= row - bin.from; ++key) {
+      const float* const values = rows.key.data() + key * rows.head_dim;
+      double product = 0;
+      for (std::int64_t n = 0; n < rows.head_dim; ++n) {
+        product += static_cast<double>(query[n]) * static_cast<double>(values[n]);
+      }
+      sum += capped_logit(info, scale * product) / scale;
+    }
+  }
+  return sum;
+}
+
 /// The same for all bins, on the job's threads. @returns false if the job was stopped
 bool sum_products(const HeadOf& head, std::span<const DistanceBin> bins, const Job& job, std::span<double> sums) {
   const TraceInfo& info = head.trace->info();
@@ -54,7 +72,7 @@ bool sum_products(const HeadOf& head, std::span<const DistanceBin> bins, const J
   const auto tasks = static_cast<std::int64_t>(bins.size());
   return team.run({"averaging logits", "distances", tasks}, tasks, [&](std::int64_t task, int thread) {
     const auto bin = static_cast<std::size_t>(task);
-    sums[bin] = sum_products(rows, bins[bin]);
+    sums[bin] = info.logit_cap > 0 ? sum_capped(rows, bins[bin], info) : sum_products(rows, bins[bin]);
     team.advance(1, thread);
   });
 }

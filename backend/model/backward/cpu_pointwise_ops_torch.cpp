@@ -25,10 +25,13 @@ void check_step(kernels::Status status) {
   if (status != kernels::Status::ok) throw Error("the gradients of a layer's steps were refused: leave saliency out");
 }
 
+/// The embedding that all heads turn by; of no numbers where they do not.
+Rotary rotary_of(const ModelConfig& config) { return config.rotaries.empty() ? Rotary() : config.rotaries.front(); }
+
 class CpuPointwiseOps final : public PointwiseOps {
  public:
   CpuPointwiseOps(const TorchWeights& weights, std::int64_t length)
-      : config_(weights.config), length_(length), rotary_(weights.config, 0, length), back_(rotary_.sine) {
+      : config_(weights.config), length_(length), rotary_(rotary_of(config_), length), back_(rotary_.sine) {
     for (float& sine : back_) sine = -sine;
   }
 

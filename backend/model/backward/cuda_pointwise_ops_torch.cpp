@@ -22,9 +22,9 @@ class CudaPointwiseOps final : public PointwiseOps {
  public:
   CudaPointwiseOps(const TorchWeights& weights, std::int64_t length)
       : weights_(weights), config_(weights.config), length_(length), stream_(current_stream(weights.place)) {
-    if (!config_.rope) return;
+    if (config_.rotaries.empty()) return;
     rotation_ = at::empty({length, config_.head_dim / 2, 2}, weights.options(at::kFloat));
-    check(gpu::rotary_table(0, length, config_.head_dim / 2, weights.frequencies.const_data_ptr<double>(),
+    check(gpu::rotary_table(0, length, config_.head_dim / 2, weights.frequencies[0].const_data_ptr<double>(),
                             floats_of(rotation_), stream_),
           "the table of rotations");
   }

@@ -68,7 +68,8 @@ DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::i
 }
 
 std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
-  const bool by_kernel = steps_ == Steps::kernels && attention_kernels_take(pass_.weights());
+  const bool by_kernel =
+      steps_ == Steps::kernels && attention_kernels_take(pass_.weights()) && config().attention_cap == 0;
   return std::make_unique<DifferentiableAttentionSteps>(pass_, gate_sums_, log_gates_, by_kernel);
 }
 
@@ -108,6 +109,7 @@ bool DifferentiableForward::predict() {
   const at::NoGradGuard no_graph;
   const at::Tensor normed = normed_end_.detach();
   const std::int64_t vocabulary = config().vocabulary_size;
+  const double cap = config().logit_cap;
   const at::Tensor head = pass_.weights().padded_head.detach().slice(0, 0, vocabulary);
   const at::Tensor& grad_head = grad_weights().padded_head;
   normed_end_gradient_ = at::empty_like(normed);
@@ -116,6 +118,11 @@ bool DifferentiableForward::predict() {
   const std::int64_t most = logit_rows();
   const bool whole = for_blocks(rows(), most, job(), [&](std::int64_t begin, std::int64_t end) {
     at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
+    at::Tensor slope;  // of the cap
+    if (cap > 0) {
+      logits = composed_steps::capped(logits, cap);
+      slope = 1 - (logits / cap).square();
+    }
     record_logits(pass_, begin, logits);
     const at::Tensor labelled = wanted.slice(0, begin, end);
     const at::Tensor of_label = logits.gather(1, labelled);
@@ -124,6 +131,7 @@ bool DifferentiableForward::predict() {
     // d loss / d logits = (softmax - onehot) w, in the logits' place.
     const at::Tensor weight = loss_weights_.slice(0, begin, end).unsqueeze(1);
     logits.sub_(normalizer).exp_().mul_(weight).scatter_add_(1, labelled, -weight);
+    if (slope.defined()) logits.mul_(slope);
     const at::Tensor grad_logits = logits.to(head.scalar_type());
     at::Tensor grad_normed = normed_end_gradient_.slice(0, begin, end);
     at::mm_out(grad_normed, grad_logits, head);

@@ -30,7 +30,7 @@ bool DifferentiableAttentionSteps::attend(int layer) {
 }
 
 bool DifferentiableAttentionSteps::attend_by_kernel(int layer) {
-  AttentionTensors attention = attention_of(query_, key_, value_, cumulative_);
+  AttentionTensors attention = attention_of(layer, query_, key_, value_, cumulative_);
   if (pass_.blocks.defined()) attention.blocks = pass_.blocks[layer];
   const auto attended = differentiable_attention(attention, log_gate_, pass_.keeps(Keep::ungated), pass_.job().stop);
   if (!attended) return false;

@@ -82,10 +82,11 @@ void FusedAttentionSteps::sum_gates(int layer) {
   kept(layer).cumulative = cumulative_;
 }
 
-AttentionTensors FusedAttentionSteps::attention_of(const Layer& layer) const {
-  AttentionTensors attention = GradientAttentionSteps::attention_of(query_, key_, value_, layer.cumulative);
-  attention.output = by_heads(layer.attended);
-  attention.log_normalizer = layer.log_normalizer;
+AttentionTensors FusedAttentionSteps::attention_of(int layer) {
+  const Layer& keeps = kept(layer);
+  AttentionTensors attention = GradientAttentionSteps::attention_of(layer, query_, key_, value_, keeps.cumulative);
+  attention.output = by_heads(keeps.attended);
+  attention.log_normalizer = keeps.log_normalizer;
   return attention;
 }
 
@@ -94,7 +95,7 @@ bool FusedAttentionSteps::attend(int layer) {
   keeps.attended =
       at::empty({pass_.rows(), pass_.config().heads, pass_.config().head_dim}, fused_.normed_pair().options());
   keeps.log_normalizer = at::empty({pass_.batch(), pass_.config().heads, pass_.length()}, pass_.residual.options());
-  AttentionTensors attention = attention_of(keeps);
+  AttentionTensors attention = attention_of(layer);
   if (pass_.keeps(Keep::ungated)) attention.log_normalizer_without_gate = at::empty_like(keeps.log_normalizer);
   if (pass_.blocks.defined()) attention.blocks = pass_.blocks[layer];
   const AttentionDone done = foxscope::attend(attention, pass_.job().stop);
@@ -167,7 +168,7 @@ PointwiseOps::QueryKeyValue FusedAttentionSteps::attend_backward(int layer, cons
   PointwiseOps::QueryKeyValue grad_heads = {like(query_), like(key_), like(value_)};
   grad_log_gate_ = at::empty({pass_.batch(), pass_.config().heads, pass_.length()}, fused_.grad_residual.options());
   foxscope::attend_backward(
-      attention_of(keeps), by_heads(grad_attended),
+      attention_of(layer), by_heads(grad_attended),
       {by_heads(grad_heads.query), by_heads(grad_heads.key), by_heads(grad_heads.value), grad_log_gate_});
   drop_heads();
   if (keeps.cumulative.defined()) {

@@ -48,7 +48,7 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   void set_heads(int layer);
   void drop_heads() { query_ = key_ = value_ = at::Tensor(); }
   [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
-  [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
+  [[nodiscard]] AttentionTensors attention_of(int layer);
   [[nodiscard]] PointwiseOps::Heads heads_of(int layer) const;
   [[nodiscard]] PointwiseOps::Gated gated_of(int layer) const;
 

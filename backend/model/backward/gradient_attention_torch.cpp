@@ -6,7 +6,7 @@
 
 namespace foxscope {
 
-AttentionTensors GradientAttentionSteps::attention_of(const at::Tensor& query, const at::Tensor& key,
+AttentionTensors GradientAttentionSteps::attention_of(int layer, const at::Tensor& query, const at::Tensor& key,
                                                       const at::Tensor& value, const at::Tensor& cumulative) const {
   AttentionTensors attention;
   attention.query = query;
@@ -14,7 +14,7 @@ AttentionTensors GradientAttentionSteps::attention_of(const at::Tensor& query, c
   attention.value = value;
   attention.cumulative = cumulative;
   attention.scale = softmax_scale<double>(pass_.config().head_dim);
-  attention.window_size = pass_.config().window_size;
+  attention.window_size = pass_.config().attention[index_of(layer)].window_size;
   attention.pruning_tolerance = pass_.input().pruning_tolerance;
   return attention;
 }

@@ -19,8 +19,8 @@ class GradientAttentionSteps : public TorchAttentionSteps {
 
  protected:
   /// A layer's attention, without what it is to write.
-  [[nodiscard]] AttentionTensors attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                              const at::Tensor& cumulative) const;
+  [[nodiscard]] AttentionTensors attention_of(int layer, const at::Tensor& query, const at::Tensor& key,
+                                              const at::Tensor& value, const at::Tensor& cumulative) const;
   void report_attention(const AttentionDone& done);
   void keep_gate_sum(int layer);
 

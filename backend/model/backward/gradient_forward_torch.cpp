@@ -33,8 +33,9 @@ PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType d
   const std::int64_t projected = config.query_size() + 2 * config.key_size();
   const std::int64_t gate = config.output_gate ? config.query_size() : 0;
   const std::int64_t gates = ProjectionColumns(config).count - projected;
-  const bool fused = config.norm == NormKind::rms && config.mlp == MlpKind::swiglu;
-  const std::int64_t wide = (config.mlp == MlpKind::swiglu ? 2 : 1) * config.widest_intermediate();
+  const bool fused =
+      config.norm == NormKind::rms && config.mlp == MlpKind::swiglu && config.pre_norm && !config.post_norm;
+  const std::int64_t wide = (is_gated(config.mlp) ? 2 : 1) * config.widest_intermediate();
   const std::int64_t entered = 4 * config.hidden_size;
   const std::int64_t layer = size * (projected + gate + config.query_size() + wide) + 2 * entered + 4 * gates +
                              std::int64_t{config.heads} * (8 + 4);

@@ -161,8 +161,7 @@ std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& j
   info.config = config.json;
   info.device = device.name();
   info.dtype = dtype;
-  info.softmax_scale = softmax_scale<float>(config.head_dim);
-  info.window_size = config.window_size;
+  describe_attention(config, info);
   info.pruning_tolerance = options.pruning_tolerance;
   info.forgetting = forgetting();
   info.intervention = json_of(options.interventions);

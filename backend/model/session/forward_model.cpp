@@ -24,12 +24,17 @@ class ModelDecodeState final : public DecodeState {
   ModelDecodeState(const ForwardModel& model, const PromptRequest& request)
       : model_(&model),
         interventions_(request.interventions),
+        tolerance_(request.pruning_tolerance),
         state_(model.make_state(interventions_, request.pruning_tolerance)),
-        log_probabilities_(static_cast<std::size_t>(model.config().vocabulary_size)) {}
+        log_probabilities_(static_cast<std::size_t>(model.config().vocabulary_size)) {
+    remember(request.input_ids);
+  }
   ModelDecodeState(const ModelDecodeState& other)
       : DecodeState(other),
         model_(other.model_),
         interventions_(other.interventions_),
+        tolerance_(other.tolerance_),
+        ids_(other.ids_),
         state_(other.state_->copy()),
         log_probabilities_(other.log_probabilities_) {}
   ModelDecodeState& operator=(const ModelDecodeState&) = delete;
@@ -47,6 +52,8 @@ class ModelDecodeState final : public DecodeState {
 
   void read(std::int32_t id) override {
     check_next_token(id, length(), model_->config());
+    remember({&id, 1});
+    if (!model_->config().turns_alike(length(), length() + 1)) return read_again();
     model_->within_device(length() + 1, [&] {
       Forward::Input input;
       input.ids = {&id, 1};
@@ -62,8 +69,33 @@ class ModelDecodeState final : public DecodeState {
   }
 
  private:
+  /// Ids are needed once more where a longer text turns its keys otherwise.
+  void remember(std::span<const std::int32_t> ids) {
+    if (model_->config().turns_by_length()) ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+
+  /// Reads all ids as one text: from this length on all keys turn otherwise than those that are held.
+  void read_again() {
+    const std::int64_t length = std::ssize(ids_);
+    state_ = model_->make_state(interventions_, tolerance_);
+    model_->within_device(length, [&] {
+      Forward::Input input;
+      input.ids = ids_;
+      input.pruning_tolerance = tolerance_;
+      const Probe unkept = probe(nullptr);
+      ForwardState* const states[] = {state_.get()};
+      const std::span<float> next[] = {log_probabilities_};
+      const auto forward = model_->make_forward(1, length);
+      ForwardReport report;
+      forward->run(input, {&unkept, 1}, states, {}, report);
+      forward->predict_next(next);
+    });
+  }
+
   const ForwardModel* model_;
   std::vector<Intervention> interventions_;
+  double tolerance_;
+  std::vector<std::int32_t> ids_;  ///< that were read, where ModelConfig::turns_by_length
   std::unique_ptr<ForwardState> state_;
   std::vector<float> log_probabilities_;
 };
@@ -134,7 +166,8 @@ void ForwardModel::decode_step(std::span<DecodeState* const> decode_states, std:
   for (std::size_t n = 0; n < ids.size(); ++n) {
     check_next_token(ids[n], decode_states[n]->length(), config());
     const bool changed = static_cast<const ModelDecodeState*>(decode_states[n])->changed();
-    (changed || decode_batch(1) == 0 ? alone : beside).push_back(n);
+    const bool by_itself = changed || decode_batch(1) == 0 || config().turns_by_length();
+    (by_itself ? alone : beside).push_back(n);
   }
   for (const std::size_t n : alone) decode_states[n]->read(ids[n]);
   constexpr auto kMost = static_cast<std::size_t>(kMostTogether);

@@ -1,9 +1,7 @@
 #include "backend/model/spec/model_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <numbers>
 #include <string>
 #include <string_view>
 
@@ -81,14 +79,18 @@ nlohmann::json parse_config(const std::string& content, std::string_view name, s
 ModelConfig ModelConfig::from_json(std::string_view content, std::string_view name, UnknownKeys unknown) {
   const std::string json = without_bare_words(content);
   const nlohmann::json object = parse_config(json, name, content.size());
-  const ConfigKeys keys(object, name, {}, unknown);
+  const ConfigKeys whole(object, name, {}, unknown);
   ModelConfig config;
+  config.model_type = whole.word("model_type", "");
+  const std::optional<nlohmann::json> text = text_model_of(whole, config);
+  const ConfigKeys keys(text ? *text : object, name, text ? "text_config" : "", unknown);
   config.json = json;
   if (nlohmann::json shorter = object; drop_folders(shorter)) config.json = shorter.dump();
-  config.model_type = keys.word("model_type", "");
   config.family = &family_of(keys);
   config.name_prefix = config.family->name_prefix;
+  config.head_name = config.family->head_name;
   config.family->read(keys, config);
+  config.attention.resize(index_of(config.layers));
   log_line(LogCategory::model, [&] {
     return fmt::format("{}: {}, {} layers, {} heads of {}, ignored keys: {}", name, config.model_type, config.layers,
                        config.heads, config.head_dim, keys.ignored());
@@ -128,23 +130,44 @@ bool ModelConfig::is_hybrid() const {
   return std::ranges::any_of(mixers, [&](Mixer kind) { return kind != mixers.front(); });
 }
 
-std::vector<double> rotary_frequencies(const ModelConfig& config) {
-  std::vector<double> frequencies;
-  const RopeScaling& scaling = config.rope_scaling;
-  for (int n = 0; n < config.rotary_dim / 2; ++n) {
-    double frequency = std::pow(config.rope_base, -2.0 * n / config.rotary_dim);
-    if (scaling.kind == RopeScaling::Kind::linear) frequency /= scaling.factor;
-    if (scaling.kind == RopeScaling::Kind::llama3) {
-      // How often the pair turns in the length first trained on, from few turns (stretched) to many (left alone).
-      const double turns = scaling.original_length * frequency / (2 * std::numbers::pi);
-      const double share =
-          (turns - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
-      const double kept = std::clamp(share, 0.0, 1.0);
-      frequency *= (1 - kept) / scaling.factor + kept;
-    }
-    frequencies.push_back(frequency);
+void ModelConfig::use_rotary(const Rotary& rotary) {
+  rotaries = {rotary};
+  for (AttentionLayer& layer : attention) layer.rotary = 0;
+}
+
+void ModelConfig::use_window(std::int64_t window_size) {
+  for (AttentionLayer& layer : attention) layer.window_size = window_size;
+}
+
+bool ModelConfig::turns_alike(std::int64_t length, std::int64_t other) const {
+  return std::ranges::all_of(rotaries, [&](const Rotary& rotary) { return rotary.turns_alike(length, other); });
+}
+
+bool ModelConfig::turns_plainly() const {
+  for (int layer = 0; layer < layers; ++layer) {
+    if (is_linear(layer)) continue;
+    const Rotary* const rotary = rotary_at(layer);
+    if (rotaries.empty() != (rotary == nullptr)) return false;
+    if (rotary != nullptr && (rotaries.size() > 1 || !rotary->is_plain(head_dim))) return false;
   }
-  return frequencies;
+  return true;
+}
+
+int ModelConfig::widest_rotary() const {
+  int widest = 0;
+  for (const Rotary& rotary : rotaries) widest = std::max(widest, rotary.dim);
+  return widest;
+}
+
+std::optional<std::int64_t> ModelConfig::common_window() const {
+  std::optional<std::int64_t> common;
+  for (int layer = 0; layer < layers; ++layer) {
+    if (is_linear(layer)) continue;
+    const std::int64_t window = attention[index_of(layer)].window_size;
+    if (common && *common != window) return std::nullopt;
+    common = window;
+  }
+  return common.value_or(0);
 }
 
 }  // namespace foxscope

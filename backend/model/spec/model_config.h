@@ -11,6 +11,7 @@
 
 #include "backend/base/index.h"
 #include "backend/model/spec/linear_mixer.h"
+#include "backend/model/spec/rotary.h"
 
 namespace foxscope {
 
@@ -22,7 +23,12 @@ enum class ForgetGate {
   none,       ///< f = 1: a plain Transformer
 };
 
-enum class QueryKeyNorm { none, per_head, shared };  ///< RMSNorm over d, weight [H d] or [d]
+enum class QueryKeyNorm {
+  none,
+  per_head,  ///< RMSNorm over d, weight [H d]
+  shared,    ///< RMSNorm over d, weight [d]
+  whole,     ///< RMSNorm over all heads together, H d of queries and H_kv d of keys
+};
 enum class OutputGateActivation { sigmoid, silu };
 
 enum class NormKind {
@@ -33,17 +39,24 @@ enum class NormKind {
 /// The MLP between its two matrices.
 enum class MlpKind {
   swiglu,     ///< silu(g) * u
+  geglu,      ///< gelu_tanh(g) * u
   gelu,       ///< x (1 + erf(x / sqrt(2))) / 2
   gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 };
+/// Whether it has a gate, g, beside u.
+constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu; }
 
-/// How rotary embeddings are stretched for longer texts than a model was first trained on.
-struct RopeScaling {
-  enum class Kind { none, linear, llama3 } kind = Kind::none;
-  double factor = 1;
-  double low_frequency_factor = 1;   ///< llama3: wavelengths above original_length / this are stretched whole
-  double high_frequency_factor = 4;  ///< llama3: those below original_length / this stay
-  double original_length = 8192;
+/// What the softmax attention of a layer has that other layers of its model may not have.
+struct AttentionLayer {
+  std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: all j <= i
+  int rotary = -1;               ///< of ModelConfig::rotaries; below 0: heads do not turn
+  bool operator==(const AttentionLayer&) const = default;
+};
+
+/// A part of a checkpoint that is not run: a tower of another kind of input, a head that predicts further tokens.
+struct UnreadPart {
+  std::string prefix;  ///< of its tensors' names
+  std::string words;   ///< for people
 };
 
 struct ModelFamily;
@@ -58,6 +71,8 @@ enum class UnknownKeys {
 struct ModelConfig {
   const ModelFamily* family = nullptr;  ///< never null once it is read
   std::string name_prefix;              ///< what the names of all tensors but lm_head begin with; may be empty
+  std::string head_name;                ///< of the matrix that makes logits
+  std::vector<UnreadPart> unread;       ///< parts that the checkpoint may hold beside the model that is run
   std::string model_type;
   std::string json;  ///< config.json as it was read, paths in it (_name_or_path) without their folders
 
@@ -72,9 +87,12 @@ struct ModelConfig {
   int head_dim = 0;
   NormKind norm = NormKind::rms;
   double norm_epsilon = 1e-6;
+  bool pre_norm = true;    ///< attention and MLP read norm(x)
+  bool post_norm = false;  ///< what they make is normed before it is added to x
   MlpKind mlp = MlpKind::swiglu;
   bool parallel_residual = false;  ///< x + attention(norm x) + mlp(norm' x), both of the same x
   bool tie_word_embeddings = false;
+  bool tied_by_tensor = false;  ///< the config does not say: a checkpoint without the head's matrix is tied
   std::optional<std::int32_t> bos_token_id;
 
   ForgetGate forget_gate = ForgetGate::full;
@@ -86,19 +104,20 @@ struct ModelConfig {
   bool query_key_value_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
-  bool rope = false;
-  double rope_base = 500000.0;
-  int rotary_dim = 0;  ///< even; of each head the first so many numbers turn
-  RopeScaling rope_scaling;
-  std::int64_t learned_positions = 0;  ///< rows of a table of positions, which no text may be longer than; 0: none
-  /// 1 but for GPT-2's options: queries of layer n are multiplied by query_factor / (n + 1 if by_layer).
+  std::vector<AttentionLayer> attention;  ///< [layers]
+  std::vector<Rotary> rotaries;           ///< that layers have; empty: no layer's heads turn
+  std::int64_t learned_positions = 0;     ///< rows of a table of positions, which no text may be longer than; 0: none
+  /// Queries of layer n are multiplied by query_factor / (n + 1 if by_layer): where logits are scaled by other than
+  /// 1/sqrt(d).
   double query_factor = 1;
   bool query_factor_by_layer = false;
   bool output_norm = false;
   bool output_gate = false;
   OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
-  std::int64_t window_size = 0;                 ///< 0: none
   std::optional<double> log_pruning_tolerance;  ///< of config.json
+  double embedding_factor = 1;                  ///< x begins as the embedding times it
+  double attention_cap = 0;                     ///< logits of attention are cap tanh(s / cap); 0: s
+  double logit_cap = 0;                         ///< those of tokens likewise
   /// The mixer of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads,
   /// key heads and key dimension; where some are, those of attention.
   std::optional<LinearMixer> linear;
@@ -127,6 +146,24 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t carried_size(int layer) const;
   /// Bytes that a linear mixer's layer takes for a position on its way; 0: there are none.
   [[nodiscard]] std::int64_t linear_bytes_per_position() const { return linear ? linear->bytes_per_position() : 0; }
+  /// The rotary embedding of a layer; null: its heads do not turn.
+  [[nodiscard]] const Rotary* rotary_at(int layer) const {
+    const int index = attention[index_of(layer)].rotary;
+    return index < 0 ? nullptr : &rotaries[index_of(index)];
+  }
+  /// The same of all layers.
+  void use_rotary(const Rotary& rotary);
+  void use_window(std::int64_t window_size);
+  /// Whether a text turns otherwise once it is longer.
+  [[nodiscard]] bool turns_by_length() const { return std::ranges::any_of(rotaries, &Rotary::depends_on_length); }
+  /// Whether texts of two lengths have the same frequencies.
+  [[nodiscard]] bool turns_alike(std::int64_t length, std::int64_t other) const;
+  /// Whether the heads of all layers turn whole and alike, or none do: what kernels for heads take.
+  [[nodiscard]] bool turns_plainly() const;
+  /// The widest part of a head that turns.
+  [[nodiscard]] int widest_rotary() const;
+  /// The window of every layer of attention; none where they differ.
+  [[nodiscard]] std::optional<std::int64_t> common_window() const;
   /// How many layers are attention, and whether any is.
   [[nodiscard]] int attention_layers() const;
   [[nodiscard]] bool attends() const { return attention_layers() > 0; }
@@ -159,8 +196,5 @@ struct ModelConfig {
 /// A config.json in one line, its keys sorted, and numbers that JSON does not have as transformers 5 writes them.
 /// @throws Error naming the file where it is no JSON
 std::string sorted_config(std::string_view content, std::string_view name);
-
-/// Angles of the rotary embedding a position, [rotary_dim / 2] radians: base^(-2n/r), stretched as the scaling says.
-std::vector<double> rotary_frequencies(const ModelConfig& config);
 
 }  // namespace foxscope

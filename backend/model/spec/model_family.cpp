@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,26 +12,53 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
 #include "backend/model/spec/families/fox.h"
+#include "backend/model/spec/families/gemma.h"
 #include "backend/model/spec/families/gpt2.h"
 #include "backend/model/spec/families/gpt_neox.h"
 #include "backend/model/spec/families/linear_attention.h"
 #include "backend/model/spec/families/llama.h"
 #include "backend/model/spec/families/mamba.h"
 #include "backend/model/spec/families/mamba2.h"
+#include "backend/model/spec/families/olmo.h"
+#include "backend/model/spec/families/phi3.h"
 
 namespace foxscope {
 namespace {
 
 using nlohmann::json;
 
-const std::array kFamilies = {
-    &family::kFox,      &family::kTransformer,   &family::kFlaFox,  &family::kGpt2,      &family::kGptNeox,
-    &family::kLlama,    &family::kMistral,       &family::kQwen2,   &family::kQwen3,     &family::kMamba2Baseline,
-    &family::kMamba2,   &family::kHgrn2Baseline, &family::kHgrn2,   &family::kGla,       &family::kDeltaNetBaseline,
-    &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5, &family::kQwen3Next, &family::kSambaBaseline,
-    &family::kMamba};
+const std::array kFamilies = {&family::kFox,
+                              &family::kTransformer,
+                              &family::kFlaFox,
+                              &family::kGpt2,
+                              &family::kGptNeox,
+                              &family::kLlama,
+                              &family::kMistral,
+                              &family::kQwen2,
+                              &family::kQwen3,
+                              &family::kMinistral,
+                              &family::kMinistral3,
+                              &family::kSmolLm3,
+                              &family::kPhi3,
+                              &family::kOlmo2,
+                              &family::kOlmo3,
+                              &family::kGemma2,
+                              &family::kGemma3,
+                              &family::kMamba2Baseline,
+                              &family::kMamba2,
+                              &family::kHgrn2Baseline,
+                              &family::kHgrn2,
+                              &family::kGla,
+                              &family::kDeltaNetBaseline,
+                              &family::kDeltaNet,
+                              &family::kGatedDeltaNet,
+                              &family::kQwen3_5,
+                              &family::kQwen3Next,
+                              &family::kSambaBaseline,
+                              &family::kMamba};
 
 const ModelFamily* find_family(std::string_view model_type) {
   const auto* const found = std::ranges::find(kFamilies, model_type, &ModelFamily::model_type);
@@ -42,18 +72,57 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-std::string supported_types() { return fmt::format("supported are {}", fmt::join(family_names(), ", ")); }
+constexpr const char* kWhichAreRead = "foxscope info --supported lists those that are read";
 
-/// Models of text and pictures hold their language model under text_config.
-void refuse_wrapped(const ConfigKeys& keys, const std::string& model_type) {
-  if (!keys.has("text_config") || !keys.value("text_config").is_object()) return;
-  const std::string inner = keys.under("text_config").word("model_type", "");
-  if (find_family(inner) == nullptr) return;
-  throw Error(fmt::format(
-      "{}: model_type {} reads pictures too, and Foxscope reads only its language model, the {} under text_config: "
-      "save that object as the config.json of a folder of its own, beside its tensors with \"model.language_model.\" "
-      "renamed to \"model.\" (lm_head stays, model.visual goes), and open that folder",
-      keys.file(), model_type, inner));
+/// Whether a family's reader finds all that it needs and no key that it does not know.
+bool knows_all_keys(const ModelFamily& family, const ConfigKeys& keys) {
+  const ConfigKeys own = keys;  // a reader notes what it asked for
+  ModelConfig trial;
+  trial.family = &family;
+  try {
+    family.read(own, trial);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+/// A model of text and pictures, and the language model of one that does not name it.
+struct Wrapper {
+  std::string_view model_type;
+  std::string_view text_type;
+};
+constexpr Wrapper kWrappers[] = {{"qwen3_5", "qwen3_5_text"}, {"mistral3", "mistral"}, {"gemma3", "gemma3_text"}};
+
+/// Parts of such models that make numbers out of something else than text.
+constexpr std::pair<const char*, const char*> kTowers[] = {
+    {"visual.", "vision tower"},       {"vision_tower.", "vision tower"},
+    {"vision_model.", "vision tower"}, {"multi_modal_projector.", "projector of pictures"},
+    {"audio_tower.", "audio tower"},   {"mtp.", "multi-token prediction"},
+};
+
+/// Keys of the whole that say something of towers, of tokens that stand for pictures, or nothing.
+constexpr auto kOfTowers =
+    std::to_array<std::string_view>({"vision_*", "image_*", "video_*", "audio_*", "mm_*", "boi_*", "eoi_*", "boa_*",
+                                     "eoa_*", "projector_*", "multimodal_*", "spatial_merge_size"});
+
+/// The words of model_types that are read, models of text and pictures included.
+std::vector<std::string> readable_names() {
+  std::vector<std::string> names = family_names();
+  for (const Wrapper& wrapper : kWrappers) names.emplace_back(wrapper.model_type);
+  return names;
+}
+
+/// " (the nearest is llama, which knows all its keys)", by the name, or by the keys; empty: none is near.
+std::string nearest_family(const std::string& model_type, const ConfigKeys& keys) {
+  if (const auto nearest = nearest_name(model_type, readable_names())) {
+    const ModelFamily* const family = find_family(*nearest);
+    const bool same = family != nullptr && knows_all_keys(*family, keys);
+    return fmt::format(" (the nearest is {}{})", *nearest, same ? ", which knows all its keys" : "");
+  }
+  const auto* const alike =
+      std::ranges::find_if(kFamilies, [&](const ModelFamily* family) { return knows_all_keys(*family, keys); });
+  return alike == kFamilies.end() ? "" : fmt::format(" (its keys are those of {})", (*alike)->model_type);
 }
 
 }  // namespace
@@ -61,49 +130,146 @@ void refuse_wrapped(const ConfigKeys& keys, const std::string& model_type) {
 const ModelFamily& family_of(const ConfigKeys& keys) {
   const std::string model_type = keys.word("model_type", "");
   if (const ModelFamily* family = find_family(model_type)) return *family;
-  if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", keys.file(), supported_types()));
+  if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing: {}", keys.file(), kWhichAreRead));
   for (const std::string_view other : {"samba", "falcon_mamba", "jamba"}) {
     if (model_type != other) continue;
     throw Error(
         fmt::format("{}: model_type {} has layers of the first Mamba, but differs from the Samba and the Mamba that "
-                    "Foxscope runs; {}",
-                    keys.file(), model_type, supported_types()));
+                    "Foxscope runs: {}",
+                    keys.file(), model_type, kWhichAreRead));
   }
   const std::string name = json(model_type.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
-  refuse_wrapped(keys, name);
-  const std::vector<std::string> known = family_names();
-  const auto nearest = nearest_name(model_type, known);
   throw Error(
-      fmt::format("{}: model_type {} is not known{}; {}; CONTRIBUTING.md (A family of models) says how to add one",
-                  keys.file(), name, nearest ? fmt::format(" (the nearest is {})", *nearest) : "", supported_types()));
+      fmt::format("{}: model_type {} is not known{}: {}, CONTRIBUTING.md (A family of models) says how to add one",
+                  keys.file(), name, nearest_family(model_type, keys), kWhichAreRead));
+}
+
+std::vector<SupportedModel> supported_models() {
+  std::vector<SupportedModel> models;
+  for (const ModelFamily* family : kFamilies) models.push_back({family->model_type, family->title, {}});
+  for (const Wrapper& wrapper : kWrappers) {
+    models.push_back({wrapper.model_type, find_family(wrapper.text_type)->title, wrapper.text_type});
+  }
+  return models;
+}
+
+std::optional<json> text_model_of(const ConfigKeys& whole, ModelConfig& config) {
+  const auto* const wrapper = std::ranges::find(kWrappers, config.model_type, &Wrapper::model_type);
+  if (wrapper == std::end(kWrappers)) return std::nullopt;
+  static_cast<void>(whole.under("text_config"));  // refuses what is no object
+  json text = whole.value("text_config");
+  if (!text.contains("model_type")) text["model_type"] = std::string(wrapper->text_type);
+  // The whole decides whether the head is the embedding, where it says anything of that.
+  config.tied_by_tensor = !text.contains("tie_word_embeddings") && !whole.has("tie_word_embeddings");
+  if (whole.has("tie_word_embeddings")) text["tie_word_embeddings"] = whole.value("tie_word_embeddings");
+  if (whole.has("bos_token_id") && !text.contains("bos_token_id")) text["bos_token_id"] = whole.value("bos_token_id");
+  std::vector<std::string_view> harmless(kOfTowers.begin(), kOfTowers.end());
+  harmless.insert(harmless.end(), family::harmless_keys().begin(), family::harmless_keys().end());
+  whole.refuse_others(harmless);
+  for (const auto& [name, words] : kTowers) {
+    for (const char* const before : {"model.", ""}) config.unread.push_back({std::string(before) + name, words});
+  }
+  return text;
 }
 
 namespace family {
 namespace {
 
+constexpr double kMostStretched = 1e6;
+constexpr double kLongest = 1e12;
+
+/// The length that a model was first trained on, by the key of that name, or else by the length it is made for.
+double read_original_length(const ConfigKeys& keys, const ConfigKeys& whole) {
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  if (keys.has(kOriginal)) return keys.number(kOriginal, 1, kLongest);
+  if (whole.has(kOriginal)) return whole.number(kOriginal, 1, kLongest);
+  if (!whole.has("max_position_embeddings")) keys.fail(kOriginal, fmt::format("a number from 1 to {}", kLongest));
+  return whole.number("max_position_embeddings", 1, kLongest);
+}
+
+/// 0.1 m ln(s) + 1, which logits of a text that is s times as long are sharpened by (Peng et al. 2023, eq. 22).
+double yarn_magnitude(double factor, double m) { return factor <= 1 ? 1 : 0.1 * m * std::log(factor) + 1; }
+
+void read_yarn(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rotary) {
+  RopeScaling& scaling = rotary.scaling;
+  scaling.kind = RopeScaling::Kind::yarn;
+  scaling.original_length = read_original_length(keys, whole);
+  scaling.beta_fast = keys.number("beta_fast", 1e-6, kMostStretched, 32);
+  scaling.beta_slow = keys.number("beta_slow", 1e-6, kMostStretched, 1);
+  scaling.truncate = keys.flag("truncate", true);
+  scaling.factor = keys.number("factor", 1, kMostStretched);
+  if (rotary.base <= 1) keys.fail("rope_theta", "above 1 where the embedding is stretched by yarn");
+  const double magnitude = keys.number("mscale", 0, kMostStretched, 0);
+  const double of_all = keys.number("mscale_all_dim", 0, kMostStretched, 0);
+  rotary.factor = magnitude > 0 && of_all > 0
+                      ? yarn_magnitude(scaling.factor, magnitude) / yarn_magnitude(scaling.factor, of_all)
+                      : yarn_magnitude(scaling.factor, 1);
+  rotary.factor = keys.number("attention_factor", 1e-6, kMostStretched, rotary.factor);
+}
+
+/// What each pair's frequency is divided by.
+std::vector<double> read_pair_factors(const ConfigKeys& keys, const char* key, int pairs) {
+  const json& list = keys.value(key);
+  const auto sound = [](const json& value) {
+    return value.is_number() && value.get<double>() > 0 && value.get<double>() <= kMostStretched;
+  };
+  if (!list.is_array() || std::ssize(list) != pairs || !std::all_of(list.begin(), list.end(), sound)) {
+    keys.fail(key, fmt::format("a list of {} numbers above 0, one for each pair that turns", pairs));
+  }
+  return list.get<std::vector<double>>();
+}
+
+void read_longrope(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rotary) {
+  RopeScaling& scaling = rotary.scaling;
+  scaling.kind = RopeScaling::Kind::longrope;
+  scaling.short_factors = read_pair_factors(keys, "short_factor", rotary.dim / 2);
+  scaling.long_factors = read_pair_factors(keys, "long_factor", rotary.dim / 2);
+  scaling.original_length = read_original_length(keys, whole);
+  // The lengths that a model is made for decide, where both are said.
+  double stretch = keys.number("factor", 1e-6, kMostStretched, 1);
+  if (whole.has("max_position_embeddings")) {
+    const double longest = whole.number("max_position_embeddings", 1, kLongest);
+    if (longest != scaling.original_length || !keys.has("factor")) stretch = longest / scaling.original_length;
+  }
+  if (scaling.original_length > 1 && stretch > 1) {
+    rotary.factor = std::sqrt(1 + std::log(stretch) / std::log(scaling.original_length));
+  }
+  rotary.factor = keys.number("attention_factor", 1e-6, kMostStretched, rotary.factor);
+}
+
 /// How a text is stretched: type and factors in one object. Older files call the type `type`, some say both.
-RopeScaling read_scaling(const ConfigKeys& keys) {
+/// @param whole   of the model
+/// @param rotary  whose base and dim are known
+void read_scaling(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rotary) {
   const std::string older = keys.word("type", "default");
   const std::string type = keys.word("rope_type", older);
   if (keys.has("type") && older != type) keys.fail("type", "what rope_type says");
-  RopeScaling scaling;
-  if (type == "default") return scaling;
-  constexpr double kMost = 1e6;
+  RopeScaling& scaling = rotary.scaling;
+  if (type == "default") return;
+  if (type == "yarn") return read_yarn(keys, whole, rotary);
+  if (type == "longrope") return read_longrope(keys, whole, rotary);
   if (type == "linear") {
     scaling.kind = RopeScaling::Kind::linear;
+  } else if (type == "dynamic") {
+    scaling.kind = RopeScaling::Kind::dynamic;
+    if (rotary.dim <= 2) keys.fail(keys.has("rope_type") ? "rope_type" : "type", "another where one pair turns");
+    // transformers takes the length that the model is made for, whatever the original length says.
+    static_cast<void>(keys.has("original_max_position_embeddings"));
+    if (!whole.has("max_position_embeddings")) whole.fail("max_position_embeddings", "there");
+    scaling.original_length = whole.number("max_position_embeddings", 1, kLongest);
   } else if (type == "llama3") {
     scaling.kind = RopeScaling::Kind::llama3;
-    scaling.low_frequency_factor = keys.number("low_freq_factor", 1e-6, kMost);
-    scaling.high_frequency_factor = keys.number("high_freq_factor", 1e-6, kMost);
+    scaling.low_frequency_factor = keys.number("low_freq_factor", 1e-6, kMostStretched);
+    scaling.high_frequency_factor = keys.number("high_freq_factor", 1e-6, kMostStretched);
     if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
       keys.fail("high_freq_factor", "above low_freq_factor");
     }
-    scaling.original_length = keys.number("original_max_position_embeddings", 1, 1e12);
+    scaling.original_length = keys.number("original_max_position_embeddings", 1, kLongest);
   } else {
-    keys.refuse(keys.has("rope_type") ? "rope_type" : "type", "\"default\", \"linear\" and \"llama3\"");
+    keys.refuse(keys.has("rope_type") ? "rope_type" : "type",
+                R"("default", "linear", "dynamic", "llama3", "yarn" and "longrope")");
   }
-  scaling.factor = keys.number("factor", 1, kMost);
-  return scaling;
+  scaling.factor = keys.number("factor", 1, kMostStretched);
 }
 
 /// How many numbers of a head turn, which must be pairs.
@@ -118,8 +284,8 @@ int rotary_dim_of(const ConfigKeys& keys, const char* key, double fraction, int 
 }
 
 /// Notes, for a family whose heads turn whole, that rope_parameters says that a part turns.
-void note_whole_heads(const ConfigKeys& rope, double part, ModelConfig& config) {
-  if (config.rope_scaling.kind != RopeScaling::Kind::none) {
+void note_whole_heads(const ConfigKeys& rope, const Rotary& rotary, double part, ModelConfig& config) {
+  if (rotary.scaling.kind != RopeScaling::Kind::none) {
     rope.refuse("partial_rotary_factor", "1 where the embedding is stretched, as transformers does");
   }
   config.notes.push_back(
@@ -134,10 +300,14 @@ void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& conf
   config.vocabulary_size = keys.integer("vocab_size", 1, kMaxVocabulary);
   config.hidden_size = keys.integer(names.hidden, 1, kMaxHidden);
   config.layers = static_cast<int>(keys.integer(names.layers, 1, kMaxLayers));
-  config.heads = static_cast<int>(keys.integer(names.heads, 1, config.hidden_size));
+  config.attention.assign(static_cast<std::size_t>(config.layers), {});
+  config.heads = static_cast<int>(names.heads_otherwise == 0
+                                      ? keys.integer(names.heads, 1, config.hidden_size)
+                                      : keys.integer(names.heads, 1, config.hidden_size, names.heads_otherwise));
   config.key_heads = config.heads;
   if (names.key_heads != nullptr) {
-    config.key_heads = static_cast<int>(keys.integer(names.key_heads, 1, config.heads, config.heads));
+    const int otherwise = names.key_heads_otherwise == 0 ? config.heads : names.key_heads_otherwise;
+    config.key_heads = static_cast<int>(keys.integer(names.key_heads, 1, config.heads, otherwise));
     if (config.heads % config.key_heads != 0) {
       keys.fail(names.key_heads, fmt::format("such that it divides {} {}", names.heads, config.heads));
     }
@@ -177,34 +347,76 @@ void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& c
   constexpr double kLargestBase = 1e15;
   constexpr double kLeast = 1e-6;
   constexpr const char* kFraction = "partial_rotary_factor";
-  config.rope = true;
-  config.rope_base = keys.number(names.base, 1, kLargestBase, 10000);
+  Rotary rotary;
+  rotary.base = keys.number(names.base, 1, kLargestBase, names.base_otherwise);
   double fraction = names.otherwise.value_or(1);
   if (names.fraction != nullptr) fraction = keys.number(names.fraction, kLeast, 1, fraction);
+  const auto set_dim = [&](const ConfigKeys& of, const char* key) {
+    rotary.dim = rotary_dim_of(of, key, fraction, config.head_dim);
+  };
+  const char* key = names.fraction;
+  if (key == nullptr) key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
   if (keys.has("rope_parameters")) {
-    const ConfigKeys rope = keys.under("rope_parameters");
-    config.rope_base = rope.number("rope_theta", 1, kLargestBase, config.rope_base);
-    config.rope_scaling = read_scaling(rope);
+    const ConfigKeys kinds = keys.under("rope_parameters");
+    const bool by_kind = names.by_kind && kinds.has("full_attention");
+    const ConfigKeys rope = by_kind ? kinds.under("full_attention") : kinds;
+    rotary.base = rope.number("rope_theta", 1, kLargestBase, rotary.base);
     const double part = rope.number(kFraction, kLeast, 1, fraction);
-    if (names.otherwise) {
-      fraction = part;
-      if (rope.has(kFraction)) config.rotary_dim = rotary_dim_of(rope, kFraction, fraction, config.head_dim);
-    } else if (part < 1) {
-      note_whole_heads(rope, part, config);
+    if (names.otherwise) fraction = part;
+    if (names.otherwise && rope.has(kFraction)) {
+      set_dim(rope, kFraction);
+    } else {
+      set_dim(keys, key);
+    }
+    read_scaling(rope, keys, rotary);
+    if (!names.otherwise && part < 1) note_whole_heads(rope, rotary, part, config);
+    if (rope.has("llama_4_scaling_beta")) {
+      rotary.query_growth = rope.number("llama_4_scaling_beta", 0, kMostStretched);
+      rotary.growth_length = read_original_length(rope, keys);
     }
     // Keys about pictures; a text's positions are the same on all axes.
     static_cast<void>(rope.has("mrope_section"));
     static_cast<void>(rope.has("mrope_interleaved"));
     rope.refuse_others({});
-  } else if (keys.has("rope_scaling")) {
-    const ConfigKeys scaling = keys.under("rope_scaling");
-    config.rope_scaling = read_scaling(scaling);
-    scaling.refuse_others({});
+    if (by_kind) {
+      static_cast<void>(kinds.has("sliding_attention"));
+      kinds.refuse_others({});
+    }
+  } else {
+    set_dim(keys, key);
+    if (keys.has("rope_scaling")) {
+      const ConfigKeys scaling = keys.under("rope_scaling");
+      read_scaling(scaling, keys, rotary);
+      scaling.refuse_others({});
+    }
   }
-  if (config.rotary_dim > 0) return;
-  const char* key = names.fraction;
-  if (key == nullptr) key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
-  config.rotary_dim = rotary_dim_of(keys, key, fraction, config.head_dim);
+  config.use_rotary(rotary);
+}
+
+std::int64_t read_window(const ConfigKeys& keys, std::int64_t otherwise) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  return keys.is_null("sliding_window") ? 0 : keys.integer("sliding_window", 1, kLargest, otherwise);
+}
+
+void read_windows(const ConfigKeys& keys, std::int64_t window, const std::function<bool(int layer)>& slides,
+                  ModelConfig& config) {
+  const bool said = keys.has("layer_types");
+  if (said) {
+    const json& types = keys.value("layer_types");
+    const auto known = [](const json& type) { return type == "full_attention" || type == "sliding_attention"; };
+    if (!types.is_array() || std::ssize(types) != config.layers || !std::all_of(types.begin(), types.end(), known)) {
+      keys.fail("layer_types",
+                fmt::format("\"full_attention\" or \"sliding_attention\" for each of {} layers", config.layers));
+    }
+  }
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const bool slid = said ? keys.value("layer_types")[index_of(layer)] == "sliding_attention" : slides(layer);
+    if (!slid) continue;
+    if (window == 0 && said) {
+      keys.fail("layer_types", "\"full_attention\" for every layer of a model that uses no window");
+    }
+    config.attention[index_of(layer)].window_size = window;
+  }
 }
 
 void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config) {

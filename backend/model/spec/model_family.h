@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "backend/model/spec/config_keys.h"
 #include "backend/model/spec/model_config.h"
@@ -28,8 +32,23 @@ struct ModelFamily {
 };
 
 /// The family that model_type names.
-/// @throws Error naming the file, the model_type and those that are supported
+/// @throws Error naming the file, the model_type, the nearest, and what to do
 const ModelFamily& family_of(const ConfigKeys& keys);
+
+/// A model_type that is read.
+struct SupportedModel {
+  std::string_view model_type;
+  std::string_view title;      ///< empty: by the parts of its layers
+  std::string_view text_type;  ///< the language model that is read of a model of text and pictures; else empty
+};
+/// All of them, in the order in which they are described.
+std::vector<SupportedModel> supported_models();
+
+/// The language model of a config.json that describes towers for pictures beside it: the object under text_config, with
+/// the keys of the whole that count for it. Notes the towers in `config`.
+/// @returns nothing where the whole is a language model
+/// @throws Error naming a key of the whole that Foxscope does not know
+std::optional<nlohmann::json> text_model_of(const ConfigKeys& whole, ModelConfig& config);
 
 /// Helpers that readers of config.json share.
 namespace family {
@@ -49,6 +68,8 @@ struct SizeKeys {
   const char* key_heads = "num_key_value_heads";  ///< null: there are as many as heads
   const char* head_dim = "head_dim";              ///< null: it is hidden size / heads
   int head_dim_otherwise = 0;                     ///< where the file has no such key; 0: hidden size / heads
+  int heads_otherwise = 0;                        ///< likewise; 0: the key is required
+  int key_heads_otherwise = 0;                    ///< likewise; 0: as many as heads
 };
 /// Vocabulary, hidden size, layers, heads and their dimension.
 void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config);
@@ -66,10 +87,22 @@ struct RotaryKeys {
   const char* base = "rope_theta";      ///< of the base where it stands alone
   const char* fraction = nullptr;       ///< of the part that turns, likewise; null: there is none
   std::optional<double> otherwise = 1;  ///< the part that turns where nothing says; empty: heads turn whole
+  double base_otherwise = 10000;        ///< the base where nothing says
+  bool by_kind = false;  ///< rope_parameters may hold an object for each kind of layer: full_attention's is read
 };
-/// Rotary embedding as Hugging Face's configurations write it: rope_parameters, or rope_theta and rope_scaling.
-/// Families whose heads turn whole do not look at rope_parameters.partial_rotary_factor (transformers 5).
+/// Rotary embedding of all layers as Hugging Face's configurations write it: rope_parameters, or rope_theta and
+/// rope_scaling. Families whose heads turn whole do not look at rope_parameters.partial_rotary_factor (transformers 5).
 void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& config);
+
+/// The window of a file that does not name one; null is no window.
+inline constexpr std::int64_t kWindowOtherwise = 4096;
+/// Windows by layer: those that `layer_types` calls sliding_attention, or where the file has no such key those of which
+/// `slides` says so.
+/// @param window  0: there is none, so that no layer may ask for one
+void read_windows(const ConfigKeys& keys, std::int64_t window, const std::function<bool(int layer)>& slides,
+                  ModelConfig& config);
+/// sliding_window; 0 where it is null.
+std::int64_t read_window(const ConfigKeys& keys, std::int64_t otherwise = kWindowOtherwise);
 
 /// The activation of an MLP without a gate.
 void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config);

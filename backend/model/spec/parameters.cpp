@@ -148,7 +148,7 @@ void ParameterList::add(const std::string& name, std::vector<std::int64_t> shape
 void ParameterList::add_head() {
   if (config_.tie_word_embeddings) return;
   add("", {config_.vocabulary_size, config_.hidden_size}, &ModelWeights::language_model_head);
-  parameters_.back().name = config_.family->head_name;
+  parameters_.back().name = config_.head_name;
 }
 
 std::vector<Parameter> parameters(const ModelConfig& config) {

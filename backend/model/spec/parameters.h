@@ -29,21 +29,22 @@ using FloatArray = std::vector<float, CacheLineAllocator<float>>;
 /// The weights of one layer in float32, with everything that reads the same input merged into one matrix. Matrices are
 /// [out, in]. Weights that a configuration does not have are empty.
 struct LayerWeights {
-  FloatArray attention_norm, attention_norm_bias;  ///< [D]
-  FloatArray projection;               ///< [columns, D]: query, key, value, key shift, value shift, forget gate
-  FloatArray projection_bias;          ///< [columns]
-  FloatArray query_norm;               ///< [H d]
-  FloatArray key_norm;                 ///< [H_kv d]
-  FloatArray constant_gate;            ///< [H] logits of a gate that does not depend on data
-  FloatArray output_gate;              ///< [H d, D]
-  FloatArray output_norm;              ///< [H d]; of a linear mixer [norm_size], or one number a channel
-  FloatArray output;                   ///< [D, H d]
-  FloatArray output_bias;              ///< [D]
-  FloatArray mlp_norm, mlp_norm_bias;  ///< [D]
-  FloatArray mlp_in;                   ///< [2 I, D]: gate, then up; [I, D] without a gate
-  FloatArray mlp_in_bias;              ///< [2 I] or [I]
-  FloatArray mlp_out;                  ///< [D, I]
-  FloatArray mlp_out_bias;             ///< [D]
+  FloatArray attention_norm, attention_norm_bias;  ///< [D]; empty: x is read as it is
+  FloatArray projection;       ///< [columns, D]: query, key, value, key shift, value shift, forget gate
+  FloatArray projection_bias;  ///< [columns]
+  FloatArray query_norm;       ///< [H d]
+  FloatArray key_norm;         ///< [H_kv d]
+  FloatArray constant_gate;    ///< [H] logits of a gate that does not depend on data
+  FloatArray output_gate;      ///< [H d, D]
+  FloatArray output_norm;      ///< [H d]; of a linear mixer [norm_size], or one number a channel
+  FloatArray output;           ///< [D, H d]
+  FloatArray output_bias;      ///< [D]
+  FloatArray attention_post_norm, mlp_post_norm;  ///< [D] of what attention and the MLP made
+  FloatArray mlp_norm, mlp_norm_bias;             ///< [D]
+  FloatArray mlp_in;                              ///< [2 I, D]: gate, then up; [I, D] without a gate
+  FloatArray mlp_in_bias;                         ///< [2 I] or [I]
+  FloatArray mlp_out;                             ///< [D, I]
+  FloatArray mlp_out_bias;                        ///< [D]
   /// Weights of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]

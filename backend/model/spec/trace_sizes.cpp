@@ -1,7 +1,11 @@
 #include "backend/model/spec/trace_sizes.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "backend/base/index.h"
+#include "backend/trace/trace.h"
 
 namespace foxscope {
 
@@ -20,6 +24,19 @@ TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
   for (int layer = 0; layer < config.layers; ++layer) mixers.push_back(config.layer(layer));
   sizes.set_mixers(std::move(mixers));
   return sizes;
+}
+
+void describe_attention(const ModelConfig& config, TraceInfo& info) {
+  info.softmax_scale = softmax_scale<float>(config.head_dim);
+  info.logit_cap = config.attention_cap;
+  if (!config.attends()) return;
+  if (const std::optional<std::int64_t> common = config.common_window()) {
+    info.window_size = *common;
+    return;
+  }
+  for (int layer = 0; layer < config.layers; ++layer) {
+    info.window_sizes.push_back(config.is_linear(layer) ? 0 : config.attention[index_of(layer)].window_size);
+  }
 }
 
 }  // namespace foxscope

@@ -1,8 +1,14 @@
 #include "backend/model/training/trainable_model.h"
 
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
 #include "backend/base/error.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/layer/checks.h"
+#include "backend/model/spec/parameters.h"
 
 namespace foxscope {
 
@@ -13,6 +19,11 @@ std::unique_ptr<TrainableModel> TrainableModel::make(const ModelConfig& config, 
     throw Error(
         "config.json scales attention by other than 1/sqrt(d) (scale_attn_weights, scale_attn_by_inverse_layer_idx): "
         "such a model is run, but not trained");
+  }
+  const std::vector<Parameter> all = parameters(config);
+  if (std::ranges::any_of(all, &Parameter::zero_centered)) {
+    throw Error(fmt::format("model_type {}: its norms hold what is beyond 1: such a model is run, but not trained",
+                            config.model_type));
   }
   return forward_library().make_trainable(config, weights, options, job);
 }

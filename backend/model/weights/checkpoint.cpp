@@ -179,26 +179,61 @@ void Checkpoint::open_weights() {
   }
 }
 
+/// What names begin with, and whether the head is the embedding, as far as the config leaves it open: language models
+/// lie deeper in the files of models of text and pictures.
+void Checkpoint::choose_names() {
+  const std::string family_prefix = config_.name_prefix;
+  const std::string first = parameters(config_).front().name.substr(family_prefix.size());
+  config_.name_prefix.clear();
+  if (std::ranges::any_of(tensors_, [&](const auto& tensor) { return tensor.first.starts_with(family_prefix); })) {
+    config_.name_prefix = family_prefix;
+  }
+  for (const std::string& prefix :
+       {family_prefix, std::string("model.language_model."), "language_model." + family_prefix, std::string()}) {
+    if (!tensors_.contains(prefix + first)) continue;
+    config_.name_prefix = prefix;
+    break;
+  }
+  for (const char* const before : {"language_model.", "model."}) {
+    if (!tensors_.contains(config_.head_name) && tensors_.contains(before + config_.head_name)) {
+      config_.head_name = before + config_.head_name;
+    }
+  }
+  if (config_.tied_by_tensor) config_.tie_word_embeddings = !tensors_.contains(config_.head_name);
+}
+
+/// Whether one weight of QK norm stands for all heads, where its shape alone says so.
+void Checkpoint::choose_norm(std::vector<Parameter>& wanted) {
+  const auto norm = std::ranges::find_if(
+      wanted, [](const Parameter& parameter) { return parameter.of_layer == &LayerWeights::query_norm; });
+  const auto weight = tensors_.find(norm->name);
+  const bool shared = weight != tensors_.end() && weight->second.shape == std::vector<std::int64_t>{config_.head_dim};
+  if (shared) {
+    config_.query_key_norm = QueryKeyNorm::shared;
+    wanted = parameters(config_);
+  }
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: QK norm is {}, by the shape of its weight", folder_.string(),
+                       shared ? "shared by all heads" : "one a head");
+  });
+}
+
+/// Whether a tensor belongs to a part that is not run; counts it.
+bool Checkpoint::take_unread(const std::string& name) {
+  const auto part =
+      std::ranges::find_if(config_.unread, [&](const UnreadPart& one) { return name.starts_with(one.prefix); });
+  if (part == config_.unread.end()) return false;
+  auto counted = std::ranges::find(unread_, part->prefix, &Unread::prefix);
+  if (counted == unread_.end()) counted = unread_.insert(unread_.end(), {part->prefix, part->words, 0});
+  ++counted->tensors;
+  return true;
+}
+
 void Checkpoint::check_tensors() {
   const ModelFamily& family = *config_.family;
-  const bool prefixed =
-      std::ranges::any_of(tensors_, [&](const auto& tensor) { return tensor.first.starts_with(family.name_prefix); });
-  if (!prefixed) config_.name_prefix.clear();
+  choose_names();
   std::vector<Parameter> wanted = parameters(config_);
-  if (config_.query_key_norm_by_shape) {
-    const auto norm = std::ranges::find_if(
-        wanted, [](const Parameter& parameter) { return parameter.of_layer == &LayerWeights::query_norm; });
-    const auto weight = tensors_.find(norm->name);
-    const bool shared = weight != tensors_.end() && weight->second.shape == std::vector<std::int64_t>{config_.head_dim};
-    if (shared) {
-      config_.query_key_norm = QueryKeyNorm::shared;
-      wanted = parameters(config_);
-    }
-    log_line(LogCategory::model, [&] {
-      return fmt::format("{}: QK norm is {}, by the shape of its weight", folder_.string(),
-                         shared ? "shared by all heads" : "one a head");
-    });
-  }
+  if (config_.query_key_norm_by_shape) choose_norm(wanted);
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> known;
@@ -217,8 +252,8 @@ void Checkpoint::check_tensors() {
   }
   std::vector<std::string> unexpected;
   for (const auto& [name, view] : tensors_) {
-    if (known.contains(name)) continue;
-    const bool tied = config_.tie_word_embeddings && name == family.head_name;
+    if (known.contains(name) || take_unread(name)) continue;
+    const bool tied = config_.tie_word_embeddings && name == config_.head_name;
     if (!tied && (family.is_buffer == nullptr || !family.is_buffer(name))) {
       unexpected.push_back(name);
       continue;
@@ -226,6 +261,12 @@ void Checkpoint::check_tensors() {
     log_line(LogCategory::model, [&, name = name] {
       return fmt::format("{}: {} is skipped: {}", folder_.string(), name,
                          tied ? "embeddings are tied" : "it is no weight");
+    });
+  }
+  for (const Unread& part : unread_) {
+    log_line(LogCategory::model, [&] {
+      return fmt::format("{}: {} tensors under {} are not read: {}", folder_.string(), part.tensors, part.prefix,
+                         part.words);
     });
   }
   if (missing.empty() && wrong.empty() && unexpected.empty()) return;

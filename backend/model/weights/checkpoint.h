@@ -13,6 +13,7 @@
 
 #include "backend/base/job.h"
 #include "backend/model/spec/model_config.h"
+#include "backend/model/spec/parameters.h"
 #include "backend/model/weights/safetensors.h"
 
 namespace foxscope {
@@ -37,6 +38,13 @@ class Checkpoint {
   void read(const std::string& name, const std::function<bool(std::span<const float> piece)>& take) const;
   /// The weight files, by name.
   [[nodiscard]] const std::vector<std::filesystem::path>& weight_files() const { return weight_files_; }
+  /// A part of the files that is not run: a tower for pictures, a head that predicts further tokens.
+  struct Unread {
+    std::string prefix;  ///< of its tensors
+    std::string words;
+    std::size_t tensors = 0;
+  };
+  [[nodiscard]] const std::vector<Unread>& unread() const { return unread_; }
   /// SHA-256 over the contents of the weight files in the order of their names, hexadecimal.
   /// @returns nothing if the job was stopped
   [[nodiscard]] std::optional<std::string> weights_sha256(const Job& job) const;
@@ -45,13 +53,17 @@ class Checkpoint {
 
  private:
   void open_weights();
+  void choose_names();
+  void choose_norm(std::vector<Parameter>& wanted);
   void check_tensors();
+  [[nodiscard]] bool take_unread(const std::string& name);
 
   std::filesystem::path folder_;
   ModelConfig config_;
   std::vector<std::filesystem::path> weight_files_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::map<std::string, TensorView> tensors_;
+  std::vector<Unread> unread_;
 };
 
 }  // namespace foxscope

@@ -15,7 +15,8 @@ constexpr std::size_t kPiece = std::size_t{1} << 18;
 
 bool is_norm(const Parameter& parameter) {
   using W = LayerWeights;
-  for (const auto member : {&W::attention_norm, &W::query_norm, &W::key_norm, &W::output_norm, &W::mlp_norm}) {
+  for (const auto member : {&W::attention_norm, &W::query_norm, &W::key_norm, &W::output_norm, &W::mlp_norm,
+                            &W::attention_post_norm, &W::mlp_post_norm}) {
     if (parameter.of_layer == member) return true;
   }
   return parameter.of_model == &ModelWeights::final_norm;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backend/base/index.h"
 #include "kernels/cpu/matrix_product.h"
@@ -54,7 +55,15 @@ double longest(const ModelConfig& config, const LayerWeights& weights, std::int6
     for (std::int64_t n = 0; n < count; ++n) most = std::max(most, std::abs(static_cast<double>(values[n])));
     return most;
   };
-  if (norm != nullptr) return std::sqrt(static_cast<double>(dim)) * largest(norm, dim) * kRounding;
+  if (norm != nullptr) {
+    // Of all heads' numbers one head may have them all.
+    const bool whole = config.query_key_norm == QueryKeyNorm::whole;
+    const auto normed = static_cast<double>(!whole                      ? dim
+                                            : row < config.query_size() ? config.query_size()
+                                                                        : config.key_size());
+    return std::sqrt(normed) * largest(norm, dim) * kRounding;
+  }
+  if (weights.attention_norm.empty()) return std::numeric_limits<double>::infinity();
   const float* first = weights.projection.data() + row * hidden;
   FloatArray scaled(first, first + dim * hidden);
   for (std::int64_t n = 0; n < dim * hidden; ++n) {
@@ -91,6 +100,15 @@ std::vector<double> bound_logits(const ModelConfig& config, int layer, const Lay
   for (std::int64_t head = 0; head < config.heads; ++head) {
     const double query = longest(config, weights, head * dim, norm(weights.query_norm, head));
     bounds.push_back(query * keys[index_of(head / group)] / std::sqrt(static_cast<double>(dim)));
+  }
+  if (const Rotary* const rotary = config.rotary_at(layer)) {
+    // Queries that grow with their position have no bound.
+    const double turned = rotary->query_growth > 0 ? std::numeric_limits<double>::infinity()
+                                                   : std::max(1.0, rotary->factor * rotary->factor);
+    for (double& bound : bounds) bound *= turned;
+  }
+  if (config.attention_cap > 0) {
+    for (double& bound : bounds) bound = std::min(bound, config.attention_cap);
   }
   return bounds;
 }

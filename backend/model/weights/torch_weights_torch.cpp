@@ -37,6 +37,8 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::output_norm, &LayerWeights::output_norm},
     {&TorchLayer::output, &LayerWeights::output},
     {&TorchLayer::output_bias, &LayerWeights::output_bias},
+    {&TorchLayer::attention_post_norm, &LayerWeights::attention_post_norm},
+    {&TorchLayer::mlp_post_norm, &LayerWeights::mlp_post_norm},
     {&TorchLayer::mlp_norm, &LayerWeights::mlp_norm},
     {&TorchLayer::mlp_norm_bias, &LayerWeights::mlp_norm_bias},
     {&TorchLayer::mlp_in, &LayerWeights::mlp_in},
@@ -51,6 +53,11 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::decay_rate, &LayerWeights::decay_rate},
     {&TorchLayer::skip, &LayerWeights::skip},
 };
+
+at::Tensor frequencies_on(const Rotary& rotary, std::int64_t length, const at::Device& place) {
+  const std::vector<double> angles = rotary.frequencies(length);
+  return at::tensor(at::ArrayRef<double>(angles.data(), angles.size()), at::kDouble).to(place);
+}
 
 }  // namespace
 
@@ -94,8 +101,13 @@ bool TorchWeights::load(const ParameterSource& source, const Job& job) {
 }
 
 void TorchWeights::put_frequencies() {
-  const std::vector<double> angles = rotary_frequencies(config);
-  frequencies = at::tensor(at::ArrayRef<double>(angles.data(), angles.size()), at::kDouble).to(place);
+  frequencies.clear();
+  for (const Rotary& rotary : config.rotaries) frequencies.push_back(frequencies_on(rotary, 1, place));
+}
+
+at::Tensor TorchWeights::frequencies_of(int rotary, std::int64_t length) const {
+  const Rotary& of = config.rotaries[index_of(rotary)];
+  return of.turns_alike(1, length) ? frequencies[index_of(rotary)] : frequencies_on(of, length, place);
 }
 
 void TorchWeights::put_outside(const ModelWeights& host) {
@@ -150,10 +162,12 @@ void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host
 TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_of(layer);
-  const std::int64_t wide = config.mlp == MlpKind::swiglu ? 2 * inner : inner;
+  const std::int64_t wide = is_gated(config.mlp) ? 2 * inner : inner;
   const std::int64_t queries = config.query_size();
   const std::int64_t matrix_rows = columns.key_shift;
   TorchLayer weights;
+  weights.attention_post_norm = put(host.attention_post_norm, {hidden}, at::kFloat);
+  weights.mlp_post_norm = put(host.mlp_post_norm, {hidden}, at::kFloat);
   weights.mlp_norm = put(host.mlp_norm, {hidden}, at::kFloat);
   weights.mlp_norm_bias = put(host.mlp_norm_bias, {hidden}, at::kFloat);
   weights.mlp_in = put(host.mlp_in, {wide, hidden}, matrix);

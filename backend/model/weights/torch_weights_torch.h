@@ -18,8 +18,8 @@ class ParameterSource;
 /// The weights of a layer on a device: LayerWeights with matrices in the run's dtype, and what makes gates in float32.
 struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
-      constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
-      mlp_out, mlp_out_bias;
+      constant_gate, output_gate, output_norm, output, output_bias, attention_post_norm, mlp_norm, mlp_norm_bias,
+      mlp_in, mlp_in_bias, mlp_out, mlp_out_bias, mlp_post_norm;
   /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
   at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
   /// Both as one matrix on a GPU: `projection` with `output_gate` below it, the two being views of it.
@@ -68,7 +68,12 @@ struct TorchWeights : WeightTensors {
   at::Device place;
   at::ScalarType matrix;
   ProjectionColumns columns;
-  at::Tensor frequencies;  ///< [rotary_dim / 2] float64 (rotary_frequencies)
+  /// Of each of the config's rotaries, [dim / 2] float64 (Rotary::frequencies), for texts up to the length that it was
+  /// first trained on.
+  std::vector<at::Tensor> frequencies;
+  /// The same for texts of a length.
+  [[nodiscard]] at::Tensor frequencies_of(int rotary, std::int64_t length) const;
+
  private:
   void put_frequencies();
   void put_outside(const ModelWeights& host);

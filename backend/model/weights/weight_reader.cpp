@@ -22,6 +22,11 @@ void finish_projection(const ModelConfig& config, int layer, LayerWeights& weigh
       values[n] = static_cast<float>(static_cast<double>(values[n]) * factor);
     }
   };
+  if (!weights.query_norm.empty()) {
+    // The norm would undo what the projection is multiplied by.
+    scale(weights.query_norm, columns.key);
+    return;
+  }
   scale(weights.projection, columns.key * config.hidden_size);
   scale(weights.projection_bias, columns.key);
 }

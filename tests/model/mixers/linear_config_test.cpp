@@ -156,9 +156,8 @@ TEST(LinearConfig, EverySecondLayerOfSambaIsAttention) {
   EXPECT_EQ(config.mixers, (std::vector{Mixer::mamba, Mixer::attention, Mixer::mamba}));
   EXPECT_EQ(config.heads, 2);
   EXPECT_EQ(config.key_heads, 2);
-  EXPECT_EQ(config.window_size, 9);
-  EXPECT_EQ(config.rotary_dim, 8);
-  EXPECT_EQ(config.rope_base, 500000);
+  EXPECT_EQ(config.common_window(), 9);
+  EXPECT_EQ(config.rotaries, (std::vector<Rotary>{{.base = 500000, .dim = 8}}));
   EXPECT_EQ(config.linear->heads, 32);
   EXPECT_EQ(config.linear->decay_rank, 1);
   EXPECT_EQ(config.linear->layer(), (LayerMixer{Mixer::mamba, Decay::rates, 32, 1, 1, 32, 6, 1}));
@@ -176,7 +175,7 @@ TEST(LinearConfig, EverySecondLayerOfSambaIsAttention) {
   EXPECT_FALSE(alone.is_hybrid());
   EXPECT_EQ(alone.heads, 32);
   EXPECT_EQ(alone.query_size(), 6) << "which all heads share";
-  EXPECT_EQ(linear_config("samba-project_fox", {{"num_hidden_layers", 1}}).window_size, 0);
+  EXPECT_EQ(linear_config("samba-project_fox", {{"num_hidden_layers", 1}}).common_window(), 0);
   EXPECT_EQ(alone.intermediate_of(1), alone.linear_intermediate_size);
 }
 

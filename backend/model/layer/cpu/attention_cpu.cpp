@@ -30,15 +30,26 @@ AttentionCpu::AttentionCpu(CpuPass& pass)
 }
 
 void AttentionCpu::begin() {
-  if (!pass_.by_columns()) {
-    rotary_.emplace(config_, 0, length_);
-    return;
+  rotary_.clear();
+  make_rotary_tables();
+}
+
+void AttentionCpu::make_rotary_tables() {
+  std::vector<TextPosition> positions;
+  const std::span<const std::int64_t> lengths = pass_.input().lengths;
+  for (const Rotary& rotary : config_.rotaries) {
+    positions.clear();
+    if (!pass_.by_columns() && !rotary.depends_on_length()) {
+      rotary_.emplace_back(rotary, length_);
+      continue;
+    }
+    for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
+      const std::int64_t first = pass_.first_position(sequence);
+      const std::int64_t length = first + (lengths.empty() ? length_ : lengths[index_of(sequence)]);
+      for (std::int64_t n = 0; n < length_; ++n) positions.push_back({first + n, length});
+    }
+    rotary_.emplace_back(rotary, positions);
   }
-  std::vector<std::int64_t> positions;
-  for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
-    positions.push_back(pass_.first_position(sequence));
-  }
-  rotary_.emplace(config_, positions);
 }
 
 bool AttentionCpu::project(int layer) {
@@ -74,7 +85,7 @@ void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
     const float* projected = wide + (row - first) * columns_.count;
     const float* before = projected - columns_.count;
     if (row % length_ == 0) before = pass_.continues() ? pass_.layer_state(layer, row).previous.data() : zeros_.data();
-    cpu_rows::split_heads(config_, weights, projected, before, heads_of(row));
+    cpu_rows::split_heads(config_, weights, projected, before, heads_of(layer, row));
   }
   if (!pass_.has_states()) return;
   for (std::int64_t sequence = rows.begin / length_; sequence < rows.end / length_; ++sequence) {
@@ -83,7 +94,7 @@ void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   }
 }
 
-cpu_rows::HeadRows AttentionCpu::heads_of(std::int64_t row) {
+cpu_rows::HeadRows AttentionCpu::heads_of(int layer, std::int64_t row) {
   const std::int64_t sequence = row / length_;
   const std::int64_t position = row % length_;
   cpu_rows::HeadRows heads;
@@ -93,11 +104,15 @@ cpu_rows::HeadRows AttentionCpu::heads_of(std::int64_t row) {
   heads.head_stride = length_ * head_dim_;
   if (!log_gate_.empty()) heads.log_gate = log_gate_.data() + sequence * config_.heads * length_ + position;
   heads.gate_stride = length_;
-  if (config_.rope) {
-    const std::int64_t at = (pass_.by_columns() ? sequence : position) * rotary_->half;
-    heads.cosine = rotary_->cosine.data() + at;
-    heads.sine = rotary_->sine.data() + at;
-  }
+  const int which = config_.attention[index_of(layer)].rotary;
+  if (which < 0) return heads;
+  const RotaryTable& table = rotary_[index_of(which)];
+  const bool by_text = pass_.by_columns() || config_.rotaries[index_of(which)].depends_on_length();
+  const std::int64_t at = by_text ? row : position;
+  heads.rotary_dim = 2 * table.half;
+  heads.cosine = table.cosine.data() + at * table.half;
+  heads.sine = table.sine.data() + at * table.half;
+  if (!table.query_factor.empty()) heads.query_factor = table.query_factor[index_of(at)];
   return heads;
 }
 
@@ -145,7 +160,8 @@ bool AttentionCpu::attend(int layer) {
     for (std::int64_t sequence = 0; pass_.has_states() && sequence < batch; ++sequence) start_cache(layer, sequence);
   }
   for (std::int64_t sequence = 0; pass_.has_states() && sequence < batch; ++sequence) {
-    pass_.cpu_state(sequence).drop_keys(layer, config_.window_size, pass_.weights(layer).logit_bound);
+    pass_.cpu_state(sequence).drop_keys(layer, config_.attention[index_of(layer)].window_size,
+                                        pass_.weights(layer).logit_bound);
   }
   return true;
 }
@@ -176,7 +192,8 @@ bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t coun
   arguments.log_normalizer = log_normalizer_.empty() ? nullptr : log_normalizer_.data();
   arguments.log_normalizer_without_gate = without_gate_.empty() ? nullptr : without_gate_.data();
   arguments.scale = softmax_scale<float>(head_dim_);
-  arguments.window_size = config_.window_size;
+  arguments.window_size = config_.attention[index_of(layer)].window_size;
+  arguments.logit_cap = static_cast<float>(config_.attention_cap);
   arguments.pruning_tolerance = pass_.input().pruning_tolerance;
   kernels::cpu::AttentionBlocks blocks;
   const kernels::Status status = kernels::cpu::forgetting_attention(arguments, pass_.team(), pass_.job().stop, &blocks);
@@ -218,6 +235,7 @@ void AttentionCpu::start_cache(int layer, std::int64_t sequence) {
 void AttentionCpu::attend_next(int layer) {
   const std::int64_t heads = config_.heads;
   const std::int64_t group = heads / config_.key_heads;
+  const std::int64_t window = config_.attention[index_of(layer)].window_size;
   std::int64_t keys = 0;
   for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
     CpuState::Layer& cache = pass_.layer_state(layer, sequence);
@@ -237,9 +255,8 @@ void AttentionCpu::attend_next(int layer) {
     arguments.head_dim = head_dim_;
     arguments.scale = softmax_scale<float>(head_dim_);
     arguments.first = cache.first[index_of(head)];
-    if (config_.window_size > 0) {
-      arguments.first = std::max(arguments.first, pass_.first_position(sequence) - config_.window_size + 1);
-    }
+    if (window > 0) arguments.first = std::max(arguments.first, pass_.first_position(sequence) - window + 1);
+    arguments.logit_cap = static_cast<float>(config_.attention_cap);
     if (!cache.gates.empty()) arguments.gate = &cache.gates[index_of(head)];
     arguments.tolerance = pass_.cpu_state(sequence).skipped_share();
     attend_cached(arguments, cache.heads[index_of(head / group)], pass_.memory().attended.data() + task * head_dim_);
@@ -273,7 +290,8 @@ void AttentionCpu::project_output_rows(int layer, const CpuPass::Rows& rows) {
     cpu_rows::norm_and_gate(config_, weights, gate + (row - rows.begin) * size, attended + row * size);
     pass_.cut_heads(row, head_dim_, attended + row * size);
   }
-  pass_.add_to_residual(rows, {attended + rows.begin * size, size, size}, weights.output, weights.output_bias);
+  pass_.add_to_residual(rows, {attended + rows.begin * size, size, size}, weights.output, weights.output_bias,
+                        weights.attention_post_norm);
 }
 
 }  // namespace foxscope

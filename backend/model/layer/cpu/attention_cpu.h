@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "backend/model/layer/cpu/cpu_pass.h"
@@ -25,8 +24,9 @@ class AttentionCpu final : public MixerSteps {
   bool project_output(int layer) override;
 
  private:
+  void make_rotary_tables();
   void project_rows(int layer, const CpuPass::Rows& rows);
-  [[nodiscard]] cpu_rows::HeadRows heads_of(std::int64_t row);
+  [[nodiscard]] cpu_rows::HeadRows heads_of(int layer, std::int64_t row);
   /// @param count  sequences from the first on: one, or several that nothing is recorded of
   bool attend_whole(int layer, std::int64_t first, std::int64_t count);
   void start_cache(int layer, std::int64_t sequence);
@@ -38,7 +38,9 @@ class AttentionCpu final : public MixerSteps {
   std::int64_t length_;  ///< n
   std::int64_t head_dim_;
   ProjectionColumns columns_;
-  std::optional<RotaryTable> rotary_;
+  /// Of each of the config's rotaries: one for all texts [n], where it does not depend on a text's length, else one
+  /// for each [B, n]; where there is one position of each text [B].
+  std::vector<RotaryTable> rotary_;
   std::vector<float*> queries_, keys_, values_;  ///< [B] of the layer at hand
   std::vector<double> log_gate_;                 ///< [B, H, n] nats; empty where every f is 1
   std::vector<double> cumulative_;               ///< [B, H, n] c; likewise

@@ -38,8 +38,9 @@ PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   const std::int64_t keys = config.key_size();
   PassBytes bytes;
   // The residual stream, what heads attend to, angles, losses; of the layer at hand log f, c and normalisers.
-  bytes.per_token = 4 * (hidden + std::max(hidden, queries) + config.rotary_dim + 1) + heads * (8 + 8 + 4) +
-                    config.linear_bytes_per_position();
+  bytes.per_token = 4 * (hidden + std::max(hidden, queries) +
+                         config.widest_rotary() * std::max<std::int64_t>(1, std::ssize(config.rotaries)) + 1) +
+                    heads * (8 + 8 + 4) + config.linear_bytes_per_position();
   if (keep.contains(Keep::ungated)) bytes.per_token += heads * 4;
   if (!keep.contains(Keep::query_key)) bytes.per_token += 4 * (queries + keys);
   if (!keep.contains(Keep::values)) bytes.per_token += 4 * keys;
@@ -69,6 +70,10 @@ void CpuForward::begin() {
     const float* from = weights.embedding.data() + id * hidden;
     float* const to = residual.data() + row * hidden;
     std::copy(from, from + hidden, to);
+    if (config().embedding_factor != 1) {
+      const auto factor = static_cast<float>(config().embedding_factor);
+      for (std::int64_t n = 0; n < hidden; ++n) to[n] *= factor;
+    }
     if (weights.positions.empty()) continue;
     const std::int64_t position = first_position(row / length()) + row % length();
     assert(position < config().learned_positions);

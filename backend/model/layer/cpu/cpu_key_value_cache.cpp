@@ -72,6 +72,7 @@ void attend_cached(const CachedAttention& arguments, const KeyValuePages& pages,
     cpu_steps::page_logits(arguments.query, pages.keys(page), dim, arguments.scale, logits);
     const auto count = end - begin;
     float* own = logits.data() + (begin - page);
+    if (arguments.logit_cap > 0) cpu_steps::cap(arguments.logit_cap, count, own);
     if (arguments.gate != nullptr) {
       const double last = arguments.gate->last();
       const double* c = arguments.gate->from(begin);

@@ -58,6 +58,7 @@ struct CachedAttention {
   const float* query = nullptr;  ///< [d]
   std::int64_t head_dim = 0;
   float scale = 0;                    ///< 1/sqrt(d)
+  float logit_cap = 0;                ///< of cap tanh(s / cap); 0: none
   std::int64_t first = 0;             ///< first key that it sees; the last is the newest
   const GateHistory* gate = nullptr;  ///< null: f = 1
   double tolerance = 0;               ///< largest share of the row that may be skipped

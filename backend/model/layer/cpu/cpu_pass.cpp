@@ -98,7 +98,9 @@ void CpuPass::norm(const FloatArray& weight, const FloatArray& bias, std::int64_
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = memory_->residual.data() + row * hidden();
     float* const to = out + (row - begin) * hidden();
-    if (config().norm == NormKind::rms) {
+    if (weight.empty()) {
+      std::copy_n(x, hidden(), to);
+    } else if (config().norm == NormKind::rms) {
       cpu_steps::rms_norm(x, weight.data(), hidden(), epsilon, to);
     } else {
       cpu_steps::layer_norm(x, weight.data(), bias.data(), hidden(), epsilon, to);
@@ -111,18 +113,27 @@ void CpuPass::add_to_rows(const FloatArray& bias, std::int64_t count, float* row
   for (std::int64_t row = 0; row < count && size > 0; ++row) cpu_steps::add(bias.data(), size, rows + row * size);
 }
 
-void CpuPass::add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias) {
+void CpuPass::add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias,
+                              const FloatArray& post_norm) {
+  using Into = kernels::cpu::MatrixProduct::Into;
   float* const residual = memory_->residual.data() + rows.begin * hidden();
+  const bool normed = !post_norm.empty();
+  float* const out = normed ? rows.scratch.normed.data() : residual;
   multiply({.rows = rows.count(),
             .columns = hidden(),
             .depth = in.columns,
             .in = in.first,
             .in_stride = in.stride,
             .weight = weight.data(),
-            .out = residual,
+            .out = out,
             .out_stride = hidden(),
-            .into = kernels::cpu::MatrixProduct::Into::add});
-  add_to_rows(bias, rows.count(), residual);
+            .into = normed ? Into::overwrite : Into::add});
+  add_to_rows(bias, rows.count(), out);
+  for (std::int64_t row = 0; row < rows.count() && normed; ++row) {
+    float* const made = out + row * hidden();
+    cpu_steps::rms_norm(made, post_norm.data(), hidden(), static_cast<float>(config().norm_epsilon), made);
+    cpu_steps::add(made, hidden(), residual + row * hidden());
+  }
 }
 
 bool CpuPass::for_rows(const std::function<void(const Rows&)>& step) {

@@ -80,7 +80,7 @@ class CpuPass final : public ForwardPass {
   /// Sets the output of the cut heads of a row to 0.  @param output  [size]
   void cut_heads(std::int64_t row, std::int64_t size, float* output) const;
 
-  /// Norms rows [begin, end) of the residual stream.  @param out  [rows, D]
+  /// Norms rows [begin, end) of the residual stream, or copies them where the weight is empty.  @param out  [rows, D]
   void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
   /// @param bias  as wide as the rows, or empty
   static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);
@@ -90,9 +90,11 @@ class CpuPass final : public ForwardPass {
     std::int64_t columns;
     std::int64_t stride;
   };
-  /// x += in W^T + bias of rows of the residual stream.
-  /// @param bias  [D], or empty
-  void add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias);
+  /// x += in W^T + bias of rows of the residual stream, or x += norm(in W^T + bias), which takes Scratch::normed.
+  /// @param bias       [D], or empty
+  /// @param post_norm  likewise
+  void add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias,
+                       const FloatArray& post_norm = {});
 
   /// Calls a step for every chunk of rows, on all threads. @returns false if the job was stopped
   bool for_rows(const std::function<void(const Rows&)>& step);

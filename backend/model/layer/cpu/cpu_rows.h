@@ -8,14 +8,21 @@
 
 namespace foxscope {
 
-/// Cosines and sines of positions.
+/// A position of a text, and how many positions the whole text has.
+struct TextPosition {
+  std::int64_t position = 0;
+  std::int64_t length = 0;
+};
+
+/// Cosines and sines of positions, times what the rotary embedding multiplies them by.
 struct RotaryTable {
-  /// The table of L positions from `first` on.
-  RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length);
-  RotaryTable(const ModelConfig& config, std::span<const std::int64_t> positions);
+  /// The table of all positions of a text.
+  RotaryTable(const Rotary& rotary, std::int64_t length);
+  RotaryTable(const Rotary& rotary, std::span<const TextPosition> positions);
   std::int64_t half;
-  FloatArray cosine;  ///< [L, rotary_dim / 2]; empty without rotary embedding
+  FloatArray cosine;  ///< [L, dim / 2]
   FloatArray sine;
+  FloatArray query_factor;  ///< [L] what queries are multiplied by beside; empty: nothing
 };
 
 }  // namespace foxscope
@@ -31,8 +38,10 @@ struct HeadRows {
   std::int64_t head_stride = 0;
   double* log_gate = nullptr;  ///< nats; not written where gates do not depend on data
   std::int64_t gate_stride = 0;
-  const float* cosine = nullptr;  ///< [rotary_dim / 2] of this position; null without rotary embedding
+  std::int64_t rotary_dim = 0;    ///< numbers of each head that turn; 0: none
+  const float* cosine = nullptr;  ///< [rotary_dim / 2] of this position
   const float* sine = nullptr;
+  float query_factor = 1;  ///< what queries are multiplied by beside
 };
 
 /// Query, key, value and log f of a position from its merged projection: shift, norm, rotary embedding, in this order.

@@ -157,6 +157,21 @@ void gelu_tanh(std::int64_t size, float* x) {
 }
 
 FOXSCOPE_VECTOR_CLONES
+void geglu(const float* up, std::int64_t size, float* x) {
+  constexpr float kTwiceRoot = 1.5957691216057308F;  // 2 sqrt(2 / pi)
+  for (std::int64_t n = 0; n < size; ++n) {
+    x[n] *= up[n] / (1.0F + exponential(-kTwiceRoot * (x[n] + 0.044715F * x[n] * x[n] * x[n])));
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+void cap(float cap, std::int64_t size, float* x) {
+  const float twice = 2.0F / cap;
+  // tanh(y) = 1 - 2 / (1 + exp(2 y)).
+  for (std::int64_t n = 0; n < size; ++n) x[n] = cap * (1.0F - 2.0F / (1.0F + exponential(twice * x[n])));
+}
+
+FOXSCOPE_VECTOR_CLONES
 void multiply_sigmoid(const float* gate, std::int64_t size, float* x) {
   for (std::int64_t n = 0; n < size; ++n) x[n] /= 1.0F + exponential(-gate[n]);
 }

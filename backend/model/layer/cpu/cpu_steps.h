@@ -32,6 +32,11 @@ void gelu(std::int64_t size, float* x);
 /// x = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
 void gelu_tanh(std::int64_t size, float* x);
 
+/// x = gelu_tanh(x) up.
+void geglu(const float* up, std::int64_t size, float* x);
+/// x = cap tanh(x / cap).
+void cap(float cap, std::int64_t size, float* x);
+
 /// x = silu(x), and x = sigmoid(x).
 void silu(std::int64_t size, float* x);
 void sigmoids(std::int64_t size, float* x);

@@ -19,7 +19,7 @@ void MlpCpu::feed_forward_rows(int layer, const CpuPass::Rows& rows) {
   const LayerWeights& weights = pass_.weights(layer);
   const MlpKind kind = pass_.config().mlp;
   const std::int64_t inner = pass_.config().intermediate_of(layer);
-  const std::int64_t columns = kind == MlpKind::swiglu ? 2 * inner : inner;
+  const std::int64_t columns = is_gated(kind) ? 2 * inner : inner;
   float* const wide = rows.scratch.wide.data();
   pass_.norm(weights.mlp_norm, weights.mlp_norm_bias, rows.begin, rows.end, rows.scratch.normed.data());
   pass_.multiply({.rows = rows.count(),
@@ -37,6 +37,9 @@ void MlpCpu::feed_forward_rows(int layer, const CpuPass::Rows& rows) {
       case MlpKind::swiglu:
         cpu_steps::swiglu(units, units + inner, inner, units);
         break;
+      case MlpKind::geglu:
+        cpu_steps::geglu(units + inner, inner, units);
+        break;
       case MlpKind::gelu:
         cpu_steps::gelu(inner, units);
         break;
@@ -45,7 +48,7 @@ void MlpCpu::feed_forward_rows(int layer, const CpuPass::Rows& rows) {
         break;
     }
   }
-  pass_.add_to_residual(rows, {wide, inner, columns}, weights.mlp_out, weights.mlp_out_bias);
+  pass_.add_to_residual(rows, {wide, inner, columns}, weights.mlp_out, weights.mlp_out_bias, weights.mlp_post_norm);
 }
 
 }  // namespace foxscope

@@ -76,6 +76,7 @@ std::vector<double> PredictionCpu::for_logits(
   };
   const std::int64_t vocabulary = pass_.config().vocabulary_size;
   std::vector<Sum> sums(index_of(count));
+  const auto cap = static_cast<float>(pass_.config().logit_cap);
   for (std::int64_t first = 0; first < vocabulary; first += kVocabularyBlock) {
     const std::int64_t columns = std::min(kVocabularyBlock, vocabulary - first);
     pass_.multiply({.rows = count,
@@ -86,6 +87,7 @@ std::vector<double> PredictionCpu::for_logits(
                     .weight = pass_.weights().head().data() + first * pass_.hidden(),
                     .out = block,
                     .out_stride = columns});
+    if (cap > 0) cpu_steps::cap(cap, count * columns, block);
     for (std::int64_t row = 0; row < count; ++row) {
       const float* logits = block + row * columns;
       take(row, first, {logits, index_of(columns)});
@@ -128,6 +130,7 @@ void PredictionCpu::predict_next(std::span<const std::span<float>> log_probabili
   const std::int64_t hidden = pass_.hidden();
   const std::int64_t batch = pass_.batch();
   const std::int64_t vocabulary = pass_.config().vocabulary_size;
+  const auto cap = static_cast<float>(pass_.config().logit_cap);
   FloatArray normed(index_of(batch * hidden));
   std::vector<const float*> in;
   std::vector<float*> out;
@@ -142,6 +145,7 @@ void PredictionCpu::predict_next(std::span<const std::span<float>> log_probabili
   pass_.multiply_columns({in, pass_.weights().head().data(), vocabulary, hidden, out});
   pass_.share(batch, batch * vocabulary * kExponentialNumbers, [&](std::int64_t sequence) {
     const std::span<float> next = log_probabilities[index_of(sequence)];
+    if (cap > 0) cpu_steps::cap(cap, vocabulary, next.data());
     const auto shift = static_cast<double>(cpu_steps::largest(next.data(), vocabulary));
     double sum = 0;
     for (const float logit : next) sum += std::exp(static_cast<double>(logit) - shift);

@@ -13,8 +13,9 @@ namespace cuda = kernels::cuda;
 
 bool CudaAttentionSteps::takes(const TorchWeights& weights) {
   const ModelConfig& config = weights.config;
-  return cuda_attention_takes(config.head_dim, weights.matrix) && config.head_dim % 8 == 0 &&
-         (!config.rope || (config.rotary_dim == config.head_dim && config.head_dim % 16 == 0)) && !config.output_bias;
+  return cuda_attention_takes(config.head_dim, weights.matrix) && config.head_dim % 8 == 0 && config.turns_plainly() &&
+         (config.rotaries.empty() || config.head_dim % 16 == 0) && !config.output_bias &&
+         config.query_key_norm != QueryKeyNorm::whole && config.attention_cap == 0;
 }
 
 CudaAttentionSteps::CudaAttentionSteps(CudaPass& pass) : TorchAttentionSteps(pass.torch()), cuda_(pass) {
@@ -48,7 +49,7 @@ void CudaAttentionSteps::split_heads(int layer) {
     return projected_.slice(1, begin, end).unflatten(1, {(end - begin) / dim, dim});
   };
   const bool shifts = config.key_shift || config.value_shift;
-  if (!shifts && !config.rope && !pass_.weights(layer).query_norm.defined()) {
+  if (!shifts && config.rotaries.empty() && !pass_.weights(layer).query_norm.defined()) {
     query_ = split(part(0, columns.key));
     key_ = split(part(columns.key, columns.value));
     value_ = split(part(columns.value, columns.key_shift));

@@ -11,7 +11,8 @@ namespace foxscope {
 bool CudaForward::takes(const TorchWeights& weights) {
   const ModelConfig& config = weights.config;
   if (!weights.on_gpu() || weights.dtype != DType::bfloat16 || config.norm != NormKind::rms ||
-      config.mlp != MlpKind::swiglu || config.parallel_residual || config.mlp_bias || config.is_hybrid()) {
+      config.mlp != MlpKind::swiglu || config.parallel_residual || config.mlp_bias || config.is_hybrid() ||
+      !config.pre_norm || config.post_norm || config.embedding_factor != 1 || config.logit_cap != 0) {
     return false;
   }
   return config.attends() ? CudaAttentionSteps::takes(weights) : CudaLinearSteps::takes(weights);

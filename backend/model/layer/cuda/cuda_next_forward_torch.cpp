@@ -13,7 +13,7 @@ bool CudaNextForward::takes(const TorchWeights& weights) {
 CudaNextForward::CudaNextForward(const TorchWeights& weights, std::int64_t batch) : CudaForward(weights, batch, 1) {
   const at::TensorOptions floats = weights.options(at::kFloat);
   pass_.residual = at::empty({batch, config().hidden_size}, floats);
-  if (config().rope) cuda_.rotation = at::empty({batch, config().head_dim / 2, 2}, floats);
+  if (!config().rotaries.empty()) cuda_.rotation = at::empty({batch, config().head_dim / 2, 2}, floats);
   mlp_.keep_memory();
   mixer(0);  // makes its memory
 }
@@ -29,9 +29,9 @@ void CudaNextForward::begin() {
   report().attention_kernel = "cuda";
   const at::Tensor ids = next_->begin();
   at::index_select_out(pass_.residual, pass_.weights().embedding, 0, ids);
-  if (!config().rope) return;
+  if (config().rotaries.empty()) return;
   pass_.check(kernels::cuda::next_rotations(next_->sequences(0), batch(), config().head_dim / 2,
-                                            pass_.weights().frequencies.const_data_ptr<double>(),
+                                            pass_.weights().frequencies[0].const_data_ptr<double>(),
                                             cuda_.rotation.mutable_data_ptr<float>(), cuda_.stream()),
               "the table of rotations");
 }

@@ -19,7 +19,8 @@ CudaPass::CudaPass(TorchPass& pass) : torch_(pass), stream_(current_stream(pass.
   const TorchWeights& weights = pass.weights();
   const bool gated = weights.layers.front().gates.size(0) > 0;
   normed_ = at::empty({pass.rows(), gated ? 2 : 1, config.hidden_size}, weights.options(at::kBFloat16));
-  if (config.rope) rotation = at::empty({pass.length(), config.head_dim / 2, 2}, weights.options(at::kFloat));
+  if (!config.rotaries.empty())
+    rotation = at::empty({pass.length(), config.head_dim / 2, 2}, weights.options(at::kFloat));
 }
 
 void CudaPass::begin() {
@@ -37,7 +38,7 @@ void CudaPass::begin() {
   }
   if (!rotation.defined()) return;
   torch_.check(cuda::rotary_table(torch_.first_position(), length, torch_.config().head_dim / 2,
-                                  weights.frequencies.const_data_ptr<double>(), floats_of(rotation), stream_),
+                                  weights.frequencies[0].const_data_ptr<double>(), floats_of(rotation), stream_),
                "the table of rotations");
 }
 

@@ -65,8 +65,8 @@ at::Tensor CudaNextAttentionSteps::begin() {
       }
       sequence.position = pass_.first_position(b);
       sequence.rows = key.size(1);
-      if (config.window_size > 0) {
-        sequence.hidden_rows = std::max<std::int64_t>(0, sequence.position - config.window_size + 1 - cache.first);
+      if (const std::int64_t window = config.attention[index_of(layer)].window_size; window > 0) {
+        sequence.hidden_rows = std::max<std::int64_t>(0, sequence.position - window + 1 - cache.first);
       }
     }
   }
@@ -124,7 +124,8 @@ void CudaNextAttentionSteps::finish() {
       cache.key.commit(1);
       cache.value.commit(1);
       if (cache.gated()) cache.cumulative_log_gate.commit(1);
-      pass_.torch_state(b).drop_keys(layer, config.window_size, pass_.weights(layer).logit_bound);
+      pass_.torch_state(b).drop_keys(layer, config.attention[index_of(layer)].window_size,
+                                     pass_.weights(layer).logit_bound);
     }
   }
 }

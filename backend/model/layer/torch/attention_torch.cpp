@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -49,18 +51,51 @@ bool TorchAttentionSteps::project(int layer) {
     pass_.torch_state(b).keep_last(layer, last_keys[b], last_values[b]);
   }
   if (weights.query_norm.defined()) {
-    query = composed_steps::rms_norm(query, weights.query_norm, config.query_key_norm_epsilon);
-    key = composed_steps::rms_norm(key, weights.key_norm, config.query_key_norm_epsilon);
+    query = norm_heads(query, weights.query_norm);
+    key = norm_heads(key, weights.key_norm);
   }
-  if (config.rope) {
-    query = composed_steps::rotate(query, pass_.weights().frequencies, pass_.first_position());
-    key = composed_steps::rotate(key, pass_.weights().frequencies, pass_.first_position());
-  }
+  rotate(layer, query, key);
   const auto heads_first = [&](const at::Tensor& x) { return x.transpose(1, 2).to(matrix).contiguous(); };
   query_ = heads_first(query);
   key_ = heads_first(key);
   value_ = heads_first(value);
   return true;
+}
+
+/// The norm of queries or keys [B, n, H, d], of each head or of all together.
+at::Tensor TorchAttentionSteps::norm_heads(const at::Tensor& heads, const at::Tensor& weight) const {
+  const ModelConfig& config = pass_.config();
+  const double epsilon = config.query_key_norm_epsilon;
+  if (config.query_key_norm != QueryKeyNorm::whole) return composed_steps::rms_norm(heads, weight, epsilon);
+  return composed_steps::rms_norm(heads.flatten(2), weight.flatten(), epsilon).view_as(heads);
+}
+
+/// Queries and keys [B, n, H, d], turned by their positions.
+void TorchAttentionSteps::rotate(int layer, at::Tensor& query, at::Tensor& key) const {
+  const ModelConfig& config = pass_.config();
+  const Rotary* const rotary = config.rotary_at(layer);
+  if (rotary == nullptr) return;
+  const int which = config.attention[index_of(layer)].rotary;
+  const std::int64_t first = pass_.first_position();
+  const std::span<const std::int64_t> lengths = pass_.input().lengths;
+  at::Tensor frequencies;
+  if (!rotary->depends_on_length() || lengths.empty()) {
+    frequencies = pass_.weights().frequencies_of(which, first + pass_.length());
+  } else {
+    std::vector<at::Tensor> of_texts;
+    for (const std::int64_t length : lengths) {
+      of_texts.push_back(pass_.weights().frequencies_of(which, first + length));
+    }
+    frequencies = at::stack(of_texts);
+  }
+  query = composed_steps::rotate(query, frequencies, rotary->factor, first);
+  key = composed_steps::rotate(key, frequencies, rotary->factor, first);
+  if (rotary->query_growth == 0) return;
+  std::vector<float> factors;
+  for (std::int64_t n = 0; n < pass_.length(); ++n) {
+    factors.push_back(static_cast<float>(rotary->query_factor(first + n)));
+  }
+  query = query * at::tensor(at::ArrayRef<float>(factors), at::kFloat).to(query.device()).view({1, -1, 1, 1});
 }
 
 at::Tensor TorchAttentionSteps::log_gates(int layer) const {
@@ -129,7 +164,7 @@ bool TorchAttentionSteps::attend(int layer) {
   if (pass_.continues()) {
     attend_next(layer);
   } else {
-    if (pass_.by_kernel()) {
+    if (pass_.by_kernel() && pass_.config().attention_cap == 0) {
       attend_by_kernel(layer);
     } else {
       const auto done = attend_in_tiles(layer, cumulative_, pass_.input().pruning_tolerance);
@@ -141,7 +176,8 @@ bool TorchAttentionSteps::attend(int layer) {
     start_states(layer);
   }
   for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
-    pass_.torch_state(b).drop_keys(layer, pass_.config().window_size, pass_.weights(layer).logit_bound);
+    pass_.torch_state(b).drop_keys(layer, pass_.config().attention[index_of(layer)].window_size,
+                                   pass_.weights(layer).logit_bound);
   }
   return true;
 }
@@ -165,7 +201,8 @@ std::optional<ComposedAttentionResult> TorchAttentionSteps::attend_in_tiles(int 
   attention.value = value_;
   attention.cumulative_log_gate = cumulative;
   attention.scale = softmax_scale<double>(config.head_dim);
-  attention.window_size = config.window_size;
+  attention.window_size = config.attention[index_of(layer)].window_size;
+  attention.logit_cap = config.attention_cap;
   attention.pruning_tolerance = tolerance;
   attention.without_gate_as_well = pass_.keeps(Keep::ungated);
   const auto attended = composed_forgetting_attention(attention, pass_.job().stop);
@@ -187,7 +224,7 @@ void TorchAttentionSteps::attend_by_kernel(int layer) {
   attention.value = value_;
   attention.output = attended_.view({batch, length, heads, dim}).transpose(1, 2);
   attention.scale = softmax_scale<double>(dim);
-  attention.window_size = pass_.config().window_size;
+  attention.window_size = pass_.config().attention[index_of(layer)].window_size;
   const auto normalizer = [&] { return at::empty({batch, heads, length}, pass_.weights().options(at::kFloat)); };
   at::Tensor without_gate;
   if (pass_.keeps(Keep::ungated)) {
@@ -214,12 +251,14 @@ void TorchAttentionSteps::attend_next(int layer) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.key_heads;
   std::int64_t left = 0;  // keys that have left the window
-  if (config.window_size > 0) left = std::max<std::int64_t>(0, position - config.window_size + 1 - cache.first);
+  const std::int64_t window = config.attention[index_of(layer)].window_size;
+  if (window > 0) left = std::max<std::int64_t>(0, position - window + 1 - cache.first);
   const at::Tensor key = cache.key.rows().slice(1, left);
   const at::Tensor value = cache.value.rows().slice(1, left);
   at::Tensor logits =
       composed_steps::products_to_float(query_[0].reshape({config.key_heads, group, dim}), key.transpose(1, 2)) *
       softmax_scale<double>(dim);
+  logits = composed_steps::capped(logits, config.attention_cap);
   if (cumulative_.defined()) {
     const at::Tensor c = cache.cumulative_log_gate.rows().slice(1, left);
     const at::Tensor decay = (c.slice(1, c.size(1) - 1) - c).to(at::kFloat);
@@ -241,7 +280,8 @@ bool TorchAttentionSteps::project_output(int layer) {
     output = output * (config.gates_by_silu() ? at::silu(gate) : at::sigmoid(gate));
   }
   pass_.cut_heads(layer, output);
-  pass_.add(composed_steps::affine(output.to(matrix), weights.output, weights.output_bias));
+  const at::Tensor made = composed_steps::affine(output.to(matrix), weights.output, weights.output_bias);
+  pass_.add(composed_steps::rms_norm(made, weights.attention_post_norm, config.norm_epsilon));
   // The next layer's are made without these beside.
   attended_ = normed_ = at::Tensor();
   return !pass_.job().stopped();

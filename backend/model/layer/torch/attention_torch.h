@@ -46,6 +46,8 @@ class TorchAttentionSteps : public MixerSteps {
   at::Tensor attended_;    ///< [B n, H, d] o in the run's dtype, or float32
 
  private:
+  [[nodiscard]] at::Tensor norm_heads(const at::Tensor& heads, const at::Tensor& weight) const;
+  void rotate(int layer, at::Tensor& query, at::Tensor& key) const;
   void sum_gates_by_kernel(int layer);
   void start_states(int layer);
   void attend_by_kernel(int layer);

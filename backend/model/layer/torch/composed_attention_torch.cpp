@@ -8,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/model/layer/torch/composed_steps_torch.h"
+
 namespace foxscope {
 namespace {
 
@@ -79,6 +81,7 @@ class Composition {
  public:
   explicit Composition(const ComposedAttention& a)
       : scale_(a.scale),
+        cap_(a.logit_cap),
         window_(a.window_size),
         tolerance_(a.pruning_tolerance),
         without_gate_(a.without_gate_as_well) {
@@ -186,6 +189,7 @@ class Composition {
     const at::Tensor key = pick(key_.slice(1, key_begin, key_end)).to(at::kFloat);
     const at::Tensor value = pick(value_.slice(1, key_begin, key_end)).to(at::kFloat);
     at::Tensor logits = at::bmm(pick(query), key.transpose(1, 2)).mul_(scale_);
+    if (cap_ > 0) logits = composed_steps::capped(logits, cap_);
     mask(logits, begin, key_begin);
     if (without_gate_) plain.add(logits, at::Tensor(), which);
     if (gate_.defined()) add_gate(logits, pick(gate_), begin, end, key_begin, key_end);
@@ -221,6 +225,7 @@ class Composition {
   }
 
   double scale_;
+  double cap_;
   std::int64_t window_;
   double tolerance_;
   bool without_gate_;

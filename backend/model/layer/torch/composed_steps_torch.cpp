@@ -47,22 +47,25 @@ at::Tensor products_to_float(const at::Tensor& a, const at::Tensor& b) {
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  if (!weight.defined()) return x;
   return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
 }
+
+at::Tensor capped(const at::Tensor& x, double cap) { return cap > 0 ? at::tanh(x / cap) * cap : x; }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
   const at::Tensor centred = x - x.mean(-1, true);
   return centred * (centred.square().mean(-1, true) + epsilon).rsqrt() * weight + bias;
 }
 
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& frequencies, std::int64_t first_position) {
-  const std::int64_t half = frequencies.size(0);
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& frequencies, double factor, std::int64_t first_position) {
+  const std::int64_t half = frequencies.size(-1);
   assert(x.dim() == 4 && x.size(3) >= 2 * half);
   const at::Tensor position =
-      at::arange(first_position, first_position + x.size(1), x.options().dtype(at::kDouble)).unsqueeze(1);
-  const at::Tensor angle = position * frequencies.unsqueeze(0);
-  const at::Tensor cosine = angle.cos().to(at::kFloat).unsqueeze(1);
-  const at::Tensor sine = angle.sin().to(at::kFloat).unsqueeze(1);
+      at::arange(first_position, first_position + x.size(1), x.options().dtype(at::kDouble)).view({1, -1, 1, 1});
+  const at::Tensor angle = position * frequencies.view({-1, 1, 1, half});  // [1 or B, L, 1, r / 2]
+  const at::Tensor cosine = (angle.cos() * factor).to(at::kFloat);
+  const at::Tensor sine = (angle.sin() * factor).to(at::kFloat);
   const at::Tensor first = x.slice(3, 0, half);
   const at::Tensor second = x.slice(3, half, 2 * half);
   return at::cat({first * cosine - second * sine, second * cosine + first * sine, x.slice(3, 2 * half)}, 3);

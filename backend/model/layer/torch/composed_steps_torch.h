@@ -16,17 +16,21 @@ at::Tensor affine(const at::Tensor& in, const at::Tensor& weight, const at::Tens
 /// Products of matrices [B, n, k] and [B, k, m] with float32 results, whatever the dtype of the operands.
 at::Tensor products_to_float(const at::Tensor& a, const at::Tensor& b);
 
-/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis, float32.
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis, float32; x where the weight is not defined.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+/// cap tanh(x / cap); x where cap is 0.
+at::Tensor capped(const at::Tensor& x, double cap);
 
 /// (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias over the last axis, float32.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon);
 
 /// Rotary embedding of the first r numbers of each head, first half with second half; angles in float64.
 /// @param x               [B, L, H, d] float32
-/// @param frequencies     [r / 2] float64, radians a position
+/// @param frequencies     [r / 2] float64, radians a position; or [B, r / 2], of each text its own
+/// @param factor          that cosines and sines are multiplied by
 /// @param first_position  of x
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& frequencies, std::int64_t first_position);
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& frequencies, double factor, std::int64_t first_position);
 
 /// a x_{t-1} + (1 - a) x_t with a = sigmoid(gate_logit).
 /// @param x           [B, L, H, d] float32

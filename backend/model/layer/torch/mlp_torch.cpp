@@ -21,13 +21,15 @@ at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows) 
   const at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias).to(matrix);
   const at::Tensor wide = composed_steps::affine(normed, weights.mlp_in, weights.mlp_in_bias);
   at::Tensor units;
-  if (config.mlp == MlpKind::swiglu) {
+  if (is_gated(config.mlp)) {
     const std::int64_t inner = config.intermediate_of(layer);
-    units = at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner);
+    const at::Tensor gate = wide.slice(1, 0, inner);
+    units = (config.mlp == MlpKind::swiglu ? at::silu(gate) : at::gelu(gate, "tanh")) * wide.slice(1, inner);
   } else {
     units = at::gelu(wide, config.mlp == MlpKind::gelu ? "none" : "tanh");
   }
-  return composed_steps::affine(units.to(matrix), weights.mlp_out, weights.mlp_out_bias);
+  const at::Tensor made = composed_steps::affine(units.to(matrix), weights.mlp_out, weights.mlp_out_bias);
+  return composed_steps::rms_norm(made, weights.mlp_post_norm, config.norm_epsilon);
 }
 
 void add_mlp(TorchPass& pass, int layer) {

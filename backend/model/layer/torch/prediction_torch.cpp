@@ -81,7 +81,8 @@ at::Tensor final_norm_of(const TorchPass& pass, std::int64_t first_row) {
 }
 
 at::Tensor logits_of(const TorchWeights& weights, const at::Tensor& normed) {
-  return composed_steps::linear_to_float(normed, weights.padded_head.slice(0, 0, weights.config.vocabulary_size));
+  const at::Tensor head = weights.padded_head.slice(0, 0, weights.config.vocabulary_size);
+  return composed_steps::capped(composed_steps::linear_to_float(normed, head), weights.config.logit_cap);
 }
 
 bool record_predictions(TorchPass& pass, const at::Tensor& normed, const MakeLogits& make_logits) {

@@ -37,6 +37,7 @@ void TorchForward::begin() {
     return;
   }
   pass_.residual = weights.embedding.index_select(0, pass_.put(input().ids));
+  if (config().embedding_factor != 1) pass_.residual = pass_.residual * config().embedding_factor;
   if (!weights.positions.defined()) return;
   const at::Tensor table = weights.positions.slice(0, first_position(), first_position() + length());
   pass_.residual.view({batch(), length(), -1}).add_(table);

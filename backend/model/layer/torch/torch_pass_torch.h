@@ -55,7 +55,7 @@ class TorchPass : public ForwardPass {
 
   /// Ids or labels on the device, [numbers] int32.
   [[nodiscard]] at::Tensor put(std::span<const std::int32_t> numbers) const;
-  /// The family's norm of rows [..., D] float32.
+  /// The family's norm of rows [..., D] float32; the rows where there is no weight.
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   /// x += what a step made, [B n, D] float32.
   void add(const at::Tensor& made);

@@ -49,19 +49,19 @@ void read_common(const ConfigKeys& keys, ModelConfig& config) {
 
 void read_project_fox(const ConfigKeys& keys, bool rope, ModelConfig& config) {
   read_common(keys, config);
-  config.rope = keys.flag("use_rope", rope);
-  config.rope_base = keys.number("rope_base", 1.0, 1e15, 500000.0);
-  if (config.rope && config.head_dim % 2 != 0) {
+  const bool turns = keys.flag("use_rope", rope);
+  const double base = keys.number("rope_base", 1.0, 1e15, 500000.0);
+  if (turns && config.head_dim % 2 != 0) {
     keys.fail("use_rope", fmt::format("false where the head dimension is odd, and it is {}", config.head_dim));
   }
-  config.rotary_dim = config.rope ? config.head_dim : 0;
+  if (turns) config.use_rotary({.base = base, .dim = config.head_dim});
   const bool shared = keys.flag("qk_norm_share_param_across_head", false);
   if (config.query_key_norm != QueryKeyNorm::none) {
     // Checkpoints older than this key share the weight without saying so.
     config.query_key_norm_by_shape = !keys.has("qk_norm_share_param_across_head");
     if (shared) config.query_key_norm = QueryKeyNorm::shared;
   }
-  config.window_size = keys.integer("window_size", 1, std::numeric_limits<std::int32_t>::max(), 0);
+  config.use_window(keys.integer("window_size", 1, std::numeric_limits<std::int32_t>::max(), 0));
 }
 
 ForgetGate read_forget_gate(const ConfigKeys& keys) {

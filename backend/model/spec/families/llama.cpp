@@ -1,10 +1,9 @@
-// Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5,
+// Llama, and the families that write a layer as it does: Mistral, Ministral, SmolLM3, Qwen 2, Qwen 3, Qwen 3.5,
 // Qwen3-Next.
 #include "backend/model/spec/families/llama.h"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -14,89 +13,98 @@
 namespace foxscope::family {
 namespace {
 
-constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max();
-/// The window of a file that does not name one; null is no window.
-constexpr std::int64_t kWindowOtherwise = 4096;
-
-/// @param head_dim  where the file does not say; 0: hidden size / heads
-/// @param turning   share of a head that turns, likewise; empty: heads turn whole, whatever it says
-void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0, std::optional<double> turning = {}) {
-  read_sizes(keys, {.head_dim_otherwise = head_dim}, config);
-  config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
-  config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
-  config.query_key_norm_epsilon = config.norm_epsilon;
-  config.tie_word_embeddings = keys.flag("tie_word_embeddings", false);
-  config.forget_gate = ForgetGate::none;
-  read_bos(keys, config);
-  if (const std::string activation = keys.word("hidden_act", "silu"); activation != "silu" && activation != "swish") {
-    keys.refuse("hidden_act", "\"silu\"");
-  }
-  read_rotary(keys, {.otherwise = turning}, config);
-}
-
 void refuse_rest(const ConfigKeys& keys) {
   // Slices of matrices that are multiplied one after the other give the same up to rounding.
   static_cast<void>(keys.has("pretraining_tp"));
   keys.refuse_others(harmless_keys());
 }
 
+/// Keys that have no part in the library's forward pass, whatever they say.
+void drop(const ConfigKeys& keys, std::initializer_list<const char*> names) {
+  for (const char* const name : names) static_cast<void>(keys.has(name));
+}
+
 void read_llama(const ConfigKeys& keys, ModelConfig& config) {
-  read_layers(keys, config);
+  read_llama_layers(keys, config);
   config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
   config.mlp_bias = keys.flag("mlp_bias", false);
   refuse_rest(keys);
 }
 
 void read_mistral(const ConfigKeys& keys, ModelConfig& config) {
-  read_layers(keys, config);
-  if (!keys.is_null("sliding_window")) {
-    config.window_size = keys.integer("sliding_window", 1, kLargestWindow, kWindowOtherwise);
-  }
+  read_llama_layers(keys, config);
+  config.use_window(read_window(keys));
   refuse_rest(keys);
 }
 
-/// How many layers slide: `layer_types` where it is there, else those from max_window_layers on.
-std::int64_t count_sliding_layers(const ConfigKeys& keys, const ModelConfig& config) {
-  const std::int64_t first = keys.integer("max_window_layers", 0, kMaxLayers, 28);
-  if (!keys.has("layer_types")) return std::max<std::int64_t>(0, config.layers - first);
-  const nlohmann::json& types = keys.value("layer_types");
-  const auto known = [](const nlohmann::json& type) { return type == "full_attention" || type == "sliding_attention"; };
-  if (!types.is_array() || std::ssize(types) != config.layers || !std::all_of(types.begin(), types.end(), known)) {
-    keys.fail("layer_types",
-              fmt::format("\"full_attention\" or \"sliding_attention\" for each of {} layers", config.layers));
-  }
-  return std::count(types.begin(), types.end(), "sliding_attention");
+/// Mistral, of which some layers alone have the window.
+void read_ministral(const ConfigKeys& keys, ModelConfig& config) {
+  read_llama_layers(keys, config);
+  const std::int64_t window = read_window(keys);
+  read_windows(
+      keys, window, [&](int /*layer*/) { return window > 0; }, config);
+  refuse_rest(keys);
 }
 
-/// A window that all layers have, or none.
+/// A window that layers have from max_window_layers on.
 void read_qwen_window(const ConfigKeys& keys, ModelConfig& config) {
-  const bool slides = keys.flag("use_sliding_window", false) && !keys.is_null("sliding_window");
-  const std::int64_t window = keys.integer("sliding_window", 1, kLargestWindow, kWindowOtherwise);
-  const std::int64_t sliding = count_sliding_layers(keys, config);
-  if (!slides && keys.has("layer_types") && sliding > 0) {
-    keys.fail("layer_types", "\"full_attention\" for every layer of a model that uses no window");
-  }
-  if (!slides || sliding == 0) return;
-  if (sliding < config.layers) {
-    keys.refuse(keys.has("layer_types") ? "layer_types" : "max_window_layers",
-                fmt::format("a window in all {} layers or in none, not in {}", config.layers, sliding));
-  }
-  config.window_size = window;
+  const bool used = keys.flag("use_sliding_window", false);
+  const std::int64_t said = read_window(keys);
+  const std::int64_t window = used ? said : 0;
+  const std::int64_t first = keys.integer("max_window_layers", 0, kMaxLayers, 28);
+  read_windows(
+      keys, window, [&](int layer) { return window > 0 && layer >= first; }, config);
 }
 
 void read_qwen2(const ConfigKeys& keys, ModelConfig& config) {
-  read_layers(keys, config);
+  read_llama_layers(keys, config);
   config.query_key_value_bias = true;
   read_qwen_window(keys, config);
+  drop(keys, {"use_mrope"});
   refuse_rest(keys);
 }
 
 void read_qwen3(const ConfigKeys& keys, ModelConfig& config) {
   constexpr int kHeadDimOtherwise = 128;
-  read_layers(keys, config, kHeadDimOtherwise);
+  read_llama_layers(keys, config, {.head_dim = kHeadDimOtherwise});
   config.query_key_norm = QueryKeyNorm::shared;
   config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
   read_qwen_window(keys, config);
+  drop(keys, {"use_mrope"});
+  refuse_rest(keys);
+}
+
+/// SmolLM3: no_rope_layers says 1 of a layer whose heads turn, and 0 of one whose heads do not.
+void read_turning_layers(const ConfigKeys& keys, ModelConfig& config) {
+  const std::int64_t interval = keys.integer("no_rope_layer_interval", 1, kMaxLayers, 4);
+  const bool said = keys.has("no_rope_layers");
+  if (said) {
+    const nlohmann::json& turns = keys.value("no_rope_layers");
+    const auto known = [](const nlohmann::json& one) { return one == 0 || one == 1; };
+    if (!turns.is_array() || std::ssize(turns) != config.layers || !std::all_of(turns.begin(), turns.end(), known)) {
+      keys.fail("no_rope_layers", fmt::format("1 or 0 for each of {} layers", config.layers));
+    }
+  }
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const bool turns = said ? keys.value("no_rope_layers")[index_of(layer)] == 1 : (layer + 1) % interval != 0;
+    if (!turns) config.attention[index_of(layer)].rotary = -1;
+  }
+}
+
+void read_smollm3(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr double kBaseOtherwise = 2e6;
+  read_llama_layers(keys, config, {.base = kBaseOtherwise, .tied = true});
+  config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
+  config.mlp_bias = keys.flag("mlp_bias", false);
+  read_turning_layers(keys, config);
+  const bool slides = keys.flag("use_sliding_window", false);
+  const std::int64_t window = keys.has("sliding_window") && slides ? read_window(keys) : 0;
+  if (window > 0) {
+    read_windows(
+        keys, window, [&](int layer) { return config.rotary_at(layer) == nullptr; }, config);
+  }
+  // Without a window they say nothing.
+  drop(keys, {"layer_types", "sliding_window", "max_window_layers"});
   refuse_rest(keys);
 }
 
@@ -126,8 +134,11 @@ std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& c
 void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
   constexpr int kHeadDimOtherwise = 256;
   constexpr double kTurningShare = 0.25;
-  read_layers(keys, config, kHeadDimOtherwise, kTurningShare);
+  read_llama_layers(keys, config, {.head_dim = kHeadDimOtherwise, .turning = kTurningShare});
   config.query_key_norm = QueryKeyNorm::shared;
+  // The output of attention has a gate whatever the key says, and what predicts further tokens is not run.
+  drop(keys, {"attn_output_gate", "mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
+  config.unread.push_back({"mtp.", "multi-token prediction"});
   if (keys.flag("attention_bias", false)) keys.refuse("attention_bias", "false");
   config.output_gate = true;
   LinearMixer mixer;
@@ -157,6 +168,7 @@ void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
 
 void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
   read_gated_layers(keys, config);
+  drop(keys, {"mlp_only_layers"});  // of mixtures of experts, which this family has none of
   refuse_rest(keys);
 }
 
@@ -256,53 +268,122 @@ void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
   list.add_head();
 }
 
-void list_llama(const ModelConfig& config, ParameterList& list) {
+void list_llama(const ModelConfig& config, ParameterList& list) { list_llama_layers(config, {}, list); }
+
+/// Lists a vector of a norm.
+void add_norm(const std::string& name, std::int64_t size, FloatArray LayerWeights::*weight, const LlamaLayout& layout,
+              ParameterList& list, ParameterLayout order = ParameterLayout::rows) {
+  list.add(name + ".weight", {size}, weight, 0, order);
+  if (layout.zero_centered_norms) list.zero_centered();
+}
+
+void list_llama_projection(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  struct Part {
+    const char* name;
+    std::int64_t rows;
+    std::int64_t column;
+  };
+  std::vector<Part> parts = {{"q_proj", config.query_size(), 0},
+                             {"k_proj", config.key_size(), columns.key},
+                             {"v_proj", config.key_size(), columns.value}};
+  if (layout.fused) parts = {{"qkv_proj", config.query_size() + 2 * config.key_size(), 0}};
+  for (const Part& part : parts) {
+    list.add(fmt::format("self_attn.{}.weight", part.name), {part.rows, hidden}, &W::projection, part.column * hidden);
+    if (!config.query_key_value_bias) continue;
+    list.add(fmt::format("self_attn.{}.bias", part.name), {part.rows}, &W::projection_bias, part.column);
+  }
+  if (config.query_key_norm == QueryKeyNorm::none) return;
+  const bool whole = config.query_key_norm == QueryKeyNorm::whole;
+  const ParameterLayout order = whole ? ParameterLayout::rows : ParameterLayout::every_head;
+  add_norm("self_attn.q_norm", whole ? config.query_size() : config.head_dim, &W::query_norm, layout, list, order);
+  add_norm("self_attn.k_norm", whole ? config.key_size() : config.head_dim, &W::key_norm, layout, list, order);
+}
+
+void list_llama_mlp(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
-  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  if (layout.fused) {
+    list.add("mlp.gate_up_proj.weight", {2 * inner, hidden}, &W::mlp_in);
+  } else {
+    list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
+    list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
+  }
+  list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
+  if (!config.mlp_bias) return;
+  list.add("mlp.gate_proj.bias", {inner}, &W::mlp_in_bias);
+  list.add("mlp.up_proj.bias", {inner}, &W::mlp_in_bias, inner);
+  list.add("mlp.down_proj.bias", {hidden}, &W::mlp_out_bias);
+}
+
+}  // namespace
+
+void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaDefaults& otherwise) {
+  read_sizes(keys,
+             {.head_dim_otherwise = otherwise.head_dim,
+              .heads_otherwise = otherwise.heads,
+              .key_heads_otherwise = otherwise.key_heads},
+             config);
+  config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
+  config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, otherwise.epsilon);
+  config.query_key_norm_epsilon = config.norm_epsilon;
+  config.tie_word_embeddings = keys.flag("tie_word_embeddings", otherwise.tied);
+  config.forget_gate = ForgetGate::none;
+  read_bos(keys, config);
+  const std::string activation = keys.word(otherwise.activation_key, otherwise.activation);
+  if (activation == "silu" || activation == "swish") {
+    config.mlp = MlpKind::swiglu;
+  } else if (otherwise.mlp == MlpKind::geglu && (activation == "gelu_pytorch_tanh" || activation == "gelu_new")) {
+    config.mlp = MlpKind::geglu;
+  } else {
+    keys.refuse(otherwise.activation_key,
+                otherwise.mlp == MlpKind::geglu ? R"("gelu_pytorch_tanh" and "silu")" : "\"silu\"");
+  }
+  read_rotary(keys,
+              {.fraction = otherwise.fraction,
+               .otherwise = otherwise.turning,
+               .base_otherwise = otherwise.base,
+               .by_kind = otherwise.rotary_by_kind},
+              config);
+}
+
+bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
   using W = LayerWeights;
   list.add("embed_tokens.weight", {config.vocabulary_size, hidden}, &ModelWeights::embedding);
   for (int layer = 0; layer < config.layers; ++layer) {
     list.begin_layer(layer, fmt::format("layers.{}.", layer));
-    list.add("input_layernorm.weight", {hidden}, &W::attention_norm);
-    struct Part {
-      const char* name;
-      std::int64_t rows;
-      std::int64_t column;
-    };
-    for (const Part& part : {Part{"q_proj", config.query_size(), 0}, Part{"k_proj", config.key_size(), columns.key},
-                             Part{"v_proj", config.key_size(), columns.value}}) {
-      list.add(fmt::format("self_attn.{}.weight", part.name), {part.rows, hidden}, &W::projection,
-               part.column * hidden);
-      if (!config.query_key_value_bias) continue;
-      list.add(fmt::format("self_attn.{}.bias", part.name), {part.rows}, &W::projection_bias, part.column);
-    }
-    if (config.query_key_norm != QueryKeyNorm::none) {
-      list.add("self_attn.q_norm.weight", {config.head_dim}, &W::query_norm, 0, ParameterLayout::every_head);
-      list.add("self_attn.k_norm.weight", {config.head_dim}, &W::key_norm, 0, ParameterLayout::every_head);
-    }
+    if (config.pre_norm) add_norm("input_layernorm", hidden, &W::attention_norm, layout, list);
+    list_llama_projection(config, layout, list);
     list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
     if (config.output_bias) list.add("self_attn.o_proj.bias", {hidden}, &W::output_bias);
-    list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
-    list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
-    list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
-    list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
-    if (!config.mlp_bias) continue;
-    list.add("mlp.gate_proj.bias", {inner}, &W::mlp_in_bias);
-    list.add("mlp.up_proj.bias", {inner}, &W::mlp_in_bias, inner);
-    list.add("mlp.down_proj.bias", {hidden}, &W::mlp_out_bias);
+    if (config.post_norm) {
+      add_norm("post_attention_layernorm", hidden, &W::attention_post_norm, layout, list);
+      if (config.pre_norm) add_norm("pre_feedforward_layernorm", hidden, &W::mlp_norm, layout, list);
+      add_norm("post_feedforward_layernorm", hidden, &W::mlp_post_norm, layout, list);
+    } else {
+      add_norm("post_attention_layernorm", hidden, &W::mlp_norm, layout, list);
+    }
+    list_llama_mlp(config, layout, list);
   }
   list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
+  if (layout.zero_centered_norms) list.zero_centered();
   list.add_head();
 }
 
-/// Tables of frequencies that older files hold.
-bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
-}  // namespace
-
 const ModelFamily kLlama = {"llama", "Llama", "model.", read_llama, list_llama, "lm_head.weight", is_llama_buffer};
 const ModelFamily kMistral = {"mistral",  "Mistral",        "model.",       read_mistral,
+                              list_llama, "lm_head.weight", is_llama_buffer};
+const ModelFamily kMinistral = {"ministral", "Ministral",      "model.",       read_ministral,
+                                list_llama,  "lm_head.weight", is_llama_buffer};
+const ModelFamily kMinistral3 = {"ministral3", "Ministral 3",    "model.",       read_mistral,
+                                 list_llama,   "lm_head.weight", is_llama_buffer};
+const ModelFamily kSmolLm3 = {"smollm3",  "SmolLM3",        "model.",       read_smollm3,
                               list_llama, "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen2 = {"qwen2", "Qwen 2", "model.", read_qwen2, list_llama, "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen3_5 = {"qwen3_5_text", "Qwen 3.5",       "model.",       read_qwen3_5,

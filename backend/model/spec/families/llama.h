@@ -1,14 +1,50 @@
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "backend/model/spec/model_family.h"
 
 namespace foxscope::family {
 
 extern const ModelFamily kLlama;
 extern const ModelFamily kMistral;
+extern const ModelFamily kMinistral;
+extern const ModelFamily kMinistral3;
+extern const ModelFamily kSmolLm3;
 extern const ModelFamily kQwen2;
 extern const ModelFamily kQwen3;
 extern const ModelFamily kQwen3_5;
 extern const ModelFamily kQwen3Next;
+
+/// What a family like Llama has where the file does not say.
+struct LlamaDefaults {
+  int head_dim = 0;   ///< 0: hidden size / heads
+  int heads = 0;      ///< 0: the key is required
+  int key_heads = 0;  ///< 0: as many as heads
+  double epsilon = 1e-6;
+  double base = 10000;                 ///< of the rotary embedding
+  const char* fraction = nullptr;      ///< key of the part of a head that turns; null: there is none
+  std::optional<double> turning = {};  ///< the part that turns; empty: heads turn whole, whatever the file says
+  bool tied = false;
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+  MlpKind mlp = MlpKind::swiglu;  ///< geglu: the activation may be the one or the other
+  bool rotary_by_kind = false;    ///< RotaryKeys::by_kind
+};
+/// Sizes, norms, MLP and rotary embedding of a family that writes its layers as Llama does.
+void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaDefaults& otherwise = {});
+
+/// How such a family's files differ.
+struct LlamaLayout {
+  bool zero_centered_norms = false;  ///< norms hold what is beyond 1
+  bool fused = false;                ///< qkv_proj and gate_up_proj are one matrix each
+};
+/// Its tensors. Norms are named by whether they stand before or behind attention and MLP (ModelConfig::pre_norm,
+/// post_norm).
+void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list);
+
+/// Tables of frequencies that older files hold.
+bool is_llama_buffer(std::string_view name);
 
 }  // namespace foxscope::family

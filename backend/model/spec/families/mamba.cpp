@@ -113,7 +113,8 @@ std::int64_t read_mlp_width(const ConfigKeys& keys, const char* key, double othe
 }
 
 /// Every second layer is attention.
-void read_samba_attention(const ConfigKeys& keys, ModelConfig& config) {
+void read_samba_attention(const ConfigKeys& keys, double base, ModelConfig& config) {
+  config.attention.assign(static_cast<std::size_t>(config.layers), {});
   const ConfigKeys attention = keys.under("attn");
   if (attention.has("layers")) {
     attention.refuse("layers", "null: every second layer is attention, as the authors' code has it");
@@ -125,7 +126,7 @@ void read_samba_attention(const ConfigKeys& keys, ModelConfig& config) {
                                             config.hidden_size, kMaxHeadDim));
   }
   if (heads % key_heads != 0) attention.fail("num_kv_heads", fmt::format("such that it divides num_heads {}", heads));
-  config.window_size = attention.integer("window_size", 1, std::numeric_limits<std::int32_t>::max(), 0);
+  config.use_window(attention.integer("window_size", 1, std::numeric_limits<std::int32_t>::max(), 0));
   attention.refuse_others({});
   config.heads = heads;
   config.key_heads = key_heads;
@@ -134,26 +135,24 @@ void read_samba_attention(const ConfigKeys& keys, ModelConfig& config) {
     attention.fail("num_heads",
                    fmt::format("such that heads have an even number of numbers, and they have {}", config.head_dim));
   }
-  config.rope = true;
-  config.rotary_dim = config.head_dim;
+  config.use_rotary({.base = base, .dim = config.head_dim});
 }
 
 void read_samba(const ConfigKeys& keys, ModelConfig& config) {
   read_around_mamba(keys, "norm_eps", /*tied=*/false, config);
-  config.rope_base = keys.number("rope_base", 1.0, 1e15, 500000.0);
+  const double base = keys.number("rope_base", 1.0, 1e15, 500000.0);
   config.intermediate_size = read_mlp_width(keys, "attn_hidden_ratio", 4, config.hidden_size);
   config.linear_intermediate_size = read_mlp_width(keys, "mamba_hidden_ratio", 3, config.hidden_size);
   const bool hybrid = keys.has("attn");
-  if (hybrid) read_samba_attention(keys, config);
+  if (hybrid) read_samba_attention(keys, base, config);
   // The first layer is Mamba.
   if (hybrid && config.layers > 1) {
     for (int layer = 0; layer < config.layers; ++layer) {
       config.mixers.push_back(layer % 2 == 1 ? Mixer::attention : Mixer::mamba);
     }
   } else {
-    config.rope = false;
-    config.rotary_dim = 0;
-    config.window_size = 0;
+    config.rotaries.clear();
+    config.attention.clear();
     use_linear_mixer_alone(config);
   }
   refuse_mamba_rest(keys);

@@ -1,0 +1,92 @@
+// Gemma 2 and Gemma 3: zero-centred norms before and behind attention and MLP, a GELU with a gate, embeddings times
+// sqrt(D), and a scale of logits of its own. Gemma 2 caps logits; Gemma 3 norms queries and keys, and its windowed
+// layers have another rotary base.
+#include "backend/model/spec/families/gemma.h"
+
+#include <cmath>
+#include <string>
+
+#include "backend/model/spec/families/llama.h"
+
+namespace foxscope::family {
+namespace {
+
+constexpr double kMostScalar = 1e6;
+constexpr double kMostCap = 1e6;
+
+void read_gemma(const ConfigKeys& keys, const LlamaDefaults& otherwise, ModelConfig& config) {
+  LlamaDefaults all = otherwise;
+  all.head_dim = 256;
+  all.tied = true;
+  all.activation_key = "hidden_activation";
+  all.activation = "gelu_pytorch_tanh";
+  all.mlp = MlpKind::geglu;
+  read_llama_layers(keys, config, all);
+  config.post_norm = true;
+  config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
+  config.embedding_factor = std::sqrt(static_cast<double>(config.hidden_size));
+  const double scalar = keys.number("query_pre_attn_scalar", 1e-6, kMostScalar, 256);
+  config.query_factor = std::sqrt(static_cast<double>(config.head_dim) / scalar);
+  // The library reads hidden_activation alone, and chooses a cache by the other key.
+  static_cast<void>(keys.has("hidden_act"));
+  static_cast<void>(keys.has("cache_implementation"));
+}
+
+/// A cap; null is none.
+double read_cap(const ConfigKeys& keys, const char* key, double otherwise) {
+  return keys.is_null(key) ? 0 : keys.number(key, 1e-6, kMostCap, otherwise);
+}
+
+void read_gemma2(const ConfigKeys& keys, ModelConfig& config) {
+  read_gemma(keys, {}, config);
+  config.attention_cap = read_cap(keys, "attn_logit_softcapping", 50);
+  config.logit_cap = read_cap(keys, "final_logit_softcapping", 30);
+  const std::int64_t window = read_window(keys);
+  read_windows(
+      keys, window, [&](int layer) { return window > 0 && layer % 2 == 0; }, config);
+  keys.refuse_others(harmless_keys());
+}
+
+/// Where layers are not listed, every so manieth sees all.
+std::int64_t read_pattern(const ConfigKeys& keys) {
+  const char* const key = keys.has("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
+  return keys.integer(key, 1, kMaxLayers, 6);
+}
+
+/// The base of windowed layers, by its own key or as transformers 5 writes it.
+double read_local_base(const ConfigKeys& keys) {
+  constexpr double kMost = 1e15;
+  const double base = keys.number("rope_local_base_freq", 1, kMost, 10000);
+  if (!keys.has("rope_parameters") || !keys.under("rope_parameters").has("sliding_attention")) return base;
+  const ConfigKeys sliding = keys.under("rope_parameters").under("sliding_attention");
+  if (sliding.word("rope_type", "default") != "default") sliding.refuse("rope_type", "\"default\"");
+  const double newer = sliding.number("rope_theta", 1, kMost, base);
+  sliding.refuse_others({});
+  return newer;
+}
+
+void read_gemma3(const ConfigKeys& keys, ModelConfig& config) {
+  read_gemma(keys, {.heads = 8, .key_heads = 4, .base = 1e6, .rotary_by_kind = true}, config);
+  config.query_key_norm = QueryKeyNorm::shared;
+  if (keys.has("attn_logit_softcapping")) keys.refuse("attn_logit_softcapping", "null");
+  config.logit_cap = read_cap(keys, "final_logit_softcapping", 0);
+  const std::int64_t window = read_window(keys);
+  const std::int64_t pattern = read_pattern(keys);
+  read_windows(
+      keys, window, [&](int layer) { return window > 0 && (layer + 1) % pattern != 0; }, config);
+  config.rotaries.push_back({.base = read_local_base(keys), .dim = config.rotaries.front().dim});
+  for (AttentionLayer& layer : config.attention) layer.rotary = layer.window_size > 0 ? 1 : 0;
+  keys.refuse_others(harmless_keys());
+}
+
+void list_gemma(const ModelConfig& config, ParameterList& list) {
+  list_llama_layers(config, {.zero_centered_norms = true}, list);
+}
+
+}  // namespace
+
+const ModelFamily kGemma2 = {"gemma2", "Gemma 2", "model.", read_gemma2, list_gemma, "lm_head.weight", is_llama_buffer};
+const ModelFamily kGemma3 = {"gemma3_text", "Gemma 3",        "model.",       read_gemma3,
+                             list_gemma,    "lm_head.weight", is_llama_buffer};
+
+}  // namespace foxscope::family

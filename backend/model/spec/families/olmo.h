@@ -1,0 +1,10 @@
+#pragma once
+
+#include "backend/model/spec/model_family.h"
+
+namespace foxscope::family {
+
+extern const ModelFamily kOlmo2;
+extern const ModelFamily kOlmo3;
+
+}  // namespace foxscope::family

@@ -1,0 +1,90 @@
+"""Families of models as they are published: what `foxscope info` says of them, and runs whose layers differ in their windows, or
+whose logits are capped."""
+
+import json
+import unittest
+
+import h5py
+import numpy
+from support import DATA, CommandLineTest, golden
+
+PUBLISHED = DATA / "published"
+
+
+class SupportedTest(CommandLineTest):
+    def test_a_table_of_what_is_read(self):
+        table = self.done("info", "--supported")
+        self.assertRegex(table, r"gemma3_text +Gemma 3 +all")
+        self.assertRegex(table, r"qwen3_5 +Qwen 3.5 +its language model, qwen3_5_text")
+        models = {model["model_type"]: model for model in json.loads(self.done("info", "--supported", "--json"))}
+        self.assertEqual(models["mistral3"], {"model_type": "mistral3", "model": "Mistral", "text_config": "mistral"})
+        self.assertIsNone(models["llama"]["text_config"])
+        self.fails(2, "info: name a checkpoint folder or a file, or give --supported", "info")
+
+    def test_every_fixture_is_in_it(self):
+        models = {model["model_type"] for model in json.loads(self.done("info", "--supported", "--json"))}
+        for folder in PUBLISHED.iterdir():
+            self.assertIn(json.loads((folder / "config.json").read_text())["model_type"], models)
+
+
+class PublishedTest(CommandLineTest):
+    def run_of(self, name, keep="loss,rows,qk,logits"):
+        values = golden(f"published/{name}")
+        ids = self.folder / f"{name}.json"
+        ids.write_text(json.dumps({key: values[key].reshape(-1).tolist() for key in ["input_ids", "labels"]}))
+        output = self.folder / f"{name}.h5"
+        self.done("run", "--model", PUBLISHED / name, "--ids", ids, "--keep", keep, "-o", output)
+        return output, values
+
+    def attention_of(self, path, layer, head):
+        output = self.folder / f"{layer}-{head}.npy"
+        self.done("map", path, "--layer", layer, "--head", head, "--quantity", "attention", "-o", output)
+        return numpy.nan_to_num(numpy.load(output))
+
+    def check_maps(self, name):
+        path, golden = self.run_of(name)
+        for key in [key for key in golden if key.endswith(".attention")]:
+            wanted = golden[key][0]
+            for head in range(wanted.shape[0]):
+                found = self.attention_of(path, key.split(".")[1], head)[-wanted.shape[1]:]
+                numpy.testing.assert_allclose(found, wanted[head], atol=1e-4)
+        self.done("check", path)
+        self.done("heads", path)
+        return path, golden
+
+    def test_what_is_not_run_is_named(self):
+        told = self.done("info", PUBLISHED / "qwen3_5-published")
+        self.assertRegex(told, r"not run +vision tower, 33 tensors under model\.visual\.")
+        self.assertRegex(told, r"not run +multi-token prediction, 15 tensors under mtp\.")
+        parts = json.loads(self.done("info", PUBLISHED / "ministral3-published", "--json"))["not_run"]
+        self.assertIn({"part": "vision tower", "prefix": "vision_tower.", "tensors": 11}, parts)
+        self.assertNotIn("not run", self.done("info", PUBLISHED / "olmo2"))
+
+    def test_windows_by_layer(self):
+        path, golden = self.check_maps("qwen3-window")
+        with h5py.File(path) as file:
+            self.assertEqual(file.attrs["foxscope_schema"], 3)
+            layers = file["models/qwen3-window/layers"]
+            self.assertEqual([layers[layer].attrs["window_size"] for layer in ["00", "01"]], [0, 24])
+        model = json.loads(self.done("info", path, "--json"))["models"][0]
+        self.assertEqual((model["window_size"], model["window_sizes"]), (0, [0, 24]))
+        self.assertIn("layers 0 softmax attention, 1 attention, window of 24", self.done("info", path))
+        self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +\[0,24\]")
+
+    def test_capped_logits(self):
+        path, golden = self.check_maps("gemma2")
+        model = json.loads(self.done("info", path, "--json"))["models"][0]
+        self.assertEqual(model["logit_cap"], 4)
+        with h5py.File(path) as file:
+            self.assertEqual(file["models/gemma2"].attrs["logit_cap"], 4)
+            found = file["models/gemma2/logits"][()]
+        numpy.testing.assert_allclose(found, golden["logits"][0], atol=2e-4 * abs(golden["logits"]).max())
+        self.done("figure", "distance", "--run", path, "--heads", "0:0,1:0", "-o", self.folder / "distance.pdf")
+
+    def test_two_bases_and_norms_behind(self):
+        for name in ["gemma3-published", "olmo3", "ministral3-published", "smollm3", "phi3"]:
+            self.check_maps(name)
+
+
+if __name__ == "__main__":
+    unittest.main()
