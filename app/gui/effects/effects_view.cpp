@@ -1,7 +1,6 @@
 #include "app/gui/effects/effects_view.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <QFileDialog>
 #include <QHBoxLayout>
@@ -12,6 +11,7 @@
 #include "app/figure/token_text.h"
 #include "app/gui/document/file_writer.h"
 #include "app/gui/views/elided_combo.h"
+#include "app/gui/views/time_text.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/index.h"
 
@@ -130,7 +130,7 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   m_progress->setValue(static_cast<int>(
       1000 * (running && sweep->fraction >= 0 ? sweep->fraction : sweep->known() / std::max(1.0, double(heads)))));
   QString words = tr("%1 of %2 heads").arg(sweep->known()).arg(heads);
-  if (running && sweep->secondsLeft >= 0) words += tr(", about %1 s left").arg(std::ceil(sweep->secondsLeft));
+  if (running && sweep->secondsLeft >= 0) words += tr(", about %1").arg(timeLeftText(sweep->secondsLeft));
   m_progress->setFormat(words);
   m_stop->setVisible(sweep->state != HeadSweep::State::whole);
   const bool begun = sweep->known() > 0;

@@ -38,6 +38,7 @@
 #include "app/gui/window/figures/export_bar.h"
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/figures/thumbnails.h"
+#include "app/gui/window/film/film_export.h"
 #include "app/gui/window/help/glossary.h"
 #include "app/gui/window/help/help.h"
 #include "app/gui/window/help/start_page.h"
@@ -392,6 +393,7 @@ void MainWindow::connectDocument() {
   });
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
+  connect(m_training, &TrainingView::filmWanted, new FilmExport(*this), &FilmExport::write);
   connect(m_maps, &MapsView::exportWanted, this, [this] { exportShown(ExportDialog::Source::map); });
   connect(m_maps, &MapsView::profileWanted, this, [this](MapLine::Along along) {
     Docks::bringForward(m_docks->curves());
@@ -572,8 +574,10 @@ void MainWindow::resizeEvent(QResizeEvent* event) {
   m_docks->followResize();
 }
 
-bool MainWindow::isSettled() const {
-  if (m_document.busy() || m_document.modelRuns().runStatus().running || !m_docks->isSettled()) return false;
+bool MainWindow::isSettled() const { return !m_document.busy() && isDrawn(); }
+
+bool MainWindow::isDrawn() const {
+  if (m_document.runs().busy() || m_document.modelRuns().runStatus().running || !m_docks->isSettled()) return false;
   return std::all_of(m_parts.begin(), m_parts.end(), [](const Part& part) { return part.part->isSettled(); });
 }
 

@@ -67,6 +67,8 @@ class MainWindow : public QMainWindow {
   void setRemembering(Remembering remembering);
   /// Whether everything that is shown is final.
   [[nodiscard]] bool isSettled() const;
+  /// The same, whether files are being written or not.
+  [[nodiscard]] bool isDrawn() const;
   /// Every command, as in the menus.
   [[nodiscard]] QList<QAction*> commands() const;
 

@@ -14,6 +14,7 @@
 #include <QToolButton>
 
 #include "app/gui/views/theme.h"
+#include "app/gui/views/time_text.h"
 #include "app/gui/window/run_list_view.h"
 
 namespace foxscope::gui {
@@ -62,11 +63,6 @@ class RunBar::Progress : public QProgressBar {
  private:
   QString m_brief;
 };
-
-QString timeLeftText(double seconds) {
-  if (seconds < 60) return RunBar::tr("%1 s left").arg(seconds, 0, 'f', seconds < 10 ? 1 : 0);
-  return RunBar::tr("%1 min %2 s left").arg(static_cast<int>(seconds) / 60).arg(static_cast<int>(seconds) % 60);
-}
 
 RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent)
     : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns) {

@@ -14,9 +14,6 @@ class QSpinBox;
 
 namespace foxscope::gui {
 
-/// "12 s left"
-QString timeLeftText(double seconds);
-
 /// The bar of the run: a chip for each row of the list of runs that shows the run, the text, how many tokens of it; the
 /// button that runs, progress with an estimate, Cancel.
 class RunBar : public QWidget {
