@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "app/figure/layer_kind.h"
+#include "app/gui/document/step_limits.h"
 #include "app/gui/heads/head_cells.h"
 #include "app/gui/heads/head_colours.h"
 #include "app/gui/heads/head_pictures.h"
@@ -25,6 +26,8 @@ class HeadGrid : public HeadCells {
   [[nodiscard]] const HeadColours& colours() const { return m_colours; }
   [[nodiscard]] QRect cell(const HeadChoice& head) const override;
   [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const override;
+  /// Says whether the colours' limits are over several steps of a training; empty: they are not.
+  [[nodiscard]] QString limitsNote() const { return m_steps.note(); }
   /// The value that a cell's colour stands for.
   [[nodiscard]] double shownValue(const HeadChoice& head) const;
   /// The name of a head and all its numbers.
@@ -69,6 +72,7 @@ class HeadGrid : public HeadCells {
   HeadPictures& m_pictures;
   HeadColouring m_colouring;
   HeadColours m_colours;
+  StepLimits m_steps;
   std::optional<HeadLabel> m_label;
 };
 

@@ -526,6 +526,7 @@ void HeadsView::showLegend() {
     title += tr(", %1 − nearest of %2").arg(of->name, other->name);
   }
   if (m_grid->colours().logarithmic()) title += tr(", log");
+  title += m_grid->limitsNote();
   const Cursor pin = m_runs.selection().pin();
   if (text.ofPin && !pin.key && shown.quantity == HeadQuantity::pinnedSurvival) {
     return m_legend->hideScale(tr("%1: pin a key (Shift+click)").arg(text.name));

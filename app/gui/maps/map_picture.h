@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <QImage>
@@ -59,6 +60,8 @@ struct Shading {
   figure::ColourScale scale = figure::ColourScale::linear;
   QRgb absent = 0;  ///< of entries that do not exist
   QRgb blank = 0;   ///< of those below the threshold
+  /// Limits that automatic ones cover beside the picture's own: those of the other steps of a training.
+  std::optional<std::pair<double, double>> steps = {};
   bool operator==(const Shading&) const = default;
 };
 

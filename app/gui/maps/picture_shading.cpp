@@ -108,6 +108,10 @@ ScaledColours coloursOf(const MapPicture& picture, const Shading& shading) {
   figure.image = joined(picture.values);
   figure.scale = shading.scale;
   figure.colours = shading.colours.choice();
+  ScaledColours colours = figure::chooseColours(figure);
+  if (!shading.steps || figure.colours.lower || figure.colours.upper) return colours;
+  figure.colours.lower = std::min(colours.lower, shading.steps->first);
+  figure.colours.upper = std::max(colours.upper, shading.steps->second);
   return figure::chooseColours(figure);
 }
 

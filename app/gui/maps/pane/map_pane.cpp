@@ -6,6 +6,7 @@
 #include <QClipboard>
 #include <QContextMenuEvent>
 #include <QGuiApplication>
+#include <QJsonDocument>
 #include <QPainter>
 #include <QThread>
 #include <QVBoxLayout>
@@ -228,9 +229,35 @@ View MapPane::view() const {
   return clamped(view, length);
 }
 
+QString MapPane::shadedContent() const {
+  PaneState state = m_state;
+  state.colours = {};
+  state.split = 0;
+  const auto head = m_heads.left(m_state);
+  const View shown = view();
+  QStringList parts{QString::fromUtf8(QJsonDocument(state.toJson()).toJson(QJsonDocument::Compact))};
+  parts += QString::number(static_cast<int>(m_state.effectiveScale()));
+  if (head) parts += QStringLiteral("%1 %2 %3").arg(head->name.run).arg(head->choice.layer).arg(head->choice.head);
+  for (const std::int64_t end : {shown.rows.begin, shown.rows.end, shown.columns.begin, shown.columns.end}) {
+    parts += QString::number(end);
+  }
+  return parts.join(QLatin1Char(' '));
+}
+
+void MapPane::takeLimits(const MapPicture& picture) {
+  const Shading& used = picture.request.shading;
+  const bool automatic = !used.colours.lower && !used.colours.upper && used.scale == m_state.effectiveScale();
+  const ShownSteps steps = shownSteps(m_runs);
+  if (!automatic || steps.of.isEmpty()) return;
+  m_steps.take(steps, shadedContent(), {picture.colours.lower, picture.colours.upper});
+}
+
 Shading MapPane::shading() const {
   const MapPlot& plot = m_area->plot();
-  return {m_state.colours, m_state.effectiveScale(), plot.groundColour().rgb(), plot.blankColour().rgb()};
+  Shading shading{m_state.colours, m_state.effectiveScale(), plot.groundColour().rgb(), plot.blankColour().rgb()};
+  const ShownSteps steps = shownSteps(m_runs);
+  if (!steps.of.isEmpty()) shading.steps = m_steps.limits(steps, shadedContent());
+  return shading;
 }
 
 PictureRequest MapPane::completed(const PictureContent& content) const {
@@ -285,6 +312,7 @@ void MapPane::refresh() {
 void MapPane::showPictures() {
   assert(QThread::currentThread() == thread());
   const PicturePointer shown = picture();
+  if (shown && m_pictures.isExact()) takeLimits(*shown);
   const bool empty = shown && shown->summary->empty;
   m_area->plot().setNotice(!empty ? QString()
                                   : tr("No key here is before its query: entries are at and below the diagonal. "
@@ -311,6 +339,7 @@ void MapPane::showTexts() {
   HeaderTexts texts;
   if (shown) {
     texts.detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_heads, length());
+    if (shown->request.shading.steps) texts.detail += m_steps.note();
     if (waiting && !progress.isEmpty()) texts.detail += QStringLiteral(" · ") + progress;
     texts.note = noteOf(*shown, m_heads, length());
   } else if (wanted) {

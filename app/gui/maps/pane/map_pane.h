@@ -9,6 +9,7 @@
 
 #include "app/figure/maps/map_figure.h"
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/document/step_limits.h"
 #include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"
@@ -122,6 +123,9 @@ class MapPane : public QWidget {
   /// The content that the title speaks of; null where nothing is shown or wanted.
   [[nodiscard]] const PictureContent* shownContent() const;
   [[nodiscard]] Shading shading() const;
+  /// What the limits of its colours are of, beside the steps of a training.
+  [[nodiscard]] QString shadedContent() const;
+  void takeLimits(const MapPicture& picture);
   [[nodiscard]] View view() const;
   /// Positions of the run that the pane's axes show.
   [[nodiscard]] std::int64_t length() const;
@@ -143,6 +147,7 @@ class MapPane : public QWidget {
   MapGestures* m_gestures;
 
   PanePictures m_pictures;
+  StepLimits m_steps;  ///< of the colours, where the runs are steps of a training
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;
