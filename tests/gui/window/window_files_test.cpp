@@ -78,6 +78,7 @@ class WindowFilesTest : public QObject {
   void anExportShowsProgressAndIsCancelled();
   void muchMemoryIsAskedFor();
   void aTrainingHasItsSliderAndCurves();
+  void theStepsOfATrainingBecomeAFilm();
   void copyingTakesWhatHasTheFocus();
   void placesAreRemembered();
   void preferencesTakeNoDeviceThatIsNone();
@@ -532,6 +533,47 @@ void WindowFilesTest::aTrainingHasItsSliderAndCurves() {
   QVERIFY(test.settle());
   QVERIFY(!dock->isVisible());
   QVERIFY(!test.window.training().bar().isVisible());
+}
+
+void WindowFilesTest::theStepsOfATrainingBecomeAFilm() {
+  const WrittenTraining out;
+  out.make();
+  Window test;
+  test.document().open({out.path()});
+  QVERIFY(test.settle());
+  const QString path = out.folder.path("film.webp");
+  emit test.window.training().filmWanted(path);
+  QVERIFY(test.said("Run"));  // nothing has run: there is nothing to film
+  QVERIFY(!test.document().files().busy());
+  test.document().modelRuns().setText({{}, "The fox ran over the hill, and nobody saw the fox."});
+  test.document().modelRuns().startRun();
+  QVERIFY(test.settle());
+  test.window.training().bar().slider().setValue(1);
+  QVERIFY(test.settle());
+  QStringList seen;
+  connect(&test.document().runs(), &RunList::runsChanged, &test.window,
+          [&] { seen += test.document().runs()[0].model; });
+  emit test.window.training().filmWanted(path);
+  QVERIFY(test.document().files().busy());
+  QVERIFY(test.settle());
+  QVERIFY(test.said("Saved " + path));
+  QCOMPARE(seen, (QStringList{out.checkpoint(10), out.checkpoint(20), out.checkpoint(30), out.checkpoint(20)}));
+  // Three pictures of what is between the bars: the caption has another step and another bar in each.
+  const QByteArray film = content(path);
+  QVERIFY(film.startsWith("RIFF") && film.mid(8, 4) == "WEBP");
+  QCOMPARE(film.count("ANMF"), 3);
+  // Cancelled, it leaves no file, and the step that was shown.
+  const QString other = out.folder.path("other.webp");
+  emit test.window.training().filmWanted(other);
+  test.document().files().cancelExport(other);
+  QVERIFY(test.settle());
+  QVERIFY(!QFile::exists(other));
+  QCOMPARE(test.document().runs()[0].model, out.checkpoint(20));
+  // What it shows goes: so does the film.
+  emit test.window.training().filmWanted(other);
+  test.document().clear();
+  QVERIFY(test.settle());
+  QVERIFY(!QFile::exists(other));
 }
 
 void WindowFilesTest::preferencesTakeNoDeviceThatIsNone() {
