@@ -12,6 +12,7 @@
 #include <QTimer>
 #include <fmt/format.h>
 
+#include "app/gui/views/focus_ring.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/style.h"
 #include "app/gui/views/theme.h"
@@ -165,6 +166,7 @@ int openWindow(const ApplicationOptions& options) {
   QApplication::setDesktopFileName("foxscope");
   QApplication::setWindowIcon(programIcon());
   QApplication::setStyle(makeStyle());
+  const FocusRing ring;
 
   const auto demo = findDemo(options.programFolder);
   MainWindow window(demo ? QString::fromStdString(demo->string()) : QString());

@@ -43,6 +43,7 @@ struct Strip {
   QString rightLabel;  ///< empty: no axis there
   figure::AxisScale scale = figure::AxisScale::linear;
   int stretch = 1;  ///< share of the height
+  bool ofDifferences = false;  ///< its axis has signs, and 0 on it
   bool operator==(const Strip&) const = default;
 };
 

@@ -36,19 +36,28 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
   const bool sameNames = std::equal(entries.begin(), entries.end(), m_entries.begin(), m_entries.end(), sameName);
   m_entries = entries;
   if (!sameNames) updateGeometry();
-  QString all = m_place;
-  for (const Entry& entry : entries) all += '\n' + entry.name + (entry.value.isEmpty() ? "" : ": " + entry.value);
-  if (!entries.empty()) all += '\n' + tr("Click a name to hide or show its curve");
-  setToolTip(all);
+  showToolTip();
   update();
+}
+
+void ReadOut::showToolTip() {
+  QString all = m_place;
+  for (const Entry& entry : m_entries) all += '\n' + entry.name + (entry.value.isEmpty() ? "" : ": " + entry.value);
+  if (!m_entries.empty()) all += '\n' + tr("Click a name to hide or show its curve");
+  if (!m_withoutRoom.empty()) all += '\n' + tr("No room: make this part of the window higher to see its curve");
+  setToolTip(all);
 }
 
 // Room for a value is kept whether there is one or not, and more for one that is longer.
 int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
-  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (−0.000000)")),
+  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean −0.00000)")),
                              fontMetrics().horizontalAdvance(QStringLiteral("  ") + entry.value));
-  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) + value;
+  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(nameOf(entry)) + value;
+}
+
+QString ReadOut::nameOf(const Entry& entry) const {
+  return m_withoutRoom.contains(entry.name) ? tr("%1 (no room)").arg(entry.name) : entry.name;
 }
 
 std::vector<QPoint> ReadOut::layOut(int width) const {
@@ -59,7 +68,7 @@ std::vector<QPoint> ReadOut::layOut(int width) const {
     const int wanted = m_oneLine ? shareOf(width) : widthOf(entry);
     if (!m_oneLine && next.x() > 0 && next.x() + wanted > width) next = {0, next.y() + line};
     corners.push_back(next);
-    if (!m_oneLine || isShown(entry)) next.rx() += wanted;
+    next.rx() += wanted;
   }
   return corners;
 }
@@ -74,9 +83,7 @@ QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60,
 QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
 
 int ReadOut::shareOf(int width) const {
-  const auto shown =
-      std::count_if(m_entries.begin(), m_entries.end(), [this](const Entry& one) { return isShown(one); });
-  return width / std::max(1, static_cast<int>(shown));
+  return width / std::max(1, static_cast<int>(m_entries.size()));
 }
 
 int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
@@ -88,6 +95,8 @@ int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
 void ReadOut::setWithoutRoom(const std::set<QString>& names) {
   if (names == m_withoutRoom) return;
   m_withoutRoom = names;
+  updateGeometry();
+  showToolTip();
   update();
 }
 
@@ -99,11 +108,10 @@ void ReadOut::setOneLine(bool oneLine) {
 }
 
 QRect ReadOut::entryRect(std::size_t entry) const {
-  if (!isShown(m_entries[entry])) return {};
   const int line = fontMetrics().height();
   const QPoint corner = layOut(width())[entry];
   const int text =
-      std::min(textWidth(m_entries[entry], corner), fontMetrics().horizontalAdvance(m_entries[entry].name));
+      std::min(textWidth(m_entries[entry], corner), fontMetrics().horizontalAdvance(nameOf(m_entries[entry])));
   return {corner, QSize(static_cast<int>((kSwatch + kGap) * line) + text, line)};
 }
 
@@ -143,10 +151,9 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
   const auto corners = layOut(width());
   for (std::size_t index = 0; index < m_entries.size(); ++index) {
     const Entry& entry = m_entries[index];
-    if (!isShown(entry)) continue;
     const QPoint corner = corners[index];
     const int swatch = static_cast<int>(kSwatch * line);
-    painter.setOpacity(isHidden(entry.name) ? kHiddenOpacity : 1);
+    painter.setOpacity(isHidden(entry.name) || m_withoutRoom.contains(entry.name) ? kHiddenOpacity : 1);
     painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
     painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
     const int x = corner.x() + swatch + static_cast<int>(kGap * line);
@@ -154,7 +161,7 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     // The value is what was asked for: a name gives way to it where both have one line.
     const int room = textWidth(entry, corner);
     const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
-    QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, room - value));
+    QString name = fontMetrics().elidedText(nameOf(entry), Qt::ElideMiddle, std::max(0, room - value));
     if (value > 0 && name.size() <= 1) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/document/shown_choices.h"
 #include "backend/base/index.h"
 
@@ -160,7 +161,8 @@ QString valueText(HeadQuantity quantity, double value, Unit unit) {
   const HeadQuantityText text = textOf(quantity);
   const bool whole = std::abs(value) >= 1000 && std::abs(value) < 1e7;
   const QString number = whole ? QString::number(value, 'f', 0) : QString::number(value, 'g', 3);
-  return unit == Unit::without || text.unit.isEmpty() ? number : number + ' ' + text.unit;
+  const QString written = withPowers(number);
+  return unit == Unit::without || text.unit.isEmpty() ? written : written + ' ' + text.unit;
 }
 
 HeadTable::HeadTable(RunList& runs, QObject* parent) : QAbstractTableModel(parent), m_runs(runs) {

@@ -11,6 +11,8 @@
 #include <QToolTip>
 
 #include "app/figure/colour_map.h"
+#include "app/gui/document/number_text.h"
+#include "app/gui/views/cell_table.h"
 #include "app/gui/views/estimate_text.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
@@ -35,10 +37,29 @@ SweepGrid::SweepGrid(QWidget* parent) : QWidget(parent) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setAccessibleName(tr("Change of the loss by each head"));
+  describeCells(*this, {[this] { return QSize(m_sweep.heads, m_sweep.layers); },
+                        [this](int layer, int head) {
+                          return m_sweep.has(layer, head) ? spoken(layer, head) : QString();
+                        },
+                        [this](int layer, int head) { return m_sweep.has(layer, head) ? cell(layer, head) : QRect(); },
+                        [this](int layer, int head) { return m_chosen == std::pair(layer, head); },
+                        [this](int layer, int head) {
+                          if (m_sweep.has(layer, head)) emit headChosen(layer, head);
+                        },
+                        [](int layer) { return tr("layer %1").arg(layer); },
+                        [](int head) { return tr("head %1").arg(head); }});
+}
+
+QString SweepGrid::spoken(int layer, int head) const {
+  const QString name = tr("layer %1, head %2").arg(layer).arg(head);
+  const LossChange* effect = m_sweep.effect(layer, head);
+  if (effect == nullptr) return tr("%1, not known yet").arg(name);
+  return tr("%1, %2 nats/token").arg(name, estimateText(effect->mean));
 }
 
 void SweepGrid::setSweep(const HeadSweep& sweep, const std::optional<std::pair<int, int>>& chosen) {
   const bool sameSize = sweep.layers == m_sweep.layers && sweep.heads == m_sweep.heads;
+  const bool another = chosen && chosen != m_chosen;
   m_sweep = sweep;
   m_chosen = chosen;
   std::vector<double> values;
@@ -49,7 +70,9 @@ void SweepGrid::setSweep(const HeadSweep& sweep, const std::optional<std::pair<i
   if (!sameSize) {
     m_hovered.reset();
     updateGeometry();
+    announceCells(*this);
   }
+  if (another) announceCell(*this, chosen->first, chosen->second);
   update();
 }
 
@@ -142,7 +165,7 @@ void SweepGrid::paintLegend(QPainter& painter) const {
                      changeColour(m_limits.limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limits.limit));
   }
   const QRect words(bar.left(), bar.bottom() + 1, bar.width(), fontMetrics().height());
-  const QString end = QString::number(1000 * m_limits.limit, 'g', 3);
+  const QString end = numberOf(1000 * m_limits.limit, 3);
   painter.setPen(palette().color(QPalette::WindowText));
   // Some cells may be beyond the colours' ends.
   const QString lower = (m_limits.cut ? QStringLiteral("≤ −") : QStringLiteral("−")) + end;

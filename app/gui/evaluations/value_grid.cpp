@@ -8,6 +8,7 @@
 #include <QMouseEvent>
 #include <QPainter>
 
+#include "app/gui/views/cell_table.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::evaluations {
@@ -42,12 +43,22 @@ QString cellText(float value, int decimals) {
 ValueGrid::ValueGrid(QWidget* parent) : QWidget(parent) {
   setMouseTracking(true);
   setFocusPolicy(Qt::StrongFocus);
+  describeCells(*this, {[this] { return QSize(columnCount(), rowCount()); },
+                        [this](int row, int column) {
+                          return m_content.reading ? m_content.reading(row, column) : QString();
+                        },
+                        [this](int row, int column) { return cell(row, column).toRect(); },
+                        [this](int row, int column) { return row == m_row && column == m_column; },
+                        [this](int row, int column) { choose(row, column); },
+                        [this](int row) { return m_content.rows.value(row); },
+                        [this](int column) { return m_content.columns.value(column); }});
 }
 
 void ValueGrid::setContent(GridContent content) {
   m_content = std::move(content);
   m_row = m_column = -1;
   setAccessibleName(m_content.title);
+  announceCells(*this);
   update();
 }
 
@@ -157,6 +168,7 @@ void ValueGrid::choose(int row, int column) {
   m_row = row;
   m_column = column;
   update();
+  announceCell(*this, row, column);
   if (m_content.reading) emit told(m_content.reading(row, column));
 }
 

@@ -18,6 +18,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/document/runs/saliency_action.h"
+#include "app/gui/heads/grid_table.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"
@@ -147,6 +148,7 @@ HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWid
     m_pages->addWidget(page);
   };
   m_grid = new HeadGrid(runs, table, m_pictures);
+  describeGrid(*m_grid, runs, table, [this] { return colouring(); });
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_grid);
   scroll->setWidgetResizable(true);

@@ -517,8 +517,8 @@ void MapsView::panBy(double rows, double columns) {
 }
 
 void MapsView::keyPressEvent(QKeyEvent* event) {
-  // A tenth of what is shown, with Shift nearly all of it; while the key is held it is one movement.
-  const double share = event->modifiers().testFlag(Qt::ShiftModifier) ? 0.9 : 0.1;
+  // A tenth of what is shown, with Ctrl nearly all of it; while the key is held it is one movement.
+  const double share = event->modifiers().testFlag(Qt::ControlModifier) ? 0.9 : 0.1;
   if (!event->isAutoRepeat()) m_runs.selection().endMovement();
   switch (event->key()) {
     case Qt::Key_Left:

@@ -12,6 +12,7 @@
 
 #include "app/figure/film/film_file.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 

@@ -19,6 +19,8 @@ class OutlinedFusion : public QProxyStyle {
   void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
                      const QWidget* widget) const override {
     if (element == PE_PanelButtonTool && option->state.testFlag(State_On)) return drawChecked(*option, *painter);
+    // The ring around it says which button has the keyboard (FocusRing); filled, it would look switched on.
+    if (element == PE_FrameFocusRect && qobject_cast<const QToolButton*>(widget) != nullptr) return;
     QProxyStyle::drawPrimitive(element, option, painter, widget);
     if (element != PE_IndicatorCheckBox && element != PE_IndicatorRadioButton) return;
     painter->save();

@@ -11,6 +11,7 @@
 #include <QTest>
 #include <QToolButton>
 
+#include "app/gui/document/number_text.h"
 #include "backend/base/sha256.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/recorder.h"
@@ -96,10 +97,10 @@ void CurveTabsTest::readsLossesOfPredictedTokens() {
     const double lossB = static_cast<double>(b.per_token_loss()[index]);
     QCOMPARE(reading.entries().size(), std::size_t{3});
     QCOMPARE(reading.entries()[0].name, "a");
-    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats ("));
-    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats ("));
+    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats (mean "));
+    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats (mean "));
     QCOMPARE(reading.entries()[2].name, "a − b");
-    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats ("));
+    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats (mean "));
   }
 }
 
@@ -130,7 +131,7 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   const double mean =
       (static_cast<double>(loss[149]) + static_cast<double>(loss[150]) + static_cast<double>(loss[151])) / 3;
   const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
-  QVERIFY2(value.endsWith('(' + numberText(mean) + ')'), qPrintable(value));
+  QVERIFY2(value.endsWith("(mean " + numberText(mean) + ')'), qPrintable(value));
   scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
   QVERIFY(scene.settle());
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{1});

@@ -11,6 +11,7 @@
 #include <QToolBar>
 
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/theme.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"

@@ -543,7 +543,7 @@ void WindowFilesTest::theStepsOfATrainingBecomeAFilm() {
   QVERIFY(test.settle());
   const QString path = out.folder.path("film.webp");
   emit test.window.training().filmWanted(path);
-  QVERIFY(test.said("Run"));  // nothing has run: there is nothing to film
+  QVERIFY(test.said(test.document().modelRuns().noRunText()));  // nothing has run, there is nothing to film
   QVERIFY(!test.document().files().busy());
   test.document().modelRuns().setText({{}, "The fox ran over the hill, and nobody saw the fox."});
   test.document().modelRuns().startRun();

@@ -162,7 +162,7 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   QVERIFY(told.contains("F " + number(reading.forget)));
   QVERIFY(told.contains("A " + number(reading.attention)));
   QVERIFY(told.contains("logit " + number(reading.logit) + " nats"));
-  QVERIFY(told.contains("c difference " + number(reading.log_forget) + " nats"));
+  QVERIFY(told.contains("log F " + number(reading.log_forget) + " nats"));
 }
 
 void WindowTest::thePaletteFindsCommands() {

@@ -13,6 +13,7 @@
 #include "app/gui/curves/curve_export.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
@@ -36,7 +37,7 @@ QColor faint(QColor colour) {
 QString reading(const Series& raw, const Series& mean, std::int64_t position) {
   const auto index = raw.indexAt(static_cast<double>(position));
   if (!index) return numberText(std::numeric_limits<double>::quiet_NaN());
-  return LossTab::tr("%1 nats (%2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
+  return LossTab::tr("%1 nats (mean %2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
 }
 
 /// The tokens of a run that cost most, worst first, as far as the reference run goes.
@@ -212,7 +213,7 @@ PlotContent LossTab::content(const QPalette& palette) const {
     line.dots = single ? Dots::whereTheyFit : Dots::never;
     content.lines.push_back(std::move(line));
   };
-  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
+  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3, true});
   const std::vector<int> texts = textsOf(m_runs);
   const int others = static_cast<int>(content.strips.size()) - 1;
   for (std::size_t other = 1; other < texts.size(); ++other) {
@@ -252,7 +253,7 @@ void LossTab::showReading() {
   readOut().setEntries(entries);
   if (!inside) {
     return readOut().setPlace(
-        tr("Loss of each predicted token and, in brackets, its mean over %1 tokens: hover to read, "
+        tr("Loss of each predicted token and its mean over %1 tokens: hover to read, "
            "click to pin the query, Shift+click the key")
             .arg(m_width));
   }

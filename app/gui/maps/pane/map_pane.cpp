@@ -48,6 +48,11 @@ MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
   m_copiedShown.setSingleShot(true);
   m_copiedShown.setInterval(kCopiedMs);
   m_gestures = new MapGestures(m_area->plot());
+  m_row = new PinnedRow(runs, m_area->plot(), [this](const Cursor& pair) {
+    const PictureContent* content = isOnText() ? shownContent() : nullptr;
+    return std::pair(content, content == nullptr ? 0 : sideShowing(*content, m_area->plot(), *pair.query, *pair.key));
+  });
+  m_row->setParent(this);
   connectParts();
 }
 
@@ -374,6 +379,7 @@ void MapPane::showReadout() {
 }
 
 void MapPane::followEntry() {
+  m_row->follow();
   const Cursor cursor = readPlace(m_runs.selection());
   const PictureContent* content = isHidden() || !isOnText() ? nullptr : shownContent();
   const std::int64_t length = m_runs.length();

@@ -16,6 +16,7 @@
 #include "app/gui/maps/pane/pane_heads.h"
 #include "app/gui/maps/pane/pane_pictures.h"
 #include "app/gui/maps/pane/pane_texts.h"
+#include "app/gui/maps/pane/pinned_row.h"
 
 namespace foxscope::gui {
 
@@ -146,6 +147,7 @@ class MapPane : public QWidget {
   MapArea* m_area;
   MapGestures* m_gestures;
 
+  PinnedRow* m_row = nullptr;  ///< read out
   PanePictures m_pictures;
   StepLimits m_steps;  ///< of the colours, where the runs are steps of a training
   std::optional<EntryReading> m_entry;  ///< at the cursor

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <QCoreApplication>
-#include <QRegularExpression>
 #include <QStringList>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/maps/map_plot.h"
 
 namespace foxscope::gui {
@@ -18,15 +18,7 @@ constexpr double kContrastDecades = 6;
 
 QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui::PaneTexts", text); }
 
-QString number(double value) { return QString::number(value, 'g', 3); }
-
-/// "3.02e−5"
-QString shortNumber(double value) {
-  static const QRegularExpression exponent(QStringLiteral("e([+-])0*"));
-  QString text = number(value);
-  text.replace(exponent, QStringLiteral("e\\1"));
-  return text.remove(QLatin1Char('+')).replace(QLatin1Char('-'), QChar(0x2212));
-}
+QString number(double value) { return numberOf(value, 3); }
 
 QString binText(const MapPicture& picture) {
   const Image& image = *picture.values.front();
@@ -181,7 +173,7 @@ PaneReading readingOf(const PictureContent& content, const MapPicture* picture, 
       reading.value = QStringLiteral("…");
       parts += tr("%1: computing …").arg(name);
     } else if (!std::isnan(*entry->value)) {
-      reading.value = shortNumber(*entry->value);
+      reading.value = number(*entry->value);
       parts += QStringLiteral("%1 = %2").arg(name, number(*entry->value));
     }
   }
