@@ -106,11 +106,11 @@ HeadQuantityText textOf(HeadQuantity quantity) {
       return {tr("decay time"), tr("tokens"), false, true,
               tr("−1 / mean(log f): after so many tokens 1/e (37 %) of a token is left")};
     case HeadQuantity::backwardHorizon:
-      return {tr("backward horizon"), tr("tokens"), false, true,
-              tr("how far back F stays above 1/e, median over queries")};
+      return {tr("memory back"), tr("tokens"), false, true,
+              tr("backward horizon: how far back F stays above 1/e, median over queries")};
     case HeadQuantity::forwardSurvival:
-      return {tr("forward survival"), tr("tokens"), false, true,
-              tr("how far ahead a key's F stays above 1/e, median over keys")};
+      return {tr("memory ahead"), tr("tokens"), false, true,
+              tr("forward survival: how far ahead a key's F stays above 1/e, median over keys")};
     case HeadQuantity::halfLife:
       return {tr("half-life"), tr("tokens"), false, true, tr("how far back F stays above 1/2, median over queries")};
     case HeadQuantity::distance50:

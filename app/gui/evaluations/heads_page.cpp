@@ -8,13 +8,18 @@
 
 #include "app/figure/kinds/decay.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/head_table.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 
 namespace foxscope::gui::evaluations {
 namespace {
 
-QString spelledOut(const std::string& name) { return QString::fromStdString(name).replace('_', ' '); }
+/// The words of the heads' grid where it has the number too.
+QString spelledOut(const std::string& name) {
+  if (name == "rate_decay_time") return textOf(HeadQuantity::rateDecayTime).name;
+  return QString::fromStdString(name).replace('_', ' ');
+}
 
 // Times spread over decades, shares do not.
 figure::ScaledColours headColours(const std::vector<float>& all, bool times) {

@@ -15,8 +15,8 @@ constexpr int kEdge = 2;      ///< beside a map where nothing is written
 constexpr int kLeastMap = 8;  ///< a side of the map itself
 /// Widths of token labels, in widths of an average character; with the sign that says "cut off".
 constexpr double kTokenWidth = 8.5;
-/// Lines of text that the cell of a named token is high, at least.
-constexpr double kTokenLine = 0.95;
+/// Height of the smallest letters that name tokens, logical pixels, and of the cell of a named token.
+constexpr int kSmallestName = 8;
 /// How much longer one side of a map may be than the other where tokens are square.
 constexpr double kMostOblong = 4;
 
@@ -146,13 +146,22 @@ PixelSize MapPlot::devicePixels() const {
           std::max<std::int64_t>(1, std::lround(m_geometry.rect.width() * ratio))};
 }
 
-double MapPlot::lineHeight() const { return QFontMetricsF(xAxis->tickLabelFont()).height(); }
+double MapPlot::lineHeight() const { return QFontMetricsF(m_tickFont).height(); }
+
+// Names of tokens that are closer than lines of text have smaller letters.
+QFont MapPlot::nameFont(PositionTicker::Labels labels, double cell) const {
+  QFont names = m_tickFont;
+  if (labels == PositionTicker::Labels::tokens && cell < lineHeight()) {
+    names.setPixelSize(std::max(kSmallestName, static_cast<int>(cell * QFontInfo(m_tickFont).pixelSize() / lineHeight())));
+  }
+  return names;
+}
 
 QMargins MapPlot::roomAround(const LabelledAxes& labelled) const { return roomAround(labelled, m_names); }
 
 QMargins MapPlot::roomAround(const LabelledAxes& labelled, const TickNames& names) const {
   using Labels = PositionTicker::Labels;
-  const QFontMetricsF metrics(xAxis->tickLabelFont());
+  const QFontMetricsF metrics(m_tickFont);
   // Letters wider than most: names are not cut off.
   const double tokens = kTokenWidth * metrics.horizontalAdvance(QLatin1Char('n'));
   // The longest position of the text decides, so that panning does not move the map.
@@ -189,7 +198,7 @@ QSize MapPlot::mapSize(const QMargins& room) const {
 MapPlot::TickNames MapPlot::fittingNames() const {
   using Labels = PositionTicker::Labels;
   if (!m_run.tokens) return {};
-  const double least = kTokenLine * lineHeight();
+  constexpr double least = kSmallestName;
   // Tokens need more room, which makes cells smaller: they are named where they still fit then.
   for (const TickNames& names : {TickNames{Labels::tokens, Labels::tokens}, TickNames{Labels::tokens, Labels::numbers},
                                  TickNames{Labels::numbers, Labels::tokens}}) {
@@ -237,7 +246,7 @@ void MapPlot::place() {
 }
 
 void MapPlot::labelAxes() {
-  const QFontMetricsF metrics(xAxis->tickLabelFont());
+  const QFontMetricsF metrics(m_tickFont);
   const double line = lineHeight();
   m_rowTicker->setLabels(m_names.rows);
   m_columnTicker->setLabels(m_names.columns);
@@ -248,6 +257,8 @@ void MapPlot::labelAxes() {
   const bool upright = m_names.columns == PositionTicker::Labels::tokens &&
                        m_geometry.cellWidth() < (kTokenWidth + 2) * metrics.averageCharWidth();
   xAxis->setTickLabelRotation(upright ? -90 : 0);
+  yAxis->setTickLabelFont(nameFont(m_names.rows, m_geometry.cellHeight()));
+  xAxis->setTickLabelFont(upright ? nameFont(m_names.columns, m_geometry.cellWidth()) : m_tickFont);
   const double number = metrics.horizontalAdvance(QString::number(m_geometry.view.columns.end)) + line;
   m_columnTicker->setMost(static_cast<int>(m_geometry.rect.width() / number));
   m_rowTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
@@ -256,7 +267,7 @@ void MapPlot::labelAxes() {
 /// Titles lie in one line above the map, where they take no width.
 void MapPlot::drawTitles() {
   QPainter painter(this);
-  painter.setFont(xAxis->tickLabelFont());
+  painter.setFont(m_tickFont);
   painter.setPen(mutedTextColour(palette()));
   QStringList titles;
   if (m_labelled.queries) titles += tr("↓ query i");
@@ -277,6 +288,7 @@ void MapPlot::applyColours() {
   setBackground(QBrush(palette().color(QPalette::Window)));
   m_raster->ground = groundColour();
   m_marks->palette = palette();
+  m_tickFont = small;
   const QPen pen(mutedTextColour(palette()), 1);
   for (QCPAxis* axis : {xAxis, yAxis, xAxis2, yAxis2}) {
     axis->setBasePen(pen);

@@ -100,6 +100,8 @@ class MapPlot : public QCustomPlot {
   [[nodiscard]] TickNames fittingNames() const;
   [[nodiscard]] double viewShape() const;
   [[nodiscard]] double lineHeight() const;
+  /// @param cell  what an entry has along the axis, logical pixels
+  [[nodiscard]] QFont nameFont(PositionTicker::Labels labels, double cell) const;
 
   PlotGeometry m_geometry;
   RasterItem* m_raster;
@@ -110,6 +112,7 @@ class MapPlot : public QCustomPlot {
   Proportions m_proportions = Proportions::square;
   LabelledAxes m_labelled;
   TickNames m_names;
+  QFont m_tickFont;  ///< of numbers, and of tokens that have room for it
   int m_rightRoom = 0;
   QString m_notice;
   int m_usefulWidth = 0;     ///< when the plot's owner heard of it last

@@ -278,6 +278,11 @@ bool MapsView::firstKeyIsLeftOut() const {
 void MapsView::showChecks() {
   const PaneState& state = paneState(m_active);
   m_equalAction->setChecked(limitsAreEqual());
+  const bool comparable = !comparablePanes().empty();
+  m_equalAction->setEnabled(comparable);
+  m_equalAction->setToolTip(comparable ? tr("Panes of one quantity get the same limits, or each its own again (E)")
+                                       : tr("No two maps show the same quantity on the same scale: choose one in their "
+                                            "titles, or with Q, to give them the same limits"));
   m_firstKeyAction->setChecked(firstKeyIsLeftOut());
   m_keepAction->setChecked(state.own.has_value());
   for (QAction* action : m_sideActions->actions()) {

@@ -43,6 +43,7 @@
 #include "app/gui/window/help/help.h"
 #include "app/gui/window/help/start_page.h"
 #include "app/gui/window/intervention_dialog.h"
+#include "app/gui/window/key_commands.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
@@ -136,7 +137,7 @@ void MainWindow::makeViews() {
                            m_comparison, m_effects, m_evaluations, m_training};
   m_docks = new Docks(*this, views, [this] {
     return Docks::Content{anythingOpen(), m_document.runs().runsOnText().size() > 1, m_sweeps.shown() != nullptr,
-                          !m_document.evaluations().empty(), !m_trainings.open().empty()};
+                          !m_document.evaluations().empty() && !evaluationsAlone(), !m_trainings.open().empty()};
   });
 
   auto* bar = new QToolBar(tr("Run"));
@@ -190,17 +191,39 @@ void MainWindow::makeMenus() {
   makeEditMenu();
   makeRunMenu();
   makeViewMenu();
+  const auto* keys = new KeyCommands(*this);
+  m_viewMenu->addSeparator();
+  m_viewMenu->addActions(keys->ofView());
+  m_runMenu->addSeparator();
   for (const Part& part : m_parts) {
     if (part.part->commands().isEmpty()) continue;
-    QMenu* menu = menuBar()->addMenu(part.title);
+    QMenu* menu = addMenuOf(part);
     if (part.part == m_evaluations) {
       addCommand(menu, {tr("&Open Evaluation…"), "file"}, {},
                  tr("Losses of a corpus, a needle test or heads over a corpus, as foxscope eval writes them"),
                  [this] { m_files->openEvaluation(); });
     }
     menu->addActions(part.part->commands());
+    for (const auto& [view, more] : {std::pair<ViewPart*, QList<QAction*>>{m_heads, keys->ofHeads()},
+                                     {m_maps, keys->ofMaps()},
+                                     {m_text, keys->ofText()},
+                                     {m_curves, keys->ofCurves()}}) {
+      if (view != part.part) continue;
+      menu->addSeparator();
+      menu->addActions(more);
+    }
   }
   makeHelpMenu();
+}
+
+// Eight menus in the bar: parts that stand behind the curves are in that of what is shown, or of what makes them.
+QMenu* MainWindow::addMenuOf(const Part& part) {
+  const auto is = [&](std::initializer_list<const ViewPart*> parts) {
+    return std::find(parts.begin(), parts.end(), part.part) != parts.end();
+  };
+  if (is({m_words, m_curves, m_comparison})) return m_viewMenu->addMenu(part.title);
+  if (is({m_effects, m_evaluations, m_training})) return m_runMenu->addMenu(part.title);
+  return menuBar()->addMenu(part.title);
 }
 
 void MainWindow::makeFileMenu() {
@@ -263,7 +286,7 @@ void MainWindow::makeEditMenu() {
 }
 
 void MainWindow::makeRunMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&Run"));
+  QMenu* menu = m_runMenu = menuBar()->addMenu(tr("&Run"));
   QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
                             [this] { m_document.modelRuns().startRun(); });
   QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
@@ -295,7 +318,7 @@ void MainWindow::makeRunMenu() {
 }
 
 void MainWindow::makeViewMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&View"));
+  QMenu* menu = m_viewMenu = menuBar()->addMenu(tr("&View"));
   for (QDockWidget* dock : findChildren<QDockWidget*>()) {
     QAction* toggle = dock->toggleViewAction();
     toggle->setText(tr("Show %1").arg(dock->windowTitle()));
@@ -335,29 +358,37 @@ void MainWindow::makeViewMenu() {
 }
 
 void MainWindow::makeHelpMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("H&elp"));
+  QMenu* menu = menuBar()->addMenu(tr("He&lp"));
   addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"),
              [this] { m_help->showCommands(); });
   addCommand(menu, {tr("&Glossary…")}, QKeySequence("F1"),
-             tr("Terms and their equations; F1 opens the entry of what is under the mouse"),
-             [this] { m_help->showGlossary(termAt(QCursor::pos())); });
+             tr("Terms and their equations; F1 opens the entry of what is under the mouse, or else has the keyboard"),
+             [this] {
+               const QString term = termAt(QCursor::pos());
+               m_help->showGlossary(term.isEmpty() ? termOf(QApplication::focusWidget()) : term);
+             });
   addCommand(menu, {tr("&Tour")}, {}, tr("Six steps through the window"), [this] { m_help->startTour(); });
   addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("Shift+F1"), tr("What keys and the mouse do"),
              [this] { m_help->showKeys(); });
   addCommand(menu, {tr("&About Foxscope")}, {}, tr("Version, licence, libraries"), [this] { m_help->showAbout(); });
   m_docks->heads().setWhatsThis(QStringLiteral("decay-time"));
-  m_maps->setWhatsThis(QStringLiteral("forget"));
   m_docks->text().setWhatsThis(QStringLiteral("position"));
-  m_docks->curves().setWhatsThis(QStringLiteral("loss"));
+  m_words->setWhatsThis(QStringLiteral("loss"));
+  m_comparison->setWhatsThis(QStringLiteral("loss"));
+  m_effects->setWhatsThis(QStringLiteral("change"));
+  m_training->setWhatsThis(QStringLiteral("training"));
 }
 
 QList<QAction*> MainWindow::commands() const {
   QList<QAction*> actions;
-  for (const QAction* top : menuBar()->actions()) {
-    if (top->menu() == nullptr) continue;
-    for (QAction* action : top->menu()->actions()) {
+  const std::function<void(const QMenu&)> collect = [&](const QMenu& menu) {
+    for (QAction* action : menu.actions()) {
+      if (action->menu() != nullptr && action->menu() != m_recentMenu) collect(*action->menu());
       if (!action->isSeparator() && action->menu() == nullptr) actions += action;
     }
+  };
+  for (const QAction* top : menuBar()->actions()) {
+    if (top->menu() != nullptr) collect(*top->menu());
   }
   return actions;
 }
@@ -452,9 +483,9 @@ void MainWindow::showExtremes() {
 }
 
 void MainWindow::followRuns() {
+  followCentre();
   m_docks->follow();
   const bool empty = m_document.runs().empty();
-  m_centre->setCurrentWidget(empty ? static_cast<QWidget*>(m_start) : m_maps);
   QStringList names;
   for (const Run& run : m_document.runs()) names += run.name;
   setWindowTitle(empty ? QStringLiteral("Foxscope") : names.join(", ") + QStringLiteral(" – Foxscope"));
@@ -463,9 +494,30 @@ void MainWindow::followRuns() {
   if (!m_document.modelRuns().runStatus().running) m_wantedViews = {};
 }
 
+bool MainWindow::evaluationsAlone() const { return !m_document.evaluations().empty() && !anythingOpen(); }
+
+// Where nothing else is open, evaluations have the place of the maps.
+void MainWindow::followCentre() {
+  const bool alone = evaluationsAlone();
+  QDockWidget& dock = m_docks->evaluations();
+  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
+  if (alone && !inCentre) {
+    dock.hide();
+    m_centre->addWidget(m_evaluations);
+  } else if (!alone && inCentre) {
+    m_centre->removeWidget(m_evaluations);
+    dock.setWidget(m_evaluations);
+    m_evaluations->show();
+    dock.setVisible(!m_document.evaluations().empty());
+  }
+  QWidget* first = alone ? static_cast<QWidget*>(m_evaluations) : m_start;
+  m_centre->setCurrentWidget(m_document.runs().empty() ? first : m_maps);
+}
+
 // Evaluations come into sight when they are opened, and go with the last of them.
 void MainWindow::followEvaluations() {
-  const bool any = !m_document.evaluations().empty();
+  followCentre();
+  const bool any = !m_document.evaluations().empty() && !evaluationsAlone();
   QDockWidget& dock = m_docks->evaluations();
   dock.setVisible(any);
   // A session says itself which dock is in front.
@@ -480,6 +532,7 @@ void MainWindow::followTrainings() {
 }
 
 void MainWindow::followInputs() {
+  followCentre();
   m_docks->follow();
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }

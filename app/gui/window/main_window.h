@@ -95,6 +95,7 @@ class MainWindow : public QMainWindow {
   void makeRunMenu();
   void makeViewMenu();
   void makeHelpMenu();
+  QMenu* addMenuOf(const Part& part);
   struct CommandText {
     QString words;
     QString icon = {};  ///< of resources/icons; empty: none
@@ -103,6 +104,7 @@ class MainWindow : public QMainWindow {
                       const std::function<void()>& act);
   void connectDocument();
   void followRuns();
+  void followCentre();
   void followEvaluations();
   void followTrainings();
   void followInputs();
@@ -116,6 +118,8 @@ class MainWindow : public QMainWindow {
   bool isAnyRun();
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
+  /// Whether evaluations are all that is open.
+  [[nodiscard]] bool evaluationsAlone() const;
   /// F and A of the head of the chosen run that forgets fastest, above F and A of the head that forgets slowest.
   void showExtremes();
   [[nodiscard]] QJsonObject viewState() const;
@@ -144,6 +148,8 @@ class MainWindow : public QMainWindow {
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
   QMenu* m_recentMenu = nullptr;
+  QMenu* m_runMenu = nullptr;
+  QMenu* m_viewMenu = nullptr;
   std::optional<QJsonObject> m_beforeExtremes;  ///< the maps before showExtremes
   QJsonValue m_extremes;                        ///< its panes
   QJsonObject m_wantedViews;                    ///< of a session whose runs are still being made

@@ -358,7 +358,7 @@ void EvaluationsTest::headsAreAGrid() {
   QCOMPARE(grids[0]->content().rows.size(), model.info.layers);
   QCOMPARE(grids[0]->content().columns.size(), model.info.heads);
   QComboBox& statistic = shown.view.heads().statistic();
-  QCOMPARE(statistic.currentText(), "rate decay time");
+  QCOMPARE(statistic.currentText(), "decay time");
   QVERIFY(statistic.count() > 3);
   statistic.setCurrentIndex(statistic.findData("gate_median") >= 0 ? statistic.findData("gate_median") : 1);
   QCoreApplication::processEvents();

@@ -34,6 +34,7 @@ MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
       m_runs(runs),
       m_heads(runs, nearest),
       m_header(new PaneHeader),
+      m_meaning(new QLabel),
       m_failure(new QLabel),
       m_area(new MapArea),
       m_pictures(runs, [this] { return shading(); }) {
@@ -41,8 +42,13 @@ MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
   all->setContentsMargins(kInside, kInside, kInside, kInside);
   all->setSpacing(0);
   all->addWidget(m_header);
+  all->addWidget(m_meaning);
   all->addWidget(m_failure);
   all->addWidget(m_area, 1);
+  m_meaning->setTextFormat(Qt::PlainText);
+  m_meaning->setContentsMargins(kInside, 0, kInside, 0);
+  m_meaning->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+  m_meaning->hide();
   m_failure->setWordWrap(true);
   m_failure->hide();
   m_copiedShown.setSingleShot(true);
@@ -142,6 +148,7 @@ void MapPane::setState(const PaneState& state) {
 
 void MapPane::change(const PaneState& state) {
   if (state == m_state) return;
+  if (state.quantity != m_state.quantity) m_wasMixing = false;
   setState(state);
   emit activated();
   emit stateChanged();
@@ -214,8 +221,22 @@ std::int64_t MapPane::length() const {
   return reference == nullptr ? 0 : reference->trace->info().length;
 }
 
+void MapPane::followMixer() {
+  const auto head = m_state.own ? std::nullopt : m_heads.left(m_state);
+  if (!head || m_state.sides != Sides::left) return;
+  const bool softmax = head->head.trace->info().mixer(head->head.layer).has_softmax();
+  const Quantity from = softmax ? Quantity::mixing : Quantity::attention;
+  if (m_state.quantity != from || (!softmax && !m_wasMixing)) return;
+  PaneState state = m_state;
+  state.setQuantity(softmax ? Quantity::attention : Quantity::mixing);
+  setState(state);
+  m_wasMixing = softmax;
+  emit stateChanged();
+}
+
 void MapPane::followHead() {
   m_pictures.cancel();
+  followMixer();
   followText();
   refreshLater();
 }
@@ -358,6 +379,10 @@ void MapPane::showTexts() {
     texts.heads = m_heads.titleOf(head->head);
   }
   m_header->setTexts(texts);
+  const QString meaning = content == nullptr ? QString() : meaningOf(*content);
+  m_meaning->setText(meaning);
+  m_meaning->setVisible(!meaning.isEmpty());
+  setWhatsThis(termOf(m_state.quantity));
   // A notice stands in the place of the picture; a failure above the one that stays.
   m_failure->setText(m_message);
   m_failure->setVisible(!m_message.isEmpty() && wanted.has_value());
@@ -477,8 +502,9 @@ std::optional<ShownMap> MapPane::shownMap() const {
 
 QSize MapPane::roomAroundMap(const LabelledAxes& labelled) const {
   const QMargins plot = m_area->plot().roomAround(labelled);
+  const int meaning = m_meaning->isHidden() ? 0 : m_meaning->sizeHint().height();
   return {2 * kInside + plot.left() + plot.right(),
-          2 * kInside + m_header->sizeHint().height() + plot.top() + plot.bottom()};
+          2 * kInside + m_header->sizeHint().height() + meaning + plot.top() + plot.bottom()};
 }
 
 // The map with its axes and colours, below a title that the menus of the header would not make.

@@ -77,6 +77,8 @@ class MapPane : public QWidget {
   [[nodiscard]] QSize roomAroundMap(const LabelledAxes& labelled) const;
   /// The reason why there is no picture, or why the last one could not be made; empty: all is well.
   [[nodiscard]] QString messageText() const { return m_message; }
+  /// The line under the title; empty where there is none.
+  [[nodiscard]] QString meaningText() const { return m_meaning->text(); }
 
  public slots:
   void followRuns();
@@ -132,6 +134,8 @@ class MapPane : public QWidget {
   [[nodiscard]] std::int64_t length() const;
   /// The pane shows the text that the selection speaks of.
   [[nodiscard]] bool isOnText() const;
+  /// M of a head that is chosen becomes A of one with attention, which has no signs, and A becomes M again.
+  void followMixer();
   /// The pane takes the text of the selection.
   void chooseText();
   void followText();
@@ -143,6 +147,7 @@ class MapPane : public QWidget {
 
   PaneHeader* m_header;
   QString m_title;
+  QLabel* m_meaning;  ///< of a linear mixer's entries
   QLabel* m_failure;
   MapArea* m_area;
   MapGestures* m_gestures;
@@ -157,6 +162,7 @@ class MapPane : public QWidget {
   QTimer m_copiedShown;
   bool m_refreshQueued = false;
   Cursor m_pinBeforeClick;
+  bool m_wasMixing = false;  ///< A is shown in the place of M, since the chosen head has attention
 };
 
 }  // namespace foxscope::gui

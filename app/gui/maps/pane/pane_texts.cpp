@@ -125,6 +125,39 @@ QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& 
   return parts.join(QStringLiteral(" · "));
 }
 
+QString meaningOf(const PictureContent& content) {
+  const auto isLinear = [](const PictureSide& side) {
+    return !side.head.trace->info().mixer(side.head.layer).has_softmax();
+  };
+  if (std::none_of(content.sides.begin(), content.sides.end(), isLinear)) return {};
+  switch (content.quantity) {
+    case Quantity::mixing:
+      return tr("M: y = M v, signed; F: its decay");
+    case Quantity::forget:
+    case Quantity::log_forget:
+      return tr("F: the decay of M; M: y = M v, signed");
+    case Quantity::attention:
+      return tr("A: |M| of a row, divided by its sum; M: y = M v, signed");
+    default:
+      return {};
+  }
+}
+
+QString termOf(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::forget:
+      return QStringLiteral("forget");
+    case Quantity::log_forget:
+      return QStringLiteral("decay-bias");
+    case Quantity::logits:
+      return QStringLiteral("logits");
+    case Quantity::mixing:
+      return QStringLiteral("mixing");
+    default:
+      return QStringLiteral("attention");
+  }
+}
+
 QString noteOf(const MapPicture& picture, const PaneHeads& heads, std::int64_t length) {
   QStringList parts;
   const PictureContent& content = picture.request.content;
