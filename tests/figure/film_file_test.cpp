@@ -1,6 +1,8 @@
 // Films, read back by another library and by ffprobe.
 #include "app/figure/film/film_file.h"
 
+#include <webp/demux.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -11,7 +13,6 @@
 #include <QProcess>
 #include <QStandardPaths>
 #include <gtest/gtest.h>
-#include <webp/demux.h>
 
 #include "backend/base/error.h"
 #include "tests/text/helpers.h"
@@ -44,8 +45,8 @@ Decoded decoded(const fs::path& file) {
   WebPAnimDecoderOptions options;
   WebPAnimDecoderOptionsInit(&options);
   options.color_mode = MODE_BGRA;
-  const std::unique_ptr<WebPAnimDecoder, decltype(&WebPAnimDecoderDelete)> decoder(
-      WebPAnimDecoderNew(&data, &options), &WebPAnimDecoderDelete);
+  const std::unique_ptr<WebPAnimDecoder, decltype(&WebPAnimDecoderDelete)> decoder(WebPAnimDecoderNew(&data, &options),
+                                                                                   &WebPAnimDecoderDelete);
   Decoded all;
   WebPAnimInfo info;
   if (decoder == nullptr || WebPAnimDecoderGetInfo(decoder.get(), &info) == 0) return all;
@@ -136,9 +137,11 @@ TEST(FilmFile, SaysWhatCannotBe) {
                (test::Parts{"film.webp: WebP has at most 16383 pixels a side, the window 17000 x 1: make it smaller"}));
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nonexistent", 1);
-  EXPECT_EQ(whyNoFilm(FilmFormat::mp4), "MP4 needs the program ffmpeg, which is not installed: install it, or export WebP");
+  EXPECT_EQ(whyNoFilm(FilmFormat::mp4),
+            "MP4 needs the program ffmpeg, which is not installed: install it, or export WebP");
   EXPECT_EQ(whyNoFilm(FilmFormat::webp), "");
-  EXPECT_PRED2(test::says, error([&] { makeFilm(folder / "film.mp4"); }), (test::Parts{"MP4 needs the program ffmpeg"}));
+  EXPECT_PRED2(test::says, error([&] { makeFilm(folder / "film.mp4"); }),
+               (test::Parts{"MP4 needs the program ffmpeg"}));
   // A program that fails: its last line is told.
   test::write_bytes(folder / "ffmpeg", "#!/bin/sh\necho more >&2\necho no such codec >&2\nexit 1\n");
   fs::permissions(folder / "ffmpeg", fs::perms::owner_all);

@@ -1,5 +1,8 @@
 #include "app/figure/film/film_file.h"
 
+#include <webp/encode.h>
+#include <webp/mux.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -12,8 +15,6 @@
 #include <QStringList>
 #include <QTemporaryDir>
 #include <fmt/format.h>
-#include <webp/encode.h>
-#include <webp/mux.h>
 
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
@@ -141,11 +142,33 @@ class Mp4Film final : public SizedFilm {
     constexpr double kSecond = 1000;
     const QString rate = QString::number(kSecond / pace().each);
     // Players go badly by few pictures a second; equal ones take no room. Colours in halves need even sizes.
-    process_.start(QStringLiteral("ffmpeg"),
-                   {"-loglevel", "error", "-f", "rawvideo", "-pixel_format", "bgra", "-video_size",
-                    QStringLiteral("%1x%2").arg(size().width()).arg(size().height()), "-framerate", rate, "-i", "-",
-                    "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-r", "24", "-c:v", "libx264", "-preset", "veryfast",
-                    "-crf", "16", "-pix_fmt", "yuv420p", "-movflags", "+faststart", unfinished()});
+    process_.start(QStringLiteral("ffmpeg"), {"-loglevel",
+                                              "error",
+                                              "-f",
+                                              "rawvideo",
+                                              "-pixel_format",
+                                              "bgra",
+                                              "-video_size",
+                                              QStringLiteral("%1x%2").arg(size().width()).arg(size().height()),
+                                              "-framerate",
+                                              rate,
+                                              "-i",
+                                              "-",
+                                              "-vf",
+                                              "pad=ceil(iw/2)*2:ceil(ih/2)*2",
+                                              "-r",
+                                              "24",
+                                              "-c:v",
+                                              "libx264",
+                                              "-preset",
+                                              "veryfast",
+                                              "-crf",
+                                              "16",
+                                              "-pix_fmt",
+                                              "yuv420p",
+                                              "-movflags",
+                                              "+faststart",
+                                              unfinished()});
     if (!process_.waitForStarted()) fail();
   }
 

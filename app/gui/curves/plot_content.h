@@ -42,7 +42,7 @@ struct Strip {
   QString leftLabel;   ///< quantity and unit
   QString rightLabel;  ///< empty: no axis there
   figure::AxisScale scale = figure::AxisScale::linear;
-  int stretch = 1;  ///< share of the height
+  int stretch = 1;             ///< share of the height
   bool ofDifferences = false;  ///< its axis has signs, and 0 on it
   bool operator==(const Strip&) const = default;
 };

@@ -209,8 +209,8 @@ bool PositionGestures::overrideShortcut(QKeyEvent& event) {
   if (m_plot.axis().length == 0) return false;
   const bool zooms = event.key() == Qt::Key_Plus || event.key() == Qt::Key_Equal || event.key() == Qt::Key_Minus;
   // On an axis that falls, the key moves as the mouse would.
-  const bool moves = event.modifiers().testFlag(Qt::ShiftModifier) &&
-                     (event.key() == Qt::Key_Left || event.key() == Qt::Key_Right);
+  const bool moves =
+      event.modifiers().testFlag(Qt::ShiftModifier) && (event.key() == Qt::Key_Left || event.key() == Qt::Key_Right);
   if (!zooms && !moves && !(event.key() == Qt::Key_Escape && m_bandFrom)) return false;
   event.accept();
   return true;

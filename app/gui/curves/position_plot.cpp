@@ -23,8 +23,8 @@ enum { kPoints };
 constexpr double kLinesForStrip = 11.5;
 constexpr double kLinesForTitle = 8;
 constexpr double kLinesForTitleOfTwo = 14;
-constexpr double kSparse = 3;          // pixels a token from which each is seen
-constexpr double kDotted = 10;         // pixels a token from which each is a dot
+constexpr double kSparse = 3;   // pixels a token from which each is seen
+constexpr double kDotted = 10;  // pixels a token from which each is a dot
 
 /// @param pixels  of a token
 void styleGraph(QCPGraph& graph, const Line& line, double pixels) {

@@ -82,9 +82,7 @@ QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60,
 
 QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
 
-int ReadOut::shareOf(int width) const {
-  return width / std::max(1, static_cast<int>(m_entries.size()));
-}
+int ReadOut::shareOf(int width) const { return width / std::max(1, static_cast<int>(m_entries.size())); }
 
 int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
   const auto indent = static_cast<int>((kSwatch + kGap) * fontMetrics().height());

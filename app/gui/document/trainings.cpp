@@ -371,8 +371,7 @@ void Trainings::runAhead() {
   const Run* from = training == nullptr ? nullptr : runOf(*training);
   QString next;
   if (m_ahead && from != nullptr && from->trace->text() && !m_modelRuns.runStatus().running) {
-    const std::size_t end =
-        std::min(training->record->checkpoints.size(), training->wanted + 1 + roomForRuns());
+    const std::size_t end = std::min(training->record->checkpoints.size(), training->wanted + 1 + roomForRuns());
     for (std::size_t place = training->wanted + 1; place < end && next.isEmpty(); ++place) {
       if (!known(place) && !failed(place)) next = pathOf(training->record->checkpoints[place]);
     }

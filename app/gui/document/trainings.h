@@ -118,8 +118,8 @@ class Trainings : public QObject {
   QString m_running;         ///< checkpoint that runs; empty: none
   JobProgress m_progress;    ///< of that
   bool m_ahead = false;
-  QString m_runningAhead;      ///< checkpoint; empty: none
-  QStringList m_failedAhead;   ///< checkpoints that could not run
+  QString m_runningAhead;     ///< checkpoint; empty: none
+  QStringList m_failedAhead;  ///< checkpoints that could not run
   std::unique_ptr<Engine> m_engine;
   QFileSystemWatcher m_watcher;
   QTimer m_changed;

@@ -37,17 +37,15 @@ SweepGrid::SweepGrid(QWidget* parent) : QWidget(parent) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setAccessibleName(tr("Change of the loss by each head"));
-  describeCells(*this, {[this] { return QSize(m_sweep.heads, m_sweep.layers); },
-                        [this](int layer, int head) {
-                          return m_sweep.has(layer, head) ? spoken(layer, head) : QString();
-                        },
-                        [this](int layer, int head) { return m_sweep.has(layer, head) ? cell(layer, head) : QRect(); },
-                        [this](int layer, int head) { return m_chosen == std::pair(layer, head); },
-                        [this](int layer, int head) {
-                          if (m_sweep.has(layer, head)) emit headChosen(layer, head);
-                        },
-                        [](int layer) { return tr("layer %1").arg(layer); },
-                        [](int head) { return tr("head %1").arg(head); }});
+  describeCells(
+      *this, {[this] { return QSize(m_sweep.heads, m_sweep.layers); },
+              [this](int layer, int head) { return m_sweep.has(layer, head) ? spoken(layer, head) : QString(); },
+              [this](int layer, int head) { return m_sweep.has(layer, head) ? cell(layer, head) : QRect(); },
+              [this](int layer, int head) { return m_chosen == std::pair(layer, head); },
+              [this](int layer, int head) {
+                if (m_sweep.has(layer, head)) emit headChosen(layer, head);
+              },
+              [](int layer) { return tr("layer %1").arg(layer); }, [](int head) { return tr("head %1").arg(head); }});
 }
 
 QString SweepGrid::spoken(int layer, int head) const {

@@ -43,15 +43,14 @@ QString cellText(float value, int decimals) {
 ValueGrid::ValueGrid(QWidget* parent) : QWidget(parent) {
   setMouseTracking(true);
   setFocusPolicy(Qt::StrongFocus);
-  describeCells(*this, {[this] { return QSize(columnCount(), rowCount()); },
-                        [this](int row, int column) {
-                          return m_content.reading ? m_content.reading(row, column) : QString();
-                        },
-                        [this](int row, int column) { return cell(row, column).toRect(); },
-                        [this](int row, int column) { return row == m_row && column == m_column; },
-                        [this](int row, int column) { choose(row, column); },
-                        [this](int row) { return m_content.rows.value(row); },
-                        [this](int column) { return m_content.columns.value(column); }});
+  describeCells(
+      *this,
+      {[this] { return QSize(columnCount(), rowCount()); },
+       [this](int row, int column) { return m_content.reading ? m_content.reading(row, column) : QString(); },
+       [this](int row, int column) { return cell(row, column).toRect(); },
+       [this](int row, int column) { return row == m_row && column == m_column; },
+       [this](int row, int column) { choose(row, column); }, [this](int row) { return m_content.rows.value(row); },
+       [this](int column) { return m_content.columns.value(column); }});
 }
 
 void ValueGrid::setContent(GridContent content) {

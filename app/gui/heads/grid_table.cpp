@@ -70,7 +70,8 @@ QString spokenHead(const RunList& runs, const HeadTable& table, const HeadColour
       const bool first = head.run == shown.of;
       const double value = table.difference(head, first ? shown.other : shown.of, shown.quantity);
       const QString number = valueText(shown.quantity, first ? value : -value);
-      words += HeadGrid::tr("difference of %1: %2").arg(text.name, std::isnan(value) ? HeadGrid::tr("not known") : number);
+      words +=
+          HeadGrid::tr("difference of %1: %2").arg(text.name, std::isnan(value) ? HeadGrid::tr("not known") : number);
       break;
     }
     default: {

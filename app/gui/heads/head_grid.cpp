@@ -68,9 +68,10 @@ void HeadGrid::recolour() {
     if (run.look.hidden) continue;
     forShownHeads(run, [&](const HeadChoice& head) { values.push_back(shownValue(head)); });
   }
-  m_steps.widen(shownSteps(m_runs),
-                QStringLiteral("%1 %2").arg(static_cast<int>(m_colouring.kind)).arg(static_cast<int>(m_colouring.quantity)),
-                values);
+  m_steps.widen(
+      shownSteps(m_runs),
+      QStringLiteral("%1 %2").arg(static_cast<int>(m_colouring.kind)).arg(static_cast<int>(m_colouring.quantity)),
+      values);
   m_colours = HeadColours(m_colouring, values);
   emit coloursChanged();
   update();

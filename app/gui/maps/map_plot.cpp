@@ -152,7 +152,8 @@ double MapPlot::lineHeight() const { return QFontMetricsF(m_tickFont).height(); 
 QFont MapPlot::nameFont(PositionTicker::Labels labels, double cell) const {
   QFont names = m_tickFont;
   if (labels == PositionTicker::Labels::tokens && cell < lineHeight()) {
-    names.setPixelSize(std::max(kSmallestName, static_cast<int>(cell * QFontInfo(m_tickFont).pixelSize() / lineHeight())));
+    names.setPixelSize(
+        std::max(kSmallestName, static_cast<int>(cell * QFontInfo(m_tickFont).pixelSize() / lineHeight())));
   }
   return names;
 }

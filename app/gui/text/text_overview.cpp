@@ -43,7 +43,8 @@ class MeanColour {
 TextOverview::TextOverview(TextPage& page, QWidget* parent) : QWidget(parent), m_page(page) {
   setAccessibleName(tr("Overview of the text"));
   setToolTip(
-      tr("The whole text: the tint of its lines (the mean of long ones), the pinned query and key, the range of the maps,\nsearch "
+      tr("The whole text: the tint of its lines (the mean of long ones), the pinned query and key, the range of the "
+         "maps,\nsearch "
          "hits. Click or drag to scroll."));
   setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Ignored);
   connect(&page, &TextPage::changed, this, qOverload<>(&QWidget::update));

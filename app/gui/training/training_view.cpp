@@ -96,7 +96,8 @@ void TrainingView::makeCommands() {
       [this] { chooseFilm(QStringLiteral("training.webp"), tr("Animated pictures (*.webp)")); });
   add(tr("Export Film as &MP4…"), {}, tr("Save heads, maps and curves at all steps as a film for slides"),
       [this] { chooseFilm(QStringLiteral("training.mp4"), tr("Films (*.mp4)")); });
-  if (const QString obstacle = QString::fromStdString(figure::whyNoFilm(figure::FilmFormat::mp4)); !obstacle.isEmpty()) {
+  if (const QString obstacle = QString::fromStdString(figure::whyNoFilm(figure::FilmFormat::mp4));
+      !obstacle.isEmpty()) {
     m_noFilm = m_commands.back();
     m_noFilm->setToolTip(obstacle);
     m_noFilm->setStatusTip(obstacle);

@@ -114,9 +114,7 @@ class AccessibleCells final : public QAccessibleWidget, public QAccessibleTableI
     return columns <= 0 || index < 0 ? nullptr : cellAt(index / columns, index % columns);
   }
   [[nodiscard]] int indexOfChild(const QAccessibleInterface* child) const override {
-    const auto* cell = child == nullptr
-                           ? nullptr
-                           : const_cast<QAccessibleInterface*>(child)->tableCellInterface();
+    const auto* cell = child == nullptr ? nullptr : const_cast<QAccessibleInterface*>(child)->tableCellInterface();
     const bool own = cell != nullptr && child->parent() == this;
     return own ? cell->rowIndex() * size().width() + cell->columnIndex() : -1;
   }

@@ -60,8 +60,7 @@ void FocusRing::place() {
   m_outline->setVisible(!seen.isEmpty());
   if (seen.isEmpty()) return;
   const QRect around = seen.translated(m_focus->mapTo(m_focus->window(), QPoint()));
-  m_outline->setGeometry(
-      around.adjusted(-kWidth, -kWidth, kWidth, kWidth).intersected(m_focus->window()->rect()));
+  m_outline->setGeometry(around.adjusted(-kWidth, -kWidth, kWidth, kWidth).intersected(m_focus->window()->rect()));
   m_outline->raise();
 }
 

@@ -46,7 +46,8 @@ class FittingTicker : public QCPAxisTicker {
     // One number or two say nothing of the size of a difference.
     constexpr std::size_t kFewest = 3;
     constexpr int kMost = 8;
-    for (int more = most() + 1; m_unit == TickUnit::difference && made.major.size() < kFewest && more <= kMost; ++more) {
+    for (int more = most() + 1; m_unit == TickUnit::difference && made.major.size() < kFewest && more <= kMost;
+         ++more) {
       made = figure::linearTicks(range.lower, range.upper, more, values);
     }
     return made;

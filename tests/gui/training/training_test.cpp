@@ -413,12 +413,9 @@ void TrainingTest::aChangedCopyIsOfItsStep() {
 void TrainingTest::howFarATrainingIsIsSaid() {
   const WrittenTraining out;
   out.log(1, 29);
-  out.append("log.jsonl", {{"step", 30},
-                           {"tokens", 8192 * 30},
-                           {"loss", 6.0},
-                           {"grad_norm", 1.0},
-                           {"lr", 0.001},
-                           {"seconds", 100.0}});
+  out.append(
+      "log.jsonl",
+      {{"step", 30}, {"tokens", 8192 * 30}, {"loss", 6.0}, {"grad_norm", 1.0}, {"lr", 0.001}, {"seconds", 100.0}});
   for (const int step : {10, 20, 30}) out.save(step);
   QVERIFY(QFile::remove(out.path() + "/recipe.json"));
   out.folder.write(out.name + "/recipe.json", R"({"max_tokens": 491520, "batch_tokens": 8192})");
@@ -543,12 +540,16 @@ void TrainingTest::coloursKeepTheirLimitsOverTheSteps() {
   byEntropy.quantity = HeadQuantity::entropy;
   heads.setColouring(byEntropy);
   const auto settle = [&] {
-    return QTest::qWaitFor([&] { return !shown.document.busy() && shown.view.isSettled() && maps.isSettled() &&
-                                        table.known() == table.total(); }, kPatience);
+    return QTest::qWaitFor(
+        [&] {
+          return !shown.document.busy() && shown.view.isSettled() && maps.isSettled() && table.known() == table.total();
+        },
+        kPatience);
   };
   const auto limits = [&] {
     const figure::ScaledColours& attention = maps.pane(1).picture()->colours;
-    return std::vector{heads.grid().colours().lower(), heads.grid().colours().upper(), attention.lower, attention.upper};
+    return std::vector{heads.grid().colours().lower(), heads.grid().colours().upper(), attention.lower,
+                       attention.upper};
   };
   // Each step alone, in views that have seen no other.
   PaneState logits;

@@ -252,10 +252,9 @@ void LossTab::showReading() {
   }
   readOut().setEntries(entries);
   if (!inside) {
-    return readOut().setPlace(
-        tr("Loss of each predicted token and its mean over %1 tokens: hover to read, "
-           "click to pin the query, Shift+click the key")
-            .arg(m_width));
+    return readOut().setPlace(tr("Loss of each predicted token and its mean over %1 tokens: hover to read, "
+                                 "click to pin the query, Shift+click the key")
+                                  .arg(m_width));
   }
   const TokenTable& tokens = *list().reference()->trace->tokens();
   readOut().setPlace(tr("%1, predicts “%2”")

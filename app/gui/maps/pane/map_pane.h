@@ -154,7 +154,7 @@ class MapPane : public QWidget {
 
   PinnedRow* m_row = nullptr;  ///< read out
   PanePictures m_pictures;
-  StepLimits m_steps;  ///< of the colours, where the runs are steps of a training
+  StepLimits m_steps;                   ///< of the colours, where the runs are steps of a training
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;

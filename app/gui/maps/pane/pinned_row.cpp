@@ -21,9 +21,7 @@ PinnedRow::PinnedRow(RunList& runs, MapPlot& plot, Shown shown)
   cells.place = [this](int /*row*/, int key) { return place(key); };
   cells.isChosen = [this](int /*row*/, int key) { return m_runs.selection().pin().key == key; };
   cells.choose = [this](int /*row*/, int key) { m_runs.selection().pinKey(key); };
-  cells.rowName = [this](int /*row*/) {
-    return m_row ? tr("query %1").arg(m_row->query) : QString();
-  };
+  cells.rowName = [this](int /*row*/) { return m_row ? tr("query %1").arg(m_row->query) : QString(); };
   cells.columnName = [](int key) { return tr("key %1").arg(key); };
   describeCells(plot, std::move(cells));
 }

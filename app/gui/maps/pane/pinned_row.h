@@ -37,10 +37,10 @@ class PinnedRow : public QObject {
   RunList& m_runs;
   MapPlot& m_plot;
   Shown m_shown;
-  bool m_asked = false;  ///< somebody reads it
-  std::optional<EntryRequest> m_row;   ///< whose entries are there, or on their way; its key is 0
-  std::vector<float> m_entries;        ///< by key, of the side's own run
-  std::optional<std::int64_t> m_key;   ///< that was read out last
+  bool m_asked = false;               ///< somebody reads it
+  std::optional<EntryRequest> m_row;  ///< whose entries are there, or on their way; its key is 0
+  std::vector<float> m_entries;       ///< by key, of the side's own run
+  std::optional<std::int64_t> m_key;  ///< that was read out last
 };
 
 }  // namespace foxscope::gui

@@ -97,19 +97,19 @@ void FilmExport::write(const QString& path) {
   for (const TrainingCheckpoint& checkpoint : training->record->checkpoints) m_steps.push_back(checkpoint.step);
   m_next = 0;
   m_queue = std::make_shared<FrameQueue>();
-  document.files().writeFile(
-      path, [queue = m_queue, path, total = m_steps.size()](const Job& job) -> std::optional<bool> {
-        const auto film = figure::makeFilm(path.toStdString());
-        for (std::int64_t n = 0;; ++n) {
-          job.tell({n, static_cast<std::int64_t>(total), "steps", "filming the steps"});
-          const std::optional<QImage> picture = queue->take(job.stop);
-          if (job.stopped()) return std::nullopt;
-          if (!picture) break;
-          film->add(*picture);
-        }
-        film->commit();
-        return true;
-      });
+  document.files().writeFile(path,
+                             [queue = m_queue, path, total = m_steps.size()](const Job& job) -> std::optional<bool> {
+                               const auto film = figure::makeFilm(path.toStdString());
+                               for (std::int64_t n = 0;; ++n) {
+                                 job.tell({n, static_cast<std::int64_t>(total), "steps", "filming the steps"});
+                                 const std::optional<QImage> picture = queue->take(job.stop);
+                                 if (job.stopped()) return std::nullopt;
+                                 if (!picture) break;
+                                 film->add(*picture);
+                               }
+                               film->commit();
+                               return true;
+                             });
   m_window.trainings().setAhead(true);
   m_clock.start();
   goOn();

@@ -15,8 +15,8 @@ class FrameQueue;
 class MainWindow;
 
 /// Writes the steps of the training that is shown to a film: at each step, when everything that the window shows is
-/// final, a picture of its heads, maps and curves with a caption. It goes through the steps by itself, and comes back to
-/// the one that was shown.
+/// final, a picture of its heads, maps and curves with a caption. It goes through the steps by itself, and comes back
+/// to the one that was shown.
 class FilmExport : public QObject {
   Q_OBJECT
 
@@ -38,11 +38,11 @@ class FilmExport : public QObject {
   MainWindow& m_window;
   std::shared_ptr<FrameQueue> m_queue;
   QString m_path;
-  QString m_folder;                  ///< of the training
-  std::vector<std::int64_t> m_steps; ///< of the film
-  std::size_t m_next = 0;            ///< whose picture is wanted
-  std::int64_t m_before = 0;         ///< the step that was shown
-  int m_calm = 0;                    ///< how often in a row all was final
+  QString m_folder;                   ///< of the training
+  std::vector<std::int64_t> m_steps;  ///< of the film
+  std::size_t m_next = 0;             ///< whose picture is wanted
+  std::int64_t m_before = 0;          ///< the step that was shown
+  int m_calm = 0;                     ///< how often in a row all was final
   int m_tries = 0;
   QTimer m_clock;
 };

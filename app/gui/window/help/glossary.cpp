@@ -80,7 +80,8 @@ QString termOf(const QWidget* widget) {
 
 QString termAt(const QPoint& globalPosition) {
   const QWidget* at = QApplication::widgetAt(globalPosition);
-  for (const QWidget* widget = at; widget != nullptr && widget->whatsThis().isEmpty(); widget = widget->parentWidget()) {
+  for (const QWidget* widget = at; widget != nullptr && widget->whatsThis().isEmpty();
+       widget = widget->parentWidget()) {
     const auto* header = qobject_cast<const QHeaderView*>(widget);
     if (header == nullptr || header->model() == nullptr) continue;
     const QPoint place = header->viewport()->mapFromGlobal(globalPosition);
