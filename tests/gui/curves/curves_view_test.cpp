@@ -3,14 +3,17 @@
 #include <algorithm>
 
 #include <QComboBox>
+#include <QHeaderView>
 #include <QImage>
 #include <QRubberBand>
 #include <QSpinBox>
 #include <QTabBar>
 #include <QTest>
 #include <QToolBar>
+#include <qcustomplot.h>
 
 #include "app/gui/curves/read_out.h"
+#include "app/gui/curves/token_list.h"
 #include "app/gui/document/number_text.h"
 #include "app/gui/views/theme.h"
 #include "tests/gui/curves/scene.h"
@@ -40,6 +43,9 @@ class CurvesViewTest : public QObject {
   void sessionsOfRowsAloneOpen();
   void exportsNumbersAndFigures();
   void aNameGivesWayOnlyToAValueWithoutRoom();
+  void differencesHaveSignsAndThreeTicks();
+  void aCurveWithoutRoomIsSaid();
+  void tokensHaveTheRoomOfTheirList();
   void commandsShowTabs();
   void choicesAreAllSeen();
   void coloursFollowThePalette();
@@ -517,6 +523,62 @@ void CurvesViewTest::aNameGivesWayOnlyToAValueWithoutRoom() {
   reading.resize(300, 60);
   const QImage cut = reading.grab().toImage();
   QVERIFY(cut != whole.copy(cut.rect()));
+}
+
+void CurvesViewTest::differencesHaveSignsAndThreeTicks() {
+  Scene scene({named("a", 60), named("b", 60)});
+  scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
+  for (const int height : {260, 330, 400, 700}) {
+    scene.view.resize(900, height);
+    QVERIFY(scene.settle());
+    const PositionPlot& plot = scene.plot<curves::LossTab>();
+    QCOMPARE(plot.strips(), 2);
+    auto* axes = plot.findChild<QCustomPlot*>();
+    axes->replot(QCustomPlot::rpImmediateRefresh);
+    const QCPAxis* axis = axes->axisRect(1)->axis(QCPAxis::atLeft);
+    const QVector<QString> labels = axis->tickVectorLabels();
+    const QVector<double> ticks = axis->tickVector();
+    QVERIFY2(labels.size() >= 3, qPrintable(QString::number(height)));
+    QVERIFY(ticks.contains(0.0));
+    for (qsizetype n = 0; n < ticks.size(); ++n) {
+      QCOMPARE(labels[n].startsWith('+'), ticks[n] > 0);
+      QCOMPARE(labels[n].startsWith(QChar(0x2212)), ticks[n] < 0);
+    }
+  }
+}
+
+void CurvesViewTest::aCurveWithoutRoomIsSaid() {
+  Scene scene({named("a", 60), named("b", 60)});
+  scene.view.resize(900, 170);
+  QVERIFY(scene.settle());
+  const PositionPlot& plot = scene.plot<curves::LossTab>();
+  QCOMPARE(plot.strips(), 1);
+  QVERIFY(plot.entriesWithoutRoom().contains("a − b"));
+  const curves::ReadOut& legend = scene.tab<curves::LossTab>().readOut();
+  QVERIFY(!legend.entryRect(2).isEmpty());
+  QVERIFY2(legend.toolTip().endsWith("No room: make this part of the window higher to see its curve"),
+           qPrintable(legend.toolTip()));
+  scene.view.resize(900, 400);
+  QVERIFY(scene.settle());
+  QTRY_VERIFY(!legend.toolTip().contains("No room"));
+}
+
+void CurvesViewTest::tokensHaveTheRoomOfTheirList() {
+  Document document;
+  curves::TokenList list(document.runs(), {"predicted", "owed by the gate over this range, nats", {}}, nullptr);
+  list.resize(240, 200);
+  list.show();
+  list.setTokens({{12, "␣thoroughbred", 0.25}, {1999, "a", 3.5}});
+  QCoreApplication::processEvents();
+  const QHeaderView& header = *list.horizontalHeader();
+  const int token = header.sectionSize(curves::TokenListModel::token);
+  QVERIFY2(token >= list.fontMetrics().horizontalAdvance("␣thoroughbred"), qPrintable(QString::number(token)));
+  QVERIFY(header.sectionSize(curves::TokenListModel::value) >= list.fontMetrics().horizontalAdvance("0.25"));
+  // Where there is room, titles have it.
+  list.resize(900, 200);
+  QCoreApplication::processEvents();
+  QVERIFY(header.sectionSize(curves::TokenListModel::value) >=
+          list.fontMetrics().horizontalAdvance("owed by the gate over this range, nats"));
 }
 
 void CurvesViewTest::commandsShowTabs() {

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include <QApplication>
@@ -33,6 +34,7 @@ class TextViewMovingTest : public QObject {
   void goToPosition();
   void escapeClosesTheBars();
   void theOverviewScrolls();
+  void theOverviewOfALongTextIsItsMean();
   void aLongTextIsLaidOutScrolledAndHovered();
   void resizingKeepsThePlace();
 };
@@ -251,6 +253,43 @@ void TextViewMovingTest::theOverviewScrolls() {
   const QImage picture = overview->grab().toImage();
   QCOMPARE(picture.pixelColor(overview->width() / 2, static_cast<int>(overview->yOfCell(4500)) + 1),
            pinnedQueryColour(overview->palette()));
+}
+
+// Where a row of the strip stands for many tokens, nearly every row has a strong one: the mean tells rows apart.
+void TextViewMovingTest::theOverviewOfALongTextIsItsMean() {
+  Shown shown({words(20'000)});
+  QVERIFY(shown.came());
+  QVERIFY(shown.page->tint() != nullptr);
+  auto* overview = shown.view.findChild<TextOverview*>();
+  shown.selection().setPin({});
+  const TextLayout& layout = *shown.page->textLayout();
+  const QImage picture = overview->grab().toImage();
+  const double ratio = picture.devicePixelRatio();
+  const int rows = static_cast<int>(std::lround(overview->height() * ratio));
+  const double filled = overview->yOfCell(layout.cells().length()) / overview->height() * rows;
+  const double linesOfRow = static_cast<double>(layout.lineCount()) / filled;
+  QVERIFY(linesOfRow > 1);
+  int compared = 0;
+  for (int row = rows / 3; row < rows / 2; ++row) {
+    const auto first = static_cast<std::int64_t>(std::floor(row * linesOfRow));
+    const auto last = static_cast<std::int64_t>(std::floor((row + 1) * linesOfRow));
+    std::array<double, 3> sums{};
+    double count = 0;
+    for (std::int64_t cell = layout.firstCell(first); cell < layout.firstCell(last); ++cell, ++count) {
+      const QColor tint = shown.page->tintColour(cell);
+      const QColor colour = tint.isValid() ? tint : overview->palette().color(QPalette::Base);
+      sums[0] += colour.red();
+      sums[1] += colour.green();
+      sums[2] += colour.blue();
+    }
+    if (count <= 8) continue;
+    const QColor drawn = picture.pixelColor(picture.width() / 2, row);
+    // The line that a boundary falls on may belong to either row.
+    QVERIFY(std::abs(drawn.red() - sums[0] / count) < 12 && std::abs(drawn.green() - sums[1] / count) < 12 &&
+            std::abs(drawn.blue() - sums[2] / count) < 12);
+    ++compared;
+  }
+  QVERIFY(compared > 10);
 }
 
 void TextViewMovingTest::aLongTextIsLaidOutScrolledAndHovered() {

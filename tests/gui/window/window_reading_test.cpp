@@ -329,9 +329,9 @@ void WindowReadingTest::wordsStandBesideTheText() {
 void WindowReadingTest::evaluationsOpenAndTellTheirCells() {
   Reading test;
   test.document().open({source("resources/figures/needle.h5"), source("resources/figures/loss.h5")});
-  auto* dock = test.window.findChild<QDockWidget*>("evaluations");
-  QTRY_VERIFY_WITH_TIMEOUT(dock->isVisible() && test.document().evaluations().size() == 2U, kPatience);
-  auto* tabs = dock->findChild<QTabWidget*>();
+  QTRY_VERIFY_WITH_TIMEOUT(test.window.evaluations().isVisible() && test.document().evaluations().size() == 2U,
+                           kPatience);
+  auto* tabs = test.window.evaluations().findChild<QTabWidget*>();
   tabs->setCurrentIndex(1);
   QVERIFY(test.settle());
   auto* view = dock->findChild<EvaluationsView*>();

@@ -134,6 +134,7 @@ void MapPane::connectParts() {
 void MapPane::setState(const PaneState& state) {
   assert(QThread::currentThread() == thread());
   if (state == m_state) return;
+  if (state.quantity != m_state.quantity) m_wasMixing = false;
   PaneState recolouredOnly = state;
   recolouredOnly.colours = m_state.colours;
   recolouredOnly.split = m_state.split;
@@ -148,7 +149,6 @@ void MapPane::setState(const PaneState& state) {
 
 void MapPane::change(const PaneState& state) {
   if (state == m_state) return;
-  if (state.quantity != m_state.quantity) m_wasMixing = false;
   setState(state);
   emit activated();
   emit stateChanged();
