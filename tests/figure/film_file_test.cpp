@@ -5,9 +5,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <QColor>
 #include <QImage>
 #include <QPainter>
 #include <QProcess>

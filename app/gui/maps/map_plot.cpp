@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <QFontInfo>
+
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
