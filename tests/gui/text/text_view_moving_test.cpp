@@ -215,6 +215,20 @@ void TextViewMovingTest::goToPosition() {
   GoBar* bar = go("3000");
   QVERIFY(bar->isVisible());
   QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type 0 to 2999, or 0 % to 100 %");
+  // So many tokens behind the pinned key, or else the query.
+  shown.selection().setPin({700, 150});
+  QVERIFY(!go("+500")->isVisible());
+  QCOMPARE(shown.selection().pin(), (Cursor{650, 150}));
+  shown.selection().setPin({1500, {}});
+  go("+ 20");
+  QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1520));
+  bar = go("+1480");
+  QVERIFY(bar->isVisible());
+  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type +0 to +1479");
+  shown.selection().setPin({});
+  bar = go("+5");
+  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "pin a key or a query first");
+  shown.selection().setPin({1500, {}});
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1500));
 }
 
@@ -266,8 +280,10 @@ void TextViewMovingTest::theOverviewOfALongTextIsItsMean() {
   const QImage picture = overview->grab().toImage();
   const double ratio = picture.devicePixelRatio();
   const int rows = static_cast<int>(std::lround(overview->height() * ratio));
-  const double filled = overview->yOfCell(layout.cells().length()) / overview->height() * rows;
-  const double linesOfRow = static_cast<double>(layout.lineCount()) / filled;
+  // The strip's last line begins where its last cell is.
+  const auto lines = static_cast<double>(layout.lineCount());
+  const double ofLine = overview->yOfCell(layout.cells().length()) / (lines - 1);
+  const double linesOfRow = overview->height() / (ofLine * rows);
   QVERIFY(linesOfRow > 1);
   int compared = 0;
   for (int row = rows / 3; row < rows / 2; ++row) {
