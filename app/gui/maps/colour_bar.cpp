@@ -177,7 +177,7 @@ void ColourBar::drawHistogram(QPainter& painter) const {
   const double step = (histogram.upper - histogram.lower) / static_cast<double>(histogram.counts.size());
   const QRectF gradient = gradientRect();
   const double width = this->width() - gradient.right() - kTickLength - kTickGap;
-  QColor faint = lineColour(palette());
+  QColor faint = mutedTextColour(palette());
   faint.setAlphaF(kHistogramInk);
   painter.setPen(Qt::NoPen);
   painter.setBrush(faint);

@@ -130,7 +130,7 @@ void MainWindow::makeViews() {
   m_centre->addWidget(m_maps);
   layout->addWidget(m_centre, 1);
   setCentralWidget(centre);
-  m_messages = new MessageBar(*centre);
+  m_messages = new MessageBar(*this);
 
   auto* list = new RunListView(runs);
   const Docks::Views views{m_heads,      list,      m_text,        m_curves,  m_words,

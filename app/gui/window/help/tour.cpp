@@ -96,6 +96,9 @@ QRect Tour::partRect() const {
 
 // Where there is most room beside the part; over its middle where there is none.
 void Tour::place() {
+  // A label that wraps asks for less than it needs until it has been shown.
+  m_text->setFixedHeight(m_text->heightForWidth(m_text->width()));
+  m_card->layout()->activate();
   m_card->adjustSize();
   const QRect part = partRect();
   const QSize card = m_card->size();
