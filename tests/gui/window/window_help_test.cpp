@@ -118,6 +118,10 @@ void WindowHelpTest::theTourGoesThroughSixParts() {
   for (int step = 0; step < 6; ++step) {
     QCOMPARE(tour->step(), step);
     QVERIFY(room.contains(tour->findChild<QFrame*>()->geometry()));
+    // The card has room for all lines of its text.
+    for (const auto* label : tour->findChildren<QLabel*>()) {
+      if (label->wordWrap()) QVERIFY(label->height() >= label->heightForWidth(label->width()));
+    }
     if (step == 2) {
       QTest::keyClick(tour, Qt::Key_Left);
       QCOMPARE(tour->step(), 1);
