@@ -8,7 +8,6 @@
 #include <QBuffer>
 #include <QLoggingCategory>
 #include <QPixmap>
-#include <QScreen>
 #include <QTimer>
 #include <fmt/format.h>
 
@@ -171,10 +170,13 @@ int openWindow(const ApplicationOptions& options) {
   const auto demo = findDemo(options.programFolder);
   MainWindow window(demo ? QString::fromStdString(demo->string()) : QString());
   const ThemeSwitch theme(options.theme, window);
-  const QSize screen = QGuiApplication::primaryScreen()->availableSize();
-  const QSize usual = options.screenshot.empty() ? kUsualSize.boundedTo(screen) : kUsualSize;
-  const QSize size = options.width > 0 ? QSize(options.width, options.height) : usual;
-  if (options.width > 0 || !window.restorePlaces()) window.resize(size);
+  if (options.width > 0) {
+    window.resize(options.width, options.height);
+  } else if (!options.screenshot.empty()) {
+    window.resize(kUsualSize);
+  } else if (!window.restorePlaces()) {
+    window.resizeToFit(kUsualSize);
+  }
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);

@@ -35,6 +35,7 @@ struct Line {
   Shown shown = Shown::always;
   Dots dots = Dots::whereTheyFit;
   QString entry = {};  ///< of the legend that hides and shows it; empty: that of its name
+  QColor second = {};  ///< of every other dash, for what two runs make together; not valid: one colour
 };
 
 /// One of the plots that stand above each other over the same horizontal axis.

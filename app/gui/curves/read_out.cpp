@@ -154,18 +154,26 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     painter.setOpacity(isHidden(entry.name) || m_withoutRoom.contains(entry.name) ? kHiddenOpacity : 1);
     painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
     painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
+    if (entry.second.isValid()) {
+      // Two dashes and two gaps.
+      QPen dashes(entry.second, 2.5, Qt::CustomDashLine, Qt::FlatCap);
+      const double dash = swatch / 4.0 / dashes.widthF();
+      dashes.setDashPattern({dash, dash});
+      painter.setPen(dashes);
+      painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
+    }
     const int x = corner.x() + swatch + static_cast<int>(kGap * line);
     painter.setPen(mutedTextColour(palette()));
     // The value is what was asked for: a name gives way to it where both have one line.
-    const int room = textWidth(entry, corner);
+    const int textRoom = textWidth(entry, corner);
     const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
-    QString name = fontMetrics().elidedText(nameOf(entry), Qt::ElideMiddle, std::max(0, room - value));
+    QString name = fontMetrics().elidedText(nameOf(entry), Qt::ElideMiddle, std::max(0, textRoom - value));
     if (value > 0 && name.size() <= 1) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');
     painter.setPen(palette().color(QPalette::WindowText));
     painter.drawText(x + named, corner.y() + ascent,
-                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, room - named)));
+                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, textRoom - named)));
   }
 }
 

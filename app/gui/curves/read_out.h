@@ -21,7 +21,8 @@ class ReadOut : public QWidget {
     QString name;
     QColor colour;
     Qt::PenStyle style = Qt::SolidLine;
-    QString value;  ///< at the cursor, with its unit; empty: none
+    QString value;       ///< at the cursor, with its unit; empty: none
+    QColor second = {};  ///< of every other dash of the sample; not valid: one colour
   };
 
   explicit ReadOut(QWidget* parent);

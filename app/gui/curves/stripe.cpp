@@ -11,7 +11,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-constexpr double kLeastLines = 4.5;     // height of a strip, so that its label fits
+constexpr double kLeastLines = 3;       // height of a strip; a label that does not fit is left out
 constexpr double kMargin = 0.06;        // of a vertical axis, beyond its values
 constexpr double kMostDecades = 1e-8;   // least part of the largest value that a logarithmic axis reaches down to
 constexpr double kUnsmoothable = 1e-9;  // relative width below which values count as equal

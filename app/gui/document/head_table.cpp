@@ -87,6 +87,20 @@ HeadQuantity scoreOf(HeadLabel label) {
 
 bool isSaliency(HeadQuantity quantity) { return quantity >= HeadQuantity::saliencyAbsolute; }
 
+bool isOfGate(HeadQuantity quantity) {
+  switch (quantity) {
+    case HeadQuantity::rateDecayTime:
+    case HeadQuantity::backwardHorizon:
+    case HeadQuantity::forwardSurvival:
+    case HeadQuantity::halfLife:
+    case HeadQuantity::pinnedForget:
+    case HeadQuantity::pinnedSurvival:
+      return true;
+    default:
+      return false;
+  }
+}
+
 QString nameOf(HeadLabel label) { return QString::fromUtf8(text_of(label).name); }
 
 QString meaningOf(HeadLabel label) {
@@ -124,8 +138,14 @@ HeadQuantityText textOf(HeadQuantity quantity) {
     case HeadQuantity::massOnFirst:
       return {tr("mass on key 0"), {}, false, true, tr("share of attention on the first position, mean over queries")};
     case HeadQuantity::pinnedForget:
-      return {
-          tr("F(i, j) of the pin"), {}, true, true, tr("what the gates between the pinned key and query let through")};
+      // Linear: on a logarithmic scale a head that kept a thousandth looks half alive.
+      return {tr("F(i, j) of the pin"),
+              {},
+              true,
+              false,
+              tr("what the gates between the pinned key and query let through"),
+              false,
+              true};
     case HeadQuantity::pinnedAttention:
       return {tr("A(i, j) of the pin"), {}, true, true, tr("attention of the pinned query on the pinned key")};
     case HeadQuantity::pinnedSurvival:

@@ -104,6 +104,9 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   const QString name = QString::fromStdString(model.info.name);
   GridContent content;
   content.title = tr("%1: %2%3").arg(name, spelledOut(numbers.name), unit);
+  const auto isInfinite = [](double value) { return std::isinf(value); };
+  const bool ungated = !numbers.value.empty() && std::ranges::all_of(numbers.value, isInfinite);
+  if (ungated) content.title = tr("%1: no gate, nothing decays").arg(name);
   content.rowTitle = tr("layer");
   content.columnTitle = tr("head");
   for (int layer = 0; layer < model.info.layers; ++layer) content.rows += QString::number(layer);

@@ -81,6 +81,7 @@ MapsView::MapsView(RunList& runs, QWidget* parent) : QWidget(parent), m_runs(run
   connect(&m_runs, &RunList::referenceChanged, this, &MapsView::followRuns);
   const Selection* selection = &m_runs.selection();
   connect(selection, &Selection::headChanged, this, [this] {
+    showChosenHead();
     for (MapPane* pane : m_panes) pane->followHead();
   });
   connect(selection, &Selection::viewChanged, this, &MapsView::refreshAll);
@@ -378,6 +379,17 @@ void MapsView::setActivePane(int pane) {
     this->pane(index).setRole(index == m_active && m_count > 1 ? MapPane::Role::active : MapPane::Role::ordinary);
   }
   showChecks();
+}
+
+// A head that is chosen is seen: where every pane keeps one, the active pane lets its own go.
+void MapsView::showChosenHead() {
+  const PaneHeads heads(m_runs, m_nearest);
+  for (int index = 0; index < m_count; ++index) {
+    if (!paneState(index).own) return;
+  }
+  const auto shown = heads.left(paneState(m_active));
+  if (shown && shown->choice == m_runs.selection().head()) return;
+  changeActive([](PaneState& state) { state.own.reset(); });
 }
 
 const PaneState& MapsView::paneState(int pane) const { return this->pane(pane).state(); }

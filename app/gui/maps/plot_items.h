@@ -60,8 +60,8 @@ class RasterItem : public QCPAbstractItem {
 };
 
 /// Colours of the pinned query and key on a map: cased in white, so that they are seen on every colour map.
-inline constexpr QRgb kPinnedQueryOnMap = 0xffe8590c;
-inline constexpr QRgb kPinnedKeyOnMap = 0xff0b7f72;
+inline constexpr QRgb kPinnedQueryOnMap = 0xffc2185b;
+inline constexpr QRgb kPinnedKeyOnMap = 0xff0091b8;
 
 /// The marks over the pictures that change with the pointer: pinned, locked and hovered positions, the line between two
 /// sides, the rubber band.

@@ -1,5 +1,6 @@
 #include "app/gui/views/style.h"
 
+#include <QComboBox>
 #include <QPainter>
 #include <QProxyStyle>
 #include <QStyleFactory>
@@ -40,6 +41,9 @@ class OutlinedFusion : public QProxyStyle {
   int styleHint(StyleHint hint, const QStyleOption* option, const QWidget* widget,
                 QStyleHintReturn* returned) const override {
     if (hint == SH_Slider_AbsoluteSetButtons) return Qt::LeftButton;
+    // A long list scrolls: as a menu it would be as high as the screen.
+    const auto* box = qobject_cast<const QComboBox*>(widget);
+    if (hint == SH_ComboBox_Popup && box != nullptr && box->count() > box->maxVisibleItems()) return 0;
     return QProxyStyle::styleHint(hint, option, widget, returned);
   }
 

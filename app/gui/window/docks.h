@@ -59,6 +59,7 @@ class Docks : public QObject {
   /// The list of runs comes into sight: the first time as high as its rows need; the text keeps the rest.
   void fitRuns();
 
+  /// Where they stand, with their sizes and the window's: on a smaller window they shrink as it does.
   [[nodiscard]] QByteArray state() const;
   /// Restores the docks as soon as the window has its size. Those wanted last win.
   void restore(const QByteArray& state);

@@ -18,6 +18,7 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QPushButton>
+#include <QScreen>
 #include <QStackedWidget>
 #include <QStatusBar>
 #include <QTableView>
@@ -35,10 +36,12 @@
 #include "app/gui/views/icon.h"
 #include "app/gui/views/table_text.h"
 #include "app/gui/window/docks.h"
+#include "app/gui/window/extreme_heads.h"
 #include "app/gui/window/figures/export_bar.h"
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/figures/thumbnails.h"
 #include "app/gui/window/film/film_export.h"
+#include "app/gui/window/help/answer_bar.h"
 #include "app/gui/window/help/glossary.h"
 #include "app/gui/window/help/help.h"
 #include "app/gui/window/help/start_page.h"
@@ -79,6 +82,7 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
   fillRecent();
   followInputs();
   followRuns();
+  for (const Part& part : m_parts) m_firstViews[part.key] = part.part->saveState();
 }
 
 // Views read the document to their end, and Qt would take them apart after it; out of sight nothing is sent to halves.
@@ -99,6 +103,7 @@ void MainWindow::makeViews() {
   FileWriter& files = m_document.files();
   m_heads = new HeadsView(runs, modelRuns, m_headTable);
   m_maps = new MapsView(runs);
+  m_extremes = new ExtremeHeads(*m_maps, runs, m_headTable, this);
   m_text = new TextView(runs, modelRuns);
   m_words = new WordsView(runs, modelRuns, files);
   m_curves = new CurvesView(runs, modelRuns);
@@ -124,6 +129,8 @@ void MainWindow::makeViews() {
   layout->setSpacing(0);
   layout->addWidget(new ExportBar(files));
   layout->addWidget(&m_training->bar());
+  m_answer = new AnswerBar(runs, m_headTable, m_document.evaluations());
+  layout->addWidget(m_answer);
   m_centre = new QStackedWidget;
   m_start = new StartPage;
   m_centre->addWidget(m_start);
@@ -326,10 +333,11 @@ void MainWindow::makeViewMenu() {
     menu->addAction(toggle);
   }
   menu->addSeparator();
-  addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
-             tr("F and A of the head that forgets fastest, above F and A of the head that forgets slowest. Again: back "
-                "to the maps before"),
-             [this] { showExtremes(); });
+  addCommand(
+      menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
+      tr("F and A of the head that forgets fastest, which becomes the chosen one, above F and A of the head that "
+         "forgets slowest. Again: back to the maps before"),
+      [this] { showExtremes(); });
   menu->addSeparator();
   auto* themes = new QActionGroup(this);
   const auto theme = [&](const QString& text, ThemeChoice choice) {
@@ -410,12 +418,7 @@ void MainWindow::connectDocument() {
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
   connect(&m_document.modelRuns(), &ModelRuns::memoryAsked, this, &MainWindow::askForMemory);
   connect(&m_document.sessions(), &SessionStore::fileMissing, this, &MainWindow::askForMissing);
-  connect(&m_document.sessions(), &SessionStore::sessionOpened, this, [this](const QJsonObject& state) {
-    m_messages->clearNotes();
-    m_wantedViews = state;
-    m_docks->restore(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
-    restoreViews(state);
-  });
+  connect(&m_document.sessions(), &SessionStore::sessionOpened, this, &MainWindow::openSession);
   connect(m_files, &FileCommands::recentChanged, this, &MainWindow::fillRecent);
   connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, [this] {
     const RunStatus& status = m_document.modelRuns().runStatus();
@@ -440,46 +443,25 @@ void MainWindow::connectDocument() {
   m_start->setDemo(m_files->demo());
 }
 
+// A session takes the place of everything: what it does not speak of is as in a new window.
+void MainWindow::openSession(const QJsonObject& state) {
+  m_messages->clearNotes();
+  m_wantedViews = state;
+  for (const Part& part : m_parts) {
+    QJsonObject wanted = m_firstViews[part.key].toObject();
+    const QJsonObject given = state[part.key].toObject();
+    for (auto entry = given.begin(); entry != given.end(); ++entry) wanted[entry.key()] = entry.value();
+    m_wantedViews[part.key] = wanted;
+  }
+  m_docks->restore(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
+  restoreViews(m_wantedViews);
+  m_answer->ask(state["question"].toString());
+}
+
 void MainWindow::showExtremes() {
-  const auto panes = [this] { return m_maps->saveState().value("panes"); };
-  if (m_beforeExtremes && panes() == m_extremes) return m_maps->restoreState(*std::exchange(m_beforeExtremes, {}));
   if (!isAnyRun()) return;
-  const Run* run = m_document.runs().run(m_document.runs().selection().head().run);
-  std::optional<NamedHead> fastest;
-  std::optional<NamedHead> slowest;
-  double least = 0;
-  double most = 0;
-  const TraceInfo& info = run->trace->info();
-  for (int place = 0; place < info.layers * info.heads; ++place) {
-    if (!forgets(info, place / info.heads)) continue;
-    const NamedHead head{run->name, place / info.heads, place % info.heads};
-    const double time = m_headTable.value({run->id, head.layer, head.head}, HeadQuantity::rateDecayTime);
-    if (std::isnan(time)) continue;
-    if (!fastest || time < least) {
-      least = time;
-      fastest = head;
-    }
-    if (!slowest || time > most) {
-      most = time;
-      slowest = head;
-    }
-  }
-  if (!fastest) {
-    const QString why = forgets(info) ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
-    return m_messages->show({Message::Kind::warning, why.arg(run->name)});
-  }
-  m_beforeExtremes = m_maps->saveState();
-  int pane = 0;
-  for (const auto& head : {fastest, slowest}) {
-    for (const Quantity quantity : {Quantity::forget, Quantity::attention}) {
-      PaneState state;
-      state.own = head;
-      state.setQuantity(quantity);
-      m_maps->setPaneState(pane++, state);
-    }
-  }
-  m_maps->setPaneCount(pane);
-  m_extremes = panes();
+  const QString obstacle = m_extremes->toggle();
+  if (!obstacle.isEmpty()) m_messages->show({Message::Kind::warning, obstacle});
 }
 
 void MainWindow::followRuns() {
@@ -612,9 +594,15 @@ void MainWindow::restoreViews(const QJsonObject& state) {
 
 bool MainWindow::restorePlaces() {
   if (m_settings.windowGeometry().isEmpty()) return false;
-  restoreGeometry(m_settings.windowGeometry());
+  const bool placed = restoreGeometry(m_settings.windowGeometry());
   m_docks->restore(m_settings.windowState());
-  return true;
+  return placed;
+}
+
+void MainWindow::resizeToFit(const QSize& wanted) {
+  // No window has its frame before it is shown.
+  constexpr QSize kFrame(12, 44);
+  resize(wanted.boundedTo(screen()->availableSize() - kFrame));
 }
 
 void MainWindow::showEvent(QShowEvent* event) {

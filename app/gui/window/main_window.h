@@ -20,11 +20,13 @@ class QStackedWidget;
 
 namespace foxscope::gui {
 
+class AnswerBar;
 class CurvesView;
 class Docks;
 class ComparisonView;
 class EffectsView;
 class EvaluationsView;
+class ExtremeHeads;
 class HeadsView;
 class Help;
 class MapsView;
@@ -60,8 +62,11 @@ class MainWindow : public QMainWindow {
   Docks& docks() { return *m_docks; }
   [[nodiscard]] QStringList messages() const;
 
-  /// Size and docks as they were when the last window closed. @returns false the first time
+  /// Size and docks as they were when the last window closed. @returns false where the size is still to be given: the
+  /// first time, or on a screen of another size
   bool restorePlaces();
+  /// Gives the window this size, or as much of it as its screen has room for beside the frame.
+  void resizeToFit(const QSize& wanted);
   using Remembering = FileCommands::Remembering;
   /// Whether closing remembers places and asks about what is not saved, and opening remembers paths.
   void setRemembering(Remembering remembering);
@@ -120,8 +125,8 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] bool anythingOpen() const;
   /// Whether evaluations are all that is open.
   [[nodiscard]] bool evaluationsAlone() const;
-  /// F and A of the head of the chosen run that forgets fastest, above F and A of the head that forgets slowest.
   void showExtremes();
+  void openSession(const QJsonObject& state);
   [[nodiscard]] QJsonObject viewState() const;
   void showPreferences();
 
@@ -150,9 +155,10 @@ class MainWindow : public QMainWindow {
   QMenu* m_recentMenu = nullptr;
   QMenu* m_runMenu = nullptr;
   QMenu* m_viewMenu = nullptr;
-  std::optional<QJsonObject> m_beforeExtremes;  ///< the maps before showExtremes
-  QJsonValue m_extremes;                        ///< its panes
-  QJsonObject m_wantedViews;                    ///< of a session whose runs are still being made
+  ExtremeHeads* m_extremes = nullptr;
+  AnswerBar* m_answer = nullptr;
+  QJsonObject m_firstViews;   ///< of the views before anybody changed them
+  QJsonObject m_wantedViews;  ///< of a session whose runs are still being made
 };
 
 }  // namespace foxscope::gui

@@ -12,6 +12,7 @@
 #include <QToolButton>
 
 #include "app/gui/document/number_text.h"
+#include "app/gui/views/theme.h"
 #include "backend/base/sha256.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/recorder.h"
@@ -62,6 +63,7 @@ class CurveTabsTest : public QObject {
   void lossListsItsWorstTokens();
   void aClickOnTheLegendHidesACurve();
   void aLowTabKeepsItsPlot();
+  void aDifferenceHasTheColoursOfBothRuns();
   void curvesAreCopiedWithTheirNumbers();
   void curvesHaveAMenu();
   void gateListsItsStrongestEvents();
@@ -255,6 +257,34 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   }
   QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
   QVERIFY(!legend.entryRect(2).isEmpty());
+}
+
+// A curve that two runs make together has the colours of both.
+void CurveTabsTest::aDifferenceHasTheColoursOfBothRuns() {
+  Scene scene({named("a", 80), named("b", 80)});
+  scene.view.resize(900, 600);
+  QVERIFY(scene.settle());
+  const PositionPlot& plot = scene.plot<curves::LossTab>();
+  const QPalette palette = plot.palette();
+  const auto& lines = plot.content().lines;
+  const auto line = std::find_if(lines.begin(), lines.end(), [](const auto& one) { return one.second.isValid(); });
+  QVERIFY(line != lines.end());
+  QCOMPARE(line->strip, 1);
+  QCOMPARE(line->colour, runColour(0, palette));
+  QCOMPARE(line->second, runColour(1, palette));
+  const curves::ReadOut::Entry& entry = scene.tab<curves::LossTab>().readOut().entries()[2];
+  QVERIFY(entry.colour == line->colour && entry.second == line->second);
+  // Both are drawn, in the lower strip.
+  const QImage picture = scene.plot<curves::LossTab>().grab().toImage();
+  int first = 0;
+  int second = 0;
+  for (int y = picture.height() * 2 / 3; y < picture.height(); ++y) {
+    for (int x = 0; x < picture.width(); ++x) {
+      first += picture.pixelColor(x, y) == line->colour ? 1 : 0;
+      second += picture.pixelColor(x, y) == line->second ? 1 : 0;
+    }
+  }
+  QVERIFY(first > 20 && second > 20);
 }
 
 void CurveTabsTest::curvesAreCopiedWithTheirNumbers() {

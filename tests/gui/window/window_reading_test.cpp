@@ -13,6 +13,7 @@
 #include <QTableView>
 #include <QTest>
 #include <QToolButton>
+#include <QUndoStack>
 
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/curves/tabs/profile_tab.h"
@@ -225,21 +226,40 @@ void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKe
   const auto rate = [&](const NamedHead& head) {
     return -fox.trace->cumulative_log_gate(head.layer, head.head).back();
   };
-  const NamedHead fastest = *maps.paneState(0).own;
+  // The upper maps follow the chosen head, which is the fastest: title, table and status bar speak of one head.
+  QVERIFY(!maps.paneState(0).own && !maps.paneState(1).own);
+  QCOMPARE(maps.activePane(), 0);
+  const HeadChoice chosen = test.document().runs().selection().head();
+  const NamedHead fastest{fox.name, chosen.layer, chosen.head};
   const NamedHead slowest = *maps.paneState(2).own;
+  QVERIFY(test.pane(0).titleText().contains(QString("L%1 H%2").arg(chosen.layer).arg(chosen.head)));
   for (int layer = 0; layer < 8; ++layer) {
     for (int head = 0; head < 4; ++head) {
       QVERIFY(rate({fox.name, layer, head}) <= rate(fastest) && rate({fox.name, layer, head}) >= rate(slowest));
     }
   }
-  QVERIFY(maps.paneState(1).own == fastest && maps.paneState(3).own == slowest);
+  QVERIFY(maps.paneState(3).own == slowest);
   QCOMPARE(maps.paneState(0).quantity, Quantity::forget);
   QCOMPARE(maps.paneState(3).quantity, Quantity::attention);
+  // A head that is chosen now is shown, beside the slowest.
+  QTest::mouseClick(&test.window.headsView().grid(), Qt::LeftButton, {},
+                    test.window.headsView().grid().cell({fox.id, 4, 1}).center());
+  QVERIFY(test.settle());
+  QVERIFY(test.pane(0).titleText().contains("L4 H1") && test.pane(1).titleText().contains("L4 H1"));
   // Once more: the maps that were there, which follow the chosen head.
   test.key(Qt::Key_S);
   QVERIFY(test.settle());
   QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
   QCOMPARE(maps.paneCount(), 2);
+  // As any change it is undone and done again.
+  QUndoStack& undo = test.document().runs().undoStack();
+  test.key(Qt::Key_S);
+  QCOMPARE(maps.paneCount(), 4);
+  undo.undo();
+  QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
+  undo.redo();
+  QCOMPARE(maps.paneCount(), 4);
+  undo.undo();
   // A Transformer forgets nothing.
   test.document().runs().selection().setHead({test.document().runs()[1].id, 0, 0});
   test.key(Qt::Key_S);

@@ -34,6 +34,13 @@ QColor faint(QColor colour) {
   return colour;
 }
 
+/// The colours of both runs in turn, in dashes. A model and its changed copy have one colour between them.
+std::pair<QColor, QColor> coloursOf(const RunLossDifference& difference, const QPalette& palette) {
+  const QColor first = runColour(difference.run.look.colour, palette);
+  const QColor second = runColour(difference.minus.look.colour, palette);
+  return {first, first == second ? palette.color(QPalette::Text) : second};
+}
+
 QString reading(const Series& raw, const Series& mean, std::int64_t position) {
   const auto index = raw.indexAt(static_cast<double>(position));
   if (!index) return numberText(std::numeric_limits<double>::quiet_NaN());
@@ -186,12 +193,6 @@ std::vector<std::shared_ptr<const Trace>> LossTab::traces() const {
   return traces;
 }
 
-// A single difference needs no colour to be told by.
-QColor LossTab::colourOf(const RunLossDifference& difference, const QPalette& palette) const {
-  return m_curves.differences.size() == 1 ? palette.color(QPalette::Text)
-                                          : runColour(difference.of.look.colour, palette);
-}
-
 QString LossTab::nameOf(const RunLossDifference& difference) {
   return tr("%1 − %2").arg(difference.run.name, difference.minus.name);
 }
@@ -202,11 +203,12 @@ PlotContent LossTab::content(const QPalette& palette) const {
   content.strips.push_back({tr("loss, nats"), {}, figure::AxisScale::linear, 5});
   const Shown tokens = raw() == Raw::always ? Shown::always : Shown::whenSparse;
   const auto add = [&](const auto& series, int strip, const QColor& colour, const QString& name, const RunLook& look,
-                       bool single) {
+                       bool single, const QColor& second = {}) {
     if (!series) return;
     Line line{series, strip, Side::left, single ? faint(colour) : colour};
     if (!single) line.name = name;
     if (!single) line.style = runLine(look.change);
+    if (!single) line.second = second;
     line.entry = name;
     line.width = single ? 1 : 1.8;
     line.shown = single ? tokens : Shown::always;
@@ -223,6 +225,7 @@ PlotContent LossTab::content(const QPalette& palette) const {
     const int text = static_cast<int>(std::find(texts.begin(), texts.end(), run.text) - texts.begin());
     return text == 0 ? 0 : others + text;
   };
+  const RunLook plain;  // dashes of two colours are a style of their own
   for (const bool single : {true, false}) {
     if (single && raw() == Raw::never) continue;
     for (const RunLoss& loss : m_curves.runs) {
@@ -230,8 +233,8 @@ PlotContent LossTab::content(const QPalette& palette) const {
           loss.run.look, single);
     }
     for (const RunLossDifference& difference : m_curves.differences) {
-      add(single ? difference.raw : difference.mean, 1, colourOf(difference, palette), nameOf(difference),
-          difference.of.look, single);
+      const auto [colour, second] = coloursOf(difference, palette);
+      add(single ? difference.raw : difference.mean, 1, colour, nameOf(difference), plain, single, second);
     }
   }
   return withoutHidden(std::move(content));
@@ -247,8 +250,9 @@ void LossTab::showReading() {
                        inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
   for (const RunLossDifference& difference : m_curves.differences) {
-    entries.push_back({nameOf(difference), colourOf(difference, palette()), runLine(difference.of.look.change),
-                       inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
+    const auto [colour, second] = coloursOf(difference, palette());
+    entries.push_back({nameOf(difference), colour, Qt::SolidLine,
+                       inside ? reading(*difference.raw, *difference.mean, *position) : QString(), second});
   }
   readOut().setEntries(entries);
   if (!inside) {

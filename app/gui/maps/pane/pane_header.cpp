@@ -22,6 +22,32 @@ void addContent(QMenu& menu, QWidget* content) {
   menu.addAction(action);
 }
 
+/// Says that a pane keeps its head, in the colour that says what is active. A click lets the head go.
+class KeptPill : public QToolButton {
+ public:
+  [[nodiscard]] QSize sizeHint() const override {
+    return {fontMetrics().horizontalAdvance(text()) + 2 * kRoom + 2 * kBeside, fontMetrics().height() + 4};
+  }
+  [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
+
+ protected:
+  void paintEvent(QPaintEvent* /*event*/) override {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    const QRectF pill = QRectF(rect()).adjusted(kBeside, 1.5, -kBeside, -1.5);
+    const QColor accent = palette().color(QPalette::Highlight);
+    painter.setPen(QPen(hasFocus() ? palette().color(QPalette::WindowText) : accent, hasFocus() ? 2 : 1));
+    painter.setBrush(underMouse() ? accent.lighter(115) : accent);
+    painter.drawRoundedRect(pill, pill.height() / 2, pill.height() / 2);
+    painter.setPen(palette().color(QPalette::HighlightedText));
+    painter.drawText(pill, Qt::AlignCenter, text());
+  }
+
+ private:
+  static constexpr int kRoom = 6;
+  static constexpr int kBeside = 3;
+};
+
 /// Which of the two heads is shown, and the same in a narrow header, whose title tells the rest. "A" alone would be
 /// taken for attention.
 struct SidesText {
@@ -78,6 +104,7 @@ QPixmap swatchOf(const figure::ColourMap& map, const QColor& frame, double ratio
 
 PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m_readout(new PaneReadout) {
   makeHeadButton();
+  makeKeptPill();
   makeQuantityButton();
   makeSidesButton();
   makeColoursButton();
@@ -89,6 +116,7 @@ PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m
     connect(button, &QToolButton::pressed, this, &PaneHeader::touched);
     connect(button->menu(), &QMenu::aboutToShow, this, &PaneHeader::touched);
   }
+  row->insertWidget(1, m_kept, 0, Qt::AlignVCenter);
   QFont small = m_note->font();
   small.setItalic(true);
   m_note->setFont(small);
@@ -114,6 +142,17 @@ void PaneHeader::makeHeadButton() {
   m_head = new HeaderButton(HeaderButton::Weight::title, menu);
   connect(m_headForm, &HeadForm::chosen, this,
           [this](const auto& head) { change([&](PaneState& state) { state.own = head; }); });
+}
+
+void PaneHeader::makeKeptPill() {
+  m_kept = new KeptPill;
+  m_kept->setObjectName(QStringLiteral("kept"));
+  m_kept->setAccessibleName(tr("This pane keeps its head: let it go"));
+  m_kept->setToolTip(
+      tr("This pane keeps its head, whichever is chosen. Click: it shows the chosen head again (K, for the active "
+         "pane)"));
+  m_kept->hide();
+  connect(m_kept, &QToolButton::clicked, this, [this] { change([](PaneState& state) { state.own.reset(); }); });
 }
 
 void PaneHeader::makeQuantityButton() {
@@ -253,7 +292,6 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
   m_texts = texts;
   std::vector<TitlePart> title = texts.heads;
   if (title.empty()) title.push_back({tr("Head")});
-  if (m_state.own) title.push_back({QStringLiteral(" ⚑")});
   m_head->setTitle(title);
   m_head->setAccessibleName(tr("Head: %1").arg(textOf(texts.heads)));
   m_note->setText(texts.note);
@@ -264,20 +302,26 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
 void PaneHeader::fitParts() {
   const int value = m_readout->sizeHint().width();
   const int margin = layout()->contentsMargins().right();
+  const bool isKept = m_state.own.has_value();
+  m_kept->setVisible(isKept);
+  m_kept->setText(tr("kept ×"));
+  const int brief = m_head->briefWidth() + m_quantity->briefWidth() + margin;
+  if (brief + m_kept->sizeHint().width() > width()) m_kept->setText(QStringLiteral("×"));
+  const int kept = isKept ? m_kept->sizeHint().width() : 0;
   // The read-out comes before the choices, in another pane or by keys.
-  const int named = m_head->briefWidth() + m_quantity->briefWidth() + value + margin;
+  const int named = brief + kept + value;
   const bool sided = m_state.sides != Sides::left;
   m_sides->setVisible(sided || named + m_sides->briefWidth() <= width());
   const int briefSides = m_sides->isHidden() ? 0 : m_sides->briefWidth();
   m_colours->setVisible(named + briefSides + m_colours->wholeWidth() <= width());
   const int swatch = m_colours->isHidden() ? 0 : m_colours->wholeWidth();
   int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
-  const int least = m_head->briefWidth() + briefSides + m_quantity->briefWidth() + swatch;
+  const int least = m_head->briefWidth() + kept + briefSides + m_quantity->briefWidth() + swatch;
   // Names of what is compared come before what is to be known of it, which the tooltip has too.
   if (note > 0 && least + note + margin > width()) note = 0;
   m_note->setVisible(note > 0);
   m_note->setMinimumWidth(std::max(note, 1));
-  const int room = width() - margin - swatch - note;
+  const int room = width() - margin - swatch - note - kept;
   const auto taken = [this](int sides, int quantity) { return m_head->wholeWidth() + sides + quantity; };
   int sides = m_sides->isHidden() ? 0 : m_sides->wholeWidth();
   int quantity = m_quantity->wholeWidth();

@@ -5,14 +5,15 @@
 #include <QStringList>
 #include <QWidget>
 
+class QHBoxLayout;
 class QLabel;
 class QPushButton;
 class QVBoxLayout;
 
 namespace foxscope::gui {
 
-/// The first page of a new window: a picture of the result, questions that the demo answers, opening, and what was
-/// opened lately.
+/// The first page of a new window: questions that the demo answers, below pictures of the answers, opening, and what
+/// was opened lately. The demo has the keyboard first, so that Return opens it.
 class StartPage : public QWidget {
   Q_OBJECT
 
@@ -34,18 +35,14 @@ class StartPage : public QWidget {
   void questionAsked(const QString& session);
 
  protected:
-  void resizeEvent(QResizeEvent* event) override;
-  void changeEvent(QEvent* event) override;
+  void showEvent(QShowEvent* event) override;
 
  private:
   void addQuestions(QVBoxLayout& column);
   void addButtons(QVBoxLayout& column);
-  /// The picture as wide as the column.
-  void placePicture();
 
   QWidget* m_column;
-  QLabel* m_picture;
-  QVBoxLayout* m_questions;
+  QHBoxLayout* m_questions;
   QPushButton* m_demo = nullptr;
   QPushButton* m_tour = nullptr;
   QVBoxLayout* m_recent = nullptr;
