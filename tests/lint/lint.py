@@ -38,8 +38,9 @@ ALLOWED = {
                       "backend/eval"},
     "app": {"app/cli"},
     "app/figure": {"backend", "kernels"},
+    "app/page": {"app/figure", "backend", "kernels"},
     "app/description": {"backend", "kernels"},
-    "app/cli": {"app/description", "app/figure", "app/gui", "backend", "kernels"},
+    "app/cli": {"app/description", "app/figure", "app/gui", "app/page", "backend", "kernels"},
     "app/gui": {"app/gui", "app/figure", "backend", "kernels"},
     "app/gui/document": {"app/figure", "backend", "kernels"},
     "app/gui/views": {"app/figure", "backend", "kernels"},
@@ -52,7 +53,7 @@ ALLOWED = {
     "app/gui/evaluations": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/training": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/curves": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
-    "app/gui/window": {"app/gui", "app/description", "app/figure", "backend", "kernels"},
+    "app/gui/window": {"app/gui", "app/description", "app/figure", "app/page", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},
 }
 for room in ROOMS:

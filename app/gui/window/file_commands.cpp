@@ -9,6 +9,7 @@
 #include <QPushButton>
 
 #include "app/gui/document/document.h"
+#include "app/gui/window/figures/page_export.h"
 #include "app/gui/window/figures/thumbnails.h"
 #include "app/gui/window/settings.h"
 
@@ -109,6 +110,12 @@ void FileCommands::saveRunFile() {
   const QString path = QFileDialog::getSaveFileName(&m_window, tr("Save run file"), m_settings.folder() + "/run.h5",
                                                     tr("Run files (*.h5)"));
   if (!path.isEmpty()) m_document.files().saveRunFile(path);
+}
+
+void FileCommands::savePage() {
+  const QString path = QFileDialog::getSaveFileName(&m_window, tr("Export page"), m_settings.folder() + "/page.html",
+                                                    tr("Pages (*.html)"));
+  if (!path.isEmpty()) exportPage(m_document, path);
 }
 
 void FileCommands::whenNothingIsLost(std::function<void()> then) {

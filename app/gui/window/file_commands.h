@@ -43,6 +43,8 @@ class FileCommands : public QObject {
   void saveSession();
   void saveSessionAs();
   void saveRunFile();
+  /// Asks for the file of a page, and writes it in the background.
+  void savePage();
   /// Does it at once where nothing would be lost; else asks, and does it when what there is was saved or given up.
   void whenNothingIsLost(std::function<void()> then);
 

@@ -261,6 +261,10 @@ void MainWindow::makeFileMenu() {
   addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
              tr("Save what is shown as PNG, SVG or PDF, or its data"),
              [this] { exportShown(ExportDialog::Source::map); });
+  addCommand(menu, {tr("Export Pa&ge (.html)…"), "export"}, {},
+             tr("Save the runs on the text shown as one HTML file that anyone opens in a browser"), [this] {
+               if (isAnyRun()) m_files->savePage();
+             });
   addCommand(menu, {tr("&Copy"), "copy"}, QKeySequence::Copy,
              tr("Copy the part that has the keyboard: curves and rows of tables with their numbers, or text; otherwise "
                 "the maps"),

@@ -9,6 +9,7 @@
 #include <QFile>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QLabel>
@@ -34,6 +35,7 @@
 #include "app/gui/training/training_view.h"
 #include "app/gui/window/figures/export_bar.h"
 #include "app/gui/window/figures/export_dialog.h"
+#include "app/gui/window/figures/page_export.h"
 #include "app/gui/window/figures/paper_figures.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
@@ -75,6 +77,7 @@ class WindowFilesTest : public QObject {
   void droppedFilesAreOpened();
   void picturesAndDataAreExported();
   void theWholeWindowIsWhatItsNameSays();
+  void aPageOpensAtTheChosenHeadAndPin();
   void anExportShowsProgressAndIsCancelled();
   void muchMemoryIsAskedFor();
   void aTrainingHasItsSliderAndCurves();
@@ -232,6 +235,33 @@ void WindowFilesTest::theWholeWindowIsWhatItsNameSays() {
   QVERIFY(written("window.svg").isEmpty());
   QVERIFY2(test.said("window.svg: whole window cannot be written as “.svg”: end the name in .pdf"),
            qPrintable(test.window.messages().join('|')));
+}
+
+void WindowFilesTest::aPageOpensAtTheChosenHeadAndPin() {
+  Window test;
+  QVERIFY(test.run(128));
+  test.document().files().saveRunFile(test.folder.path("run.h5"));
+  QVERIFY(test.settle());
+  test.document().runs().selection().setHead({test.document().runs()[1].id, 2, 2});
+  test.document().runs().selection().setPin({90, 40});
+  exportPage(test.document(), test.folder.path("page.html"));
+  QVERIFY(test.settle());
+  QVERIFY(test.said("Saved " + test.folder.path("page.html")));
+
+  const QByteArray html = content(test.folder.path("page.html"));
+  const QByteArray mark = "<script id=\"data\" type=\"application/json\">";
+  const qsizetype begin = html.indexOf(mark) + mark.size();
+  const QJsonObject data = QJsonDocument::fromJson(html.mid(begin, html.indexOf("</script>", begin) - begin)).object();
+  QCOMPARE(data["pin"].toObject(), (QJsonObject{{"query", 90}, {"key", 40}}));
+  QCOMPARE(data["models"].toArray().size(), 2);
+  const QJsonObject model = data["models"].toArray()[0].toObject();
+  QCOMPARE(model["name"].toString(), "transformer-pro-12m");
+  const QJsonObject head = model["heads"].toArray()[data["first"].toInt()].toObject();
+  QCOMPARE(head["layer"].toInt(), 2);
+  QCOMPARE(head["head"].toInt(), 2);
+  const QString command = data["command"].toString();
+  QVERIFY2(command.startsWith("foxscope page run.h5 --heads 2:2,"), qPrintable(command));
+  QVERIFY2(command.endsWith(" --model transformer-pro-12m --minus fox-pro-12m -o page.html"), qPrintable(command));
 }
 
 void WindowFilesTest::anExportShowsProgressAndIsCancelled() {
