@@ -210,9 +210,12 @@ void TextViewMovingTest::goToPosition() {
   QVERIFY(shown.page->viewport()->rect().contains(shown.pointOf(1234)));
   go("50 %");
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1500));
+  go("+500");
+  QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(2000));
+  go("-500");
   GoBar* bar = go("3000");
   QVERIFY(bar->isVisible());
-  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type 0 to 2999, or 0 % to 100 %");
+  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type 0 to 2999, 0 % to 100 %, or +1 to +1499");
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1500));
 }
 
