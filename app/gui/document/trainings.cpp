@@ -284,7 +284,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
   wanted.input.text = from.trace->text();
   wanted.input.name = from.textFile.isEmpty() ? "the text" : from.textFile.toStdString();
   wanted.limit = from.trace->info().length;
-  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
   request.work = [engine = *m_engine, model = m_settings.requestOf(training.model, checkpoint), wanted,

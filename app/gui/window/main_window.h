@@ -29,6 +29,7 @@ class HeadsView;
 class Help;
 class MapsView;
 class MessageBar;
+class PredictionsView;
 class StartPage;
 class TextView;
 class TrainingView;
@@ -53,6 +54,7 @@ class MainWindow : public QMainWindow {
   HeadsView& headsView() { return *m_heads; }
   WordsView& words() { return *m_words; }
   ComparisonView& comparison() { return *m_comparison; }
+  PredictionsView& predictions() { return *m_predictions; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
   TrainingView& training() { return *m_training; }
@@ -114,6 +116,8 @@ class MainWindow : public QMainWindow {
   bool isAnyRun();
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
+  /// Colours the grid of heads by a number, and sorts their table by it, the largest first.
+  void orderHeads(HeadQuantity quantity);
   /// F and A of the head of the chosen run that forgets fastest, above F and A of the head that forgets slowest.
   void showExtremes();
   [[nodiscard]] QJsonObject viewState() const;
@@ -132,6 +136,7 @@ class MainWindow : public QMainWindow {
   WordsView* m_words = nullptr;
   CurvesView* m_curves = nullptr;
   ComparisonView* m_comparison = nullptr;
+  PredictionsView* m_predictions = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
   TrainingView* m_training = nullptr;
