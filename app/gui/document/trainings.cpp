@@ -291,7 +291,7 @@ JobRunner::Request<Trainings::Made> Trainings::requestOf(const OpenTraining& tra
   wanted.input.text = from.trace->text();
   wanted.input.name = from.textFile.isEmpty() ? "the text" : from.textFile.toStdString();
   wanted.limit = from.trace->info().length;
-  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
   request.work = [engine = *m_engine, model = m_settings.requestOf(training.model, checkpoint), wanted,

@@ -14,6 +14,7 @@
 #include "app/gui/views/time_text.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/index.h"
+#include "backend/trace/token_strings.h"
 
 namespace foxscope::gui {
 namespace {
@@ -28,6 +29,11 @@ void writeBytes(const std::string& path, const std::string& bytes) {
   AtomicFile file(path, true);
   file.write(bytes.data(), bytes.size());
   file.commit();
+}
+
+/// What stands before the token that a position predicts.
+QString contextOf(const TokenTable& tokens, std::int64_t position) {
+  return QString::fromStdString(words_before(tokens, position)).simplified();
 }
 
 }  // namespace
@@ -238,26 +244,32 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
   change.head = head;
   const Run* run = m_runs.run(sweep.run);
   const auto whole = sweep.whole;
-  const auto token = [run, whole](std::int64_t position) {
+  ChangeCard::Words words;
+  words.token = [run, whole](std::int64_t position) {
     if (run != nullptr) return figure::predictedText(*run->trace->tokens(), position, figure::Whitespace::visible);
     if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[index_of(position)]);
     return QString::number(position);
+  };
+  words.before = [run](std::int64_t position) {
+    return run == nullptr ? QString() : contextOf(*run->trace->tokens(), position);
   };
   std::vector<Estimate> heads;
   for (const auto& each : sweep.effects) {
     if (each) heads.push_back(each->mean);
   }
-  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, token,
+  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, words,
                QString::fromStdString(beyond_chance_text(heads)));
 }
 
 void EffectsView::ask(const Run& run, const Run& base) {
   m_spokenOf = run.id;
-  const auto token = [this](std::int64_t position) {
+  ChangeCard::Words words;
+  words.token = [this](std::int64_t position) {
     return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
   };
+  words.before = [this](std::int64_t position) { return contextOf(*m_answer->tokens, position); };
   if (m_answer && m_answer->run == run.id) {
-    return m_card->show(m_answer->name, m_answer->change, textNameOf(run), token);
+    return m_card->show(m_answer->name, m_answer->change, textNameOf(run), words);
   }
   if (run.trace->per_token_loss().empty() ||
       base.trace->per_token_loss().size() != run.trace->per_token_loss().size()) {

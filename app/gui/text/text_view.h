@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <QPoint>
 #include <QWidget>
 
+#include "app/gui/document/head_table.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/text/text_page.h"
@@ -41,6 +43,10 @@ class TextView : public QWidget, public ViewPart {
   [[nodiscard]] QString shownText() const;
 
  signals:
+  /// The heads are to be coloured by a number, and listed in its order.
+  void headOrderAsked(foxscope::gui::HeadQuantity quantity);
+  /// The profile of the pinned key's column is to be shown.
+  void columnAsked();
   void messageRaised(const foxscope::gui::Message& message);
 
  protected:
@@ -75,6 +81,11 @@ class TextView : public QWidget, public ViewPart {
   /// Has the saliency of the chosen head's run computed, and tints by it.
   /// @param target  positions of the reference run; nothing: all
   void computeSaliency(std::optional<Range> target);
+  /// Asks which heads still hold a word some time after it was read.
+  void askWhoRemembers(std::int64_t cell);
+  /// Asks which head's gates a prediction hangs on most: it is chosen when the saliency of the prediction is there.
+  void askWhatItHangsOn(std::int64_t cell);
+  void chooseMostSalient();
 
   RunList& m_runs;
   ModelRuns& m_modelRuns;
@@ -92,6 +103,8 @@ class TextView : public QWidget, public ViewPart {
   QToolButton* m_clear;
   QList<QAction*> m_commands;
   QList<QAction*> m_pageCommands;  ///< that need a run's text
+  QList<QAction*> m_tintCommands;  ///< of these, those that tint it
+  std::string m_awaitedTarget;     ///< of the saliency whose strongest head is to be chosen; empty: none
   std::shared_ptr<const Trace> m_reference;
   Cursor m_lastPin;
   bool m_editing = false;

@@ -56,6 +56,7 @@ Docks::Docks(QMainWindow& window, const Views& views, std::function<Content()> c
   m_curves = add(views.curves, tr("Curves"), QStringLiteral("curves"));
   m_words = add(views.words, tr("Words"), QStringLiteral("words"));
   m_comparison = add(views.comparison, tr("Compare"), QStringLiteral("comparison"));
+  m_predictions = add(views.predictions, tr("Predictions"), QStringLiteral("predictions"));
   m_effects = add(views.effects, tr("Effects"), QStringLiteral("effects"));
   m_evaluations = add(views.evaluations, tr("Evaluations"), QStringLiteral("evaluations"));
   m_training = add(views.training, tr("Training"), QStringLiteral("training"));
@@ -93,6 +94,7 @@ void Docks::reset() {
                           {m_curves, Qt::BottomDockWidgetArea, true},
                           {m_words, Qt::BottomDockWidgetArea, false},
                           {m_comparison, Qt::BottomDockWidgetArea, content.comparison},
+                          {m_predictions, Qt::BottomDockWidgetArea, content.predictions},
                           {m_effects, Qt::BottomDockWidgetArea, content.effects},
                           {m_evaluations, Qt::BottomDockWidgetArea, content.evaluations},
                           {m_training, Qt::BottomDockWidgetArea, content.training}};
@@ -103,7 +105,7 @@ void Docks::reset() {
     place.dock->setFloating(false);
     m_window.addDockWidget(place.area, place.dock);
   }
-  for (QDockWidget* dock : {m_comparison, m_words, m_effects, m_evaluations, m_training})
+  for (QDockWidget* dock : {m_comparison, m_words, m_predictions, m_effects, m_evaluations, m_training})
     m_window.tabifyDockWidget(m_curves, dock);
   for (const Place& place : places) place.dock->setVisible(place.shown);
   m_firstRuns = true;
@@ -135,6 +137,7 @@ void Docks::follow() {
     m_wanted.clear();
     for (QDockWidget* dock : {m_heads, m_runs, m_text, m_words, m_curves}) dock->hide();
     m_comparison->setVisible(content.comparison);
+    m_predictions->setVisible(content.predictions);
     m_effects->setVisible(content.effects);
     m_evaluations->setVisible(content.evaluations);
     m_training->setVisible(content.training);
@@ -147,6 +150,7 @@ void Docks::follow() {
   // Evaluations may have come while the others were away.
   if (content.evaluations) m_evaluations->show();
   if (content.comparison) m_comparison->show();
+  if (content.predictions) m_predictions->show();
   if (content.effects) m_effects->show();
   if (content.training) m_training->show();
 }

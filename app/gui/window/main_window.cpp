@@ -31,6 +31,7 @@
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/predictions/predictions_view.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/views/icon.h"
@@ -54,6 +55,7 @@
 #include "app/gui/window/run_list_view.h"
 #include "app/gui/window/sweep_dialog.h"
 #include "app/gui/words/words_view.h"
+#include "backend/eval/predictions/predictions.h"
 
 namespace foxscope::gui {
 namespace {
@@ -108,6 +110,7 @@ void MainWindow::makeViews() {
   m_words = new WordsView(runs, modelRuns, files);
   m_curves = new CurvesView(runs, modelRuns);
   m_comparison = new ComparisonView(runs);
+  m_predictions = new PredictionsView(runs, modelRuns);
   m_effects = new EffectsView(runs, files, m_sweeps);
   m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
   m_training = new TrainingView(runs, files, m_trainings);
@@ -119,6 +122,7 @@ void MainWindow::makeViews() {
              {"words", tr("&Words"), m_words},
              {"curves", tr("&Curves"), m_curves},
              {"comparison", tr("C&ompare"), m_comparison},
+             {"predictions", tr("&Predictions"), m_predictions},
              {"effects", tr("&Effects"), m_effects},
              {"evaluations", tr("E&valuations"), m_evaluations},
              {"training", tr("Tra&ining"), m_training}};
@@ -140,11 +144,18 @@ void MainWindow::makeViews() {
   m_messages = new MessageBar(*this);
 
   auto* list = new RunListView(runs);
-  const Docks::Views views{m_heads,      list,      m_text,        m_curves,  m_words,
-                           m_comparison, m_effects, m_evaluations, m_training};
+  const Docks::Views views{m_heads,      list,          m_text,    m_curves,      m_words,
+                           m_comparison, m_predictions, m_effects, m_evaluations, m_training};
   m_docks = new Docks(*this, views, [this] {
-    return Docks::Content{anythingOpen(), m_document.runs().runsOnText().size() > 1, m_sweeps.shown() != nullptr,
-                          !m_document.evaluations().empty() && !evaluationsAlone(), !m_trainings.open().empty()};
+    const RunList& open = m_document.runs();
+    const bool predictions =
+        std::any_of(open.begin(), open.end(), [](const Run& run) { return keeps_predictions(*run.trace); });
+    return Docks::Content{anythingOpen(),
+                          open.runsOnText().size() > 1,
+                          predictions,
+                          m_sweeps.shown() != nullptr,
+                          !m_document.evaluations().empty() && !evaluationsAlone(),
+                          !m_trainings.open().empty()};
   });
 
   auto* bar = new QToolBar(tr("Run"));
@@ -389,6 +400,7 @@ void MainWindow::makeHelpMenu() {
   m_comparison->setWhatsThis(QStringLiteral("loss"));
   m_effects->setWhatsThis(QStringLiteral("change"));
   m_training->setWhatsThis(QStringLiteral("training"));
+  m_docks->predictions().setWhatsThis(QStringLiteral("predictions"));
 }
 
 QList<QAction*> MainWindow::commands() const {
@@ -407,8 +419,12 @@ QList<QAction*> MainWindow::commands() const {
 
 void MainWindow::connectDocument() {
   const auto showEffects = [this] { Docks::bringForward(m_docks->effects()); };
+  connect(m_predictions, &PredictionsView::available, this, [this] { m_docks->predictions().show(); });
   connect(m_comparison, &ComparisonView::answered, this, [this] { m_docks->comparison().show(); });
-  connect(m_effects, &EffectsView::answered, this, showEffects);
+  connect(m_effects, &EffectsView::answered, this, [this, showEffects] {
+    // What was asked for in the predictions is answered there.
+    if (!m_predictions->takeAwaited()) showEffects();
+  });
   connect(&m_sweeps, &Sweeps::added, this, showEffects);
   connect(&m_document, &Document::sweepOpened, &m_sweeps, &Sweeps::open);
   connect(&m_document, &Document::pathOpened, &m_trainings, &Trainings::readAgain);
@@ -430,6 +446,11 @@ void MainWindow::connectDocument() {
     followInputs();
   });
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
+  connect(m_text, &TextView::headOrderAsked, this, &MainWindow::orderHeads);
+  connect(m_text, &TextView::columnAsked, this, [this] {
+    Docks::bringForward(m_docks->curves());
+    m_curves->showProfile(MapLine::Along::column);
+  });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
   connect(m_training, &TrainingView::filmWanted, new FilmExport(*this), &FilmExport::write);
   connect(m_maps, &MapsView::exportWanted, this, [this] { exportShown(ExportDialog::Source::map); });
@@ -460,6 +481,18 @@ void MainWindow::openSession(const QJsonObject& state) {
   m_docks->restore(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
   restoreViews(m_wantedViews);
   m_answer->ask(state["question"].toString());
+}
+
+void MainWindow::orderHeads(HeadQuantity quantity) {
+  Docks::bringForward(m_docks->heads());
+  m_heads->setTab(HeadsView::Tab::grid);
+  m_heads->setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
+  // The command says that somebody has chosen it, so that it stays while runs come and go.
+  const QString words = HeadsView::tr("Colour heads by %1").arg(textOf(quantity).name);
+  for (QAction* command : m_heads->commands()) {
+    if (command->text() == words) command->trigger();
+  }
+  m_heads->table().sortByColumn(2 + static_cast<int>(quantity), Qt::DescendingOrder);
 }
 
 void MainWindow::showExtremes() {
@@ -648,8 +681,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
     // Docks come with what they show.
-    for (QDockWidget* dock :
-         {&m_docks->comparison(), &m_docks->effects(), &m_docks->evaluations(), &m_docks->training()}) {
+    for (QDockWidget* dock : {&m_docks->comparison(), &m_docks->predictions(), &m_docks->effects(),
+                              &m_docks->evaluations(), &m_docks->training()}) {
       dock->hide();
     }
     m_settings.setWindow(m_docks->state(), saveGeometry());

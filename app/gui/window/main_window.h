@@ -31,6 +31,7 @@ class HeadsView;
 class Help;
 class MapsView;
 class MessageBar;
+class PredictionsView;
 class StartPage;
 class TextView;
 class TrainingView;
@@ -55,6 +56,7 @@ class MainWindow : public QMainWindow {
   HeadsView& headsView() { return *m_heads; }
   WordsView& words() { return *m_words; }
   ComparisonView& comparison() { return *m_comparison; }
+  PredictionsView& predictions() { return *m_predictions; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
   TrainingView& training() { return *m_training; }
@@ -125,6 +127,8 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] bool anythingOpen() const;
   /// Whether evaluations are all that is open.
   [[nodiscard]] bool evaluationsAlone() const;
+  /// Colours the grid of heads by a number, and sorts their table by it, the largest first.
+  void orderHeads(HeadQuantity quantity);
   void showExtremes();
   void openSession(const QJsonObject& state);
   [[nodiscard]] QJsonObject viewState() const;
@@ -143,6 +147,7 @@ class MainWindow : public QMainWindow {
   WordsView* m_words = nullptr;
   CurvesView* m_curves = nullptr;
   ComparisonView* m_comparison = nullptr;
+  PredictionsView* m_predictions = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
   TrainingView* m_training = nullptr;

@@ -328,7 +328,8 @@ void WindowFilesTest::copyingTakesWhatHasTheFocus() {
   press(test.window, QKeySequence("Ctrl+W"));
   QVERIFY(test.settle());
   const QString words = copied(test.window.words().table());
-  QVERIFY2(words.startsWith("word\tsurprisal (nats)\tgate L"), qPrintable(words));
+  QVERIFY2(words.startsWith("before\tword\tfox-pro-12m (nats)\t") || words.startsWith("word\tfox-pro-12m (nats)\t"),
+           qPrintable(words));
   QVERIFY(copied(*test.window.text().findChild<TextPage*>()).length() > 100);
   QVERIFY(QApplication::clipboard()->image().isNull());
 }

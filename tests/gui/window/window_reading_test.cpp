@@ -6,6 +6,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
+#include <QContextMenuEvent>
 #include <QDockWidget>
 #include <QMenu>
 #include <QTabBar>
@@ -28,6 +29,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/words/words_view.h"
+#include "backend/map/statistics/head_saliency.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -79,6 +81,7 @@ class WindowReadingTest : public QObject {
   void picturesOfHeadsAreSortedAndChosen();
   void curvesHaveATabForEveryQuestion();
   void wordsStandBesideTheText();
+  void aWordAsksTheHeads();
   void evaluationsOpenAndTellTheirCells();
   void menusSayWhatIsChosen();
 };
@@ -318,6 +321,60 @@ void WindowReadingTest::curvesHaveATabForEveryQuestion() {
   for (int row = 0; row < list->model()->rowCount(); ++row) {
     const QString loss = list->model()->index(row, 2).data().toString();
     QCOMPARE(loss.size() - loss.indexOf('.'), 3);
+  }
+}
+
+void WindowReadingTest::aWordAsksTheHeads() {
+  Reading test;
+  QVERIFY(test.run(600));
+  auto* page = test.window.text().findChild<TextPage*>();
+  const auto ask = [&](std::int64_t cell, const QString& question) {
+    page->showCell(cell);
+    const QPoint point = page->cellRect(cell).center().toPoint();
+    QContextMenuEvent event(QContextMenuEvent::Mouse, point, page->viewport()->mapToGlobal(point));
+    QApplication::sendEvent(page->viewport(), &event);
+    auto* menu = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+    QAction* found = menu == nullptr ? nullptr : test.entry(*menu, question);
+    if (found != nullptr) found->trigger();
+    if (menu != nullptr) menu->close();
+    return found != nullptr;
+  };
+  Selection& selection = test.document().runs().selection();
+  HeadsView& heads = test.window.headsView();
+  QVERIFY(ask(40, "Which heads remember this word 500 tokens later?"));
+  QVERIFY(test.settle());
+  QCOMPARE(selection.pin(), (Cursor{540, 40}));
+  QCOMPARE(heads.colouring().kind, HeadColouring::Kind::quantity);
+  QCOMPARE(heads.colouring().quantity, HeadQuantity::pinnedForget);
+  // The table lists the heads that still hold it first.
+  const QAbstractItemModel& list = *heads.table().model();
+  const int column = 2 + static_cast<int>(HeadQuantity::pinnedForget);
+  const Trace& fox = *test.document().runs()[0].trace;
+  const HeadChoice first = list.index(0, 0).data(HeadTable::HeadRole).value<HeadChoice>();
+  const auto c = fox.cumulative_log_gate(first.layer, first.head);
+  QCOMPARE(list.index(0, column).data(HeadTable::ValueRole).toDouble(), std::exp(c[540] - c[40]));
+  for (int row = 1; row < list.rowCount(); ++row) {
+    QVERIFY(list.index(row, column).data(HeadTable::ValueRole).toDouble() <=
+            list.index(row - 1, column).data(HeadTable::ValueRole).toDouble());
+  }
+  QVERIFY(ask(41, "Where does it come back?"));
+  QVERIFY(test.settle());
+  QCOMPARE(selection.pin().key, std::optional<std::int64_t>(41));
+  QCOMPARE(test.window.curves().tab(), CurvesView::Tab::profile);
+  // The head that the prediction hangs on most is chosen by its saliency.
+  QVERIFY(ask(100, "What does predicting it hang on?"));
+  QVERIFY(QTest::qWaitFor([&] { return !test.document().modelRuns().runStatus().running; }, kPatience));
+  QVERIFY(test.settle());
+  const HeadChoice chosen = selection.head();
+  const Run* run = test.document().runs().run(chosen.run);
+  QVERIFY(run != nullptr);
+  QCOMPARE(run->trace->info().saliency_target, std::string("mean of loss[99:100]"));
+  QCOMPARE(heads.colouring().quantity, HeadQuantity::saliencyAbsolute);
+  const double most = head_saliency({run->trace, chosen.layer, chosen.head}, 0)->absolute;
+  for (int layer = 0; layer < run->trace->info().layers; ++layer) {
+    for (int head = 0; head < run->trace->info().heads; ++head) {
+      QVERIFY(head_saliency({run->trace, layer, head}, 0)->absolute <= most);
+    }
   }
 }
 

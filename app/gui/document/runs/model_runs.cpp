@@ -7,6 +7,7 @@
 
 #include <QUndoCommand>
 
+#include "app/gui/document/runs/prediction_heads.h"
 #include "app/gui/document/runs/run_list.h"
 #include "backend/base/index.h"
 #include "backend/base/sha256.h"
@@ -103,7 +104,11 @@ struct ModelRuns::Produced {
 };
 
 ModelRuns::ModelRuns(RunList& runs, QObject* parent)
-    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Threads::own) {
+    : QObject(parent),
+      m_runs(runs),
+      m_engine(std::make_unique<Engine>(kModelsKept)),
+      m_heads(std::make_shared<PredictionHeads>(*m_engine)),
+      m_runner(Threads::own) {
   connect(&m_runner, &JobRunner::idle, this, &ModelRuns::idle);
   const auto withoutRuns = [this] {
     if (m_runs.empty()) emit noRunTextChanged();
@@ -114,6 +119,15 @@ ModelRuns::ModelRuns(RunList& runs, QObject* parent)
 }
 
 ModelRuns::~ModelRuns() = default;
+
+ModelRuns::FindHead ModelRuns::headOf(const Run& run) const {
+  std::vector<std::string> models;
+  if (!run.model.isEmpty()) models.push_back(run.model.toStdString());
+  if (models.empty()) {
+    for (const ModelInput& model : m_runs.models()) models.push_back(model.path.toStdString());
+  }
+  return [heads = m_heads, trace = run.trace, models](const Job& job) { return heads->find(*trace, models, job); };
+}
 
 QString ModelRuns::runObstacle() const {
   if (m_status.running) return tr("A run is in progress: wait for it, or cancel it");
@@ -306,7 +320,7 @@ RunRequest ModelRuns::requestOfRun() const {
   wanted.input.text = m_reading.text;
   wanted.input.name = m_reading.file.isEmpty() ? "the text" : m_reading.file.toStdString();
   if (m_reading.limit > 0) wanted.limit = m_reading.limit;
-  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   if (m_reading.saliency) {
     wanted.keep.insert(Keep::saliency);

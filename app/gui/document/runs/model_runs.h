@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,12 +16,14 @@
 
 namespace foxscope {
 class Engine;
+class OutputHead;
 struct RunRequest;
 struct TokenTable;
 }  // namespace foxscope
 
 namespace foxscope::gui {
 
+class PredictionHeads;
 class RunList;
 
 /// Runs models on a text, one after the other, and puts the runs into the list: what is to be read and how, the queue
@@ -36,6 +39,10 @@ class ModelRuns : public QObject {
   [[nodiscard]] const RunSettings& settings() const { return m_settings; }
   /// Keeps the models in memory that were run last.
   [[nodiscard]] const Engine& engine() const { return *m_engine; }
+  /// Finds, on any thread, the head that a run's predictions are made with: that of the model that made it, or of an
+  /// open model with the same weights; null where there is none.
+  using FindHead = std::function<std::shared_ptr<const OutputHead>(const Job&)>;
+  [[nodiscard]] FindHead headOf(const Run& run) const;
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
   /// The first thing that a run has to wait for, a line such as "No text yet: ..."; empty where a run can be made.
   [[nodiscard]] QString runObstacle() const;
@@ -116,6 +123,7 @@ class ModelRuns : public QObject {
   TextInput m_text;
   RunSettings m_settings;
   std::unique_ptr<Engine> m_engine;
+  std::shared_ptr<PredictionHeads> m_heads;
   RunStatus m_status;
   StageClock m_stageClock;
   std::vector<ModelInput> m_queue;  ///< models that run, or have run, since the run was asked for
