@@ -173,6 +173,7 @@ int openWindow(const ApplicationOptions& options) {
   const QSize usual = options.screenshot.empty() ? kUsualSize.boundedTo(screen) : kUsualSize;
   const QSize size = options.width > 0 ? QSize(options.width, options.height) : usual;
   if (options.width > 0 || !window.restorePlaces()) window.resize(size);
+  if (!options.screenshot.empty()) window.setRemembering(MainWindow::Remembering::off);
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);
@@ -180,7 +181,6 @@ int openWindow(const ApplicationOptions& options) {
   if (!paths.isEmpty()) openAndRun(window.document(), paths);
   if (options.screenshot.empty()) return QApplication::exec();
 
-  window.setRemembering(MainWindow::Remembering::off);
   const Screenshot screenshot(window, options.screenshot);
   const int code = QApplication::exec();
   if (!screenshot.error().empty()) throw Error(screenshot.error());
