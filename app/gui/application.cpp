@@ -177,6 +177,7 @@ int openWindow(const ApplicationOptions& options) {
   } else if (!window.restorePlaces()) {
     window.resizeToFit(kUsualSize);
   }
+  if (!options.screenshot.empty()) window.setRemembering(MainWindow::Remembering::off);
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);
@@ -184,7 +185,6 @@ int openWindow(const ApplicationOptions& options) {
   if (!paths.isEmpty()) openAndRun(window.document(), paths);
   if (options.screenshot.empty()) return QApplication::exec();
 
-  window.setRemembering(MainWindow::Remembering::off);
   const Screenshot screenshot(window, options.screenshot);
   const int code = QApplication::exec();
   if (!screenshot.error().empty()) throw Error(screenshot.error());

@@ -198,7 +198,7 @@ void MapsView::makePaneCommands() {
   compare({tr("Compare: difference A − B"), tr("Entry by entry, on a diverging scale"), {QKeySequence(Qt::Key_D)}},
           Sides::difference);
   addCommand({tr("Compare with the nearest head"),
-              tr("The head of the other model whose attention reaches as far"),
+              tr("The head of the other model whose attention reaches as far, beside the pane's own"),
               {QKeySequence(Qt::Key_N)}},
              [this] { pane(m_active).chooseNearest(); });
   m_keepAction = addCommand({tr("Keep this head in the pane"),

@@ -229,6 +229,12 @@ void TextToolRow::setRuns(const QStringList& names) {
   showChoice();
 }
 
+void TextToolRow::setFollowed(const QString& name) {
+  if (name == m_followed) return;
+  m_followed = name;
+  showChoice();
+}
+
 void TextToolRow::showRun(QComboBox* combo, const QString& name, int otherwise) const {
   const int found = combo->findText(name);
   combo->setCurrentIndex(found >= 0 ? found : std::min(otherwise, combo->count() - 1));
@@ -238,7 +244,8 @@ void TextToolRow::showChoice() {
   const bool shows = m_mode == Mode::run;
   const TintKind kind = m_choice.kind;
   m_kind->setCurrentIndex(m_kind->findData(toString(kind)));
-  showRun(m_run, m_choice.run, 0);
+  const bool follows = kind == TintKind::loss && m_run->findText(m_choice.run) < 0;
+  showRun(m_run, follows ? m_followed : m_choice.run, 0);
   showRun(m_minus, m_choice.minus, 1);
   m_kind->setVisible(shows);
   m_run->setVisible(shows && (kind == TintKind::loss || kind == TintKind::lossDifference));

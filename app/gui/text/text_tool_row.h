@@ -55,6 +55,8 @@ class TextToolRow : public QWidget {
   enum class Mode { run, editor, empty };
   void setMode(Mode mode);
   void setRuns(const QStringList& names);
+  /// The run whose loss is shown where none was chosen here.
+  void setFollowed(const QString& name);
   void setChoice(const TintChoice& choice);
   [[nodiscard]] const TintChoice& choice() const { return m_choice; }
 
@@ -84,6 +86,7 @@ class TextToolRow : public QWidget {
   void colourTexts();
 
   TintChoice m_choice;
+  QString m_followed;
   Mode m_mode = Mode::empty;
   QComboBox* m_kind;
   QComboBox* m_run;

@@ -6,6 +6,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QEvent>
+#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
@@ -25,6 +26,7 @@
 #include "app/gui/text/text_search.h"
 #include "app/gui/text/text_tinter.h"
 #include "app/gui/text/text_tool_row.h"
+#include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
 #include "backend/map/statistics/head_saliency.h"
@@ -93,9 +95,15 @@ QWidget* TextView::makeEditor() {
   note->setContentsMargins(6, 0, 6, 0);
   note->addWidget(m_editorNote, 1);
   note->addWidget(m_clear);
+  m_samples = new QWidget(whole);
+  m_samples->setObjectName(QStringLiteral("samples"));
+  auto* samples = new FlowLayout(4, 4);
+  m_samples->setLayout(samples);
+  samples->addWidget(new QLabel(tr("Or a sample:")));
   auto* column = new QVBoxLayout(whole);
   column->setContentsMargins(0, 0, 0, 0);
   column->addWidget(m_editor, 1);
+  column->addWidget(m_samples);
   column->addLayout(note);
   m_editorNote->hide();
   m_clear->hide();
@@ -282,18 +290,36 @@ void TextView::takeRuns() {
 }
 
 void TextView::takeInputs() {
-  const std::string& content = m_modelRuns.text().content;
+  const TextInput& text = m_modelRuns.text();
+  const std::string& content = text.content;
+  const bool isOther = m_editor->content() != content;
   m_editor->setContent(content);
+  m_samples->setVisible(content.empty() && m_samples->layout()->count() > 1);
   m_clear->setVisible(m_editor->showsBeginning());
   m_editorNote->setVisible(m_editor->showsBeginning());
   if (m_editor->showsBeginning()) {
     const QString size = QLocale().formattedDataSize(static_cast<qint64>(content.size()), 1, QLocale::DataSizeSIFormat);
     m_editorNote->setText(tr("%1 of text: only the beginning is shown, but a run reads all of it.").arg(size));
   }
-  const RunList& runs = m_runs;
-  const auto read = [&](const Run& run) { return run.trace->text() && is_read_of(*run.trace->text(), content); };
-  const bool differs = m_reference && !content.empty() && std::none_of(runs.begin(), runs.end(), read);
-  m_tools->setNotice(differs ? tr("edited: press F5 to run") : QString());
+  const bool isNew = m_reference && m_modelRuns.isTextNew();
+  m_tools->setNotice(!isNew                ? QString()
+                     : text.file.isEmpty() ? tr("edited: press F5 to run")
+                                           : tr("not run yet: press F5"));
+  if (!isOther) return;
+  // A text that was opened is shown at once, and the one before it when that comes back.
+  m_editing = isNew && (m_editing || !text.file.isEmpty());
+  showMode();
+}
+
+void TextView::setSamples(const QStringList& paths) {
+  for (const QString& path : paths) {
+    auto* button = new QToolButton(m_samples);
+    button->setText(QFileInfo(path).completeBaseName());
+    button->setToolTip(tr("Open this text: %1").arg(path));
+    connect(button, &QToolButton::clicked, this, [this, path] { emit textWanted(path); });
+    m_samples->layout()->addWidget(button);
+  }
+  takeInputs();
 }
 
 void TextView::setEditing(bool editing) {

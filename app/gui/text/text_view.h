@@ -39,6 +39,8 @@ class TextView : public QWidget, public ViewPart {
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override;
+  /// Texts that are offered where there is none.
+  void setSamples(const QStringList& paths);
   /// The part of the text that the selection shows, as it is read; empty where there is no run.
   [[nodiscard]] QString shownText() const;
 
@@ -48,6 +50,7 @@ class TextView : public QWidget, public ViewPart {
   /// The profile of the pinned key's column is to be shown.
   void columnAsked();
   void messageRaised(const foxscope::gui::Message& message);
+  void textWanted(const QString& path);
 
  protected:
   void changeEvent(QEvent* event) override;
@@ -99,6 +102,7 @@ class TextView : public QWidget, public ViewPart {
   TextTinter* m_tinter;
   TextOverview* m_overview;
   TextEditor* m_editor;
+  QWidget* m_samples;
   QLabel* m_editorNote;
   QToolButton* m_clear;
   QList<QAction*> m_commands;

@@ -50,8 +50,6 @@ class FileCommands : public QObject {
 
   /// Fills a menu with the paths that were opened lately.
   void fillRecent(QMenu& menu);
-  /// Opened in this window, for their small pictures.
-  [[nodiscard]] const QStringList& shownFiles() const { return m_shownFiles; }
 
  signals:
   void recentChanged();
@@ -70,7 +68,6 @@ class FileCommands : public QObject {
   Remembering m_remembering = Remembering::on;
   std::function<void()> m_afterSaving;  ///< what waits for unsaved work to be saved
   QString m_saving;                     ///< the file that it is being saved to
-  QStringList m_shownFiles;
 };
 
 }  // namespace foxscope::gui

@@ -49,6 +49,7 @@
 #include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/key_commands.h"
 #include "app/gui/window/message_bar.h"
+#include "app/gui/window/new_text_card.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
@@ -60,10 +61,10 @@
 namespace foxscope::gui {
 namespace {
 
-/// Work that outlives the window: sweeps, head by head.
-QString sweepsFolder() {
+/// A folder of work that outlives the window: sweeps, head by head; what was open when the program ended unasked.
+QString stateFolder(const QString& name) {
   const QString state = qEnvironmentVariable("XDG_STATE_HOME", QDir::homePath() + QStringLiteral("/.local/state"));
-  return state + QStringLiteral("/foxscope/sweeps");
+  return state + QStringLiteral("/foxscope/") + name;
 }
 
 }  // namespace
@@ -74,12 +75,14 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
       m_sweeps(m_document.runs(), m_document.modelRuns()),
       m_trainings(m_document.runs(), m_document.modelRuns()) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
+  m_autosave = std::make_unique<Autosave>(m_document.runs(), m_document.modelRuns(), m_document.sessions());
   m_files = new FileCommands(*this, m_document, m_settings, demo, [this] { return viewState(); });
   m_help = new Help(*this, demo);
   setRemembering(m_remembering);
   setAcceptDrops(true);
   makeViews();
   makeMenus();
+  makeHistory();
   connectDocument();
   fillRecent();
   followInputs();
@@ -90,13 +93,38 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
 // Views read the document to their end, and Qt would take them apart after it; out of sight nothing is sent to halves.
 MainWindow::~MainWindow() {
   hide();
+  m_history.reset();
+  m_autosave.reset();
   qDeleteAll(findChildren<QWidget*>(QString(), Qt::FindDirectChildrenOnly));
 }
 
 void MainWindow::setRemembering(Remembering remembering) {
   m_remembering = remembering;
   m_files->setRemembering(remembering);
-  m_sweeps.setFolder(remembering == Remembering::on ? sweepsFolder() : QString());
+  const bool on = remembering == Remembering::on;
+  m_sweeps.setFolder(on ? stateFolder(QStringLiteral("sweeps")) : QString());
+  m_autosave->setFolder(on ? stateFolder(QStringLiteral("windows")) : QString());
+}
+
+void MainWindow::makeHistory() {
+  const std::vector<ViewHistory::Part> parts{{"heads", tr("colour or sort the heads otherwise"), m_heads},
+                                             {"maps", tr("show other maps"), m_maps},
+                                             {"text", tr("tint the text otherwise"), m_text},
+                                             {"words", tr("list other words"), m_words},
+                                             {"curves", tr("draw other curves"), m_curves},
+                                             {"comparison", tr("compare other runs"), m_comparison}};
+  m_history = std::make_unique<ViewHistory>(m_document.runs(), parts);
+  for (QAction* command : commands()) m_history->nameBy(*command);
+  m_autosave->setViews([this] { return viewState(); }, [this] { return thumbnailFrom(m_maps->grab().toImage()); });
+  connect(m_history.get(), &ViewHistory::inputEnded, m_autosave.get(), &Autosave::noteChange);
+  connect(m_autosave.get(), &Autosave::messageRaised, this,
+          [this](const Message& message) { m_messages->show(message); });
+  connect(m_autosave.get(), &Autosave::found, m_start, &StartPage::setLeft);
+  connect(&m_document.sessions(), &SessionStore::leftOpened, m_autosave.get(), &Autosave::goOn);
+  connect(m_start, &StartPage::continueWanted, this, [this](const QString& session) {
+    if (m_autosave->takeOver(session)) m_document.open({session});
+  });
+  connect(m_start, &StartPage::discardWanted, m_autosave.get(), &Autosave::discard);
 }
 
 void MainWindow::makeViews() {
@@ -142,8 +170,17 @@ void MainWindow::makeViews() {
   layout->addWidget(m_centre, 1);
   setCentralWidget(centre);
   m_messages = new MessageBar(*this);
+  new NewTextCard(runs, modelRuns, *m_maps, {m_curves});
+  const QDir texts(QFileInfo(m_files->demo()).dir().filePath(QStringLiteral("texts")));
+  QStringList samples;
+  if (!m_files->demo().isEmpty()) {
+    for (const QString& name : texts.entryList({QStringLiteral("*.txt")}, QDir::Files)) samples += texts.filePath(name);
+  }
+  m_text->setSamples(samples);
+  connect(m_text, &TextView::textWanted, this, [this](const QString& path) { m_document.open({path}); });
 
-  auto* list = new RunListView(runs);
+  const auto* numbers = new RunNumbers(runs, this);
+  auto* list = new RunListView(runs, *numbers);
   const Docks::Views views{m_heads,      list,          m_text,    m_curves,      m_words,
                            m_comparison, m_predictions, m_effects, m_evaluations, m_training};
   m_docks = new Docks(*this, views, [this] {
@@ -177,7 +214,7 @@ void MainWindow::makeViews() {
     m_docks->words().raise();
     m_words->table().setFocus();
   });
-  bar->addWidget(new RunBar(runs, modelRuns, showRuns));
+  bar->addWidget(new RunBar(runs, modelRuns, *numbers, showRuns));
   addToolBar(bar);
   statusBar()->addWidget(new Readout(runs), 1);
   statusBar()->setSizeGripEnabled(false);
@@ -290,20 +327,19 @@ void MainWindow::makeFileMenu() {
 
 void MainWindow::makeEditMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&Edit"));
-  QUndoStack& stack = m_document.runs().undoStack();
-  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (QUndoStack::*act)()) {
+  UndoHistory& stack = m_document.runs().undoStack();
+  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (UndoHistory::*act)()) {
     return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
   };
-  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"),
-                      tr("Bring back the model, run or text that was removed last"), &QUndoStack::undo);
-  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &QUndoStack::redo);
+  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"), tr("Undo what was changed last"), &UndoHistory::undo);
+  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &UndoHistory::redo);
   const auto follow = [undo, redo, &stack] {
     undo->setText(stack.canUndo() ? tr("&Undo: %1").arg(stack.undoText()) : tr("&Undo"));
     redo->setText(stack.canRedo() ? tr("&Redo: %1").arg(stack.redoText()) : tr("&Redo"));
     undo->setEnabled(stack.canUndo());
     redo->setEnabled(stack.canRedo());
   };
-  connect(&stack, &QUndoStack::indexChanged, this, follow);
+  connect(&stack, &UndoHistory::changed, this, follow);
   follow();
 }
 
@@ -623,6 +659,19 @@ QJsonObject MainWindow::viewState() const {
   return state;
 }
 
+QStringList MainWindow::picturedPaths() const {
+  QStringList paths;
+  if (!m_document.sessions().file().isEmpty()) paths += m_document.sessions().file();
+  const RunList& runs = m_document.runs();
+  const auto& own = m_maps->paneState(0).own;
+  const Run* first = own ? runs.runNamed(own->run) : runs.run(runs.selection().head().run);
+  if (first == nullptr) return paths;
+  const ModelInput model = runs.modelOf(*first);
+  return paths + QStringList{!first->file.isEmpty()     ? first->file
+                             : model.training.isEmpty() ? model.path
+                                                        : model.training};
+}
+
 void MainWindow::restoreViews(const QJsonObject& state) {
   for (const Part& part : m_parts) {
     if (state.contains(part.key)) part.part->restoreState(state[part.key].toObject());
@@ -645,6 +694,7 @@ void MainWindow::resizeToFit(const QSize& wanted) {
 void MainWindow::showEvent(QShowEvent* event) {
   QMainWindow::showEvent(event);
   m_docks->followShow();
+  if (!event->spontaneous()) m_autosave->look();
 }
 
 void MainWindow::resizeEvent(QResizeEvent* event) {
@@ -686,7 +736,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
       dock->hide();
     }
     m_settings.setWindow(m_docks->state(), saveGeometry());
-    if (!m_document.runs().empty()) keepThumbnail(m_files->shownFiles(), m_maps->grab().toImage());
+    if (!m_document.runs().empty()) keepThumbnail(picturedPaths(), m_maps->grab().toImage());
+    m_autosave->finish();
   }
   event->accept();
 }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <QMainWindow>
 
+#include "app/gui/document/autosave.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/runs/sweeps.h"
@@ -14,6 +16,7 @@
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/file_commands.h"
 #include "app/gui/window/settings.h"
+#include "app/gui/window/view_history.h"
 
 class QMenu;
 class QStackedWidget;
@@ -62,6 +65,7 @@ class MainWindow : public QMainWindow {
   TrainingView& training() { return *m_training; }
   Trainings& trainings() { return m_trainings; }
   Docks& docks() { return *m_docks; }
+  Autosave& autosave() { return *m_autosave; }
   [[nodiscard]] QStringList messages() const;
 
   /// Size and docks as they were when the last window closed. @returns false where the size is still to be given: the
@@ -96,6 +100,7 @@ class MainWindow : public QMainWindow {
     ViewPart* part = nullptr;
   };
   void makeViews();
+  void makeHistory();
   void makeMenus();
   void makeFileMenu();
   void makeEditMenu();
@@ -132,6 +137,9 @@ class MainWindow : public QMainWindow {
   void showExtremes();
   void openSession(const QJsonObject& state);
   [[nodiscard]] QJsonObject viewState() const;
+  /// The paths whose picture the maps are: the session, and the file or model of the first map's run. Others were shown
+  /// beside it.
+  [[nodiscard]] QStringList picturedPaths() const;
   void showPreferences();
 
   Settings m_settings;
@@ -151,6 +159,8 @@ class MainWindow : public QMainWindow {
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
   TrainingView* m_training = nullptr;
+  std::unique_ptr<Autosave> m_autosave;
+  std::unique_ptr<ViewHistory> m_history;
   FileCommands* m_files = nullptr;
   Docks* m_docks = nullptr;
   Help* m_help = nullptr;

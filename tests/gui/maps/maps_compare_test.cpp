@@ -243,6 +243,8 @@ void MapsCompareTest::nearestHeadIsOffered() {
   QCOMPARE(maps.pane().titleText(), "transformer L0 H2 · attention A");
   maps.press(Qt::Key_N);
   QCOMPARE(maps.view.paneState(0).other, (NamedHead{"transformer", 0, 2}));
+  // The pane showed the other head alone: beside its own it can be compared.
+  QVERIFY(maps.view.paneState(0).sides == Sides::splitVertically);
 }
 
 void MapsCompareTest::twoHeadsOfOneModel() {

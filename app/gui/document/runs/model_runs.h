@@ -52,15 +52,18 @@ class ModelRuns : public QObject {
   /// True while models run or an answer is on its way.
   [[nodiscard]] bool busy() const { return m_runner.busy(); }
 
+  /// Whether there are runs, and a text that none of them has read.
+  [[nodiscard]] bool isTextNew() const;
   /// Another text; where it replaces one, this can be undone.
   /// @param limit  RunSettings::limit from then on, undone with the text; empty: as it is
   void setText(const TextInput& text, std::optional<std::int64_t> limit = {});
-  /// The text as it is being typed: the editor undoes that by itself.
+  /// The text as it is being typed: all that is typed in a row is undone at once.
   void editText(const std::string& content);
   /// The text of a run file that comes into the list, unless a text was typed or opened to be run.
   void followText(const Text& text);
   /// The text stands in this file now, unless it was changed meanwhile.
   void setTextFile(const QString& file, const std::string& content);
+  /// Can be undone.
   void setSettings(const RunSettings& settings);
   /// Takes over those of a session, in silence: RunList::replace, which follows, tells of both.
   void restore(const TextInput& text, const RunSettings& settings);
@@ -97,6 +100,8 @@ class ModelRuns : public QObject {
   enum Channel { kRun };
   struct Produced;
   class Replacement;
+  class Typing;
+  class SettingsChange;
   enum class Wanted { byUser, bySession };
   /// The text that models read, and the arrays that are kept of them.
   struct Reading {
@@ -117,6 +122,7 @@ class ModelRuns : public QObject {
   void endRun();
   void tellStage(const QString& stage, double fraction, double secondsLeft);
   void changeText(const TextInput& text);
+  void changeSettings(const RunSettings& settings);
   void tell(Message::Kind kind, const QString& text);
 
   RunList& m_runs;

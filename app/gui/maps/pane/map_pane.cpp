@@ -181,7 +181,8 @@ void MapPane::chooseNearest() {
   if (!nearest) return;
   PaneState state = m_state;
   state.other = nearest;
-  if (state.sides == Sides::left) state.setSides(Sides::right);
+  // Both are to be seen: one alone says nothing of how near they are.
+  if (state.sides == Sides::left || state.sides == Sides::right) state.setSides(Sides::splitVertically);
   change(state);
 }
 

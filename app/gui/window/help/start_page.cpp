@@ -1,5 +1,6 @@
 #include "app/gui/window/help/start_page.h"
 
+#include <algorithm>
 #include <array>
 
 #include <QCommandLinkButton>
@@ -125,6 +126,14 @@ class QuestionCard : public QCommandLinkButton {
   QString m_picture;
 };
 
+void clearLayout(QLayout& layout) {
+  while (QLayoutItem* item = layout.takeAt(0)) {
+    if (item->layout() != nullptr) clearLayout(*item->layout());
+    delete item->widget();
+    delete item;
+  }
+}
+
 QLabel* wrapped(const QString& text) {
   auto* label = new QLabel(text);
   label->setWordWrap(true);
@@ -155,6 +164,8 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent), m_column(new QWidget), 
   m_inputs->setWordWrap(true);
   m_inputs->hide();
   column->addWidget(m_inputs);
+  m_left = new QVBoxLayout;
+  column->addLayout(m_left);
   column->addSpacing(line / 2);
   addQuestions(*column);
   addButtons(*column);
@@ -244,14 +255,42 @@ void StartPage::setInputs(const QString& text) {
   m_inputs->setVisible(!text.isEmpty());
 }
 
-void StartPage::setRecent(const QStringList& paths) {
-  while (QLayoutItem* item = m_recent->takeAt(0)) {
-    delete item->widget();
-    delete item;
+void StartPage::setLeft(const std::vector<LeftWork>& works) {
+  clearLayout(*m_left);
+  for (const LeftWork& work : works) {
+    QString about = tr("Kept when the window ended without being closed. Nothing is computed again.");
+    if (!work.left.isEmpty()) {
+      about = tr("Nothing is computed again, but %1: too large to be kept, F5 makes it again.")
+                  .arg(work.left.join(QStringLiteral(", ")));
+    }
+    auto* row = new QHBoxLayout;
+    auto* button = new QCommandLinkButton(tr("Continue: %1").arg(work.title), about);
+    button->setObjectName(QStringLiteral("continue"));
+    if (!work.picture.isNull()) {
+      button->setIcon(QPixmap::fromImage(work.picture));
+      button->setIconSize(kThumbnail);
+    }
+    connect(button, &QCommandLinkButton::clicked, this,
+            [this, session = work.session] { emit continueWanted(session); });
+    row->addWidget(button, 1);
+    auto* discard = new QPushButton(tr("Discard"));
+    discard->setToolTip(tr("Remove what was kept of this window"));
+    connect(discard, &QPushButton::clicked, this, [this, session = work.session] { emit discardWanted(session); });
+    row->addWidget(discard, 0, Qt::AlignVCenter);
+    m_left->addLayout(row);
+    if (m_left->count() == 1 && isVisible()) button->setFocus();
   }
+}
+
+void StartPage::setRecent(const QStringList& paths) {
+  clearLayout(*m_recent);
   if (paths.isEmpty()) return;
   m_recent->addSpacing(fontMetrics().height() / 2);
   m_recent->addWidget(heading(tr("Opened lately"), 1));
+  std::vector<QPixmap> pictures;
+  for (const QString& path : paths) pictures.push_back(thumbnailOf(path));
+  // Without any, names need no room for them.
+  const bool any = std::ranges::any_of(pictures, [](const QPixmap& picture) { return !picture.isNull(); });
   for (const QString& path : paths) {
     QString shown = QDir::cleanPath(path);
     if (shown.startsWith(QDir::homePath() + '/')) shown = "~" + shown.mid(QDir::homePath().size());
@@ -262,7 +301,8 @@ void StartPage::setRecent(const QStringList& paths) {
     auto* picture = new QLabel;
     picture->setFixedSize(kThumbnail);
     picture->setAlignment(Qt::AlignCenter);
-    picture->setPixmap(thumbnailOf(path));
+    picture->setPixmap(pictures[static_cast<std::size_t>(paths.indexOf(path))]);
+    picture->setVisible(any);
     row->addWidget(picture);
     auto* link = new QLabel(QStringLiteral("<a href='open'>%1</a><br>%2")
                                 .arg(file.fileName().toHtmlEscaped(), file.path().toHtmlEscaped()));

@@ -5,6 +5,8 @@
 #include <QStringList>
 #include <QWidget>
 
+#include "app/gui/document/autosave.h"
+
 class QHBoxLayout;
 class QLabel;
 class QPushButton;
@@ -20,6 +22,8 @@ class StartPage : public QWidget {
  public:
   explicit StartPage(QWidget* parent = nullptr);
   void setRecent(const QStringList& paths);
+  /// Offers, before all else, the work of windows that ended without being closed.
+  void setLeft(const std::vector<foxscope::gui::LeftWork>& works);
   /// Sets the text on a run's inputs that are there and those that are missing: "No text yet: ..."
   void setInputs(const QString& text);
   /// @param demo  its session file, beside which those of the questions lie; empty: there is none
@@ -32,6 +36,8 @@ class StartPage : public QWidget {
   void fileWanted();
   void tourWanted();
   void pathWanted(const QString& path);
+  void continueWanted(const QString& session);
+  void discardWanted(const QString& session);
   void questionAsked(const QString& session);
 
  protected:
@@ -45,6 +51,7 @@ class StartPage : public QWidget {
   QHBoxLayout* m_questions;
   QPushButton* m_demo = nullptr;
   QPushButton* m_tour = nullptr;
+  QVBoxLayout* m_left = nullptr;
   QVBoxLayout* m_recent = nullptr;
   QLabel* m_inputs = nullptr;
 };
