@@ -255,9 +255,10 @@ void TextToolRow::showChoice() {
   m_log->setVisible(shows && kind != TintKind::none && !hasSigns(kind));
   m_log->setChecked(m_choice.scaling() == TintScaling::logarithmic);
   m_caption->setVisible(shows);
-  // The meaning of saliency's numbers is shown whole, below their scale.
-  m_scaleRow->setDirection(isOwed(kind) ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
-  m_caption->setWrapped(isOwed(kind));
+  // The meaning of saliency's numbers is shown whole, below their scale, where the text has room for that.
+  const bool whole = isOwed(kind) && !m_low;
+  m_scaleRow->setDirection(whole ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
+  m_caption->setWrapped(whole);
   m_remedy->setVisible(shows && m_isRemedied);
   if (!shows) m_bar->hide();
 }
@@ -268,6 +269,12 @@ void TextToolRow::setScale(const TintScale* scale, const QString& unit) {
 }
 
 void TextToolRow::setCaption(const QString& caption) { m_caption->setFullText(caption); }
+void TextToolRow::setLow(bool low) {
+  if (low == m_low) return;
+  m_low = low;
+  showChoice();
+}
+
 void TextToolRow::setRemedy(QAction* remedy) { m_remedy->setDefaultAction(remedy); }
 
 void TextToolRow::showRemedy(bool shows) {

@@ -63,6 +63,8 @@ class TextToolRow : public QWidget {
   /// Shows the scale; none where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
   void setCaption(const QString& caption);
+  /// Keeps scale and caption in one line: the text is low.
+  void setLow(bool low);
   /// Sets the remedy for what the caption calls missing: a button beside it, hidden until it is shown.
   void setRemedy(QAction* remedy);
   void showRemedy(bool shows);
@@ -99,6 +101,7 @@ class TextToolRow : public QWidget {
   ElidedLabel* m_caption;
   QToolButton* m_remedy;
   bool m_isRemedied = false;
+  bool m_low = false;
   QBoxLayout* m_scaleRow = nullptr;
   QLabel* m_notice;
 };

@@ -559,6 +559,13 @@ void TextView::restoreState(const QJsonObject& state) {
 
 bool TextView::isSettled() const { return !m_shapePending && !m_tinter->isPending(); }
 
+void TextView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  // Of a window of less than 800 pixels.
+  constexpr int kLow = 660;
+  m_tools->setLow(height() < kLow);
+}
+
 void TextView::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);
   if (event->type() == QEvent::FontChange && m_reference) requestShape();

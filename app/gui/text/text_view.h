@@ -54,6 +54,7 @@ class TextView : public QWidget, public ViewPart {
 
  protected:
   void changeEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   QWidget* makePage();
