@@ -9,6 +9,7 @@
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/maps/pane/map_pane.h"
 #include "app/gui/training/training_view.h"
+#include "app/gui/views/time_text.h"
 #include "backend/train/folder_lock.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"
@@ -41,6 +42,7 @@ class TrainingTest : public QObject {
   void coloursKeepTheirLimitsOverTheSteps();
   void wordsStandBelowWhereThereIsNoRoomBeside();
   void whatIsMissingForAFilmIsSaid();
+  void timesHaveTheDigitsOfAnEstimate();
 };
 
 namespace {
@@ -605,6 +607,15 @@ void TrainingTest::whatIsMissingForAFilmIsSaid() {
   QVERIFY(!mp4->isEnabled());
   QCOMPARE(mp4->toolTip(), "MP4 needs the program ffmpeg, which is not installed: install it, or export WebP");
   QVERIFY(shown.view.commands()[6]->isEnabled());
+}
+
+void TrainingTest::timesHaveTheDigitsOfAnEstimate() {
+  const std::pair<double, const char*> times[] = {
+      {-1, "0.0 s"},   {4.24, "4.2 s"},    {9.94, "9.9 s"},    {9.96, "10 s"},      {59.4, "59 s"},
+      {59.6, "1 min"}, {125, "2 min 5 s"}, {120, "2 min"},     {599, "9 min 59 s"}, {2039, "34 min"},
+      {3599, "1 h"},   {3600, "1 h"},      {7500, "2 h 5 min"}};
+  for (const auto& [seconds, words] : times) QCOMPARE(timeText(seconds), QString(words));
+  QCOMPARE(timeLeftText(2039), "34 min left");
 }
 
 }  // namespace foxscope::gui::test

@@ -1,5 +1,7 @@
 // Moving about by keys alone, and what programs for those who cannot see are told.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include <QAccessible>
 #include <QApplication>
@@ -84,10 +86,10 @@ void WindowKeysTest::f6GoesFromPartToPart() {
     QVERIFY2(parts[n % parts.size()]->isAncestorOf(focused()), focused()->metaObject()->className());
   }
   // It comes back to what had the keyboard, and to the map that is active.
-  QCOMPARE(focused(), &test.window.headsView().grid());
+  QVERIFY(focused() == &test.window.headsView().grid());
   test.window.maps().setActivePane(1);
   press(Qt::Key_F6);
-  QCOMPARE(focused(), &test.window.maps().pane(1).plot());
+  QVERIFY(focused() == &test.window.maps().pane(1).plot());
   for (qsizetype n = 0; n < parts.size(); ++n) {
     press(Qt::SHIFT | Qt::Key_F6);
     QVERIFY(parts[(parts.size() - n) % parts.size()]->isAncestorOf(focused()));
@@ -178,7 +180,7 @@ void WindowKeysTest::panesAndTabsHaveKeys() {
   test.window.headsView().grid().setFocus();
   press(Qt::CTRL | Qt::Key_2);
   QCOMPARE(maps.activePane(), 1);
-  QCOMPARE(focused(), &maps.pane(1).plot());
+  QVERIFY(focused() == &maps.pane(1).plot());
   press(Qt::CTRL | Qt::Key_3);  // there are two
   QCOMPARE(maps.activePane(), 1);
   QCOMPARE(maps.paneCount(), 2);
@@ -358,7 +360,7 @@ void WindowKeysTest::headsAreReadOut() {
   cell->actionInterface()->doAction(QAccessibleActionInterface::pressAction());
   QCOMPARE(runs.selection().head(), (HeadChoice{runs[0].id, 7, 2}));
   QVERIFY(cell->state().selected);
-  QCOMPARE(table->selectedCells(), QList<QAccessibleInterface*>{cell});
+  QVERIFY(table->selectedCells() == QList<QAccessibleInterface*>{cell});
   grid.setFocus();
   QVERIFY(whole->focusChild() == cell);
   // With one run its name says nothing; labels and what is not known have their words.
