@@ -108,7 +108,7 @@ void WindowHelpTest::theFirstPageHasAPictureForEachQuestion() {
   for (const auto& [words, name] :
        {std::pair{"What does this head forget?", "question-forgets"}, std::pair{"Where does FoX win?", "question-wins"},
         std::pair{"Which heads remember the title?", "question-remembers"}}) {
-    const auto* card = question(test.window, words);
+    auto* card = question(test.window, words);
     QVERIFY(card != nullptr && card->isVisible());
     QVERIFY(card->parentWidget()->rect().contains(card->geometry()));
     QVERIFY(card->geometry().left() > before.right());
