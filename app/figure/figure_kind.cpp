@@ -154,6 +154,7 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure maps run.h5 -o maps.pdf\n"
        "  foxscope figure maps run.h5 --heads 6:2,6:1,7:2 --width icml-wide -o maps.pdf\n"
        "  foxscope figure maps run.h5 --heads fox:7:2,mamba:12:1 -o memories.pdf\n"
+       "  foxscope figure maps run.h5 --heads 1:0,7:2 --axes distance -o distances.pdf\n"
        "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
        {"RUN.h5", "Run files"},
        model() +
@@ -161,7 +162,11 @@ std::vector<FigureKind> kinds() {
                     "Heads to show, of other models as MODEL:L:H (default: of short, middle and long memory; without "
                     "--rows and --cols those whose decay can be seen, on a text of many memories its beginning)"}} +
            maps("forget,attention") +
-           Options{{"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} + runs(),
+           Options{{"--axes", "key|distance|auto", Takes::text,
+                    "Keys downwards beside queries, or distances i - j + 1 on a logarithmic axis above queries; auto "
+                    "takes distances where a head forgets within 2 % of the positions (default: key)"},
+                   {"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} +
+           runs(),
        drawing<drawMaps>(),
        {.letters = true, .bars = true}},
       {"grid", "Every layer and head as a small map: nats forgotten, F, A",

@@ -8,6 +8,7 @@
 #include "app/figure/maps/map_numbers.h"
 #include "app/figure/maps/map_raster.h"
 #include "app/figure/quantity_text.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::figure {
 namespace {
@@ -52,14 +53,15 @@ MapPanel::MapPanel(const FigureFormat& format, Content content)
 SideDots MapPanel::dotsOf(Side side, double length) const {
   const int room = static_cast<int>(exactly(length, dotsPerPoint(m_format)));
   const std::int64_t entries = axis(side).range.size();
-  if (entries >= room) return {room, room};
+  if (entries >= room || axis(side).ofDistances) return {room, room};
   return sideDots(room, static_cast<int>(entries), m_format.kind);
 }
 
 PixelRoom MapPanel::pixelsIn(const QRectF& inner) const {
   const double dots = dotsPerPoint(m_format);
   const auto pixels = [&](Side side, double length) {
-    return std::min<std::int64_t>(axis(side).range.size(), static_cast<std::int64_t>(exactly(length, dots)));
+    const auto room = static_cast<std::int64_t>(exactly(length, dots));
+    return axis(side).ofDistances ? room : std::min<std::int64_t>(axis(side).range.size(), room);
   };
   return {pixels(Side::rows, inner.height()), pixels(Side::columns, inner.width())};
 }
@@ -86,8 +88,18 @@ std::optional<TextStyle> MapPanel::entryStyle(Side side, double length) const {
   return style;
 }
 
+double MapPanel::placeOn(Side side, double value) const {
+  const MapAxis& which = axis(side);
+  if (which.ofDistances) return DistanceAxis{which.range}.middle(value);
+  const double at = (value - static_cast<double>(which.range.begin) + 0.5) / static_cast<double>(which.range.size());
+  return side == Side::rows ? 1 - at : at;
+}
+
 Ticks MapPanel::ticksOf(Side side, double length) const {
   const Range& range = axis(side).range;
+  if (axis(side).ofDistances) {
+    return distanceTicks(range, std::clamp(static_cast<int>(length / (2.2 * m_style.size)), 2, kMostMapTicks));
+  }
   const double room = side == Side::rows ? 2.2 * m_style.size : (digitsOf(range) * em::kDigit + 1.3) * m_style.size;
   const auto position = [&](double value) {
     return (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
@@ -202,12 +214,8 @@ void MapPanel::drawSide(Canvas& canvas, Side side, const QRectF& inner) const {
   } else {
     ticks = ticksOf(side, length);
   }
-  const Range& range = which.range;
-  const auto along = [&range, side](double value) {
-    const double at = (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
-    return side == Side::rows ? 1 - at : at;
-  };
-  const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner, along};
+  const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner,
+                      [this, side](double value) { return placeOn(side, value); }};
   drawAxis(canvas, edge, ticks, side == Side::columns ? ownAcrossName() : ownUpName(), labelDepth(side, length),
            m_style);
 }
@@ -320,8 +328,27 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   }
 }
 
+/// Each bin of distances once, the nearest first.
+void MapPanel::addNumbersByDistance(NumberTable& numbers) const {
+  const std::vector<std::int64_t> edges = DistanceAxis{m_content.rows.range, m_image.rows}.edges();
+  Image bins{0, m_image.columns, {}};
+  std::vector<std::string> names;
+  for (std::size_t pixel = 0; pixel + 1 < edges.size(); ++pixel) {
+    // Of pixels that begin within one distance the last one has the bin's edges.
+    if (edges[pixel] == edges[pixel + 1]) continue;
+    names.push_back(positionsText({edges[pixel], edges[pixel + 1]}, 1, 0));
+    const auto line = m_image.value.begin() + (m_image.rows - 1 - static_cast<std::int64_t>(pixel)) * m_image.columns;
+    bins.value.insert(bins.value.end(), line, line + m_image.columns);
+    ++bins.rows;
+  }
+  addPixels(
+      numbers, "", bins, [&](std::int64_t row) { return names[static_cast<std::size_t>(row)]; },
+      [this](std::int64_t column) { return positionsText(m_content.columns.range, m_image.columns, column); });
+}
+
 void MapPanel::addNumbers(NumberTable& numbers) const {
   numbers.setQuantity(m_colours.label);
+  if (m_content.rows.ofDistances) return addNumbersByDistance(numbers);
   const auto text = [](const MapAxis& axis, std::int64_t pixels) {
     return [&axis, pixels](std::int64_t pixel) {
       const bool valued = axis.are == MapAxis::Labels::values && axis.labels.size() == static_cast<std::size_t>(pixels);

@@ -22,6 +22,8 @@ struct MapAxis {
   /// What the labels are: the tokens that stand at the positions, or values that the axis has instead of positions.
   enum class Labels { tokens, values };
   Labels are = Labels::tokens;
+  /// Of rows: distances upwards on a logarithmic axis, in the place of positions downwards.
+  bool ofDistances = false;
 };
 
 /// Layers or heads by their numbers, as many of them written as have room.
@@ -43,6 +45,7 @@ class MapPanel final : public Panel {
 
   /// Pixels for a map on this inner rectangle: one for each entry where there is a dot for it, else one for each dot.
   [[nodiscard]] PixelRoom pixelsIn(const QRectF& inner) const;
+  /// @param image  as it is drawn, by distance drawn_by_distance's
   void setImage(Image image, const ScaledColours& colours);
   /// Draws numbers or words onto the cells, black or white, perhaps in several lines; [rows x columns].
   void setCellTexts(std::vector<std::string> texts) { m_cellTexts = std::move(texts); }
@@ -71,6 +74,8 @@ class MapPanel final : public Panel {
   [[nodiscard]] std::optional<TextStyle> entryStyle(Side side, double length) const;
   [[nodiscard]] std::string nameOf(Side side) const;
   [[nodiscard]] Ticks ticksOf(Side side, double length) const;
+  /// Where a tick stands on a side: the share to its left, or below it.
+  [[nodiscard]] double placeOn(Side side, double value) const;
   [[nodiscard]] double labelDepth(Side side, double length) const;
   /// One in so many labels is written.
   [[nodiscard]] std::size_t labelStep(Side side, double length, const TextStyle& style) const;
@@ -86,6 +91,7 @@ class MapPanel final : public Panel {
   void drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, const TextStyle& style) const;
   void drawCellTexts(Canvas& canvas, const QRectF& inner) const;
   void drawColumnMark(Canvas& canvas, const QRectF& inner) const;
+  void addNumbersByDistance(NumberTable& numbers) const;
 
   FigureFormat m_format;
   Content m_content;

@@ -57,14 +57,16 @@ constexpr const char* kAnyDType = "auto";
 QJsonObject SelectionState::toJson() const {
   QJsonArray pairs;
   for (const Cursor& lock : locks) pairs.append(QJsonArray{gui::toJson(lock.query), gui::toJson(lock.key)});
-  return {{"run", run},
-          {"layer", layer},
-          {"head", head},
-          {"query", gui::toJson(pin.query)},
-          {"key", gui::toJson(pin.key)},
-          {"rows", gui::toJson(view.rows)},
-          {"columns", gui::toJson(view.columns)},
-          {"locked", pairs}};
+  QJsonObject json{{"run", run},
+                   {"layer", layer},
+                   {"head", head},
+                   {"query", gui::toJson(pin.query)},
+                   {"key", gui::toJson(pin.key)},
+                   {"rows", gui::toJson(view.rows)},
+                   {"columns", gui::toJson(view.columns)},
+                   {"locked", pairs}};
+  if (view.distances.size() > 0) json["distances"] = gui::toJson(view.distances);
+  return json;
 }
 
 SelectionState SelectionState::fromJson(const QJsonObject& json) {
@@ -77,7 +79,7 @@ SelectionState SelectionState::fromJson(const QJsonObject& json) {
           json["layer"].toInt(),
           json["head"].toInt(),
           {positionFrom(json["query"]), positionFrom(json["key"])},
-          {rangeFrom(json["rows"]), rangeFrom(json["columns"])},
+          {rangeFrom(json["rows"]), rangeFrom(json["columns"]), rangeFrom(json["distances"])},
           locks};
 }
 

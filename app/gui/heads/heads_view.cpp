@@ -249,6 +249,12 @@ QWidget* HeadsView::makeGallery() {
   }
   top->addWidget(m_order, 1);
   layout->addLayout(top);
+  auto* byDistance = new QLabel(tr("↑ distance, on a logarithmic axis   → query"));
+  byDistance->setToolTip(tr("Some head here forgets so fast that its map on keys would be a thin diagonal"));
+  byDistance->hide();
+  layout->addWidget(byDistance);
+  connect(&m_pictures, &HeadPictures::changed, byDistance,
+          [this, byDistance] { byDistance->setVisible(m_pictures.axes() == MapAxes::distance); });
   m_gallery = new HeadGallery(m_runs, m_table, m_pictures);
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_gallery);

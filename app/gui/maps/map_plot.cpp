@@ -33,9 +33,10 @@ int digitsOf(std::int64_t position) { return QString::number(position).size(); }
 
 MapPlot::MapPlot(QWidget* parent)
     : QCustomPlot(parent),
-      m_geometry{{0, 0, kLeastMap, kLeastMap}, {{0, 1}, {0, 1}}},
+      m_geometry{{0, 0, kLeastMap, kLeastMap}, {{0, 1}, {0, 1}}, MapAxes::key},
       m_rowTicker(new PositionTicker),
-      m_columnTicker(new PositionTicker) {
+      m_columnTicker(new PositionTicker),
+      m_distanceTicker(new DistanceTicker) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setMinimumSize(60, 60);
@@ -73,10 +74,24 @@ void MapPlot::setPictures(std::vector<PicturePointer> pictures) {
   replotSoon();
 }
 
-void MapPlot::setView(const View& view) {
-  if (view == m_geometry.view || view.rows.size() < 1 || view.columns.size() < 1) return;
+void MapPlot::setView(const View& view, MapAxes axes) {
+  if (view.rows.size() < 1 || view.columns.size() < 1) return;
+  const bool others = axes != m_geometry.axes;
+  if (view == m_geometry.view && !others) return;
   m_geometry.view = view;
+  m_geometry.axes = axes;
   place();
+  if (others) emit axesChanged();
+}
+
+void MapPlot::setCaption(const QString& caption) {
+  if (caption == m_caption) return;
+  m_caption = caption;
+  update();
+}
+
+const Range& MapPlot::across() const {
+  return m_geometry.byDistance() ? m_geometry.view.rows : m_geometry.view.columns;
 }
 
 void MapPlot::setRun(const AxisRun& run) {
@@ -188,7 +203,7 @@ double MapPlot::viewShape() const {
 QSize MapPlot::mapSize(const QMargins& room) const {
   int across = std::max(kLeastMap, width() - room.left() - room.right());
   int down = std::max(kLeastMap, height() - room.top() - room.bottom());
-  if (m_proportions == Proportions::free) return {across, down};
+  if (!isSquare()) return {across, down};
   const int fitting = static_cast<int>(std::lround(down * viewShape()));
   if (fitting > across) {
     down = std::max(kLeastMap, static_cast<int>(std::lround(across / viewShape())));
@@ -206,22 +221,23 @@ MapPlot::TickNames MapPlot::fittingNames() const {
   for (const TickNames& names : {TickNames{Labels::tokens, Labels::tokens}, TickNames{Labels::tokens, Labels::numbers},
                                  TickNames{Labels::numbers, Labels::tokens}}) {
     const QSize map = mapSize(roomAround(m_labelled, names));
-    const bool rows = map.height() / static_cast<double>(m_geometry.view.rows.size()) >= least;
-    const bool columns = map.width() / static_cast<double>(m_geometry.view.columns.size()) >= least;
+    const bool rows =
+        !m_geometry.byDistance() && map.height() / static_cast<double>(m_geometry.view.rows.size()) >= least;
+    const bool columns = map.width() / static_cast<double>(across().size()) >= least;
     if ((rows || names.rows == Labels::numbers) && (columns || names.columns == Labels::numbers)) return names;
   }
   return {};
 }
 
 int MapPlot::usefulWidth(int height) const {
-  if (m_proportions == Proportions::free) return QWIDGETSIZE_MAX;
+  if (!isSquare()) return QWIDGETSIZE_MAX;
   const QMargins room = roomAround(m_labelled);
   const int map = std::max(kLeastMap, height - room.top() - room.bottom());
   return static_cast<int>(map * viewShape()) + room.left() + room.right();
 }
 
 bool MapPlot::sharesPositionsWith(const MapPlot& other) const {
-  if (!m_notice.isEmpty() || !other.m_notice.isEmpty()) return false;
+  if (!m_notice.isEmpty() || !other.m_notice.isEmpty() || m_geometry.axes != other.m_geometry.axes) return false;
   if (m_run.tokens == other.m_run.tokens) return true;
   return m_run.tokens && other.m_run.tokens && m_run.tokens->input_id == other.m_run.tokens->input_id;
 }
@@ -235,10 +251,17 @@ void MapPlot::place() {
   m_geometry.rect = QRect(QPoint(room.left(), room.top()), map);
   axisRect()->setMargins({room.left(), room.top(), std::max(0, width() - room.left() - map.width()),
                           std::max(0, height() - room.top() - map.height())});
-  xAxis->setRange(static_cast<double>(m_geometry.view.columns.begin) - 0.5,
-                  static_cast<double>(m_geometry.view.columns.end) - 0.5);
-  yAxis->setRange(static_cast<double>(m_geometry.view.rows.begin) - 0.5,
-                  static_cast<double>(m_geometry.view.rows.end) - 0.5);
+  xAxis->setRange(static_cast<double>(across().begin) - 0.5, static_cast<double>(across().end) - 0.5);
+  yAxis->setRangeReversed(!m_geometry.byDistance());
+  if (m_geometry.byDistance()) {
+    m_distanceTicker->setAxis(m_geometry.distanceAxis());
+    yAxis->setTicker(m_distanceTicker);
+    yAxis->setRange(0, 1);
+  } else {
+    yAxis->setTicker(m_rowTicker);
+    yAxis->setRange(static_cast<double>(m_geometry.view.rows.begin) - 0.5,
+                    static_cast<double>(m_geometry.view.rows.end) - 0.5);
+  }
   labelAxes();
   replotSoon();
   if (otherNames) emit axesChanged();
@@ -262,9 +285,10 @@ void MapPlot::labelAxes() {
   xAxis->setTickLabelRotation(upright ? -90 : 0);
   yAxis->setTickLabelFont(nameFont(m_names.rows, m_geometry.cellHeight()));
   xAxis->setTickLabelFont(upright ? nameFont(m_names.columns, m_geometry.cellWidth()) : m_tickFont);
-  const double number = metrics.horizontalAdvance(QString::number(m_geometry.view.columns.end)) + line;
+  const double number = metrics.horizontalAdvance(QString::number(across().end)) + line;
   m_columnTicker->setMost(static_cast<int>(m_geometry.rect.width() / number));
   m_rowTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
+  m_distanceTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
 }
 
 /// Titles lie in one line above the map, where they take no width.
@@ -273,11 +297,14 @@ void MapPlot::drawTitles() {
   painter.setFont(m_tickFont);
   painter.setPen(mutedTextColour(palette()));
   QStringList titles;
-  if (m_labelled.queries) titles += tr("↓ query i");
-  if (m_labelled.keys) titles += tr("→ key j");
+  const bool byDistance = m_geometry.byDistance();
+  if (m_labelled.queries) titles += byDistance ? tr("↑ distance i − j + 1") : tr("↓ query i");
+  if (m_labelled.keys) titles += byDistance ? tr("→ query i") : tr("→ key j");
+  if (!m_caption.isEmpty()) titles += m_caption;
   const QRect& map = m_geometry.rect;
-  painter.drawText(QRect(map.left(), 0, map.width(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter,
-                   titles.join(QStringLiteral("   ")));
+  const QString line =
+      QFontMetrics(painter.font()).elidedText(titles.join(QStringLiteral("   ")), Qt::ElideRight, map.width());
+  painter.drawText(QRect(map.left(), 0, map.width(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter, line);
 }
 
 QColor MapPlot::groundColour() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <QActionGroup>
 #include <QHBoxLayout>
@@ -229,6 +230,15 @@ void MapsView::makePaneCommands() {
           state.setQuantity(next);
         });
       });
+  addCommand({tr("Axes: key or distance"),
+              tr("Keys beside queries, or distances above queries on a logarithmic axis, where fast heads can be read"),
+              {QKeySequence(Qt::Key_X)}},
+             [this] {
+               const MapAxes shown = pane(m_active).axes();
+               changeActive([shown](PaneState& state) {
+                 state.axes = shown == MapAxes::key ? MapAxes::distance : MapAxes::key;
+               });
+             });
   m_firstKeyAction = addCommand({tr("Without key 0"),
                                  tr("Leave out the first key, where many heads park attention, in all panes of "
                                     "attention. Each row is divided by the rest"),
@@ -419,8 +429,13 @@ void MapsView::chooseFirstQuantities() {
   for (std::size_t index = 0; index < m_panes.size(); ++index) {
     PaneState wanted;
     wanted.setQuantity(quantities[index]);
-    if (m_panes[index]->state() == m_first[index] && wanted != m_first[index]) m_panes[index]->setState(wanted);
+    // Axes that were chosen stay, and say nothing of the quantity.
+    PaneState shown = m_panes[index]->state();
+    const auto axes = std::exchange(shown.axes, std::nullopt);
+    const bool untouched = shown == m_first[index];
     m_first[index] = wanted;
+    wanted.axes = axes;
+    if (untouched) m_panes[index]->setState(wanted);
   }
 }
 
@@ -517,7 +532,10 @@ void MapsView::zoomBy(double factor) {
   if (m_runs.length() < 1) return;
   Selection& selection = m_runs.selection();
   selection.endMovement();
-  selection.setView(zoomed(selection.view(), factor, {}, ZoomAxes::both, m_runs.length()));
+  const View& view = selection.view();
+  const bool byDistance = pane(m_active).axes() == MapAxes::distance;
+  selection.setView(byDistance ? zoomedByDistance(view, factor, {}, ZoomAxes::columns, m_runs.length())
+                               : zoomed(view, factor, {}, ZoomAxes::both, m_runs.length()));
   selection.endMovement();
 }
 
@@ -530,6 +548,9 @@ void MapsView::panBy(double rows, double columns) {
     const double tokens = share * static_cast<double>(range.size());
     return static_cast<std::int64_t>(share < 0 ? std::floor(tokens) : std::ceil(tokens));
   };
+  if (pane(m_active).axes() == MapAxes::distance) {
+    return selection.setView(pannedByDistance(view, step(view.rows, columns), -rows, m_runs.length()));
+  }
   selection.setView(panned(view, step(view.rows, rows), step(view.columns, columns), m_runs.length()));
 }
 

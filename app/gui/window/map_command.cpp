@@ -55,7 +55,9 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
   }
   if (request.first_key == FirstKey::left_out) words.emplace_back("--without-first");
   option("rows", fmt::format("{}:{}", request.rows.begin, request.rows.end));
-  option("cols", fmt::format("{}:{}", request.columns.begin, request.columns.end));
+  if (request.by_distance()) option("axes", "distance");
+  option(request.by_distance() ? "distances" : "cols",
+         fmt::format("{}:{}", request.columns.begin, request.columns.end));
   option("reduce", to_string(request.reduction));
   option("scale", figure.scale == figure::ColourScale::logarithmic ? "log" : "linear");
   const auto end = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : std::string(); };

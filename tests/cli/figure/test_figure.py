@@ -214,6 +214,21 @@ class KindTest(FigureTest):
         self.assertRegex(self.text_of(), r"\(b\) Layer\s1, head\s1")
         self.assertIn("F is 1 everywhere", self.draw("maps", "--heads", "base:0:0,base:1:1", files=[run]))
 
+    def test_maps_by_distance(self):
+        said = self.draw("maps", "--axes", "distance")
+        self.assertNotIn("are shown, in which", said)
+        text = re.sub(r"\s+", " ", self.text_of())
+        self.assertIn("distance", text)
+        self.assertIn("query", text)
+        self.assertNotIn("key", text)
+        # Heads that forget within 2 % of the text take it by themselves.
+        self.draw("maps", "--axes", "auto", "--heads", "0:0")
+        self.assertIn("key", self.text_of())
+        self.fails(2, ["--cols", "maps by distance"], "figure", "maps", self.two_models(), "--axes", "distance", "--cols",
+                   "0:4", "-o", self.folder / "other.pdf")
+        self.fails(2, ["axes", "key, distance"], "figure", "maps", self.two_models(), "--axes", "time", "-o",
+                   self.folder / "other.pdf")
+
     def test_maps_name_tokens_of_a_small_region(self):
         run = self.words()
         self.draw("maps", "--heads", "0:0", "--rows", "0:6", "--cols", "0:6", files=[run])

@@ -41,14 +41,14 @@ void MapsGesturesTest::wheelZoomsAtThePointer() {
   OpenMaps maps({traceOf(400)});
   QVERIFY(maps.settle());
   const QPoint at = pointAt(maps.plot(), 0.25, 0.75);
-  const std::int64_t row = maps.plot().geometryOfView().rowAt(at.y());
-  const std::int64_t column = maps.plot().geometryOfView().columnAt(at.x());
+  const std::int64_t row = maps.plot().geometryOfView().rowAt(at);
+  const std::int64_t column = maps.plot().geometryOfView().columnAt(at);
   maps.wheel(at, 4);
   QVERIFY(maps.settle());
   QCOMPARE(maps.range().rows.size(), std::llround(400 / std::pow(1.25, 4)));
   QCOMPARE(maps.range().columns.size(), maps.range().rows.size());
-  QVERIFY(std::abs(maps.plot().geometryOfView().rowAt(at.y()) - row) <= 1);
-  QVERIFY(std::abs(maps.plot().geometryOfView().columnAt(at.x()) - column) <= 1);
+  QVERIFY(std::abs(maps.plot().geometryOfView().rowAt(at) - row) <= 1);
+  QVERIFY(std::abs(maps.plot().geometryOfView().columnAt(at) - column) <= 1);
   // Both panes show the same part.
   QCOMPARE(maps.plot(1).geometryOfView().view, maps.range());
   QCOMPARE(maps.pane(1).picture()->request.view, maps.range());
@@ -259,7 +259,7 @@ void MapsGesturesTest::theReadoutFollowsTheWheel() {
   maps.wheel(at, 12);
   QVERIFY(maps.settle());
   const PlotGeometry& geometry = maps.plot().geometryOfView();
-  const Cursor under{geometry.rowAt(at.y()), geometry.columnAt(at.x())};
+  const Cursor under{geometry.rowAt(at), geometry.columnAt(at)};
   QCOMPARE(maps.document.runs().selection().hover(), under);
   QVERIFY(maps.range().rows.size() < 100);
   const QString readout = maps.pane().readoutText();

@@ -42,7 +42,7 @@ struct Reading : Window {
   /// The middle of an entry's cell.
   QPoint cell(std::int64_t row, std::int64_t column, int index) {
     const PlotGeometry& geometry = plot(index).geometryOfView();
-    return (geometry.corner(row, column) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2)).toPoint();
+    return geometry.cell(row, column).center().toPoint();
   }
   void key(Qt::Key key, Qt::KeyboardModifiers modifiers = {}) {
     plot(1).setFocus();

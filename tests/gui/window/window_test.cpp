@@ -134,7 +134,7 @@ void WindowTest::fromATokenToTheHeadsThatRememberItInTwoClicks() {
   test.window.headsView().setColouring({HeadColouring::Kind::quantity, HeadQuantity::pinnedForget, kNoRun});
   // A click in the map pins query and key at once.
   MapPlot& plot = test.window.maps().pane(0).plot();
-  const QPoint place = plot.geometryOfView().corner(180, 60).toPoint();
+  const QPoint place = plot.geometryOfView().cell(180, 60).topLeft().toPoint();
   QTest::mouseMove(&plot, place);
   QTest::mouseClick(&plot, Qt::LeftButton, {}, place);
   QTRY_VERIFY(test.document().runs().selection().pin().query && test.document().runs().selection().pin().key);

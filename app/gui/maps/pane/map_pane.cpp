@@ -287,21 +287,48 @@ Shading MapPane::shading() const {
   return shading;
 }
 
+MapPane::Axes MapPane::axesOf(const PictureContent& content) const {
+  const auto samePlaces = [](const PictureSide& side) { return side.samePositions(); };
+  // A distance is one of a run's own tokens.
+  if (!std::ranges::all_of(content.sides, samePlaces)) return {};
+  if (m_state.axes) return {*m_state.axes, {}};
+  std::vector<HeadOf> heads;
+  for (const PictureSide& side : content.sides) heads.push_back(side.head);
+  if (content.minus) heads.push_back(*content.minus);
+  for (const HeadOf& head : heads) {
+    if (default_axes(content.quantity, head, length()) != MapAxes::distance) continue;
+    const QString time = QString::number(decay_time_of(head), 'g', 2);
+    if (heads.size() == 1) return {MapAxes::distance, tr("by distance: this head's decay time is %1 tokens").arg(time)};
+    return {MapAxes::distance,
+            tr("by distance: the decay time of a head of %1 is %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
+  }
+  return {};
+}
+
+View MapPane::shownView() const {
+  View shown = view();
+  if (m_axes.are == MapAxes::distance) shown.distances = shownDistances(shown, length());
+  return shown;
+}
+
 PictureRequest MapPane::completed(const PictureContent& content) const {
   PictureRequest request;
   request.content = content;
   // The part that was read: the rest of the plot stays blank.
-  const View shown = view();
+  const View shown = shownView();
   const auto read = [end = content.covered()](const Range& range) {
     return Range{range.begin, std::min(range.end, end)};
   };
   request.view = {read(shown.rows), read(shown.columns)};
+  const bool byDistance = content.axes == MapAxes::distance;
+  if (byDistance) request.view.distances = shown.distances;
   const PixelSize all = m_area->plot().devicePixels();
   const auto share = [](std::int64_t pixels, const Range& part, const Range& whole) {
     return std::max<std::int64_t>(1, (pixels * part.size() + whole.size() - 1) / whole.size());
   };
   request.pixels = {share(all.rows, request.view.rows, shown.rows),
                     share(all.columns, request.view.columns, shown.columns)};
+  if (byDistance) request.pixels = {all.rows, share(all.columns, request.view.rows, shown.rows)};
   request.shading = shading();
   request.skipTolerance = PanePictures::toleranceOf(request);
   return request;
@@ -313,10 +340,13 @@ void MapPane::refresh() {
   MapPlot& plot = m_area->plot();
   if (m_runs.empty()) return showNothing({});
   followText();
-  const View before = plot.geometryOfView().view;
-  plot.setView(view());
-  if (plot.geometryOfView().view != before) m_gestures->hoverAgain();
-  const WantedContent wanted = m_heads.content(m_state);
+  WantedContent wanted = m_heads.content(m_state);
+  m_axes = wanted.content ? axesOf(*wanted.content) : Axes{};
+  if (wanted.content) wanted.content->axes = m_axes.are;
+  const PlotGeometry before = plot.geometryOfView();
+  plot.setView(shownView(), m_axes.are);
+  plot.setCaption(m_axes.reason);
+  if (plot.geometryOfView().view != before.view || m_axes.are != before.axes) m_gestures->hoverAgain();
   if (!wanted.content) return showNothing(wanted.notice);
   const auto longest =
       std::max_element(wanted.content->sides.begin(), wanted.content->sides.end(),
@@ -493,9 +523,16 @@ std::optional<ShownMap> MapPane::shownMap() const {
   const PicturePointer& exact = m_pictures.exact();
   // The line divides the plot; the picture ends where its runs do.
   const bool vertical = m_state.sides == Sides::splitVertically;
-  const View plot = view();
-  const Range& all = vertical ? plot.columns : plot.rows;
-  const Range& part = vertical ? exact->request.view.columns : exact->request.view.rows;
+  const View plot = shownView();
+  const bool byDistance = exact->request.content.axes == MapAxes::distance;
+  // By distance all rows of the plot are of the picture.
+  if (byDistance && !vertical) {
+    return ShownMap{exact, m_state.sides, m_state.split,
+                    textOf(headsOf(exact->request.content, m_heads)).toStdString()};
+  }
+  const bool ofRows = vertical == byDistance;
+  const Range& all = ofRows ? plot.rows : plot.columns;
+  const Range& part = ofRows ? exact->request.view.rows : exact->request.view.columns;
   const double line = static_cast<double>(all.begin) + m_state.split * static_cast<double>(all.size());
   const double split = (line - static_cast<double>(part.begin)) / static_cast<double>(part.size());
   return ShownMap{exact, m_state.sides, split, textOf(headsOf(exact->request.content, m_heads)).toStdString()};
@@ -541,7 +578,9 @@ void MapPane::copyEntries(std::optional<MapLine::Along> along, const Cursor& at)
   if (!entry) return;
   const AxisRun run = m_heads.axisRunOf(entry->head);
   const View shown = view();
-  const EntryLine line{*entry, along, run.own(shown.rows), run.own(shown.columns)};
+  EntryLine line{*entry, along, run.own(shown.rows), run.own(shown.columns)};
+  // What the map shows of its lines: by distance more keys than the view has.
+  if (m_axes.are == MapAxes::distance) line.columns = run.own(Range{0, shown.rows.end});
   JobRunner::Request<EntryTable> job;
   job.work = [line](const Job& running) { return tableOf(line, running); };
   job.done = [this](const EntryTable& table) {

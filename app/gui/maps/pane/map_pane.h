@@ -36,6 +36,8 @@ class MapPane : public QWidget {
   MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent = nullptr);
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
+  /// What the pane's columns are: as it was chosen, or as suits its heads.
+  [[nodiscard]] MapAxes axes() const { return m_axes.are; }
   void setState(const PaneState& state);
   /// Quantities that the heads of the pane do not have, and why.
   [[nodiscard]] std::map<Quantity, QString> lacks() const;
@@ -123,6 +125,15 @@ class MapPane : public QWidget {
   void showControls();
   void change(const PaneState& state);
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
+  /// Axes of a picture of these heads, and why they are not those of keys.
+  struct Axes {
+    MapAxes are = MapAxes::key;
+    QString reason;
+    bool operator==(const Axes&) const = default;
+  };
+  [[nodiscard]] Axes axesOf(const PictureContent& content) const;
+  /// The view as the plot shows it.
+  [[nodiscard]] View shownView() const;
   /// The content that the title speaks of; null where nothing is shown or wanted.
   [[nodiscard]] const PictureContent* shownContent() const;
   [[nodiscard]] Shading shading() const;
@@ -143,6 +154,7 @@ class MapPane : public QWidget {
   RunList& m_runs;
   PaneHeads m_heads;
   PaneState m_state;
+  Axes m_axes;
   Role m_role = Role::ordinary;
 
   PaneHeader* m_header;

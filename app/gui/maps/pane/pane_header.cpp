@@ -15,6 +15,8 @@
 namespace foxscope::gui {
 namespace {
 
+constexpr int kAutomaticAxes = -1;
+
 /// A menu's content that is more than a list.
 void addContent(QMenu& menu, QWidget* content) {
   auto* action = new QWidgetAction(&menu);
@@ -179,6 +181,17 @@ void PaneHeader::makeQuantityButton() {
   connect(m_firstKey, &QAction::triggered, this, [this](bool without) {
     change([&](PaneState& state) { state.setFirstKey(without ? FirstKey::left_out : FirstKey::counted); });
   });
+  m_axesActions = new QActionGroup(this);
+  menu->addSection(tr("Axes (X: the other ones)"));
+  add(m_axesActions, tr("As suits the head's decay time"), kAutomaticAxes);
+  add(m_axesActions, tr("Key: keys across, queries down"), static_cast<int>(MapAxes::key));
+  add(m_axesActions, tr("Distance: queries across, distances up"), static_cast<int>(MapAxes::distance));
+  connect(m_axesActions, &QActionGroup::triggered, this, [this](const QAction* action) {
+    const int wanted = action->data().toInt();
+    change([&](PaneState& state) {
+      state.axes = wanted == kAutomaticAxes ? std::nullopt : std::optional(static_cast<MapAxes>(wanted));
+    });
+  });
   m_reductionActions = new QActionGroup(this);
   menu->addSection(tr("A pixel of many entries shows"));
   for (const auto reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
@@ -264,6 +277,7 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
     action->setToolTip(reason == context.lacks.end() ? action->text() : reason->second);
   }
   check(*m_reductionActions, static_cast<int>(state.effectiveReduction()));
+  check(*m_axesActions, state.axes ? static_cast<int>(*state.axes) : kAutomaticAxes);
   m_firstKey->setChecked(state.effectiveFirstKey() == FirstKey::left_out);
   m_firstKey->setEnabled(is_of_attention(state.quantity));
   m_colourForm->setState(state, context.picture);

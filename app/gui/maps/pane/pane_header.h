@@ -89,6 +89,7 @@ class PaneHeader : public QWidget {
   HeaderButton* m_quantity = nullptr;
   QActionGroup* m_quantityActions = nullptr;
   QAction* m_firstKey = nullptr;
+  QActionGroup* m_axesActions = nullptr;
   QActionGroup* m_reductionActions = nullptr;
   HeaderButton* m_sides = nullptr;
   QActionGroup* m_sideActions = nullptr;

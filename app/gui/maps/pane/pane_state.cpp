@@ -130,6 +130,7 @@ QJsonObject PaneState::toJson() const {
   if (other) json["other"] = jsonOf(*other);
   if (reduction) json["reduction"] = to_string(*reduction);
   if (firstKey == FirstKey::left_out) json["without_first"] = true;
+  if (axes) json["axes"] = to_string(*axes);
   QJsonObject shades;
   if (colours.map) shades["map"] = wordOf(kMaps, *colours.map);
   if (colours.scale) shades["scale"] = wordOf(kScales, *colours.scale);
@@ -146,6 +147,7 @@ PaneState PaneState::fromJson(const QJsonObject& json) {
   state.quantity = valueByBackendName<Quantity>(kQuantities, json["quantity"]).value_or(state.quantity);
   state.reduction = valueByBackendName<Reduction>(kReductions, json["reduction"]);
   state.firstKey = json["without_first"].toBool() ? FirstKey::left_out : FirstKey::counted;
+  state.axes = valueByBackendName<MapAxes>(std::array{MapAxes::key, MapAxes::distance}, json["axes"]);
   state.sides = valueOf<Sides>(kSides, json["sides"]).value_or(Sides::left);
   state.other = headOf(json["other"]);
   state.split = std::clamp(json["split"].toDouble(state.split), 0.0, 1.0);

@@ -23,6 +23,9 @@ QString number(double value) { return numberOf(value, 3); }
 QString binText(const MapPicture& picture) {
   const Image& image = *picture.values.front();
   const View& view = picture.request.view;
+  if (picture.request.content.axes == MapAxes::distance) {
+    return tr("%1 × a bin of distances").arg(number(picture.tokensPerPixel()));
+  }
   return QStringLiteral("%1 × %2").arg(
       number(static_cast<double>(view.rows.size()) / static_cast<double>(image.rows)),
       number(static_cast<double>(view.columns.size()) / static_cast<double>(image.columns)));
@@ -177,8 +180,7 @@ Cursor readPlace(const Selection& selection) {
 std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column) {
   if (content.sides.size() < 2) return 0;
   const PlotGeometry& geometry = plot.geometryOfView();
-  const QPointF middle = geometry.corner(row, column) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2);
-  return plot.divider().sideAt(geometry.rect, middle);
+  return plot.divider().sideAt(geometry.rect, geometry.cell(row, column).center());
 }
 
 QString placeText(const PictureContent& content, std::size_t side, std::int64_t position) {

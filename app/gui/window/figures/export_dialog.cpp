@@ -35,6 +35,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/file/map_file.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::gui {
 namespace {
@@ -624,9 +625,14 @@ void ExportDialog::writeSpec(const QString& path) {
 
 void ExportDialog::writeMapData(const QString& path) {
   MapRequest request = m_map->picture->computed;
-  if (m_everyEntry->isChecked()) {
+  const bool all = m_everyEntry->isChecked();
+  if (all) {
     request.pixel_rows = request.rows.size();
     request.pixel_columns = request.columns.size();
+  }
+  // A file names each bin of distances once.
+  if (request.by_distance()) {
+    request.set_distances(all ? single_distances(request.columns) : distinct(request.distances));
   }
   request.skip_tolerance = 0;
   m_document.files().writeFile(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
