@@ -198,11 +198,7 @@ struct Pooling : WarpPixels<Mode, 4> {
       }
     }
     __syncwarp();
-    if (p.by_distance) {
-      this->gather_diagonals(rows.begin, tile * kTileKeys, begin, end);
-    } else {
-      this->gather_stage(rows.begin, tile * kTileKeys, begin, end);
-    }
+    this->gather_stage(rows.begin, tile * kTileKeys, begin, end);
     __syncwarp();
   }
 
