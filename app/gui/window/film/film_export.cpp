@@ -12,6 +12,7 @@
 #include <QPainter>
 
 #include "app/figure/film/film_file.h"
+#include "app/gui/maps/maps_view.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/main_window.h"
