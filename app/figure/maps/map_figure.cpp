@@ -21,27 +21,27 @@ namespace {
 constexpr int kMostFigureTicks = 9;
 const QColor kNoteColour(70, 70, 70);
 
-// "largest entry (max) of 8 × 8 tokens a pixel", or that pixels are entries.
+// "a pixel is the largest of 8 × 8 entries", or that pixels are entries.
 std::string resolutionText(const MapRequest& request) {
   const double rows = static_cast<double>(request.rows.size()) / static_cast<double>(request.pixel_rows);
   const double columns = static_cast<double>(request.columns.size()) / static_cast<double>(request.pixel_columns);
-  if (rows == 1 && columns == 1) return "one entry a pixel";
+  if (rows == 1 && columns == 1) return "a pixel is an entry";
   const char* reduction = "";
   switch (request.reduction) {
     case Reduction::max:
-      reduction = "largest entry (max)";
+      reduction = "largest";
       break;
     case Reduction::mean:
       reduction = "mean";
       break;
     case Reduction::min:
-      reduction = "smallest entry (min)";
+      reduction = "smallest";
       break;
     case Reduction::absmax:
-      reduction = "entry of largest size (absmax)";
+      reduction = "one of largest size";
       break;
   }
-  return fmt::format("{} of {:.3g} × {:.3g} tokens a pixel", reduction, rows, columns);
+  return fmt::format("a pixel is the {} of {:.3g} × {:.3g} entries", reduction, rows, columns);
 }
 
 std::string titleText(const MapFigure& figure) {
@@ -117,13 +117,16 @@ class MapDrawing {
     const TextStyle title = m_style.scaled(em::kTitleFont);
     TextStyle small = m_style.scaled(em::kSmallFont);
     small.colour = kNoteColour;
-    addLines(m_above, titleText(m_figure), title);
+    if (!m_figure.plain || !m_figure.title.empty()) addLines(m_above, titleText(m_figure), title);
+    if (m_figure.plain) return;
     addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
       const bool window = window_of(request.head.trace->info(), request.head.layer) > 0;
-      addLines(m_below,
-               std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""), small);
+      addLines(
+          m_below,
+          std::string("grey: nothing, since a query sees no later key") + (window ? " and none before its window" : ""),
+          small);
     }
     if (!m_colours.note.empty()) addLines(m_below, m_colours.note, small);
   }
