@@ -106,6 +106,7 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
   figure.image = std::move(*image);
   figure.request = std::move(request);
   figure.command = context.commandLine;
+  figure.plain = options.plain;
   const std::string picture = figure::drawMap(figure, format);
   if (context.stop.stop_requested()) return kInterrupted;
   context.console.endProgress();
@@ -233,6 +234,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--threshold", options.threshold, "Leave smaller entries of a picture white")->type_name("A");
   command.add_option("--title", options.title, "Title above a picture (default: the names of the heads)")
       ->type_name("TEXT");
+  command.add_flag("--plain", options.plain,
+                   "The axes and the colour bar of a picture alone: no notes, and no title but that of --title");
   command
       .add_option("--width", options.width,
                   "Width of a picture, as in 140mm or 5.5in, or " + figure::lengthPresets() + " (default: 5.5in)")

@@ -151,10 +151,11 @@ figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format) {
 
 void requireNoPictureOptions(const MapOptions& options) {
   const std::pair<const char*, bool> given[] = {
-      {"--scale", options.scale != "auto"},    {"--limits", !options.limits.empty()},
-      {"--colours", !options.colours.empty()}, {"--threshold", options.threshold.has_value()},
-      {"--title", !options.title.empty()},     {"--width", options.width.has_value()},
-      {"--dpi", options.dpi.has_value()},      {"--font-size", options.fontSize.has_value()}};
+      {"--scale", options.scale != "auto"},         {"--limits", !options.limits.empty()},
+      {"--colours", !options.colours.empty()},      {"--threshold", options.threshold.has_value()},
+      {"--title", !options.title.empty()},          {"--plain", options.plain},
+      {"--width", options.width.has_value()},       {"--dpi", options.dpi.has_value()},
+      {"--font-size", options.fontSize.has_value()}};
   for (const auto& [name, isGiven] : given) {
     if (!isGiven) continue;
     throw UsageError(fmt::format("{}: {} holds numbers, not a picture: leave the option out", name, options.output));

@@ -40,6 +40,7 @@ struct MapOptions {
   std::string colours;
   std::optional<double> threshold;
   std::string title;
+  bool plain = false;
   std::optional<std::string> width;  ///< 140mm or 5.5in
   std::optional<int> dpi;
   std::optional<double> fontSize;  ///< pt

@@ -349,6 +349,7 @@ class UsageTest(MapTest):
                               ("--title", "A"), ("--width", "5in"), ("--dpi", "300"), ("--font-size", "9")]:
             for output in ["x.npy", "x.h5", "x.csv"]:
                 self.refuses([option, output, "numbers, not a picture", "leave the option out"], option, value, output=output)
+        self.refuses(["--plain", "x.npy", "numbers, not a picture"], "--plain", output="x.npy")
 
     def test_the_run_file_is_never_overwritten_by_its_map(self):
         content = self.run_file.read_bytes()

@@ -194,11 +194,14 @@ class MapsFigure {
 
 /// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
 std::optional<ChosenHeads> chooseHeads(const RunOnDevice& trace, MapsOptions& options, const Job& job) {
-  const bool crops = options.axes == MapAxes::key && !options.rows && !options.columns;
-  if (!forgets(trace->info()) || !crops) return representativeHeads(trace, job);
-  auto map = headsOnMap(trace, job);
+  if (!forgets(trace->info()) || options.axes != MapAxes::key) return representativeHeads(trace, job);
+  const Range all{0, trace->info().length};
+  std::optional<MapRegion> asked;
+  if (options.rows || options.columns) asked = {options.rows.value_or(all), options.columns.value_or(all)};
+  auto map = headsOnMap(trace, asked, job);
   if (!map) return std::nullopt;
-  options.rows = options.columns = map->positions;
+  options.rows = map->region.rows;
+  options.columns = map->region.columns;
   return std::move(map->chosen);
 }
 

@@ -26,27 +26,27 @@ const QColor kNoteColour(70, 70, 70);
 const char* reductionText(Reduction reduction) {
   switch (reduction) {
     case Reduction::max:
-      return "largest entry (max)";
+      return "largest";
     case Reduction::mean:
       return "mean";
     case Reduction::min:
-      return "smallest entry (min)";
+      return "smallest";
     case Reduction::absmax:
-      return "entry of largest size (absmax)";
+      return "one of largest size";
   }
   return "";
 }
 
-// "largest entry (max) of 8 × 8 tokens a pixel", or that pixels are entries.
+// "a pixel is the largest of 8 × 8 entries", or that pixels are entries.
 std::string resolutionText(const MapRequest& request) {
   const double rows = static_cast<double>(request.rows.size()) / static_cast<double>(request.pixel_rows);
   if (request.by_distance()) {
     const std::string queries = rows == 1 ? "one query" : fmt::format("{:.3g} queries", rows);
-    return fmt::format("{} of {} and a bin of distances a pixel", reductionText(request.reduction), queries);
+    return fmt::format("a pixel is the {} of {} and a bin of distances", reductionText(request.reduction), queries);
   }
   const double columns = static_cast<double>(request.columns.size()) / static_cast<double>(request.pixel_columns);
-  if (rows == 1 && columns == 1) return "one entry a pixel";
-  return fmt::format("{} of {:.3g} × {:.3g} tokens a pixel", reductionText(request.reduction), rows, columns);
+  if (rows == 1 && columns == 1) return "a pixel is an entry";
+  return fmt::format("a pixel is the {} of {:.3g} × {:.3g} entries", reductionText(request.reduction), rows, columns);
 }
 
 std::string titleText(const MapFigure& figure) {
@@ -124,7 +124,8 @@ class MapDrawing {
     const TextStyle title = m_style.scaled(em::kTitleFont);
     TextStyle small = m_style.scaled(em::kSmallFont);
     small.colour = kNoteColour;
-    addLines(m_above, titleText(m_figure), title);
+    if (!m_figure.plain || !m_figure.title.empty()) addLines(m_above, titleText(m_figure), title);
+    if (m_figure.plain) return;
     addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
@@ -134,7 +135,8 @@ class MapDrawing {
                  small);
       } else {
         addLines(m_below,
-                 std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""),
+                 std::string("grey: nothing, since a query sees no later key") +
+                     (window ? " and none before its window" : ""),
                  small);
       }
     }

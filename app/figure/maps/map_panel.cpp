@@ -302,12 +302,35 @@ void MapPanel::drawColumnMark(Canvas& canvas, const QRectF& inner) const {
   canvas.line({x, inner.top()}, {x, inner.bottom()}, pen);
 }
 
+// As a staircase: a row's piece is as high as the row. Rows thinner than a dot are left out but for one of each dot.
+void MapPanel::drawBoundary(Canvas& canvas, const QRectF& inner) const {
+  if (m_boundary.empty()) return;
+  const Range& columns = m_content.columns.range;
+  const auto rows = static_cast<double>(m_boundary.size());
+  const auto xOf = [&](std::int64_t key) {
+    const auto place = static_cast<double>(std::clamp(key, columns.begin, columns.end) - columns.begin);
+    return inner.left() + place / static_cast<double>(columns.size()) * inner.width();
+  };
+  const auto step = static_cast<std::size_t>(std::max(1.0, rows / (inner.height() * dotsPerPoint(m_format))));
+  QPolygonF points;
+  for (std::size_t row = 0; row < m_boundary.size(); row += step) {
+    const double x = xOf(m_boundary[row]);
+    const auto end = static_cast<double>(std::min(row + step, m_boundary.size()));
+    points.append({x, inner.top() + static_cast<double>(row) / rows * inner.height()});
+    points.append({x, inner.top() + end / rows * inner.height()});
+  }
+  const double width = 1.6 * em::kStroke * m_style.size;
+  canvas.polyline(points, QPen(Qt::white, 2.2 * width, Qt::SolidLine, Qt::FlatCap, Qt::RoundJoin));
+  canvas.polyline(points, QPen(Qt::black, width, Qt::SolidLine, Qt::FlatCap, Qt::RoundJoin));
+}
+
 void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const SideDots across = dotsOf(Side::columns, inner.width());
   const SideDots down = dotsOf(Side::rows, inner.height());
   canvas.image(inner, paintRaster(m_image, m_colours, {across.pixels, down.pixels}));
   drawCellTexts(canvas, inner);
   drawColumnMark(canvas, inner);
+  drawBoundary(canvas, inner);
   canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
   drawSide(canvas, Side::rows, inner);
   drawSide(canvas, Side::columns, inner);
@@ -356,6 +379,12 @@ void MapPanel::addNumbers(NumberTable& numbers) const {
     };
   };
   addPixels(numbers, "", m_image, text(m_content.rows, m_image.rows), text(m_content.columns, m_image.columns));
+  if (m_boundary.empty()) return;
+  numbers.setQuantity(m_boundaryName);
+  for (std::size_t row = 0; row < m_boundary.size(); ++row) {
+    const std::string query = std::to_string(m_content.rows.range.begin + static_cast<std::int64_t>(row));
+    numbers.add({m_boundaryName, query, "", static_cast<double>(m_boundary[row])});
+  }
 }
 
 ColourBarPanel::ColourBarPanel(const FigureFormat& format) : m_format(format), m_style(textStyleOf(format)) {}

@@ -53,6 +53,13 @@ class MapPanel final : public Panel {
   [[nodiscard]] bool fitsCells(const std::vector<std::string>& texts, const QRectF& inner) const;
   /// Draws a dashed line downwards at a place among the columns, 0.5 for the middle of the first.
   void setColumnMark(double place) { m_columnMark = place; }
+  /// Draws a line through the map at one place among the columns for each row: what is left of it is something else.
+  /// @param name    in a table of the numbers
+  /// @param places  [rows] key positions, at the left edge of the key's entry
+  void setBoundary(const std::string& name, std::vector<std::int64_t> places) {
+    m_boundaryName = name;
+    m_boundary = std::move(places);
+  }
 
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> heightFor(double width) const override { return width * m_content.heightOfWidth; }
@@ -92,6 +99,7 @@ class MapPanel final : public Panel {
   void drawCellTexts(Canvas& canvas, const QRectF& inner) const;
   void drawColumnMark(Canvas& canvas, const QRectF& inner) const;
   void addNumbersByDistance(NumberTable& numbers) const;
+  void drawBoundary(Canvas& canvas, const QRectF& inner) const;
 
   FigureFormat m_format;
   Content m_content;
@@ -100,6 +108,8 @@ class MapPanel final : public Panel {
   ScaledColours m_colours;
   std::vector<std::string> m_cellTexts;
   std::optional<double> m_columnMark;
+  std::string m_boundaryName;
+  std::vector<std::int64_t> m_boundary;
 };
 
 /// The colours of a scale: upright beside the maps of a row, or lying under those of a column.

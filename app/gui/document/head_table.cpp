@@ -166,7 +166,7 @@ HeadQuantityText textOf(HeadQuantity quantity) {
              "the loss changes by -0.1 of it, to first order"),
           true};
     case HeadQuantity::saliencyPerNat:
-      return {saliencyName(quantity), tr("nats per nat"), false, true,
+      return {saliencyName(quantity), tr("nats of loss per nat of log f"), false, true,
               tr("mean over positions of |g|, g being the gradient of the loss by log f: it is large where f is near "
                  "1, and does not measure how much a head's forgetting matters")};
     case HeadQuantity::firstScore:

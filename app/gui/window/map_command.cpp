@@ -68,6 +68,7 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
   if (!colours.empty()) option("colours", colours);
   if (figure.colours.blankBelow) option("threshold", end(figure.colours.blankBelow));
   if (!figure.title.empty()) option("title", figure.title);
+  if (figure.plain) words.emplace_back("--plain");
   option("width", fmt::format("{}mm", format.widthMm));
   if (format.dpi != figure::FigureFormat{}.dpi) option("dpi", std::to_string(format.dpi));
   if (format.fontSizePt) option("font-size", fmt::format("{}", *format.fontSizePt));

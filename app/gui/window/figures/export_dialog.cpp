@@ -127,6 +127,7 @@ FigureOffer offerOf(const figure::RunFigure& figure) {
 FigureOffer offerOf(const ShownMap& shown) {
   FigureOffer offer;
   offer.palette = !shown.picture->colours.hasSigns;
+  offer.notes = true;
   offer.colourBars = {shown.picture->computed.quantity};
   return offer;
 }
@@ -446,23 +447,32 @@ figure::ColourChoice ExportDialog::chosenColours(const figure::ColourChoice& sho
   return colours;
 }
 
-DrawPage ExportDialog::mapPage(const QString& output) const {
+figure::MapFigure ExportDialog::mapFigure() const {
   figure::MapFigure figure = m_map->figure();
   figure.colours = chosenColours(figure.colours);
-  if (!m_form->title().empty()) figure.title = m_form->title();
+  figure.plain = m_form->plain();
+  // By itself a plain map has no title.
+  if (!m_form->title().empty() || figure.plain) figure.title = m_form->title();
+  return figure;
+}
+
+DrawPage ExportDialog::mapPage(const QString& output) const {
+  const figure::MapFigure figure = mapFigure();
   const RunCommands runs = runCommands(output);
+  std::string command;
   if (!output.isEmpty() && mapCommandObstacle(*m_map, runs).isEmpty() && runs.before().isEmpty()) {
-    figure.command = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
+    command = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
   }
-  return [shown = *m_map, chosen = figure](const figure::FigureFormat& format,
-                                           const Job& job) -> std::optional<std::string> {
+  return [shown = *m_map, chosen = figure, command](const figure::FigureFormat& format,
+                                                    const Job& job) -> std::optional<std::string> {
     // A print has more dots than the screen: the map is computed for them.
     const figure::PixelRoom room = figure::mapRoom(chosen.request, format);
     auto drawn = shown.figure({room.rows, room.columns}, job);
     if (!drawn) return std::nullopt;
     drawn->colours = chosen.colours;
     drawn->title = chosen.title;
-    drawn->command = chosen.command;
+    drawn->plain = chosen.plain;
+    drawn->command = command;
     return figure::drawMap(*drawn, format);
   };
 }
@@ -536,10 +546,7 @@ QString ExportDialog::command(const QString& output) const {
     return runs.before() + QString::fromStdString(commandOf(figure, style(), file, figure::Folders::kept));
   }
   if (chosenSource() != Source::map) return {};
-  figure::MapFigure figure = m_map->figure();
-  figure.colours = chosenColours(figure.colours);
-  if (!m_form->title().empty()) figure.title = m_form->title();
-  return runs.before() + QString::fromStdString(mapCommand(figure, format(), runs, file, figure::Folders::kept));
+  return runs.before() + QString::fromStdString(mapCommand(mapFigure(), format(), runs, file, figure::Folders::kept));
 }
 
 void ExportDialog::copyCommand() {
