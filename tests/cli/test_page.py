@@ -107,7 +107,8 @@ class PageFile(CommandLineTest):
         self.fails(2, ["--heads 1: write LAYER:HEAD"], "page", run, "--heads", "1", "-o", "-")
         self.fails(2, ["'fox-pro' has no head 9:0"], "page", run, "--heads", "9:0", "-o", "-")
         self.fails(2, ["--heads 0:0: stands there twice: leave one out"], "page", run, "--heads", "0:0,0:0", "-o", "-")
-        self.fails(2, ["--heads other:0:0: the page has no model 'other'"], "page", run, "--heads", "other:0:0", "-o", "-")
+        self.fails(2, ["--heads fox-por:0:0: the run file holds no model 'fox-por', but fox-pro: did you mean fox-pro?"],
+                   "page", run, "--heads", "fox-por:0:0", "-o", "-")
         self.fails(2, ["holds no model 'other'", "fox-pro"], "page", run, "--model", "other", "-o", "-")
         self.fails(2, ["--minus fox-pro: a model differs from itself in nothing"], "page", run, "--minus", "fox-pro", "-o", "-")
         self.fails(2, ["--head: ", "did you mean --heads?"], "page", run, "--head", "0:0", "-o", "-")

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/cli/command.h"
 #include "app/cli/map_options.h"
@@ -15,6 +16,7 @@
 #include "app/figure/figure_words.h"
 #include "app/page/page.h"
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::cli {
@@ -76,7 +78,10 @@ void takeHeads(const PageOptions& options, std::vector<page::PageModel>& models)
         numbers = word.substr(name.size() + 1);
         const auto named = std::ranges::find(models, name, &page::PageModel::name);
         if (named == models.end()) {
-          throw UsageError(fmt::format("--heads {}: the page has no model '{}'", word, name));
+          std::vector<std::string> names;
+          for (const page::PageModel& one : models) names.push_back(one.name);
+          throw UsageError(fmt::format("--heads {}: the run file holds no model '{}', but {}{}", word, name,
+                                       fmt::join(names, ", "), nearest_question(name, names)));
         }
         model = &*named;
       }
