@@ -17,6 +17,7 @@ constexpr int kColourRole = Qt::UserRole + 1;
 constexpr int kLengthRole = Qt::UserRole + 2;  ///< of the bar, in parts of the cell's width
 constexpr int kRowGap = 4;                     ///< logical pixels
 constexpr int kShareLetters = 7;
+constexpr int kMostLetters = 32;  ///< of a token
 
 /// A bar behind the number.
 class BarDelegate : public QStyledItemDelegate {
@@ -65,7 +66,6 @@ PredictionTable::PredictionTable(QWidget* parent) : QTableWidget(0, kColumns, pa
   header.setTextElideMode(Qt::ElideRight);
   header.setSectionResizeMode(kRank, QHeaderView::ResizeToContents);
   header.setSectionResizeMode(kToken, QHeaderView::ResizeToContents);
-  header.setMaximumSectionSize(fontMetrics().averageCharWidth() * 60);
   header.setSectionResizeMode(kShare, QHeaderView::Stretch);
   header.setSectionResizeMode(kUnchanged, QHeaderView::Stretch);
   setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
@@ -97,7 +97,7 @@ void PredictionTable::setRows(const std::vector<Row>& rows, const Shares& shares
       return cell;
     };
     put(kRank, QLocale(QLocale::English).toString(row.rank));
-    put(kToken, row.token);
+    put(kToken, row.token.size() <= kMostLetters ? row.token : row.token.left(kMostLetters - 1) + QStringLiteral("…"));
     const auto share = [&](Column column, double p, const QColor& colour) {
       QTableWidgetItem* cell = put(column, shareText(p));
       cell->setData(Qt::UserRole, p);
