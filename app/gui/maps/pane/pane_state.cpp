@@ -58,7 +58,7 @@ std::optional<Value> valueByBackendName(const List& list, const QJsonValue& json
   return std::nullopt;
 }
 
-std::optional<double> numberOf(const QJsonValue& json) {
+std::optional<double> numberIn(const QJsonValue& json) {
   return json.isDouble() ? std::optional(json.toDouble()) : std::nullopt;
 }
 
@@ -155,9 +155,9 @@ PaneState PaneState::fromJson(const QJsonObject& json) {
   state.colours.map = valueOf<ColourMapName>(kMaps, shades["map"]);
   if (state.colours.map == ColourMapName::diverging && !state.hasSigns()) state.colours.map.reset();
   state.colours.scale = valueOf<ColourScale>(kScales, shades["scale"]);
-  state.colours.lower = numberOf(shades["lower"]);
-  state.colours.upper = numberOf(shades["upper"]);
-  state.colours.blankBelow = numberOf(shades["blank_below"]);
+  state.colours.lower = numberIn(shades["lower"]);
+  state.colours.upper = numberIn(shades["upper"]);
+  state.colours.blankBelow = numberIn(shades["blank_below"]);
   return state;
 }
 
