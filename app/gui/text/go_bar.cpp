@@ -12,11 +12,9 @@
 namespace foxscope::gui {
 
 GoBar::GoBar(QWidget* parent) : QWidget(parent), m_input(new QLineEdit(this)), m_hint(new QLabel(this)) {
-  m_input->setPlaceholderText(tr("Position, percentage of the text, or +500"));
+  m_input->setPlaceholderText(tr("Position, or percentage of the text"));
   m_input->setAccessibleName(tr("Go to position"));
-  m_input->setToolTip(
-      tr("Enter pins the position as query and shows it, Esc closes. +500: so many tokens behind the "
-         "pinned key, or the pinned query where no key is pinned"));
+  m_input->setToolTip(tr("Enter pins the position as query and shows it, Esc closes"));
   m_hint->setObjectName(QStringLiteral("goHint"));
   auto* close = new QToolButton(this);
   close->setText(QStringLiteral("✕"));
@@ -33,9 +31,8 @@ GoBar::GoBar(QWidget* parent) : QWidget(parent), m_input(new QLineEdit(this)), m
   setFocusProxy(m_input);
 }
 
-void GoBar::open(std::int64_t length, std::optional<std::int64_t> from) {
+void GoBar::open(std::int64_t length) {
   m_length = length;
-  m_from = from;
   m_hint->clear();
   show();
   m_input->setFocus(Qt::ShortcutFocusReason);
@@ -43,22 +40,11 @@ void GoBar::open(std::int64_t length, std::optional<std::int64_t> from) {
 }
 
 void GoBar::accept() {
-  const QString input = m_input->text().trimmed();
-  const bool relative = input.startsWith('+');
-  if (const auto position = relative ? behindPin(input.mid(1)) : positionFromInput(input, m_length)) {
+  if (const auto position = positionFromInput(m_input->text(), m_length)) {
     emit chosen(*position);
     return;
   }
-  const qlonglong last = m_length - 1;
-  if (!relative) return m_hint->setText(tr("type 0 to %1, or 0 % to 100 %").arg(last));
-  m_hint->setText(m_from ? tr("type +0 to +%1").arg(last - *m_from) : tr("pin a key or a query first"));
-}
-
-std::optional<std::int64_t> GoBar::behindPin(const QString& number) const {
-  bool whole = false;
-  const qlonglong by = number.toLongLong(&whole);
-  if (!whole || !m_from || by < 0 || by >= m_length - *m_from) return std::nullopt;
-  return *m_from + by;
+  m_hint->setText(tr("type 0 to %1, or 0 % to 100 %").arg(QString::number(static_cast<qlonglong>(m_length - 1))));
 }
 
 // Here Escape closes the bar; elsewhere it is a command of the window.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include <QWidget>
 
@@ -10,7 +9,7 @@ class QLineEdit;
 
 namespace foxscope::gui {
 
-/// Asks for a position, as a number, a percentage of the text, or so many tokens behind what is pinned. Esc closes.
+/// Asks for a position, as a number or a percentage of the text. Esc closes.
 class GoBar : public QWidget {
   Q_OBJECT
 
@@ -18,8 +17,7 @@ class GoBar : public QWidget {
   explicit GoBar(QWidget* parent = nullptr);
 
   /// Shows the bar for a text of this many positions and takes the keys.
-  /// @param from  that "+500" counts from; nothing: it cannot be said
-  void open(std::int64_t length, std::optional<std::int64_t> from);
+  void open(std::int64_t length);
 
  signals:
   void chosen(std::int64_t position);
@@ -31,13 +29,10 @@ class GoBar : public QWidget {
 
  private:
   void accept();
-  /// So many tokens behind m_from; nothing for what is no number, or beyond the text.
-  [[nodiscard]] std::optional<std::int64_t> behindPin(const QString& number) const;
 
   QLineEdit* m_input;
   QLabel* m_hint;
   std::int64_t m_length = 0;
-  std::optional<std::int64_t> m_from;
 };
 
 }  // namespace foxscope::gui

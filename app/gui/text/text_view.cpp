@@ -121,13 +121,11 @@ void TextView::makeCommands() {
   onPage(addCommand(tr("Find next"), tr("The next place that was found"), Qt::Key_F3), [this] { goToHit(1); });
   onPage(addCommand(tr("Find previous"), tr("The previous place that was found"), Qt::SHIFT | Qt::Key_F3),
          [this] { goToHit(-1); });
-  onPage(addCommand(tr("Go to position"),
-                    tr("Pins a position, by number, percentage, or as +500 from the pinned key, and shows it"),
+  onPage(addCommand(tr("Go to position"), tr("Pins a position, by number or percentage, and shows it"),
                     Qt::CTRL | Qt::Key_G),
          [this] {
            closeBars();
-           const Cursor& pin = m_runs.selection().pin();
-           m_go->open(m_runs.length(), pin.key ? pin.key : pin.query);
+           m_go->open(m_runs.length());
          });
   onPage(addCommand(tr("Compute saliency"),
                     tr("Runs the chosen head's model once more, and differentiates its loss by every gate"), {}),

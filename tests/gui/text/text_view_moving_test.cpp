@@ -215,20 +215,6 @@ void TextViewMovingTest::goToPosition() {
   GoBar* bar = go("3000");
   QVERIFY(bar->isVisible());
   QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type 0 to 2999, or 0 % to 100 %");
-  // So many tokens behind the pinned key, or else the query.
-  shown.selection().setPin({700, 150});
-  QVERIFY(!go("+500")->isVisible());
-  QCOMPARE(shown.selection().pin(), (Cursor{650, 150}));
-  shown.selection().setPin({1500, {}});
-  go("+ 20");
-  QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1520));
-  bar = go("+1480");
-  QVERIFY(bar->isVisible());
-  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type +0 to +1479");
-  shown.selection().setPin({});
-  bar = go("+5");
-  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "pin a key or a query first");
-  shown.selection().setPin({1500, {}});
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1500));
 }
 
