@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "app/figure/colour_map.h"
-#include "app/gui/document/number_text.h"
 
 namespace foxscope::gui {
 namespace {
@@ -14,8 +13,8 @@ constexpr double kMostDecades = 6;
 
 QString shortNumber(double value) {
   const double size = std::abs(value);
-  if (value == 0 || (size >= 0.01 && size < 1e5)) return numberOf(value, 4);
-  return numberOf(value, size < 0.01 && size >= 1e-4 ? 2 : 1);
+  if (value == 0 || (size >= 0.01 && size < 1e5)) return QString::number(value, 'g', 4);
+  return QString::number(value, 'g', size < 0.01 && size >= 1e-4 ? 2 : 1);
 }
 
 }  // namespace
