@@ -18,13 +18,10 @@ namespace foxscope::gui::curves {
 namespace {
 
 enum { kPoints };
-// Heights in lines of text from which a second strip has room, and from which the horizontal axis has a title below one
-// strip and below several.
-constexpr double kLinesForStrip = 11.5;
-constexpr double kLinesForTitle = 8;
-constexpr double kLinesForTitleOfTwo = 14;
-constexpr double kSparse = 3;   // pixels a token from which each is seen
-constexpr double kDotted = 10;  // pixels a token from which each is a dot
+constexpr double kLinesForStrip = 8;  // height, in lines of text, from which a second strip has room
+constexpr double kLinesForTitle = 8;  // height, in lines of text, from which the horizontal axis has one
+constexpr double kSparse = 3;         // pixels a token from which each is seen
+constexpr double kDotted = 10;        // pixels a token from which each is a dot
 
 /// A curve whose every other dash may have a second colour.
 class DashedGraph : public QCPGraph {
@@ -108,8 +105,7 @@ int PositionPlot::stripsWithRoom(const PlotContent& content) const {
 }
 
 QString PositionPlot::xTitle() const {
-  const double lines = stripsWithRoom(m_content) > 1 ? kLinesForTitleOfTwo : kLinesForTitle;
-  return height() < lines * fontMetrics().height() ? QString() : m_content.xLabel;
+  return height() < kLinesForTitle * fontMetrics().height() ? QString() : m_content.xLabel;
 }
 
 // A job decimates what the axis shows, and as much to each side, so that panning has something to show.

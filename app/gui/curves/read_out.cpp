@@ -36,16 +36,11 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
   const bool sameNames = std::equal(entries.begin(), entries.end(), m_entries.begin(), m_entries.end(), sameName);
   m_entries = entries;
   if (!sameNames) updateGeometry();
-  showToolTip();
-  update();
-}
-
-void ReadOut::showToolTip() {
   QString all = m_place;
-  for (const Entry& entry : m_entries) all += '\n' + entry.name + (entry.value.isEmpty() ? "" : ": " + entry.value);
-  if (!m_entries.empty()) all += '\n' + tr("Click a name to hide or show its curve");
-  if (!m_withoutRoom.empty()) all += '\n' + tr("No room: make this part of the window higher to see its curve");
+  for (const Entry& entry : entries) all += '\n' + entry.name + (entry.value.isEmpty() ? "" : ": " + entry.value);
+  if (!entries.empty()) all += '\n' + tr("Click a name to hide or show its curve");
   setToolTip(all);
+  update();
 }
 
 // Room for a value is kept whether there is one or not, and more for one that is longer.
@@ -53,11 +48,7 @@ int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
   const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean −0.00000)")),
                              fontMetrics().horizontalAdvance(QStringLiteral("  ") + entry.value));
-  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(nameOf(entry)) + value;
-}
-
-QString ReadOut::nameOf(const Entry& entry) const {
-  return m_withoutRoom.contains(entry.name) ? tr("%1 (no room)").arg(entry.name) : entry.name;
+  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) + value;
 }
 
 std::vector<QPoint> ReadOut::layOut(int width) const {
@@ -68,7 +59,7 @@ std::vector<QPoint> ReadOut::layOut(int width) const {
     const int wanted = m_oneLine ? shareOf(width) : widthOf(entry);
     if (!m_oneLine && next.x() > 0 && next.x() + wanted > width) next = {0, next.y() + line};
     corners.push_back(next);
-    next.rx() += wanted;
+    if (!m_oneLine || isShown(entry)) next.rx() += wanted;
   }
   return corners;
 }
@@ -82,7 +73,11 @@ QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60,
 
 QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
 
-int ReadOut::shareOf(int width) const { return width / std::max(1, static_cast<int>(m_entries.size())); }
+int ReadOut::shareOf(int width) const {
+  const auto shown =
+      std::count_if(m_entries.begin(), m_entries.end(), [this](const Entry& one) { return isShown(one); });
+  return width / std::max(1, static_cast<int>(shown));
+}
 
 int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
   const auto indent = static_cast<int>((kSwatch + kGap) * fontMetrics().height());
@@ -93,9 +88,15 @@ int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
 void ReadOut::setWithoutRoom(const std::set<QString>& names) {
   if (names == m_withoutRoom) return;
   m_withoutRoom = names;
-  updateGeometry();
-  showToolTip();
   update();
+}
+
+QString ReadOut::roomText() const {
+  QStringList names;
+  for (const Entry& entry : m_entries) {
+    if (!isShown(entry)) names += entry.name;
+  }
+  return names.empty() ? QString() : tr("%1: no room, make the curves higher").arg(names.join(QStringLiteral(", ")));
 }
 
 void ReadOut::setOneLine(bool oneLine) {
@@ -106,10 +107,11 @@ void ReadOut::setOneLine(bool oneLine) {
 }
 
 QRect ReadOut::entryRect(std::size_t entry) const {
+  if (!isShown(m_entries[entry])) return {};
   const int line = fontMetrics().height();
   const QPoint corner = layOut(width())[entry];
   const int text =
-      std::min(textWidth(m_entries[entry], corner), fontMetrics().horizontalAdvance(nameOf(m_entries[entry])));
+      std::min(textWidth(m_entries[entry], corner), fontMetrics().horizontalAdvance(m_entries[entry].name));
   return {corner, QSize(static_cast<int>((kSwatch + kGap) * line) + text, line)};
 }
 
@@ -144,14 +146,19 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
   const int line = fontMetrics().height();
   const int ascent = fontMetrics().ascent();
+  const QString room = fontMetrics().elidedText(roomText(), Qt::ElideMiddle, width() / 2);
+  const int noted = room.isEmpty() ? 0 : fontMetrics().horizontalAdvance(room) + line;
+  painter.setPen(mutedTextColour(palette()));
+  painter.drawText(width() - noted + line, ascent, room);
   painter.setPen(palette().color(QPalette::WindowText));
-  painter.drawText(0, ascent, fontMetrics().elidedText(m_place, Qt::ElideMiddle, width()));
+  painter.drawText(0, ascent, fontMetrics().elidedText(m_place, Qt::ElideMiddle, width() - noted));
   const auto corners = layOut(width());
   for (std::size_t index = 0; index < m_entries.size(); ++index) {
     const Entry& entry = m_entries[index];
+    if (!isShown(entry)) continue;
     const QPoint corner = corners[index];
     const int swatch = static_cast<int>(kSwatch * line);
-    painter.setOpacity(isHidden(entry.name) || m_withoutRoom.contains(entry.name) ? kHiddenOpacity : 1);
+    painter.setOpacity(isHidden(entry.name) ? kHiddenOpacity : 1);
     painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
     painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
     if (entry.second.isValid()) {
@@ -167,7 +174,7 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     // The value is what was asked for: a name gives way to it where both have one line.
     const int textRoom = textWidth(entry, corner);
     const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
-    QString name = fontMetrics().elidedText(nameOf(entry), Qt::ElideMiddle, std::max(0, textRoom - value));
+    QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, textRoom - value));
     if (value > 0 && name.size() <= 1) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');

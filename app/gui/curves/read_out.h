@@ -32,13 +32,16 @@ class ReadOut : public QWidget {
   void setEntries(const std::vector<Entry>& entries);
   [[nodiscard]] const QString& place() const { return m_place; }
   [[nodiscard]] const std::vector<Entry>& entries() const { return m_entries; }
-  /// Where an entry's sample and name are.
+  /// Where an entry's sample and name are; empty of one without room.
   [[nodiscard]] QRect entryRect(std::size_t entry) const;
   /// Curves that are hidden, by the names of their entries.
   [[nodiscard]] bool isHidden(const QString& name) const { return m_hidden.contains(name); }
   void toggle(const QString& name);
-  /// Entries, by their names, whose curves have no room in the plot: they are faint, and say so.
+  /// Entries, by their names, whose curves have no room in the plot: they are named in the first line, not shown, and
+  /// keep their place in more than one line, so that the plot has the height that it had without room for them.
   void setWithoutRoom(const std::set<QString>& names);
+  /// "a − b: no room, make the curves higher"; empty where all have room.
+  [[nodiscard]] QString roomText() const;
   /// Puts all entries in one line, names cut off before values: where the plot has more need of the room.
   void setOneLine(bool oneLine);
 
@@ -63,9 +66,7 @@ class ReadOut : public QWidget {
   /// Right of its sample, in a widget of this width.
   [[nodiscard]] int textWidth(const Entry& entry, const QPoint& corner) const;
   [[nodiscard]] int shareOf(int width) const;
-  /// The name, with what is to be known of it.
-  [[nodiscard]] QString nameOf(const Entry& entry) const;
-  void showToolTip();
+  [[nodiscard]] bool isShown(const Entry& entry) const { return !m_withoutRoom.contains(entry.name); }
 
   QString m_place;
   std::vector<Entry> m_entries;

@@ -133,8 +133,7 @@ void TextView::makeCommands() {
   onPage(addCommand(tr("Find next"), tr("The next place that was found"), Qt::Key_F3), [this] { goToHit(1); });
   onPage(addCommand(tr("Find previous"), tr("The previous place that was found"), Qt::SHIFT | Qt::Key_F3),
          [this] { goToHit(-1); });
-  onPage(addCommand(tr("Go to position"),
-                    tr("Pins a position, by number, percentage, or as +500 from the pinned key, and shows it"),
+  onPage(addCommand(tr("Go to position"), tr("Pins a position, by number, percentage or distance (+500), and shows it"),
                     Qt::CTRL | Qt::Key_G),
          [this] {
            closeBars();

@@ -11,8 +11,8 @@ class QVBoxLayout;
 
 namespace foxscope::gui {
 
-/// Messages of the program, newest below, each a card with a button that closes it, at the foot of the window: what is
-/// shown there keeps its place. Errors and warnings stay until they are closed; notes go by themselves, unless
+/// Messages of the program, newest below, each a card with a button that closes it, over the lower edge of its parent:
+/// what is shown there keeps its place. Errors and warnings stay until they are closed; notes go by themselves, unless
 /// the mouse is on them, and when newer work begins. The same text is not shown twice.
 class MessageBar : public QWidget {
   Q_OBJECT

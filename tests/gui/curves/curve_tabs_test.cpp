@@ -234,12 +234,14 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   QVERIFY(scene.settle());
   QVERIFY(legend.height() < 3 * line);
   QVERIFY(scene.plot<curves::LossTab>().height() > 5 * line);
-  // The difference has no strip there, which its entry says: each is there to be clicked, beside the one before it.
+  // The difference has no strip there, which the first line says; each other entry is still there to be clicked,
+  // beside the one before it.
   QCOMPARE(scene.plot<curves::LossTab>().strips(), 1);
+  QVERIFY(legend.roomText().contains(legend.entries()[2].name) && legend.roomText().contains("no room"));
   QCOMPARE(legend.entries().size(), std::size_t{3});
-  QVERIFY(legend.toolTip().contains("No room"));
-  QVERIFY(legend.entryRect(1).left() > legend.width() / 4);
-  for (std::size_t entry = 0; entry < 3; ++entry) {
+  QVERIFY(legend.entryRect(2).isEmpty());
+  QVERIFY(legend.entryRect(1).left() > legend.width() * 2 / 5);
+  for (std::size_t entry = 0; entry < 2; ++entry) {
     QVERIFY(legend.rect().contains(legend.entryRect(entry)));
     if (entry > 0) QVERIFY(!legend.entryRect(entry).intersects(legend.entryRect(entry - 1)));
   }
@@ -257,6 +259,7 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   }
   QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
   QVERIFY(!legend.entryRect(2).isEmpty());
+  QVERIFY(legend.roomText().isEmpty());
 }
 
 // A curve that two runs make together has the colours of both.

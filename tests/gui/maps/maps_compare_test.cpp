@@ -7,6 +7,7 @@
 #include <QTest>
 
 #include "app/figure/colour_scale.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/maps/pane/pane_header.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
@@ -164,11 +165,11 @@ void MapsCompareTest::splitShowsBothSides() {
   maps.moveTo(maps.cell(120, 100));
   QVERIFY(maps.settle());
   QVERIFY(maps.pane().readoutText().startsWith(
-      QString("A = %1 ·").arg(static_cast<double>(maps.entry("transformer", 0, 0, 120, 100)), 0, 'g', 3)));
+      QString("A = %1 ·").arg(numberOf(static_cast<double>(maps.entry("transformer", 0, 0, 120, 100)), 3))));
   maps.moveTo(maps.cell(120, 30));
   QVERIFY(maps.settle());
   QVERIFY(maps.pane().readoutText().startsWith(
-      QString("A = %1 ·").arg(static_cast<double>(maps.entry("fox", 0, 0, 120, 30)), 0, 'g', 3)));
+      QString("A = %1 ·").arg(numberOf(static_cast<double>(maps.entry("fox", 0, 0, 120, 30)), 3))));
   maps.press(Qt::Key_H);
   const QImage stacked = maps.grabPlot();
   QVERIFY(sameColour(stacked.pixel(maps.cell(60, 40)), colourOf(0, 60, 40)));

@@ -4,6 +4,7 @@
 #include <QAction>
 #include <QTest>
 
+#include "app/gui/document/number_text.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"
 
@@ -197,11 +198,11 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   QVERIFY(maps.settle());
   const std::span<const double> c = trace->cumulative_log_gate(0, 0);
   const QString readout = maps.pane().readoutText();
-  QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(std::exp(c[40] - c[21]), 0, 'g', 3)), qPrintable(readout));
+  QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(numberOf(std::exp(c[40] - c[21]), 3))), qPrintable(readout));
   QVERIFY(readout.contains(QString("i 40 “%1”").arg(readText(*trace->tokens(), 40, Whitespace::visible))));
   QVERIFY(readout.contains(QString("j 21 “%1”").arg(readText(*trace->tokens(), 21, Whitespace::visible))));
   // In the header the same in short.
-  QCOMPARE(maps.pane().reading().value, QString::number(std::exp(c[40] - c[21]), 'g', 3));
+  QCOMPARE(maps.pane().reading().value, numberOf(std::exp(c[40] - c[21]), 3));
   QCOMPARE(maps.pane().reading().query, "i 40 " + readText(*trace->tokens(), 40, Whitespace::visible));
   QCOMPARE(maps.pane().reading().key, "j 21 " + readText(*trace->tokens(), 21, Whitespace::visible));
   QCOMPARE(maps.pane().reading().distance, "i−j 19");
@@ -239,10 +240,10 @@ void MapsGesturesTest::theReadoutIsExactWhateverAPixelHolds() {
       request.pixel_columns = 1;
       const auto exact = static_cast<double>(compute_map(request, {})->value.front());
       const QString readout = maps.pane(pane).readoutText();
-      QVERIFY2(readout.startsWith(QString("%1 = %2 · ").arg(name).arg(exact, 0, 'g', 3)), qPrintable(readout));
+      QVERIFY2(readout.startsWith(QString("%1 = %2 · ").arg(QString(name), numberOf(exact, 3))), qPrintable(readout));
       const auto pixel = static_cast<double>(maps.pane(pane).picture()->value(0, 2000, 1500));
       QVERIFY(pixel != exact);
-      QVERIFY2(readout.endsWith(QString(": %1").arg(pixel, 0, 'g', 3)), qPrintable(readout));
+      QVERIFY2(readout.endsWith(QString(": %1").arg(numberOf(pixel, 3))), qPrintable(readout));
       QVERIFY2(readout.contains(" · its pixel, "), qPrintable(readout));
     }
   }

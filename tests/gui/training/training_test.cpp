@@ -592,7 +592,7 @@ void TrainingTest::wordsStandBelowWhereThereIsNoRoomBeside() {
   QVERIFY(shown.open(out.path()));
   TrainingBar& bar = shown.view.bar();
   const auto* words = bar.findChild<ElidedLabel*>();
-  shown.view.resize(500, 400);
+  shown.view.resize(800, 400);
   QTRY_VERIFY(words->y() >= bar.slider().geometry().bottom());
   QVERIFY(words->fontMetrics().horizontalAdvance(words->text()) <= words->width());
   shown.view.resize(1800, 400);

@@ -24,6 +24,7 @@
 
 #include "app/figure/curves/curve_palette.h"
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/effects/effects_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_plot.h"
@@ -161,7 +162,7 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   QVERIFY2(told.contains("query 100 " + predictedText(tokens, 99, Whitespace::visible)), qPrintable(told));
   QVERIFY(told.contains("→ predicts " + predictedText(tokens, 100, Whitespace::visible)));
   QVERIFY(told.contains("key 60 " + predictedText(tokens, 59, Whitespace::visible)));
-  const auto number = [](double value) { return QString::number(value, 'g', 3).replace('-', QChar(0x2212)); };
+  const auto number = [](double value) { return numberOf(value, 3); };
   QVERIFY(told.contains("loss " + number(static_cast<double>(fox.trace->per_token_loss()[100])) + " nats"));
   QVERIFY(told.contains("distance 40"));
   QVERIFY(told.contains("F " + number(reading.forget)));
