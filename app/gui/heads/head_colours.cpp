@@ -13,7 +13,8 @@ constexpr double kMostDecades = 6;
 
 /// As the axes of maps write numbers: 0.05, 2039, 10⁻⁶.
 QString shortNumber(double value) {
-  const double size = std::abs(value);
+  if (value < 0) return QStringLiteral("−") + shortNumber(-value);
+  const double size = value;
   if (value == 0 || (size >= 0.01 && size < 1e3)) return QString::number(value, 'g', 4);
   if (size >= 1e3 && size < 1e5) return QString::number(value, 'f', 0);
   const int exponent = static_cast<int>(std::floor(std::log10(size * 1.0001)));
