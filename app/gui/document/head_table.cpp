@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <QTimer>
+
 #include "app/gui/document/number_text.h"
 #include "app/gui/document/shown_choices.h"
 #include "backend/base/index.h"
@@ -14,6 +16,21 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr int kFixedColumns = 2;
 constexpr int kHeadChannels = 1'000'000;  // more than a run has heads
+
+/// Tells views of new values, of many heads at once: each view goes through all heads, of which a model may have
+/// thousands.
+void announceLater(HeadTable& table) {
+  constexpr int kTogetherMs = 100;
+  if (table.findChild<QTimer*>() != nullptr) return;
+  auto* timer = new QTimer(&table);
+  timer->setSingleShot(true);
+  QObject::connect(timer, &QTimer::timeout, &table, [&table, timer] {
+    timer->setParent(nullptr);
+    timer->deleteLater();
+    emit table.valuesChanged();
+  });
+  timer->start(kTogetherMs);
+}
 
 // Below the channels of heads.
 int pinChannel(RunId run) { return -1 - run; }
@@ -256,7 +273,11 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     m_known[choice] = std::move(known);
     const int row = rowOf(choice);
     if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
-    emit valuesChanged();
+    if (this->known() == total()) {
+      emit valuesChanged();
+    } else {
+      announceLater(*this);
+    }
   };
   // A statistic that cannot be computed stays unknown; views of that head say why.
   request.failed = [](const QString&) {};

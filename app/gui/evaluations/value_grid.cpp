@@ -123,8 +123,8 @@ void ValueGrid::paintCell(QPainter& painter, int row, int column, const QString&
   const QRectF inner = box.adjusted(gap, gap, -gap, -gap);
   // A head that never forgets has no gate that it could forget by: there is no number to colour.
   if (std::isinf(m_content.values[place])) {
-    QColor hatch = lineColour(palette());
-    hatch.setAlphaF(0.7F);
+    QColor hatch = mutedTextColour(palette());
+    hatch.setAlphaF(0.4F);
     return painter.fillRect(inner, QBrush(hatch, Qt::BDiagPattern));
   }
   painter.fillRect(inner, QColor(colour.red, colour.green, colour.blue));

@@ -32,7 +32,8 @@ QString numberOf(HeadQuantity quantity, double value) {
   if (value >= 1e4) return QString::number(value / 1e3, 'f', 0) + QLatin1Char('k');
   if (value >= 1e3) return QString::number(value / 1e3, 'f', 1) + QLatin1Char('k');
   if (value >= 10) return QString::number(value, 'f', 0);
-  return value != 0 && value < 0.01 ? QStringLiteral("<.01") : QString::number(value, 'g', 2);
+  if (value != 0 && value < 0.01) return QStringLiteral("<.01");
+  return QString::number(value, 'f', value < 1 ? 2 : 1);
 }
 
 /// Black or white, whichever is read more easily on a colour (Rec. 709 weights).
@@ -219,9 +220,13 @@ void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice&
   }
   if (hasNothingToShow(head)) {
     painter.fillRect(inner, palette().color(QPalette::Window));
-    QColor hatch = lineColour(palette());
-    hatch.setAlphaF(0.7F);
-    return painter.fillRect(inner, QBrush(hatch, Qt::BDiagPattern));
+    QColor hatch = mutedTextColour(palette());
+    hatch.setAlphaF(0.4F);
+    painter.fillRect(inner, QBrush(hatch, Qt::BDiagPattern));
+    painter.setPen(lineColour(palette()));
+    painter.setBrush(Qt::NoBrush);
+    if (inner.width() >= kFramedCell) painter.drawRect(inner.adjusted(0, 0, -1, -1));
+    return;
   }
   const double value = shownValue(head);
   if (std::isnan(value)) {

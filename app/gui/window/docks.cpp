@@ -193,7 +193,8 @@ bool Docks::hasItsSize() const {
 // QMainWindow keeps a state that does not fit a window yet to be maximised, and applies it at a later resize even if
 // another state was restored meanwhile, whose items are then gone: so it is given one state, when it has the room.
 void Docks::place(Size size) {
-  if (m_wanted.isEmpty() || (size == Size::pending && !hasItsSize())) return;
+  // Docks of a window that was not laid out yet take no sizes.
+  if (m_wanted.isEmpty() || !m_window.isVisible() || (size == Size::pending && !hasItsSize())) return;
   const SizedState sized = unpacked(std::exchange(m_wanted, {}));
   m_window.restoreState(sized.state);
   // The maps would bear all of the loss.
@@ -219,6 +220,7 @@ void Docks::followShow() {
   }
   follow();
   m_untouched = false;
+  place(Size::pending);
   if (!m_wanted.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { place(Size::final); });
 }
 

@@ -276,8 +276,8 @@ void WindowTest::itFitsASmallScreen_data() {
     QTest::newRow(name) << QStringLiteral("resources/%1.json").arg(name) << QSize(1024, 700);
   }
   // 1366 x 768, and 1280 x 800 or 2560 x 1600 at twice the size, without the frame.
-  QTest::newRow("small laptop") << QStringLiteral("resources/demo-wins.json") << QSize(1354, 724);
-  QTest::newRow("13 inches") << QStringLiteral("resources/demo-wins.json") << QSize(1268, 756);
+  QTest::newRow("small laptop") << QStringLiteral("resources/demo.json") << QSize(1354, 724);
+  QTest::newRow("13 inches") << QStringLiteral("resources/demo.json") << QSize(1268, 756);
 }
 
 void WindowTest::itFitsASmallScreen() {
@@ -306,8 +306,10 @@ void WindowTest::itFitsASmallScreen() {
   }
   QVERIFY(test.window.rect().contains(test.window.statusBar()->geometry()));
   QVERIFY(test.window.docks().text().width() * 4 <= size.width() + 4);
+  // Evaluations behind them need more.
   const int curves = test.window.docks().curves().height();
-  QVERIFY2(curves * 100 <= 36 * size.height(), qPrintable(QString::number(curves)));
+  const int most = test.document().evaluations().empty() ? 36 : 45;
+  QVERIFY2(curves * 100 <= most * size.height(), qPrintable(QString::number(curves)));
 }
 
 void WindowTest::itIsNeverLargerThanItsScreen() {
