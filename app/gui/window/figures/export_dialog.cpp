@@ -459,12 +459,12 @@ figure::MapFigure ExportDialog::mapFigure() const {
 DrawPage ExportDialog::mapPage(const QString& output) const {
   const figure::MapFigure figure = mapFigure();
   const RunCommands runs = runCommands(output);
-  std::string command;
+  std::string origin;
   if (!output.isEmpty() && mapCommandObstacle(*m_map, runs).isEmpty() && runs.before().isEmpty()) {
-    command = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
+    origin = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
   }
-  return [shown = *m_map, chosen = figure, command](const figure::FigureFormat& format,
-                                                    const Job& job) -> std::optional<std::string> {
+  return [shown = *m_map, chosen = figure, origin](const figure::FigureFormat& format,
+                                                   const Job& job) -> std::optional<std::string> {
     // A print has more dots than the screen: the map is computed for them.
     const figure::PixelRoom room = figure::mapRoom(chosen.request, format);
     auto drawn = shown.figure({room.rows, room.columns}, job);
@@ -472,7 +472,7 @@ DrawPage ExportDialog::mapPage(const QString& output) const {
     drawn->colours = chosen.colours;
     drawn->title = chosen.title;
     drawn->plain = chosen.plain;
-    drawn->command = command;
+    drawn->command = origin;
     return figure::drawMap(*drawn, format);
   };
 }
