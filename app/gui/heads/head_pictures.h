@@ -16,8 +16,8 @@ namespace foxscope::gui {
 /// Pixels of A that are no larger have the darkest colour.
 inline constexpr double kLeastAttention = 1e-3;
 
-/// Small pictures of F and A of every head, computed in the background head by head and kept as long as the run. All are
-/// by distance where the default of a pane would be that for one of the heads.
+/// Small pictures of F and A of every head, computed in the background head by head and kept as long as the run. All
+/// are by distance where the default of a pane would be that for one of the heads.
 class HeadPictures : public QObject {
   Q_OBJECT
 
