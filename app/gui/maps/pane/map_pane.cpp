@@ -113,7 +113,8 @@ void MapPane::connectParts() {
     if (keys.testFlag(Qt::ShiftModifier) && keys.testFlag(Qt::ControlModifier)) {
       m_runs.lockPair(entry);
     } else if (keys.testFlag(Qt::ShiftModifier)) {
-      selection->pinKey(*entry.key);
+      // By distance there may be no key at a place.
+      if (entry.key) selection->pinKey(*entry.key);
     } else {
       selection->setPin(entry);
     }
