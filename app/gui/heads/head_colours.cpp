@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/figure/colour_map.h"
+#include "app/gui/document/number_text.h"
 
 namespace foxscope::gui {
 namespace {
