@@ -69,22 +69,6 @@ QJsonObject SelectionState::toJson() const {
   return json;
 }
 
-QString runsFolderOf(const QString& session) {
-  const QFileInfo file(session);
-  return file.dir().absoluteFilePath(file.completeBaseName() + QStringLiteral(".runs"));
-}
-
-std::uint64_t bytesOfRun(const Trace& trace) {
-  const TraceInfo& info = trace.info();
-  std::uint64_t bytes = 0;
-  for (const ArraySpec& spec : kTraceArrays) {
-    bool any = false;
-    for (int index = 0; index < count_of(spec, info.layers) && !any; ++index) any = trace.has(spec.array, index);
-    if (any) bytes += bytes_of(spec, info, info.dtype);
-  }
-  return bytes;
-}
-
 SelectionState SelectionState::fromJson(const QJsonObject& json) {
   std::vector<Cursor> locks;
   for (const auto& entry : json["locked"].toArray()) {

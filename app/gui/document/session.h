@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -32,8 +31,8 @@ struct SessionRun {
   QString model;  ///< its name there
   RunLook look = {};
   QString kept = {};       ///< run file that the session keeps of a run that was in none; empty: none
-  QString path = {};       ///< of a run in no file: the model that made it
-  QString textFile = {};   ///< Run::textFile
+  QString path = {};       ///< model that made what is kept
+  QString textFile = {};   ///< that it read
   QString base = {};       ///< Run::base
   double seconds = 0;      ///< Run::forwardSeconds
   bool ofSession = false;  ///< of a session that the user saved: closing loses nothing of it
@@ -74,11 +73,6 @@ struct Session {
   /// @throws Error naming the file and the remedy
   void write(const QString& path) const;
 };
-
-/// The folder in which a session keeps runs that are in no file: `name.runs` beside `name.json`.
-QString runsFolderOf(const QString& session);
-/// Bytes of the file of a run, about.
-std::uint64_t bytesOfRun(const Trace& trace);
 
 /// How a session's models are run.
 /// @throws UsageError for a device or numbers that are none

@@ -13,7 +13,6 @@
 namespace foxscope::gui {
 
 class EvaluationList;
-class FileWriter;
 class ModelRuns;
 class RunList;
 struct OpenedSession;
@@ -31,10 +30,6 @@ class SessionStore : public QObject {
   [[nodiscard]] Session session(const QJsonObject& windowState) const;
   /// Writes a session file; messages report success and failure.
   void save(const QString& path, const QJsonObject& windowState);
-  /// Writes one with the runs that are in no file, in the folder beside it (runsFolderOf): opening it makes none again.
-  void saveWithRuns(FileWriter& files, const QString& path, const QJsonObject& windowState);
-  /// Whether the session file that is open keeps runs.
-  [[nodiscard]] bool carriesRuns() const;
   /// The session file that is open; empty: none.
   [[nodiscard]] const QString& file() const { return m_file; }
   [[nodiscard]] Unsaved unsaved() const;
@@ -66,7 +61,6 @@ class SessionStore : public QObject {
   enum Channel { kSave };
   void waitForNoText();
   [[nodiscard]] bool isRemade(const Run& run) const;
-  void takeSaved(const QString& path, const Session& saved, const std::vector<RunId>& ofSession);
   [[nodiscard]] bool isThere(const QString& session, const QString& what, const QString& path);
   void tell(Message::Kind kind, const QString& text);
 

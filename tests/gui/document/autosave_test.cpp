@@ -21,6 +21,7 @@ class AutosaveTest : public QObject {
  private slots:
   void workComesBackWithoutComputing();
   void aRunThatComesBackIsKeptAgain();
+  void aSavedSessionNeedsNothingThatIsKept();
   void windowsKeepTheirOwn();
   void aClosedWindowLeavesNothing();
   void whatIsTooLargeIsNamed();
@@ -163,6 +164,20 @@ void AutosaveTest::aRunThatComesBackIsKeptAgain() {
   last.document.open({last.left[0].session});
   QVERIFY(last.settle());
   QCOMPARE(last.document.runs().size(), 2U);
+}
+
+// What a window keeps goes with it: a session that the user saves does not speak of it.
+void AutosaveTest::aSavedSessionNeedsNothingThatIsKept() {
+  const Folder folder;
+  Kept kept(folder);
+  QVERIFY(kept.make());
+  QVERIFY(!kept.document.runs()[0].kept.isEmpty());
+  kept.document.sessions().save(folder.path("session.json"), {});
+  QVERIFY(kept.settle());
+  QFile session(folder.path("session.json"));
+  QVERIFY(session.open(QIODevice::ReadOnly));
+  const QByteArray content = session.readAll();
+  QVERIFY(content.contains("\"fox\"") && !content.contains("\"kept\""));
 }
 
 void AutosaveTest::windowsKeepTheirOwn() {

@@ -552,12 +552,11 @@ void RunList::setFile(const std::vector<RunId>& runs, const QString& file) {
   }
 }
 
-void RunList::setOfSession(const std::vector<RunId>& runs, const QString& folder) {
+void RunList::setOfSession(const std::vector<RunId>& runs) {
   for (Run& run : m_runs) {
     if (std::ranges::find(runs, run.id) == runs.end()) continue;
     run.ofSession = true;
-    const bool kept = !run.kept.isEmpty() && QFileInfo(run.kept).path() == folder;
-    run.saliencyLost = !kept && run.trace->has(TraceArray::log_forget_gradient);
+    run.saliencyLost = run.trace->has(TraceArray::log_forget_gradient);
   }
 }
 

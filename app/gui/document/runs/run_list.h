@@ -130,8 +130,8 @@ class RunList : public QObject {
   void addOfFile(const std::vector<Run>& runs);
   /// Runs stand in a file now.
   void setFile(const std::vector<RunId>& runs, const QString& file);
-  /// Opening a session makes these runs again, without their saliency, or reads those that it keeps in a folder.
-  void setOfSession(const std::vector<RunId>& runs, const QString& folder);
+  /// Opening a session makes these runs again.
+  void setOfSession(const std::vector<RunId>& runs);
   /// A run stands in a file that a session keeps (Run::kept).
   void setKept(RunId run, const QString& file);
 
