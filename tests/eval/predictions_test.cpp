@@ -32,8 +32,12 @@ test::AskedRun golden_run(const std::string& fixture, const KeepSet& keep) {
   run.model = test::data_path(fixture);
   run.device = DeviceChoice::parse("cpu");
   run.keep = keep;
+  // Texts of the same length, of which the first is read.
+  const auto length = index_of(golden.tensors().at("input_ids").shape.back());
   run.input.ids = test::read_ids(golden, "input_ids");
+  run.input.ids.resize(length);
   run.input.labels = test::read_ids(golden, "labels");
+  run.input.labels.resize(length);
   return run;
 }
 
@@ -68,7 +72,7 @@ TEST_P(Predictions, AreThoseOfTheLibrarysLogits) {
   const std::vector<float> logits = test::read_floats(golden, "logits");
   const OutputHead head = head_of(fixture);
   const auto vocabulary = static_cast<std::size_t>(head.vocabulary_size());
-  ASSERT_EQ(logits.size(), vocabulary * index_of(trace.info().length));
+  ASSERT_GE(logits.size(), vocabulary * index_of(trace.info().length));
   const double bound =
       kRounding *
       std::abs(static_cast<double>(*std::ranges::max_element(logits, {}, [](float logit) { return std::abs(logit); })));

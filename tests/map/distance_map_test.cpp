@@ -47,7 +47,7 @@ std::vector<std::vector<std::int64_t>> edges_for(std::int64_t length) {
 }
 
 /// Every quantity and reduction of one head, or of a difference, against dense float64.
-void expect_precise(const HeadOf& head, const std::optional<HeadOf>& minus = {}) {
+void expect_distances_precise(const HeadOf& head, const std::optional<HeadOf>& minus = {}) {
   const DenseHead dense(head);
   const std::int64_t length = dense.length();
   for (const Quantity quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,
@@ -93,8 +93,8 @@ TEST(DistanceMap, IsPreciseForGatedHeadsWithGroupedKeys) {
   shape.key_heads = 2;
   shape.head_dim = 64;
   const auto run = make_run(shape);
-  expect_precise({run, 0, 0});
-  expect_precise({run, 0, 3});
+  expect_distances_precise({run, 0, 0});
+  expect_distances_precise({run, 0, 3});
 }
 
 TEST(DistanceMap, IsPreciseWithoutGate) {
@@ -102,7 +102,7 @@ TEST(DistanceMap, IsPreciseWithoutGate) {
   shape.length = 700;
   shape.head_dim = 64;
   shape.gated = false;
-  expect_precise({make_run(shape), 0, 0});
+  expect_distances_precise({make_run(shape), 0, 0});
 }
 
 TEST(DistanceMap, IsPreciseWithWindows) {
@@ -117,7 +117,7 @@ TEST(DistanceMap, IsPreciseWithWindows) {
     shape.window = window;
     shape.dtype = dtype;
     SCOPED_TRACE(window);
-    expect_precise({make_run(shape), 0, 2});
+    expect_distances_precise({make_run(shape), 0, 2});
   }
 }
 
@@ -125,7 +125,7 @@ TEST(DistanceMap, IsPreciseForShortTexts) {
   RunShape shape;
   for (const std::int64_t length : {12, 65, 129}) {
     shape.length = length;
-    expect_precise({make_run(shape), 0, 0});
+    expect_distances_precise({make_run(shape), 0, 0});
   }
 }
 
@@ -137,8 +137,8 @@ TEST(DistanceMap, IsPreciseForDifferences) {
   shape.seed = 7;
   shape.window = 90;
   const auto other = make_run(shape);
-  expect_precise({run, 0, 0}, HeadOf{run, 0, 1});
-  expect_precise({run, 0, 1}, HeadOf{other, 0, 0});
+  expect_distances_precise({run, 0, 0}, HeadOf{run, 0, 1});
+  expect_distances_precise({run, 0, 1}, HeadOf{other, 0, 0});
 }
 
 /// A softmax whose largest entries are searched for in bytes: tiles of a single bin of distances among others.
