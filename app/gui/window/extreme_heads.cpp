@@ -1,9 +1,7 @@
 #include "app/gui/window/extreme_heads.h"
 
 #include <cmath>
-
-#include <QUndoCommand>
-#include <QUndoStack>
+#include <utility>
 
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/runs/run_list.h"
@@ -11,21 +9,6 @@
 #include "app/gui/maps/maps_view.h"
 
 namespace foxscope::gui {
-
-/// One arrangement of maps in the place of another.
-class ExtremeHeads::Change : public QUndoCommand {
- public:
-  Change(ExtremeHeads& heads, Arrangement before, Arrangement after)
-      : QUndoCommand(tr("arrange the maps")), m_heads(heads), m_before(std::move(before)), m_after(std::move(after)) {}
-
-  void undo() override { m_heads.show(m_before); }
-  void redo() override { m_heads.show(m_after); }
-
- private:
-  ExtremeHeads& m_heads;
-  Arrangement m_before;
-  Arrangement m_after;
-};
 
 ExtremeHeads::ExtremeHeads(MapsView& maps, RunList& runs, const HeadTable& table, QObject* parent)
     : QObject(parent), m_maps(maps), m_runs(runs), m_table(table) {}
@@ -63,9 +46,8 @@ std::optional<std::pair<HeadChoice, HeadChoice>> ExtremeHeads::heads(RunId id) c
 }
 
 QString ExtremeHeads::toggle() {
-  QUndoStack& undo = m_runs.undoStack();
   if (m_before && m_maps.saveState().value("panes") == m_made.value("panes")) {
-    undo.push(new Change(*this, shown(), *std::exchange(m_before, std::nullopt)));
+    show(*std::exchange(m_before, std::nullopt));
     return {};
   }
   const Run* run = m_runs.run(m_runs.selection().head().run);
@@ -90,7 +72,6 @@ QString ExtremeHeads::toggle() {
   m_maps.setPaneCount(pane);
   m_maps.setActivePane(0);
   m_made = m_maps.saveState();
-  undo.push(new Change(*this, *m_before, shown()));
   return {};
 }
 

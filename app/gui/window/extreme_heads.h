@@ -29,7 +29,6 @@ class ExtremeHeads : public QObject {
   QString toggle();
 
  private:
-  class Change;
   struct Arrangement {
     QJsonObject maps;
     HeadChoice head;
