@@ -212,6 +212,10 @@ int WordTable::rowCount(const QModelIndex& parent) const {
   return parent.isValid() ? 0 : static_cast<int>(m_shown.size());
 }
 
+const char* WordTable::keyOf(int column) {
+  return column >= 0 && column < WordRows::kColumns ? kWordColumns[column].key : "";
+}
+
 int WordTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : WordRows::kColumns; }
 
 QVariant WordTable::data(const QModelIndex& index, int role) const {

@@ -98,7 +98,7 @@ class WordTable : public QAbstractTableModel {
   [[nodiscard]] QVariant data(const QModelIndex& index, int role = Qt::DisplayRole) const override;
   [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
-  /// The names of columns in sessions.
+  /// The names of columns in sessions; empty of columns of other runs.
   [[nodiscard]] static const char* keyOf(int column);
 
  private:
