@@ -34,10 +34,13 @@ test::AskedRun golden_run(const std::string& fixture, const KeepSet& keep) {
   run.keep = keep;
   // Texts of the same length, of which the first is read.
   const auto length = index_of(golden.tensors().at("input_ids").shape.back());
-  run.input.ids = test::read_ids(golden, "input_ids");
-  run.input.ids.resize(length);
-  run.input.labels = test::read_ids(golden, "labels");
-  run.input.labels.resize(length);
+  const auto first = [&](const char* name) {
+    std::vector<std::int32_t> ids = test::read_ids(golden, name);
+    ids.resize(length);
+    return ids;
+  };
+  run.input.ids = first("input_ids");
+  run.input.labels = first("labels");
   return run;
 }
 
