@@ -88,6 +88,7 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addCompareCommand(program, parsed);
   addEvalCommand(program, parsed);
   addFigureCommand(program, parsed);
+  addPageCommand(program, parsed);
   addGenerateCommand(program, parsed);
   addServeCommand(program, parsed);
   addTrainCommand(program, parsed);

@@ -58,6 +58,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed);
 void addInfoCommand(CLI::App& program, ParsedCommand& parsed);
 void addCheckCommand(CLI::App& program, ParsedCommand& parsed);
 void addCompareCommand(CLI::App& program, ParsedCommand& parsed);
+void addPageCommand(CLI::App& program, ParsedCommand& parsed);
 void addMapCommand(CLI::App& program, ParsedCommand& parsed);
 void addHeadsCommand(CLI::App& program, ParsedCommand& parsed);
 void addEvalCommand(CLI::App& program, ParsedCommand& parsed);

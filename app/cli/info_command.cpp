@@ -9,6 +9,7 @@
 #include "app/cli/command.h"
 #include "app/cli/eval/eval_loss_command.h"
 #include "app/cli/eval/eval_sweep_command.h"
+#include "app/cli/info/predictions_report.h"
 #include "app/cli/map_options.h"
 #include "app/cli/text_table.h"
 #include "app/description/facts.h"
@@ -31,7 +32,10 @@ struct InfoOptions {
   std::string path;
   bool supported = false;
   bool json = false;
-  RunCheck check = RunCheck::glance;  ///< nothing is computed from a run file's arrays
+  RunCheck check = RunCheck::glance;      ///< nothing is computed from a run file's arrays
+  std::vector<std::int64_t> predictions;  ///< positions
+  std::vector<std::string> checkpoints;
+  std::optional<int> top;
 };
 
 Json numberOrNull(const std::optional<double>& value) {
@@ -219,9 +223,29 @@ std::string describeSupported(bool json) {
   return tableText(columns, models);
 }
 
-std::string describe(const InfoOptions& options) {
+std::string describePredictions(const InfoOptions& options, const Job& job) {
+  const RunFile run = RunFile::open(options.path, options.check);
+  PredictionsRequest request{options.path, options.predictions, 10, options.checkpoints};
+  if (options.top && *options.top < 1) {
+    throw UsageError(fmt::format("--top {}: use a number from 1 on", *options.top));
+  }
+  if (options.top) request.top = *options.top;
+  return options.json ? predictionsJson(run, request, job) : predictionsText(run, request, job);
+}
+
+void checkPredictions(const InfoOptions& options) {
+  if (!options.predictions.empty()) return;
+  for (const auto& [name, given] :
+       {std::pair("--checkpoint", !options.checkpoints.empty()), {"--top", options.top.has_value()}}) {
+    if (given) throw UsageError(fmt::format("{} is for --predictions POSITION: say of which position", name));
+  }
+}
+
+std::string describe(const InfoOptions& options, const Job& job) {
   if (options.supported) return describeSupported(options.json);
   if (options.path.empty()) throw UsageError("info: name a checkpoint folder or a file, or give --supported");
+  checkPredictions(options);
+  if (!options.predictions.empty()) return describePredictions(options, job);
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
   if (!file) return describeCheckpoint(options.path, options.json);
@@ -245,16 +269,33 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope info resources/models/fox-pro-12m\n"
                                     "  foxscope info owner/name\n"
                                     "  foxscope info run.h5 --json\n"
+                                    "  foxscope info run.h5 --predictions 650 --checkpoint path/to/checkpoint\n"
                                     "  foxscope info --supported");
   command->add_option("path", options->path, "Checkpoint folder, hub id, run file, evaluation or file of maps")
       ->type_name("PATH");
   command->add_flag("--supported", options->supported, "List the model_types that are read instead");
   command->add_flag("--json", options->json, "Print as JSON");
+  command
+      ->add_option("--predictions", options->predictions,
+                   "Say instead what the models of a run file expected at these positions, of runs with --keep "
+                   "predictions, hidden or logits: the likeliest tokens, and rank and p of the token that came")
+      ->type_name("POSITION,...")
+      ->delimiter(',');
+  command
+      ->add_option("--checkpoint", options->checkpoints,
+                   "With --predictions: checkpoint folder or hub id of a model of the file, whose head makes logits of "
+                   "the states that were kept (repeatable)")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+  command->add_option("--top", options->top, "With --predictions: how many of the likeliest tokens (default: 10)")
+      ->type_name("N");
   addUnchecked(*command, options->check);
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) {
       noteUnchecked(context.console, options->path, options->check);
-      options->json ? Console::write(describe(*options)) : Console::print(describe(*options));
+      const std::string description = describe(*options, context.job());
+      if (context.stop.stop_requested()) return static_cast<int>(kInterrupted);
+      options->json ? Console::write(description) : Console::print(description);
       return static_cast<int>(kDone);
     };
   });

@@ -32,9 +32,19 @@ figure::ColourScale parseScale(const MapOptions& options, const MapRequest& requ
   throw UsageError(fmt::format("--scale {}: use auto, linear or log", options.scale));
 }
 
+/// Bins of distances that are not the same as the one before.
+std::int64_t binCount(const MapRequest& request) {
+  return static_cast<std::int64_t>(distinct(request.distances).size()) - 1;
+}
+
 void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapFormat format, Console& console) {
   const MapRequest& request = maps.front().request;
-  if (isPicture(format)) {
+  if (request.by_distance()) {
+    console.note(
+        fmt::format("{} queries and {} bins of distances {} to {}, by {}: --size, --rows and --distances change that",
+                    request.pixel_rows, binCount(request), request.columns.begin, request.columns.end - 1,
+                    to_string(request.reduction)));
+  } else if (isPicture(format)) {
     if (options.size.empty() &&
         (request.pixel_rows < request.rows.size() || request.pixel_columns < request.columns.size())) {
       console.note(
@@ -42,8 +52,8 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
                       request.rows.size(), request.columns.size(), request.pixel_rows, request.pixel_columns,
                       to_string(request.reduction)));
     }
-    return;
   }
+  if (isPicture(format)) return;
   constexpr double kBytesOfEntry = 4;
   const double bytes = kBytesOfEntry * static_cast<double>(request.pixel_rows) *
                        static_cast<double>(request.pixel_columns) * static_cast<double>(maps.size());
@@ -56,7 +66,7 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
 /// Where a picture is asked for without a head: the head, and the positions that fit it unless they are asked for.
 /// @returns nothing if the job was stopped
 std::optional<MapOptions> withHead(const MapOptions& options, const RunOnDevice& trace, const CommandContext& context) {
-  const bool crops = options.rows.empty() && options.columns.empty();
+  const bool crops = axesOf(options) == MapAxes::key && options.rows.empty() && options.columns.empty();
   const auto chosen = figure::headOnMap(trace, crops, context.job());
   if (!chosen) return std::nullopt;
   context.console.endProgress();
@@ -70,7 +80,7 @@ std::optional<MapOptions> withHead(const MapOptions& options, const RunOnDevice&
 
 /// A picture of a whole text may be too large for what a head remembers.
 void noteThinDiagonal(const MapOptions& options, const MapRequest& request, Console& console) {
-  if (!options.rows.empty() || !options.columns.empty() || request.minus) return;
+  if (!options.rows.empty() || !options.columns.empty() || request.minus || request.by_distance()) return;
   const auto shown = figure::beginningThatShows(request.head);
   if (!shown) return;
   console.note(fmt::format(
@@ -96,6 +106,7 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
   figure.image = std::move(*image);
   figure.request = std::move(request);
   figure.command = context.commandLine;
+  figure.plain = options.plain;
   const std::string picture = figure::drawMap(figure, format);
   if (context.stop.stop_requested()) return kInterrupted;
   context.console.endProgress();
@@ -189,8 +200,17 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--rows", options.rows, "Query positions from A up to, not including, B")->type_name("A:B");
   command.add_option("--cols", options.columns, "Key positions from A up to, not including, B")->type_name("A:B");
   command
+      .add_option("--axes", options.axes,
+                  "Columns of keys, or rows of distances i - j + 1 above columns of queries (default: key)")
+      ->type_name("key|distance");
+  command
+      .add_option("--distances", options.distances,
+                  "Distances from A up to, not including, B, with --axes distance; 1 is the query itself")
+      ->type_name("A:B");
+  command
       .add_option("--size", options.size,
-                  "Pool to R x C pixels (default: exact entries, in a picture as far as it has dots for them)")
+                  "Pool to R x C pixels (default: exact entries, in a picture as far as it has dots for them); "
+                  "distances to R bins of equal logarithms, or fewer where these hold no distance")
       ->type_name("RxC");
   command
       .add_option("--reduce", options.reduction,
@@ -214,6 +234,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--threshold", options.threshold, "Leave smaller entries of a picture white")->type_name("A");
   command.add_option("--title", options.title, "Title above a picture (default: the names of the heads)")
       ->type_name("TEXT");
+  command.add_flag("--plain", options.plain,
+                   "The axes and the colour bar of a picture alone: no notes, and no title but that of --title");
   command
       .add_option("--width", options.width,
                   "Width of a picture, as in 140mm or 5.5in, or " + figure::lengthPresets() + " (default: 5.5in)")
@@ -241,6 +263,7 @@ void addMapCommand(CLI::App& program, ParsedCommand& parsed) {
       "  foxscope map run.h5 --head 6:1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
       "  foxscope map run.h5 --head 6:1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
       "  foxscope map mamba.h5 --head 6:1 --quantity mixing -o mixing.png\n"
+      "  foxscope map run.h5 --head 1:0 --quantity forget --axes distance -o distances.png\n"
       "  foxscope map run.h5 --head 6:1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
       "  foxscope map run.h5 --head 6:1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
       "  foxscope map both.h5 --model fox --head 6:1 --minus base:2:3 --quantity attention -o difference.png");

@@ -14,6 +14,7 @@
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
+#include "app/figure/maps/map_layout.h"
 #include "backend/base/error.h"
 #include "backend/file/map_file.h"
 
@@ -57,12 +58,31 @@ std::vector<Quantity> parseQuantities(const std::string& text) {
   return quantities;
 }
 
+Range distancesOf(const MapOptions& options, std::int64_t length) {
+  if (options.distances.empty()) return {1, length + 1};
+  const Range distances = figure::parseRange("--distances", options.distances, length + 1);
+  if (distances.begin >= 1) return distances;
+  throw UsageError(fmt::format("--distances {}: begin at 1: i - j + 1 of a query and itself is 1", options.distances));
+}
+
+/// Every distance alone, or as many bins as are asked for that hold distances; a picture has a row for each of its
+/// pixels.
+std::vector<std::int64_t> distanceEdges(const Range& distances, std::int64_t rows, MapFormat format) {
+  if (!isPicture(format) && rows == distances.size()) return single_distances(distances);
+  std::vector<std::int64_t> edges = DistanceAxis{distances, rows}.edges();
+  return isPicture(format) ? edges : distinct(std::move(edges));
+}
+
 // A picture without --size gets a pixel for every dot that it has room for.
 MapSize pixelSize(const MapOptions& options, const MapRequest& request, MapFormat format) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
-  if (!isPicture(format)) return parseSize(options.size, request.rows, request.columns, {kAny, kAny});
+  const Range& down = figure::upRange(request);
+  const Range& across = figure::acrossRange(request);
+  if (!isPicture(format)) return parseSize(options.size, down, across, {kAny, kAny});
   const figure::PixelRoom room = figure::mapRoom(request, figureFormat(options, format));
-  const MapSize size = parseSize(options.size, request.rows, request.columns, {room.rows, room.columns});
+  MapSize size = parseSize(options.size, down, across, {room.rows, room.columns});
+  // Pixels within one distance repeat it.
+  if (request.by_distance() && options.size.empty()) size.rows = room.rows;
   if (std::max(size.rows, size.columns) > kMostPicturePixels) {
     throw UsageError(fmt::format("--size {}: a picture has at most {} pixels on a side: choose a smaller size, or .npy",
                                  options.size, kMostPicturePixels));
@@ -131,10 +151,11 @@ figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format) {
 
 void requireNoPictureOptions(const MapOptions& options) {
   const std::pair<const char*, bool> given[] = {
-      {"--scale", options.scale != "auto"},    {"--limits", !options.limits.empty()},
-      {"--colours", !options.colours.empty()}, {"--threshold", options.threshold.has_value()},
-      {"--title", !options.title.empty()},     {"--width", options.width.has_value()},
-      {"--dpi", options.dpi.has_value()},      {"--font-size", options.fontSize.has_value()}};
+      {"--scale", options.scale != "auto"},         {"--limits", !options.limits.empty()},
+      {"--colours", !options.colours.empty()},      {"--threshold", options.threshold.has_value()},
+      {"--title", !options.title.empty()},          {"--plain", options.plain},
+      {"--width", options.width.has_value()},       {"--dpi", options.dpi.has_value()},
+      {"--font-size", options.fontSize.has_value()}};
   for (const auto& [name, isGiven] : given) {
     if (!isGiven) continue;
     throw UsageError(fmt::format("{}: {} holds numbers, not a picture: leave the option out", name, options.output));
@@ -168,6 +189,17 @@ MapSize parseSize(const std::string& text, const Range& rows, const Range& colum
   return size;
 }
 
+MapAxes axesOf(const MapOptions& options) {
+  const MapAxes axes = options.axes.empty() ? MapAxes::key : axes_from_string(options.axes);
+  if (axes == MapAxes::distance && !options.columns.empty()) {
+    throw UsageError("--cols: a map by distance has no axis of keys: use --distances");
+  }
+  if (axes == MapAxes::key && !options.distances.empty()) {
+    throw UsageError("--distances: a map has an axis of distances with --axes distance");
+  }
+  return axes;
+}
+
 std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format,
                                std::optional<int> gpu) {
   const figure::HeadIndex chosen = headOf(options);
@@ -181,7 +213,14 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   request.head = head;
   request.minus = minus;
   request.rows = figure::parseRange("--rows", options.rows, length);
-  request.columns = figure::parseRange("--cols", options.columns, length);
+  const bool byDistance = axesOf(options) == MapAxes::distance;
+  if (byDistance) {
+    // What the size is asked of.
+    const Range distances = distancesOf(options, length);
+    request.set_distances({distances.begin, distances.end});
+  } else {
+    request.columns = figure::parseRange("--cols", options.columns, length);
+  }
   const auto quantities = parseQuantities(options.quantities);
   if (quantities.size() > 1 && format != MapFormat::hdf5) {
     throw UsageError(fmt::format("{}: several quantities fit only into one .h5: ask for one, or name the output .h5",
@@ -191,8 +230,12 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   request.channel = options.channel;
   if (options.withoutFirst) request.first_key = FirstKey::left_out;
   const MapSize size = pixelSize(options, request, format);
-  request.pixel_rows = size.rows;
-  request.pixel_columns = size.columns;
+  request.pixel_rows = byDistance ? size.columns : size.rows;
+  if (byDistance) {
+    request.set_distances(distanceEdges(request.columns, size.rows, format));
+  } else {
+    request.pixel_columns = size.columns;
+  }
 
   std::vector<NamedMap> maps;
   for (const Quantity quantity : quantities) {
@@ -201,6 +244,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
                                                   : reduction_from_string(options.reduction);
     std::string name = headName(head);
     if (options.channel) name += fmt::format("_C{:02}", *options.channel);
+    if (byDistance) name += "_by_distance";
     if (minus) name += "_minus_" + headName(*minus);
     maps.push_back({fmt::format("{}_{}", name, to_string(quantity)), request});
   }

@@ -11,6 +11,7 @@
 #include "app/figure/heads/head_choice.h"
 #include "backend/file/map_file.h"
 #include "backend/file/run_file.h"
+#include "backend/map/distance_axis.h"
 #include "backend/map/map.h"
 
 namespace CLI {
@@ -30,6 +31,8 @@ struct MapOptions {
   std::string minus;       ///< NAME[:LAYER:HEAD]
   std::string rows;        ///< A:B
   std::string columns;     ///< A:B
+  std::string axes;        ///< key or distance; empty: key
+  std::string distances;   ///< A:B
   std::string size;        ///< RxC
   std::string reduction;
   std::string scale = "auto";
@@ -37,6 +40,7 @@ struct MapOptions {
   std::string colours;
   std::optional<double> threshold;
   std::string title;
+  bool plain = false;
   std::optional<std::string> width;  ///< 140mm or 5.5in
   std::optional<int> dpi;
   std::optional<double> fontSize;  ///< pt
@@ -83,6 +87,9 @@ struct MapSize {
 /// "RxC" for rows x columns of that many entries; an empty text gives every entry its pixel, up to `most`.
 /// @throws UsageError naming what is allowed
 MapSize parseSize(const std::string& text, const Range& rows, const Range& columns, const MapSize& most);
+
+/// @throws UsageError for axes that do not exist, and options of the other ones
+MapAxes axesOf(const MapOptions& options);
 
 /// The maps that a command line asks for: one a quantity.
 /// @param gpu  that computes them; none: the CPU

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/figure/page/axis_ticks.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {
@@ -121,10 +122,7 @@ void applyChoice(const ColourChoice& choice, ScaledColours& colours) {
   }
 }
 
-std::string number(double value) {
-  const std::string text = fmt::format("{:.2g}", std::abs(value));
-  return value < 0 ? "−" + text : text;
-}
+std::string number(double value) { return writtenNumber(value, 2); }
 
 // A limit that is the extreme itself but for float32's rounding leaves nothing out.
 bool reaches(double limit, double extreme) { return std::abs(limit - extreme) <= 1e-6 * std::abs(extreme); }
@@ -142,7 +140,8 @@ std::string noteOf(const ScaledColours& colours, const Extremes& extremes) {
   if (std::string beyond = beyondText(colours, extremes, "entries"); !beyond.empty())
     notes.push_back(std::move(beyond));
   if (colours.blankBelow) {
-    notes.push_back(fmt::format("white: {} below {:g}", colours.hasSigns ? "size" : "entries", *colours.blankBelow));
+    notes.push_back(fmt::format("white: {} below {}", colours.hasSigns ? "size" : "entries",
+                                writtenNumber(*colours.blankBelow, 6)));
   }
   return fmt::format("{}", fmt::join(notes, "; "));
 }

@@ -1,4 +1,5 @@
 #include "app/figure/curves/curve_figure.h"
+#include "app/figure/figure_parts.h"
 #include "app/figure/maps/map_figure.h"
 #include "backend/base/error.h"
 
@@ -13,6 +14,12 @@ void requireDrawing() {
 std::string drawMap(const MapFigure& /*figure*/, const FigureFormat& /*format*/) {
   requireDrawing();
   return {};
+}
+
+std::optional<DrawnFigure> drawParts(const std::vector<std::vector<PartRequest>>& /*rows*/,
+                                     const FigureStyle& /*style*/, const Job& /*job*/) {
+  requireDrawing();
+  return std::nullopt;
 }
 
 std::string drawCurves(const CurveFigure& /*figure*/, const FigureFormat& /*format*/) {

@@ -7,9 +7,13 @@
 #include "app/figure/figure_length.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
+#include "app/figure/kinds/comparison.h"
 #include "app/figure/kinds/decay.h"
 #include "app/figure/kinds/distance.h"
 #include "app/figure/kinds/grid.h"
+#include "app/figure/kinds/heads/gates.h"
+#include "app/figure/kinds/heads/pruning.h"
+#include "app/figure/kinds/heads/scatter.h"
 #include "app/figure/kinds/labels.h"
 #include "app/figure/kinds/loss.h"
 #include "app/figure/kinds/maps.h"
@@ -78,8 +82,10 @@ Options runs() { return Options{{"--unchecked", nullptr, Takes::flag, kUnchecked
 Options model() { return {{"--model", "NAME", Takes::text, "Name of the model (default: the first with a gate)"}}; }
 
 Options models() {
-  return {{"--models", "NAME,...", Takes::list, "Names of the models, in this order (default: all)"}};
+  return {{"--models,--model", "NAME,...", Takes::list, "Names of the models, in this order (default: all)"}};
 }
+
+Options twoModels() { return {{"--models,--model", "A,B", Takes::list, "Names of the two (default: the first two)"}}; }
 
 Options head(const char* names, const char* help) { return {{names, "L:H", Takes::text, help}}; }
 
@@ -154,14 +160,20 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure maps run.h5 -o maps.pdf\n"
        "  foxscope figure maps run.h5 --heads 6:2,6:1,7:2 --width icml-wide -o maps.pdf\n"
        "  foxscope figure maps run.h5 --heads fox:7:2,mamba:12:1 -o memories.pdf\n"
+       "  foxscope figure maps run.h5 --heads 1:0,7:2 --axes distance -o distances.pdf\n"
        "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
        {"RUN.h5", "Run files"},
        model() +
            Options{{"--heads", "L:H,...", Takes::list,
-                    "Heads to show, of other models as MODEL:L:H (default: of short, middle and long memory; without "
-                    "--rows and --cols those whose decay can be seen, on a text of many memories its beginning)"}} +
+                    "Heads to show, of other models as MODEL:L:H (default: of short, middle and long memory, of those "
+                    "whose decay can be seen on this map; without --rows and --cols, of a text of many memories its "
+                    "beginning)"}} +
            maps("forget,attention") +
-           Options{{"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} + runs(),
+           Options{{"--axes", "key|distance|auto", Takes::text,
+                    "Keys downwards beside queries, or distances i - j + 1 on a logarithmic axis above queries; auto "
+                    "takes distances where a head forgets within 2 % of the positions (default: key)"},
+                   {"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} +
+           runs(),
        drawing<drawMaps>(),
        {.letters = true, .bars = true}},
       {"grid", "Every layer and head as a small map: nats forgotten, F, A",
@@ -173,12 +185,20 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure compare run.h5 -o compare.pdf\n"
        "  foxscope figure compare run.h5 --models fox,base --head 7:2 --with 3:1 -o c.pdf",
        {"RUN.h5", "Run files, two models in all"},
-       Options{{"--models", "A,B", Takes::list, "Names of the two (default: the first two)"}} +
-           head("--head", "Head of the first (default: its longest memory)") +
+       twoModels() + head("--head", "Head of the first (default: its longest memory)") +
            head("--with", "Head of the second (default: the nearest by distance profile)") +
            maps("attention, and forget above it where both have a gate") + runs(),
        drawing<drawCompare>(),
        {.letters = true, .bars = true}},
+      {"comparison",
+       "What one model's loss is less than another's: with its error, by octave of position, and the words",
+       "  foxscope figure comparison run.h5 -o comparison.pdf\n"
+       "  foxscope figure comparison run.h5 --models fox,base --rows 1024: --words 5 -o comparison.pdf",
+       {"RUN.h5", "Run files, two models in all"},
+       twoModels() + rows("all") + Options{{"--words", "N", Takes::integer, "Tokens in each list (default: 8)"}} +
+           runs(),
+       drawing<drawComparison>(),
+       {.letters = true}},
       {"text", "A passage with its tokens tinted by loss, gate, F or attention",
        "  foxscope figure text run.h5 -o text.pdf\n"
        "  foxscope figure text run.h5 --tint attention --head 6:1 --rows 200:320 --position 310 -o text.pdf",
@@ -199,6 +219,45 @@ std::vector<FigureKind> kinds() {
        models() + curves() + runs(),
        drawing<drawDecay>(),
        {.letters = true, .forgetting = true}},
+      {"gates", "How the forget gates f of every head or layer are distributed, as violins",
+       "  foxscope figure gates run.h5 -o gates.pdf\n"
+       "  foxscope figure gates run.h5 --by time --each layer --width icml -o gates.pdf",
+       kRun,
+       model() +
+           Options{{"--by", "gate|time", Takes::text,
+                    "Axis: the gate f, or the decay time -1 / log f that it alone would give, tokens (default: gate)"},
+                   {"--each", "auto|head|layer", Takes::text,
+                    "A violin for each head, or for all heads of a layer (default: a head where they have room)"}} +
+           rows("all") + runs(),
+       drawing<drawGates>()},
+      {"scatter", "Heads as points over two statistics, coloured by label or layer, named where they are extreme",
+       "  foxscope figure scatter run.h5 -o scatter.pdf\n"
+       "  foxscope figure scatter heads.h5 --x rate_decay_time --y entropy --colour-by layer -o scatter.pdf",
+       kHeads,
+       model() +
+           Options{{"--x", "NAME", Takes::text,
+                    "Statistic across, as `foxscope heads` and docs/maps.md name it (default: rate_decay_time, without "
+                    "gates d50)"},
+                   {"--y", "NAME", Takes::text, "Statistic up (default: d90_without_first)"},
+                   {"--colour-by,--color-by", "label|layer", Takes::text,
+                    "What colours tell (default: label, where labels are known)"},
+                   {"--names", "N", Takes::integer, "Heads to name at each end of each axis (default: 2)"}} +
+           runs(),
+       drawing<drawScatter>()},
+      {"pruning",
+       "What adaptive computation pruning may skip: its boundary over maps, and the share of each head's entries",
+       "  foxscope figure pruning run.h5 -o pruning.pdf\n"
+       "  foxscope figure pruning run.h5 --heads 1:2,6:1 --quantity attention --tolerance 1e-6 -o pruning.pdf",
+       kRun,
+       model() +
+           Options{{"--heads", "L:H,...", Takes::list,
+                    "Heads whose maps are drawn (default: those of which a quarter, half and three quarters are "
+                    "skipped, or nearly)"},
+                   {"--tolerance", "E", Takes::number,
+                    "Share of a row's attention that may be skipped (default: exp(-10), as in the paper)"}} +
+           maps("forget") + runs(),
+       drawing<drawPruning>(),
+       {.letters = true}},
       {"distance",
        "Attention against distance, with and without the gate",
        "  foxscope figure distance heads.h5 -o distance.pdf\n"
@@ -268,6 +327,19 @@ std::string_view FigureOption::name() const {
 
 bool FigureKind::takes(std::string_view option) const {
   return std::ranges::find(options, option, &FigureOption::name) != options.end();
+}
+
+const FigureKind& pageKind() {
+  static const FigureKind kPage = [] {
+    FigureKind page{"panels", "", "", {"FILE.h5", ""}, {}, nullptr};
+    for (const FigureOption& option : common()) {
+      const std::string_view name = option.name();
+      if (name != "height" && name != "label" && name != "device" && name != "write-spec")
+        page.options.push_back(option);
+    }
+    return page;
+  }();
+  return kPage;
 }
 
 std::span<const FigureKind> figureKinds() {

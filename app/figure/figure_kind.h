@@ -55,6 +55,9 @@ struct FigureKind {
   [[nodiscard]] bool takes(std::string_view option) const;
 };
 
+/// The options of a page of several figures: those of every figure but what its parts are told themselves.
+const FigureKind& pageKind();
+
 /// All kinds, in the order of the help.
 std::span<const FigureKind> figureKinds();
 /// Null unless there is a kind of this name.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <initializer_list>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,8 @@ using nlohmann::json;
 constexpr int kSchema = 1;
 constexpr const char* kSchemaKey = "foxscope_figure";
 constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::size_t kMostPanels = 26;  ///< as many as there are letters
+constexpr int kMostShare = 100;
 
 FigureSpec::Value valueOf(const std::string& file, const std::string& option, const json& value) {
   if (value.is_boolean()) return value.get<bool>();
@@ -31,19 +34,11 @@ FigureSpec::Value valueOf(const std::string& file, const std::string& option, co
   return words;
 }
 
-}  // namespace
-
-void refuseSpec(const std::string& name, const std::string& why) {
-  throw Error(fmt::format(
-      R"({}: {}: a figure is written down as {{"{}": {}, "kind": "maps", "options": {{"width": "iclr"}}}}, with the )"
-      "options of `foxscope figure KIND --help` without their dashes",
-      name, why, kSchemaKey, kSchema));
-}
-
-FigureSpec FigureSpec::parse(std::string_view text, const std::string& name) {
+/// A file's JSON, of this version.
+json parsedSpec(std::string_view text, const std::string& name) {
   check_json_bounds(text, name);
   refuse_repeated_keys(text, name);
-  const json spec = json::parse(text, nullptr, false);
+  json spec = json::parse(text, nullptr, false);
   if (spec.is_discarded() || !spec.is_object()) refuseSpec(name, "this is no JSON object");
   const auto schema = spec.find(kSchemaKey);
   if (schema == spec.end() || !schema->is_number_integer()) {
@@ -54,22 +49,86 @@ FigureSpec FigureSpec::parse(std::string_view text, const std::string& name) {
   }
   if (schema->get<std::int64_t>() != kSchema)
     refuseSpec(name, fmt::format("its \"{}\" is not {}", kSchemaKey, kSchema));
-  const auto kind = spec.find("kind");
-  if (kind == spec.end() || !kind->is_string()) refuseSpec(name, "it names no kind");
-  for (const auto& [key, value] : spec.items()) {
-    if (key != kSchemaKey && key != "kind" && key != "options") {
-      refuseSpec(name, fmt::format("\"{}\" is not known", key));
-    }
+  return spec;
+}
+
+void requireKeys(const json& object, std::initializer_list<std::string_view> known, const std::string& name) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) == known.end()) refuseSpec(name, fmt::format("\"{}\" is not known", key));
   }
-  FigureSpec read{kind->get<std::string>(), {}};
+}
+
+std::vector<std::pair<std::string, FigureSpec::Value>> optionsOf(const json& spec, const std::string& name) {
+  std::vector<std::pair<std::string, FigureSpec::Value>> read;
   const auto options = spec.find("options");
   if (options == spec.end()) return read;
   if (!options->is_object()) refuseSpec(name, "its options are no JSON object");
-  for (const auto& [option, value] : options->items()) read.options.emplace_back(option, valueOf(name, option, value));
+  for (const auto& [option, value] : options->items()) read.emplace_back(option, valueOf(name, option, value));
   return read;
 }
 
-FigureSpec FigureSpec::read(const std::string& path) {
+FigureSpec specOf(const json& spec, const std::string& name) {
+  const auto kind = spec.find("kind");
+  if (kind == spec.end() || !kind->is_string()) refuseSpec(name, "it names no kind");
+  return {kind->get<std::string>(), optionsOf(spec, name)};
+}
+
+FigurePart partOf(const json& panel, const std::string& name) {
+  if (!panel.is_object()) refuseSpec(name, "a panel is no JSON object");
+  requireKeys(panel, {"kind", "options", "files", "share"}, name);
+  FigurePart part{specOf(panel, name)};
+  if (const auto files = panel.find("files"); files != panel.end()) {
+    for (const json& file : files->is_array() ? *files : json::array({*files})) {
+      if (!file.is_string()) refuseSpec(name, "the files of a panel are no texts");
+      part.files.push_back(file.get<std::string>());
+    }
+  }
+  if (const auto share = panel.find("share"); share != panel.end()) {
+    if (!share->is_number()) refuseSpec(name, "the share of a panel is no number");
+    part.share = share->get<double>();
+    if (!(part.share > 0 && part.share <= kMostShare)) {
+      refuseSpec(name, fmt::format("the share of a panel is not above 0 and up to {}", kMostShare));
+    }
+  }
+  return part;
+}
+
+}  // namespace
+
+void refuseSpec(const std::string& name, const std::string& why) {
+  throw Error(fmt::format(
+      R"({}: {}: a figure is written down as {{"{}": {}, "kind": "maps", "options": {{"width": "iclr"}}}}, with the )"
+      "options of `foxscope figure KIND --help` without their dashes",
+      name, why, kSchemaKey, kSchema));
+}
+
+FigureSpec FigureSpec::parse(std::string_view text, const std::string& name) {
+  const json spec = parsedSpec(text, name);
+  requireKeys(spec, {kSchemaKey, "kind", "options"}, name);
+  return specOf(spec, name);
+}
+
+std::optional<FigureParts> FigureParts::parse(std::string_view text, const std::string& name) {
+  const json page = parsedSpec(text, name);
+  const auto panels = page.find("panels");
+  if (panels == page.end()) return std::nullopt;
+  requireKeys(page, {kSchemaKey, "panels", "options"}, name);
+  FigureParts parts{{"panels", optionsOf(page, name)}, {}};
+  if (!panels->is_array() || panels->empty()) refuseSpec(name, "its panels are no list");
+  // A list without rows is one row.
+  const bool rows = panels->front().is_array();
+  std::size_t count = 0;
+  for (const json& row : rows ? *panels : json::array({*panels})) {
+    if (!row.is_array() || row.empty()) refuseSpec(name, "a row of its panels is no list of them");
+    parts.rows.emplace_back();
+    for (const json& panel : row) parts.rows.back().push_back(partOf(panel, name));
+    count += row.size();
+  }
+  if (count > kMostPanels) refuseSpec(name, fmt::format("more than {} panels", kMostPanels));
+  return parts;
+}
+
+std::string readSpec(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(fmt::format("{}: no such file, or it cannot be read", path));
   std::string text;
@@ -77,7 +136,7 @@ FigureSpec FigureSpec::read(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMostBytes) refuseSpec(path, "it is larger than 1 MB");
-  return parse(text, path);
+  return text;
 }
 
 bool FigureSpec::has(std::string_view name) const {

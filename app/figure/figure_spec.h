@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,14 +33,36 @@ struct FigureSpec {
   /// @param name  of the file, for messages
   /// @throws Error for what is no such description, is nested too deep or is of a newer version
   static FigureSpec parse(std::string_view text, const std::string& name);
-  /// @throws Error as parse, and for a file that cannot be read or has more than 1 MB
-  static FigureSpec read(const std::string& path);
 
   /// The file's content, which `parse` reads.
   [[nodiscard]] std::string text() const;
   /// The options as words of a command line: "--width", "82.55mm", ...
   [[nodiscard]] std::vector<std::string> words() const;
 };
+
+/// A figure that is a part of a page.
+struct FigurePart {
+  FigureSpec spec;
+  std::vector<std::string> files = {};  ///< that it is drawn from; empty: those of the whole page
+  double share = 1;                     ///< of its row's width, beside the shares of the others
+};
+
+/// A page of several figures in rows, as a file describes it: `{"foxscope_figure": 1, "panels": [[{"kind": "loss",
+/// "files": ["eval.h5"]}, {"kind": "decay"}]], "options": {"width": "iclr"}}` (docs/files.md).
+struct FigureParts {
+  FigureSpec page;  ///< options of the whole
+  std::vector<std::vector<FigurePart>> rows;
+
+  /// @param text  the file's bytes
+  /// @param name  of the file, for messages
+  /// @returns nothing for a file without "panels", which describes one figure
+  /// @throws Error as FigureSpec::parse
+  static std::optional<FigureParts> parse(std::string_view text, const std::string& name);
+};
+
+/// The bytes of a file that describes a figure.
+/// @throws Error for a file that cannot be read or has more than 1 MB
+std::string readSpec(const std::string& path);
 
 /// Ends with what a file of a figure looks like.
 /// @throws Error always: "NAME: WHY: a figure is written down as ..."

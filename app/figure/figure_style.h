@@ -17,6 +17,8 @@ namespace foxscope::figure {
 
 enum class PanelLetters { whereSeveral, none };
 
+struct PagePart;
+
 /// The choices by hand that any figure takes.
 struct FigureStyle {
   FigureFormat format;
@@ -26,6 +28,7 @@ struct FigureStyle {
   std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model, or a sweep's text
   std::vector<std::pair<std::string, CurveLook>> looks;     ///< of models by name; others by their place
   std::string command;                                      ///< how to make the figure again, for the file's metadata
+  PagePart* part = nullptr;  ///< where the page goes that is a part of another (figure_parts.h); null: into a file
 
   /// The label of a model, or of the text of a sweep, of this name.
   [[nodiscard]] std::string label(const std::string& name) const;

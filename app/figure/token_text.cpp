@@ -23,19 +23,19 @@ QString madeVisible(const QString& text) {
   return shown;
 }
 
-QString shown(const std::string& token, Whitespace whitespace) {
+}  // namespace
+
+QString tokenText(const std::string& token, Whitespace whitespace) {
   const QString text = QString::fromStdString(token);
   return whitespace == Whitespace::visible ? madeVisible(text) : text;
 }
 
-}  // namespace
-
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace) {
-  return shown(predicted_string(tokens, position), whitespace);
+  return tokenText(predicted_string(tokens, position), whitespace);
 }
 
 QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace) {
-  return shown(read_string(tokens, position), whitespace);
+  return tokenText(read_string(tokens, position), whitespace);
 }
 
 }  // namespace foxscope::figure

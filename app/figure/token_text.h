@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <QString>
 
@@ -17,5 +18,7 @@ enum class Whitespace { asIs, visible };
 QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
 /// The token that position p predicts, likewise.
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
+/// Any token, as its text is.
+QString tokenText(const std::string& token, Whitespace whitespace);
 
 }  // namespace foxscope::figure

@@ -8,10 +8,10 @@
 #include <QBuffer>
 #include <QLoggingCategory>
 #include <QPixmap>
-#include <QScreen>
 #include <QTimer>
 #include <fmt/format.h>
 
+#include "app/gui/views/focus_ring.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/style.h"
 #include "app/gui/views/theme.h"
@@ -165,14 +165,19 @@ int openWindow(const ApplicationOptions& options) {
   QApplication::setDesktopFileName("foxscope");
   QApplication::setWindowIcon(programIcon());
   QApplication::setStyle(makeStyle());
+  const FocusRing ring;
 
   const auto demo = findDemo(options.programFolder);
   MainWindow window(demo ? QString::fromStdString(demo->string()) : QString());
   const ThemeSwitch theme(options.theme, window);
-  const QSize screen = QGuiApplication::primaryScreen()->availableSize();
-  const QSize usual = options.screenshot.empty() ? kUsualSize.boundedTo(screen) : kUsualSize;
-  const QSize size = options.width > 0 ? QSize(options.width, options.height) : usual;
-  if (options.width > 0 || !window.restorePlaces()) window.resize(size);
+  if (options.width > 0) {
+    window.resize(options.width, options.height);
+  } else if (!options.screenshot.empty()) {
+    window.resize(kUsualSize);
+  } else if (!window.restorePlaces()) {
+    window.resizeToFit(kUsualSize);
+  }
+  if (!options.screenshot.empty()) window.setRemembering(MainWindow::Remembering::off);
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);
@@ -180,7 +185,6 @@ int openWindow(const ApplicationOptions& options) {
   if (!paths.isEmpty()) openAndRun(window.document(), paths);
   if (options.screenshot.empty()) return QApplication::exec();
 
-  window.setRemembering(MainWindow::Remembering::off);
   const Screenshot screenshot(window, options.screenshot);
   const int code = QApplication::exec();
   if (!screenshot.error().empty()) throw Error(screenshot.error());

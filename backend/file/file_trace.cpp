@@ -50,6 +50,9 @@ class FileTraceSource final : public TraceSource {
     if (array == TraceArray::cumulative_log_decay) return read_decays(dataset);
     if (array == TraceArray::decay_rate) return read_rates(dataset);
     if (spec_of(array).number == ArrayNumber::float64) return std::make_shared<ArrayValues>(dataset.values<double>());
+    if (spec_of(array).number == ArrayNumber::float16) {
+      return std::make_shared<ArrayValues>(dataset.values<std::uint16_t>());
+    }
     std::vector<float> numbers = dataset.values<float>();
     // A beta or an erased part that is no number would spoil all entries behind it.
     if (spec_of(array).keep == Keep::query_key &&
@@ -254,7 +257,7 @@ class ArraySearch {
     if (found.size() == 2 && spec.axes.begin()[1] == Axis::vocabulary) {
       info_.vocabulary_size = static_cast<std::int64_t>(found[1]);
     }
-    if (found.size() == 2 && spec.axes.begin()[1] == Axis::hidden && index == 0) {
+    if (found.size() == 2 && spec.axes.begin()[1] == Axis::hidden && info_.hidden_size == 0) {
       info_.hidden_size = static_cast<std::int64_t>(found[1]);
     }
     dataset.require(element_of(spec.number, info_.dtype), shape_of(spec, info_, index));

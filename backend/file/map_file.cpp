@@ -70,7 +70,8 @@ std::string describe(const HeadOf& head) {
 
 void write_map_attributes(Hdf5Writer& writer, const std::string& path, const MapRequest& request) {
   const TraceInfo& info = request.head.trace->info();
-  const std::vector<std::string> axes = {"query", "key"};
+  const std::vector<std::string> axes =
+      request.by_distance() ? std::vector<std::string>{"distance", "query"} : std::vector<std::string>{"query", "key"};
   const std::int64_t rows[] = {request.rows.begin, request.rows.end};
   const std::int64_t columns[] = {request.columns.begin, request.columns.end};
   writer.attribute(path, "NX_class", "NXdata");
@@ -83,7 +84,7 @@ void write_map_attributes(Hdf5Writer& writer, const std::string& path, const Map
   writer.attribute(path, "quantity", to_string(request.quantity));
   writer.attribute(path, "reduce", to_string(request.reduction));
   writer.attribute(path, "rows", rows);
-  writer.attribute(path, "cols", columns);
+  writer.attribute(path, request.by_distance() ? "distances" : "cols", columns);
   if (request.channel) writer.attribute(path, "channel", std::int64_t{*request.channel});
   if (request.minus) writer.attribute(path, "minus", describe(*request.minus));
   writer.attribute(path, "weights_sha256", info.weights_sha256);
@@ -103,6 +104,19 @@ void write_axis(Hdf5Writer& writer, const std::string& path, const char* name, c
   writer.make_scale(axis, name);
 }
 
+/// Middles of bins of distances, and the edges that make them.
+void write_distances(Hdf5Writer& writer, const std::string& path, const MapRequest& request,
+                     kernels::Executor* executor) {
+  const auto& edges = request.distances;
+  std::vector<double> centres;
+  for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
+    centres.push_back(static_cast<double>(edges[bin] + edges[bin + 1] - 1) / 2);
+  }
+  writer.array(path + "/distance", Element::float64, {centres.size()}, centres.data(), executor);
+  writer.make_scale(path + "/distance", "distance");
+  writer.array(path + "/distance_edges", Element::int64, {edges.size()}, edges.data(), executor);
+}
+
 bool write_map(Hdf5Writer& writer, const NamedMap& map, const StripeOptions& options, const Job& job) {
   const MapRequest& request = map.request;
   const std::string path = "/maps/" + map.name;
@@ -110,15 +124,21 @@ bool write_map(Hdf5Writer& writer, const NamedMap& map, const StripeOptions& opt
   // The group is made with the first stripe: by then compute_map has checked the request.
   const bool whole = for_each_stripe(request, options, job, [&](const Image& stripe) {
     if (!sink) {
-      writer.begin_image(path + "/value", static_cast<std::uint64_t>(request.pixel_rows),
-                         static_cast<std::uint64_t>(request.pixel_columns));
+      const FileShape shape = file_shape(request);
+      const bool turned = request.by_distance();
+      writer.begin_image(path + "/value", static_cast<std::uint64_t>(shape.rows),
+                         static_cast<std::uint64_t>(shape.columns));
       write_map_attributes(writer, path, request);
       writer.attribute(path + "/value", "interpretation", "image");
       write_axis(writer, path, "query", request.rows, request.pixel_rows, job.executor);
-      write_axis(writer, path, "key", request.columns, request.pixel_columns, job.executor);
-      writer.attach_scale(path + "/value", 0, path + "/query");
-      writer.attach_scale(path + "/value", 1, path + "/key");
-      sink = std::make_unique<ImageSink>(writer, path + "/value", request.pixel_columns, job.executor);
+      if (turned) {
+        write_distances(writer, path, request, job.executor);
+      } else {
+        write_axis(writer, path, "key", request.columns, request.pixel_columns, job.executor);
+      }
+      writer.attach_scale(path + "/value", turned ? 1 : 0, path + "/query");
+      writer.attach_scale(path + "/value", turned ? 0 : 1, path + (turned ? "/distance" : "/key"));
+      sink = std::make_unique<ImageSink>(writer, path + "/value", shape.columns, job.executor);
     }
     sink->add(stripe);
   });
@@ -140,6 +160,16 @@ std::vector<std::string> axis_labels(const Trace& trace, const Range& range, std
     } else {
       labels.push_back(std::to_string(edges[bin]));
     }
+  }
+  return labels;
+}
+
+/// The label of a bin of distances i - j + 1: "3", or "5:9", from 5 up to, not including, 9.
+std::vector<std::string> distance_labels(const std::vector<std::int64_t>& edges) {
+  std::vector<std::string> labels;
+  for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
+    const bool single = edges[bin] + 1 == edges[bin + 1];
+    labels.push_back(single ? std::to_string(edges[bin]) : fmt::format("{}:{}", edges[bin], edges[bin + 1]));
   }
   return labels;
 }
@@ -174,10 +204,10 @@ bool write_maps_hdf5(const std::filesystem::path& path, std::span<const NamedMap
   writer.attribute("/maps", "NX_class", "NXentry");
   writer.attribute("/maps", "default", maps.front().name);
   StripeOptions options;
-  for (const NamedMap& map : maps) options.total += map.request.pixel_rows;
+  for (const NamedMap& map : maps) options.total += file_shape(map.request).rows;
   for (const NamedMap& map : maps) {
     if (!write_map(writer, map, options, work)) return false;
-    options.first_done += map.request.pixel_rows;
+    options.first_done += file_shape(map.request).rows;
   }
   writer.close();
   file.commit();
@@ -187,8 +217,9 @@ bool write_maps_hdf5(const std::filesystem::path& path, std::span<const NamedMap
 bool write_map_npy(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job) {
   AtomicFile file(path, overwrite == Overwrite::force);
   // Format 1.0 of numpy.lib.format: magic, version, length of the header, and a header padded to 64 bytes in all.
-  std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}",
-                                   request.pixel_rows, request.pixel_columns);
+  const FileShape shape = file_shape(request);
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", shape.rows, shape.columns);
   constexpr std::size_t kPrefix = 10;
   constexpr std::size_t kBlock = 64;
   header.append(kBlock - 1 - (kPrefix + header.size()) % kBlock, ' ');
@@ -216,21 +247,25 @@ bool write_map_npy(const std::filesystem::path& path, const MapRequest& request,
 
 bool write_map_csv(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job) {
   AtomicFile file(path, overwrite == Overwrite::force);
-  std::vector<std::string> queries;
+  std::vector<std::string> names;
   std::size_t row = 0;
   const bool whole = for_each_stripe(request, {}, job, [&](const Image& stripe) {
     fmt::memory_buffer text;
     // Writes the axes with the first stripe: by then compute_map has checked the request.
     if (row == 0) {
       const Trace& trace = *request.head.trace;
-      queries = axis_labels(trace, request.rows, request.pixel_rows);
-      fmt::format_to(std::back_inserter(text), "query,{}\n",
-                     fmt::join(axis_labels(trace, request.columns, request.pixel_columns), ","));
+      names = axis_labels(trace, request.rows, request.pixel_rows);
+      std::vector<std::string> across = request.by_distance()
+                                            ? distance_labels(request.distances)
+                                            : axis_labels(trace, request.columns, request.pixel_columns);
+      if (request.by_distance()) std::swap(names, across);
+      fmt::format_to(std::back_inserter(text), "{},{}\n", request.by_distance() ? "distance" : "query",
+                     fmt::join(across, ","));
     }
     const auto columns = static_cast<std::size_t>(stripe.columns);
     for (std::size_t n = 0; n < static_cast<std::size_t>(stripe.rows); ++n) {
       const auto* first = stripe.value.data() + n * columns;
-      fmt::format_to(std::back_inserter(text), "{},{}\n", queries[row++], fmt::join(first, first + columns, ","));
+      fmt::format_to(std::back_inserter(text), "{},{}\n", names[row++], fmt::join(first, first + columns, ","));
       if (text.size() > (1U << 20U)) {
         file.write(text.data(), text.size());
         text.clear();

@@ -28,7 +28,8 @@ bool write_map_npy(const std::filesystem::path& path, const MapRequest& request,
 /// Computes one map and writes it as .csv (RFC 4180), stripe by stripe, with the names of its keys in the first line
 /// and of its queries in the first column, "query" in the corner: "12 token", a position, a blank and the token that it
 /// reads (read_string), or, where entries are pooled, "12:16", positions from 12 up to, not including, 16. No name is
-/// there twice. Absent entries are `nan`.
+/// there twice. Absent entries are `nan`. By distance rows are bins of distances, the nearest first, named "3" or
+/// "5:9", and columns are queries, with "distance" in the corner. Such requests repeat no column.
 bool write_map_csv(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
 
 }  // namespace foxscope

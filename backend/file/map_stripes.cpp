@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/map/distance_axis.h"
+
 namespace foxscope {
 namespace {
 
@@ -12,7 +14,37 @@ MapRequest cut(const MapRequest& request, std::int64_t begin, std::int64_t end) 
   return part;
 }
 
+/// Bins of distances [begin, end).
+MapRequest cut_distances(const MapRequest& request, std::int64_t begin, std::int64_t end) {
+  MapRequest part = request;
+  part.set_distances({request.distances.begin() + begin, request.distances.begin() + end + 1});
+  return part;
+}
+
+bool for_each_stripe_by_distance(const MapRequest& request, const StripeOptions& options, const Job& job,
+                                 const std::function<void(const Image& stripe)>& use) {
+  const Job quiet{job.stop, {}, job.executor};
+  const std::int64_t bins = request.pixel_columns;
+  const std::int64_t wanted =
+      std::max<std::int64_t>(1, options.stripe_bytes / 4 / std::max<std::int64_t>(1, request.pixel_rows));
+  const std::int64_t total = options.total > 0 ? options.total : bins;
+  for (std::int64_t begin = 0; begin < bins;) {
+    const std::int64_t end = std::min(bins, begin + wanted);
+    const auto stripe = compute_map(begin == 0 && end == bins ? request : cut_distances(request, begin, end), quiet);
+    if (!stripe) return false;
+    use(transposed(*stripe));
+    begin = end;
+    job.tell({options.first_done + begin, total, "rows", "computing the map"});
+  }
+  return true;
+}
+
 }  // namespace
+
+FileShape file_shape(const MapRequest& request) {
+  if (request.by_distance()) return {request.pixel_columns, request.pixel_rows};
+  return {request.pixel_rows, request.pixel_columns};
+}
 
 bool can_cut(const MapRequest& request, std::int64_t begin, std::int64_t end) {
   if (request.pixel_rows == request.rows.size()) return true;
@@ -37,6 +69,7 @@ std::vector<double> bin_centres(const Range& range, std::int64_t bins) {
 
 bool for_each_stripe(const MapRequest& request, const StripeOptions& options, const Job& job,
                      const std::function<void(const Image& stripe)>& use) {
+  if (request.by_distance()) return for_each_stripe_by_distance(request, options, job, use);
   const Job quiet{job.stop, {}, job.executor};
   // A map that cannot be cut is handed to compute_map as it is, to be refused there.
   const bool has_sizes = request.pixel_rows > 0 && request.pixel_rows <= request.rows.size() &&

@@ -148,6 +148,7 @@ class EntryMap {
         window_(entries_.size() == 2 ? common_window(entries_.front().window, entries_.back().window)
                                      : entries_.front().window),
         pixels_(request, window_, entries_.size() == 1 && entries_.front().is_softmax()) {
+    if (request.by_distance()) window_ = common_window(window_, request.distances.back() - 1);
     for (HeadEntries& head : entries_) {
       head.logarithm = pixels_.logarithm();
       if (head.mixing != nullptr || request.rows.size() < kLongRows) band_ = kBandRows;
@@ -159,13 +160,15 @@ class EntryMap {
  private:
   void run_task(Task& task, PixelWorker& worker, int thread);
   void run_band(Task& task, const Range& rows, PixelWorker& worker);
+  void pool_tile(Task& task, const BandTile& tile, TilePlace& place, PixelWorker& worker);
+  void pool_diagonals(Task& task, const BandTile& tile, TilePlace& place, PixelWorker& worker);
   bool find_largest(const BandTile& tile, const TilePlace& place, const PartialPixels& partial, PixelWorker& worker);
   bool fill_tile(const BandTile& tile, PixelWorker& worker) const;
 
   const MapRequest& request_;
   Team& team_;
   std::vector<HeadEntries> entries_;
-  std::int64_t window_;
+  std::int64_t window_;  ///< of entries that have a pixel
   std::int64_t band_ = kLongBandRows;
   MapPixels pixels_;
 };
@@ -217,26 +220,58 @@ void EntryMap::run_task(Task& task, PixelWorker& worker, int thread) {
 }
 
 void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
-  if (request_.columns.begin >= rows.end) return;
+  Range keys = request_.columns;
+  if (request_.by_distance()) keys = {0, rows.end - (request_.distances.front() - 1)};
+  if (keys.begin >= std::min(rows.end, keys.end)) return;
   for (const auto& reader : worker.readers) reader->set_band(rows);
   TilePlace places[kLongBandRows / kMapTile];
   for (std::int64_t row = rows.begin; row < rows.end; row += kMapTile) {
     pixels_.place_rows({row, std::min(row + kMapTile, rows.end)}, places[(row - rows.begin) / kMapTile]);
   }
-  const auto set_chunk = [&](const Range& keys) {
-    for (const auto& reader : worker.readers) reader->set_chunk(keys);
+  const auto set_chunk = [&](const Range& chunk) {
+    for (const auto& reader : worker.readers) reader->set_chunk(chunk);
   };
-  for_each_tile(rows, request_.columns, window_, team_, set_chunk, [&](const BandTile& tile) {
-    TilePlace& place = places[tile.strip];
-    pixels_.place_keys(tile.keys, place);
+  for_each_tile(rows, keys, window_, team_, set_chunk, [&](const BandTile& tile) {
+    if (request_.by_distance()) {
+      pool_diagonals(task, tile, places[tile.strip], worker);
+    } else {
+      pool_tile(task, tile, places[tile.strip], worker);
+    }
+  });
+}
+
+void EntryMap::pool_tile(Task& task, const BandTile& tile, TilePlace& place, PixelWorker& worker) {
+  pixels_.place_keys(tile.keys, place);
+  if (find_largest(tile, place, task.partial, worker)) {
+    pixels_.merge(place, worker.result.data(), task.partial);
+    return;
+  }
+  if (!fill_tile(tile, worker)) return;
+  cpu::reduce_tile(worker.tile.data(), tile.keys.size(), place.pixels, pixels_.reduction(), worker.result.data());
+  pixels_.merge(place, worker.result.data(), task.partial);
+}
+
+void EntryMap::pool_diagonals(Task& task, const BandTile& tile, TilePlace& place, PixelWorker& worker) {
+  Range columns = pixels_.diagonal_pixels(tile.rows, tile.keys);
+  if (columns.size() == 0) return;
+  if (columns.size() == 1 && pixels_.holds(columns.begin, tile.rows, tile.keys)) {
+    // A tile of one bin of distances is one of one bin of keys.
+    place.first_column = columns.begin;
+    place.pixels.pieces = 1;
+    place.pixels.key_end[0] = static_cast<std::uint8_t>(tile.keys.size());
     if (find_largest(tile, place, task.partial, worker)) {
       pixels_.merge(place, worker.result.data(), task.partial);
       return;
     }
-    if (!fill_tile(tile, worker)) return;
-    cpu::reduce_tile(worker.tile.data(), tile.keys.size(), place.pixels, pixels_.reduction(), worker.result.data());
-    pixels_.merge(place, worker.result.data(), task.partial);
-  });
+  }
+  if (!fill_tile(tile, worker)) return;
+  TileDiagonals diagonals{place};
+  while (columns.begin < columns.end) {
+    columns.begin = pixels_.place_diagonals(tile.rows, tile.keys, columns, diagonals);
+    cpu::reduce_diagonals(worker.tile.data(), tile.keys.size(), diagonals.place.pixels, diagonals.edge,
+                          pixels_.reduction(), worker.result.data());
+    pixels_.merge(diagonals.place, worker.result.data(), task.partial);
+  }
 }
 
 /// Finds the extremes of attention in a tile, which few of its entries can be. @returns false where they are not found
@@ -336,7 +371,7 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
     HeadEntries& added = entries.emplace_back(*head, request.quantity, without_gate, request.channel);
     if (added.mixing != nullptr) {
       std::vector<float>& own = normalizers.emplace_back();
-      if (!added.prepare_mixing(request.rows, request.columns, request.first_key, job, team, own)) return false;
+      if (!added.prepare_mixing(request.rows, request.keys(), request.first_key, job, team, own)) return false;
       continue;
     }
     if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
@@ -350,7 +385,8 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
     }
     const std::int64_t window = added.window;
     const std::int64_t oldest = window == 0 ? 0 : std::max<std::int64_t>(0, request.rows.begin - window + 1);
-    const Range keys{std::max(request.columns.begin, oldest), std::min(request.columns.end, request.rows.end)};
+    const Range asked = request.keys();
+    const Range keys{std::max(asked.begin, oldest), std::min(asked.end, request.rows.end)};
     if (keys.size() > 0 && !added.measure_keys(measures, keys, team)) return false;
   }
   return true;

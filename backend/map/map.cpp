@@ -1,15 +1,19 @@
 #include "backend/map/map.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
+#include <limits>
 #include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/base/log.h"
 #include "backend/map/device/device_map.h"
+#include "backend/map/distance_axis.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/log_normalizer.h"
@@ -79,6 +83,17 @@ void check_quantity(const MapRequest& request, const HeadOf& head) {
   }
 }
 
+void check_distances(const MapRequest& request) {
+  const auto& edges = request.distances;
+  const bool agree = request.columns == Range{edges.front(), edges.back()} &&
+                     request.pixel_columns + 1 == static_cast<std::int64_t>(edges.size());
+  if (edges.size() > 1 && agree && edges.front() >= 1 && std::is_sorted(edges.begin(), edges.end()) &&
+      edges[edges.size() - 2] < edges.back()) {
+    return;
+  }
+  throw UsageError("edges of distances: must ascend from 1 or later on, one more than there are columns");
+}
+
 void check_request(const MapRequest& request) {
   const TraceInfo& info = request.head.trace->info();
   request.head.trace->check_head(request.head.layer, request.head.head);
@@ -97,9 +112,13 @@ void check_request(const MapRequest& request) {
                                  to_string(request.quantity)));
   }
   check_range("rows", request.rows, info);
-  check_range("columns", request.columns, info);
-  if (request.pixel_rows < 1 || request.pixel_rows > request.rows.size() || request.pixel_columns < 1 ||
-      request.pixel_columns > request.columns.size()) {
+  if (request.by_distance()) {
+    check_distances(request);
+  } else {
+    check_range("columns", request.columns, info);
+  }
+  const bool too_many = !request.by_distance() && request.pixel_columns > request.columns.size();
+  if (request.pixel_rows < 1 || request.pixel_rows > request.rows.size() || request.pixel_columns < 1 || too_many) {
     throw UsageError(fmt::format("size {}x{}: must be from 1x1 to {}x{}, the number of entries that are asked for",
                                  request.pixel_rows, request.pixel_columns, request.rows.size(),
                                  request.columns.size()));
@@ -110,22 +129,66 @@ void check_request(const MapRequest& request) {
   }
 }
 
+std::optional<Image> computed(const MapRequest& request, const Job& job, const MapStages* stages) {
+  const bool counted = request.first_key == FirstKey::counted;
+  if (const auto gpu = counted ? gpu_of(request) : std::nullopt) {
+    Image image;
+    const kernels::Status status = device_map(request, *gpu, job, image);
+    if (status == kernels::Status::ok) return image;
+    if (status == kernels::Status::cancelled) return std::nullopt;
+    log_line(LogCategory::map, [&] {
+      return fmt::format("{} of {} layer {} head {} falls back to the CPU: the GPU's kernels do not take it",
+                         to_string(request.quantity), request.head.trace->info().name, request.head.layer,
+                         request.head.head);
+    });
+  }
+  return has_closed_form(request) ? forget_map(request, job) : entry_map(request, job, stages);
+}
+
+/// Columns by distance as they were asked for, of those that have distances of their own.
+/// @param done  [rows] lines that are there, 0: it is not; empty: all are
+Image with_repeats(const Image& image, const std::vector<std::int64_t>& distances, std::span<const std::uint8_t> done) {
+  const std::size_t columns = distances.size() - 1;
+  std::vector<std::int64_t> from(columns);
+  for (std::size_t n = 1; n < columns; ++n) from[n] = from[n - 1] + (distances[n] > distances[n - 1] ? 1 : 0);
+  Image all{image.rows, static_cast<std::int64_t>(columns), {}};
+  all.value.resize(static_cast<std::size_t>(image.rows) * columns);
+  for (std::int64_t row = 0; row < image.rows; ++row) {
+    if (!done.empty() && done[index_of(row)] == 0) continue;
+    const float* const line = image.value.data() + row * image.columns;
+    float* const to = all.value.data() + row * all.columns;
+    for (std::size_t n = 0; n < columns; ++n) to[n] = line[from[n]];
+  }
+  return all;
+}
+
+std::optional<Image> computed_by_distance(const MapRequest& request, const Job& job, const MapStages* stages) {
+  if (request.keys().size() == 0) {
+    Image image{request.pixel_rows, request.pixel_columns, {}};
+    image.value.assign(static_cast<std::size_t>(image.rows * image.columns), std::numeric_limits<float>::quiet_NaN());
+    return image;
+  }
+  std::vector<std::int64_t> edges = distinct(request.distances);
+  if (edges.size() == request.distances.size()) return computed(request, job, stages);
+  MapRequest once = request;
+  once.set_distances(std::move(edges));
+  MapStages shown;
+  if (stages != nullptr) {
+    shown.interval = stages->interval;
+    shown.show = [&](const MapStage& stage) {
+      const Image all = with_repeats(stage.image, request.distances, stage.done);
+      stages->show({all, stage.done});
+    };
+  }
+  const auto image = computed(once, job, stages == nullptr ? nullptr : &shown);
+  return image ? std::optional(with_repeats(*image, request.distances, {})) : std::nullopt;
+}
+
 std::optional<Image> computed_map(const MapRequest& request, const Job& job, const MapStages* stages) {
   check_request(request);
   try {
-    const bool counted = request.first_key == FirstKey::counted;
-    if (const auto gpu = counted ? gpu_of(request) : std::nullopt) {
-      Image image;
-      const kernels::Status status = device_map(request, *gpu, job, image);
-      if (status == kernels::Status::ok) return image;
-      if (status == kernels::Status::cancelled) return std::nullopt;
-      log_line(LogCategory::map, [&] {
-        return fmt::format("{} of {} layer {} head {} falls back to the CPU: the GPU's kernels do not take it",
-                           to_string(request.quantity), request.head.trace->info().name, request.head.layer,
-                           request.head.head);
-      });
-    }
-    std::optional<Image> image = has_closed_form(request) ? forget_map(request, job) : entry_map(request, job, stages);
+    std::optional<Image> image =
+        request.by_distance() ? computed_by_distance(request, job, stages) : computed(request, job, stages);
     assert(!image || (image->rows == request.pixel_rows && image->columns == request.pixel_columns &&
                       static_cast<std::int64_t>(image->value.size()) == image->rows * image->columns));
     return image;
@@ -136,6 +199,18 @@ std::optional<Image> computed_map(const MapRequest& request, const Job& job, con
 }
 
 }  // namespace
+
+void MapRequest::set_distances(std::vector<std::int64_t> edges) {
+  distances = std::move(edges);
+  columns = {distances.front(), distances.back()};
+  pixel_columns = static_cast<std::int64_t>(distances.size()) - 1;
+}
+
+Range MapRequest::keys() const {
+  if (!by_distance()) return columns;
+  const Range seen{std::max<std::int64_t>(0, rows.begin - (distances.back() - 2)), rows.end - (distances.front() - 1)};
+  return seen.begin < seen.end ? seen : Range{0, 0};
+}
 
 const char* to_string(Quantity quantity) { return name_of(kQuantities, quantity); }
 const char* to_string(Reduction reduction) { return name_of(kReductions, reduction); }

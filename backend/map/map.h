@@ -72,13 +72,14 @@ struct HeadOf : RunOnDevice {
   bool operator==(const HeadOf&) const = default;
 };
 
-/// A picture of one quantity: rows x columns of positions, onto pixel_rows x pixel_columns bins.
+/// A picture of one quantity: rows x columns of positions, onto pixel_rows x pixel_columns bins. By distance a column
+/// is a bin of distances i - j + 1 instead of one of keys: 1 is the query itself.
 struct MapRequest {
   HeadOf head;
   Quantity quantity = Quantity::attention;
   Reduction reduction = Reduction::max;
   Range rows;                      ///< queries
-  Range columns;                   ///< keys
+  Range columns;                   ///< keys; by distance: distances, from distances.front() to distances.back()
   std::int64_t pixel_rows = 0;     ///< 1..rows.size()
   std::int64_t pixel_columns = 0;  ///< 1..columns.size()
   /// Subtracted entry by entry before reducing; same length of text. With two windows the narrower one counts: an entry
@@ -91,6 +92,16 @@ struct MapRequest {
   FirstKey first_key = FirstKey::counted;
   /// The channel of forget and log_forget where each channel decays; absent: the mean over channels.
   std::optional<int> channel = {};
+  /// [pixel_columns + 1] edges of bins of distances (distance_axis.h), from 1 on: column n holds the entries with
+  /// distances[n] <= i - j + 1 < distances[n + 1]. A column whose edges are equal repeats the next one that has
+  /// distances. Empty: columns are keys.
+  std::vector<std::int64_t> distances = {};
+
+  [[nodiscard]] bool by_distance() const { return !distances.empty(); }
+  /// Sets bins of distances, and columns and pixel_columns with them.
+  void set_distances(std::vector<std::int64_t> edges);
+  /// The keys that its entries may have; begin = end where there are none.
+  [[nodiscard]] Range keys() const;
 };
 
 /// Pixels, row-major float32. A pixel with no entry (above the diagonal, outside the window) is NaN.

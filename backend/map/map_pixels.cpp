@@ -36,16 +36,24 @@ std::int64_t largest_bin(const std::vector<std::int64_t>& edges) {
   return largest;
 }
 
+/// Whether every pixel is written once, by the one tile that has its entry. A line of pixels by distance meets several.
+bool is_exact(const MapRequest& request) {
+  return !request.by_distance() && request.pixel_rows == request.rows.size() &&
+         request.pixel_columns == request.columns.size();
+}
+
 }  // namespace
 
 MapPixels::MapPixels(const MapRequest& request, std::int64_t window, bool softmax)
     : rows_(request.rows),
       columns_(request.columns),
       row_edges_(bin_edges(request.rows, request.pixel_rows)),
-      column_edges_(bin_edges(request.columns, request.pixel_columns)),
-      window_(window),
-      first_left_out_(request.first_key == FirstKey::left_out && request.columns.begin == 0),
-      exact_(request.pixel_rows == request.rows.size() && request.pixel_columns == request.columns.size()),
+      column_edges_(request.by_distance() ? diagonal_edges(request.distances, window)
+                                          : bin_edges(request.columns, request.pixel_columns)),
+      window_(request.by_distance() ? 0 : window),
+      by_distance_(request.by_distance()),
+      first_left_out_(request.first_key == FirstKey::left_out && request.keys().begin == 0),
+      exact_(is_exact(request)),
       partial_(largest_bin(row_edges_) > kMapTile || largest_bin(column_edges_) > kMapTile),
       logarithm_(softmax && !exact_ && request.reduction != Reduction::mean),
       reduction_(pixel_reduction(request.reduction, logarithm_)) {
@@ -86,6 +94,36 @@ void MapPixels::place_rows(const Range& rows, TilePlace& place) const {
     end = std::min(row_edges_[index_of(pixel + 1)], rows.end);
     place.pixels.lane_end[place.pixels.segments++] = static_cast<std::uint8_t>(end - rows.begin);
   }
+}
+
+Range MapPixels::diagonal_pixels(const Range& rows, const Range& keys) const {
+  assert(by_distance_);
+  // Without the tile's absent half.
+  const std::int64_t first = std::max(rows.begin - keys.end + 1, column_edges_.front());
+  const std::int64_t end = std::min(rows.end - keys.begin, column_edges_.back());
+  if (first >= end) return {0, 0};
+  const auto pixel = [&](std::int64_t difference) {
+    return std::upper_bound(column_edges_.begin(), column_edges_.end(), difference) - column_edges_.begin() - 1;
+  };
+  return {pixel(first), pixel(end - 1) + 1};
+}
+
+bool MapPixels::holds(std::int64_t pixel, const Range& rows, const Range& keys) const {
+  const Range differences = keys_of(pixel);
+  return differences.begin <= rows.begin - keys.end + 1 && differences.end >= rows.end - keys.begin;
+}
+
+std::int64_t MapPixels::place_diagonals(const Range& rows, const Range& keys, const Range& pixels,
+                                        TileDiagonals& diagonals) const {
+  const std::int64_t offset = rows.begin - keys.begin;
+  const std::int64_t end = std::min(pixels.end, pixels.begin + kMapTile);
+  diagonals.place.first_column = pixels.begin;
+  diagonals.place.pixels.pieces = static_cast<int>(end - pixels.begin);
+  for (std::int64_t pixel = pixels.begin; pixel <= end; ++pixel) {
+    const std::int64_t edge = std::clamp(column_edges_[index_of(pixel)] - offset, -kMapTile, kMapTile);
+    diagonals.edge[pixel - pixels.begin] = static_cast<std::int8_t>(edge);
+  }
+  return end;
 }
 
 void MapPixels::begin_lines(std::int64_t begin, std::int64_t end, PartialPixels& partial) {
@@ -152,21 +190,34 @@ double MapPixels::combined(double a, double b) const {
   return a;
 }
 
-/// The entries of key 0 are absent: they lie in the line's first pixel, where they were merged as nothing.
+/// The entries of key 0 are absent: they lie in the line's first pixel, by distance in those of the diagonal i - j = i,
+/// where they were merged as nothing.
 void MapPixels::leave_out_first(const Range& rows, float* values) const {
   if (!first_left_out_) return;
-  const std::int64_t all = present_entries(rows, keys_of(0), window_);
-  const std::int64_t left = all - present_entries(rows, {0, 1}, window_);
-  if (left == 0) values[0] = std::numeric_limits<float>::quiet_NaN();
+  if (!by_distance_) return leave_out_first(rows, 0, values);
+  for (std::int64_t column = 0; column + 1 < static_cast<std::int64_t>(column_edges_.size()); ++column) {
+    if (keys_of(column).begin < rows.end && keys_of(column).end > rows.begin) leave_out_first(rows, column, values);
+  }
+}
+
+void MapPixels::leave_out_first(const Range& rows, std::int64_t column, float* values) const {
+  const Range columns = keys_of(column);
+  const std::int64_t all = present_entries(rows, columns, window_);
+  const std::int64_t of_first = by_distance_ ? std::min(rows.end, columns.end) - std::max(rows.begin, columns.begin)
+                                             : present_entries(rows, {0, 1}, window_);
+  const std::int64_t left = all - of_first;
+  float& value = values[column];
+  if (left == 0) value = std::numeric_limits<float>::quiet_NaN();
   if (reduction_ != PixelReduction::sum || left == 0) return;
-  values[0] = static_cast<float>(static_cast<double>(values[0]) * static_cast<double>(all) / static_cast<double>(left));
+  value = static_cast<float>(static_cast<double>(value) * static_cast<double>(all) / static_cast<double>(left));
 }
 
 void MapPixels::finish_line(std::int64_t pixel, const PartialPixels& partial) {
   const Range rows = rows_of(pixel);
-  const PixelLine present = pixel_line(rows, column_edges_, window_);
   float* const values = line(pixel);
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  if (column_edges_.size() < 2) return std::fill(values, values + image_.columns, kNone);  // all beyond the window
+  const PixelLine present = pixel_line(rows, column_edges_, window_);
   std::fill(values, values + present.present_begin, kNone);
   std::fill(values + present.present_end, values + image_.columns, kNone);
   if (exact_) return leave_out_first(rows, values);

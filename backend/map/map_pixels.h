@@ -15,6 +15,12 @@ struct TilePlace {
   kernels::cpu::TilePixels pixels;
 };
 
+/// Up to 64 of the diagonals of a tile that belong to one pixel each.
+struct TileDiagonals {
+  TilePlace place;
+  std::int8_t edge[kernels::cpu::kMapTile + 1] = {};  ///< reduce_diagonals'
+};
+
 /// Partial sums of lines of pixels, in float64, where bins are larger than a tile: [rows, columns].
 struct PartialPixels {
   std::int64_t first_row = 0;
@@ -22,7 +28,7 @@ struct PartialPixels {
 };
 
 /// A picture while tiles are reduced into it. Lines of pixels are independent of each other: each belongs to one thread
-/// at a time, and nothing else is written.
+/// at a time, and nothing else is written. By distance its columns are i - j, of which an entry has at most i.
 class MapPixels {
  public:
   /// @param window   keys that a query sees; 0: all
@@ -42,6 +48,14 @@ class MapPixels {
 
   void place_keys(const Range& keys, TilePlace& place) const;
   void place_rows(const Range& rows, TilePlace& place) const;
+  /// By distance: the pixels of a tile, from the one that holds its smallest i - j on; none: it has no pixel.
+  [[nodiscard]] Range diagonal_pixels(const Range& rows, const Range& keys) const;
+  /// Whether the pixel has all i - j of a tile.
+  [[nodiscard]] bool holds(std::int64_t pixel, const Range& rows, const Range& keys) const;
+  /// Fills all but the rows of `diagonals`, for such pixels from `first` on.
+  /// @returns the first pixel that has no room there
+  std::int64_t place_diagonals(const Range& rows, const Range& keys, const Range& pixels,
+                               TileDiagonals& diagonals) const;
 
   /// Begins lines [begin, end): in the image itself, or in `partial` where bins are larger than a tile.
   void begin_lines(std::int64_t begin, std::int64_t end, PartialPixels& partial);
@@ -60,6 +74,7 @@ class MapPixels {
 
  private:
   void leave_out_first(const Range& rows, float* values) const;
+  void leave_out_first(const Range& rows, std::int64_t column, float* values) const;
   [[nodiscard]] double combined(double a, double b) const;
   [[nodiscard]] float* line(std::int64_t pixel) { return image_.value.data() + pixel * image_.columns; }
   [[nodiscard]] Range keys_of(std::int64_t pixel) const;
@@ -67,8 +82,9 @@ class MapPixels {
   Range rows_;
   Range columns_;
   std::vector<std::int64_t> row_edges_;
-  std::vector<std::int64_t> column_edges_;
-  std::int64_t window_ = 0;
+  std::vector<std::int64_t> column_edges_;  ///< of keys, or of i - j up to the window's edge
+  std::int64_t window_ = 0;                 ///< of keys; by distance the edges have it
+  bool by_distance_ = false;
   bool first_left_out_ = false;
   bool exact_ = false;
   bool partial_ = false;

@@ -25,4 +25,8 @@ std::optional<DType> parse_dtype(const std::string& word);
 std::uint16_t to_bfloat16(float value);
 float from_bfloat16(std::uint16_t bits);
 
+/// Nearest float16 (IEEE 754 binary16), ties to even: infinity from 65,520 on; NaN stays NaN. Bit patterns.
+std::uint16_t to_float16(float value);
+float from_float16(std::uint16_t bits);
+
 }  // namespace foxscope

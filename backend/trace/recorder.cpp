@@ -28,6 +28,7 @@ class MemorySource final : public TraceSource {
 /// An empty array of the array's type.
 ArrayValues no_numbers(const ArraySpec& spec) {
   if (spec.number == ArrayNumber::float64) return std::vector<double>{};
+  if (spec.number == ArrayNumber::float16) return std::vector<std::uint16_t>{};
   return std::vector<float>{};
 }
 
@@ -63,6 +64,11 @@ std::span<float> Recorder::logits(std::int64_t vocabulary_size) {
 std::span<float> Recorder::hidden_states(int index, std::int64_t hidden_size) {
   if (keeps(Keep::hidden)) info_.hidden_size = hidden_size;
   return array<float>(TraceArray::hidden_states, index);
+}
+
+std::span<std::uint16_t> Recorder::prediction_state(std::int64_t hidden_size) {
+  if (keeps(Keep::predictions)) info_.hidden_size = hidden_size;
+  return array<std::uint16_t>(TraceArray::prediction_state);
 }
 
 std::span<std::byte> Recorder::stored(TraceArray array, int layer) {

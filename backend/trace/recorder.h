@@ -49,6 +49,8 @@ class Recorder {
   std::span<float> log_forget_gradient() { return array<float>(TraceArray::log_forget_gradient); }
   std::span<float> logits(std::int64_t vocabulary_size);                ///< [L, V]
   std::span<float> hidden_states(int index, std::int64_t hidden_size);  ///< [L, D]
+  /// [L, D] bits of float16, of the state behind the final norm
+  std::span<std::uint16_t> prediction_state(std::int64_t hidden_size);
 
   /// One layer of an array of Storage::store, in info().dtype; empty also where the store is on a GPU.
   std::span<std::byte> stored(TraceArray array, int layer);

@@ -155,6 +155,12 @@ void Trace::check_head(int layer, int head) const {
   }
 }
 
+std::span<const std::uint16_t> Trace::prediction_state() const {
+  const ArrayValues* const values = find(TraceArray::prediction_state, 0);
+  if (values == nullptr) throw not_kept(info_.name, Keep::predictions);
+  return std::get<std::vector<std::uint16_t>>(*values);
+}
+
 const QueryKeyStore& Trace::require_query_key() const {
   if (query_key() == nullptr) throw not_kept(info_.name, Keep::query_key);
   return *store_;

@@ -94,8 +94,8 @@ struct ChannelSums {
   std::span<const double> values;
 };
 
-/// The numbers of one array, C order.
-using ArrayValues = std::variant<std::vector<float>, std::vector<double>>;
+/// The numbers of one array, C order; of float16 their bits.
+using ArrayValues = std::variant<std::vector<float>, std::vector<double>, std::vector<std::uint16_t>>;
 
 /// The source of a trace's arrays, except those of a QueryKeyStore: memory or a run file. Safe to call from several
 /// threads. `index` is the layer of arrays that are not Repeat::once.
@@ -165,6 +165,8 @@ class Trace {
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
   /// @throws Error likewise
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
+  /// The state behind the final norm, [L, D], bits of float16. @throws Error with the remedy where it was not kept
+  [[nodiscard]] std::span<const std::uint16_t> prediction_state() const;
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
   /// linear mixer queries, keys, beta and its decays.
   [[nodiscard]] bool has_attention(int layer) const { return !lacking(layer); }

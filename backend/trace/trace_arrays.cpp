@@ -162,6 +162,7 @@ std::size_t elements_of(const ArraySpec& spec, const TraceSizes& sizes, int inde
 
 std::size_t size_of(ArrayNumber number, DType dtype) {
   if (number == ArrayNumber::run) return size_of(dtype);
+  if (number == ArrayNumber::float16) return 2;
   return number == ArrayNumber::float64 ? 8 : 4;
 }
 

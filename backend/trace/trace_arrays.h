@@ -18,7 +18,7 @@
 namespace foxscope {
 
 /// The parts of a run that a trace may keep, word by word of `--keep`.
-enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, saliency };
+enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, predictions, saliency };
 using KeepSet = std::set<Keep>;
 
 struct KeepWord {
@@ -27,7 +27,7 @@ struct KeepWord {
   const char* title;  ///< "the run did not keep ..."
 };
 
-inline constexpr std::array<KeepWord, 9> kKeepWords = {{
+inline constexpr std::array<KeepWord, 10> kKeepWords = {{
     {Keep::loss, "loss", "losses"},
     {Keep::gates, "gates", "gates"},
     {Keep::rows, "rows", "row normalisers"},
@@ -36,6 +36,7 @@ inline constexpr std::array<KeepWord, 9> kKeepWords = {{
     {Keep::values, "values", "values"},
     {Keep::logits, "logits", "logits"},
     {Keep::hidden, "hidden", "hidden states"},
+    {Keep::predictions, "predictions", "predictions"},
     {Keep::saliency, "saliency", "saliency"},
 }};
 
@@ -62,6 +63,7 @@ enum class TraceArray {
   log_forget_gradient,
   logits,
   hidden_states,
+  prediction_state,
 };
 
 /// Axes of arrays, which are dimension scales of a run file.
@@ -114,7 +116,7 @@ enum class Repeat {
 };
 
 /// Number format of an array.
-enum class ArrayNumber { float32, float64, run };  ///< run: the run's DType
+enum class ArrayNumber { float32, float64, float16, run };  ///< run: the run's DType
 
 /// How an array is held while a model runs, and how it lies in a run file.
 enum class Storage {
@@ -150,7 +152,7 @@ struct ArraySpec {
 };
 
 // clang-format off
-inline constexpr std::array<ArraySpec, 15> kTraceArrays = {{
+inline constexpr std::array<ArraySpec, 16> kTraceArrays = {{
     {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
      ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
     {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
@@ -194,6 +196,9 @@ inline constexpr std::array<ArraySpec, 15> kTraceArrays = {{
     {TraceArray::hidden_states, Keep::hidden, "hidden_states/NN", Repeat::layers_and_output,
      {Axis::position, Axis::hidden}, ArrayNumber::float32, Storage::raw, "",
      "input of a layer; the last is behind the final norm"},
+    {TraceArray::prediction_state, Keep::predictions, "predictions/hidden_state", Repeat::once,
+     {Axis::position, Axis::hidden}, ArrayNumber::float16, Storage::raw, "",
+     "state behind the final norm, whose product with the rows of the head is the logits of the next token"},
 }};
 // clang-format on
 

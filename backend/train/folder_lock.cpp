@@ -73,6 +73,17 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kFi
   if (held_) write_holder(descriptor_);
 }
 
+bool FolderLock::is_held(const std::filesystem::path& folder) {
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) return false;
+  struct flock asked {};
+  asked.l_type = F_WRLCK;
+  asked.l_whence = SEEK_SET;
+  const bool known = ::fcntl(descriptor, F_OFD_GETLK, &asked) == 0;
+  ::close(descriptor);
+  return known && asked.l_type != F_UNLCK;
+}
+
 void FolderLock::require_there() const {
   struct stat own {};
   struct stat there {};

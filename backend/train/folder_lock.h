@@ -17,6 +17,9 @@ class FolderLock {
 
   static constexpr const char* kFile = "lock";
 
+  /// Whether a process holds the lock of a folder, as far as the file system knows; nothing is locked or made.
+  static bool is_held(const std::filesystem::path& folder);
+
   /// False where the file system knows no locks: nobody is kept out.
   [[nodiscard]] bool held() const { return held_; }
   /// @throws Error where the file is no longer in the folder: another process may hold one of that name

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 
@@ -156,6 +157,24 @@ bool TrainingFolder::is_free(const fs::path& path) {
 bool TrainingFolder::lock() {
   if (!lock_) lock_ = std::make_unique<FolderLock>(path_);
   return lock_->held();
+}
+
+std::int64_t TrainingFolder::planned_steps() const {
+  constexpr std::size_t kLargestRecipe = std::size_t{1} << 24;
+  try {
+    const std::string content = read_file_bytes(recipe(), "recipe", kLargestRecipe);
+    const nlohmann::json members = parse_plain_members(content, recipe().string());
+    const auto count = [&members](const char* key) {
+      const nlohmann::json* const value = member(members, key);
+      const bool whole = value != nullptr && value->is_number_unsigned();
+      const auto number = whole ? value->get<std::uint64_t>() : 0;
+      return number <= std::numeric_limits<std::int64_t>::max() ? static_cast<std::int64_t>(number) : 0;
+    };
+    const std::int64_t step = count("batch_tokens");
+    return step == 0 ? 0 : count("max_tokens") / step;
+  } catch (const Error&) {
+    return 0;  // its logs are read all the same
+  }
 }
 
 std::vector<TrainingCheckpoint> TrainingFolder::checkpoints() const {

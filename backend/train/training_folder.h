@@ -75,6 +75,11 @@ class TrainingFolder {
     if (lock_) lock_->require_there();
   }
 
+  /// Steps that the recipe asks for; 0 where it does not say so in numbers that go together.
+  [[nodiscard]] std::int64_t planned_steps() const;
+  /// Whether a process trains there now, as far as the file system knows.
+  [[nodiscard]] bool is_running() const { return FolderLock::is_held(path_); }
+
   /// The checkpoints that are whole, by step.
   [[nodiscard]] std::vector<TrainingCheckpoint> checkpoints() const;
   /// Removes what a process that was killed left of a checkpoint.

@@ -59,6 +59,15 @@ const TrainingStep* TrainingRecord::step(std::int64_t number) const { return fin
 
 const TrainingMeasures* TrainingRecord::measured(std::int64_t number) const { return find_line(measures, number); }
 
+double TrainingRecord::seconds_left() const {
+  constexpr std::size_t kLastSteps = 20;
+  if (!running || steps.empty() || planned_steps <= steps.back().step) return 0;
+  const std::size_t count = std::min(kLastSteps, steps.size());
+  double seconds = 0;
+  for (std::size_t n = steps.size() - count; n < steps.size(); ++n) seconds += steps[n].seconds;
+  return seconds / static_cast<double>(count) * static_cast<double>(planned_steps - steps.back().step);
+}
+
 int TrainingRecord::layers() const {
   const TrainingMeasures* const line = with_decay_times(measures);
   return line == nullptr ? 0 : line->layers;
@@ -93,6 +102,8 @@ std::shared_ptr<const TrainingRecord> TrainingReader::read() {
   }
   read_training_measures(folder_.evaluation(), now.measures, record->measures);
   record->checkpoints = folder_.checkpoints();
+  record->planned_steps = folder_.planned_steps();
+  record->running = folder_.is_running();
   require_order(record->steps, folder_.log());
   require_order(record->measures, folder_.evaluation());
   require_shape(record->measures, folder_.evaluation());

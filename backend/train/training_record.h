@@ -16,10 +16,15 @@ struct TrainingRecord {
   std::vector<TrainingStep> steps;              ///< by step; not empty
   std::vector<TrainingMeasures> measures;       ///< likewise, may be empty; those with decay times have one shape
   std::vector<TrainingCheckpoint> checkpoints;  ///< likewise, may be empty
+  std::int64_t planned_steps = 0;               ///< of the whole training; 0: not known
+  bool running = false;                         ///< a process trained there when this was read
 
   /// The line of a step; null where there is none.
   [[nodiscard]] const TrainingStep* step(std::int64_t number) const;
   [[nodiscard]] const TrainingMeasures* measured(std::int64_t number) const;
+  /// Seconds that the steps to come will take, each as long as the last ones did; 0 where no process trains, none is to
+  /// come, or it is not known.
+  [[nodiscard]] double seconds_left() const;
   /// Layers and heads of the decay times; 0 for models without gates, and before they were measured.
   [[nodiscard]] int layers() const;
   [[nodiscard]] int heads() const;

@@ -311,6 +311,53 @@ void reduce_tile(const float* tile, std::int64_t key_count, const TilePixels& pi
   });
 }
 
+/// Entries of each diagonal piece meet: out[piece][64]. Keys that not all lanes of a vector have in the piece are few:
+/// those at its two edges.
+template <typename Op>
+HWY_INLINE void reduce_diagonal_keys(const Op& op, const float* tile, int key_count, const TilePixels& pixels,
+                                     const std::int8_t* edge, PixelReduction reduction, float* out) {
+  const FloatTag tag;
+  const auto lanes = static_cast<int>(hn::Lanes(tag));
+  const Float none = hn::Set(tag, cpu::identity_of(reduction));
+  for (int lane = 0; lane < kMapTile; lane += lanes) {
+    const Float lane_of = hn::Iota(tag, static_cast<float>(lane));
+    for (int piece = 0; piece < pixels.pieces; ++piece) {
+      const int from = edge[piece];
+      const int to = edge[piece + 1];
+      // Of lane l the keys in (l - to, l - from].
+      const int first = std::max(0, lane - to + 1);
+      const int last = std::min(key_count, lane + lanes - from);
+      const int full_first = lane + lanes - to;
+      const int full_last = lane - from + 1;
+      Rendezvous<Op> entries(op, none);
+      for (int key = first; key < last; ++key) {
+        const Float value = hn::LoadU(tag, tile + key * kMapTile + lane);
+        if (key >= full_first && key < full_last) {
+          entries.add(value);
+          continue;
+        }
+        const auto inside = hn::And(hn::Ge(lane_of, hn::Set(tag, static_cast<float>(key + from))),
+                                    hn::Lt(lane_of, hn::Set(tag, static_cast<float>(key + to))));
+        entries.add(hn::IfThenElse(inside, value, none));
+      }
+      hn::StoreU(entries.value(), tag, out + piece * kMapTile + lane);
+    }
+  }
+}
+
+void reduce_diagonals(const float* tile, std::int64_t key_count, const TilePixels& pixels, const std::int8_t* edge,
+                      PixelReduction reduction, float* result) {
+  HWY_ALIGN float by_piece[kMapTile * kMapTile];
+  HWY_ALIGN float by_lane[kMapTile * kMapTile];
+  const std::int64_t lane_count = pixels.lane_end[pixels.segments - 1];
+  const bool single_lanes = pixels.segments == lane_count;
+  with_operation(reduction, [&](auto op) {
+    reduce_diagonal_keys(op, tile, static_cast<int>(key_count), pixels, edge, reduction, by_piece);
+    transpose(by_piece, pixels.pieces, lane_count, single_lanes ? result : by_lane);
+    if (!single_lanes) reduce_lanes(op, by_lane, pixels, result);
+  });
+}
+
 void combine(PixelReduction reduction, std::int64_t count, const float* values, float* pixels) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -395,6 +442,7 @@ HWY_EXPORT(subtract);
 HWY_EXPORT(forget_tile);
 HWY_EXPORT(log_forget_tile);
 HWY_EXPORT(reduce_tile);
+HWY_EXPORT(reduce_diagonals);
 HWY_EXPORT(combine);
 HWY_EXPORT(log_sum_exp_tile);
 
@@ -462,6 +510,11 @@ void mask_tile(std::int64_t offset, std::int64_t window, std::int64_t key_count,
 void reduce_tile(const float* tile, std::int64_t key_count, const TilePixels& pixels, PixelReduction reduction,
                  float* result) {
   HWY_DYNAMIC_DISPATCH(reduce_tile)(tile, key_count, pixels, reduction, result);
+}
+
+void reduce_diagonals(const float* tile, std::int64_t key_count, const TilePixels& pixels, const std::int8_t* edge,
+                      PixelReduction reduction, float* result) {
+  HWY_DYNAMIC_DISPATCH(reduce_diagonals)(tile, key_count, pixels, edge, reduction, result);
 }
 
 void combine(PixelReduction reduction, std::int64_t count, const float* values, float* pixels) {

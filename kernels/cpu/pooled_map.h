@@ -72,6 +72,12 @@ struct TilePixels {
 void reduce_tile(const float* tile, std::int64_t key_count, const TilePixels& pixels, PixelReduction reduction,
                  float* result);
 
+/// The same of pieces that are diagonals: piece n holds the entries with edge[n] <= lane - key < edge[n + 1].
+/// @param pixels  its key_end is not looked at
+/// @param edge    [pieces + 1] ascending
+void reduce_diagonals(const float* tile, std::int64_t key_count, const TilePixels& pixels, const std::int8_t* edge,
+                      PixelReduction reduction, float* result);
+
 /// pixels[n] = pixels[n] combined with values[n].
 void combine(PixelReduction reduction, std::int64_t count, const float* values, float* pixels);
 

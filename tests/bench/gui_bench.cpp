@@ -264,7 +264,16 @@ Pictures move(MainWindow& window, int steps, const std::function<View(int)>& vie
   return pictures;
 }
 
-void measurePanning(MainWindow& window) {
+void setAxes(MainWindow& window, MapAxes axes) {
+  for (int pane = 0; pane < window.maps().paneCount(); ++pane) {
+    PaneState state = window.maps().paneState(pane);
+    state.axes = axes;
+    window.maps().setPaneState(pane, state);
+  }
+}
+
+void measurePanning(MainWindow& window, MapAxes axes) {
+  setAxes(window, axes);
   const auto pan = [](int number) {
     const std::int64_t begin = 100 + 37 * number;
     return View{{begin, begin + 6000}, {begin, begin + 6000}};
@@ -280,7 +289,8 @@ void measurePanning(MainWindow& window) {
     settle(window);
     for (const auto& [kind, view] : {std::pair<const char*, std::function<View(int)>>{"pan", pan}, {"zoom", zoom}}) {
       const Pictures pictures = move(window, 40, view);
-      const std::string text = std::string(kind) + " at 8192 tokens, two panes, " + name;
+      const char* by = axes == MapAxes::distance ? "by distance, " : "";
+      const std::string text = std::string(kind) + " at 8192 tokens, two panes, " + by + name;
       report((text + ": first, 95 %").c_str(), percentile(pictures.first, 0.95), "ms", 50);
       report((text + ": exact, 95 %").c_str(), percentile(pictures.exact, 0.95), "ms", 33);
     }
@@ -432,7 +442,10 @@ int main(int count, char** arguments) {
     auto window = longDemo();
     report("memory with both models' runs and 8192 tokens, resident now",
            static_cast<double>(residentKibibytes("VmRSS:")) / 1024 / 1024, "GiB", 1.0);
-    if (wants("pan")) measurePanning(*window);
+    if (wants("pan")) {
+      measurePanning(*window, MapAxes::distance);
+      measurePanning(*window, MapAxes::key);
+    }
     if (wants("latency")) measureLatency(*window);
     report("memory after all of this, peak", static_cast<double>(residentKibibytes("VmHWM:")) / 1024 / 1024, "GiB",
            1.0);

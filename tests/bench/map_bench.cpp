@@ -14,6 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include "backend/map/device/map_device.h"
+#include "backend/map/distance_axis.h"
 #include "backend/map/map.h"
 #include "backend/map/map_stages.h"
 #include "backend/map/statistics/head_statistics.h"
@@ -95,6 +96,7 @@ struct Case {
   int threads = 2;
   double target_milliseconds = 0;  ///< 0: none is set
   bool first_stage = false;        ///< up to the first lines that are shown, and no further
+  bool by_distance = false;        ///< pixel_columns of a logarithmic axis
 };
 
 void run_case(benchmark::State& state, const Case& test) {
@@ -107,6 +109,9 @@ void run_case(benchmark::State& state, const Case& test) {
   request.columns = {0, test.trace->info().length};
   request.pixel_rows = test.pixel_rows;
   request.pixel_columns = test.pixel_columns;
+  if (test.by_distance) {
+    request.set_distances(DistanceAxis{{1, test.trace->info().length + 1}, test.pixel_columns}.edges());
+  }
   request.skip_tolerance = test.skip_tolerance;
   Job job;
   job.executor = &pool;
@@ -204,6 +209,17 @@ std::vector<Case> cases() {
   }
   list.push_back(
       {"F, exact rows 65280:65536 of 65536", long_head, Quantity::forget, Reduction::max, {65280, 65536}, 256, 65536});
+  const auto by_distance = [&](const char* name, const RunOnDevice& head, Quantity quantity, Reduction reduction) {
+    Case test{name, head, quantity, reduction, {0, head->info().length}, 1024, 512};
+    test.by_distance = true;
+    list.push_back(test);
+  };
+  by_distance("A by distance, Transformer head, 8192 tokens to 1024x512, max", transformer, Quantity::attention,
+              Reduction::max);
+  by_distance("A by distance, decay time 50, 8192 tokens to 1024x512, max", forgetting, Quantity::attention,
+              Reduction::max);
+  by_distance("F by distance, 65536 tokens to 1024x512, max", long_head, Quantity::forget, Reduction::max);
+  by_distance("F by distance, 65536 tokens to 1024x512, mean", long_head, Quantity::forget, Reduction::mean);
   // Decay times of some thousand tokens: nothing can be left out.
   const LayerMixer mixers[] = {{Mixer::mamba2, Decay::head, 1, 1, 1, 1, 128, 64},
                                {Mixer::gated_linear_attention, Decay::channel, 1, 1, 1, 1, 128, 128},

@@ -10,7 +10,7 @@ import unittest
 import h5py
 import numpy
 import safetensors.numpy
-from support import DATA, FOX, TEXT, CommandLineTest, golden, set_config
+from support import DATA, FOX, TEXT, CommandLineTest, golden, read_safetensors, set_config
 
 LEVELS = ["1_over_e", "half", "0.01"]
 
@@ -546,6 +546,83 @@ class CheckpointInfoTest(CommandLineTest):
         text = self.done("info", "lab/fox", environment={"HF_HUB_CACHE": str(cache)})
         self.assertIn("FoX (Pro)", text)
         self.fails(1, "lab/other", "info", "lab/other", environment={"HF_HUB_CACHE": str(cache)})
+
+
+def head_of(folder):
+    """lm_head.weight of the demo model, in float64."""
+    for path in folder.glob("*.safetensors"):
+        header, data = read_safetensors(path)
+        if tensor := header.get("lm_head.weight"):
+            begin, end = tensor["data_offsets"]
+            assert tensor["dtype"] == "BF16"
+            bits = numpy.frombuffer(data[begin:end], dtype="<u2").astype("<u4") << 16
+            return bits.view("<f4").astype(numpy.float64).reshape(tensor["shape"])
+    raise FileNotFoundError(folder)
+
+
+class PredictionsTest(CommandLineTest):
+    def run_text(self, name, *options, model=FOX):
+        path = self.folder / name
+        self.done("run", "--model", f"fox={model}", "--text", TEXT, "--length", 200, "-o", path, *options)
+        return path
+
+    def test_states_and_the_head_give_the_losses(self):
+        path = self.run_text("run.h5", "--keep", "loss,predictions")
+        answer = json.loads(self.done("info", path, "--predictions", "0,150", "--checkpoint", FOX, "--top", 4, "--json"))
+        self.assertEqual(answer["kind"], "predictions")
+        self.assertEqual([told["position"] for told in answer["predictions"]], [0, 150])
+        with h5py.File(path) as file:
+            state = file["models/fox/predictions/hidden_state"]
+            self.assertEqual((state.dtype, state.shape), (numpy.float16, (200, 256)))
+            self.assertIsNone(state.chunks)
+            group = file["models/fox/predictions"]
+            self.assertEqual((group.attrs["NX_class"], group.attrs["signal"]), ("NXdata", "hidden_state"))
+            self.assertEqual(list(group.attrs["axes"]), ["position", "hidden"])
+            losses = file["models/fox/loss/per_token_loss"][:]
+            ids, strings = file["models/fox/tokens/id"][:], file["models/fox/tokens/string"][:]
+            states = state[:].astype(numpy.float64)
+        head = head_of(FOX)
+        for told in answer["predictions"]:
+            position = told["position"]
+            logits = head @ states[position]
+            log_p = logits - logits.max() - numpy.log(numpy.exp(logits - logits.max()).sum())
+            came = ids[position]
+            self.assertEqual((told["id"], told["token"]), (came, strings[position].decode()))
+            self.assertAlmostEqual(told["log_p"], log_p[came], places=4)
+            self.assertAlmostEqual(told["p"], numpy.exp(log_p[came]), places=5)
+            self.assertAlmostEqual(told["log_p"], -losses[position], delta=0.01)
+            self.assertEqual(told["rank"], 1 + (log_p > log_p[came]).sum())
+            self.assertAlmostEqual(told["entropy"], -(numpy.exp(log_p) * log_p).sum(), places=3)
+            order = numpy.argsort(-log_p, kind="stable")[:4]
+            self.assertEqual([token["id"] for token in told["likeliest"]], order.tolist())
+            for token in told["likeliest"]:
+                self.assertAlmostEqual(token["p"], numpy.exp(log_p[token["id"]]), places=5)
+        text = self.done("info", path, "--predictions", 150, "--checkpoint", FOX)
+        self.assertIn("position  150, after ", text)
+        self.assertEqual(len([line for line in text.splitlines() if line.strip().split(" ")[0].isdigit()]), 10)
+
+    def test_logits_need_no_model(self):
+        path = self.run_text("run.h5", "--keep", "loss,logits")
+        told = json.loads(self.done("info", path, "--predictions", 7, "--json"))["predictions"][0]
+        with h5py.File(path) as file:
+            logits = file["models/fox/logits"][7].astype(numpy.float64)
+            loss = file["models/fox/loss/per_token_loss"][7]
+        self.assertAlmostEqual(told["log_p"], -loss, places=4)
+        self.assertEqual(told["likeliest"][0]["id"], int(logits.argmax()))
+
+    def test_what_is_missing_is_said(self):
+        path = self.run_text("run.h5", "--keep", "loss,predictions")
+        self.fails(1, [path, "give its checkpoint folder with --checkpoint"], "info", path, "--predictions", 3)
+        self.fails(2, ["--checkpoint", "made none of the models of", "its weights are others"],
+                   "info", path, "--predictions", 3, "--checkpoint", FOX.parent / "transformer-pro-12m")
+        self.fails(2, "position 200: the run of 'fox' has positions 0 to 199",
+                   "info", path, "--predictions", 200, "--checkpoint", FOX)
+        self.fails(2, "--checkpoint is for --predictions POSITION", "info", path, "--checkpoint", FOX)
+        self.fails(2, "--top is for --predictions POSITION", "info", path, "--top", 3)
+        self.fails(2, "--top 0: use a number from 1 on", "info", path, "--predictions", 3, "--checkpoint", FOX,
+                   "--top", 0)
+        without = self.run_text("without.h5", "--keep", "loss")
+        self.fails(1, "run again with --keep predictions", "info", without, "--predictions", 3, "--checkpoint", FOX)
 
 
 class RunFileInfoTest(CommandLineTest):

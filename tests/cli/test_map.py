@@ -160,6 +160,74 @@ class NumbersTest(MapTest):
         self.assertEqual([name.split(" ")[0] for name in columns], ["5", "6", "7", "8"])
         self.assertTrue(numpy.array_equal(value, numpy.load(self.map("attention", extra=part)), equal_nan=True))
 
+    def distances(self, quantity, ending, *extra):
+        """The file of a map by distance, and what was said of its bins."""
+        path = self.folder / f"distances.{ending}"
+        result = self.foxscope("map", self.run_file, "--head", "1:0", "--quantity", quantity, "--axes", "distance",
+                               "--force", "-o", path, *extra)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return path, result.stderr.decode()
+
+    def expected_by_distance(self, whole, edges, queries, reduce=numpy.nanmax):
+        """Rows of distances, columns of single queries."""
+        rows = []
+        for near, far in zip(edges, edges[1:]):
+            row = []
+            for query in queries:
+                keys = [query - distance + 1 for distance in range(near, far) if query - distance + 1 >= 0]
+                row.append(reduce(whole[query, keys]) if keys else numpy.nan)
+            rows.append(row)
+        return numpy.array(rows, numpy.float32)
+
+    def test_rows_by_distance(self):
+        for quantity in ["attention", "forget"]:
+            whole = numpy.load(self.map(quantity))
+            path, said = self.distances(quantity, "csv")
+            self.assertIn(f"{LENGTH} queries and {LENGTH} bins of distances 1 to {LENGTH}, by max", said)
+            with open(path, newline="", encoding="utf-8") as file:
+                table = list(csv.reader(file, strict=True))
+            self.assertEqual(table[0][0], "distance")
+            self.assertEqual([name.split(" ")[0] for name in table[0][1:]], [str(p) for p in range(LENGTH)])
+            self.assertEqual([row[0] for row in table[1:]], [str(d) for d in range(1, LENGTH + 1)])
+            value = numpy.array([[float(cell) for cell in row[1:]] for row in table[1:]]).astype(numpy.float32)
+            expected = self.expected_by_distance(whole, range(1, LENGTH + 2), range(LENGTH))
+            numpy.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7)
+            numpy.testing.assert_allclose(numpy.load(self.distances(quantity, "npy")[0]), value, rtol=1e-6)
+
+    def test_bins_of_distances(self):
+        whole = numpy.load(self.map("attention"))
+        part = ["--rows", "20:60", "--distances", "1:41", "--size", "12x40", "--reduce", "mean"]
+        path, _ = self.distances("attention", "csv", *part)
+        with open(path, newline="", encoding="utf-8") as file:
+            table = list(csv.reader(file, strict=True))
+        names = [row[0] for row in table[1:]]
+        edges = [int(name.split(":")[0]) for name in names] + [41]
+        self.assertEqual((edges[:2], names[0]), ([1, 2], "1"))
+        self.assertTrue(all(later > earlier for earlier, later in zip(edges, edges[1:])))
+        self.assertEqual(names[-1], f"{edges[-2]}:41")
+        # Equal steps of the logarithm, as far as whole distances allow.
+        self.assertLess(max(later / earlier for earlier, later in zip(edges[4:], edges[5:])), 1.7)
+        value = numpy.array([[float(cell) for cell in row[1:]] for row in table[1:]]).astype(numpy.float32)
+        expected = self.expected_by_distance(whole, edges, range(20, 60), numpy.mean)
+        numpy.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-7)
+        path, _ = self.distances("attention", "h5", *part)
+        with h5py.File(path) as file:
+            group = next(iter(file["maps"].values()))
+            self.assertTrue(numpy.array_equal(group["value"][()], numpy.load(self.distances("attention", "npy", *part)[0]),
+                                              equal_nan=True))
+            self.assertEqual(list(group["distance_edges"][()]), edges)
+            self.assertEqual([axis.decode() if isinstance(axis, bytes) else axis for axis in group.attrs["axes"]],
+                             ["distance", "query"])
+            self.assertEqual(len(group["query"]), 40)
+            self.assertEqual(len(group["distance"]), len(names))
+
+    def test_options_of_other_axes_are_refused(self):
+        arguments = ["map", self.run_file, "--head", "0:0", "--quantity", "forget", "-o", self.folder / "f.npy"]
+        self.fails(2, ["axes 'time' are not known", "key, distance"], *arguments, "--axes", "time")
+        self.fails(2, ["--cols", "use --distances"], *arguments, "--axes", "distance", "--cols", "0:4")
+        self.fails(2, ["--distances", "--axes distance"], *arguments, "--distances", "1:4")
+        self.fails(2, ["--distances 0:4", "begin at 1"], *arguments, "--axes", "distance", "--distances", "0:4")
+
     def test_csv_keeps_every_token_as_it_is(self):
         text = 'He said, "a,b"\r\n=1+1\t\n\n NA \x1b[31m\u00a0caf\u00e9 \u72d0\U0001f98a "",; \\n end, '
         self.run_file = self.folder / "words.h5"
@@ -281,6 +349,7 @@ class UsageTest(MapTest):
                               ("--title", "A"), ("--width", "5in"), ("--dpi", "300"), ("--font-size", "9")]:
             for output in ["x.npy", "x.h5", "x.csv"]:
                 self.refuses([option, output, "numbers, not a picture", "leave the option out"], option, value, output=output)
+        self.refuses(["--plain", "x.npy", "numbers, not a picture"], "--plain", output="x.npy")
 
     def test_the_run_file_is_never_overwritten_by_its_map(self):
         content = self.run_file.read_bytes()

@@ -149,8 +149,8 @@ class Mixers(CommandLineTest):
             figure = self.folder / "decay.svg"
             self.done("figure", "decay", heads, "--svg-text", "--force", "-o", figure)
             texts.append(figure.read_text())
-        self.assertIn("Channels up to a decay time", texts[0])
-        self.assertNotIn("Channels up to a decay time", texts[1])
+        self.assertIn("Cumulative share of channels", texts[0])
+        self.assertNotIn("Cumulative share of channels", texts[1])
 
     def test_heads_match_across_kinds(self):
         done = self.foxscope("heads", self.file, "--model", "mamba2", "--match", "gated-deltanet", "--json")

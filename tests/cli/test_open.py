@@ -1,9 +1,13 @@
 """`foxscope open`: what it refuses, and the picture of the window that it writes without a display."""
 
 import json
+import os
+import shutil
+import subprocess
+import time
 import unittest
 
-from support import DRAWS, FOX, NO_DISPLAY, SOURCE, CommandLineTest, png_size
+from support import DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, CommandLineTest, png_size
 
 
 @unittest.skipUnless(DRAWS, "a build without a window")
@@ -80,6 +84,39 @@ class OpenTest(CommandLineTest):
         picture = self.folder / "window.png"
         self.done("open", session, "--screenshot", picture, environment=NO_DISPLAY)
         self.assertTrue(picture.exists())
+
+    def test_a_killed_window_leaves_its_work(self):
+        model = self.folder / "model"
+        shutil.copytree(FOX, model)
+        text = self.write("text.txt", b"The fox ran over the hill.\n" * 8)
+        state = self.folder / "state"
+        environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "XDG_STATE_HOME": str(state),
+                       "XDG_CONFIG_HOME": str(self.folder / "config")}
+        window = subprocess.Popen([PROGRAM, "open", str(model), str(text)], env=environment)
+        kept = []
+        try:
+            for _ in range(600):
+                sessions = list(state.glob("foxscope/windows/*/session.json"))
+                runs = json.loads(sessions[0].read_text())["runs"] if sessions else []
+                kept = [run["kept"]["file"] for run in runs if "kept" in run]
+                if kept:
+                    break
+                self.assertIsNone(window.poll())
+                time.sleep(0.1)
+        finally:
+            window.kill()
+            window.wait()
+        self.assertEqual(len(kept), 1)
+        self.assertTrue((sessions[0].parent / kept[0]).exists())
+        # Without the model nothing can be computed, and the maps are there.
+        shutil.rmtree(model)
+        first, picture = (self.folder / name for name in ["first.png", "window.png"])
+        self.done("open", "--screenshot", first, "--size", "1400x900", environment=NO_DISPLAY)
+        self.done("open", sessions[0], "--screenshot", picture, "--size", "1400x900", environment=NO_DISPLAY)
+        self.assertNotEqual(first.read_bytes(), picture.read_bytes())
+        opened = self.folder / "run.png"
+        self.done("open", sessions[0].parent / kept[0], "--screenshot", opened, "--size", "1400x900", environment=NO_DISPLAY)
+        self.assertEqual(png_size(picture), png_size(opened))
 
     def test_paths_that_cannot_be_opened(self):
         picture = self.folder / "window.png"

@@ -41,7 +41,7 @@ TEST(TraceSurprisal, IsTheTableOfEvalSurprisal) {
   for (const WordRule rule : {WordRule::white_space, WordRule::unicode}) {
     const SurprisalRequest request{folder.path() / "text.txt", {}, GateColumns::heads, rule};
     const auto expected = evaluate_surprisal(Engine().open(request_of({})), request, {});
-    const auto distributions = distributions_of(*run->trace, {});
+    const auto distributions = distributions_of(*run->trace, nullptr, {});
     ASSERT_TRUE(expected && distributions);
     const Surprisals table = surprisals_of({run->trace, 2, 1}, "text.txt", rule, *distributions);
     EXPECT_EQ(table.documents, expected->documents);
@@ -141,7 +141,7 @@ TEST(TraceSurprisal, TheLastWordIsThereWhereAnothersTokenHoldsIt) {
 TEST(TraceSurprisal, WhatIsNotKnownIsEmptyInCsv) {
   const auto run = test::run(request_of({Keep::loss}), {});
   ASSERT_TRUE(run);
-  const auto distributions = distributions_of(*run->trace, {});
+  const auto distributions = distributions_of(*run->trace, nullptr, {});
   ASSERT_TRUE(distributions && distributions->rank.empty());
   const std::string csv = surprisals_of({run->trace, 0, 0}, "text.txt", WordRule::white_space, {}).csv_of_words();
   EXPECT_EQ(csv.substr(0, csv.find('\n')),

@@ -114,11 +114,21 @@ TEST(File, APdfEmbedsTrueTypeSubsets) {
   EXPECT_NE(fonts.find("CID TrueType      Identity-H       yes yes yes"), std::string::npos) << fonts;
   EXPECT_EQ(fonts.find("Type 3"), std::string::npos) << fonts;
   const std::string text = output_of("pdftotext -layout " + path + " -");
-  for (const char* word : {"random, layer 0, head 0", "attention: one entry a pixel", "key position (token)", "10⁻¹",
-                           "grey: the key comes after the query"}) {
+  for (const char* word : {"random, layer 0, head 0", "attention: a pixel is an entry", "key position (token)", "10⁻¹",
+                           "grey: nothing, since a query sees no later key"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
   }
   EXPECT_EQ(output_of("pdftocairo -svg " + path + " - 2>&1 | grep -ci 'error' || true"), "0\n");
+}
+
+TEST(File, APlainMapHasNoWordsButThoseOfItsAxes) {
+  auto map = figure_of_run();
+  map.plain = true;
+  const std::string bare = text_of(drawMap(map, {.kind = Kind::pdf}));
+  for (const char* word : {"random", "a pixel", "grey"}) EXPECT_EQ(bare.find(word), std::string::npos) << bare;
+  EXPECT_NE(bare.find("key position (token)"), std::string::npos) << bare;
+  map.title = "A title";
+  EXPECT_NE(text_of(drawMap(map, {.kind = Kind::pdf})).find("A title"), std::string::npos);
 }
 
 TEST(File, APdfSaysWhereItComesFromAndHasNoDate) {

@@ -349,18 +349,45 @@ TEST(Maps, HeadsAndPositionsFitEachOtherWhereNeitherIsAskedFor) {
   const std::string cropped = note_of(1000, {0.5, 3, 10, 20});
   EXPECT_NE(cropped.find("0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << cropped;
   EXPECT_NE(cropped.find("of 1000 positions the first 160 are shown"), std::string::npos) << cropped;
+  // A head that leaves less than a tenth of the map is dark.
   const std::string whole = note_of(150, {0.5, 3, 10, 20});
-  EXPECT_NE(whole.find("0:1 (3 tokens), 0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << whole;
+  EXPECT_EQ(whole.find("0:1 "), std::string::npos) << whole;
   EXPECT_EQ(whole.find("are shown"), std::string::npos) << whole;
   // Of a head that never forgets any text is a part.
   EXPECT_EQ(note_of(1000, {0.5, 3, std::numeric_limits<double>::infinity()}).find("are shown"), std::string::npos);
-  // Where no two heads fit, the shortest and the longest are shown all the same.
+  // Where no two heads fit, those that come nearest are shown all the same.
   EXPECT_NE(note_of(1000, {0.5, 20}).find("0:0 (0.5 tokens), 0:1 (20 tokens)"), std::string::npos);
+  // Positions that are asked for stay, and the heads are those that are seen there.
   figure::MapsOptions asked;
   asked.rows = Range{0, 1000};
   const std::string all = note_of(1000, {0.5, 3, 10, 20}, asked);
-  EXPECT_NE(all.find("0:0 (0.5 tokens)"), std::string::npos) << all;
+  EXPECT_NE(all.find("0:1 (3 tokens), 0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << all;
   EXPECT_EQ(all.find("are shown"), std::string::npos) << all;
+  asked.rows = asked.columns = Range{500, 520};
+  const std::string near = note_of(1000, {0.5, 3, 10, 1e6}, asked);
+  EXPECT_NE(near.find("0:0 (0.5 tokens), 0:1 (3 tokens), 0:2 (10 tokens);"), std::string::npos) << near;
+}
+
+TEST(Heads, WhatIsRetainedOfARegionIsTheMeanOfItsEntries) {
+  const auto run = run_of(90, 1, 2);
+  for (int head = 0; head < 2; ++head) {
+    const auto entries = DenseHead({run, 0, head}).entries(Quantity::forget);
+    for (const figure::MapRegion& region :
+         {figure::MapRegion{{0, 90}, {0, 90}}, figure::MapRegion{{30, 80}, {10, 50}},
+          figure::MapRegion{{5, 20}, {10, 40}}, figure::MapRegion{{60, 90}, {0, 1}}}) {
+      double sum = 0;
+      double count = 0;
+      for (std::int64_t i = region.rows.begin; i < region.rows.end; ++i) {
+        for (std::int64_t j = region.columns.begin; j < std::min(region.columns.end, i + 1); ++j) {
+          sum += entries[index_of(i * 90 + j)];
+          ++count;
+        }
+      }
+      EXPECT_NEAR(figure::meanRetained(run->cumulative_log_gate(0, head), region), sum / count, 1e-12);
+    }
+    EXPECT_TRUE(std::isnan(figure::meanRetained(run->cumulative_log_gate(0, head), {{0, 10}, {20, 30}})));
+  }
 }
 
 TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {
@@ -372,7 +399,7 @@ TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {
   // Of sizes of 1e-4 and of 2e-3 a tenth is whole and the others a quarter: 0.325 of them in the mean, but for the
   // first position. Times log f and 99 positions.
   for (const char* const word : {"3.2", "0.16", "layer", "head", "saliency_absolute", "10⁻² nats",
-                                 "g of 1:1: change of the mean loss per nat of log f (nats per nat)"}) {
+                                 "g of 1:1: change of the mean loss per nat of log f (nats)"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
   }
   const QImage page = rendered(figure::drawSaliency(run, {}, style_of(Kind::png), {})->file, Kind::png, 300);
@@ -386,7 +413,7 @@ TEST(Saliency, ValuesBeyondTheColoursOfThePassageAreSaid) {
   ASSERT_EQ(drawn->notes.size(), 2U);
   EXPECT_EQ(drawn->notes[1], "colours from −0.002 to 0.002, values from −0.02 to 0.0005");
   const std::string text = text_of(drawn->file);
-  EXPECT_NE(text.find("(nats per nat, some beyond)"), std::string::npos) << text;
+  EXPECT_NE(text.find("(nats, some beyond)"), std::string::npos) << text;
 }
 
 TEST(Saliency, EveryNumberOfTheHeadsIsDrawnUnderItsName) {

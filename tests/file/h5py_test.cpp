@@ -56,6 +56,8 @@ class Expectation {
     if (trace.has(TraceArray::log_forget_gradient)) {
       json_["attributes"][gradient] = {{"target", info.saliency_target}, {"units", "nats per nat"}};
     }
+    array<std::uint16_t>(root + "/predictions/hidden_state", "<f2",
+                         trace.source().copy<std::uint16_t>(TraceArray::prediction_state));
     for (int layer = 0; layer < info.layers; ++layer) layer_arrays(trace, root, layer);
     for (int index = 0; index <= info.layers; ++index) {
       array<float>(fmt::format("{}/hidden_states/{:02}", root, index), "<f4", trace.source().hidden_states(index));

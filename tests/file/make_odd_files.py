@@ -144,7 +144,7 @@ case("c-fletcher", replace(c, chunks=(4, 37), fletcher32=True), "cumulative_log_
 case("q-missing", remove(q), "/models/fox/layers/01", "lacks some of its queries and keys")
 case("qk-missing-once", remove(q, f"{fox}/layers/01/key"), "/models/fox/layers/01", "lacks some of its queries and keys")
 case("q-double", replace(q, dtype="<f8"), "expected float32 [4, 37, 8], found float64 [4, 37, 8]")
-case("q-half", replace(q, dtype="<f2"), "expected float32 [4, 37, 8], found another type")
+case("q-half", replace(q, dtype="<f2"), "expected float32 [4, 37, 8], found float16")
 case("q-shape", replace(q, data=np.zeros((4, 37, 9), "<f4")), "expected float32 [4, 37, 8]")
 case("q-chunked", replace(q, chunks=(1, 37, 8)), "01/query", "in chunks", "h5repack -f NONE -l CONTI")
 case("value", write(f"{fox}/layers/{{}}/value", np.zeros((2, 37, 8), "<f4"), ["00", "01"]))

@@ -198,6 +198,9 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
       for (float& number : recorder.array<float>(spec.array, index)) number = normal(random);
     }
   }
+  for (std::uint16_t& number : recorder.array<std::uint16_t>(TraceArray::prediction_state)) {
+    number = to_float16(normal(random));
+  }
   const TextAndTokens made = make_tokens(run);
   return recorder.finish(made.text, made.tokens);
 }

@@ -87,6 +87,19 @@ double row_normalizer(const std::vector<double>& logits, const double* c, std::i
   return largest + std::log(sum);
 }
 
+/// The keys of one query in a column of pixels.
+Range keys_of_pixel(const MapRequest& request, std::int64_t query, std::int64_t column) {
+  if (!request.by_distance()) {
+    const std::int64_t size = request.columns.size();
+    return {request.columns.begin + column * size / request.pixel_columns,
+            request.columns.begin + (column + 1) * size / request.pixel_columns};
+  }
+  // i - j + 1 in [near, far): up to the first edge behind the column's own.
+  const std::int64_t near = request.distances[index_of(column)];
+  const std::int64_t far = *std::upper_bound(request.distances.begin(), request.distances.end(), near);
+  return {std::max<std::int64_t>(0, query - far + 2), std::max<std::int64_t>(0, query - near + 2)};
+}
+
 }  // namespace
 
 std::shared_ptr<const Trace> make_run(const RunShape& shape) {
@@ -204,8 +217,8 @@ DenseBins::DenseBins(const std::vector<double>& entries, std::int64_t length, co
       Bin& bin = bins_.emplace_back();
       for (std::int64_t i = request.rows.begin + p * request.rows.size() / request.pixel_rows;
            i < request.rows.begin + (p + 1) * request.rows.size() / request.pixel_rows; ++i) {
-        for (std::int64_t j = request.columns.begin + q * request.columns.size() / request.pixel_columns;
-             j < request.columns.begin + (q + 1) * request.columns.size() / request.pixel_columns; ++j) {
+        const Range keys = keys_of_pixel(request, i, q);
+        for (std::int64_t j = keys.begin; j < keys.end; ++j) {
           const double entry = entries[index_of(i * length + j)];
           if (std::isnan(entry)) continue;
           bin.high = bin.count == 0 ? entry : std::max(bin.high, entry);

@@ -352,6 +352,7 @@ TEST(RunMemory, GrowsWithWhatIsKept) {
   EXPECT_LT(gib, 0.6);
   EXPECT_EQ(estimate({Keep::loss, Keep::logits}).per_token - estimate({Keep::loss}).per_token, 8192 * 4);
   EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 9 * 256 * 4);
+  EXPECT_EQ(estimate({Keep::predictions}).per_token - estimate({}).per_token, 256 * 2);
 }
 
 TEST(RunMemory, CountsEveryArrayThatIsKept) {
@@ -377,6 +378,8 @@ TEST(RunMemory, CountsWhatAGpuHolds) {
   EXPECT_EQ(estimate({Keep::query_key}, DType::float32).stored_per_token, 8 * 2 * 256 * 4);
   EXPECT_EQ(estimate({Keep::loss}).stored_per_token, 0);
   EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 4 * 256);
+  // The norm in float32, as the head reads it, and in float16.
+  EXPECT_EQ(estimate({Keep::predictions}).per_token - estimate({}).per_token, (4 + 2 + 2) * 256);
   EXPECT_GT(estimate({}, DType::float32).per_token, 2 * estimate({}).per_token - 1024);
   EXPECT_GT(estimate({Keep::logits}).fixed, estimate({}).fixed);
 }

@@ -39,6 +39,7 @@ TEST(TraceArrays, TakeTheBytesOfTheirShapes) {
   EXPECT_EQ(bytes("values", Storage::store, DType::float32), 3U * 2 * 5 * 8 * 4);
   EXPECT_EQ(bytes("saliency", Storage::raw, DType::bfloat16), 3U * 4 * 5 * 4);
   EXPECT_EQ(bytes("logits,hidden", Storage::raw, DType::bfloat16), 5U * 11 * 4 + 4U * 5 * 7 * 4);
+  EXPECT_EQ(bytes("predictions", Storage::raw, DType::float32), 5U * 7 * 2);
   EXPECT_EQ(bytes("loss,gates,rows", Storage::store, DType::float32), 0U);
 }
 

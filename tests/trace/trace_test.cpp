@@ -260,7 +260,7 @@ TEST(Keep, ParsesListsAndNamesTheWordsThatExist) {
   EXPECT_EQ(parse_keep("loss,qk,hidden"), (KeepSet{Keep::loss, Keep::query_key, Keep::hidden}));
   for (const char* list : {"", "loss,", "los", "loss,,qk"}) {
     const std::string message = test::error_of([&] { parse_keep(list); });
-    EXPECT_NE(message.find("choose from loss, gates, rows, ungated, qk, values, logits, hidden, saliency"),
+    EXPECT_NE(message.find("choose from loss, gates, rows, ungated, qk, values, logits, hidden, predictions, saliency"),
               std::string::npos)
         << message;
     EXPECT_THROW(parse_keep(list), UsageError);

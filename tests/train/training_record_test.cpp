@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/train/folder_lock.h"
 #include "backend/train/training_log.h"
 #include "tests/text/helpers.h"
 
@@ -90,6 +91,40 @@ TEST(TrainingReader, BeginsAnewWhereALogIsAnother) {
   const auto record = reader.read();
   EXPECT_EQ(numbers_of(*record), (std::vector<std::int64_t>{4, 5, 6}));
   EXPECT_TRUE(record->measures.empty());
+}
+
+TEST(TrainingReader, KnowsWhatIsToCome) {
+  const Training training;
+  TrainingReader reader(training.folder.path());
+  const auto timed = [](int step, int seconds) {
+    std::string line = step_line(step);
+    return line.insert(line.find('}'), R"(, "seconds": )" + std::to_string(seconds));
+  };
+  training.log(timed(1, 100) + timed(2, 2) + timed(3, 4));
+  EXPECT_EQ(reader.read()->planned_steps, 0);  // the recipe does not say
+  for (const char* recipe : {"words", "[]", R"({"max_tokens": 640, "batch_tokens": 0})", R"({"max_tokens": -640})",
+                             R"({"max_tokens": "640", "batch_tokens": 64})"}) {
+    test::write_bytes(training.folder / "recipe.json", recipe);
+    EXPECT_EQ(reader.read()->planned_steps, 0) << recipe;
+  }
+  test::write_bytes(training.folder / "recipe.json", R"({"config": {}, "max_tokens": 640, "batch_tokens": 64})");
+  EXPECT_EQ(reader.read()->planned_steps, 10);
+  EXPECT_FALSE(reader.read()->running);
+  EXPECT_EQ(reader.read()->seconds_left(), 0);  // nobody trains
+  {
+    const FolderLock lock(training.folder.path());
+    ASSERT_TRUE(lock.held());
+    EXPECT_TRUE(reader.read()->running);
+    // Seven steps of 106 / 3 seconds; a process that asks does not take the lock from who trains.
+    EXPECT_DOUBLE_EQ(reader.read()->seconds_left(), 7 * 106.0 / 3);
+    EXPECT_TRUE(FolderLock::is_held(training.folder.path()));
+    std::string later;
+    for (int step = 4; step <= 23; ++step) later += timed(step, 1);
+    training.add(later);
+    test::write_bytes(training.folder / "recipe.json", R"({"max_tokens": 6400, "batch_tokens": 64})");
+    EXPECT_DOUBLE_EQ(reader.read()->seconds_left(), 77);  // the last twenty count
+  }
+  EXPECT_FALSE(reader.read()->running);
 }
 
 TEST(TrainingReader, GoesOnAfterWhatItRefused) {

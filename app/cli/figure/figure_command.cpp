@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +18,7 @@
 #include "app/cli/output.h"
 #include "app/cli/parse_error.h"
 #include "app/figure/figure_kind.h"
+#include "app/figure/figure_parts.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/page/pdf_metadata.h"
@@ -151,11 +154,17 @@ int drawKind(const Arguments& arguments, const CommandContext& context) {
   return kDone;
 }
 
-/// Adds the kind's options to its command, and the callback that sets `parsed.action`.
-void addKind(CLI::App& command, ParsedCommand& parsed, const FigureKind& kind) {
-  const auto arguments = std::make_shared<Arguments>(Arguments{kind, {}, {kind.name}});
+/// Adds the files and options of a kind to a command. @returns what is typed, once it has been parsed
+std::shared_ptr<Arguments> addArguments(CLI::App& command, const FigureKind& kind) {
+  auto arguments = std::make_shared<Arguments>(Arguments{kind, {}, {kind.name}});
   command.add_option("file", arguments->files, kind.files.help)->type_name(kind.files.type);
   for (const FigureOption& option : kind.options) addOption(command, option, arguments->spec);
+  return arguments;
+}
+
+/// Adds the kind's options to its command, and the callback that sets `parsed.action`.
+void addKind(CLI::App& command, ParsedCommand& parsed, const FigureKind& kind) {
+  const auto arguments = addArguments(command, kind);
   command.callback([arguments, &parsed] {
     parsed.action = [arguments](const CommandContext& context) { return drawKind(*arguments, context); };
   });
@@ -200,24 +209,94 @@ void setOption(const std::string& spec, CLI::App& command, const std::string& na
   for (const std::string& word : std::get<std::vector<std::string>>(value)) option->add_result(word);
 }
 
-int drawSpec(const SpecArguments& arguments, const CommandContext& context) {
-  requireDistinct(arguments.output, arguments.spec);
-  const auto spec = FigureSpec::read(arguments.spec);
+/// The arguments that a command of this kind would have with the options of a spec.
+/// @throws UsageError as the command itself, Error for options that are none of this kind
+std::shared_ptr<Arguments> argumentsOf(const SpecArguments& given, const FigureKind& kind, const FigureSpec& spec,
+                                       const std::vector<std::string>& files) {
   try {
     CLI::App command("", spec.kind);
     command.set_help_flag();
-    ParsedCommand parsed;
-    addKind(command, parsed, kindNamed(spec.kind));
-    for (const auto& [name, value] : spec.options) setOption(arguments.spec, command, name, value);
-    command.get_option("--output")->add_result(arguments.output);
-    if (!arguments.format.empty()) command.get_option("--format")->add_result(arguments.format);
-    if (arguments.force) command.get_option("--force")->add_result("true");
-    for (const std::string& file : arguments.files) command.get_option("file")->add_result(file);
+    const auto arguments = addArguments(command, kind);
+    for (const auto& [name, value] : spec.options) setOption(given.spec, command, name, value);
+    command.get_option("--output")->add_result(given.output);
+    if (!given.format.empty()) command.get_option("--format")->add_result(given.format);
+    if (given.force) command.get_option("--force")->add_result("true");
+    for (const std::string& file : files) command.get_option("file")->add_result(file);
     command.parse(std::vector<std::string>());
     checkChoices(command);
-    return parsed.action(context);
+    return arguments;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}: {}: see foxscope figure {} --help", arguments.spec, error.what(), spec.kind));
+    throw UsageError(fmt::format("{}: see foxscope figure {} --help", error.what(), spec.kind));
+  }
+}
+
+/// A part's own files, which are named from the folder of the spec on; else those of the command.
+std::vector<std::string> filesOf(const figure::FigurePart& part, const SpecArguments& given) {
+  if (part.files.empty() && given.files.empty()) {
+    figure::refuseSpec(given.spec,
+                       fmt::format("its panel {} has no files, and none are named behind the spec", part.spec.kind));
+  }
+  if (part.files.empty()) return given.files;
+  const std::filesystem::path folder = std::filesystem::path(given.spec).parent_path();
+  std::vector<std::string> files;
+  for (const std::string& file : part.files) files.push_back((folder / file).string());
+  return files;
+}
+
+/// The options that are of a whole page, not of one of its figures.
+void requireOwnOptions(const std::string& spec, const figure::FigurePart& part) {
+  for (const auto& [name, value] : part.spec.options) {
+    const FigureKind& page = figure::pageKind();
+    if (name == "title" || !describesFigure(name) || !page.takes(name)) continue;
+    figure::refuseSpec(spec, fmt::format("\"{}\" is of the whole page: it stands beside the panels", name));
+  }
+}
+
+int drawParts(const SpecArguments& given, const figure::FigureParts& parts, const CommandContext& context) {
+  const auto page = argumentsOf(given, figure::pageKind(), parts.page, {});
+  const figure::FigureStyle style = figure::styleOf(page->spec, context.commandLine);
+  figure::requireDrawing();
+  std::vector<std::vector<figure::PartRequest>> rows;
+  bool used = given.files.empty();
+  for (const auto& row : parts.rows) {
+    rows.emplace_back();
+    for (const figure::FigurePart& part : row) {
+      requireOwnOptions(given.spec, part);
+      const auto arguments = argumentsOf(given, kindNamed(part.spec.kind), part.spec, filesOf(part, given));
+      used = used || part.files.empty();
+      for (const std::string& file : arguments->files) {
+        if (!arguments->kind.files.folders) requireDistinct(given.output, file);
+      }
+      rows.back().push_back({&arguments->kind, arguments->spec, sourcesOf(*arguments), part.share});
+    }
+  }
+  if (!used) throw UsageError("every panel has files of its own: name none behind the spec");
+  requireWritable(given.output, given.force);
+  if (style.format.kind != figure::FigureFormat::Kind::csv && style.format.kind != figure::FigureFormat::Kind::svg) {
+    requireNoTerminal(given.output);
+  }
+  context.console.setSubject(given.output);
+  const auto drawn = figure::drawParts(rows, style, context.job());
+  if (!drawn || context.stop.stop_requested()) return kInterrupted;
+  context.console.endProgress();
+  writeOutput(given.output, given.force, drawn->file);
+  for (const std::string& note : drawn->notes) context.console.note(note);
+  if (const auto note = figure::pdfNote(drawn->file)) context.console.note(*note);
+  return kDone;
+}
+
+int drawSpec(const SpecArguments& arguments, const CommandContext& context) {
+  requireDistinct(arguments.output, arguments.spec);
+  const std::string text = figure::readSpec(arguments.spec);
+  try {
+    if (const auto parts = figure::FigureParts::parse(text, arguments.spec)) {
+      return drawParts(arguments, *parts, context);
+    }
+    const FigureSpec spec = FigureSpec::parse(text, arguments.spec);
+    if (arguments.files.empty()) {
+      throw UsageError(fmt::format("{}see foxscope figure spec --help", requiredText({"file"})));
+    }
+    return drawKind(*argumentsOf(arguments, kindNamed(spec.kind), spec, arguments.files), context);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("{}: {}", arguments.spec, error.what()));
   }
@@ -228,14 +307,18 @@ void addSpec(CLI::App& figure, ParsedCommand& parsed) {
       figure, parsed, "spec", "Draw the figure that a JSON file describes, or --write such a file",
       "  foxscope figure spec resources/figures/maps.json run.h5 -o maps.pdf\n"
       "  foxscope figure spec --write maps.json maps --heads 1:2,7:2 --width iclr\n"
-      R"(  {"foxscope_figure": 1, "kind": "maps", "options": {"heads": ["1:2", "7:2"], "width": "iclr"}})");
+      R"(  {"foxscope_figure": 1, "kind": "maps", "options": {"heads": ["1:2", "7:2"], "width": "iclr"}})"
+      "\n"
+      "  foxscope figure spec resources/figures/panels.json run.h5 -o page.pdf\n"
+      R"(  {"foxscope_figure": 1, "panels": [[{"kind": "loss", "files": ["eval.h5"]}, {"kind": "gates"}]]})");
   const auto arguments = std::make_shared<SpecArguments>();
   command->add_option("spec", arguments->spec, "File with the kind of the figure and its options")
       ->type_name("SPEC.json")
       ->required();
-  command->add_option("file", arguments->files, "Files that the figure is drawn from")
-      ->type_name("FILE.h5")
-      ->required();
+  command
+      ->add_option("file", arguments->files,
+                   "Files that the figure is drawn from; of a page of panels, those that name no files of their own")
+      ->type_name("FILE.h5");
   command
       ->add_option("-o,--output", arguments->output,
                    "The file to write: .pdf, .svg, .png or .csv; - for standard output")
@@ -259,7 +342,7 @@ void addFigureCommand(CLI::App& program, ParsedCommand& parsed) {
       "  foxscope figure maps --help\n"
       "\n"
       "A .csv has a line for each number that is drawn: panel, quantity, series, row and x (of a map its\n"
-      "pixel), value, and of an error band lower and upper.");
+      "pixel; the row of a point that is a head is LAYER:HEAD), value, and of an error band lower and upper.");
   for (const FigureKind& kind : figure::figureKinds()) {
     addKind(*addSubcommand(*figure, parsed, kind.name, kind.description, kind.examples), parsed, kind);
   }

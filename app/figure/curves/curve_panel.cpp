@@ -20,6 +20,8 @@ constexpr double kRawWidth = 0.05;   ///< of a curve, in font sizes, like all th
 constexpr double kFaint = 0.3;       ///< share of the colour in a raw line's
 constexpr double kBandAlpha = 0.22;  ///< bands lie over each other
 constexpr double kBarWidth = 0.7;    ///< of a bar of errors, widths of a curve
+constexpr double kPointRoom = 0.3;   ///< around the middle of a point, font sizes
+constexpr double kRightRoom = 0.5;   ///< beside the frame, font sizes
 constexpr double kMostLegend = 0.5;  ///< share of the axes that a legend above the curves may take
 const QColor kGrid(232, 232, 232);
 const QColor kMarker(110, 110, 110);
@@ -281,6 +283,8 @@ Margins CurvePanel::margins(const QSizeF& inner) const {
   const auto lines = titleLines(inner.width());
   margins.top = 0.4 * font + arrangement.above;
   if (!lines.empty()) margins.top += (static_cast<double>(lines.size()) * em::kLine + 0.1) * font;
+  // A frame at the very edge of the page looks cut off.
+  margins.right = kRightRoom * font;
   // Labels are centred on their ticks, which can be at the ends.
   for (const Tick& tick : arrangement.xTicks.major) {
     const double at = axisPosition(tick.value, arrangement.area.x, arrangement.area.xScale) * inner.width();
@@ -303,7 +307,7 @@ void CurvePanel::addNumbers(NumberTable& numbers) const {
     const std::string name = plainLabel(curve.series.empty() ? curve.name : curve.series);
     for (std::size_t n = 0; n < curve.x.size(); ++n) {
       if (std::isnan(curve.x[n]) || !within(m_plot.xLimits, curve.x[n])) continue;
-      DrawnNumber number{name, "", xText(curve.x[n]), curve.y[n]};
+      DrawnNumber number{name, curve.pointNames.empty() ? "" : curve.pointNames[n], xText(curve.x[n]), curve.y[n]};
       if (!curve.bandLower.empty()) {
         number.lower = curve.bandLower[n];
         number.upper = curve.bandUpper[n];
@@ -342,6 +346,7 @@ void CurvePanel::draw(Canvas& canvas, const QRectF& inner) const {
       }
     }
   }
+  drawNames(canvas, arrangement);
   drawAxes(canvas, inner, arrangement);
   drawLegend(canvas, arrangement);
   drawTitle(canvas, inner, arrangement);
@@ -383,6 +388,46 @@ void CurvePanel::drawMarkers(Canvas& canvas, const PlotArea& area) const {
     TextStyle style = small();
     style.colour = kMarker;
     canvas.text(QString::fromStdString(marker.label), {{box.left(), box.bottom() - 0.35 * m_style.size}}, style);
+  }
+}
+
+// Beside its point each, where it covers no point, no other name and no legend; else it is left out.
+void CurvePanel::drawNames(Canvas& canvas, const Arrangement& arrangement) const {
+  const PlotArea& area = arrangement.area;
+  const double size = m_style.size;
+  const QRectF inside = rectOf(area).adjusted(0.2 * size, 0.2 * size, -0.2 * size, -0.2 * size);
+  std::vector<QRectF> taken{arrangement.box};
+  const double half = kPointRoom * size;
+  for (const Curve& curve : m_plot.curves) {
+    for (std::size_t point = 0; curve.line == LineStyle::points && point < curve.x.size(); ++point) {
+      const CurvePoint at = area.at(curve.x[point], curve.y[point]);
+      if (std::isfinite(at.x) && std::isfinite(at.y)) taken.emplace_back(at.x - half, at.y - half, 2 * half, 2 * half);
+    }
+  }
+  const double height = 1.05 * small().size;
+  for (const Curve& curve : m_plot.curves) {
+    for (const std::size_t point : curve.writtenNames) {
+      const QString text = QString::fromStdString(curve.pointNames[point]);
+      const double width = textWidth(text, small());
+      const CurvePoint at = area.at(curve.x[point], curve.y[point]);
+      const double gap = half + 0.1 * size;
+      const std::array<QPointF, 8> corners = {{{at.x + gap, at.y - height / 2},
+                                               {at.x - gap - width, at.y - height / 2},
+                                               {at.x - width / 2, at.y - gap - height},
+                                               {at.x - width / 2, at.y + gap},
+                                               {at.x + gap, at.y - gap - height},
+                                               {at.x - gap - width, at.y - gap - height},
+                                               {at.x + gap, at.y + gap},
+                                               {at.x - gap - width, at.y + gap}}};
+      const auto free = std::ranges::find_if(corners, [&](const QPointF& corner) {
+        const QRectF box(corner, QSizeF(width, height));
+        return inside.contains(box) &&
+               std::ranges::none_of(taken, [&](const QRectF& one) { return one.intersects(box); });
+      });
+      if (free == corners.end()) continue;
+      taken.emplace_back(*free, QSizeF(width, height));
+      canvas.text(text, {{free->x(), free->y() + height / 2 + kHalfDigit * small().size}}, small());
+    }
   }
 }
 

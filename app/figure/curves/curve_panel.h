@@ -51,6 +51,7 @@ class CurvePanel final : public Panel {
   void drawBand(Canvas& canvas, const Curve& curve, const PlotArea& area) const;
   void drawBars(Canvas& canvas, const Curve& curve, const PlotArea& area) const;
   void drawMarkers(Canvas& canvas, const PlotArea& area) const;
+  void drawNames(Canvas& canvas, const Arrangement& arrangement) const;
   void drawAxes(Canvas& canvas, const QRectF& inner, const Arrangement& arrangement) const;
   void drawLegend(Canvas& canvas, const Arrangement& arrangement) const;
   void drawTitle(Canvas& canvas, const QRectF& inner, const Arrangement& arrangement) const;

@@ -31,6 +31,8 @@ struct Curve {
   std::optional<Rgb> ownColour = std::nullopt;  ///< instead of `colour`
   std::string series =
       {};  ///< the name in a table of its numbers, where the legend is not the plot's own; empty: `name`
+  std::vector<std::string> pointNames = {};    ///< [x] of points that are something, as "7:2"; may be empty
+  std::vector<std::size_t> writtenNames = {};  ///< points whose names stand beside them, the most important first
 };
 
 /// Whether any of the curves has a band.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -17,7 +19,9 @@ namespace {
 constexpr const char* kByDecay = "decay time";
 constexpr double kMostMemories = 10;  // a map of more of the longest memory is a thin diagonal
 constexpr double kMemoriesShown = 8;
-constexpr double kThinnest = 50;  // parts of a map's side that a memory is seen in
+constexpr double kThinnest = 50;    // parts of a map's side that a memory is seen in
+constexpr double kLeastSeen = 0.1;  // of a map's entries that are dark, or light
+constexpr std::size_t kShownHeads = 3;
 constexpr std::int64_t kLeastShown = 64;
 
 /// The decay time of a head, tokens; infinite for one that never forgets.
@@ -68,7 +72,42 @@ std::optional<std::vector<Reach>> reachesOf(const RunOnDevice& trace, const Job&
   return reaches;
 }
 
+/// The heads whose decay is seen best on a map of a region: all that are seen well, or the best few.
+std::vector<Reach> seenOn(const RunOnDevice& trace, const std::vector<Reach>& reaches, const MapRegion& region) {
+  std::vector<std::pair<double, Reach>> seen;
+  for (const Reach& reach : reaches) {
+    const double mean = meanRetained(trace->cumulative_log_gate(reach.head.layer, reach.head.head), region);
+    seen.emplace_back(std::isnan(mean) ? 0 : std::min(mean, 1 - mean), reach);
+  }
+  std::ranges::stable_sort(seen, std::greater<>(), [](const auto& one) { return one.first; });
+  const auto dark = std::ranges::find_if(seen, [](const auto& one) { return one.first < kLeastSeen; });
+  const auto well = static_cast<std::size_t>(dark - seen.begin());
+  std::vector<Reach> chosen;
+  for (std::size_t n = 0; n < std::min(seen.size(), well < 2 ? kShownHeads : well); ++n) {
+    chosen.push_back(seen[n].second);
+  }
+  return chosen;
+}
+
 }  // namespace
+
+double meanRetained(std::span<const double> c, const MapRegion& region) {
+  double retained = 0;
+  double entries = 0;
+  double row = 0;   // the sum over the keys of a row
+  double keys = 0;  // of a row
+  for (std::int64_t i = region.columns.begin; i < region.rows.end; ++i) {
+    if (i > region.columns.begin) row *= std::exp(c[index_of(i)] - c[index_of(i - 1)]);
+    if (i < region.columns.end) {
+      row += 1;
+      keys += 1;
+    }
+    if (i < region.rows.begin) continue;
+    retained += row;
+    entries += keys;
+  }
+  return entries > 0 ? retained / entries : std::numeric_limits<double>::quiet_NaN();
+}
 
 void requireHead(const TraceInfo& info, const HeadIndex& head) {
   const bool inLayers = head.layer >= 0 && head.layer < info.layers;
@@ -106,7 +145,7 @@ ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, 
   return choice;
 }
 
-std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job) {
+std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const std::optional<MapRegion>& asked, const Job& job) {
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();
@@ -114,19 +153,15 @@ std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job) {
   for (const Reach& reach : *reaches) {
     if (std::isfinite(reach.tokens)) longest = std::max(longest, reach.tokens);
   }
-  HeadsOnMap map;
-  map.positions = {0, info.length};
+  Range positions{0, info.length};
   const bool endless = std::ranges::any_of(*reaches, [](const Reach& reach) { return std::isinf(reach.tokens); });
-  if (!endless && kMostMemories * longest < static_cast<double>(info.length)) {
-    map.positions = beginningFor(longest, info.length);
+  if (!asked && !endless && kMostMemories * longest < static_cast<double>(info.length)) {
+    positions = beginningFor(longest, info.length);
   }
-  const auto length = static_cast<double>(map.positions.size());
-  std::vector<Reach> seen;
-  std::ranges::copy_if(*reaches, std::back_inserter(seen), [&](const Reach& reach) {
-    return reach.tokens >= length / kThinnest && reach.tokens <= length / 2;
-  });
-  map.chosen = chooseByReach(seen.size() < 2 ? *reaches : seen, info.name, kByDecay);
-  if (map.positions.end < info.length) map.chosen.note += croppedNote(map.positions, info.length);
+  HeadsOnMap map;
+  map.region = asked.value_or(MapRegion{positions, positions});
+  map.chosen = chooseByReach(seenOn(trace, *reaches, map.region), info.name, kByDecay);
+  if (!asked && positions.end < info.length) map.chosen.note += croppedNote(positions, info.length);
   return map;
 }
 
@@ -136,9 +171,9 @@ std::optional<HeadOnMap> headOnMap(const RunOnDevice& trace, bool crops, const J
   map.positions = {0, info.length};
   ChosenHeads chosen;
   if (crops && forgets(info)) {
-    auto heads = headsOnMap(trace, job);
+    auto heads = headsOnMap(trace, {}, job);
     if (!heads) return std::nullopt;
-    map.positions = heads->positions;
+    map.positions = heads->region.rows;
     chosen = std::move(heads->chosen);
   } else {
     auto heads = representativeHeads(trace, job);

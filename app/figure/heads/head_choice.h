@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,17 +38,28 @@ struct Reach {
 /// @throws Error where all are NaN
 ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by);
 
-/// Heads of a gated run whose decay can be seen on a map of one square of the text, and that square's positions: the
-/// whole text, or where it is more than ten times as long as the longest memory its beginning, eight times as long. The
-/// heads are chosen by chooseByReach among those of decay times from a 50th to half of that; where fewer than two are,
-/// among all.
+/// The positions of a map.
+struct MapRegion {
+  Range rows;     ///< queries
+  Range columns;  ///< keys
+};
+
+/// Mean of F over the entries of a region, keys after their query left out; NaN where it has no other. A map of F is
+/// dark where this is near 0, and one colour where it is near 1. O(length): with f_i = exp(c_i - c_{i-1}) the sum over
+/// the keys of a row is s_i = f_i s_{i-1} + 1.
+double meanRetained(std::span<const double> c, const MapRegion& region);
+
+/// Heads of a gated run whose decay can be seen on a map, and the map's positions: those that were asked for, else one
+/// square of the text: the whole, or where it is more than ten times as long as the longest memory its beginning, eight
+/// times as long. The heads are chosen by chooseByReach among those that leave between a tenth and nine tenths of the
+/// map's entries, meanRetained; where fewer than two do, among the three that come nearest to it.
 struct HeadsOnMap {
   ChosenHeads chosen;
-  Range positions;
+  MapRegion region;
 };
 /// @returns nothing if the job was stopped
 /// @throws Error for gates that were not kept
-std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const Job& job);
+std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const std::optional<MapRegion>& asked, const Job& job);
 
 /// The middle one of those heads, for a map of one head.
 struct HeadOnMap {

@@ -10,10 +10,11 @@
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
-#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 namespace {
+
+constexpr Rgb kDifference{64, 64, 64};
 
 const LossSource& baseOf(std::span<const LossSource> sources, const std::string& name) {
   if (name.empty()) return sources.front();
@@ -42,7 +43,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
 
   CurvePlot above = lossPlot(sources, options, smooth, style);
   const std::int64_t first = firstPosition(sources, options.curves.xLimits);
-  noteErrors(drawn.notes, sources, first);
+  noteErrors(drawn.notes, sources, smooth, first);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
   // With several others the panel above names them.
@@ -54,9 +55,12 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   for (std::size_t index = 0; index < sources.size(); ++index) {
     const LossSource& source = sources[index];
     if (&source == &against) continue;
-    const foxscope::PositionCurve values =
-        difference_curve(against.model.losses, source.model.losses, against.model.documents(), smooth);
-    below.curves.push_back(curveOf(source.name, style.look(source.name, index), values, first, 0));
+    below.curves.push_back(
+        curveOf(source.name, style.look(source.name, index), differencesOver(against, source, smooth), first, 0));
+    if (several) continue;
+    // In the colour of one of the two it would look like that model's own loss.
+    below.curves.back().ownColour = kDifference;
+    below.curves.back().line = LineStyle::solid;
   }
   CurveChoice colours = options.curves;
   std::erase_if(colours.colours, [&](const auto& colour) { return colour.first == against.name; });
@@ -85,7 +89,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   origin.facts = {{"base", against.name},
                   {"smoothed over", fmt::format("{} tokens", smooth)},
                   {"bands", "one standard error; below, of the differences"},
-                  {"errors", errors_text(document_groups(sources.front().model.documents()))}};
+                  {"errors", errorsOf(against)}};
   addLosses(origin, sources);
   FigureStyle unlettered = style;
   unlettered.letters = PanelLetters::none;

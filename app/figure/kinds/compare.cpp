@@ -23,7 +23,7 @@ namespace {
 /// white.
 constexpr double kDifferencesShown = 0.95;
 
-std::string differenceLabel(Quantity quantity) { return "Δ " + quantitySymbol(quantity) + " (5 % beyond)"; }
+std::string differenceLabel(Quantity quantity) { return "Δ " + quantitySymbol(quantity) + ", 5 % beyond"; }
 
 /// A head and how far its distance profile is from the one asked about.
 struct Nearest {

@@ -160,6 +160,7 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
     for (std::size_t head = 0; head < curve.y.size(); ++head) {
       const std::size_t layer = head / heads;
       curve.x.push_back(beside(static_cast<double>(layer), n * heads + head % heads, models.size() * heads));
+      curve.pointNames.push_back(headWord(model, head));
     }
     plot.curves.push_back(std::move(curve));
     layers = std::max(layers, model.info.layers);
@@ -181,7 +182,7 @@ void addStairs(Curve& curve, const std::vector<double>& times) {
 
 CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const FigureStyle& style) {
   CurvePlot plot;
-  plot.title = "Heads up to a decay time";
+  plot.title = "Cumulative share of heads";
   plot.xLabel = "decay time (tokens)";
   plot.yLabel = "share of heads";
   plot.xScale = AxisScale::logarithmic;
@@ -236,6 +237,7 @@ CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, 
     if (times.empty()) continue;
     const std::size_t layer = head / heads;
     curve.x.push_back(beside(static_cast<double>(layer), head % heads, heads));
+    curve.pointNames.push_back(headWord(model, head));
     curve.bandLower.push_back(times.front());
     curve.bandUpper.push_back(times.back());
     curve.y.push_back(quantile(times, 0.5));
@@ -252,7 +254,7 @@ CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, 
 /// The share of a head's channels up to a decay time, of the heads that tell most, and of all channels of the model.
 CurvePlot channelDistribution(const EvaluatedHeads& model, const ChosenHeads& choice, const FigureStyle& style) {
   CurvePlot plot;
-  plot.title = "Channels up to a decay time";
+  plot.title = "Cumulative share of channels";
   plot.xLabel = "decay time (tokens)";
   plot.yLabel = "share of channels";
   plot.xScale = AxisScale::logarithmic;
@@ -326,6 +328,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
     for (std::size_t place = 0; place < times.size(); ++place) {
       all.x.push_back(beside(static_cast<double>(place), head, model.head_count()));
       all.y.push_back(times[place]);
+      all.pointNames.push_back(headWord(model, head));
     }
   }
   plot.yLimits = withRoom(withinLimits);
@@ -342,6 +345,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
     if (std::ranges::all_of(curve.y, [](double time) { return std::isnan(time); })) continue;  // nothing decays
     for (std::size_t place = 0; place < curve.y.size(); ++place) {
       curve.x.push_back(beside(static_cast<double>(place), head, model.head_count()));
+      curve.pointNames.push_back(headWord(model, head));
     }
     plot.curves.push_back(std::move(curve));
   }

@@ -27,6 +27,11 @@ std::size_t placeOf(const EvaluatedHeads& model, const HeadIndex& head) {
          static_cast<std::size_t>(head.head);
 }
 
+std::string headWord(const EvaluatedHeads& model, std::size_t place) {
+  const auto heads = static_cast<std::size_t>(model.info.heads);
+  return fmt::format("{}:{}", place / heads, place % heads);
+}
+
 std::string headTitle(const HeadIndex& head) {
   return fmt::format("Layer\u00a0{}, head\u00a0{}", head.layer, head.head);
 }

@@ -18,6 +18,9 @@ ChosenHeads representativeHeads(const EvaluatedHeads& model);
 /// @throws UsageError naming the numbers that exist
 std::size_t placeOf(const EvaluatedHeads& model, const HeadIndex& head);
 
+/// "6:1", of a head's place in arrays [layers, H].
+std::string headWord(const EvaluatedHeads& model, std::size_t place);
+
 /// "Layer 6, head 1"
 std::string headTitle(const HeadIndex& head);
 

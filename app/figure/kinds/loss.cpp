@@ -49,7 +49,7 @@ CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& optio
   plot.yLabel = "loss *L*(*p*) (nats per token)";
   const std::int64_t first = firstPosition(sources, options.curves.xLimits);
   for (const LossSource& source : sources) {
-    const foxscope::PositionCurve values = loss_curve(source.model.losses, source.model.documents(), smooth);
+    const foxscope::PositionCurve values = lossesOver(source, smooth);
     plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 0));
   }
   plot.note = legendNote(sources, plot.curves, smooth, first);
@@ -65,7 +65,7 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   const std::int64_t smooth = smoothingWidth(sources, options.smooth);
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
   CurvePlot plot = lossPlot(sources, options, smooth, style);
-  noteErrors(drawn.notes, sources, firstPosition(sources, options.curves.xLimits));
+  noteErrors(drawn.notes, sources, smooth, firstPosition(sources, options.curves.xLimits));
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
   plot.legend = style.legend;
@@ -74,7 +74,7 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   origin.command = style.command;
   origin.facts = {{"smoothed over", fmt::format("{} tokens", smooth)},
                   {"bands", "one standard error"},
-                  {"errors", errors_text(document_groups(sources.front().model.documents()))}};
+                  {"errors", errorsOf(sources.front())}};
   addLosses(origin, sources);
   PanelPage page(style);
   page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});

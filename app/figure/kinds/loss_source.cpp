@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "backend/base/error.h"
+#include "backend/eval/loss/loss_change.h"
+#include "backend/eval/loss/text_curve.h"
 
 namespace foxscope::figure {
 namespace {
@@ -45,7 +47,62 @@ void noteUnknownTexts(std::vector<std::string>& notes, std::span<const LossSourc
   }
 }
 
+std::vector<double> lossesOfText(const LossSource& source) {
+  const auto row = source.model.losses.row(0).first(static_cast<std::size_t>(source.model.losses.common_length()));
+  return {row.begin(), row.end()};
+}
+
+/// The smallest moving average of one text that has an error.
+std::int64_t narrowestWithError() {
+  std::int64_t width = 1;
+  while (!error_blocks(width).suffice()) width += 2;
+  return width;
+}
+
+/// Says of one text what bands are, or why there are none.
+std::string errorsOfText(std::int64_t smooth, std::int64_t length, LossAxis axis) {
+  const bool positions = axis == LossAxis::positions;
+  // A moving average is of half of the positions at most.
+  if (positions ? length / 2 < narrowestWithError() : !error_blocks(length).suffice()) {
+    return fmt::format("one text of {} tokens: too short for an error, so there are no bands", length);
+  }
+  if (positions && !error_blocks(smooth).suffice()) {
+    return fmt::format(
+        "one text: a mean of {} tokens is too short for an error, so there are no bands: --smooth {} or more has them",
+        smooth, narrowestWithError());
+  }
+  return "one text: bands are ± 1 standard error over blocks of the tokens that a mean is of, as foxscope compare has "
+         "it";
+}
+
 }  // namespace
+
+bool ofOneText(const LossSource& source) { return source.model.losses.windows == 1 && !source.model.averaged; }
+
+foxscope::PositionCurve lossesOver(const LossSource& source, std::int64_t smooth) {
+  if (ofOneText(source)) return text_curve(lossesOfText(source), smooth);
+  return loss_curve(source.model.losses, source.model.documents(), smooth);
+}
+
+foxscope::PositionCurve perplexitiesOf(const LossSource& source) {
+  if (ofOneText(source)) return text_perplexity_curve(lossesOfText(source));
+  return perplexity_curve(source.model.losses, source.model.documents());
+}
+
+foxscope::PositionCurve differencesOver(const LossSource& source, const LossSource& minus, std::int64_t smooth) {
+  if (!ofOneText(source) || !ofOneText(minus)) {
+    return difference_curve(source.model.losses, minus.model.losses, source.model.documents(), smooth);
+  }
+  std::vector<double> differences = lossesOfText(source);
+  const std::vector<double> others = lossesOfText(minus);
+  for (std::size_t p = 0; p < differences.size(); ++p) differences[p] -= others.at(p);
+  return text_curve(differences, smooth);
+}
+
+std::string errorsOf(const LossSource& source) {
+  if (ofOneText(source)) return "± 1 standard error over blocks of the tokens that a mean is of";
+  return errors_text(document_groups(source.model.documents()));
+}
 
 LossSource lossesOf(const std::shared_ptr<const Trace>& run) {
   const auto losses = run->per_token_loss();
@@ -167,6 +224,7 @@ std::string legendNote(std::span<const LossSource> sources, std::span<const Curv
     if (groups.count > 1 && std::ranges::find(over, text) == over.end()) over.push_back(text);
   }
   if (haveBands(curves)) {
+    if (over.empty()) over.emplace_back("blocks of the text");
     note += (note.empty() ? "" : ", ") + fmt::format("band: ± 1 standard error\nover {}", fmt::join(over, "; "));
   } else if (!over.empty()) {
     note += (note.empty() ? "" : ", ") + fmt::format("no band: {}", fmt::join(over, "; "));
@@ -178,14 +236,15 @@ std::string legendNote(std::span<const LossSource> sources, std::span<const Curv
   return note;
 }
 
-void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first,
-                LossAxis axis) {
+void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t smooth,
+                std::int64_t first, LossAxis axis) {
   const LossSource& source = sources.front();
-  const ErrorGroups over = document_groups(source.model.documents());
-  if (source.run || source.model.averaged) {
-    notes.emplace_back(source.run ? "one text: no error can be estimated, so there are no bands"
-                                  : "no bands: the losses are means over windows that are not known");
+  if (ofOneText(source)) {
+    notes.push_back(errorsOfText(smooth, source.model.losses.common_length(), axis));
+  } else if (source.model.averaged) {
+    notes.emplace_back("no bands: the losses are means over windows that are not known");
   } else {
+    const ErrorGroups over = document_groups(source.model.documents());
     notes.push_back((over.suffice() ? "bands: " : "") + errors_text(over));
   }
   noteUnknownTexts(notes, sources);

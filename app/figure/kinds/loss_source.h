@@ -33,6 +33,17 @@ void requireComparable(std::span<const LossSource> sources);
 /// less where the limits of the axis that were chosen begin before it.
 std::int64_t firstPosition(std::span<const LossSource> sources, const std::optional<AxisLimits>& chosen = {});
 
+/// Whether the losses are of one text: then errors are over blocks of it (text_curve.h), else over documents.
+bool ofOneText(const LossSource& source);
+
+/// L(p) smoothed over so many tokens, P(l), and L(p) of a source less that of another, with their errors.
+foxscope::PositionCurve lossesOver(const LossSource& source, std::int64_t smooth);
+foxscope::PositionCurve perplexitiesOf(const LossSource& source);
+foxscope::PositionCurve differencesOver(const LossSource& source, const LossSource& minus, std::int64_t smooth);
+
+/// What the errors of such curves are over, for a figure's metadata.
+std::string errorsOf(const LossSource& source);
+
 /// Adds models, corpus and texts to a figure's metadata.
 void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 
@@ -49,8 +60,9 @@ std::string legendNote(std::span<const LossSource> sources, std::span<const Curv
                        std::int64_t first, LossAxis axis = LossAxis::positions);
 
 /// Says what bands are, or why there are none, and which positions are left out.
-void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first,
-                LossAxis axis = LossAxis::positions);
+/// @param smooth  tokens of the moving average over positions; of one over lengths nothing depends on it
+void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t smooth,
+                std::int64_t first, LossAxis axis = LossAxis::positions);
 
 /// Says of which different texts the losses are, which cannot be compared then; empty where they are of the same
 /// windows.

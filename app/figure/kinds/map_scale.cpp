@@ -50,9 +50,10 @@ void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledCo
   const std::string blank = colours.blankBelow ? fmt::format(", white below {:g}", *colours.blankBelow) : "";
   origin.facts.emplace_back(
       request.minus ? "difference" : "map",
-      fmt::format("{}, queries {}:{}, keys {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
-                  to_string(request.quantity), request.rows.begin, request.rows.end, request.columns.begin,
-                  request.columns.end, request.pixel_rows, request.pixel_columns, to_string(request.reduction),
+      fmt::format("{}, queries {}:{}, {} {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
+                  to_string(request.quantity), request.rows.begin, request.rows.end,
+                  request.by_distance() ? "distances" : "keys", request.columns.begin, request.columns.end,
+                  request.pixel_rows, request.pixel_columns, to_string(request.reduction),
                   colours.scale == ColourScale::linear ? "linear" : "logarithmic", colours.lower, colours.upper,
                   blank));
 }

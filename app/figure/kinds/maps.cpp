@@ -10,6 +10,7 @@
 #include "app/figure/kinds/map_scale.h"
 #include "app/figure/maps/map_panel.h"
 #include "app/figure/page/panel_page.h"
+#include "backend/base/error.h"
 #include "backend/base/index.h"
 
 namespace foxscope::figure {
@@ -50,6 +51,7 @@ class MapsFigure {
     const std::int64_t length = m_trace->info().length;
     m_rows = options.rows.value_or(Range{0, length});
     m_columns = options.columns.value_or(Range{0, length});
+    if (options.axes == MapAxes::distance) m_distances = {1, m_rows.end + 1};
     addPanels();
     m_page.arrange();
   }
@@ -99,15 +101,16 @@ class MapsFigure {
       const bool lowest = below == quantities - 1;
       const bool lowestOfAll = lowest && index + m_across >= heads;
       MapPanel::Content content;
-      content.rows = axisOf(m_rows, "query *i*");
+      content.rows = m_distances ? MapAxis{*m_distances, "distance *i* − *j* + 1", {}} : axisOf(m_rows, "query *i*");
+      content.rows.ofDistances = m_distances.has_value();
       content.rows.shown = place.column == 0 ? AxisShown::ticksAndName : AxisShown::nothing;
-      content.columns = axisOf(m_columns, "key *j*");
+      content.columns = m_distances ? axisOf(m_rows, "query *i*") : axisOf(m_columns, "key *j*");
       content.columns.shown = lowestOfAll ? AxisShown::ticksAndName : lowest ? AxisShown::ticks : AxisShown::nothing;
       content.title = below == 0 ? titleOf(head) : "";
       if (below == 0) {
         for (const MapsHead& beside : m_options.heads) content.titlesBeside.push_back(titleOf(beside));
       }
-      content.heightOfWidth = mapProportion(m_rows, m_columns);
+      content.heightOfWidth = m_distances ? kDistanceProportion : mapProportion(m_rows, m_columns);
       const Quantity quantity = m_options.quantities[index_of(below)];
       PlacedMap map;
       map.panel = &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), place);
@@ -135,11 +138,12 @@ class MapsFigure {
     std::vector<Image> images;
     for (PlacedMap& map : maps) {
       const PixelRoom pixels = map.panel->pixelsIn(m_page.inner(*map.panel));
-      map.request.pixel_rows = pixels.rows;
+      map.request.pixel_rows = m_distances ? pixels.columns : pixels.rows;
       map.request.pixel_columns = pixels.columns;
+      if (m_distances) map.request.set_distances(DistanceAxis{*m_distances, pixels.rows}.edges());
       auto image = compute_map(map.request, job);
       if (!image) return false;
-      images.push_back(std::move(*image));
+      images.push_back(m_distances ? drawn_by_distance(*image) : std::move(*image));
     }
     const Quantity shown = maps.front().request.quantity;
     ColourChoice choice = colourChoice(shown, m_options.colours, m_options.limits);
@@ -181,6 +185,7 @@ class MapsFigure {
   PanelPage m_page;
   Range m_rows;
   Range m_columns;
+  std::optional<Range> m_distances;  ///< absent: axes of keys
   int m_across = 1;
   std::vector<std::vector<PlacedMap>> m_maps;  ///< [quantity][head]
   std::vector<std::vector<ColourBarPanel*>> m_bars;
@@ -189,11 +194,26 @@ class MapsFigure {
 
 /// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
 std::optional<ChosenHeads> chooseHeads(const RunOnDevice& trace, MapsOptions& options, const Job& job) {
-  if (!forgets(trace->info()) || options.rows || options.columns) return representativeHeads(trace, job);
-  auto map = headsOnMap(trace, job);
+  if (!forgets(trace->info()) || options.axes != MapAxes::key) return representativeHeads(trace, job);
+  const Range all{0, trace->info().length};
+  std::optional<MapRegion> asked;
+  if (options.rows || options.columns) asked = {options.rows.value_or(all), options.columns.value_or(all)};
+  auto map = headsOnMap(trace, asked, job);
   if (!map) return std::nullopt;
-  options.rows = options.columns = map->positions;
+  options.rows = map->region.rows;
+  options.columns = map->region.columns;
   return std::move(map->chosen);
+}
+
+/// Axes that show the memory of every head.
+MapAxes axesFor(const MapsOptions& options) {
+  const std::int64_t tokens = options.rows ? options.rows->size() : options.heads.front().run->info().length;
+  const bool thin = std::ranges::any_of(options.heads, [&](const MapsHead& head) {
+    return std::ranges::any_of(options.quantities, [&](Quantity quantity) {
+      return default_axes(quantity, {head.run, head.layer, head.head}, tokens) == MapAxes::distance;
+    });
+  });
+  return thin ? MapAxes::distance : MapAxes::key;
 }
 
 /// "L:H", or "MODEL:L:H".
@@ -228,6 +248,10 @@ std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions&
     for (const HeadIndex& head : choice->heads) chosen.heads.push_back({head, trace});
     drawn.notes.push_back(std::move(choice->note));
   }
+  if (!chosen.axes) chosen.axes = axesFor(chosen);
+  if (chosen.axes == MapAxes::distance && chosen.columns) {
+    throw UsageError("--cols: maps by distance have no axis of keys: leave it out, or use --axes key");
+  }
   auto file = MapsFigure(chosen, style, /*cropped=*/!options.columns && chosen.columns).draw(job);
   if (!file) return std::nullopt;
   drawn.file = std::move(*file);
@@ -246,6 +270,12 @@ std::optional<DrawnFigure> drawMaps(FigureRequest& request) {
   if (spec.has("quantity")) options.quantities = quantitiesOf(spec);
   options.rows = rangeOf(spec, "rows", run->info().length);
   options.columns = rangeOf(spec, "cols", run->info().length);
+  if (spec.has("axes")) {
+    enum class Words { key, distance, automatic };
+    const auto word = choiceOf<Words>(spec, "axes", {"key", "distance", "auto"});
+    options.axes = word == Words::key ? MapAxes::key : MapAxes::distance;
+    if (word == Words::automatic) options.axes = options.columns ? std::optional(MapAxes::key) : std::nullopt;
+  }
   options.threshold = numberOf(spec, "threshold");
   options.colours = coloursOf(spec);
   options.limits = limitsOf(spec);

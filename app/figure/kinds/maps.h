@@ -8,6 +8,7 @@
 #include "app/figure/heads/head_choice.h"
 #include "app/figure/maps/map_figure.h"
 #include "backend/base/job.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::figure {
 
@@ -23,7 +24,9 @@ struct MapsOptions {
   std::vector<MapsHead> heads;
   std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
   std::optional<Range> rows = {};                                              ///< queries; absent: all
-  std::optional<Range> columns = {};                                           ///< keys
+  std::optional<Range> columns = {};                                           ///< keys; none by distance
+  /// Absent: by distance where the memory of any head is a thin diagonal on keys (default_axes).
+  std::optional<MapAxes> axes = MapAxes::key;
   std::optional<double> threshold = {};   ///< smaller entries stay white, of attention and whatever has no unit
   const ColourMap* colours = nullptr;     ///< null: by quantity
   std::vector<ColourLimits> limits = {};  ///< of quantities that are shown

@@ -3,7 +3,6 @@
 #include "app/figure/curves/curve_panel.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/page/panel_page.h"
-#include "backend/eval/loss/loss_statistics.h"
 
 namespace foxscope::figure {
 
@@ -16,12 +15,12 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   // The first lengths, whose perplexity is that of guessing, would take the whole axis.
   const std::int64_t first = std::max<std::int64_t>(0, firstPosition(sources, options.curves.xLimits) - 1);
   for (const LossSource& source : sources) {
-    const foxscope::PositionCurve values = perplexity_curve(source.model.losses, source.model.documents());
+    const foxscope::PositionCurve values = perplexitiesOf(source);
     plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 1));
   }
   plot.note = legendNote(sources, plot.curves, 1, first, LossAxis::lengths);
   DrawnFigure drawn;
-  noteErrors(drawn.notes, sources, first, LossAxis::lengths);
+  noteErrors(drawn.notes, sources, 1, first, LossAxis::lengths);
   if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
@@ -29,8 +28,7 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Perplexity against context length" : style.title;
   origin.command = style.command;
-  origin.facts = {{"bands", "one standard error"},
-                  {"errors", errors_text(document_groups(sources.front().model.documents()))}};
+  origin.facts = {{"bands", "one standard error"}, {"errors", errorsOf(sources.front())}};
   addLosses(origin, sources);
   PanelPage page(style);
   page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});

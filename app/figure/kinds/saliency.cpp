@@ -148,11 +148,12 @@ FigureOrigin originOf(const HeadOf& head, SaliencyNumber number, const Range& ra
   FigureOrigin origin;
   origin.title = style.title.empty() ? fmt::format("Gradient of a loss of {} by its gates", info.name) : style.title;
   origin.command = style.command;
-  origin.facts = {{"target", info.saliency_target},
-                  {"heads", to_string(number)},
-                  {"passage", headText(head)},
-                  {"positions", fmt::format("{}:{}", range.begin, range.end)},
-                  {"colours", fmt::format("from {:g} to {:g} nats per nat", colours.lower, colours.upper)}};
+  origin.facts = {
+      {"target", info.saliency_target},
+      {"heads", to_string(number)},
+      {"passage", headText(head)},
+      {"positions", fmt::format("{}:{}", range.begin, range.end)},
+      {"colours", fmt::format("from {:g} to {:g} nats of loss per nat of log f", colours.lower, colours.upper)}};
   addRun(origin, *head.trace);
   return origin;
 }
@@ -192,7 +193,7 @@ std::optional<DrawnFigure> drawSaliency(const RunOnDevice& trace, const Saliency
   const HeadOf head{trace, chosen.layer, chosen.head};
   const std::vector<double> gradient = gradientOf(head, range);
   ScaledColours colours = coloursOfGradient(gradient);
-  std::string label = fmt::format("*g* of {}:{}: change of {} per nat of log *f* (nats per nat)", head.layer, head.head,
+  std::string label = fmt::format("*g* of {}:{}: change of {} per nat of log *f* (nats)", head.layer, head.head,
                                   saliency_target_words(info));
   if (std::string beyond = beyondText(colours, gradient); !beyond.empty()) {
     label = someBeyond(label);

@@ -12,6 +12,7 @@
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_panel.h"
+#include "app/figure/page/axis_ticks.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
@@ -138,7 +139,8 @@ std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values, b
   label += fmt::format(" ({})", unit.words);
   if (limits.cut) label = someBeyond(label);
   if (!errors) return label;
-  if (rate) return label + fmt::format(", {} not found at a false discovery rate of {:g} %", kDot, 100 * *rate);
+  if (rate)
+    return label + fmt::format(", {} not found at a false discovery rate of {} %", kDot, writtenNumber(100 * *rate, 6));
   return label + (values ? "; beyond two errors by chance: about 1 head in 20"
                          : fmt::format(", {} 0 in its 95 % interval (outside by chance: 1 head in 20)", kDot));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -16,6 +17,8 @@
 #include "app/figure/kinds/loss_source.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/eval/loss/loss_file.h"
+#include "backend/file/provenance.h"
 
 namespace foxscope::figure {
 namespace {
@@ -151,6 +154,25 @@ FigureOrigin originOf(std::span<const TrainingSource> trainings, std::int64_t sm
                                                       last.tokens, last.loss));
   }
   return origin;
+}
+
+/// @throws UsageError for a file, with the figures that draw what it holds
+void requireFolder(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return;
+  const bool hdf5 = path.ends_with(".h5");
+  const std::string content = hdf5 ? read_content(path) : std::string();
+  std::string advice;
+  if (content == kLossContent) {
+    advice = fmt::format(
+        "{} holds losses of models that were trained: foxscope figure loss, perplexity or ablation "
+        "draws them",
+        path);
+  } else if (hdf5) {
+    advice = fmt::format("{} holds {}", path, content.empty() ? "runs of models" : content_words(content));
+  } else {
+    advice = fmt::format("{} is a file", path);
+  }
+  throw UsageError(fmt::format("{}; a training is a folder that foxscope train wrote: name that", advice));
 }
 
 }  // namespace
@@ -293,6 +315,7 @@ DrawnFigure drawTraining(std::span<const TrainingSource> trainings, const Traini
 std::optional<DrawnFigure> drawTraining(FigureRequest& request) {
   std::vector<TrainingSource> trainings;
   for (std::size_t n = 0; n < request.sources.files.size(); ++n) {
+    requireFolder(request.sources.files[n]);
     trainings.push_back({request.sources.names[n], read_training(request.sources.files[n])});
   }
   return drawTraining(trainings, {integerOf(request.spec, "smooth"), curvesOf(request.spec)}, request.style);

@@ -14,34 +14,39 @@
 #include "app/figure/page/axis_drawing.h"
 #include "app/figure/page/page.h"
 #include "backend/base/error.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::figure {
 namespace {
 
 constexpr int kMostFigureTicks = 9;
+constexpr const char* kDistanceName = "distance *i* − *j* + 1 (tokens)";
 const QColor kNoteColour(70, 70, 70);
 
-// "largest entry (max) of 8 × 8 tokens a pixel", or that pixels are entries.
+const char* reductionText(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::max:
+      return "largest";
+    case Reduction::mean:
+      return "mean";
+    case Reduction::min:
+      return "smallest";
+    case Reduction::absmax:
+      return "one of largest size";
+  }
+  return "";
+}
+
+// "a pixel is the largest of 8 × 8 entries", or that pixels are entries.
 std::string resolutionText(const MapRequest& request) {
   const double rows = static_cast<double>(request.rows.size()) / static_cast<double>(request.pixel_rows);
-  const double columns = static_cast<double>(request.columns.size()) / static_cast<double>(request.pixel_columns);
-  if (rows == 1 && columns == 1) return "one entry a pixel";
-  const char* reduction = "";
-  switch (request.reduction) {
-    case Reduction::max:
-      reduction = "largest entry (max)";
-      break;
-    case Reduction::mean:
-      reduction = "mean";
-      break;
-    case Reduction::min:
-      reduction = "smallest entry (min)";
-      break;
-    case Reduction::absmax:
-      reduction = "entry of largest size (absmax)";
-      break;
+  if (request.by_distance()) {
+    const std::string queries = rows == 1 ? "one query" : fmt::format("{:.3g} queries", rows);
+    return fmt::format("a pixel is the {} of {} and a bin of distances", reductionText(request.reduction), queries);
   }
-  return fmt::format("{} of {:.3g} × {:.3g} tokens a pixel", reduction, rows, columns);
+  const double columns = static_cast<double>(request.columns.size()) / static_cast<double>(request.pixel_columns);
+  if (rows == 1 && columns == 1) return "a pixel is an entry";
+  return fmt::format("a pixel is the {} of {:.3g} × {:.3g} entries", reductionText(request.reduction), rows, columns);
 }
 
 std::string titleText(const MapFigure& figure) {
@@ -63,7 +68,7 @@ FigureOrigin originOf(const MapFigure& figure, const ScaledColours& colours) {
       {"quantity", to_string(request.quantity)},
       {"head", titleText(figure)},
       {"queries", fmt::format("{}:{}", request.rows.begin, request.rows.end)},
-      {"keys", fmt::format("{}:{}", request.columns.begin, request.columns.end)},
+      {request.by_distance() ? "distances" : "keys", fmt::format("{}:{}", request.columns.begin, request.columns.end)},
       {"pixels", fmt::format("{} x {}, {}", request.pixel_rows, request.pixel_columns, to_string(request.reduction))},
       {"colours", fmt::format("{} from {:g} to {:g}", colours.scale == ColourScale::linear ? "linear" : "logarithmic",
                               colours.lower, colours.upper)},
@@ -101,7 +106,9 @@ class MapDrawing {
 
   std::string draw() const {
     return paintPage(m_format, m_page, originOf(m_figure, m_colours), [this](Canvas& canvas) {
-      canvas.image(m_raster, paintRaster(m_figure.image, m_colours, m_rasterPixels));
+      const bool turned = m_figure.request.by_distance();
+      canvas.image(m_raster,
+                   paintRaster(turned ? drawn_by_distance(m_figure.image) : m_figure.image, m_colours, m_rasterPixels));
       canvas.frame(m_raster, stroke(), Qt::black);
       drawAxes(canvas);
       drawColourBar(canvas);
@@ -117,13 +124,21 @@ class MapDrawing {
     const TextStyle title = m_style.scaled(em::kTitleFont);
     TextStyle small = m_style.scaled(em::kSmallFont);
     small.colour = kNoteColour;
-    addLines(m_above, titleText(m_figure), title);
+    if (!m_figure.plain || !m_figure.title.empty()) addLines(m_above, titleText(m_figure), title);
+    if (m_figure.plain) return;
     addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
       const bool window = window_of(request.head.trace->info(), request.head.layer) > 0;
-      addLines(m_below,
-               std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""), small);
+      if (request.by_distance()) {
+        addLines(m_below, std::string("grey: before the text's start") + (window ? " or outside the window" : ""),
+                 small);
+      } else {
+        addLines(m_below,
+                 std::string("grey: nothing, since a query sees no later key") +
+                     (window ? " and none before its window" : ""),
+                 small);
+      }
     }
     if (!m_colours.note.empty()) addLines(m_below, m_colours.note, small);
   }
@@ -148,7 +163,7 @@ class MapDrawing {
     const MapRequest& request = m_figure.request;
     const double dots = dotsPerPoint(m_format);
     const double border = em::kBorder * m_font;
-    m_rowLabels = digitsOf(request.rows) * em::kDigit * m_font;
+    m_rowLabels = digitsOf(upRange(request)) * em::kDigit * m_font;
     const double barLabels = std::max(barLabelRoom(request), m_barLabels / m_font);
     Margins margins;
     margins.left = border + em::axisDepth(m_rowLabels / m_font) * m_font;
@@ -156,12 +171,13 @@ class MapDrawing {
     margins.top = border + heightOf(m_above) + 0.4 * m_font;
     const double below = m_below.empty() ? 0 : heightOf(m_below) + 0.3 * m_font;
     margins.bottom = em::axisDepth(em::kDigitHeight) * m_font + below + border;
-    const RasterRoom room = rasterRoom(request.rows, request.columns, m_format, margins);
+    const RasterRoom room = rasterRoom(request, m_format, margins);
     const auto side = [&](double length, std::int64_t pixels) {
       return sideDots(static_cast<int>(length * dots + 1e-6), static_cast<int>(pixels), m_format.kind);
     };
-    const SideDots across = side(room.width, request.pixel_columns);
-    const SideDots down = side(room.height, request.pixel_rows);
+    const bool turned = request.by_distance();
+    const SideDots across = side(room.width, turned ? request.pixel_rows : request.pixel_columns);
+    const SideDots down = side(room.height, turned ? request.pixel_columns : request.pixel_rows);
     m_rasterPixels = {across.pixels, down.pixels};
 
     const double slack = widthInPoints(m_format) - margins.left - margins.right - across.dots / dots;
@@ -175,8 +191,9 @@ class MapDrawing {
   }
 
   void drawAxes(Canvas& canvas) const {
-    const Range& rows = m_figure.request.rows;
-    const Range& columns = m_figure.request.columns;
+    const MapRequest& request = m_figure.request;
+    const Range& rows = upRange(request);
+    const Range& columns = acrossRange(request);
     // An entry's cell is centred at its position.
     const auto along = [](const Range& range, double value) {
       return (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
@@ -188,7 +205,15 @@ class MapDrawing {
     const double labelWidth = (digitsOf(columns) * em::kDigit + 1.5) * m_font;
     constexpr auto oneLine = AxisEdge::Name::oneLine;
     drawAxis(canvas, {AxisEdge::Side::bottom, m_raster, [&](double value) { return along(columns, value); }, oneLine},
-             ticks(columns, m_raster.width() / labelWidth), "key position (token)", em::kDigitHeight * m_font, m_style);
+             ticks(columns, m_raster.width() / labelWidth),
+             request.by_distance() ? "query position (token)" : "key position (token)", em::kDigitHeight * m_font,
+             m_style);
+    if (request.by_distance()) {
+      const DistanceAxis axis = distanceAxisOf(request);
+      drawAxis(canvas, {AxisEdge::Side::left, m_raster, [&](double value) { return axis.middle(value); }, oneLine},
+               distanceTicks(rows, kMostFigureTicks), kDistanceName, m_rowLabels, m_style);
+      return;
+    }
     drawAxis(canvas, {AxisEdge::Side::left, m_raster, [&](double value) { return 1 - along(rows, value); }, oneLine},
              ticks(rows, m_raster.height() / (2.5 * m_font)), "query position (token)", m_rowLabels, m_style);
   }

@@ -35,6 +35,7 @@ struct MapFigure {
   ColourChoice colours;
   std::string title;     ///< in the place of the names of the request's heads; may be empty
   bool cropped = false;  ///< the title says that the region is the beginning of a longer text
+  bool plain = false;    ///< axes and colour bar alone: no notes, and no title but one that was given
   std::string command;   ///< how to make the picture again; goes into the file's metadata
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@ constexpr double kLeastRasterMm = 8;  ///< below, axes are all that would be see
 constexpr double kFilled = 0.85;      ///< share of the room that whole multiples have to fill
 constexpr int kTopLines = 3;          ///< of title and notes, where they are not known yet
 constexpr int kBottomLines = 2;
+constexpr double kNoEnd = std::numeric_limits<double>::max();
 
 double pointsOf(double millimetres) { return millimetres / kMillimetresPerInch * kPointsPerInch; }
 
@@ -23,9 +25,20 @@ double pointsOf(double millimetres) { return millimetres / kMillimetresPerInch *
 
 int digitsOf(const Range& range) { return static_cast<int>(std::to_string(range.end - 1).size()); }
 
-RasterRoom rasterRoom(const Range& rows, const Range& columns, const FigureFormat& format, const Margins& margins) {
-  const double aspect =
-      std::clamp(static_cast<double>(rows.size()) / static_cast<double>(columns.size()), 1 / kMostOblong, kMostOblong);
+const Range& upRange(const MapRequest& request) { return request.by_distance() ? request.columns : request.rows; }
+
+const Range& acrossRange(const MapRequest& request) { return request.by_distance() ? request.rows : request.columns; }
+
+DistanceAxis distanceAxisOf(const MapRequest& request) { return {request.columns, request.pixel_columns}; }
+
+Ticks distanceTicks(const Range& distances, int most) {
+  if (distances.size() == 1) return ticksAt({static_cast<double>(distances.begin)}, 0, kNoEnd);
+  return logarithmicTicks(static_cast<double>(distances.begin), static_cast<double>(distances.end - 1), most);
+}
+
+RasterRoom rasterRoom(const MapRequest& request, const FigureFormat& format, const Margins& margins) {
+  const double shape = static_cast<double>(request.rows.size()) / static_cast<double>(request.columns.size());
+  const double aspect = request.by_distance() ? kDistanceProportion : std::clamp(shape, 1 / kMostOblong, kMostOblong);
   const double across = widthInPoints(format) - margins.left - margins.right;
   const double down = format.heightMm ? pointsOf(*format.heightMm) - margins.top - margins.bottom : across;
   const double least = pointsOf(kLeastRasterMm);
@@ -70,11 +83,11 @@ PixelRoom mapRoom(const MapRequest& request, const FigureFormat& format) {
   requireValid(format);
   const double font = fontSize(format);
   Margins margins;
-  margins.left = (em::kBorder + em::axisDepth(digitsOf(request.rows) * em::kDigit)) * font;
+  margins.left = (em::kBorder + em::axisDepth(digitsOf(upRange(request)) * em::kDigit)) * font;
   margins.right = (em::kBarGap + em::kBarWidth + em::axisDepth(barLabelRoom(request)) + em::kBorder) * font;
   margins.top = (em::kBorder + kTopLines * em::kLine + 1) * font;
   margins.bottom = (em::axisDepth(em::kDigitHeight) + kBottomLines * em::kLine + em::kBorder) * font;
-  const RasterRoom room = rasterRoom(request.rows, request.columns, format, margins);
+  const RasterRoom room = rasterRoom(request, format, margins);
   const auto dots = [&](double points) { return static_cast<std::int64_t>(points * dotsPerPoint(format)); };
   return {dots(room.height), dots(room.width)};
 }

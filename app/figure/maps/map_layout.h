@@ -2,8 +2,13 @@
 
 #include "app/figure/figure_measures.h"
 #include "app/figure/maps/map_figure.h"
+#include "app/figure/page/axis_ticks.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::figure {
+
+/// Height over width of a map by distance, whose axes have no unit in common.
+inline constexpr double kDistanceProportion = 0.6;
 
 /// Width and height that a map's raster may take in its figure, points: in the region's proportions where they are
 /// mild, its longer side as long as the figure's width (and height, if that was chosen) allows.
@@ -13,7 +18,7 @@ struct RasterRoom {
 };
 
 /// @throws UsageError where less than 8 mm are left
-RasterRoom rasterRoom(const Range& rows, const Range& columns, const FigureFormat& format, const Margins& margins);
+RasterRoom rasterRoom(const MapRequest& request, const FigureFormat& format, const Margins& margins);
 
 /// Room for the labels of a map's colour bar, in font sizes: enough for what linearTicks and logarithmicTicks make of
 /// limits around 0 or above it.
@@ -29,6 +34,15 @@ struct SideDots {
 /// pixels than dots, so that all map pixels are alike; in a PNG with some a dot wider than others.
 /// @throws UsageError for a PNG with less room than pixels
 SideDots sideDots(int room, int mapPixels, FigureFormat::Kind kind);
+
+/// What stands at the left of a map: its queries, or its distances.
+const Range& upRange(const MapRequest& request);
+/// What stands below it: its keys, or its queries.
+const Range& acrossRange(const MapRequest& request);
+/// The axis of distances of a map by distance.
+DistanceAxis distanceAxisOf(const MapRequest& request);
+/// Ticks of distances, at most so many.
+Ticks distanceTicks(const Range& distances, int most);
 
 /// Digits of the largest position of a range.
 int digitsOf(const Range& range);

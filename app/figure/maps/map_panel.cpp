@@ -8,6 +8,7 @@
 #include "app/figure/maps/map_numbers.h"
 #include "app/figure/maps/map_raster.h"
 #include "app/figure/quantity_text.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::figure {
 namespace {
@@ -52,14 +53,15 @@ MapPanel::MapPanel(const FigureFormat& format, Content content)
 SideDots MapPanel::dotsOf(Side side, double length) const {
   const int room = static_cast<int>(exactly(length, dotsPerPoint(m_format)));
   const std::int64_t entries = axis(side).range.size();
-  if (entries >= room) return {room, room};
+  if (entries >= room || axis(side).ofDistances) return {room, room};
   return sideDots(room, static_cast<int>(entries), m_format.kind);
 }
 
 PixelRoom MapPanel::pixelsIn(const QRectF& inner) const {
   const double dots = dotsPerPoint(m_format);
   const auto pixels = [&](Side side, double length) {
-    return std::min<std::int64_t>(axis(side).range.size(), static_cast<std::int64_t>(exactly(length, dots)));
+    const auto room = static_cast<std::int64_t>(exactly(length, dots));
+    return axis(side).ofDistances ? room : std::min<std::int64_t>(axis(side).range.size(), room);
   };
   return {pixels(Side::rows, inner.height()), pixels(Side::columns, inner.width())};
 }
@@ -86,8 +88,18 @@ std::optional<TextStyle> MapPanel::entryStyle(Side side, double length) const {
   return style;
 }
 
+double MapPanel::placeOn(Side side, double value) const {
+  const MapAxis& which = axis(side);
+  if (which.ofDistances) return DistanceAxis{which.range}.middle(value);
+  const double at = (value - static_cast<double>(which.range.begin) + 0.5) / static_cast<double>(which.range.size());
+  return side == Side::rows ? 1 - at : at;
+}
+
 Ticks MapPanel::ticksOf(Side side, double length) const {
   const Range& range = axis(side).range;
+  if (axis(side).ofDistances) {
+    return distanceTicks(range, std::clamp(static_cast<int>(length / (2.2 * m_style.size)), 2, kMostMapTicks));
+  }
   const double room = side == Side::rows ? 2.2 * m_style.size : (digitsOf(range) * em::kDigit + 1.3) * m_style.size;
   const auto position = [&](double value) {
     return (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
@@ -202,12 +214,8 @@ void MapPanel::drawSide(Canvas& canvas, Side side, const QRectF& inner) const {
   } else {
     ticks = ticksOf(side, length);
   }
-  const Range& range = which.range;
-  const auto along = [&range, side](double value) {
-    const double at = (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
-    return side == Side::rows ? 1 - at : at;
-  };
-  const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner, along};
+  const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner,
+                      [this, side](double value) { return placeOn(side, value); }};
   drawAxis(canvas, edge, ticks, side == Side::columns ? ownAcrossName() : ownUpName(), labelDepth(side, length),
            m_style);
 }
@@ -294,12 +302,35 @@ void MapPanel::drawColumnMark(Canvas& canvas, const QRectF& inner) const {
   canvas.line({x, inner.top()}, {x, inner.bottom()}, pen);
 }
 
+// As a staircase: a row's piece is as high as the row. Rows thinner than a dot are left out but for one of each dot.
+void MapPanel::drawBoundary(Canvas& canvas, const QRectF& inner) const {
+  if (m_boundary.empty()) return;
+  const Range& columns = m_content.columns.range;
+  const auto rows = static_cast<double>(m_boundary.size());
+  const auto xOf = [&](std::int64_t key) {
+    const auto place = static_cast<double>(std::clamp(key, columns.begin, columns.end) - columns.begin);
+    return inner.left() + place / static_cast<double>(columns.size()) * inner.width();
+  };
+  const auto step = static_cast<std::size_t>(std::max(1.0, rows / (inner.height() * dotsPerPoint(m_format))));
+  QPolygonF points;
+  for (std::size_t row = 0; row < m_boundary.size(); row += step) {
+    const double x = xOf(m_boundary[row]);
+    const auto end = static_cast<double>(std::min(row + step, m_boundary.size()));
+    points.append({x, inner.top() + static_cast<double>(row) / rows * inner.height()});
+    points.append({x, inner.top() + end / rows * inner.height()});
+  }
+  const double width = 1.6 * em::kStroke * m_style.size;
+  canvas.polyline(points, QPen(Qt::white, 2.2 * width, Qt::SolidLine, Qt::FlatCap, Qt::RoundJoin));
+  canvas.polyline(points, QPen(Qt::black, width, Qt::SolidLine, Qt::FlatCap, Qt::RoundJoin));
+}
+
 void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const SideDots across = dotsOf(Side::columns, inner.width());
   const SideDots down = dotsOf(Side::rows, inner.height());
   canvas.image(inner, paintRaster(m_image, m_colours, {across.pixels, down.pixels}));
   drawCellTexts(canvas, inner);
   drawColumnMark(canvas, inner);
+  drawBoundary(canvas, inner);
   canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
   drawSide(canvas, Side::rows, inner);
   drawSide(canvas, Side::columns, inner);
@@ -320,8 +351,27 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   }
 }
 
+/// Each bin of distances once, the nearest first.
+void MapPanel::addNumbersByDistance(NumberTable& numbers) const {
+  const std::vector<std::int64_t> edges = DistanceAxis{m_content.rows.range, m_image.rows}.edges();
+  Image bins{0, m_image.columns, {}};
+  std::vector<std::string> names;
+  for (std::size_t pixel = 0; pixel + 1 < edges.size(); ++pixel) {
+    // Of pixels that begin within one distance the last one has the bin's edges.
+    if (edges[pixel] == edges[pixel + 1]) continue;
+    names.push_back(positionsText({edges[pixel], edges[pixel + 1]}, 1, 0));
+    const auto line = m_image.value.begin() + (m_image.rows - 1 - static_cast<std::int64_t>(pixel)) * m_image.columns;
+    bins.value.insert(bins.value.end(), line, line + m_image.columns);
+    ++bins.rows;
+  }
+  addPixels(
+      numbers, "", bins, [&](std::int64_t row) { return names[static_cast<std::size_t>(row)]; },
+      [this](std::int64_t column) { return positionsText(m_content.columns.range, m_image.columns, column); });
+}
+
 void MapPanel::addNumbers(NumberTable& numbers) const {
   numbers.setQuantity(m_colours.label);
+  if (m_content.rows.ofDistances) return addNumbersByDistance(numbers);
   const auto text = [](const MapAxis& axis, std::int64_t pixels) {
     return [&axis, pixels](std::int64_t pixel) {
       const bool valued = axis.are == MapAxis::Labels::values && axis.labels.size() == static_cast<std::size_t>(pixels);
@@ -329,6 +379,12 @@ void MapPanel::addNumbers(NumberTable& numbers) const {
     };
   };
   addPixels(numbers, "", m_image, text(m_content.rows, m_image.rows), text(m_content.columns, m_image.columns));
+  if (m_boundary.empty()) return;
+  numbers.setQuantity(m_boundaryName);
+  for (std::size_t row = 0; row < m_boundary.size(); ++row) {
+    const std::string query = std::to_string(m_content.rows.range.begin + static_cast<std::int64_t>(row));
+    numbers.add({m_boundaryName, query, "", static_cast<double>(m_boundary[row])});
+  }
 }
 
 ColourBarPanel::ColourBarPanel(const FigureFormat& format) : m_format(format), m_style(textStyleOf(format)) {}

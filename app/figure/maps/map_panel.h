@@ -22,6 +22,8 @@ struct MapAxis {
   /// What the labels are: the tokens that stand at the positions, or values that the axis has instead of positions.
   enum class Labels { tokens, values };
   Labels are = Labels::tokens;
+  /// Of rows: distances upwards on a logarithmic axis, in the place of positions downwards.
+  bool ofDistances = false;
 };
 
 /// Layers or heads by their numbers, as many of them written as have room.
@@ -43,6 +45,7 @@ class MapPanel final : public Panel {
 
   /// Pixels for a map on this inner rectangle: one for each entry where there is a dot for it, else one for each dot.
   [[nodiscard]] PixelRoom pixelsIn(const QRectF& inner) const;
+  /// @param image  as it is drawn, by distance drawn_by_distance's
   void setImage(Image image, const ScaledColours& colours);
   /// Draws numbers or words onto the cells, black or white, perhaps in several lines; [rows x columns].
   void setCellTexts(std::vector<std::string> texts) { m_cellTexts = std::move(texts); }
@@ -50,6 +53,13 @@ class MapPanel final : public Panel {
   [[nodiscard]] bool fitsCells(const std::vector<std::string>& texts, const QRectF& inner) const;
   /// Draws a dashed line downwards at a place among the columns, 0.5 for the middle of the first.
   void setColumnMark(double place) { m_columnMark = place; }
+  /// Draws a line through the map at one place among the columns for each row: what is left of it is something else.
+  /// @param name    in a table of the numbers
+  /// @param places  [rows] key positions, at the left edge of the key's entry
+  void setBoundary(const std::string& name, std::vector<std::int64_t> places) {
+    m_boundaryName = name;
+    m_boundary = std::move(places);
+  }
 
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> heightFor(double width) const override { return width * m_content.heightOfWidth; }
@@ -71,6 +81,8 @@ class MapPanel final : public Panel {
   [[nodiscard]] std::optional<TextStyle> entryStyle(Side side, double length) const;
   [[nodiscard]] std::string nameOf(Side side) const;
   [[nodiscard]] Ticks ticksOf(Side side, double length) const;
+  /// Where a tick stands on a side: the share to its left, or below it.
+  [[nodiscard]] double placeOn(Side side, double value) const;
   [[nodiscard]] double labelDepth(Side side, double length) const;
   /// One in so many labels is written.
   [[nodiscard]] std::size_t labelStep(Side side, double length, const TextStyle& style) const;
@@ -86,6 +98,8 @@ class MapPanel final : public Panel {
   void drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, const TextStyle& style) const;
   void drawCellTexts(Canvas& canvas, const QRectF& inner) const;
   void drawColumnMark(Canvas& canvas, const QRectF& inner) const;
+  void addNumbersByDistance(NumberTable& numbers) const;
+  void drawBoundary(Canvas& canvas, const QRectF& inner) const;
 
   FigureFormat m_format;
   Content m_content;
@@ -94,6 +108,8 @@ class MapPanel final : public Panel {
   ScaledColours m_colours;
   std::vector<std::string> m_cellTexts;
   std::optional<double> m_columnMark;
+  std::string m_boundaryName;
+  std::vector<std::int64_t> m_boundary;
 };
 
 /// The colours of a scale: upright beside the maps of a row, or lying under those of a column.

@@ -16,7 +16,8 @@ namespace {
 // Decimal exponents of a scale's larger end whose numbers are written out; others get a common factor.
 constexpr int kLeastExponent = -1;
 constexpr int kMostExponent = 3;
-constexpr double kSlack = 1e-9;  ///< of a step: a limit that is a tick but for rounding
+constexpr int kDigitsOfChosen = 6;  ///< of a tick that was asked for
+constexpr double kSlack = 1e-9;     ///< of a step: a limit that is a tick but for rounding
 // Powers of ten that a logarithmic axis writes out.
 constexpr int kLeastWritten = -2;
 constexpr int kMostWritten = 4;
@@ -85,6 +86,15 @@ std::string powerOfTen(int exponent) {
   return text;
 }
 
+std::string writtenNumber(double value, int digits) {
+  std::string text = fmt::format("{:.{}g}", std::abs(value), digits);
+  if (const std::size_t mark = text.find('e'); mark != std::string::npos) {
+    const std::string mantissa = text.substr(0, mark);
+    text = (mantissa == "1" ? std::string() : mantissa + " × ") + powerOfTen(std::stoi(text.substr(mark + 1)));
+  }
+  return value < 0 ? "−" + text : text;
+}
+
 Ticks linearTicks(double lower, double upper, int most, TickValues values) {
   Ticks ticks;
   if (!(lower < upper)) {
@@ -147,8 +157,7 @@ Ticks ticksAt(const std::vector<double>& values, double lower, double upper) {
   Ticks ticks;
   for (const double value : values) {
     if (value < lower || value > upper) continue;
-    const std::string text = fmt::format("{:g}", std::abs(value));
-    ticks.major.push_back({value, value < 0 ? "−" + text : text});
+    ticks.major.push_back({value, writtenNumber(value, kDigitsOfChosen)});
   }
   std::sort(ticks.major.begin(), ticks.major.end(), [](const Tick& a, const Tick& b) { return a.value < b.value; });
   return ticks;

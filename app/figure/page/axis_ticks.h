@@ -22,6 +22,9 @@ enum class TickValues { any, whole };
 /// "10⁻⁷"
 std::string powerOfTen(int exponent);
 
+/// A number as paper has it, of so many digits: "0.25", "−3", "1.2 × 10⁻⁶", "10⁻⁶".
+std::string writtenNumber(double value, int digits);
+
 /// Ticks at multiples of 1, 2 or 5 times a power of ten within [lower, upper]; `most`, at least 2, limits the labels.
 /// Where the limits include 0, labels have at most four digits, point and sign included five characters;
 /// whole numbers are written out. Limits that are equal give one tick.

@@ -183,6 +183,13 @@ void Canvas::frame(const QRectF& inner, double width, const QColor& colour) {
   m_painter.drawRect(inner.adjusted(-half, -half, half, half));
 }
 
+void Canvas::moved(const QPointF& corner, const std::function<void(Canvas&)>& draw) {
+  m_painter.save();
+  m_painter.translate(corner);
+  draw(*this);
+  m_painter.restore();
+}
+
 void Canvas::image(const QRectF& place, const QImage& image) {
   m_painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
   const double inset = m_traits.imageInset;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include <QColor>
 #include <QFont>
 #include <QImage>
@@ -79,6 +81,8 @@ class Canvas {
   void polygon(const QPolygonF& corners, const QColor& colour);
   /// A line of this width around a rectangle, none of it inside.
   void frame(const QRectF& inner, double width, const QColor& colour);
+  /// Calls it with a canvas whose upper left corner is at that point.
+  void moved(const QPointF& corner, const std::function<void(Canvas&)>& draw);
   /// An image that fills the rectangle, its pixels kept apart.
   void image(const QRectF& place, const QImage& image);
 

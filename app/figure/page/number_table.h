@@ -8,7 +8,7 @@ namespace foxscope::figure {
 /// A number that a panel draws.
 struct DrawnNumber {
   std::string series;  ///< the curve, head or token that it belongs to; may be empty
-  std::string row;     ///< the value of a map's vertical axis; empty for curves, whose `value` that is
+  std::string row;     ///< the value of a map's vertical axis; of a curve the name of the point, "7:2", often empty
   std::string x;       ///< the value of the horizontal axis: a number, positions from A up to B as A:B, or a class
   double value = 0;
   double lower = std::numeric_limits<double>::quiet_NaN();  ///< of its error band; NaN: there is none

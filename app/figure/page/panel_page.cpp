@@ -29,7 +29,8 @@ double sumOf(const Lines& lines, double gap) {
 
 }  // namespace
 
-PanelPage::PanelPage(const FigureStyle& style) : m_style(style), m_font(fontSize(style.format)) {
+PanelPage::PanelPage(const FigureStyle& style)
+    : m_style(style), m_application(std::make_shared<OffscreenApplication>()), m_font(fontSize(style.format)) {
   requireValid(style.format);
   requireFont(style.format);
 }
@@ -314,31 +315,41 @@ void PanelPage::drawNames(Canvas& canvas) const {
 std::string PanelPage::numbers() const {
   NumberTable numbers;
   std::map<int, std::string> titles;  // of each column, so far
+  const std::string part = m_style.part == nullptr ? std::string() : m_style.part->letter;
   for (const Item& item : m_items) {
     std::string& title = titles[item.place.column];
     if (!item.panel->title().empty()) title = item.panel->title();
-    numbers.setPanel(title);
+    numbers.setPanel(part.empty() || title.empty() ? part + title : part + ' ' + title);
     item.panel->addNumbers(numbers);
   }
   return numbers.csv();
 }
 
-std::string PanelPage::paint(const FigureOrigin& origin) const {
+void PanelPage::draw(Canvas& canvas) const {
+  const TextStyle style = textStyleOf(m_style.format).scaled(em::kTitleFont);
+  double baseline = em::kBorder * m_font + 0.95 * style.size;
+  for (const QString& line : m_title) {
+    canvas.text(line, {{m_page.width() / 2, baseline}, Align::centre},
+                fitted(style, line, m_page.width() - 2 * em::kBorder * m_font));
+    baseline += em::kLine * style.size;
+  }
+  for (const Item& item : m_items) {
+    assert(item.inner.isValid() && "arrange() comes before paint()");
+    item.panel->draw(canvas, item.inner);
+  }
+  drawNames(canvas);
+}
+
+std::string PanelPage::paint(const FigureOrigin& origin) {
   if (m_style.format.kind == FigureFormat::Kind::csv) return numbers();
-  return paintPage(m_style.format, m_page, origin, [this](Canvas& canvas) {
-    const TextStyle style = textStyleOf(m_style.format).scaled(em::kTitleFont);
-    double baseline = em::kBorder * m_font + 0.95 * style.size;
-    for (const QString& line : m_title) {
-      canvas.text(line, {{m_page.width() / 2, baseline}, Align::centre},
-                  fitted(style, line, m_page.width() - 2 * em::kBorder * m_font));
-      baseline += em::kLine * style.size;
-    }
-    for (const Item& item : m_items) {
-      assert(item.inner.isValid() && "arrange() comes before paint()");
-      item.panel->draw(canvas, item.inner);
-    }
-    drawNames(canvas);
-  });
+  if (m_style.part == nullptr) {
+    return paintPage(m_style.format, m_page, origin, [this](Canvas& canvas) { draw(canvas); });
+  }
+  PagePart& part = *m_style.part;
+  part.size = m_page;
+  part.origin = origin;
+  part.draw = [page = std::make_shared<PanelPage>(std::move(*this))](Canvas& canvas) { page->draw(canvas); };
+  return {};
 }
 
 }  // namespace foxscope::figure

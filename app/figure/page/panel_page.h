@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,14 @@ struct PanelPlace {
   int column = 0;
   int rows = 1;
   int columns = 1;
+};
+
+/// A page that is drawn as a part of another.
+struct PagePart {
+  std::string letter;  ///< "(a)", before the titles of its panels in a table of numbers; may be empty
+  QSizeF size;         ///< points
+  FigureOrigin origin;
+  std::function<void(Canvas&)> draw;  ///< from the upper left corner on; owns what it draws
 };
 
 /// A page of panels in a grid: inner rectangles of a column have one left and right edge, those of a row one top and
@@ -38,8 +47,9 @@ class PanelPage {
   /// @throws UsageError where the page has no room for them
   void arrange();
   [[nodiscard]] QRectF inner(const Panel& panel) const;
-  /// The bytes of the file: a picture, or the numbers that it would show, by the format.
-  [[nodiscard]] std::string paint(const FigureOrigin& origin) const;
+  /// The bytes of the file: a picture, or the numbers that it would show, by the format. A picture that is a part of
+  /// another page goes there (FigureStyle::part), with all its panels; then there are no bytes. To be called once.
+  [[nodiscard]] std::string paint(const FigureOrigin& origin);
 
  private:
   struct Item {
@@ -78,11 +88,12 @@ class PanelPage {
   [[nodiscard]] double titleHeight() const;
   [[nodiscard]] double nameHeight() const;
   void drawNames(Canvas& canvas) const;
+  void draw(Canvas& canvas) const;
   [[nodiscard]] std::string numbers() const;
   [[noreturn]] void refuse(const char* side, double millimetres, double missing) const;
 
-  const FigureStyle& m_style;
-  OffscreenApplication m_application;
+  FigureStyle m_style;
+  std::shared_ptr<OffscreenApplication> m_application;
   double m_font;
   std::vector<Item> m_items;
   std::vector<QString> m_title;

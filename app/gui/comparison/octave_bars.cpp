@@ -9,6 +9,7 @@
 #include <QToolTip>
 
 #include "app/figure/colour_map.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/estimate_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"

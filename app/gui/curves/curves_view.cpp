@@ -28,6 +28,9 @@ constexpr int kGapOfChoices = 6;  ///< between tabs and choices, logical pixels
 // rows once.
 constexpr std::array<const char*, 8> kStateNames{"loss",  "context",  "row",     "gate",
                                                  "decay", "distance", "content", "saliency"};
+/// The entries of the glossary that explain them.
+constexpr std::array<const char*, 8> kTerms{"loss",       "loss",     "profile",       "forget-gate",
+                                            "decay-time", "distance", "content-decay", "saliency"};
 
 }  // namespace
 
@@ -101,9 +104,15 @@ void CurvesView::showCurrent() {
   }
   m_controls->setVisible(!m_tabs[index_of(current)]->controls()->actions().isEmpty());
   m_pages->setCurrentIndex(current);
+  // Help is of the tab in front, wherever in the view the mouse is.
+  setWhatsThis(QString::fromLatin1(kTerms[index_of(current)]));
 }
 
 void CurvesView::setTab(Tab tab) { m_bar->setCurrentIndex(static_cast<int>(tab)); }
+
+void CurvesView::stepTab(int by) {
+  m_bar->setCurrentIndex((m_bar->currentIndex() + by + m_bar->count()) % m_bar->count());
+}
 
 void CurvesView::showProfile(MapLine::Along along) {
   m_profile->setAlong(along);

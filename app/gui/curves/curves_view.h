@@ -33,6 +33,8 @@ class CurvesView : public QWidget, public ViewPart {
 
   enum class Tab { loss, context, profile, gate, decay, distance, content, saliency };
   void setTab(Tab tab);
+  /// The next tab, or the one before; round the ends.
+  void stepTab(int by);
   /// Shows the line of the chosen head's map through what is pinned.
   void showProfile(MapLine::Along along);
   [[nodiscard]] Tab tab() const;

@@ -35,6 +35,7 @@ struct Line {
   Shown shown = Shown::always;
   Dots dots = Dots::whereTheyFit;
   QString entry = {};  ///< of the legend that hides and shows it; empty: that of its name
+  QColor second = {};  ///< of every other dash, for what two runs make together; not valid: one colour
 };
 
 /// One of the plots that stand above each other over the same horizontal axis.
@@ -42,7 +43,8 @@ struct Strip {
   QString leftLabel;   ///< quantity and unit
   QString rightLabel;  ///< empty: no axis there
   figure::AxisScale scale = figure::AxisScale::linear;
-  int stretch = 1;  ///< share of the height
+  int stretch = 1;             ///< share of the height
+  bool ofDifferences = false;  ///< its axis has signs, and 0 on it
   bool operator==(const Strip&) const = default;
 };
 

@@ -208,7 +208,10 @@ void PositionGestures::stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers)
 bool PositionGestures::overrideShortcut(QKeyEvent& event) {
   if (m_plot.axis().length == 0) return false;
   const bool zooms = event.key() == Qt::Key_Plus || event.key() == Qt::Key_Equal || event.key() == Qt::Key_Minus;
-  if (!zooms && !(event.key() == Qt::Key_Escape && m_bandFrom)) return false;
+  // On an axis that falls, the key moves as the mouse would.
+  const bool moves =
+      event.modifiers().testFlag(Qt::ShiftModifier) && (event.key() == Qt::Key_Left || event.key() == Qt::Key_Right);
+  if (!zooms && !moves && !(event.key() == Qt::Key_Escape && m_bandFrom)) return false;
   event.accept();
   return true;
 }

@@ -18,10 +18,31 @@ namespace foxscope::gui::curves {
 namespace {
 
 enum { kPoints };
-constexpr double kLinesForStrip = 14;  // height, in lines of text, from which a second strip has room
-constexpr double kLinesForTitle = 8;   // height, in lines of text, from which the horizontal axis has one
-constexpr double kSparse = 3;          // pixels a token from which each is seen
-constexpr double kDotted = 10;         // pixels a token from which each is a dot
+constexpr double kLinesForStrip = 8;  // height, in lines of text, from which a second strip has room
+constexpr double kLinesForTitle = 8;  // height, in lines of text, from which the horizontal axis has one
+constexpr double kSparse = 3;         // pixels a token from which each is seen
+constexpr double kDotted = 10;        // pixels a token from which each is a dot
+
+/// A curve whose every other dash may have a second colour.
+class DashedGraph : public QCPGraph {
+ public:
+  DashedGraph(QCPAxis* x, QCPAxis* y, const QColor& second) : QCPGraph(x, y), m_second(second) {}
+
+ protected:
+  void draw(QCPPainter* painter) override {
+    QCPGraph::draw(painter);
+    if (!m_second.isValid()) return;
+    const QPen own = mPen;
+    mPen.setColor(m_second);
+    mPen.setDashPattern({kDash, kDash});
+    QCPGraph::draw(painter);
+    mPen = own;
+  }
+
+ private:
+  static constexpr double kDash = 5;  // widths of the line
+  QColor m_second;
+};
 
 /// @param pixels  of a token
 void styleGraph(QCPGraph& graph, const Line& line, double pixels) {
@@ -151,7 +172,7 @@ void PositionPlot::rebuildGraphs() {
     const Line& line = m_content.lines[index];
     if (static_cast<std::size_t>(line.strip) >= m_stripes.size()) continue;
     Stripe& stripe = m_stripes[index_of(line.strip)];
-    QCPGraph* graph = m_plot->addGraph(stripe.x(), stripe.y(line.side));
+    QCPGraph* graph = new DashedGraph(stripe.x(), stripe.y(line.side), line.second);  // the plot's
     QVector<QCPGraphData> drawn;
     drawn.reserve(static_cast<qsizetype>(m_points[index].size()));
     for (const Point& point : m_points[index]) drawn.push_back({m_axis.coordinate(point.position), point.value});

@@ -46,7 +46,7 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
 // Room for a value is kept whether there is one or not, and more for one that is longer.
 int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
-  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (−0.000000)")),
+  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean −0.00000)")),
                              fontMetrics().horizontalAdvance(QStringLiteral("  ") + entry.value));
   return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) + value;
 }
@@ -89,6 +89,14 @@ void ReadOut::setWithoutRoom(const std::set<QString>& names) {
   if (names == m_withoutRoom) return;
   m_withoutRoom = names;
   update();
+}
+
+QString ReadOut::roomText() const {
+  QStringList names;
+  for (const Entry& entry : m_entries) {
+    if (!isShown(entry)) names += entry.name;
+  }
+  return names.empty() ? QString() : tr("%1: no room, make the curves higher").arg(names.join(QStringLiteral(", ")));
 }
 
 void ReadOut::setOneLine(bool oneLine) {
@@ -138,8 +146,12 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
   const int line = fontMetrics().height();
   const int ascent = fontMetrics().ascent();
+  const QString room = fontMetrics().elidedText(roomText(), Qt::ElideMiddle, width() / 2);
+  const int noted = room.isEmpty() ? 0 : fontMetrics().horizontalAdvance(room) + line;
+  painter.setPen(mutedTextColour(palette()));
+  painter.drawText(width() - noted + line, ascent, room);
   painter.setPen(palette().color(QPalette::WindowText));
-  painter.drawText(0, ascent, fontMetrics().elidedText(m_place, Qt::ElideMiddle, width()));
+  painter.drawText(0, ascent, fontMetrics().elidedText(m_place, Qt::ElideMiddle, width() - noted));
   const auto corners = layOut(width());
   for (std::size_t index = 0; index < m_entries.size(); ++index) {
     const Entry& entry = m_entries[index];
@@ -149,18 +161,26 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     painter.setOpacity(isHidden(entry.name) ? kHiddenOpacity : 1);
     painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
     painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
+    if (entry.second.isValid()) {
+      // Two dashes and two gaps.
+      QPen dashes(entry.second, 2.5, Qt::CustomDashLine, Qt::FlatCap);
+      const double dash = swatch / 4.0 / dashes.widthF();
+      dashes.setDashPattern({dash, dash});
+      painter.setPen(dashes);
+      painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
+    }
     const int x = corner.x() + swatch + static_cast<int>(kGap * line);
     painter.setPen(mutedTextColour(palette()));
     // The value is what was asked for: a name gives way to it where both have one line.
-    const int room = textWidth(entry, corner);
+    const int textRoom = textWidth(entry, corner);
     const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
-    QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, room - value));
+    QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, textRoom - value));
     if (value > 0 && name.size() <= 1) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');
     painter.setPen(palette().color(QPalette::WindowText));
     painter.drawText(x + named, corner.y() + ascent,
-                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, room - named)));
+                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, textRoom - named)));
   }
 }
 

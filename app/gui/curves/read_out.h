@@ -21,7 +21,8 @@ class ReadOut : public QWidget {
     QString name;
     QColor colour;
     Qt::PenStyle style = Qt::SolidLine;
-    QString value;  ///< at the cursor, with its unit; empty: none
+    QString value;       ///< at the cursor, with its unit; empty: none
+    QColor second = {};  ///< of every other dash of the sample; not valid: one colour
   };
 
   explicit ReadOut(QWidget* parent);
@@ -36,9 +37,11 @@ class ReadOut : public QWidget {
   /// Curves that are hidden, by the names of their entries.
   [[nodiscard]] bool isHidden(const QString& name) const { return m_hidden.contains(name); }
   void toggle(const QString& name);
-  /// Entries, by their names, whose curves have no room in the plot: they are not shown, and keep their place in more
-  /// than one line, so that the plot has the height that it had without room for them.
+  /// Entries, by their names, whose curves have no room in the plot: they are named in the first line, not shown, and
+  /// keep their place in more than one line, so that the plot has the height that it had without room for them.
   void setWithoutRoom(const std::set<QString>& names);
+  /// "a − b: no room, make the curves higher"; empty where all have room.
+  [[nodiscard]] QString roomText() const;
   /// Puts all entries in one line, names cut off before values: where the plot has more need of the room.
   void setOneLine(bool oneLine);
 

@@ -11,7 +11,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-constexpr double kLeastLines = 4.5;     // height of a strip, so that its label fits
+constexpr double kLeastLines = 3;       // height of a strip; a label that does not fit is left out
 constexpr double kMargin = 0.06;        // of a vertical axis, beyond its values
 constexpr double kMostDecades = 1e-8;   // least part of the largest value that a logarithmic axis reaches down to
 constexpr double kUnsmoothable = 1e-9;  // relative width below which values count as equal
@@ -65,14 +65,18 @@ QCPAxis* Stripe::y(Side side) const { return rect->axis(side == Side::left ? QCP
 void Stripe::restyle(const QPalette& palette, figure::AxisScale horizontal, const QString& xLabel) {
   applyPalette(*rect, palette);
   styleAxis(*x(), horizontal, TickUnit::tokens, m_place == Place::lowest ? xLabel : QString());
-  styleAxis(*y(Side::left), strip.scale, TickUnit::any, strip.leftLabel);
+  styleAxis(*y(Side::left), strip.scale, strip.ofDifferences ? TickUnit::difference : TickUnit::any, strip.leftLabel);
+  if (strip.ofDifferences) y(Side::left)->grid()->setZeroLinePen(QPen(mutedTextColour(palette), 1));
   styleAxis(*y(Side::right), strip.scale, TickUnit::any, strip.rightLabel);
   const std::array<QPen, kCursorLines> pens{QPen(pinnedQueryColour(palette), 1.5), QPen(pinnedKeyColour(palette), 1.5),
                                             QPen(hoverColour(palette), 1), QPen(hoverColour(palette), 1, Qt::DashLine)};
   for (std::size_t index = 0; index < pens.size(); ++index) m_cursor[index]->setPen(pens[index]);
 }
 
-void Stripe::beginFit() { m_extent = {}; }
+void Stripe::beginFit() {
+  m_extent = {};
+  if (strip.ofDifferences) m_extent[0] = {0, 0, true};
+}
 
 void Stripe::include(Side side, double value) {
   const bool shown = std::isfinite(value) && (strip.scale == figure::AxisScale::linear || value > 0);

@@ -12,7 +12,7 @@ namespace foxscope::gui::curves {
 namespace {
 
 constexpr int kListEms = 34;  // width of the list
-constexpr int kTokenEms = 9;  // least width of a column
+constexpr int kLeastEms = 4;  // least width of a column
 
 /// The fewest decimals that leave the smallest value two digits that count, but none beyond the sixth digit of the
 /// largest.
@@ -83,11 +83,12 @@ TokenList::TokenList(RunList& runs, TokenListModel::Words words, QWidget* parent
   setTabKeyNavigation(false);
   verticalHeader()->hide();
   verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
-  horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
   horizontalHeader()->setSectionResizeMode(TokenListModel::token, QHeaderView::Stretch);
+  horizontalHeader()->setTextElideMode(Qt::ElideRight);
   horizontalHeader()->setHighlightSections(false);
   setMinimumWidth(0);
-  horizontalHeader()->setMinimumSectionSize(kTokenEms * fontMetrics().averageCharWidth());
+  horizontalHeader()->setMinimumSectionSize(kLeastEms * fontMetrics().averageCharWidth());
   connect(this, &QTableView::clicked, this, &TokenList::jump);
   connect(this, &QTableView::activated, this, &TokenList::jump);
 }
@@ -102,6 +103,23 @@ QSplitter* TokenList::beside(QWidget* plot, QWidget* parent) {
   const int list = kListEms * fontMetrics().averageCharWidth();
   both->setSizes({2 * list, list});
   return both;
+}
+
+// Numbers have the width of numbers, and tokens all else: a column's long title gives way to them.
+void TokenList::shareWidth() {
+  int spare = viewport()->width() - sizeHintForColumn(TokenListModel::token);
+  for (const int column : {TokenListModel::position, TokenListModel::value}) spare -= sizeHintForColumn(column);
+  for (const int column : {TokenListModel::value, TokenListModel::position}) {
+    const int least = sizeHintForColumn(column);
+    const int more = std::clamp(horizontalHeader()->sectionSizeHint(column) - least, 0, std::max(0, spare));
+    horizontalHeader()->resizeSection(column, least + more);
+    spare -= more;
+  }
+}
+
+void TokenList::resizeEvent(QResizeEvent* event) {
+  QTableView::resizeEvent(event);
+  shareWidth();
 }
 
 void TokenList::jump(const QModelIndex& index) {

@@ -59,13 +59,20 @@ class TokenList : public QTableView {
  public:
   TokenList(RunList& runs, TokenListModel::Words words, QWidget* parent);
 
-  void setTokens(std::vector<ListedToken> tokens) { m_model->setTokens(std::move(tokens)); }
+  void setTokens(std::vector<ListedToken> tokens) {
+    m_model->setTokens(std::move(tokens));
+    shareWidth();
+  }
   /// Letters are the window's commands.
   void keyboardSearch(const QString& /*search*/) override {}
   /// The plot with the list at its right, which can be drawn shut.
   QSplitter* beside(QWidget* plot, QWidget* parent);
 
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+
  private:
+  void shareWidth();
   void jump(const QModelIndex& index);
 
   RunList& m_runs;

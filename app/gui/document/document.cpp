@@ -40,7 +40,9 @@ bool Document::busy() const { return m_runs.busy() || m_modelRuns.busy() || m_fi
 void Document::clear() {
   m_modelRuns.cancelRun();
   m_sessions.forget();
-  m_modelRuns.restore({}, m_modelRuns.settings());
+  RunSettings settings = m_modelRuns.settings();
+  settings.limit = 0;  // that of the text before
+  m_modelRuns.restore({}, settings);
   m_evaluations.clear();
   m_runs.clear();
 }
@@ -73,24 +75,29 @@ void Document::receive(Opened opened) {
   } else if (const auto* training = std::get_if<OpenedTraining>(&opened.content)) {
     m_runs.addModel(training->checkpoint, {}, opened.path);
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
-    m_modelRuns.setText({opened.path, std::move(text->content)});
+    // A text of the user's own is read whole, whatever was read of the one before it.
+    const bool ofSession = m_sessions.awaitsText(opened.path);
+    m_modelRuns.setText({opened.path, std::move(text->content)}, ofSession ? std::nullopt : std::optional(0));
   } else if (const auto* sweep = std::get_if<OpenedSweep>(&opened.content)) {
     emit sweepOpened(*sweep);
   } else if (auto* evaluation = std::get_if<Evaluation>(&opened.content)) {
     m_evaluations.take(std::move(*evaluation));
-  } else {
-    receiveRunFile(opened);
+  } else if (!receiveRunFile(opened)) {
+    return;
   }
   emit pathOpened(opened.path);
   if (awaited) m_sessions.runWantedModels();
 }
 
-void Document::receiveRunFile(const Opened& opened) {
+bool Document::receiveRunFile(const Opened& opened) {
   const auto& content = std::get<OpenedRunFile>(opened.content);
   const std::vector<Run> runs = m_runs.runsOfFile(opened.path, content);
-  if (runs.empty()) return;
-  if (const auto& text = content.file.traces.back()->text()) m_modelRuns.followText(*text);
+  if (runs.empty()) return true;
+  const bool kept = !runs.front().kept.isEmpty();
+  const auto& text = content.file.traces.back()->text();
+  if (text && !kept) m_modelRuns.followText(*text);
   m_runs.addOfFile(runs);
+  return !kept;
 }
 
 void Document::receiveSession(const Opened& opened) {

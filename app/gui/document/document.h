@@ -58,14 +58,15 @@ class Document : public QObject {
  private:
   struct Opened;
   void receive(Opened opened);
-  void receiveRunFile(const Opened& opened);
+  /// @returns false for a file that a session keeps for itself, which nobody opens
+  bool receiveRunFile(const Opened& opened);
   void receiveSession(const Opened& opened);
   void tell(Message::Kind kind, const QString& text);
 
   // The list's job runners end last: the other parts' threads give them nothing to do any more.
   RunList m_runs;
   ModelRuns m_modelRuns;
-  EvaluationList m_evaluations;
+  EvaluationList m_evaluations{m_runs.undoStack()};
   FileWriter m_files;
   SessionStore m_sessions;
   std::function<void(std::function<void()>)> m_guard;

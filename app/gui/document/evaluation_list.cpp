@@ -3,7 +3,35 @@
 #include <algorithm>
 #include <utility>
 
+#include <QFileInfo>
+
 namespace foxscope::gui {
+
+/// An evaluation that was closed, and where it stood.
+class EvaluationList::Closing : public QUndoCommand {
+ public:
+  Closing(EvaluationList& list, std::size_t place)
+      : QUndoCommand(EvaluationList::tr("close %1").arg(QFileInfo(list[place].path).fileName())),
+        m_list(list),
+        m_place(place),
+        m_closed(list[place]) {}
+  void redo() override {
+    std::erase_if(m_list.m_evaluations, [this](const Evaluation& open) { return open.path == m_closed.path; });
+    emit m_list.evaluationsChanged();
+  }
+  // It may have been opened again meanwhile.
+  void undo() override {
+    auto& open = m_list.m_evaluations;
+    if (std::ranges::find(open, m_closed.path, &Evaluation::path) != open.end()) return;
+    open.insert(open.begin() + static_cast<std::ptrdiff_t>(std::min(m_place, open.size())), m_closed);
+    emit m_list.evaluationsChanged();
+  }
+
+ private:
+  EvaluationList& m_list;
+  std::size_t m_place;
+  Evaluation m_closed;
+};
 
 void EvaluationList::take(Evaluation evaluation) {
   evaluation.ofSession = m_ofSession.removeAll(evaluation.path) > 0;
@@ -18,8 +46,9 @@ void EvaluationList::take(Evaluation evaluation) {
 }
 
 void EvaluationList::close(const QString& path) {
-  if (std::erase_if(m_evaluations, [&](const Evaluation& open) { return open.path == path; }) == 0) return;
-  emit evaluationsChanged();
+  const auto open = std::ranges::find(m_evaluations, path, &Evaluation::path);
+  if (open != m_evaluations.end())
+    m_history.push(new Closing(*this, static_cast<std::size_t>(open - m_evaluations.begin())));
 }
 
 void EvaluationList::clear() {

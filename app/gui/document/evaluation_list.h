@@ -6,6 +6,7 @@
 #include <QStringList>
 
 #include "app/gui/document/evaluation.h"
+#include "app/gui/document/undo_history.h"
 
 namespace foxscope::gui {
 
@@ -14,7 +15,7 @@ class EvaluationList : public QObject {
   Q_OBJECT
 
  public:
-  using QObject::QObject;
+  explicit EvaluationList(UndoHistory& history, QObject* parent = nullptr) : QObject(parent), m_history(history) {}
 
   [[nodiscard]] bool empty() const { return m_evaluations.empty(); }
   [[nodiscard]] std::size_t size() const { return m_evaluations.size(); }
@@ -25,6 +26,7 @@ class EvaluationList : public QObject {
 
   /// Adds an evaluation. One of the same file gives its place to it: the file may have been made again.
   void take(Evaluation evaluation);
+  /// Closes one; can be undone.
   void close(const QString& path);
   void clear();
   /// Files of a session, which are about to be read: their evaluations are the session's.
@@ -34,6 +36,8 @@ class EvaluationList : public QObject {
   void evaluationsChanged();
 
  private:
+  class Closing;
+  UndoHistory& m_history;
   std::vector<Evaluation> m_evaluations;
   QStringList m_ofSession;
 };

@@ -104,7 +104,7 @@ void FileWriter::saveRunFile(const QString& path) {
 
 void FileWriter::saveUnsavedRuns(const QString& path) {
   std::vector<RunId> ids;
-  const auto lost = [](const Run& run) { return run.file.isEmpty() && !run.ofSession; };
+  const auto lost = [](const Run& run) { return run.file.isEmpty() && (!run.ofSession || run.saliencyLost); };
   const auto first = std::find_if(m_runs.begin(), m_runs.end(), lost);
   for (const Run& run : m_runs) {
     if (run.file.isEmpty() && first != m_runs.end() && run.text == first->text) ids.push_back(run.id);

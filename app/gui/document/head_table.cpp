@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include <QTimer>
+
+#include "app/gui/document/number_text.h"
 #include "app/gui/document/shown_choices.h"
 #include "backend/base/index.h"
 
@@ -13,6 +16,21 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr int kFixedColumns = 2;
 constexpr int kHeadChannels = 1'000'000;  // more than a run has heads
+
+/// Tells views of new values, of many heads at once: each view goes through all heads, of which a model may have
+/// thousands.
+void announceLater(HeadTable& table) {
+  constexpr int kTogetherMs = 100;
+  if (table.findChild<QTimer*>() != nullptr) return;
+  auto* timer = new QTimer(&table);
+  timer->setSingleShot(true);
+  QObject::connect(timer, &QTimer::timeout, &table, [&table, timer] {
+    timer->setParent(nullptr);
+    timer->deleteLater();
+    emit table.valuesChanged();
+  });
+  timer->start(kTogetherMs);
+}
 
 // Below the channels of heads.
 int pinChannel(RunId run) { return -1 - run; }
@@ -86,6 +104,20 @@ HeadQuantity scoreOf(HeadLabel label) {
 
 bool isSaliency(HeadQuantity quantity) { return quantity >= HeadQuantity::saliencyAbsolute; }
 
+bool isOfGate(HeadQuantity quantity) {
+  switch (quantity) {
+    case HeadQuantity::rateDecayTime:
+    case HeadQuantity::backwardHorizon:
+    case HeadQuantity::forwardSurvival:
+    case HeadQuantity::halfLife:
+    case HeadQuantity::pinnedForget:
+    case HeadQuantity::pinnedSurvival:
+      return true;
+    default:
+      return false;
+  }
+}
+
 QString nameOf(HeadLabel label) { return QString::fromUtf8(text_of(label).name); }
 
 QString meaningOf(HeadLabel label) {
@@ -105,11 +137,11 @@ HeadQuantityText textOf(HeadQuantity quantity) {
       return {tr("decay time"), tr("tokens"), false, true,
               tr("−1 / mean(log f): after so many tokens 1/e (37 %) of a token is left")};
     case HeadQuantity::backwardHorizon:
-      return {tr("backward horizon"), tr("tokens"), false, true,
-              tr("how far back F stays above 1/e, median over queries")};
+      return {tr("memory back"), tr("tokens"), false, true,
+              tr("backward horizon: how far back F stays above 1/e, median over queries")};
     case HeadQuantity::forwardSurvival:
-      return {tr("forward survival"), tr("tokens"), false, true,
-              tr("how far ahead a key's F stays above 1/e, median over keys")};
+      return {tr("memory ahead"), tr("tokens"), false, true,
+              tr("forward survival: how far ahead a key's F stays above 1/e, median over keys")};
     case HeadQuantity::halfLife:
       return {tr("half-life"), tr("tokens"), false, true, tr("how far back F stays above 1/2, median over queries")};
     case HeadQuantity::distance50:
@@ -123,8 +155,14 @@ HeadQuantityText textOf(HeadQuantity quantity) {
     case HeadQuantity::massOnFirst:
       return {tr("mass on key 0"), {}, false, true, tr("share of attention on the first position, mean over queries")};
     case HeadQuantity::pinnedForget:
-      return {
-          tr("F(i, j) of the pin"), {}, true, true, tr("what the gates between the pinned key and query let through")};
+      // Linear: on a logarithmic scale a head that kept a thousandth looks half alive.
+      return {tr("F(i, j) of the pin"),
+              {},
+              true,
+              false,
+              tr("what the gates between the pinned key and query let through"),
+              false,
+              true};
     case HeadQuantity::pinnedAttention:
       return {tr("A(i, j) of the pin"), {}, true, true, tr("attention of the pinned query on the pinned key")};
     case HeadQuantity::pinnedSurvival:
@@ -145,7 +183,7 @@ HeadQuantityText textOf(HeadQuantity quantity) {
              "the loss changes by -0.1 of it, to first order"),
           true};
     case HeadQuantity::saliencyPerNat:
-      return {saliencyName(quantity), tr("nats per nat"), false, true,
+      return {saliencyName(quantity), tr("nats of loss per nat of log f"), false, true,
               tr("mean over positions of |g|, g being the gradient of the loss by log f: it is large where f is near "
                  "1, and does not measure how much a head's forgetting matters")};
     case HeadQuantity::firstScore:
@@ -160,7 +198,8 @@ QString valueText(HeadQuantity quantity, double value, Unit unit) {
   const HeadQuantityText text = textOf(quantity);
   const bool whole = std::abs(value) >= 1000 && std::abs(value) < 1e7;
   const QString number = whole ? QString::number(value, 'f', 0) : QString::number(value, 'g', 3);
-  return unit == Unit::without || text.unit.isEmpty() ? number : number + ' ' + text.unit;
+  const QString written = withPowers(number);
+  return unit == Unit::without || text.unit.isEmpty() ? written : written + ' ' + text.unit;
 }
 
 HeadTable::HeadTable(RunList& runs, QObject* parent) : QAbstractTableModel(parent), m_runs(runs) {
@@ -234,7 +273,11 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     m_known[choice] = std::move(known);
     const int row = rowOf(choice);
     if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
-    emit valuesChanged();
+    if (this->known() == total()) {
+      emit valuesChanged();
+    } else {
+      announceLater(*this);
+    }
   };
   // A statistic that cannot be computed stays unknown; views of that head say why.
   request.failed = [](const QString&) {};

@@ -37,6 +37,8 @@ inline constexpr int kQuantitiesBesideScores = static_cast<int>(HeadQuantity::fi
 inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::saliencyPerNat) + 1;
 /// Is a number of saliency, which a run may not have kept.
 bool isSaliency(HeadQuantity quantity);
+/// Tells what a gate does: of a head without one, whose F is 1, there is nothing to tell.
+bool isOfGate(HeadQuantity quantity);
 HeadQuantity scoreOf(HeadLabel label);
 
 /// The definition of a label with its threshold, in one sentence.
@@ -45,7 +47,7 @@ QString nameOf(HeadLabel label);
 
 /// The words for a quantity: its name for menus and legends; its unit ("tokens", "nats", "" for shares); whether it is
 /// one of the pinned pair; whether its values spread over decades; what it means, in one sentence; whether 0 is the
-/// middle of its colours.
+/// middle of its colours; whether its colours reach from 0 to 1, whatever the values are.
 struct HeadQuantityText {
   QString name;
   QString unit;
@@ -53,6 +55,7 @@ struct HeadQuantityText {
   bool logarithmic = false;
   QString meaning;
   bool hasSigns = false;
+  bool isShare = false;
 };
 HeadQuantityText textOf(HeadQuantity quantity);
 /// The entry of the glossary that explains it.

@@ -29,10 +29,12 @@ struct Cursor {
   bool operator==(const Cursor&) const = default;
 };
 
-/// The part of the text that maps and curves show: queries [rows), keys [columns), positions of the reference run.
+/// The part of the text that maps and curves show: queries [rows), keys [columns), positions of the reference run; and
+/// of maps by distance the distances i - j + 1, 0:0: all of the text.
 struct View {
   Range rows;
   Range columns;
+  Range distances = {};
   bool operator==(const View&) const = default;
 };
 

@@ -57,14 +57,16 @@ constexpr const char* kAnyDType = "auto";
 QJsonObject SelectionState::toJson() const {
   QJsonArray pairs;
   for (const Cursor& lock : locks) pairs.append(QJsonArray{gui::toJson(lock.query), gui::toJson(lock.key)});
-  return {{"run", run},
-          {"layer", layer},
-          {"head", head},
-          {"query", gui::toJson(pin.query)},
-          {"key", gui::toJson(pin.key)},
-          {"rows", gui::toJson(view.rows)},
-          {"columns", gui::toJson(view.columns)},
-          {"locked", pairs}};
+  QJsonObject json{{"run", run},
+                   {"layer", layer},
+                   {"head", head},
+                   {"query", gui::toJson(pin.query)},
+                   {"key", gui::toJson(pin.key)},
+                   {"rows", gui::toJson(view.rows)},
+                   {"columns", gui::toJson(view.columns)},
+                   {"locked", pairs}};
+  if (view.distances.size() > 0) json["distances"] = gui::toJson(view.distances);
+  return json;
 }
 
 SelectionState SelectionState::fromJson(const QJsonObject& json) {
@@ -77,7 +79,7 @@ SelectionState SelectionState::fromJson(const QJsonObject& json) {
           json["layer"].toInt(),
           json["head"].toInt(),
           {positionFrom(json["query"]), positionFrom(json["key"])},
-          {rangeFrom(json["rows"]), rangeFrom(json["columns"])},
+          {rangeFrom(json["rows"]), rangeFrom(json["columns"]), rangeFrom(json["distances"])},
           locks};
 }
 
@@ -106,10 +108,24 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   for (const auto& entry : json["runs"].toArray()) {
     const QJsonObject run = entry.toObject();
     session.runs.push_back({lengthened(run["file"].toString(), folder), run["model"].toString(), lookFrom(run)});
+    const QJsonObject kept = run["kept"].toObject();
+    if (kept.isEmpty()) continue;
+    SessionRun& made = session.runs.back();
+    made.kept = lengthened(kept["file"].toString(), folder);
+    made.path = lengthened(kept["path"].toString(), folder);
+    made.textFile = lengthened(kept["text"].toString(), folder);
+    made.base = kept["base"].toString();
+    made.seconds = kept["seconds"].toDouble();
+    made.ofSession = !json.contains("autosave");
   }
   for (const auto& file : json["evaluations"].toArray()) session.evaluations += lengthened(file.toString(), folder);
   session.selection = json["selection"].toObject();
   session.window = json["window"].toObject();
+  if (json["autosave"].isObject()) {
+    const QJsonObject note = json["autosave"].toObject();
+    session.autosave = AutosaveNote{note["session"].toString(), note["text"].toString(), {}, note["runs"].toInt()};
+    for (const auto& name : note["left"].toArray()) session.autosave->left += name.toString();
+  }
   return session;
 }
 
@@ -132,22 +148,36 @@ QJsonObject Session::toJson(const QString& folder) const {
     QJsonObject entry{{"model", run.model}};
     if (!run.file.isEmpty()) entry["file"] = shortened(run.file, folder);
     addLook(entry, run.look);
+    if (!run.kept.isEmpty()) {
+      entry["kept"] = QJsonObject{{"file", shortened(run.kept, folder)},
+                                  {"path", shortened(run.path, folder)},
+                                  {"text", shortened(run.textFile, folder)},
+                                  {"base", run.base},
+                                  {"seconds", run.seconds}};
+    }
     runList.append(entry);
   }
   const QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
                                                    : QJsonObject{{"file", shortened(text.file, folder)}};
-  return {{kSessionKey, kSessionSchema},
-          {"models", modelList},
-          {"text", textJson},
-          {"settings", QJsonObject{{"limit", static_cast<qint64>(settings.limit)},
-                                   {"device", QString::fromStdString(settings.device.word())},
-                                   {"dtype", settings.dtype ? to_string(*settings.dtype) : kAnyDType},
-                                   {"query_key", settings.keepQueryKey}}},
-          {"run_files", files},
-          {"runs", runList},
-          {"evaluations", evaluationFiles},
-          {"selection", selection},
-          {"window", window}};
+  QJsonObject json{{kSessionKey, kSessionSchema},
+                   {"models", modelList},
+                   {"text", textJson},
+                   {"settings", QJsonObject{{"limit", static_cast<qint64>(settings.limit)},
+                                            {"device", QString::fromStdString(settings.device.word())},
+                                            {"dtype", settings.dtype ? to_string(*settings.dtype) : kAnyDType},
+                                            {"query_key", settings.keepQueryKey}}},
+                   {"run_files", files},
+                   {"runs", runList},
+                   {"evaluations", evaluationFiles},
+                   {"selection", selection},
+                   {"window", window}};
+  if (autosave) {
+    json["autosave"] = QJsonObject{{"session", autosave->session},
+                                   {"text", autosave->text},
+                                   {"left", QJsonArray::fromStringList(autosave->left)},
+                                   {"runs", autosave->runs}};
+  }
+  return json;
 }
 
 void Session::write(const QString& path) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <QJsonObject>
@@ -29,10 +30,24 @@ struct SessionRun {
   QString file;   ///< run file that it stood in; empty: it was in none and is made again
   QString model;  ///< its name there
   RunLook look = {};
+  QString kept = {};       ///< run file that the session keeps of a run that was in none; empty: none
+  QString path = {};       ///< model that made what is kept
+  QString textFile = {};   ///< that it read
+  QString base = {};       ///< Run::base
+  double seconds = 0;      ///< Run::forwardSeconds
+  bool ofSession = false;  ///< of a session that the user saved: closing loses nothing of it
   /// Runs that were made here may be in a file by now.
   [[nodiscard]] bool isOf(const Run& run) const {
     return model == run.plainName() && (file == run.file || (file.isEmpty() && !run.model.isEmpty()));
   }
+};
+
+/// What is to be said of a window's work before it is opened again.
+struct AutosaveNote {
+  QString session = {};   ///< file of the session that was open; empty: none
+  QString text = {};      ///< name of the text shown
+  QStringList left = {};  ///< runs that were too large to be kept
+  int runs = 0;           ///< that come back
 };
 
 /// A session file: everything that is needed to see the same again. JSON, `foxscope_session` is its schema number.
@@ -46,6 +61,8 @@ struct Session {
   QStringList evaluations;
   QJsonObject selection;  ///< SelectionState
   QJsonObject window;     ///< panes, docks, colours: the views' own
+  /// Of what a window kept by itself (Autosave); nothing of a session that the user saved.
+  std::optional<AutosaveNote> autosave = {};
 
   /// Reads what is there; what is missing or of another type is left at its default.
   /// @throws as settingsOfSession does

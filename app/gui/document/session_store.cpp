@@ -1,6 +1,7 @@
 #include "app/gui/document/session_store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <QDir>
@@ -18,6 +19,11 @@ namespace {
 
 Q_LOGGING_CATEGORY(sessionLog, "foxscope.session", QtWarningMsg)
 
+QString secondsText(double seconds) {
+  if (seconds < 60) return SessionStore::tr("%1 s").arg(seconds, 0, 'f', seconds < 10 ? 1 : 0);
+  return SessionStore::tr("%1 min").arg(std::lround(seconds / 60));
+}
+
 }  // namespace
 
 SessionStore::SessionStore(RunList& runs, ModelRuns& models, EvaluationList& evaluations, QObject* parent)
@@ -28,12 +34,21 @@ Unsaved SessionStore::unsaved() const {
   const TextInput& entered = m_models.text();
   bool kept = entered.empty() || !entered.file.isEmpty() || entered.content == m_keptText;
   for (const Run& run : m_runs) {
-    if (run.file.isEmpty() && !run.ofSession) unsaved.runs += run.name;
+    if (run.file.isEmpty() && (!run.ofSession || run.saliencyLost)) {
+      unsaved.runs += run.name;
+      QString part = (run.saliencyLost ? tr("the saliency of %1") : tr("the run %1")).arg(run.name);
+      if (run.forwardSeconds > 0) part += tr(", %1 to compute").arg(secondsText(run.forwardSeconds));
+      unsaved.parts += part;
+    }
     const auto& text = run.trace->text();
     kept = kept || (!run.file.isEmpty() && text && is_read_of(*text, entered.content));
   }
   unsaved.text = !kept;
   return unsaved;
+}
+
+bool SessionStore::awaitsText(const QString& path) const {
+  return m_models.text().empty() && m_models.text().file == path;
 }
 
 void SessionStore::forget() {
@@ -54,8 +69,9 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   for (const QString& note : opened.notes) tell(Message::Kind::note, note);
   m_models.cancelRun();
   waitForNoText();
-  m_file = path;
-  m_keptText = session.text.content;
+  // What a window kept by itself is in no file of the user's.
+  m_file = session.autosave ? session.autosave->session : path;
+  m_keptText = session.autosave ? std::string() : session.text.content;
   std::vector<ModelInput> models;
   QStringList existing;
   for (const ModelInput& model : session.models) {
@@ -66,6 +82,9 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   if (!text.file.isEmpty() && text.content.empty() && isThere(path, tr("text"), text.file)) existing += text.file;
   for (const QString& file : session.runFiles) {
     if (isThere(path, tr("run file"), file)) existing += file;
+  }
+  for (const SessionRun& run : session.runs) {
+    if (!run.kept.isEmpty() && isThere(path, tr("run file"), run.kept)) existing += run.kept;
   }
   qCDebug(sessionLog).noquote() << path << "restores" << models.size() << "models," << existing.size() << "files, views"
                                 << session.window.keys().join(QStringLiteral(", "));
@@ -78,10 +97,16 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   emit sessionOpened(session.window);
   m_evaluations.expect(session.evaluations);
   emit filesWanted(existing);
+  if (session.autosave) {
+    emit leftOpened(path);
+    return;  // nothing is computed that nobody asked for: what was not kept waits for F5
+  }
   emit pathOpened(path);
-  // Runs that were in no file are made again, once the text is there; older sessions do not name them.
+  // Runs that are in no file are made again, once the text is there; older sessions do not name them.
   for (const ModelInput& model : m_runs.models()) {
-    const auto made = [&](const SessionRun& run) { return run.file.isEmpty() && run.model == model.name; };
+    const auto made = [&](const SessionRun& run) {
+      return run.file.isEmpty() && run.kept.isEmpty() && run.model == model.name;
+    };
     const bool wanted = std::any_of(session.runs.begin(), session.runs.end(), made);
     if (wanted || (session.runs.empty() && session.runFiles.isEmpty())) m_wantedModels.push_back(model);
   }
@@ -110,7 +135,7 @@ void SessionStore::waitForNoText() {
   m_wantedModels.clear();
 }
 
-void SessionStore::save(const QString& path, const QJsonObject& windowState) {
+Session SessionStore::session(const QJsonObject& windowState) const {
   Session session;
   session.models = m_runs.models();
   session.text = m_models.text();
@@ -119,16 +144,33 @@ void SessionStore::save(const QString& path, const QJsonObject& windowState) {
   for (const Run& run : m_runs) {
     if (!run.file.isEmpty() && !session.runFiles.contains(run.file)) session.runFiles += run.file;
     session.runs.push_back({run.file, run.plainName(), run.look});
+    if (run.kept.isEmpty() || !run.file.isEmpty()) continue;
+    SessionRun& kept = session.runs.back();
+    kept.kept = run.kept;
+    kept.path = run.model;
+    kept.textFile = run.textFile;
+    kept.base = run.base;
+    kept.seconds = run.forwardSeconds;
   }
   session.selection = m_runs.selectionState().toJson();
   session.window = windowState;
+  return session;
+}
+
+void SessionStore::save(const QString& path, const QJsonObject& windowState) {
+  Session session = this->session(windowState);
+  // What a window keeps by itself goes with the window.
+  for (SessionRun& run : session.runs) run.kept.clear();
+  std::vector<RunId> remade;
+  for (const Run& run : m_runs) {
+    if (isRemade(run)) remade.push_back(run.id);
+  }
   JobRunner::Request<bool> request;
   request.work = [session, path](const Job&) {
     session.write(path);
     return std::optional<bool>(true);
   };
-  request.done = [this, path, remade = remadeRuns(),
-                  kept = session.text.file.isEmpty() ? session.text.content : std::string()](bool) {
+  request.done = [this, path, remade, kept = session.text.file.isEmpty() ? session.text.content : std::string()](bool) {
     m_file = path;
     m_keptText = kept;
     m_runs.setOfSession(remade);
@@ -140,17 +182,12 @@ void SessionStore::save(const QString& path, const QJsonObject& windowState) {
 }
 
 // Opening a session makes again what its models made of its text.
-std::vector<RunId> SessionStore::remadeRuns() const {
-  std::vector<RunId> remade;
+bool SessionStore::isRemade(const Run& run) const {
   const std::int64_t limit = m_models.settings().limit;
-  for (const Run& run : m_runs) {
-    const auto& text = run.trace->text();
-    const bool whole = limit == 0 || limit == run.trace->info().length;
-    const bool has = std::ranges::any_of(m_runs.models(), [&run](const ModelInput& model) { return run.isOf(model); });
-    const bool more = run.trace->has(TraceArray::log_forget_gradient);
-    if (text && is_read_of(*text, m_models.text().content) && whole && has && !more) remade.push_back(run.id);
-  }
-  return remade;
+  const auto& text = run.trace->text();
+  const bool whole = limit == 0 || limit == run.trace->info().length;
+  const bool has = std::ranges::any_of(m_runs.models(), [&run](const ModelInput& model) { return run.isOf(model); });
+  return text && is_read_of(*text, m_models.text().content) && whole && has;
 }
 
 void SessionStore::tell(Message::Kind kind, const QString& text) { emit messageRaised({kind, text}); }

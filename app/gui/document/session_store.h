@@ -16,6 +16,7 @@ class EvaluationList;
 class ModelRuns;
 class RunList;
 struct OpenedSession;
+struct Session;
 
 /// Saves runs, models, text and evaluations to a session file, and replaces them by the contents of a session file.
 /// Knows what would be lost if they were closed now.
@@ -25,7 +26,9 @@ class SessionStore : public QObject {
  public:
   SessionStore(RunList& runs, ModelRuns& models, EvaluationList& evaluations, QObject* parent = nullptr);
 
-  /// Writes a session file with the views' part in it; messages report success and failure.
+  /// What there is, with the views' part in it, as a session file keeps it.
+  [[nodiscard]] Session session(const QJsonObject& windowState) const;
+  /// Writes a session file; messages report success and failure.
   void save(const QString& path, const QJsonObject& windowState);
   /// The session file that is open; empty: none.
   [[nodiscard]] const QString& file() const { return m_file; }
@@ -36,6 +39,8 @@ class SessionStore : public QObject {
   void replace(const QString& path, const OpenedSession& opened);
   /// Forgets the session, as in a new window.
   void forget();
+  /// Whether a file is the text of the session, which is on its way.
+  [[nodiscard]] bool awaitsText(const QString& path) const;
   /// A file was opened. @returns whether models have waited for it, which runWantedModels runs if it is a text
   bool endWaiting(const QString& path);
   void runWantedModels();
@@ -49,12 +54,13 @@ class SessionStore : public QObject {
   void fileMissing(const QString& what, const QString& path);
   void filesWanted(const QStringList& paths);  ///< of a session that is being opened
   void pathOpened(const QString& path);        ///< a session was read or written
+  void leftOpened(const QString& path);        ///< what a window kept by itself (Autosave) was read
   void messageRaised(const foxscope::gui::Message& message);
 
  private:
   enum Channel { kSave };
   void waitForNoText();
-  [[nodiscard]] std::vector<RunId> remadeRuns() const;
+  [[nodiscard]] bool isRemade(const Run& run) const;
   [[nodiscard]] bool isThere(const QString& session, const QString& what, const QString& path);
   void tell(Message::Kind kind, const QString& text);
 

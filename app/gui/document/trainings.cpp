@@ -120,7 +120,10 @@ void Trainings::followInputs() {
   }
   RunSettings settings = m_modelRuns.settings();
   settings.limit = 0;
-  if (settings != m_settings || m_open.empty()) m_kept.clear();
+  if (settings != m_settings || m_open.empty()) {
+    m_kept.clear();
+    m_failedAhead.clear();
+  }
   m_settings = settings;
   if (m_open.size() != before) watch();
   if (m_open.size() != before || renamed) emit changed();
@@ -200,6 +203,7 @@ void Trainings::watch() {
     paths += training.folder + QStringLiteral("/checkpoints");
     paths += QString::fromStdString(folder.log().string());
     paths += QString::fromStdString(folder.evaluation().string());
+    paths += training.folder + QStringLiteral("/lock");  // says that the training has ended
   }
   const QStringList watched = m_watcher.files() + m_watcher.directories();
   for (const QString& path : watched) {
@@ -249,7 +253,10 @@ void Trainings::keep(const QString& checkpoint, const Run& run) {
 
 // While the window's own runs are made, the models stay as they are.
 void Trainings::proceed() {
-  if (m_modelRuns.runStatus().running) return;
+  if (m_modelRuns.runStatus().running) {
+    m_runner.cancel(this, kAhead);
+    return m_runningAhead.clear();
+  }
   for (std::size_t n = 0; n < m_open.size(); ++n) {
     const OpenTraining training = m_open[n];
     if (training.wanted == training.shown) continue;
@@ -268,6 +275,7 @@ void Trainings::proceed() {
     emit changed();
   }
   stop();
+  runAhead();
 }
 
 void Trainings::stop() {
@@ -277,14 +285,13 @@ void Trainings::stop() {
   emit changed();
 }
 
-void Trainings::run(const OpenTraining& training, const Run& from) {
-  const QString checkpoint = pathOf(training.chosen());
-  if (checkpoint == m_running) return;
+JobRunner::Request<Trainings::Made> Trainings::requestOf(const OpenTraining& training, const QString& checkpoint,
+                                                         const Run& from) const {
   RunRequest wanted;
   wanted.input.text = from.trace->text();
   wanted.input.name = from.textFile.isEmpty() ? "the text" : from.textFile.toStdString();
   wanted.limit = from.trace->info().length;
-  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
   request.work = [engine = *m_engine, model = m_settings.requestOf(training.model, checkpoint), wanted,
@@ -306,6 +313,13 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     return Made{
         folder, checkpoint, std::move(run), result->report.notes, bytes, static_cast<double>(estimate->free.host)};
   };
+  return request;
+}
+
+void Trainings::run(const OpenTraining& training, const Run& from) {
+  const QString checkpoint = pathOf(training.chosen());
+  if (checkpoint == m_running) return;
+  JobRunner::Request<Made> request = requestOf(training, checkpoint, from);
   request.done = [this](const Made& made) { receive(made); };
   request.failed = [this, folder = training.folder](const QString& message) {
     m_running.clear();
@@ -322,6 +336,67 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
   m_progress = {-1, tr("starting")};
   m_runner.submit(this, kRun, std::move(request));
   emit changed();
+}
+
+bool Trainings::known(std::size_t place) const {
+  const OpenTraining* training = shown();
+  if (training == nullptr || place >= training->record->checkpoints.size()) return false;
+  if (place == training->shown) return true;
+  const Run* from = runOf(*training);
+  if (from == nullptr || !from->trace->text()) return true;
+  return keptRun(pathOf(training->record->checkpoints[place]), *from) != nullptr;
+}
+
+bool Trainings::failed(std::size_t place) const {
+  const OpenTraining* training = shown();
+  return training != nullptr && place < training->record->checkpoints.size() &&
+         m_failedAhead.contains(pathOf(training->record->checkpoints[place]));
+}
+
+std::size_t Trainings::roomForRuns() const {
+  if (m_bytes <= 0) return 1;
+  return static_cast<std::size_t>(std::max(1.0, std::floor(kShareOfMemory * m_free / m_bytes) - 1));
+}
+
+void Trainings::setAhead(bool ahead) {
+  if (ahead == m_ahead) return;
+  m_ahead = ahead;
+  m_failedAhead.clear();
+  runAhead();
+}
+
+// The nearest of the checkpoints that come, in the background: what somebody waits for puts it aside.
+void Trainings::runAhead() {
+  const OpenTraining* training = shown();
+  const Run* from = training == nullptr ? nullptr : runOf(*training);
+  QString next;
+  if (m_ahead && from != nullptr && from->trace->text() && !m_modelRuns.runStatus().running) {
+    const std::size_t end = std::min(training->record->checkpoints.size(), training->wanted + 1 + roomForRuns());
+    for (std::size_t place = training->wanted + 1; place < end && next.isEmpty(); ++place) {
+      if (!known(place) && !failed(place)) next = pathOf(training->record->checkpoints[place]);
+    }
+  }
+  if (next == m_runningAhead) return;
+  m_runningAhead = next;
+  if (next.isEmpty()) return m_runner.cancel(this, kAhead);
+  JobRunner::Request<Made> request = requestOf(*training, next, *from);
+  request.priority = Priority::background;
+  request.done = [this](const Made& made) {
+    m_runningAhead.clear();
+    m_bytes = made.bytes;
+    m_free = made.free;
+    keep(made.checkpoint, made.run);
+    runAhead();
+    emit changed();
+  };
+  request.failed = [this, next](const QString& /*message*/) {
+    // Who chooses it is told why.
+    m_runningAhead.clear();
+    m_failedAhead += next;
+    runAhead();
+    emit changed();
+  };
+  m_runner.submit(this, kAhead, std::move(request));
 }
 
 void Trainings::receive(const Made& made) {

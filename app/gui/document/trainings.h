@@ -54,6 +54,14 @@ class Trainings : public QObject {
   /// How far that is.
   [[nodiscard]] const JobProgress& progress() const { return m_progress; }
 
+  /// Whether choosing a checkpoint of the one shown takes no time: its run is there, or it has none to make.
+  [[nodiscard]] bool known(std::size_t place) const;
+  /// Whether the run of a checkpoint of the one shown was tried ahead, and failed.
+  [[nodiscard]] bool failed(std::size_t place) const;
+  /// Whether the runs of the checkpoints behind the chosen one are made in the background, as many as there is memory
+  /// for.
+  void setAhead(bool ahead);
+
   /// A path was opened once more: what stands there of an open training is read once more.
   void readAgain(const QString& path);
 
@@ -62,7 +70,7 @@ class Trainings : public QObject {
   void added();    ///< one came that is to be seen
 
  private:
-  enum Channel { kRun, kFirstRead = 100 };
+  enum Channel { kRun, kAhead, kFirstRead = 100 };
   struct Made;
   /// The run of a checkpoint that was made before.
   struct Kept {
@@ -87,6 +95,12 @@ class Trainings : public QObject {
   /// Shows the wanted checkpoint of every training: those that were made at once, of the others the first runs.
   void proceed();
   void run(const OpenTraining& training, const Run& from);
+  /// The run of a checkpoint on the text that another run read.
+  [[nodiscard]] JobRunner::Request<Made> requestOf(const OpenTraining& training, const QString& checkpoint,
+                                                   const Run& from) const;
+  void runAhead();
+  /// Runs that may be kept beside the one that is shown.
+  [[nodiscard]] std::size_t roomForRuns() const;
   void stop();
   void receive(const Made& made);
   void tell(Message::Kind kind, const QString& text);
@@ -103,6 +117,9 @@ class Trainings : public QObject {
   double m_free = 0;         ///< likewise of memory
   QString m_running;         ///< checkpoint that runs; empty: none
   JobProgress m_progress;    ///< of that
+  bool m_ahead = false;
+  QString m_runningAhead;     ///< checkpoint; empty: none
+  QStringList m_failedAhead;  ///< checkpoints that could not run
   std::unique_ptr<Engine> m_engine;
   QFileSystemWatcher m_watcher;
   QTimer m_changed;

@@ -1,6 +1,7 @@
 #include "app/gui/effects/change_card.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <QHeaderView>
 #include <QLocale>
@@ -20,9 +21,16 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_sentence->setTextInteractionFlags(Qt::TextSelectableByMouse);
   layout->addWidget(m_sentence);
   m_tokens->setColumnCount(kColumns);
-  m_tokens->setHorizontalHeaderLabels(
-      {tr("hurts most"), tr("position"), tr("nats"), {}, tr("helps most"), tr("position"), tr("nats")});
-  for (const Column column : {kHurtToken, kHelpedToken}) {
+  m_tokens->setHorizontalHeaderLabels({tr("hurts most"),
+                                       tr("token"),
+                                       tr("position"),
+                                       tr("nats"),
+                                       {},
+                                       tr("helps most"),
+                                       tr("token"),
+                                       tr("position"),
+                                       tr("nats")});
+  for (const Column column : {kHurtBefore, kHurtToken, kHelpedBefore, kHelpedToken}) {
     m_tokens->horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   }
   m_tokens->horizontalHeader()->setTextElideMode(Qt::ElideRight);
@@ -36,8 +44,8 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_tokens->verticalHeader()->hide();
   m_tokens->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
   m_tokens->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  m_tokens->horizontalHeader()->setSectionResizeMode(kHurtToken, QHeaderView::Stretch);
-  m_tokens->horizontalHeader()->setSectionResizeMode(kHelpedToken, QHeaderView::Stretch);
+  // Of what stands before a token its end is seen.
+  m_tokens->setTextElideMode(Qt::ElideLeft);
   m_tokens->horizontalHeader()->setSectionResizeMode(kBetween, QHeaderView::Fixed);
   m_tokens->horizontalHeader()->setMinimumSectionSize(0);
   m_tokens->setColumnWidth(kBetween, fontMetrics().averageCharWidth());
@@ -53,43 +61,65 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   connect(m_tokens, &QTableWidget::cellActivated, this, go);
 }
 
-// Tokens come before their positions, which a click pins.
 void ChangeCard::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  constexpr int kRoomy = 60;  // letters
-  const bool narrow = width() < kRoomy * fontMetrics().averageCharWidth();
-  for (const Column column : {kHurtPosition, kHelpedPosition}) m_tokens->setColumnHidden(column, narrow);
+  layColumns();
 }
 
-void ChangeCard::fill(int column, const std::vector<TokenChange>& tokens,
-                      const std::function<QString(std::int64_t position)>& token) {
+// Tokens come before what stands before them, and that before their positions, which a click pins.
+void ChangeCard::layColumns() {
+  const int letters = width() / fontMetrics().averageCharWidth();
+  constexpr int kRoomForBefore = 50;
+  constexpr int kRoomy = 76;
+  const bool before = m_hasBefore && letters >= kRoomForBefore;
+  const bool positions = letters >= (before ? kRoomy : 60);
+  QHeaderView& header = *m_tokens->horizontalHeader();
+  for (const auto& [context, token, position] :
+       {std::tuple(kHurtBefore, kHurtToken, kHurtPosition), std::tuple(kHelpedBefore, kHelpedToken, kHelpedPosition)}) {
+    m_tokens->setColumnHidden(context, !before);
+    m_tokens->setColumnHidden(position, !positions);
+    header.setSectionResizeMode(context, before ? QHeaderView::Stretch : QHeaderView::Fixed);
+    header.setSectionResizeMode(token, before ? QHeaderView::ResizeToContents : QHeaderView::Stretch);
+    m_tokens->horizontalHeaderItem(token)->setText(before ? tr("token")
+                                                          : m_tokens->horizontalHeaderItem(context)->text());
+  }
+}
+
+void ChangeCard::fill(int column, const std::vector<TokenChange>& tokens, const Words& words) {
   for (std::size_t n = 0; n < tokens.size(); ++n) {
-    const QString change = signedText(tokens[n].change, 3);
+    const std::int64_t position = tokens[n].position;
+    const QString before = words.before(position);
+    const QString token = words.token(position);
+    m_hasBefore = m_hasBefore || !before.isEmpty();
     int place = column;
-    for (const QString& text : {token(tokens[n].position), QString::number(tokens[n].position), change}) {
+    for (const QString& text : {before, token, QString::number(position), signedText(tokens[n].change, 3)}) {
       auto* item = new QTableWidgetItem(text);
-      if (place > column) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
-      item->setData(Qt::UserRole, static_cast<qint64>(tokens[n].position));
+      if (place != column + 1) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
+      item->setData(Qt::UserRole, static_cast<qint64>(position));
+      item->setToolTip(before.isEmpty() ? tr("%1, position %2").arg(token).arg(position)
+                                        : tr("…%1 → %2, position %3").arg(before, token).arg(position));
       m_tokens->setItem(static_cast<int>(n), place++, item);
     }
   }
 }
 
-void ChangeCard::show(const QString& name, const LossChange& change, const QString& text,
-                      const std::function<QString(std::int64_t position)>& token, const QString& others) {
-  QString words = tr("<b>%1:</b> %2 nats/token (perplexity × %3) over %4 tokens")
-                      .arg(name.toHtmlEscaped(), estimateText(change.mean))
-                      .arg(change.perplexity_factor(), 0, 'f', 4)
-                      .arg(QLocale(QLocale::English).toString(change.tokens));
-  if (!text.isEmpty()) words += tr(" of %1").arg(text.toHtmlEscaped());
-  words += QStringLiteral("; ") + chanceText(change.mean);
-  if (!others.isEmpty()) words += QStringLiteral("<br>") + others.toHtmlEscaped();
-  m_sentence->setText(words);
+void ChangeCard::show(const QString& name, const LossChange& change, const QString& text, const Words& words,
+                      const QString& others) {
+  QString sentence = tr("<b>%1:</b> %2 nats/token (perplexity × %3) over %4 tokens")
+                         .arg(name.toHtmlEscaped(), estimateText(change.mean))
+                         .arg(change.perplexity_factor(), 0, 'f', 4)
+                         .arg(QLocale(QLocale::English).toString(change.tokens));
+  if (!text.isEmpty()) sentence += tr(" of %1").arg(text.toHtmlEscaped());
+  sentence += QStringLiteral("; ") + chanceText(change.mean);
+  if (!others.isEmpty()) sentence += QStringLiteral("<br>") + others.toHtmlEscaped();
+  m_sentence->setText(sentence);
   m_sentence->setAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   m_tokens->clearContents();
   m_tokens->setRowCount(static_cast<int>(std::max(change.hurt.size(), change.helped.size())));
-  fill(kHurtToken, change.hurt, token);
-  fill(kHelpedToken, change.helped, token);
+  m_hasBefore = false;
+  fill(kHurtBefore, change.hurt, words);
+  fill(kHelpedBefore, change.helped, words);
+  layColumns();
   m_tokens->setVisible(true);
 }
 

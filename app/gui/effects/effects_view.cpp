@@ -1,7 +1,6 @@
 #include "app/gui/effects/effects_view.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <QFileDialog>
 #include <QHBoxLayout>
@@ -12,8 +11,10 @@
 #include "app/figure/token_text.h"
 #include "app/gui/document/file_writer.h"
 #include "app/gui/views/elided_combo.h"
+#include "app/gui/views/time_text.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/index.h"
+#include "backend/trace/token_strings.h"
 
 namespace foxscope::gui {
 namespace {
@@ -28,6 +29,11 @@ void writeBytes(const std::string& path, const std::string& bytes) {
   AtomicFile file(path, true);
   file.write(bytes.data(), bytes.size());
   file.commit();
+}
+
+/// What stands before the token that a position predicts.
+QString contextOf(const TokenTable& tokens, std::int64_t position) {
+  return QString::fromStdString(words_before(tokens, position)).simplified();
 }
 
 }  // namespace
@@ -130,7 +136,7 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   m_progress->setValue(static_cast<int>(
       1000 * (running && sweep->fraction >= 0 ? sweep->fraction : sweep->known() / std::max(1.0, double(heads)))));
   QString words = tr("%1 of %2 heads").arg(sweep->known()).arg(heads);
-  if (running && sweep->secondsLeft >= 0) words += tr(", about %1 s left").arg(std::ceil(sweep->secondsLeft));
+  if (running && sweep->secondsLeft >= 0) words += tr(", about %1").arg(timeLeftText(sweep->secondsLeft));
   m_progress->setFormat(words);
   m_stop->setVisible(sweep->state != HeadSweep::State::whole);
   const bool begun = sweep->known() > 0;
@@ -238,26 +244,32 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
   change.head = head;
   const Run* run = m_runs.run(sweep.run);
   const auto whole = sweep.whole;
-  const auto token = [run, whole](std::int64_t position) {
+  ChangeCard::Words words;
+  words.token = [run, whole](std::int64_t position) {
     if (run != nullptr) return figure::predictedText(*run->trace->tokens(), position, figure::Whitespace::visible);
     if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[index_of(position)]);
     return QString::number(position);
+  };
+  words.before = [run](std::int64_t position) {
+    return run == nullptr ? QString() : contextOf(*run->trace->tokens(), position);
   };
   std::vector<Estimate> heads;
   for (const auto& each : sweep.effects) {
     if (each) heads.push_back(each->mean);
   }
-  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, token,
+  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, words,
                QString::fromStdString(beyond_chance_text(heads)));
 }
 
 void EffectsView::ask(const Run& run, const Run& base) {
   m_spokenOf = run.id;
-  const auto token = [this](std::int64_t position) {
+  ChangeCard::Words words;
+  words.token = [this](std::int64_t position) {
     return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
   };
+  words.before = [this](std::int64_t position) { return contextOf(*m_answer->tokens, position); };
   if (m_answer && m_answer->run == run.id) {
-    return m_card->show(m_answer->name, m_answer->change, textNameOf(run), token);
+    return m_card->show(m_answer->name, m_answer->change, textNameOf(run), words);
   }
   if (run.trace->per_token_loss().empty() ||
       base.trace->per_token_loss().size() != run.trace->per_token_loss().size()) {

@@ -11,6 +11,8 @@
 #include <QToolTip>
 
 #include "app/figure/colour_map.h"
+#include "app/gui/document/number_text.h"
+#include "app/gui/views/cell_table.h"
 #include "app/gui/views/estimate_text.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
@@ -18,14 +20,15 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kLeastWide = 14;
-constexpr int kLeastHigh = 12;
+constexpr int kLeastWide = 4;
+constexpr int kLeastHigh = 4;
+constexpr int kFramedCell = 9;  ///< from which the mark of a head is drawn inside its cell
 constexpr int kMostWide = 90;
 constexpr int kMostHigh = 44;
 constexpr int kLegendBar = 10;  ///< height of the colour bar
 
-QColor changeColour(double value, double limit) {
-  const figure::Rgb rgb = figure::colourAt(figure::diverging(), (value / limit + 1) / 2);
+QColor changeColour(const QPalette& palette, double value, double limit) {
+  const figure::Rgb rgb = figure::colourAt(divergingColours(palette), (value / limit + 1) / 2);
   return {rgb.red, rgb.green, rgb.blue};
 }
 
@@ -35,10 +38,27 @@ SweepGrid::SweepGrid(QWidget* parent) : QWidget(parent) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setAccessibleName(tr("Change of the loss by each head"));
+  describeCells(
+      *this, {[this] { return QSize(m_sweep.heads, m_sweep.layers); },
+              [this](int layer, int head) { return m_sweep.has(layer, head) ? spoken(layer, head) : QString(); },
+              [this](int layer, int head) { return m_sweep.has(layer, head) ? cell(layer, head) : QRect(); },
+              [this](int layer, int head) { return m_chosen == std::pair(layer, head); },
+              [this](int layer, int head) {
+                if (m_sweep.has(layer, head)) emit headChosen(layer, head);
+              },
+              [](int layer) { return tr("layer %1").arg(layer); }, [](int head) { return tr("head %1").arg(head); }});
+}
+
+QString SweepGrid::spoken(int layer, int head) const {
+  const QString name = tr("layer %1, head %2").arg(layer).arg(head);
+  const LossChange* effect = m_sweep.effect(layer, head);
+  if (effect == nullptr) return tr("%1, not known yet").arg(name);
+  return tr("%1, %2 nats/token").arg(name, estimateText(effect->mean));
 }
 
 void SweepGrid::setSweep(const HeadSweep& sweep, const std::optional<std::pair<int, int>>& chosen) {
   const bool sameSize = sweep.layers == m_sweep.layers && sweep.heads == m_sweep.heads;
+  const bool another = chosen && chosen != m_chosen;
   m_sweep = sweep;
   m_chosen = chosen;
   std::vector<double> values;
@@ -49,7 +69,9 @@ void SweepGrid::setSweep(const HeadSweep& sweep, const std::optional<std::pair<i
   if (!sameSize) {
     m_hovered.reset();
     updateGeometry();
+    announceCells(*this);
   }
+  if (another) announceCell(*this, chosen->first, chosen->second);
   update();
 }
 
@@ -95,14 +117,20 @@ std::optional<std::pair<int, int>> SweepGrid::headAt(const QPoint& place) const 
 }
 
 void SweepGrid::paintCell(QPainter& painter, int layer, int head) const {
-  if (!m_sweep.has(layer, head)) return;
-  const QRect inner = cell(layer, head).adjusted(0, 0, -1, -1);
+  const QRect whole = cell(layer, head);
+  const QRect inner = whole.adjusted(0, 0, whole.width() > kLeastWide ? -1 : 0, whole.height() > kLeastHigh ? -1 : 0);
+  // A layer of fewer heads.
+  if (!m_sweep.has(layer, head)) {
+    QColor hatch = lineColour(palette());
+    hatch.setAlphaF(0.7F);
+    return painter.fillRect(inner, QBrush(hatch, Qt::BDiagPattern));
+  }
   const LossChange* effect = m_sweep.effect(layer, head);
   if (effect == nullptr) {
     painter.fillRect(inner, palette().color(QPalette::AlternateBase));
     return;
   }
-  const QColor colour = changeColour(effect->mean.value, m_limits.limit);
+  const QColor colour = changeColour(palette(), effect->mean.value, m_limits.limit);
   painter.fillRect(inner, colour);
   painter.setPen(colour.lightnessF() > 0.5F ? Qt::black : Qt::white);
   const QString value = QString::number(1000 * effect->mean.value, 'f', 1).replace('-', QStringLiteral("−"));
@@ -112,7 +140,7 @@ void SweepGrid::paintCell(QPainter& painter, int layer, int head) const {
   for (const QString& text : {value + error, value, marked ? QString() : QStringLiteral("•")}) {
     const bool fits =
         fontMetrics().horizontalAdvance(text) + 4 <= inner.width() && fontMetrics().height() - 2 <= inner.height();
-    if (!fits && text != QStringLiteral("•")) continue;
+    if (!fits && (text != QStringLiteral("•") || inner.height() < kFramedCell)) continue;
     return painter.drawText(inner, Qt::AlignCenter, text);
   }
 }
@@ -138,11 +166,12 @@ void SweepGrid::paintNumbers(QPainter& painter) const {
 void SweepGrid::paintLegend(QPainter& painter) const {
   const QRect bar = legend();
   for (int x = 0; x < bar.width(); ++x) {
-    painter.fillRect(bar.left() + x, bar.top(), 1, bar.height(),
-                     changeColour(m_limits.limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limits.limit));
+    painter.fillRect(
+        bar.left() + x, bar.top(), 1, bar.height(),
+        changeColour(palette(), m_limits.limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limits.limit));
   }
   const QRect words(bar.left(), bar.bottom() + 1, bar.width(), fontMetrics().height());
-  const QString end = QString::number(1000 * m_limits.limit, 'g', 3);
+  const QString end = numberOf(1000 * m_limits.limit, 3);
   painter.setPen(palette().color(QPalette::WindowText));
   // Some cells may be beyond the colours' ends.
   const QString lower = (m_limits.cut ? QStringLiteral("≤ −") : QStringLiteral("−")) + end;
@@ -163,14 +192,16 @@ void SweepGrid::paintEvent(QPaintEvent* /*event*/) {
   }
   paintNumbers(painter);
   if (m_sweep.known() > 0) paintLegend(painter);
+  // A cell of a few pixels is framed from outside, so that its colour is still seen.
+  const int outside = std::min(cell(0, 0).width(), cell(0, 0).height()) < kFramedCell ? 2 : 0;
   const auto outline = [&](const std::optional<std::pair<int, int>>& head, const QColor& colour, int thickness) {
     if (!head) return;
     painter.setPen(QPen(colour, thickness, Qt::SolidLine, Qt::SquareCap, Qt::MiterJoin));
     painter.setBrush(Qt::NoBrush);
-    painter.drawRect(cell(head->first, head->second).adjusted(0, 0, -2, -2));
+    painter.drawRect(cell(head->first, head->second).adjusted(-outside, -outside, outside - 2, outside - 2));
   };
   outline(m_hovered, hoverColour(palette()), 1);
-  outline(m_chosen, palette().color(QPalette::Base), 4);
+  if (outside == 0) outline(m_chosen, palette().color(QPalette::Base), 4);
   outline(m_chosen, pinnedQueryColour(palette()), 2);
 }
 

@@ -42,6 +42,8 @@ class SweepGrid : public QWidget {
   bool event(QEvent* event) override;
 
  private:
+  /// "layer 3, head 0, +0.0123 ± 0.0011 nats/token", read out.
+  [[nodiscard]] QString spoken(int layer, int head) const;
   [[nodiscard]] QRect area() const;
   [[nodiscard]] QRect legend() const;
   [[nodiscard]] std::optional<std::pair<int, int>> headAt(const QPoint& place) const;

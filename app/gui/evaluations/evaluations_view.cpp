@@ -50,6 +50,9 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
   m_tabs->addTab(m_needle, tr("Needle"));
   m_tabs->addTab(m_heads, tr("Heads"));
   m_tabs->setDocumentMode(true);
+  m_loss->setWhatsThis(QStringLiteral("loss"));
+  m_needle->setWhatsThis(QStringLiteral("needle"));
+  m_heads->setWhatsThis(QStringLiteral("decay-time"));
   layout->addWidget(m_tabs, 1);
   m_reading->setTextFormat(Qt::PlainText);
   m_reading->setTextInteractionFlags(Qt::TextSelectableByMouse);
@@ -137,6 +140,14 @@ void EvaluationsView::exportTo(const QString& path) {
   if (m_tabs->currentWidget() == m_loss) return m_loss->exportTo(path);
   if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo(path);
   m_heads->exportTo(path);
+}
+
+void EvaluationsView::stepTab(int by) {
+  const int count = m_tabs->count();
+  for (int n = 1; n < count; ++n) {
+    const int tab = (m_tabs->currentIndex() + n * by + n * count) % count;
+    if (m_tabs->isTabVisible(tab)) return m_tabs->setCurrentIndex(tab);
+  }
 }
 
 void EvaluationsView::showReading() { m_reading->setText(m_told[m_tabs->currentWidget()]); }

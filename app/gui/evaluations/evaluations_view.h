@@ -36,6 +36,8 @@ class EvaluationsView : public QWidget, public ViewPart {
   [[nodiscard]] evaluations::LossPage& loss() { return *m_loss; }
   [[nodiscard]] evaluations::NeedlePage& needle() { return *m_needle; }
   [[nodiscard]] evaluations::HeadsPage& heads() { return *m_heads; }
+  /// The next tab, or the one before; round the ends.
+  void stepTab(int by);
   /// The line below: the value under the mouse, or what is missing.
   [[nodiscard]] QString reading() const;
   /// Writes the figure of the tab that is shown, as `foxscope figure` draws it.

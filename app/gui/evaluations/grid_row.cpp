@@ -14,7 +14,6 @@ GridRow::GridRow(QWidget* parent) : QScrollArea(parent), m_row(new QHBoxLayout) 
   setWidget(inside);
   setWidgetResizable(true);
   setFrameShape(QFrame::NoFrame);
-  setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
 }
 
 void GridRow::clear() {

@@ -8,13 +8,18 @@
 
 #include "app/figure/kinds/decay.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/head_table.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 
 namespace foxscope::gui::evaluations {
 namespace {
 
-QString spelledOut(const std::string& name) { return QString::fromStdString(name).replace('_', ' '); }
+/// The words of the heads' grid where it has the number too.
+QString spelledOut(const std::string& name) {
+  if (name == "rate_decay_time") return textOf(HeadQuantity::rateDecayTime).name;
+  return QString::fromStdString(name).replace('_', ' ');
+}
 
 // Times spread over decades, shares do not.
 figure::ScaledColours headColours(const std::vector<float>& all, bool times) {
@@ -99,6 +104,9 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   const QString name = QString::fromStdString(model.info.name);
   GridContent content;
   content.title = tr("%1: %2%3").arg(name, spelledOut(numbers.name), unit);
+  const auto isInfinite = [](double value) { return std::isinf(value); };
+  const bool ungated = !numbers.value.empty() && std::ranges::all_of(numbers.value, isInfinite);
+  if (ungated) content.title = tr("%1: no gate, nothing decays").arg(name);
   content.rowTitle = tr("layer");
   content.columnTitle = tr("head");
   for (int layer = 0; layer < model.info.layers; ++layer) content.rows += QString::number(layer);

@@ -8,12 +8,15 @@
 #include <QMouseEvent>
 #include <QPainter>
 
+#include "app/gui/views/cell_table.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::evaluations {
 namespace {
 
 constexpr double kGap = 6;  // pixels between names and cells
+constexpr double kNarrow = 6;
+constexpr int kLeastCell = 4;
 
 int widest(const QStringList& names, const QFontMetrics& metrics) {
   int width = 0;
@@ -28,11 +31,10 @@ int decimalsOf(float value) {
   return std::clamp(2 - static_cast<int>(std::floor(std::log10(size))), 0, 4);
 }
 
-/// A true minus sign; a zero has none; what is not known is left out.
+/// A true minus sign; a zero has none; what is not known, or never ends, is left out.
 QString cellText(float value, int decimals) {
-  if (std::isnan(value)) return {};
-  QString text =
-      std::isinf(value) ? QStringLiteral("∞") : QString::number(std::abs(static_cast<double>(value)), 'f', decimals);
+  if (!std::isfinite(value)) return {};
+  QString text = QString::number(std::abs(static_cast<double>(value)), 'f', decimals);
   const bool zero = std::all_of(text.begin(), text.end(), [](QChar letter) { return letter == '0' || letter == '.'; });
   return value < 0 && !zero ? QStringLiteral("−") + text : text;
 }
@@ -42,13 +44,29 @@ QString cellText(float value, int decimals) {
 ValueGrid::ValueGrid(QWidget* parent) : QWidget(parent) {
   setMouseTracking(true);
   setFocusPolicy(Qt::StrongFocus);
+  describeCells(
+      *this,
+      {[this] { return QSize(columnCount(), rowCount()); },
+       [this](int row, int column) { return m_content.reading ? m_content.reading(row, column) : QString(); },
+       [this](int row, int column) { return cell(row, column).toRect(); },
+       [this](int row, int column) { return row == m_row && column == m_column; },
+       [this](int row, int column) { choose(row, column); }, [this](int row) { return m_content.rows.value(row); },
+       [this](int column) { return m_content.columns.value(column); }});
 }
 
 void ValueGrid::setContent(GridContent content) {
   m_content = std::move(content);
   m_row = m_column = -1;
   setAccessibleName(m_content.title);
+  announceCells(*this);
+  updateGeometry();
   update();
+}
+
+QSize ValueGrid::minimumSizeHint() const {
+  const int left = fontMetrics().height() + widest(m_content.rows, fontMetrics()) + static_cast<int>(3 * kGap);
+  const int top = 3 * fontMetrics().height() + static_cast<int>(3 * kGap);
+  return kLeast.expandedTo({left + columnCount() * kLeastCell, top + rowCount() * kLeastCell});
 }
 
 // Title and names of columns above, titles of rows and their names at the left.
@@ -100,7 +118,16 @@ void ValueGrid::paintCell(QPainter& painter, int row, int column, const QString&
   const auto place = static_cast<std::size_t>(std::int64_t{row} * columnCount() + column);
   const figure::Rgb colour = m_content.colours.colour(static_cast<double>(m_content.values[place]));
   const QRectF box = cell(row, column);
-  painter.fillRect(box.adjusted(0.5, 0.5, -0.5, -0.5), QColor(colour.red, colour.green, colour.blue));
+  // Small cells have no room for a gap between them.
+  const double gap = box.width() < kNarrow ? 0 : 0.5;
+  const QRectF inner = box.adjusted(gap, gap, -gap, -gap);
+  // A head that never forgets has no gate that it could forget by: there is no number to colour.
+  if (std::isinf(m_content.values[place])) {
+    QColor hatch = mutedTextColour(palette());
+    hatch.setAlphaF(0.4F);
+    return painter.fillRect(inner, QBrush(hatch, Qt::BDiagPattern));
+  }
+  painter.fillRect(inner, QColor(colour.red, colour.green, colour.blue));
   const bool lightGround = 0.3 * colour.red + 0.59 * colour.green + 0.11 * colour.blue > 140;
   painter.setPen(lightGround ? Qt::black : Qt::white);
   painter.drawText(box, Qt::AlignCenter, text);
@@ -157,6 +184,7 @@ void ValueGrid::choose(int row, int column) {
   m_row = row;
   m_column = column;
   update();
+  announceCell(*this, row, column);
   if (m_content.reading) emit told(m_content.reading(row, column));
 }
 

@@ -23,8 +23,9 @@ struct GridContent {
   std::function<QString(int row, int column)> reading;  ///< in words, of one cell
 };
 
-/// Coloured cells with their values where there is room for all of them, a name for each row and column. The cell under
-/// the mouse, or that the arrow keys chose, is told; a double click or Return opens it.
+/// Coloured cells with their values where there is room for all of them, a name for each row and column. Infinite
+/// values are hatched: times of heads without a gate, in which nothing decays. Cells are 4 pixels at least. The cell
+/// under the mouse, or that the arrow keys chose, is told; a double click or Return opens it.
 class ValueGrid : public QWidget {
   Q_OBJECT
 
@@ -38,7 +39,7 @@ class ValueGrid : public QWidget {
   /// The texts of the cells, [rows * columns]: values in as many digits as all have room for, or none; dots.
   [[nodiscard]] QStringList cellTexts() const;
   [[nodiscard]] QSize sizeHint() const override { return {320, 220}; }
-  [[nodiscard]] QSize minimumSizeHint() const override { return kLeast; }
+  [[nodiscard]] QSize minimumSizeHint() const override;
 
  signals:
   void told(const QString& reading);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/figure/colour_map.h"
+#include "app/gui/document/number_text.h"
 
 namespace foxscope::gui {
 namespace {
@@ -11,16 +12,20 @@ namespace {
 // An F or A of 1e-300 must not take the colours of all others.
 constexpr double kMostDecades = 6;
 
+/// As the axes of maps write numbers: 0.05, 2039, 10⁻⁶.
 QString shortNumber(double value) {
   const double size = std::abs(value);
-  if (value == 0 || (size >= 0.01 && size < 1e5)) return QString::number(value, 'g', 4);
-  return QString::number(value, 'g', size < 0.01 && size >= 1e-4 ? 2 : 1);
+  if (size >= 1e3 && size < 1e5) return QString::number(value, 'f', 0);
+  if (value == 0 || size >= 0.01) return numberOf(value, size < 1e5 ? 4 : 1);
+  return numberOf(value, size >= 1e-4 ? 2 : 1);
 }
 
 }  // namespace
 
-HeadColours::HeadColours(const HeadColouring& colouring, const std::vector<double>& values)
-    : m_diverging(colouring.kind == HeadColouring::Kind::difference || textOf(colouring.quantity).hasSigns) {
+HeadColours::HeadColours(const HeadColouring& colouring, const std::vector<double>& values,
+                         const figure::ColourMap& diverging)
+    : m_diverging(colouring.kind == HeadColouring::Kind::difference || textOf(colouring.quantity).hasSigns),
+      m_map(m_diverging ? &diverging : &figure::viridis()) {
   std::vector<double> finite;
   std::copy_if(values.begin(), values.end(), std::back_inserter(finite),
                [](double value) { return std::isfinite(value); });
@@ -31,6 +36,9 @@ HeadColours::HeadColours(const HeadColouring& colouring, const std::vector<doubl
   if (m_diverging) {
     m_upper = std::max(std::abs(m_lower), std::abs(m_upper));
     m_lower = -m_upper;
+  } else if (textOf(colouring.quantity).isShare) {
+    m_lower = 0;
+    m_upper = 1;
   } else if (textOf(colouring.quantity).logarithmic && m_upper > 0) {
     m_logarithmic = true;
     m_lower = std::max(m_lower, m_upper * std::pow(10.0, -kMostDecades));
@@ -47,7 +55,7 @@ double HeadColours::placeOf(double value) const {
 }
 
 QColor HeadColours::at(double place) const {
-  const figure::Rgb rgb = figure::colourAt(m_diverging ? figure::diverging() : figure::viridis(), place);
+  const figure::Rgb rgb = figure::colourAt(*m_map, place);
   return {rgb.red, rgb.green, rgb.blue};
 }
 
@@ -69,6 +77,7 @@ std::vector<HeadColours::Tick> HeadColours::ticks() const {
   }
   ticks.push_back({0, shortNumber(m_lower)});
   if (m_diverging) ticks.push_back({0.5, "0"});
+  if (m_lower == 0 && m_upper == 1) ticks.push_back({0.5, shortNumber(0.5)});
   ticks.push_back({1, shortNumber(m_upper)});
   return ticks;
 }

@@ -6,6 +6,7 @@
 #include <QColor>
 #include <QString>
 
+#include "app/figure/colour_map.h"
 #include "app/gui/document/head_table.h"
 
 namespace foxscope::gui {
@@ -17,7 +18,7 @@ struct HeadColouring {
   Kind kind = Kind::quantity;
   HeadQuantity quantity = HeadQuantity::rateDecayTime;
   RunId other = kNoRun;  ///< of a difference: whose heads are subtracted
-  RunId of = kNoRun;     ///< of a difference: the run that is shown before it, whose heads they are subtracted from
+  RunId of = kNoRun;     ///< of a difference: the first other run, from whose heads the grid of `other` subtracts
   bool operator==(const HeadColouring&) const = default;
   /// The quantity of the pictures; nothing where there are none.
   [[nodiscard]] std::optional<Quantity> picture() const {
@@ -27,11 +28,13 @@ struct HeadColouring {
 };
 
 /// Colours of values on a scale that all runs share: viridis, logarithmic where a quantity spreads over decades and is
-/// positive throughout; diverging and centred at zero for differences.
+/// positive throughout, from 0 to 1 where it is a share; diverging and centred at zero for differences.
 class HeadColours {
  public:
   /// @param values  all that are shown; NaN and infinite ones do not shape the scale
-  HeadColours(const HeadColouring& colouring, const std::vector<double>& values);
+  /// @param diverging  the colours of differences, as divergingColours(palette) has them
+  HeadColours(const HeadColouring& colouring, const std::vector<double>& values,
+              const figure::ColourMap& diverging = figure::diverging());
 
   [[nodiscard]] bool empty() const { return !(m_upper > m_lower); }
   [[nodiscard]] bool logarithmic() const { return m_logarithmic; }
@@ -52,6 +55,7 @@ class HeadColours {
   [[nodiscard]] double placeOf(double value) const;
 
   bool m_diverging = false;
+  const figure::ColourMap* m_map;
   bool m_logarithmic = false;
   double m_lower = 0;
   double m_upper = 0;

@@ -14,10 +14,33 @@ namespace foxscope::gui {
 namespace {
 
 constexpr int kLargestCell = 44;
-constexpr int kSmallestCell = 9;
+constexpr int kSmallestCell = 4;
+constexpr int kLowestCell = 8;  // pixels: narrow cells are higher than wide, to be hit and to have their layer's number
+constexpr int kFramedCell = 9;  // pixels from which the mark of a head is drawn inside its cell
+constexpr int kNumberedCell = 26;  // pixels across from which a cell holds its number
+constexpr double kSmallFont = 0.85;
 constexpr int kStrip = 4;        // pixels across, the colour of a kind of layer
 constexpr int kRing = 4;         // pixels to the left of a cell that the mark of the chosen head takes
 constexpr double kFaded = 0.82;  ///< of the ground over heads without the label that is looked for
+
+/// Two digits that count; of shares two decimals.
+QString numberOf(HeadQuantity quantity, double value) {
+  if (std::isnan(value) || isSaliency(quantity)) return {};
+  if (std::isinf(value)) return QStringLiteral("∞");
+  if (textOf(quantity).isShare) return value < 0.005 ? QStringLiteral("0") : QString::number(value, 'f', 2);
+  if (value >= 1e6) return QString::number(value / 1e6, 'g', 2) + QLatin1Char('M');
+  if (value >= 1e4) return QString::number(value / 1e3, 'f', 0) + QLatin1Char('k');
+  if (value >= 1e3) return QString::number(value / 1e3, 'f', 1) + QLatin1Char('k');
+  if (value >= 10) return QString::number(value, 'f', 0);
+  if (value != 0 && value < 0.01) return QStringLiteral("<.01");
+  return QString::number(value, 'f', value < 1 ? 2 : 1);
+}
+
+/// Black or white, whichever is read more easily on a colour (Rec. 709 weights).
+QColor inkOn(const QColor& ground) {
+  const double light = 0.2126 * ground.red() + 0.7152 * ground.green() + 0.0722 * ground.blue();
+  return light > 128 ? Qt::black : Qt::white;
+}
 
 }  // namespace
 
@@ -32,6 +55,7 @@ HeadGrid::HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWid
 void HeadGrid::setColouring(const HeadColouring& colouring) {
   m_colouring = colouring;
   recolour();
+  updateGeometry();
 }
 
 void HeadGrid::setLabel(std::optional<HeadLabel> label) {
@@ -45,15 +69,21 @@ bool HeadGrid::isFaded(const HeadChoice& head) const {
   return std::find(labels.begin(), labels.end(), *m_label) == labels.end();
 }
 
+bool HeadGrid::hasNothingToShow(const HeadChoice& head) const {
+  const Run* run = m_runs.run(head.run);
+  return run != nullptr && m_colouring.kind == HeadColouring::Kind::quantity && isOfGate(m_colouring.quantity) &&
+         !forgets(run->trace->info(), head.layer);
+}
+
 double HeadGrid::shownValue(const HeadChoice& head) const {
   switch (m_colouring.kind) {
     case HeadColouring::Kind::quantity:
       return m_table.value(head, m_colouring.quantity);
     case HeadColouring::Kind::difference:
-      // One sign for both grids: a head of the first run less its nearest one of the other.
-      if (head.run == m_colouring.of) return m_table.difference(head, m_colouring.other, m_colouring.quantity);
+      // One sign for all grids: a head of a run less its nearest one of the subtracted run, whose own heads are
+      // subtracted from the first of the others.
       if (head.run == m_colouring.other) return -m_table.difference(head, m_colouring.of, m_colouring.quantity);
-      break;
+      return m_table.difference(head, m_colouring.other, m_colouring.quantity);
     case HeadColouring::Kind::forgetPicture:
     case HeadColouring::Kind::attentionPicture:
     case HeadColouring::Kind::label:
@@ -66,9 +96,15 @@ void HeadGrid::recolour() {
   std::vector<double> values;
   for (const Run& run : m_runs) {
     if (run.look.hidden) continue;
-    forShownHeads(run, [&](const HeadChoice& head) { values.push_back(shownValue(head)); });
+    forShownHeads(run, [&](const HeadChoice& head) {
+      if (!hasNothingToShow(head)) values.push_back(shownValue(head));
+    });
   }
-  m_colours = HeadColours(m_colouring, values);
+  m_steps.widen(
+      shownSteps(m_runs),
+      QStringLiteral("%1 %2").arg(static_cast<int>(m_colouring.kind)).arg(static_cast<int>(m_colouring.quantity)),
+      values);
+  m_colours = HeadColours(m_colouring, values, divergingColours(palette()));
   emit coloursChanged();
   update();
 }
@@ -83,13 +119,14 @@ int HeadGrid::mostHeads() const {
   return most;
 }
 
-int HeadGrid::cellSize(int width) const {
-  return std::clamp((width - labelWidth() - 2) / mostHeads(), kSmallestCell, kLargestCell);
+QSize HeadGrid::cellSize(int width) const {
+  const int wide = std::clamp((width - labelWidth() - 2) / mostHeads(), kSmallestCell, kLargestCell);
+  return {wide, std::max(wide, kLowestCell)};
 }
 
 std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
   std::vector<Block> blocks;
-  const int size = cellSize(width);
+  const QSize size = cellSize(width);
   const int line = fontMetrics().height();
   int top = 0;
   for (const Run& run : m_runs) {
@@ -101,13 +138,14 @@ std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
                 most_shown_heads(info),
                 {},
                 figure::kindsOf(info),
+                hasNothingToShow({run.id, 0, 0}) && !forgets(info),
                 QRect(0, top, width, line + 4),
                 {}};
     for (int layer = 0; layer < info.layers; ++layer) block.steps.push_back(shown_step(info.mixer(layer)));
-    // The title, a line for each kind of layer, and the heads' numbers.
-    top += line + 4 + line * static_cast<int>(block.kinds.size()) + line;
+    // The title, a line for each kind of layer and for the lack of gates, and the heads' numbers.
+    top += line + 4 + line * (static_cast<int>(block.kinds.size()) + (block.ungated ? 1 : 0)) + line;
     block.corner = {labelWidth(), top};
-    top += size * info.layers + line / 2;
+    top += size.height() * info.layers + line / 2;
     blocks.push_back(block);
   }
   return blocks;
@@ -116,7 +154,7 @@ std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
 int HeadGrid::heightForWidth(int width) const {
   const auto blocks = layOut(width);
   if (blocks.empty()) return fontMetrics().height() * 4;
-  return blocks.back().corner.y() + blocks.back().layers * cellSize(width) + 4;
+  return blocks.back().corner.y() + blocks.back().layers * cellSize(width).height() + 4;
 }
 
 QSize HeadGrid::sizeHint() const { return {240, heightForWidth(240)}; }
@@ -126,24 +164,24 @@ QSize HeadGrid::minimumSizeHint() const {
 }
 
 QRect HeadGrid::cell(const HeadChoice& head) const {
-  const int size = cellSize(width());
+  const QSize size = cellSize(width());
   for (const Block& block : layOut(width())) {
     if (block.run != head.run || head.layer >= block.layers) continue;
     const int column = head.head / block.step(head.layer);
     if (column >= block.heads) continue;
-    return {block.corner.x() + column * size, block.corner.y() + head.layer * size, size, size};
+    return {block.corner + QPoint(column * size.width(), head.layer * size.height()), size};
   }
   return {};
 }
 
 std::optional<HeadChoice> HeadGrid::headAt(const QPoint& place) const {
-  const int size = cellSize(width());
+  const QSize size = cellSize(width());
   for (const Block& block : layOut(width())) {
-    const QRect area(block.corner, QSize(block.heads * size, block.layers * size));
+    const QRect area(block.corner, QSize(block.heads * size.width(), block.layers * size.height()));
     if (!area.contains(place)) continue;
     const QPoint inside = place - block.corner;
-    const int layer = inside.y() / size;
-    const HeadChoice head{block.run, layer, inside.x() / size * block.step(layer)};
+    const int layer = inside.y() / size.height();
+    const HeadChoice head{block.run, layer, inside.x() / size.width() * block.step(layer)};
     return m_runs.headOf(head) ? std::optional(head) : std::nullopt;
   }
   return std::nullopt;
@@ -180,6 +218,16 @@ void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice&
     if (const QImage* picture = m_pictures.of(head, *quantity)) painter.drawImage(inner, *picture);
     return;
   }
+  if (hasNothingToShow(head)) {
+    painter.fillRect(inner, palette().color(QPalette::Window));
+    QColor hatch = mutedTextColour(palette());
+    hatch.setAlphaF(0.4F);
+    painter.fillRect(inner, QBrush(hatch, Qt::BDiagPattern));
+    painter.setPen(lineColour(palette()));
+    painter.setBrush(Qt::NoBrush);
+    if (inner.width() >= kFramedCell) painter.drawRect(inner.adjusted(0, 0, -1, -1));
+    return;
+  }
   const double value = shownValue(head);
   if (std::isnan(value)) {
     painter.fillRect(inner, palette().color(QPalette::AlternateBase));
@@ -189,10 +237,33 @@ void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice&
   }
   const QColor colour = m_colours.colour(value);
   painter.fillRect(inner, colour);
-  if (std::isinf(value) && inner.height() > fontMetrics().height()) {
-    painter.setPen(colour.lightnessF() > 0.5F ? Qt::black : Qt::white);
-    painter.drawText(inner, Qt::AlignCenter, QStringLiteral("∞"));
+}
+
+QString HeadGrid::cellText(const HeadChoice& head) const {
+  if (m_colouring.kind != HeadColouring::Kind::quantity || hasNothingToShow(head) || !fontOfNumbers()) return {};
+  return numberOf(m_colouring.quantity, shownValue(head));
+}
+
+std::optional<QFont> HeadGrid::fontOfNumbers() const {
+  const int room = cellSize(width()).width() - 3;
+  if (m_colouring.kind != HeadColouring::Kind::quantity || room + 3 < kNumberedCell) return std::nullopt;
+  // Numbers in some of the cells alone would look like a finding.
+  QStringList texts;
+  for (const Run& run : m_runs) {
+    if (run.look.hidden) continue;
+    forShownHeads(run, [&](const HeadChoice& head) {
+      if (!hasNothingToShow(head)) texts += numberOf(m_colouring.quantity, shownValue(head));
+    });
   }
+  QFont small = font();
+  small.setPointSizeF(small.pointSizeF() * kSmallFont);
+  for (const QFont& one : {font(), small}) {
+    const QFontMetrics metrics(one);
+    if (std::ranges::all_of(texts, [&](const QString& text) { return metrics.horizontalAdvance(text) <= room; })) {
+      return one;
+    }
+  }
+  return std::nullopt;
 }
 
 // Names the mixer of each layer; where there are several kinds each has a colour, as a strip beside its layers.
@@ -211,8 +282,13 @@ void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
                      fontMetrics().elidedText(QString::fromStdString(kind.words), Qt::ElideRight, words.width()));
     top += line;
   }
+  if (block.ungated) {
+    painter.setPen(mutedTextColour(palette()));
+    painter.drawText(QRect(0, top, width(), line), Qt::AlignLeft | Qt::AlignVCenter,
+                     fontMetrics().elidedText(tr("no gate: nothing decays"), Qt::ElideRight, width()));
+  }
   if (square == 0) return;
-  const int size = cellSize(width());
+  const int size = cellSize(width()).height();
   const TraceInfo& info = m_runs.run(block.run)->trace->info();
   for (int layer = 0; layer < block.layers; ++layer) {
     const figure::Rgb colour = figure::layerKind(info, layer).colour;
@@ -222,7 +298,7 @@ void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
 }
 
 void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
-  const int size = cellSize(width());
+  const QSize size = cellSize(width());
   QFont bold = font();
   bold.setBold(true);
   painter.setFont(bold);
@@ -235,23 +311,26 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
   // Where layers differ in it a column has a number of its own.
   const bool alike = std::ranges::all_of(block.steps, [&](int each) { return each == block.step(0); });
   const int step = alike ? block.step(0) : 1;
-  const int everyHead = std::max(1, (fontMetrics().horizontalAdvance("00") + 4 + size - 1) / size);
+  const int wide = size.width();
+  const int high = size.height();
+  const int everyHead = std::max(1, (fontMetrics().horizontalAdvance("00") + 4 + wide - 1) / wide);
   for (int head = 0; head < block.heads; head += everyHead) {
-    const QRect label(block.corner.x() + head * size - size, block.corner.y() - line, size * 3, line);
+    const QRect label(block.corner.x() + head * wide - line, block.corner.y() - line, wide + 2 * line, line);
     painter.drawText(label, Qt::AlignHCenter | Qt::AlignVCenter, QString::number(head * step));
   }
   paintKinds(painter, block);
-  const int everyLayer = std::max(1, (line + size - 1) / size);
+  const int everyLayer = std::max(1, (line + high - 1) / high);
   const int strip = block.kinds.size() > 1 ? kStrip + 2 : 0;
   for (int layer = 0; layer < block.layers; ++layer) {
     if (layer % everyLayer == 0) {
-      const QRect label(0, block.corner.y() + layer * size, block.corner.x() - 4 - strip, size);
+      const int middle = block.corner.y() + layer * high + high / 2;
+      const QRect label(0, middle - line / 2, block.corner.x() - 4 - strip, line);
       painter.drawText(label, Qt::AlignRight | Qt::AlignVCenter, QString::number(layer));
     }
     for (int column = 0; column < block.heads; ++column) {
       const int head = column * block.step(layer);
       if (!m_runs.headOf({block.run, layer, head})) break;  // a layer of fewer heads
-      const QRect cell(block.corner.x() + column * size, block.corner.y() + layer * size, size, size);
+      const QRect cell(block.corner + QPoint(column * wide, layer * high), size);
       paintCell(painter, cell, {block.run, layer, head});
       if (isFaded({block.run, layer, head})) {
         QColor ground = palette().color(QPalette::Window);
@@ -275,16 +354,44 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
   }
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
   for (const Block& block : blocks) paintBlock(painter, block);
+  paintNumbers(painter, blocks);
+  paintMarks(painter);
+}
+
+void HeadGrid::paintNumbers(QPainter& painter, const std::vector<Block>& blocks) const {
+  const auto used = fontOfNumbers();
+  if (!used) return;
+  painter.setFont(*used);
+  for (const Block& block : blocks) {
+    forShownHeads(*m_runs.run(block.run), [&](const HeadChoice& head) {
+      if (hasNothingToShow(head) || isFaded(head)) return;
+      const double value = shownValue(head);
+      painter.setPen(inkOn(m_colours.colour(value)));
+      painter.drawText(cell(head).adjusted(0, 0, -1, -1), Qt::AlignCenter, numberOf(m_colouring.quantity, value));
+    });
+  }
+  painter.setFont(font());
+}
+
+// A cell of a few pixels is framed from outside, so that its colour is still seen.
+void HeadGrid::paintMarks(QPainter& painter) const {
+  const int outside = cellSize(width()).width() < kFramedCell ? 2 : 0;
   const auto outline = [&](const QRect& cell, const QColor& colour, int thickness) {
     if (cell.isEmpty()) return;
     painter.setPen(QPen(colour, thickness, Qt::SolidLine, Qt::SquareCap, Qt::MiterJoin));
     painter.setBrush(Qt::NoBrush);
-    painter.drawRect(cell.adjusted(0, 0, -2, -2));
+    painter.drawRect(cell.adjusted(-outside, -outside, outside - 2, outside - 2));
   };
   if (hovered()) outline(cell(*hovered()), hoverColour(palette()), 1);
   const QRect chosen = cell(m_runs.selection().head());
-  outline(chosen.adjusted(-1, -1, 1, 1), palette().color(QPalette::Base), 4);
+  if (outside == 0) outline(chosen.adjusted(-1, -1, 1, 1), palette().color(QPalette::Base), 4);
   outline(chosen, pinnedQueryColour(palette()), 2);
+}
+
+// The colours of differences belong to the ground.
+void HeadGrid::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::PaletteChange) recolour();
+  HeadCells::changeEvent(event);
 }
 
 QString HeadGrid::description(const HeadChoice& head) const {

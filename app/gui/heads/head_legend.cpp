@@ -1,5 +1,7 @@
 #include "app/gui/heads/head_legend.h"
 
+#include <algorithm>
+
 #include <QHelpEvent>
 #include <QPainter>
 #include <QToolTip>
@@ -71,9 +73,18 @@ bool HeadLegend::event(QEvent* event) {
   return true;
 }
 
-int HeadLegend::titleLines() const { return m_colours && fontMetrics().horizontalAdvance(m_title) > width() ? 2 : 1; }
+int HeadLegend::titleHeight() const {
+  const QRect room(0, 0, std::max(1, width()), QWIDGETSIZE_MAX);
+  return std::max(fontMetrics().height(), fontMetrics().boundingRect(room, Qt::TextWordWrap, m_title).height());
+}
 
-QSize HeadLegend::sizeHint() const { return {200, fontMetrics().height() * (2 + titleLines()) + 6}; }
+QSize HeadLegend::sizeHint() const {
+  const int line = fontMetrics().height();
+  // The height stays where a scale gives way to a line of words.
+  const int scale = 2 * line + 6;
+  if (m_ofLabels) return {200, (kHeadLabels + 1) / 2 * line + 6};
+  return {200, m_colours ? titleHeight() + scale : std::max(line + scale, titleHeight())};
+}
 
 void HeadLegend::resizeEvent(QResizeEvent* /*event*/) { updateGeometry(); }
 
@@ -86,7 +97,7 @@ void HeadLegend::paintEvent(QPaintEvent* /*event*/) {
     return;
   }
   const int line = fontMetrics().height();
-  const int title = titleLines() * line;
+  const int title = titleHeight();
   painter.setPen(palette().color(QPalette::WindowText));
   painter.drawText(QRect(0, 0, width(), title), Qt::AlignLeft | Qt::AlignVCenter | Qt::TextWordWrap, m_title);
   if (m_colours->empty()) return;

@@ -26,8 +26,8 @@ class HeadLegend : public QWidget {
   void resizeEvent(QResizeEvent* event) override;
 
  private:
-  /// Lines that the title needs; two at the most.
-  [[nodiscard]] int titleLines() const;
+  /// Height of the title in as many lines as it takes.
+  [[nodiscard]] int titleHeight() const;
   [[nodiscard]] QRect labelPlace(HeadLabel label) const;
   void paintLabels(QPainter& painter) const;
 

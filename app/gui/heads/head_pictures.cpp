@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "app/figure/colour_map.h"
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/shown_choices.h"
+#include "backend/trace/shown_heads.h"
 
 namespace foxscope::gui {
 namespace {
@@ -32,6 +35,25 @@ QImage paintPicture(const Image& image, Quantity quantity) {
     }
   }
   return picture;
+}
+
+struct Made {
+  QImage picture;
+  MapAxes axes = MapAxes::key;
+};
+
+/// By distance where one of the run's shown heads is a thin diagonal on keys.
+MapAxes axesOf(const RunOnDevice& run) {
+  const TraceInfo& info = run->info();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const LayerMixer mixer = info.mixer(layer);
+    for (int head = 0; head < mixer.heads; head += shown_step(mixer)) {
+      if (default_axes(Quantity::forget, {run, layer, head}, info.length) == MapAxes::distance) {
+        return MapAxes::distance;
+      }
+    }
+  }
+  return MapAxes::key;
 }
 
 }  // namespace
@@ -81,16 +103,33 @@ void HeadPictures::request(const Run& run, const HeadChoice& head) {
   wanted.skip_tolerance = wanted.quantity == Quantity::forget ? 0 : kLeastAttention;
   wanted.rows = wanted.columns = {0, info.length};
   wanted.pixel_rows = wanted.pixel_columns = std::min(kPictureSide, info.length);
-  JobRunner::Request<QImage> request;
+  std::vector<std::pair<RunId, RunOnDevice>> runs;
+  for (const Run& one : m_runs) {
+    if (!one.look.hidden) runs.emplace_back(one.id, one.trace);
+  }
+  JobRunner::Request<Made> request;
   request.priority = Priority::background;
-  request.work = [wanted](const Job& job) -> std::optional<QImage> {
+  request.work = [wanted, runs, found = m_found](const Job& job) mutable -> std::optional<Made> {
+    const bool byDistance = std::ranges::any_of(runs, [&](const auto& other) {
+      const auto known = found->find(other.first);
+      const MapAxes own =
+          known != found->end() ? known->second : found->emplace(other.first, axesOf(other.second)).first->second;
+      return own == MapAxes::distance;
+    });
+    if (byDistance) wanted.set_distances(DistanceAxis{{1, wanted.rows.end + 1}, kPictureSide}.edges());
     const auto image = compute_map(wanted, job);
     if (!image) return std::nullopt;
-    return paintPicture(*image, wanted.quantity);
+    return Made{paintPicture(byDistance ? drawn_by_distance(*image) : *image, wanted.quantity),
+                byDistance ? MapAxes::distance : MapAxes::key};
   };
-  request.done = [this, key](const QImage& picture) {
-    m_pictures[key] = picture;
+  request.done = [this, key](const Made& made) {
+    // Another run may have changed the axes of all.
+    const bool others = m_axes && *m_axes != made.axes;
+    if (others) m_pictures.clear();
+    m_axes = made.axes;
+    m_pictures[key] = made.picture;
     emit changed();
+    if (others) this->request();
   };
   // Arrays that were not kept have no picture; the maps say why.
   request.failed = [](const QString&) {};

@@ -1,20 +1,23 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <tuple>
 
 #include <QImage>
 #include <QObject>
 
 #include "app/gui/document/runs/run_list.h"
-#include "backend/map/map.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::gui {
 
 /// Pixels of A that are no larger have the darkest colour.
 inline constexpr double kLeastAttention = 1e-3;
 
-/// Small pictures of F and A of every head, computed in the background head by head and kept as long as the run.
+/// Small pictures of F and A of every head, computed in the background head by head and kept as long as the run. All
+/// are by distance where the default of a pane would be that for one of the heads.
 class HeadPictures : public QObject {
   Q_OBJECT
 
@@ -26,6 +29,8 @@ class HeadPictures : public QObject {
   void want(std::optional<Quantity> quantity);
   /// Null while there is none: it is being computed, or what it is made of was not kept.
   [[nodiscard]] const QImage* of(const HeadChoice& head, Quantity quantity) const;
+  /// The axes of all pictures; those of keys while there are none.
+  [[nodiscard]] MapAxes axes() const { return m_axes.value_or(MapAxes::key); }
 
  signals:
   void changed();
@@ -40,6 +45,9 @@ class HeadPictures : public QObject {
   RunList& m_runs;
   std::optional<Quantity> m_wanted;
   std::map<Key, QImage> m_pictures;
+  std::optional<MapAxes> m_axes;
+  /// Of the runs that were looked at, on the jobs' thread alone.
+  std::shared_ptr<std::map<RunId, MapAxes>> m_found = std::make_shared<std::map<RunId, MapAxes>>();
 };
 
 }  // namespace foxscope::gui

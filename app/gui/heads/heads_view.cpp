@@ -15,9 +15,12 @@
 #include <QScrollArea>
 #include <QSortFilterProxyModel>
 #include <QStackedWidget>
+#include <QStandardItemModel>
+#include <QStyle>
 #include <QVBoxLayout>
 
 #include "app/gui/document/runs/saliency_action.h"
+#include "app/gui/heads/grid_table.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"
@@ -31,8 +34,13 @@ using ColouringKind = HeadColouring::Kind;
 // The data of an entry of the box.
 constexpr int kKindRole = Qt::UserRole;
 constexpr int kQuantityRole = Qt::UserRole + 1;
-constexpr int kOtherRole = Qt::UserRole + 2;
-constexpr int kOfRole = Qt::UserRole + 3;
+constexpr int kWidestGrid = 300;  // pixels: 64 heads of 4 and their layers' numbers
+constexpr int kMostListed = 20;   // entries of the box that are seen at once
+
+/// Whether numbers of one run may be subtracted from those of another: not those of the pinned pair, nor labels.
+bool isSubtracted(const HeadColouring& colouring) {
+  return colouring.kind == ColouringKind::quantity && colouring.quantity < HeadQuantity::pinnedForget;
+}
 
 /// The chosen head is brought into sight, when the area knows how high the cells are.
 void followShown(const HeadCells& cells, QScrollArea& scroll) {
@@ -140,14 +148,25 @@ HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWid
   m_choice->setAccessibleName(tr("Colour heads by"));
   m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_choice->setMinimumContentsLength(12);
+  m_choice->setMaxVisibleItems(kMostListed);
   layout->addWidget(m_choice);
+  m_minus = new ElidedCombo;
+  m_minus->setToolTip(
+      tr("Subtract a run: the number of a head, less the number of the head of that run whose attention reaches as "
+         "far"));
+  m_minus->setAccessibleName(tr("Subtracted run"));
+  m_minus->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_minus->setMinimumContentsLength(12);
+  layout->addWidget(m_minus);
   m_pages = new QStackedWidget;
   const auto addTab = [this](QWidget* page, const QString& name, const QString& tip) {
     m_tabs->setTabToolTip(m_tabs->addTab(name), tip);
     m_pages->addWidget(page);
   };
   m_grid = new HeadGrid(runs, table, m_pictures);
-  auto* scroll = new QScrollArea;
+  describeGrid(*m_grid, runs, table, [this] { return colouring(); });
+  m_gridArea = new QScrollArea;
+  QScrollArea* scroll = m_gridArea;
   scroll->setWidget(m_grid);
   scroll->setWidgetResizable(true);
   scroll->setFrameShape(QFrame::NoFrame);
@@ -178,8 +197,11 @@ HeadsView::HeadsView(RunList& runs, ModelRuns& modelRuns, HeadTable& table, QWid
   layout->addWidget(m_legend);
 
   addCommands();
-  connect(m_choice, &QComboBox::currentIndexChanged, this, &HeadsView::followChoice);
-  connect(m_choice, &QComboBox::activated, this, [this] { m_chosen = true; });
+  fillMetrics();
+  for (QComboBox* box : {m_choice, m_minus}) {
+    connect(box, &QComboBox::currentIndexChanged, this, &HeadsView::followChoice);
+    connect(box, &QComboBox::activated, this, [this] { m_chosen = true; });
+  }
   connect(m_label, &QComboBox::currentIndexChanged, this, &HeadsView::followLabel);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadsView::countLabels);
   connect(m_run, &QComboBox::currentIndexChanged, this, [this] { m_table.setRun(m_run->currentData().toInt()); });
@@ -227,6 +249,12 @@ QWidget* HeadsView::makeGallery() {
   }
   top->addWidget(m_order, 1);
   layout->addLayout(top);
+  auto* byDistance = new QLabel(tr("↑ distance, on a logarithmic axis   → query"));
+  byDistance->setToolTip(tr("Some head here forgets so fast that its map on keys would be a thin diagonal"));
+  byDistance->hide();
+  layout->addWidget(byDistance);
+  connect(&m_pictures, &HeadPictures::changed, byDistance,
+          [this, byDistance] { byDistance->setVisible(m_pictures.axes() == MapAxes::distance); });
   m_gallery = new HeadGallery(m_runs, m_table, m_pictures);
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_gallery);
@@ -254,6 +282,11 @@ void HeadsView::followTab() {
   const bool gallery = m_pages->currentWidget()->isAncestorOf(m_gallery);
   m_run->setVisible(!m_pages->currentWidget()->isAncestorOf(m_grid) && m_run->count() > 1);
   m_choice->setVisible(!gallery);
+  const HeadColouring shown{static_cast<ColouringKind>(m_choice->currentData(kKindRole).toInt()),
+                            static_cast<HeadQuantity>(m_choice->currentData(kQuantityRole).toInt())};
+  constexpr int kTwoRuns = 3;  // and nothing
+  m_minus->setVisible(m_pages->currentWidget()->isAncestorOf(m_grid) && m_minus->count() >= kTwoRuns &&
+                      isSubtracted(shown));
   m_pictures.want(gallery ? std::optional(m_gallery->quantity()) : colouring().picture());
   showLegend();
 }
@@ -383,18 +416,35 @@ QMimeData* HeadsView::copied() {
 }
 
 HeadColouring HeadsView::colouring() const {
-  return {static_cast<HeadColouring::Kind>(m_choice->currentData(kKindRole).toInt()),
-          static_cast<HeadQuantity>(m_choice->currentData(kQuantityRole).toInt()),
-          m_choice->currentData(kOtherRole).toInt(), m_choice->currentData(kOfRole).toInt()};
+  HeadColouring shown{static_cast<HeadColouring::Kind>(m_choice->currentData(kKindRole).toInt()),
+                      static_cast<HeadQuantity>(m_choice->currentData(kQuantityRole).toInt())};
+  const RunId other = m_minus->currentIndex() < 0 ? kNoRun : m_minus->currentData().toInt();
+  if (!isSubtracted(shown) || other == kNoRun) return shown;
+  for (const Run& run : m_runs) {
+    if (run.look.hidden || run.id == other) continue;
+    shown.kind = ColouringKind::difference;
+    shown.other = other;
+    shown.of = run.id;
+    break;
+  }
+  return shown;
 }
 
 void HeadsView::setColouring(const HeadColouring& colouring) {
-  for (int index = 0; index < m_choice->count(); ++index) {
-    const HeadColouring entry{static_cast<HeadColouring::Kind>(m_choice->itemData(index, kKindRole).toInt()),
-                              static_cast<HeadQuantity>(m_choice->itemData(index, kQuantityRole).toInt()),
-                              m_choice->itemData(index, kOtherRole).toInt(),
-                              m_choice->itemData(index, kOfRole).toInt()};
-    if (entry == colouring) return m_choice->setCurrentIndex(index);
+  const bool difference = colouring.kind == ColouringKind::difference;
+  const auto kind = difference ? ColouringKind::quantity : colouring.kind;
+  const int minus = difference ? m_minus->findData(colouring.other) : 0;
+  for (int index = 0; index < m_choice->count() && minus >= 0; ++index) {
+    const QVariant entry = m_choice->itemData(index, kKindRole);
+    if (!entry.isValid() || entry.toInt() != static_cast<int>(kind)) continue;
+    if (m_choice->itemData(index, kQuantityRole).toInt() != static_cast<int>(colouring.quantity)) continue;
+    {
+      const QSignalBlocker metric(m_choice);
+      const QSignalBlocker subtracted(m_minus);
+      m_choice->setCurrentIndex(index);
+      m_minus->setCurrentIndex(minus);
+    }
+    return followChoice();
   }
 }
 
@@ -405,56 +455,61 @@ HeadQuantity HeadsView::firstQuantity() const {
   return gated || runs.empty() ? HeadQuantity::rateDecayTime : HeadQuantity::entropy;
 }
 
-// The choices depend on the runs: differences are from one of them.
-void HeadsView::fillChoices() {
-  HeadColouring before = m_choice->count() > 0 ? colouring() : HeadColouring{};
-  if (!m_chosen) before.quantity = firstQuantity();
-  {
-    const QSignalBlocker blocker(m_choice);
-    m_choice->clear();
-    const auto add = [&](const QString& text, const QString& meaning, const HeadColouring& entry) {
-      m_choice->addItem(text);
-      const int last = m_choice->count() - 1;
-      m_choice->setItemData(last, meaning, Qt::ToolTipRole);
-      m_choice->setItemData(last, static_cast<int>(entry.kind), kKindRole);
-      m_choice->setItemData(last, static_cast<int>(entry.quantity), kQuantityRole);
-      m_choice->setItemData(last, entry.other, kOtherRole);
-      m_choice->setItemData(last, entry.of, kOfRole);
-    };
-    for (int number = 0; number < kHeadQuantities; ++number) {
+// The numbers by what they are about, under headings that cannot be chosen.
+void HeadsView::fillMetrics() {
+  auto& entries = *qobject_cast<QStandardItemModel*>(m_choice->model());
+  const auto begin = [&](const QString& heading) {
+    auto* item = new QStandardItem(heading);
+    item->setFlags(Qt::NoItemFlags);
+    QFont bold = m_choice->font();
+    bold.setBold(true);
+    item->setFont(bold);
+    entries.appendRow(item);
+  };
+  const auto add = [&](const QString& text, const QString& meaning, ColouringKind kind, HeadQuantity quantity) {
+    auto* item = new QStandardItem(text);
+    item->setToolTip(meaning);
+    item->setData(static_cast<int>(kind), kKindRole);
+    item->setData(static_cast<int>(quantity), kQuantityRole);
+    entries.appendRow(item);
+  };
+  const auto addNumbers = [&](HeadQuantity first, HeadQuantity last) {
+    for (int number = static_cast<int>(first); number <= static_cast<int>(last); ++number) {
       const auto quantity = static_cast<HeadQuantity>(number);
-      const bool begins = quantity == HeadQuantity::pinnedForget || quantity == HeadQuantity::firstScore ||
-                          quantity == HeadQuantity::saliencyAbsolute;
-      if (begins) {
-        m_choice->insertSeparator(m_choice->count());
-      }
-      add(textOf(quantity).name, textOf(quantity).meaning, {HeadColouring::Kind::quantity, quantity, kNoRun});
+      add(textOf(quantity).name, textOf(quantity).meaning, ColouringKind::quantity, quantity);
     }
-    m_choice->insertSeparator(m_choice->count());
-    add(tr("strongest label"), tr("what each head does, by scores of its attention"),
-        {ColouringKind::label, HeadQuantity::rateDecayTime, kNoRun});
-    add(tr("pictures of F"), tr("a small forget matrix for every head"),
-        {ColouringKind::forgetPicture, HeadQuantity::rateDecayTime, kNoRun});
-    add(tr("pictures of A"), tr("a small attention map for every head"),
-        {ColouringKind::attentionPicture, HeadQuantity::rateDecayTime, kNoRun});
-    if (m_runs.size() > 1) {
-      m_choice->insertSeparator(m_choice->count());
-      const RunList& runs = m_runs;
-      for (auto other = runs.begin() + 1; other != runs.end(); ++other) {
-        for (auto of = runs.begin(); of != other; ++of) {
-          if (other->look.hidden || of->look.hidden) continue;
-          for (int number = 0; number < static_cast<int>(HeadQuantity::pinnedForget); ++number) {
-            const auto quantity = static_cast<HeadQuantity>(number);
-            add(tr("%1: %2 − %3").arg(textOf(quantity).name, of->name, other->name),
-                tr("the number of a head of %1, minus the number of the head of %2 whose attention reaches as far")
-                    .arg(of->name, other->name),
-                {HeadColouring::Kind::difference, quantity, other->id, of->id});
-          }
-        }
-      }
-    }
-    setColouring(before);
+  };
+  const auto none = HeadQuantity::rateDecayTime;
+  begin(tr("Memory"));
+  addNumbers(HeadQuantity::rateDecayTime, HeadQuantity::halfLife);
+  add(tr("pictures of F"), tr("a small forget matrix for every head"), ColouringKind::forgetPicture, none);
+  begin(tr("Attention"));
+  addNumbers(HeadQuantity::distance50, HeadQuantity::massOnFirst);
+  add(tr("pictures of A"), tr("a small attention map for every head"), ColouringKind::attentionPicture, none);
+  begin(tr("At the pin"));
+  addNumbers(HeadQuantity::pinnedForget, HeadQuantity::pinnedSurvival);
+  begin(tr("Labels"));
+  add(tr("strongest label"), tr("what each head does, by scores of its attention"), ColouringKind::label, none);
+  addNumbers(HeadQuantity::firstScore, static_cast<HeadQuantity>(static_cast<int>(HeadQuantity::saliencyAbsolute) - 1));
+  begin(tr("Loss"));
+  addNumbers(HeadQuantity::saliencyAbsolute, HeadQuantity::saliencyPerNat);
+}
+
+// Any run that is shown can be subtracted from the others.
+void HeadsView::fillMinus() {
+  const QSignalBlocker blocker(m_minus);
+  const QVariant before = m_minus->currentData();
+  m_minus->clear();
+  m_minus->addItem(tr("minus: nothing"), kNoRun);
+  for (const Run& run : m_runs) {
+    if (!run.look.hidden) m_minus->addItem(tr("minus: %1").arg(run.name), run.id);
   }
+  m_minus->setCurrentIndex(std::max(0, m_minus->findData(before)));
+}
+
+void HeadsView::fillChoices() {
+  fillMinus();
+  if (!m_chosen) setColouring({ColouringKind::quantity, firstQuantity()});
   {
     const QSignalBlocker blocker(m_run);
     m_run->clear();
@@ -463,6 +518,9 @@ void HeadsView::fillChoices() {
     }
     m_run->setCurrentIndex(std::max(0, m_run->findData(m_table.run())));
   }
+  // The dock is as wide as the smallest cells need.
+  m_gridArea->setMinimumWidth(std::min(m_grid->minimumSizeHint().width(), kWidestGrid) +
+                              style()->pixelMetric(QStyle::PM_ScrollBarExtent));
   // The listed run was hidden: another one is listed, or none.
   if (m_run->count() > 0) m_table.setRun(m_run->currentData().toInt());
   m_sorted->setListed(m_run->count() > 0);
@@ -523,9 +581,12 @@ void HeadsView::showLegend() {
   const Run* of = m_runs.run(shown.of);
   const Run* other = m_runs.run(shown.other);
   if (shown.kind == HeadColouring::Kind::difference && of != nullptr && other != nullptr) {
-    title += tr(", %1 − nearest of %2").arg(of->name, other->name);
+    // And nothing.
+    const bool several = m_minus->count() > 3;
+    title += tr(", %1 − nearest of %2").arg(several ? tr("each run") : of->name, other->name);
   }
   if (m_grid->colours().logarithmic()) title += tr(", log");
+  title += m_grid->limitsNote();
   const Cursor pin = m_runs.selection().pin();
   if (text.ofPin && !pin.key && shown.quantity == HeadQuantity::pinnedSurvival) {
     return m_legend->hideScale(tr("%1: pin a key (Shift+click)").arg(text.name));
@@ -551,10 +612,9 @@ bool HeadsView::isSettled() const { return m_table.known() == m_table.total() ||
 QJsonObject HeadsView::saveState() const {
   const HeadColouring shown = colouring();
   const Run* other = m_runs.run(shown.other);
-  const Run* of = m_runs.run(shown.of);
   return {{"kind", static_cast<int>(shown.kind)},
-          {"of", of != nullptr ? of->name : QString()},
           {"quantity", static_cast<int>(shown.quantity)},
+          {"chosen", m_chosen},
           {"label", label() ? QString::fromUtf8(text_of(*label()).key) : QString()},
           {"other", other != nullptr ? other->name : QString()},
           {"pictures", QString::fromUtf8(to_string(m_gallery->quantity()))},
@@ -563,17 +623,13 @@ QJsonObject HeadsView::saveState() const {
 }
 
 void HeadsView::restoreState(const QJsonObject& state) {
-  m_chosen = true;
+  m_chosen = state["chosen"].toBool(true);
   HeadColouring wanted;
   wanted.kind = static_cast<HeadColouring::Kind>(state["kind"].toInt());
   wanted.quantity = static_cast<HeadQuantity>(state["quantity"].toInt());
   wanted.other = kNoRun;
   const Run* other = m_runs.runNamed(state["other"].toString());
-  const Run* of = m_runs.runNamed(state["of"].toString());
-  if (wanted.kind == HeadColouring::Kind::difference && other != nullptr && of != nullptr) {
-    wanted.other = other->id;
-    wanted.of = of->id;
-  }
+  if (wanted.kind == HeadColouring::Kind::difference && other != nullptr) wanted.other = other->id;
   setColouring(wanted);
   m_tabs->setCurrentIndex(state["tab"].toInt());
   m_order->setCurrentIndex(std::clamp(state["order"].toInt(), 0, kHeadQuantities));

@@ -13,6 +13,7 @@
 
 class QActionGroup;
 class QMimeData;
+class QScrollArea;
 class QStackedWidget;
 
 namespace foxscope::gui {
@@ -52,6 +53,8 @@ class HeadsView : public QWidget, public ViewPart {
   [[nodiscard]] QWidget* makeGallery();
   void setGalleryQuantity(Quantity quantity);
   void followTab();
+  void fillMetrics();
+  void fillMinus();
   void fillChoices();
   [[nodiscard]] HeadQuantity firstQuantity() const;
   void followChoice();
@@ -67,6 +70,7 @@ class HeadsView : public QWidget, public ViewPart {
   ModelRuns& m_modelRuns;
   HeadTable& m_table;
   QComboBox* m_choice = nullptr;
+  QComboBox* m_minus = nullptr;
   bool m_chosen = false;  ///< by the user or a session; else by what the runs have
   QComboBox* m_label = nullptr;
   QComboBox* m_run = nullptr;
@@ -74,6 +78,7 @@ class HeadsView : public QWidget, public ViewPart {
   QStackedWidget* m_pages = nullptr;
   HeadPictures m_pictures;
   HeadGrid* m_grid = nullptr;
+  QScrollArea* m_gridArea = nullptr;
   HeadGallery* m_gallery = nullptr;
   QComboBox* m_order = nullptr;
   QToolButton* m_ofForget = nullptr;

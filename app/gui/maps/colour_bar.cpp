@@ -17,6 +17,8 @@ using figure::ColourScale;
 
 /// Decades that a logarithmic bar shows at most, below its upper end: attention goes down to 10^-38.
 constexpr double kDecades = 8;
+/// A bar of what has signs reaches so many times as far as its limits.
+constexpr double kSignedLimits = 2;
 constexpr double kHandleGrip = 5;        ///< logical pixels beside a handle
 constexpr double kLeastDistance = 0.02;  ///< between the limits, share of the bar
 
@@ -77,7 +79,11 @@ ColourBar::Ends ColourBar::endsOf(const MapPicture& picture) const {
     ends.lower = std::clamp(ends.lower, ends.upper * std::pow(10, -kDecades), colours.lower);
     return ends;
   }
-  return {std::min(ends.lower, summary.lowest), std::max(ends.upper, summary.highest)};
+  Ends all{std::min(ends.lower, summary.lowest), std::max(ends.upper, summary.highest)};
+  if (!colours.hasSigns) return all;
+  // A few entries of many times the limits would leave the colours no room.
+  const double most = kSignedLimits * std::max(std::abs(ends.lower), std::abs(ends.upper));
+  return {std::max(all.lower, std::min(ends.lower, -most)), std::min(all.upper, std::max(ends.upper, most))};
 }
 
 double ColourBar::placeOf(double value) const {
@@ -171,7 +177,7 @@ void ColourBar::drawHistogram(QPainter& painter) const {
   const double step = (histogram.upper - histogram.lower) / static_cast<double>(histogram.counts.size());
   const QRectF gradient = gradientRect();
   const double width = this->width() - gradient.right() - kTickLength - kTickGap;
-  QColor faint = lineColour(palette());
+  QColor faint = mutedTextColour(palette());
   faint.setAlphaF(kHistogramInk);
   painter.setPen(Qt::NoPen);
   painter.setBrush(faint);

@@ -1,15 +1,19 @@
 #include "app/gui/maps/map_export.h"
 
+#include <utility>
+
 namespace foxscope::gui {
 namespace {
 
 /// The sides as they stand beside the dividing line.
-Image divided(const Image& first, const Image& second, Sides sides, double split) {
+/// By distance rows of the images lie across, and their columns upwards.
+Image divided(const Image& first, const Image& second, Sides sides, double split, MapAxes axes) {
   Image both = first;
   for (std::int64_t row = 0; row < both.rows; ++row) {
     for (std::int64_t column = 0; column < both.columns; ++column) {
-      const double across = (static_cast<double>(column) + 0.5) / static_cast<double>(both.columns);
-      const double down = (static_cast<double>(row) + 0.5) / static_cast<double>(both.rows);
+      double across = (static_cast<double>(column) + 0.5) / static_cast<double>(both.columns);
+      double down = (static_cast<double>(row) + 0.5) / static_cast<double>(both.rows);
+      if (axes == MapAxes::distance) across = std::exchange(down, 1 - across);
       const auto place = static_cast<std::size_t>(row * both.columns + column);
       if ((sides == Sides::splitVertically ? across : down) >= split) both.value[place] = second.value[place];
     }
@@ -35,8 +39,9 @@ figure::MapFigure ShownMap::figureOf(const MapPicture& from) const {
   if (values.size() > 1) {
     // Two sides share the axes of the screen, which are the reference run's.
     figure.request.rows = from.request.view.rows;
-    figure.request.columns = from.request.view.columns;
-    figure.image = divided(*values[0], *values[1], sides, split);
+    const MapAxes axes = from.request.content.axes;
+    if (axes == MapAxes::key) figure.request.columns = from.request.view.columns;
+    figure.image = divided(*values[0], *values[1], sides, split, axes);
   } else {
     figure.image = *from.computedValues;
   }

@@ -136,6 +136,11 @@ void MapGestures::pan(const QPointF& point) {
   const PlotGeometry& geometry = m_plot.geometryOfView();
   const double across = (m_from.x() - point.x()) / geometry.rect.width();
   const double down = (m_from.y() - point.y()) / geometry.rect.height();
+  if (geometry.byDistance()) {
+    const std::int64_t queries = std::llround(across * static_cast<double>(m_viewBefore.rows.size()));
+    emit viewWanted(pannedByDistance(m_viewBefore, queries, -down, m_length));
+    return;
+  }
   emit viewWanted(panned(m_viewBefore, std::llround(down * static_cast<double>(m_viewBefore.rows.size())),
                          std::llround(across * static_cast<double>(m_viewBefore.columns.size())), m_length));
 }
@@ -150,10 +155,16 @@ void MapGestures::finishBand() {
   if (band.width() < kSmallestBand || band.height() < kSmallestBand) return;
   const PlotGeometry& geometry = m_plot.geometryOfView();
   // Every entry that the band touches.
-  View view{{geometry.rowAt(band.top()), geometry.rowAt(band.bottom()) + 1},
-            {geometry.columnAt(band.left()), geometry.columnAt(band.right()) + 1}};
-  view = clamped(view, m_length);
-  if (m_plot.proportions() == Proportions::square) view = squared(view, m_length);
+  View view;
+  if (geometry.byDistance()) {
+    view = viewByDistance({geometry.rowAt(band.topLeft()), geometry.rowAt(band.bottomRight()) + 1},
+                          {geometry.distanceAt(band.bottom()), geometry.distanceAt(band.top()) + 1}, m_length);
+  } else {
+    view.rows = {geometry.rowAt(band.topLeft()), geometry.rowAt(band.bottomRight()) + 1};
+    view.columns = {geometry.columnAt(band.topLeft()), geometry.columnAt(band.bottomRight()) + 1};
+    view = clamped(view, m_length);
+    if (m_plot.proportions() == Proportions::square) view = squared(view, m_length);
+  }
   emit movementEnded();
   emit viewWanted(view);
   emit movementEnded();
@@ -172,6 +183,13 @@ void MapGestures::turnWheel(const QWheelEvent& event) {
   const QPointF point = event.position();
   const Anchor anchor{(point.y() - rect.top()) / rect.height(), (point.x() - rect.left()) / rect.width()};
   ZoomAxes axes = ZoomAxes::both;
+  if (geometry.byDistance()) {
+    // Distances are few on their axis, and all of them are wanted beside fewer queries.
+    axes = point.x() < rect.left() ? ZoomAxes::rows : ZoomAxes::columns;
+    emit viewWanted(zoomedByDistance(geometry.view, factor, anchor, axes, m_length));
+    m_wheelEnd.start();
+    return;
+  }
   if (m_plot.proportions() == Proportions::free) {
     if (point.x() < rect.left()) axes = ZoomAxes::rows;
     if (point.y() > rect.bottom()) axes = ZoomAxes::columns;
@@ -184,8 +202,11 @@ Cursor MapGestures::entryAt(const QPointF& point) const {
   const PlotGeometry& geometry = m_plot.geometryOfView();
   const QPointF inside(std::clamp<double>(point.x(), geometry.rect.left(), geometry.rect.right()),
                        std::clamp<double>(point.y(), geometry.rect.top(), geometry.rect.bottom()));
-  return {std::clamp<std::int64_t>(geometry.rowAt(inside.y()), 0, m_length - 1),
-          std::clamp<std::int64_t>(geometry.columnAt(inside.x()), 0, m_length - 1)};
+  const std::int64_t row = std::clamp<std::int64_t>(geometry.rowAt(inside), 0, m_length - 1);
+  const std::int64_t column = geometry.columnAt(inside);
+  // Before the text there is no key.
+  if (geometry.byDistance()) return {row, column < 0 ? std::nullopt : std::optional(std::min(column, row))};
+  return {row, std::clamp<std::int64_t>(column, 0, m_length - 1)};
 }
 
 void MapGestures::hover(const QPointF& point) {

@@ -65,7 +65,22 @@ std::vector<std::int64_t> pixelsByPlace(const Range& range, std::int64_t pixels,
   return result;
 }
 
+/// The same by distance, which the positions of runs do not change.
+Image byPlaceOfQuery(const Image& image, const PictureRequest& request, const PictureSide& side,
+                     const PixelSize& grid) {
+  const auto rows = pixelsByPlace(request.view.rows, grid.rows, side, image.rows);
+  Image result{grid.rows, grid.columns, {}};
+  result.value.assign(static_cast<std::size_t>(grid.rows * grid.columns), kNone);
+  for (std::int64_t line = 0; line < grid.rows && image.columns == grid.columns; ++line) {
+    if (rows[index_of(line)] == kOutside) continue;
+    std::copy_n(image.value.begin() + rows[index_of(line)] * grid.columns, grid.columns,
+                result.value.begin() + line * grid.columns);
+  }
+  return result;
+}
+
 Image byPlace(const Image& image, const PictureRequest& request, const PictureSide& side, const PixelSize& grid) {
+  if (request.content.axes == MapAxes::distance) return byPlaceOfQuery(image, request, side, grid);
   const auto rows = pixelsByPlace(request.view.rows, grid.rows, side, image.rows);
   const auto columns = pixelsByPlace(request.view.columns, grid.columns, side, image.columns);
   Image result{grid.rows, grid.columns, {}};
@@ -84,7 +99,11 @@ Image byPlace(const Image& image, const PictureRequest& request, const PictureSi
   return result;
 }
 
+/// Rows and columns of the values of a whole raster.
 PixelSize gridOf(const PictureRequest& request) {
+  if (request.content.axes == MapAxes::distance) {
+    return {std::clamp<std::int64_t>(request.pixels.columns, 1, request.view.rows.size()), request.pixels.rows};
+  }
   return {std::clamp<std::int64_t>(request.pixels.rows, 1, request.view.rows.size()),
           std::clamp<std::int64_t>(request.pixels.columns, 1, request.view.columns.size())};
 }
@@ -101,6 +120,9 @@ MapRequest mapRequestOf(const PictureRequest& request, const PictureSide& side) 
   const PixelSize grid = gridOf(request);
   map.pixel_rows = std::min(grid.rows, map.rows.size());
   map.pixel_columns = std::min(grid.columns, map.columns.size());
+  if (request.content.axes == MapAxes::distance) {
+    map.set_distances(DistanceAxis{request.view.distances, grid.columns}.edges());
+  }
   map.skip_tolerance = request.skipTolerance;
   return map;
 }
@@ -126,9 +148,11 @@ Image filledUp(const MapRequest& map, const MapStage& stage) {
     const std::int64_t last = bin_begin(map.rows, result.rows, line + 1) - 1;
     const float* const from = stage.image.value.data() + done[nearest] * result.columns;
     float* const to = result.value.data() + line * result.columns;
-    for (std::int64_t x = 0; x < result.columns && bin_begin(map.columns, result.columns, x) <= last; ++x) {
-      to[x] = from[x];
-    }
+    const auto exists = [&](std::int64_t x) {
+      return map.by_distance() ? map.distances[index_of(x)] <= last + 1
+                               : bin_begin(map.columns, result.columns, x) <= last;
+    };
+    for (std::int64_t x = 0; x < result.columns && exists(x); ++x) to[x] = from[x];
   }
   return result;
 }
@@ -155,14 +179,15 @@ std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
   const std::int64_t affordable = std::min(kSampledEntries / (kSampledRows * whole.columns.size()),
                                            whole.rows.size() / (kSampledRows * kSampledShare));
   const std::int64_t lines = std::min(whole.pixel_rows, std::clamp(affordable, kFewestLines, kMostLines));
-  Image result{lines, std::min(whole.pixel_columns, kCoarseColumns), {}};
+  const bool byDistance = whole.by_distance();
+  Image result{lines, byDistance ? whole.pixel_columns : std::min(whole.pixel_columns, kCoarseColumns), {}};
   result.value.assign(static_cast<std::size_t>(result.rows * result.columns), kNone);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(lines));
   const auto compute = [&](std::int64_t n) {
     kernels::ThreadPool alone(1);
     MapRequest line = whole;
     line.rows = sampleOf({bin_begin(whole.rows, lines, n), bin_begin(whole.rows, lines, n + 1)});
-    if (line.rows.end <= whole.columns.begin) return;
+    if (line.keys().size() == 0 || line.rows.end <= line.keys().begin) return;
     line.pixel_rows = 1;
     line.pixel_columns = result.columns;
     const auto values = compute_map(line, {job.stop, {}, &alone});
@@ -309,7 +334,7 @@ bool PictureSide::operator==(const PictureSide& other) const { return sameHead(h
 
 bool PictureContent::operator==(const PictureContent& other) const {
   return sides == other.sides && sameHead(minus, other.minus) && quantity == other.quantity &&
-         reduction == other.reduction && firstKey == other.firstKey;
+         reduction == other.reduction && firstKey == other.firstKey && axes == other.axes;
 }
 
 bool PictureContent::hasClosedForm() const {
@@ -330,21 +355,29 @@ std::int64_t PictureContent::covered() const {
 
 float MapPicture::value(std::size_t side, std::int64_t row, std::int64_t column) const {
   const View& view = request.view;
-  const bool inside = row >= view.rows.begin && row < view.rows.end && column >= view.columns.begin &&
-                      column < view.columns.end && side < values.size();
+  const bool inside = row >= view.rows.begin && row < view.rows.end && side < values.size();
   if (!inside || column > row) return kNone;
   const Image& image = *values[side];
   const std::int64_t line = binOf(view.rows, image.rows, row);
+  if (request.content.axes == MapAxes::distance) {
+    const std::int64_t distance = row - column + 1;
+    const auto& edges = computed.distances;
+    if (distance < edges.front() || distance >= edges.back()) return kNone;
+    const auto pixel = std::upper_bound(edges.begin(), edges.end(), distance) - edges.begin() - 1;
+    return image.value[index_of(line * image.columns + pixel)];
+  }
+  if (column < view.columns.begin || column >= view.columns.end) return kNone;
   return image.value[index_of(line * image.columns + binOf(view.columns, image.columns, column))];
 }
 
 double MapPicture::tokensPerPixel() const {
   const Image& image = *values.front();
-  return std::max(static_cast<double>(request.view.rows.size()) / static_cast<double>(image.rows),
-                  static_cast<double>(request.view.columns.size()) / static_cast<double>(image.columns));
+  const double queries = static_cast<double>(request.view.rows.size()) / static_cast<double>(image.rows);
+  if (request.content.axes == MapAxes::distance) return queries;
+  return std::max(queries, static_cast<double>(request.view.columns.size()) / static_cast<double>(image.columns));
 }
 
-bool MapPicture::showsEntries() const { return exact && tokensPerPixel() == 1; }
+bool MapPicture::showsEntries() const { return exact && tokensPerPixel() == 1 && request.content.axes == MapAxes::key; }
 
 std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job,
                                                const PictureStages& stages) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <QImage>
@@ -37,7 +38,8 @@ struct PictureContent {
   Quantity quantity = Quantity::forget;
   Reduction reduction = Reduction::max;
   FirstKey firstKey = FirstKey::counted;
-  int text = 0;  ///< that its runs read: Run::text
+  MapAxes axes = MapAxes::key;  ///< distance: where all sides have the reference's positions
+  int text = 0;                 ///< that its runs read: Run::text
   bool operator==(const PictureContent& other) const;
 
   /// Made without reading queries and keys, in a moment at any length (docs/maps.md).
@@ -59,13 +61,15 @@ struct Shading {
   figure::ColourScale scale = figure::ColourScale::linear;
   QRgb absent = 0;  ///< of entries that do not exist
   QRgb blank = 0;   ///< of those below the threshold
+  /// Limits that automatic ones cover beside the picture's own: those of the other steps of a training.
+  std::optional<std::pair<double, double>> steps = {};
   bool operator==(const Shading&) const = default;
 };
 
 /// A pane's request for a picture. Plain values: it travels to the compute thread.
 struct PictureRequest {
   PictureContent content;
-  View view;         ///< positions of the reference run that one side at least has read
+  View view;         ///< positions of the reference run that one side at least has read; distances only by distance
   PixelSize pixels;  ///< device pixels of the view; the raster has as many, or one for each entry
   double skipTolerance = 0;
   Shading shading;
@@ -76,7 +80,7 @@ struct MapPicture {
   PictureRequest request;
   bool exact = false;
   double milliseconds = 0;  ///< that an exact one took: how long a similar one will
-  /// Per side, on the raster's grid over the request's view.
+  /// Per side, on the raster's grid over the request's view; by distance [queries, distances] as compute_map gives it.
   std::vector<std::shared_ptr<const Image>> values;
   /// The request that the first side's values were computed by, in positions of its own run; for export. Rows 0:0 where
   /// that run has read nothing of the view.
@@ -84,13 +88,13 @@ struct MapPicture {
   std::shared_ptr<const Image> computedValues;
   std::shared_ptr<const ValueSummary> summary;
   figure::ScaledColours colours;
-  std::vector<QImage> images;  ///< per side, Format_RGB32, a pixel for each value
+  std::vector<QImage> images;  ///< per side, as it is drawn, Format_RGB32, a pixel for each value
 
   /// The value at a position of the reference run inside the view; NaN where there is none.
   [[nodiscard]] float value(std::size_t side, std::int64_t row, std::int64_t column) const;
-  /// Tokens in the larger of a pixel's two sides.
+  /// Tokens in the larger of a pixel's two sides; by distance its queries.
   [[nodiscard]] double tokensPerPixel() const;
-  /// Every pixel is one entry.
+  /// Every pixel is one entry; never by distance, where far pixels are bins.
   [[nodiscard]] bool showsEntries() const;
 };
 using PicturePointer = std::shared_ptr<const MapPicture>;

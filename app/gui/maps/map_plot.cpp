@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <QFontInfo>
+
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -15,8 +17,8 @@ constexpr int kEdge = 2;      ///< beside a map where nothing is written
 constexpr int kLeastMap = 8;  ///< a side of the map itself
 /// Widths of token labels, in widths of an average character; with the sign that says "cut off".
 constexpr double kTokenWidth = 8.5;
-/// Lines of text that the cell of a named token is high, at least.
-constexpr double kTokenLine = 0.95;
+/// Height of the smallest letters that name tokens, logical pixels, and of the cell of a named token.
+constexpr int kSmallestName = 8;
 /// How much longer one side of a map may be than the other where tokens are square.
 constexpr double kMostOblong = 4;
 
@@ -31,9 +33,10 @@ int digitsOf(std::int64_t position) { return QString::number(position).size(); }
 
 MapPlot::MapPlot(QWidget* parent)
     : QCustomPlot(parent),
-      m_geometry{{0, 0, kLeastMap, kLeastMap}, {{0, 1}, {0, 1}}},
+      m_geometry{{0, 0, kLeastMap, kLeastMap}, {{0, 1}, {0, 1}}, MapAxes::key},
       m_rowTicker(new PositionTicker),
-      m_columnTicker(new PositionTicker) {
+      m_columnTicker(new PositionTicker),
+      m_distanceTicker(new DistanceTicker) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setMinimumSize(60, 60);
@@ -71,10 +74,24 @@ void MapPlot::setPictures(std::vector<PicturePointer> pictures) {
   replotSoon();
 }
 
-void MapPlot::setView(const View& view) {
-  if (view == m_geometry.view || view.rows.size() < 1 || view.columns.size() < 1) return;
+void MapPlot::setView(const View& view, MapAxes axes) {
+  if (view.rows.size() < 1 || view.columns.size() < 1) return;
+  const bool others = axes != m_geometry.axes;
+  if (view == m_geometry.view && !others) return;
   m_geometry.view = view;
+  m_geometry.axes = axes;
   place();
+  if (others) emit axesChanged();
+}
+
+void MapPlot::setCaption(const QString& caption) {
+  if (caption == m_caption) return;
+  m_caption = caption;
+  update();
+}
+
+const Range& MapPlot::across() const {
+  return m_geometry.byDistance() ? m_geometry.view.rows : m_geometry.view.columns;
 }
 
 void MapPlot::setRun(const AxisRun& run) {
@@ -146,13 +163,23 @@ PixelSize MapPlot::devicePixels() const {
           std::max<std::int64_t>(1, std::lround(m_geometry.rect.width() * ratio))};
 }
 
-double MapPlot::lineHeight() const { return QFontMetricsF(xAxis->tickLabelFont()).height(); }
+double MapPlot::lineHeight() const { return QFontMetricsF(m_tickFont).height(); }
+
+// Names of tokens that are closer than lines of text have smaller letters.
+QFont MapPlot::nameFont(PositionTicker::Labels labels, double cell) const {
+  QFont names = m_tickFont;
+  if (labels == PositionTicker::Labels::tokens && cell < lineHeight()) {
+    names.setPixelSize(
+        std::max(kSmallestName, static_cast<int>(cell * QFontInfo(m_tickFont).pixelSize() / lineHeight())));
+  }
+  return names;
+}
 
 QMargins MapPlot::roomAround(const LabelledAxes& labelled) const { return roomAround(labelled, m_names); }
 
 QMargins MapPlot::roomAround(const LabelledAxes& labelled, const TickNames& names) const {
   using Labels = PositionTicker::Labels;
-  const QFontMetricsF metrics(xAxis->tickLabelFont());
+  const QFontMetricsF metrics(m_tickFont);
   // Letters wider than most: names are not cut off.
   const double tokens = kTokenWidth * metrics.horizontalAdvance(QLatin1Char('n'));
   // The longest position of the text decides, so that panning does not move the map.
@@ -176,7 +203,7 @@ double MapPlot::viewShape() const {
 QSize MapPlot::mapSize(const QMargins& room) const {
   int across = std::max(kLeastMap, width() - room.left() - room.right());
   int down = std::max(kLeastMap, height() - room.top() - room.bottom());
-  if (m_proportions == Proportions::free) return {across, down};
+  if (!isSquare()) return {across, down};
   const int fitting = static_cast<int>(std::lround(down * viewShape()));
   if (fitting > across) {
     down = std::max(kLeastMap, static_cast<int>(std::lround(across / viewShape())));
@@ -189,27 +216,28 @@ QSize MapPlot::mapSize(const QMargins& room) const {
 MapPlot::TickNames MapPlot::fittingNames() const {
   using Labels = PositionTicker::Labels;
   if (!m_run.tokens) return {};
-  const double least = kTokenLine * lineHeight();
+  constexpr double least = kSmallestName;
   // Tokens need more room, which makes cells smaller: they are named where they still fit then.
   for (const TickNames& names : {TickNames{Labels::tokens, Labels::tokens}, TickNames{Labels::tokens, Labels::numbers},
                                  TickNames{Labels::numbers, Labels::tokens}}) {
     const QSize map = mapSize(roomAround(m_labelled, names));
-    const bool rows = map.height() / static_cast<double>(m_geometry.view.rows.size()) >= least;
-    const bool columns = map.width() / static_cast<double>(m_geometry.view.columns.size()) >= least;
+    const bool rows =
+        !m_geometry.byDistance() && map.height() / static_cast<double>(m_geometry.view.rows.size()) >= least;
+    const bool columns = map.width() / static_cast<double>(across().size()) >= least;
     if ((rows || names.rows == Labels::numbers) && (columns || names.columns == Labels::numbers)) return names;
   }
   return {};
 }
 
 int MapPlot::usefulWidth(int height) const {
-  if (m_proportions == Proportions::free) return QWIDGETSIZE_MAX;
+  if (!isSquare()) return QWIDGETSIZE_MAX;
   const QMargins room = roomAround(m_labelled);
   const int map = std::max(kLeastMap, height - room.top() - room.bottom());
   return static_cast<int>(map * viewShape()) + room.left() + room.right();
 }
 
 bool MapPlot::sharesPositionsWith(const MapPlot& other) const {
-  if (!m_notice.isEmpty() || !other.m_notice.isEmpty()) return false;
+  if (!m_notice.isEmpty() || !other.m_notice.isEmpty() || m_geometry.axes != other.m_geometry.axes) return false;
   if (m_run.tokens == other.m_run.tokens) return true;
   return m_run.tokens && other.m_run.tokens && m_run.tokens->input_id == other.m_run.tokens->input_id;
 }
@@ -223,10 +251,17 @@ void MapPlot::place() {
   m_geometry.rect = QRect(QPoint(room.left(), room.top()), map);
   axisRect()->setMargins({room.left(), room.top(), std::max(0, width() - room.left() - map.width()),
                           std::max(0, height() - room.top() - map.height())});
-  xAxis->setRange(static_cast<double>(m_geometry.view.columns.begin) - 0.5,
-                  static_cast<double>(m_geometry.view.columns.end) - 0.5);
-  yAxis->setRange(static_cast<double>(m_geometry.view.rows.begin) - 0.5,
-                  static_cast<double>(m_geometry.view.rows.end) - 0.5);
+  xAxis->setRange(static_cast<double>(across().begin) - 0.5, static_cast<double>(across().end) - 0.5);
+  yAxis->setRangeReversed(!m_geometry.byDistance());
+  if (m_geometry.byDistance()) {
+    m_distanceTicker->setAxis(m_geometry.distanceAxis());
+    yAxis->setTicker(m_distanceTicker);
+    yAxis->setRange(0, 1);
+  } else {
+    yAxis->setTicker(m_rowTicker);
+    yAxis->setRange(static_cast<double>(m_geometry.view.rows.begin) - 0.5,
+                    static_cast<double>(m_geometry.view.rows.end) - 0.5);
+  }
   labelAxes();
   replotSoon();
   if (otherNames) emit axesChanged();
@@ -237,7 +272,7 @@ void MapPlot::place() {
 }
 
 void MapPlot::labelAxes() {
-  const QFontMetricsF metrics(xAxis->tickLabelFont());
+  const QFontMetricsF metrics(m_tickFont);
   const double line = lineHeight();
   m_rowTicker->setLabels(m_names.rows);
   m_columnTicker->setLabels(m_names.columns);
@@ -248,22 +283,28 @@ void MapPlot::labelAxes() {
   const bool upright = m_names.columns == PositionTicker::Labels::tokens &&
                        m_geometry.cellWidth() < (kTokenWidth + 2) * metrics.averageCharWidth();
   xAxis->setTickLabelRotation(upright ? -90 : 0);
-  const double number = metrics.horizontalAdvance(QString::number(m_geometry.view.columns.end)) + line;
+  yAxis->setTickLabelFont(nameFont(m_names.rows, m_geometry.cellHeight()));
+  xAxis->setTickLabelFont(upright ? nameFont(m_names.columns, m_geometry.cellWidth()) : m_tickFont);
+  const double number = metrics.horizontalAdvance(QString::number(across().end)) + line;
   m_columnTicker->setMost(static_cast<int>(m_geometry.rect.width() / number));
   m_rowTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
+  m_distanceTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
 }
 
 /// Titles lie in one line above the map, where they take no width.
 void MapPlot::drawTitles() {
   QPainter painter(this);
-  painter.setFont(xAxis->tickLabelFont());
+  painter.setFont(m_tickFont);
   painter.setPen(mutedTextColour(palette()));
   QStringList titles;
-  if (m_labelled.queries) titles += tr("↓ query i");
-  if (m_labelled.keys) titles += tr("→ key j");
+  const bool byDistance = m_geometry.byDistance();
+  if (m_labelled.queries) titles += byDistance ? tr("↑ distance i − j + 1") : tr("↓ query i");
+  if (m_labelled.keys) titles += byDistance ? tr("→ query i") : tr("→ key j");
+  if (!m_caption.isEmpty()) titles += m_caption;
   const QRect& map = m_geometry.rect;
-  painter.drawText(QRect(map.left(), 0, map.width(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter,
-                   titles.join(QStringLiteral("   ")));
+  const QString line =
+      QFontMetrics(painter.font()).elidedText(titles.join(QStringLiteral("   ")), Qt::ElideRight, map.width());
+  painter.drawText(QRect(map.left(), 0, map.width(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter, line);
 }
 
 QColor MapPlot::groundColour() const {
@@ -277,6 +318,7 @@ void MapPlot::applyColours() {
   setBackground(QBrush(palette().color(QPalette::Window)));
   m_raster->ground = groundColour();
   m_marks->palette = palette();
+  m_tickFont = small;
   const QPen pen(mutedTextColour(palette()), 1);
   for (QCPAxis* axis : {xAxis, yAxis, xAxis2, yAxis2}) {
     axis->setBasePen(pen);

@@ -30,7 +30,11 @@ class MapPlot : public QCustomPlot {
   explicit MapPlot(QWidget* parent = nullptr);
 
   void setPictures(std::vector<PicturePointer> pictures);
-  void setView(const View& view);
+  /// @param axes  by distance the view has the distances that are to be shown
+  void setView(const View& view, MapAxes axes = MapAxes::key);
+  /// A line of text over the map, after the names of its axes.
+  void setCaption(const QString& caption);
+  [[nodiscard]] const QString& caption() const { return m_caption; }
   /// Sets the run whose positions the axes show.
   void setRun(const AxisRun& run);
   void setMarks(const Cursor& pin, const Cursor& hover, const std::vector<Cursor>& locks);
@@ -99,19 +103,27 @@ class MapPlot : public QCustomPlot {
   [[nodiscard]] QSize mapSize(const QMargins& room) const;
   [[nodiscard]] TickNames fittingNames() const;
   [[nodiscard]] double viewShape() const;
+  [[nodiscard]] bool isSquare() const { return m_proportions == Proportions::square && !m_geometry.byDistance(); }
+  /// The positions below the map, and how many there are.
+  [[nodiscard]] const Range& across() const;
   [[nodiscard]] double lineHeight() const;
+  /// @param cell  what an entry has along the axis, logical pixels
+  [[nodiscard]] QFont nameFont(PositionTicker::Labels labels, double cell) const;
 
   PlotGeometry m_geometry;
   RasterItem* m_raster;
   MarksItem* m_marks;
   QSharedPointer<PositionTicker> m_rowTicker;
   QSharedPointer<PositionTicker> m_columnTicker;
+  QSharedPointer<DistanceTicker> m_distanceTicker;
   AxisRun m_run;
   Proportions m_proportions = Proportions::square;
   LabelledAxes m_labelled;
   TickNames m_names;
+  QFont m_tickFont;  ///< of numbers, and of tokens that have room for it
   int m_rightRoom = 0;
   QString m_notice;
+  QString m_caption;
   int m_usefulWidth = 0;     ///< when the plot's owner heard of it last
   bool m_replotDue = false;  ///< what was set last is not drawn yet
   bool m_replotted = false;  ///< it is drawn, but not on the screen yet

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <QActionGroup>
 #include <QHBoxLayout>
@@ -81,6 +82,7 @@ MapsView::MapsView(RunList& runs, QWidget* parent) : QWidget(parent), m_runs(run
   connect(&m_runs, &RunList::referenceChanged, this, &MapsView::followRuns);
   const Selection* selection = &m_runs.selection();
   connect(selection, &Selection::headChanged, this, [this] {
+    showChosenHead();
     for (MapPane* pane : m_panes) pane->followHead();
   });
   connect(selection, &Selection::viewChanged, this, &MapsView::refreshAll);
@@ -197,7 +199,7 @@ void MapsView::makePaneCommands() {
   compare({tr("Compare: difference A − B"), tr("Entry by entry, on a diverging scale"), {QKeySequence(Qt::Key_D)}},
           Sides::difference);
   addCommand({tr("Compare with the nearest head"),
-              tr("The head of the other model whose attention reaches as far"),
+              tr("The head of the other model whose attention reaches as far, beside the pane's own"),
               {QKeySequence(Qt::Key_N)}},
              [this] { pane(m_active).chooseNearest(); });
   m_keepAction = addCommand({tr("Keep this head in the pane"),
@@ -228,6 +230,15 @@ void MapsView::makePaneCommands() {
           state.setQuantity(next);
         });
       });
+  addCommand({tr("Axes: key or distance"),
+              tr("Keys beside queries, or distances above queries on a logarithmic axis, where fast heads can be read"),
+              {QKeySequence(Qt::Key_X)}},
+             [this] {
+               const MapAxes shown = pane(m_active).axes();
+               changeActive([shown](PaneState& state) {
+                 state.axes = shown == MapAxes::key ? MapAxes::distance : MapAxes::key;
+               });
+             });
   m_firstKeyAction = addCommand({tr("Without key 0"),
                                  tr("Leave out the first key, where many heads park attention, in all panes of "
                                     "attention. Each row is divided by the rest"),
@@ -278,6 +289,11 @@ bool MapsView::firstKeyIsLeftOut() const {
 void MapsView::showChecks() {
   const PaneState& state = paneState(m_active);
   m_equalAction->setChecked(limitsAreEqual());
+  const bool comparable = !comparablePanes().empty();
+  m_equalAction->setEnabled(comparable);
+  m_equalAction->setToolTip(comparable ? tr("Panes of one quantity get the same limits, or each its own again (E)")
+                                       : tr("No two maps show the same quantity on the same scale: choose one in their "
+                                            "titles, or with Q, to give them the same limits"));
   m_firstKeyAction->setChecked(firstKeyIsLeftOut());
   m_keepAction->setChecked(state.own.has_value());
   for (QAction* action : m_sideActions->actions()) {
@@ -375,6 +391,17 @@ void MapsView::setActivePane(int pane) {
   showChecks();
 }
 
+// A head that is chosen is seen: where every pane keeps one, the active pane lets its own go.
+void MapsView::showChosenHead() {
+  const PaneHeads heads(m_runs, m_nearest);
+  for (int index = 0; index < m_count; ++index) {
+    if (!paneState(index).own) return;
+  }
+  const auto shown = heads.left(paneState(m_active));
+  if (shown && shown->choice == m_runs.selection().head()) return;
+  changeActive([](PaneState& state) { state.own.reset(); });
+}
+
 const PaneState& MapsView::paneState(int pane) const { return this->pane(pane).state(); }
 
 void MapsView::setPaneState(int pane, const PaneState& state) {
@@ -402,8 +429,13 @@ void MapsView::chooseFirstQuantities() {
   for (std::size_t index = 0; index < m_panes.size(); ++index) {
     PaneState wanted;
     wanted.setQuantity(quantities[index]);
-    if (m_panes[index]->state() == m_first[index] && wanted != m_first[index]) m_panes[index]->setState(wanted);
+    // Axes that were chosen stay, and say nothing of the quantity.
+    PaneState shown = m_panes[index]->state();
+    const auto axes = std::exchange(shown.axes, std::nullopt);
+    const bool untouched = shown == m_first[index];
     m_first[index] = wanted;
+    wanted.axes = axes;
+    if (untouched) m_panes[index]->setState(wanted);
   }
 }
 
@@ -500,7 +532,10 @@ void MapsView::zoomBy(double factor) {
   if (m_runs.length() < 1) return;
   Selection& selection = m_runs.selection();
   selection.endMovement();
-  selection.setView(zoomed(selection.view(), factor, {}, ZoomAxes::both, m_runs.length()));
+  const View& view = selection.view();
+  const bool byDistance = pane(m_active).axes() == MapAxes::distance;
+  selection.setView(byDistance ? zoomedByDistance(view, factor, {}, ZoomAxes::columns, m_runs.length())
+                               : zoomed(view, factor, {}, ZoomAxes::both, m_runs.length()));
   selection.endMovement();
 }
 
@@ -513,12 +548,15 @@ void MapsView::panBy(double rows, double columns) {
     const double tokens = share * static_cast<double>(range.size());
     return static_cast<std::int64_t>(share < 0 ? std::floor(tokens) : std::ceil(tokens));
   };
+  if (pane(m_active).axes() == MapAxes::distance) {
+    return selection.setView(pannedByDistance(view, step(view.rows, columns), -rows, m_runs.length()));
+  }
   selection.setView(panned(view, step(view.rows, rows), step(view.columns, columns), m_runs.length()));
 }
 
 void MapsView::keyPressEvent(QKeyEvent* event) {
-  // A tenth of what is shown, with Shift nearly all of it; while the key is held it is one movement.
-  const double share = event->modifiers().testFlag(Qt::ShiftModifier) ? 0.9 : 0.1;
+  // A tenth of what is shown, with Ctrl nearly all of it; while the key is held it is one movement.
+  const double share = event->modifiers().testFlag(Qt::ControlModifier) ? 0.9 : 0.1;
   if (!event->isAutoRepeat()) m_runs.selection().endMovement();
   switch (event->key()) {
     case Qt::Key_Left:

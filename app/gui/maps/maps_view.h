@@ -104,6 +104,7 @@ class MapsView : public QWidget, public ViewPart {
   template <typename Change>
   void changeActive(Change change);
   void arrangePanes();
+  void showChosenHead();
   void chooseFirstQuantities();
   void followRuns();
   void refreshAll();

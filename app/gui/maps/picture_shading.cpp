@@ -108,13 +108,19 @@ ScaledColours coloursOf(const MapPicture& picture, const Shading& shading) {
   figure.image = joined(picture.values);
   figure.scale = shading.scale;
   figure.colours = shading.colours.choice();
+  ScaledColours colours = figure::chooseColours(figure);
+  if (!shading.steps || figure.colours.lower || figure.colours.upper) return colours;
+  figure.colours.lower = std::min(colours.lower, shading.steps->first);
+  figure.colours.upper = std::max(colours.upper, shading.steps->second);
   return figure::chooseColours(figure);
 }
 
 void paint(MapPicture& picture, kernels::Executor* executor) {
   const Shader shader(picture.colours, picture.request.shading);
   picture.images.clear();
-  for (const auto& values : picture.values) {
+  for (const auto& pooled : picture.values) {
+    const bool byDistance = picture.request.content.axes == MapAxes::distance;
+    const auto values = byDistance ? std::make_shared<const Image>(drawn_by_distance(*pooled)) : pooled;
     QImage image(static_cast<int>(values->columns), static_cast<int>(values->rows), QImage::Format_RGB32);
     if (image.isNull()) throw Error("no memory for the picture of a map: make the window smaller");
     uchar* const bits = image.bits();

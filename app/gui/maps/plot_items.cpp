@@ -10,6 +10,7 @@ namespace {
 
 /// Size, in logical pixels, from which a position's line becomes a frame around its cells.
 constexpr double kFramedCell = 5;
+constexpr double kTickHalf = 14;      ///< of the tick at a pair's distance, logical pixels
 constexpr double kValueSize = 0.85;   ///< of the font
 constexpr double kValueHeight = 1.1;  ///< lines
 
@@ -38,25 +39,51 @@ QColor inkOn(QRgb ground) {
 
 }  // namespace
 
-double PlotGeometry::cellWidth() const { return rect.width() / static_cast<double>(view.columns.size()); }
+double PlotGeometry::cellWidth() const {
+  return rect.width() / static_cast<double>(byDistance() ? view.rows.size() : view.columns.size());
+}
 
 double PlotGeometry::cellHeight() const { return rect.height() / static_cast<double>(view.rows.size()); }
 
-QPointF PlotGeometry::corner(std::int64_t row, std::int64_t column) const {
-  return {rect.left() + static_cast<double>(column - view.columns.begin) * cellWidth(),
-          rect.top() + static_cast<double>(row - view.rows.begin) * cellHeight()};
+double PlotGeometry::leftOf(std::int64_t position) const {
+  const std::int64_t begin = byDistance() ? view.rows.begin : view.columns.begin;
+  return rect.left() + static_cast<double>(position - begin) * cellWidth();
+}
+
+double PlotGeometry::topOf(std::int64_t distance) const {
+  return rect.top() +
+         (1 - distanceAxis().place(static_cast<double>(std::max<std::int64_t>(distance, 1)))) * rect.height();
+}
+
+QRectF PlotGeometry::cell(std::int64_t row, std::int64_t column) const {
+  if (byDistance()) {
+    const std::int64_t distance = row - column + 1;
+    return {QPointF(leftOf(row), topOf(distance + 1)), QPointF(leftOf(row + 1), topOf(distance))};
+  }
+  const QPointF corner(leftOf(column), rect.top() + static_cast<double>(row - view.rows.begin) * cellHeight());
+  return {corner, QSizeF(cellWidth(), cellHeight())};
 }
 
 QRectF PlotGeometry::placeOf(const View& part) const {
-  return {corner(part.rows.begin, part.columns.begin), corner(part.rows.end, part.columns.end)};
+  if (byDistance()) {
+    return {QPointF(leftOf(part.rows.begin), topOf(part.distances.end)),
+            QPointF(leftOf(part.rows.end), topOf(part.distances.begin))};
+  }
+  return {cell(part.rows.begin, part.columns.begin).topLeft(), cell(part.rows.end, part.columns.end).topLeft()};
 }
 
-std::int64_t PlotGeometry::rowAt(double y) const {
-  return view.rows.begin + static_cast<std::int64_t>(std::floor((y - rect.top()) / cellHeight()));
+std::int64_t PlotGeometry::rowAt(const QPointF& point) const {
+  const double cells = byDistance() ? (point.x() - rect.left()) / cellWidth() : (point.y() - rect.top()) / cellHeight();
+  return view.rows.begin + static_cast<std::int64_t>(std::floor(cells));
 }
 
-std::int64_t PlotGeometry::columnAt(double x) const {
-  return view.columns.begin + static_cast<std::int64_t>(std::floor((x - rect.left()) / cellWidth()));
+std::int64_t PlotGeometry::columnAt(const QPointF& point) const {
+  if (byDistance()) return rowAt(point) - distanceAt(point.y()) + 1;
+  return view.columns.begin + static_cast<std::int64_t>(std::floor((point.x() - rect.left()) / cellWidth()));
+}
+
+std::int64_t PlotGeometry::distanceAt(double y) const {
+  return distanceAxis().at(1 - (y - rect.top()) / rect.height());
 }
 
 QRectF Divider::part(const QRectF& rect, std::size_t side) const {
@@ -87,14 +114,16 @@ void RasterItem::draw(QCPPainter* painter) {
   painter->setRenderHint(QPainter::Antialiasing, false);
   painter->fillRect(m_geometry.rect, ground);
   for (const PicturePointer& picture : pictures) drawPicture(painter, *picture);
-  if (pictures.empty() || !pictures.back()->showsEntries()) return;
+  if (pictures.empty()) return;
+  const bool singleQueries = pictures.back()->exact && pictures.back()->tokensPerPixel() == 1;
+  if (m_geometry.byDistance() ? !singleQueries : !pictures.back()->showsEntries()) return;
   QFont small = painter->font();
   small.setPointSizeF(small.pointSizeF() * kValueSize);
   painter->setFont(small);
   const QFontMetricsF metrics(small);
-  const bool wide = m_geometry.cellWidth() >= metrics.horizontalAdvance(QStringLiteral("−0.00")) + 4 &&
-                    m_geometry.cellHeight() >= kValueHeight * metrics.height();
-  if (wide) drawValues(painter, *pictures.back());
+  if (m_geometry.cellWidth() < metrics.horizontalAdvance(QStringLiteral("−0.00")) + 4) return;
+  if (m_geometry.byDistance()) return drawValuesByDistance(painter, *pictures.back());
+  if (m_geometry.cellHeight() >= kValueHeight * metrics.height()) drawValues(painter, *pictures.back());
 }
 
 void RasterItem::drawPicture(QCPPainter* painter, const MapPicture& picture) const {
@@ -104,17 +133,17 @@ void RasterItem::drawPicture(QCPPainter* painter, const MapPicture& picture) con
   const auto common = [](const Range& a, const Range& b) {
     return Range{std::max(a.begin, b.begin), std::min(a.end, b.end)};
   };
-  const View part{common(whole.rows, shown.rows), common(whole.columns, shown.columns)};
-  if (part.rows.size() <= 0 || part.columns.size() <= 0) return;
+  if (picture.request.content.axes != m_geometry.axes) return;
+  const bool byDistance = m_geometry.byDistance();
+  const View part{common(whole.rows, shown.rows), common(whole.columns, shown.columns),
+                  common(whole.distances, shown.distances)};
+  if (part.rows.size() <= 0 || (byDistance ? part.distances.size() : part.columns.size()) <= 0) return;
   const QRectF target = m_geometry.placeOf(part);
   for (std::size_t side = 0; side < picture.images.size(); ++side) {
     const QImage& image = picture.images[side];
-    const double across = image.width() / static_cast<double>(whole.columns.size());
-    const double down = image.height() / static_cast<double>(whole.rows.size());
-    const QRectF source(static_cast<double>(part.columns.begin - whole.columns.begin) * across,
-                        static_cast<double>(part.rows.begin - whole.rows.begin) * down,
-                        static_cast<double>(part.columns.size()) * across,
-                        static_cast<double>(part.rows.size()) * down);
+    // The picture fills a plot of its own view.
+    const PlotGeometry own{{QPoint(), image.size()}, whole, m_geometry.axes};
+    const QRectF source = own.placeOf(part);
     painter->save();
     painter->setClipRect(divider.part(m_geometry.rect, side), Qt::IntersectClip);
     painter->drawImage(target, image, source);
@@ -126,7 +155,7 @@ void RasterItem::drawValues(QCPPainter* painter, const MapPicture& picture) cons
   const View& view = m_geometry.view;
   for (std::int64_t row = view.rows.begin; row < view.rows.end; ++row) {
     for (std::int64_t column = view.columns.begin; column < view.columns.end; ++column) {
-      const QRectF cell(m_geometry.corner(row, column), QSizeF(m_geometry.cellWidth(), m_geometry.cellHeight()));
+      const QRectF cell = m_geometry.cell(row, column);
       const std::size_t side = divider.sideAt(m_geometry.rect, cell.center());
       const float value = picture.value(side, row, column);
       if (!std::isfinite(value) || side >= picture.images.size()) continue;
@@ -134,6 +163,29 @@ void RasterItem::drawValues(QCPPainter* painter, const MapPicture& picture) cons
       const Range& columns = picture.request.view.columns;
       painter->setPen(inkOn(
           picture.images[side].pixel(static_cast<int>(column - columns.begin), static_cast<int>(row - rows.begin))));
+      painter->drawText(cell, Qt::AlignCenter, valueText(value));
+    }
+  }
+}
+
+// Only cells of one distance are as high as a line of text.
+void RasterItem::drawValuesByDistance(QCPPainter* painter, const MapPicture& picture) const {
+  const View& view = m_geometry.view;
+  const double least = kValueHeight * painter->fontMetrics().height();
+  const QRectF rect = m_geometry.rect;
+  for (std::int64_t row = view.rows.begin; row < view.rows.end; ++row) {
+    for (std::int64_t distance = view.distances.begin; distance < view.distances.end; ++distance) {
+      const std::int64_t column = row - distance + 1;
+      const QRectF cell = m_geometry.cell(row, column);
+      if (cell.height() < least) break;
+      const std::size_t side = divider.sideAt(rect, cell.center());
+      const float value = picture.value(side, row, column);
+      if (!std::isfinite(value) || side >= picture.images.size()) continue;
+      const QImage& image = picture.images[side];
+      const PlotGeometry own{{QPoint(), image.size()}, picture.request.view, m_geometry.axes};
+      const QPoint middle = own.cell(row, column).center().toPoint();
+      if (!image.valid(middle)) continue;
+      painter->setPen(inkOn(image.pixel(middle)));
       painter->drawText(cell, Qt::AlignCenter, valueText(value));
     }
   }
@@ -152,10 +204,11 @@ void MarksItem::draw(QCPPainter* painter) {
   const Casing under{QColor(0x303030), 1, 1};
   painter->save();
   painter->setClipRect(m_geometry.rect);
-  if (read(pin.query)) drawRow(painter, *pin.query, query);
-  if (read(pin.key)) drawColumn(painter, *pin.key, key);
-  if (read(hover.query)) drawRow(painter, *hover.query, under);
-  if (read(hover.key)) drawColumn(painter, *hover.key, under);
+  const auto part = [&](const Cursor& cursor) {
+    return Cursor{read(cursor.query) ? cursor.query : std::nullopt, read(cursor.key) ? cursor.key : std::nullopt};
+  };
+  drawCursor(painter, part(pin), query, key);
+  drawCursor(painter, part(hover), under, under);
   for (std::size_t n = 0; n < locks.size(); ++n) {
     if (read(locks[n].query) && read(locks[n].key)) drawLock(painter, locks[n], static_cast<int>(n) + 1);
   }
@@ -170,9 +223,18 @@ void MarksItem::draw(QCPPainter* painter) {
   }
 }
 
-void MarksItem::drawRow(QCPPainter* painter, std::int64_t row, const Casing& casing) const {
-  const double top = m_geometry.corner(row, 0).y();
-  const double height = m_geometry.cellHeight();
+void MarksItem::drawCursor(QCPPainter* painter, const Cursor& cursor, const Casing& query, const Casing& key) const {
+  if (m_geometry.byDistance()) {
+    if (cursor.query) drawDown(painter, m_geometry.cell(*cursor.query, *cursor.query), query);
+    if (!cursor.key || (cursor.query && *cursor.key > *cursor.query)) return;
+    if (cursor.query) return drawTick(painter, m_geometry.cell(*cursor.query, *cursor.key), key);
+    return drawKey(painter, *cursor.key, key);
+  }
+  if (cursor.query) drawAcross(painter, m_geometry.cell(*cursor.query, m_geometry.view.columns.begin), query);
+  if (cursor.key) drawDown(painter, m_geometry.cell(m_geometry.view.rows.begin, *cursor.key), key);
+}
+
+void MarksItem::drawAcross(QCPPainter* painter, const QRectF& cell, const Casing& casing) const {
   const QRectF rect = m_geometry.rect;
   const auto line = [&](double y) {
     const double begin = std::floor(y - casing.width / 2);
@@ -180,14 +242,12 @@ void MarksItem::drawRow(QCPPainter* painter, std::int64_t row, const Casing& cas
                       Qt::white);
     painter->fillRect(QRectF(rect.left(), begin, rect.width(), casing.width), casing.colour);
   };
-  if (height < kFramedCell) return line(top + height / 2);
-  line(std::round(top));
-  line(std::round(top + height));
+  if (cell.height() < kFramedCell) return line(cell.center().y());
+  line(std::round(cell.top()));
+  line(std::round(cell.bottom()));
 }
 
-void MarksItem::drawColumn(QCPPainter* painter, std::int64_t column, const Casing& casing) const {
-  const double left = m_geometry.corner(0, column).x();
-  const double width = m_geometry.cellWidth();
+void MarksItem::drawDown(QCPPainter* painter, const QRectF& cell, const Casing& casing) const {
   const QRectF rect = m_geometry.rect;
   const auto line = [&](double x) {
     const double begin = std::floor(x - casing.width / 2);
@@ -195,14 +255,37 @@ void MarksItem::drawColumn(QCPPainter* painter, std::int64_t column, const Casin
                       Qt::white);
     painter->fillRect(QRectF(begin, rect.top(), casing.width, rect.height()), casing.colour);
   };
-  if (width < kFramedCell) return line(left + width / 2);
-  line(std::round(left));
-  line(std::round(left + width));
+  if (cell.width() < kFramedCell) return line(cell.center().x());
+  line(std::round(cell.left()));
+  line(std::round(cell.right()));
+}
+
+void MarksItem::drawTick(QCPPainter* painter, const QRectF& cell, const Casing& casing) const {
+  const double half = std::max(kTickHalf, cell.width() / 2 + kTickHalf / 2);
+  const double top = std::floor(cell.center().y() - casing.width / 2);
+  const QRectF tick(cell.center().x() - half, top, 2 * half, casing.width);
+  painter->fillRect(tick.adjusted(-casing.white, -casing.white, casing.white, casing.white), Qt::white);
+  painter->fillRect(tick, casing.colour);
+}
+
+void MarksItem::drawKey(QCPPainter* painter, std::int64_t key, const Casing& casing) const {
+  const QRectF rect = m_geometry.rect;
+  QPolygonF way;
+  const std::int64_t first = std::max(key, m_geometry.view.rows.begin);
+  const auto step = std::max<std::int64_t>(1, static_cast<std::int64_t>(1 / m_geometry.cellWidth()));
+  for (std::int64_t row = first; row < m_geometry.view.rows.end; row += step) {
+    way += m_geometry.cell(row, key).center();
+  }
+  if (way.isEmpty() || way.front().x() > rect.right()) return;
+  painter->setBrush(Qt::NoBrush);
+  painter->setPen(QPen(Qt::white, casing.width + 2 * casing.white));
+  painter->drawPolyline(way);
+  painter->setPen(QPen(casing.colour, casing.width));
+  painter->drawPolyline(way);
 }
 
 void MarksItem::drawLock(QCPPainter* painter, const Cursor& lock, int number) const {
-  const QPointF middle =
-      m_geometry.corner(*lock.query, *lock.key) + QPointF(m_geometry.cellWidth() / 2, m_geometry.cellHeight() / 2);
+  const QPointF middle = m_geometry.cell(*lock.query, *lock.key).center();
   if (!QRectF(m_geometry.rect).contains(middle)) return;
   QFont small = painter->font();
   small.setPointSizeF(small.pointSizeF() * kLockSize);

@@ -11,19 +11,31 @@
 
 namespace foxscope::gui {
 
-/// Where positions lie in a plot: the view fills the rectangle, queries downwards, keys to the right.
+/// Where positions lie in a plot: the view fills the rectangle, queries downwards, keys to the right; by distance
+/// queries to the right, distances upwards on a logarithmic axis.
 struct PlotGeometry {
   QRect rect;  ///< logical pixels
-  View view;
+  View view;   ///< by distance with the distances that are shown
+  MapAxes axes = MapAxes::key;
 
+  [[nodiscard]] bool byDistance() const { return axes == MapAxes::distance; }
+  [[nodiscard]] DistanceAxis distanceAxis() const { return {view.distances}; }
+  /// Queries or keys across, and queries down; by distance cells have no height in common.
   [[nodiscard]] double cellWidth() const;
   [[nodiscard]] double cellHeight() const;
-  /// Upper left corner of an entry's cell.
-  [[nodiscard]] QPointF corner(std::int64_t row, std::int64_t column) const;
+  /// An entry's cell; by distance of a key after the query one without height.
+  [[nodiscard]] QRectF cell(std::int64_t row, std::int64_t column) const;
   [[nodiscard]] QRectF placeOf(const View& part) const;
-  /// The entry at a point, which may lie outside of the view where the point is outside of the rectangle.
-  [[nodiscard]] std::int64_t rowAt(double y) const;
-  [[nodiscard]] std::int64_t columnAt(double x) const;
+  /// The entry at a point, which may lie outside of the view where the point is outside of the rectangle. By distance
+  /// the key may lie before the text.
+  [[nodiscard]] std::int64_t rowAt(const QPointF& point) const;
+  [[nodiscard]] std::int64_t columnAt(const QPointF& point) const;
+  /// By distance, held inside the axis.
+  [[nodiscard]] std::int64_t distanceAt(double y) const;
+
+ private:
+  [[nodiscard]] double leftOf(std::int64_t position) const;
+  [[nodiscard]] double topOf(std::int64_t distance) const;
 };
 
 /// The line between two sides.
@@ -55,13 +67,14 @@ class RasterItem : public QCPAbstractItem {
  private:
   void drawPicture(QCPPainter* painter, const MapPicture& picture) const;
   void drawValues(QCPPainter* painter, const MapPicture& picture) const;
+  void drawValuesByDistance(QCPPainter* painter, const MapPicture& picture) const;
 
   const PlotGeometry& m_geometry;
 };
 
 /// Colours of the pinned query and key on a map: cased in white, so that they are seen on every colour map.
-inline constexpr QRgb kPinnedQueryOnMap = 0xffe8590c;
-inline constexpr QRgb kPinnedKeyOnMap = 0xff0b7f72;
+inline constexpr QRgb kPinnedQueryOnMap = 0xffc2185b;
+inline constexpr QRgb kPinnedKeyOnMap = 0xff0091b8;
 
 /// The marks over the pictures that change with the pointer: pinned, locked and hovered positions, the line between two
 /// sides, the rubber band.
@@ -91,8 +104,12 @@ class MarksItem : public QCPAbstractItem {
     double width = 1;  ///< logical pixels, of the line itself
     double white = 1;  ///< on each of its sides
   };
-  void drawRow(QCPPainter* painter, std::int64_t row, const Casing& casing) const;
-  void drawColumn(QCPPainter* painter, std::int64_t column, const Casing& casing) const;
+  void drawCursor(QCPPainter* painter, const Cursor& cursor, const Casing& query, const Casing& key) const;
+  void drawAcross(QCPPainter* painter, const QRectF& cell, const Casing& casing) const;
+  void drawDown(QCPPainter* painter, const QRectF& cell, const Casing& casing) const;
+  /// By distance: a tick at the distance of a pair, and the way of a key that has no query.
+  void drawTick(QCPPainter* painter, const QRectF& cell, const Casing& casing) const;
+  void drawKey(QCPPainter* painter, std::int64_t key, const Casing& casing) const;
   void drawLock(QCPPainter* painter, const Cursor& lock, int number) const;
   void drawDivider(QCPPainter* painter) const;
 

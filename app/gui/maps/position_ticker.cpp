@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "app/figure/maps/map_layout.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -65,6 +67,22 @@ void PositionTicker::generate(const QCPRange& range, const QLocale& /*locale*/, 
   for (std::int64_t position = (own.begin + step - 1) / step * step; position < own.end; position += step) {
     const auto place = m_run.toReference ? (*m_run.toReference)(position) : position;
     if (place) add(*place, position);
+  }
+}
+
+void DistanceTicker::generate(const QCPRange& /*range*/, const QLocale& /*locale*/, QChar /*formatChar*/,
+                              int /*precision*/, QVector<double>& ticks, QVector<double>* subTicks,
+                              QVector<QString>* tickLabels) {
+  const figure::Ticks all = figure::distanceTicks(m_axis.distances, std::max(2, m_most));
+  ticks.clear();
+  if (subTicks != nullptr) subTicks->clear();
+  if (tickLabels != nullptr) tickLabels->clear();
+  for (const figure::Tick& tick : all.major) {
+    ticks.append(m_axis.middle(tick.value));
+    if (tickLabels != nullptr) tickLabels->append(QString::fromStdString(tick.label));
+  }
+  for (const double value : all.minor) {
+    if (subTicks != nullptr) subTicks->append(m_axis.middle(value));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <qcustomplot.h>
 
 #include "app/gui/document/places.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::gui {
 
@@ -43,6 +44,20 @@ class PositionTicker : public QCPAxisTicker {
   AxisRun m_run;
   Labels m_labels = Labels::numbers;
   int m_most = 6;
+};
+
+/// Ticks of an axis of distances whose coordinate is their place on it, from 0 to 1.
+class DistanceTicker : public QCPAxisTicker {
+ public:
+  void setAxis(const DistanceAxis& axis) { m_axis = axis; }
+  void setMost(int most) { m_most = most; }
+
+  void generate(const QCPRange& range, const QLocale& locale, QChar formatChar, int precision, QVector<double>& ticks,
+                QVector<double>* subTicks, QVector<QString>* tickLabels) override;
+
+ private:
+  DistanceAxis m_axis{{1, 2}};
+  int m_most = 4;
 };
 
 }  // namespace foxscope::gui

@@ -12,7 +12,7 @@
 namespace foxscope::gui {
 
 GoBar::GoBar(QWidget* parent) : QWidget(parent), m_input(new QLineEdit(this)), m_hint(new QLabel(this)) {
-  m_input->setPlaceholderText(tr("Position, or percentage of the text"));
+  m_input->setPlaceholderText(tr("Position, percentage, or +500 from the pin"));
   m_input->setAccessibleName(tr("Go to position"));
   m_input->setToolTip(tr("Enter pins the position as query and shows it, Esc closes"));
   m_hint->setObjectName(QStringLiteral("goHint"));
@@ -31,8 +31,9 @@ GoBar::GoBar(QWidget* parent) : QWidget(parent), m_input(new QLineEdit(this)), m
   setFocusProxy(m_input);
 }
 
-void GoBar::open(std::int64_t length) {
+void GoBar::open(std::int64_t length, std::int64_t from) {
   m_length = length;
+  m_from = from;
   m_hint->clear();
   show();
   m_input->setFocus(Qt::ShortcutFocusReason);
@@ -40,11 +41,15 @@ void GoBar::open(std::int64_t length) {
 }
 
 void GoBar::accept() {
-  if (const auto position = positionFromInput(m_input->text(), m_length)) {
+  if (const auto position = positionFromInput(m_input->text(), m_length, m_from)) {
     emit chosen(*position);
     return;
   }
-  m_hint->setText(tr("type 0 to %1, or 0 % to 100 %").arg(QString::number(static_cast<qlonglong>(m_length - 1))));
+  const QString last = QString::number(static_cast<qlonglong>(m_length - 1));
+  m_hint->setText(m_from + 1 >= m_length
+                      ? tr("type 0 to %1, or 0 % to 100 %").arg(last)
+                      : tr("type 0 to %1, 0 % to 100 %, or +1 to +%2")
+                            .arg(last, QString::number(static_cast<qlonglong>(m_length - 1 - m_from))));
 }
 
 // Here Escape closes the bar; elsewhere it is a command of the window.

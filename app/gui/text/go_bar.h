@@ -9,7 +9,7 @@ class QLineEdit;
 
 namespace foxscope::gui {
 
-/// Asks for a position, as a number or a percentage of the text. Esc closes.
+/// Asks for a position, as a number, a percentage of the text, or a distance from where one is ("+500"). Esc closes.
 class GoBar : public QWidget {
   Q_OBJECT
 
@@ -17,7 +17,8 @@ class GoBar : public QWidget {
   explicit GoBar(QWidget* parent = nullptr);
 
   /// Shows the bar for a text of this many positions and takes the keys.
-  void open(std::int64_t length);
+  /// @param from  that distances are counted from
+  void open(std::int64_t length, std::int64_t from);
 
  signals:
   void chosen(std::int64_t position);
@@ -33,6 +34,7 @@ class GoBar : public QWidget {
   QLineEdit* m_input;
   QLabel* m_hint;
   std::int64_t m_length = 0;
+  std::int64_t m_from = 0;
 };
 
 }  // namespace foxscope::gui

@@ -14,13 +14,37 @@ namespace {
 
 constexpr double kBar = 3;  // width of the bars of the range, and of a hit
 constexpr double kMarkHeight = 2;
+/// Up to so many tokens a line the strongest stands for all; of more, nearly every line would have a strong one.
+constexpr std::int64_t kStrongestOf = 8;
+
+/// The mean of colours.
+class MeanColour {
+ public:
+  void add(QRgb colour) {
+    m_red += qRed(colour);
+    m_green += qGreen(colour);
+    m_blue += qBlue(colour);
+    ++m_count;
+  }
+  [[nodiscard]] QRgb value() const {
+    const auto mean = [this](std::int64_t sum) { return static_cast<int>((sum + m_count / 2) / m_count); };
+    return qRgb(mean(m_red), mean(m_green), mean(m_blue));
+  }
+
+ private:
+  std::int64_t m_red = 0;
+  std::int64_t m_green = 0;
+  std::int64_t m_blue = 0;
+  std::int64_t m_count = 0;
+};
 
 }  // namespace
 
 TextOverview::TextOverview(TextPage& page, QWidget* parent) : QWidget(parent), m_page(page) {
   setAccessibleName(tr("Overview of the text"));
   setToolTip(
-      tr("The whole text: the strongest tint of its lines, the pinned query and key, the range of the maps,\nsearch "
+      tr("The whole text: the tint of its lines (the mean of long ones), the pinned query and key, the range of the "
+         "maps,\nsearch "
          "hits. Click or drag to scroll."));
   setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Ignored);
   connect(&page, &TextPage::changed, this, qOverload<>(&QWidget::update));
@@ -41,6 +65,14 @@ double TextOverview::yOfCell(std::int64_t cell) const {
 }
 
 QRgb TextOverview::colourOfCells(const Range& cells, QRgb ground) const {
+  if (cells.size() > kStrongestOf) {
+    MeanColour mean;
+    for (std::int64_t cell = cells.begin; cell < cells.end; ++cell) {
+      const QColor colour = m_page.tintColour(cell);
+      mean.add(colour.isValid() ? colour.rgb() : ground);
+    }
+    return mean.value();
+  }
   const Tint& tint = *m_page.tint();
   std::int64_t strongest = -1;
   float size = -1;

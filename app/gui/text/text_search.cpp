@@ -21,7 +21,7 @@ std::optional<std::vector<Stretch>> findInText(const TextShape& shape, const QSt
   return found;
 }
 
-std::optional<std::int64_t> positionFromInput(const QString& input, std::int64_t length) {
+std::optional<std::int64_t> positionFromInput(const QString& input, std::int64_t length, std::int64_t from) {
   QString number = input.trimmed();
   bool isNumber = false;
   if (number.endsWith('%')) {
@@ -30,7 +30,10 @@ std::optional<std::int64_t> positionFromInput(const QString& input, std::int64_t
     if (!isNumber || !(percentage >= 0 && percentage <= 100) || length < 1) return std::nullopt;
     return std::llround(percentage / 100 * static_cast<double>(length - 1));
   }
-  const qlonglong position = number.toLongLong(&isNumber);
+  number.replace(QChar(0x2212), QLatin1Char('-'));
+  const bool isDistance = number.startsWith(QLatin1Char('+')) || number.startsWith(QLatin1Char('-'));
+  qlonglong position = number.toLongLong(&isNumber);
+  if (isNumber && isDistance && qAbs(position) <= length) position += from;
   if (!isNumber || position < 0 || position >= length) return std::nullopt;
   return position;
 }

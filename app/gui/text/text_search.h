@@ -15,8 +15,9 @@ namespace foxscope::gui {
 std::optional<std::vector<Stretch>> findInText(const TextShape& shape, const QString& words,
                                                Qt::CaseSensitivity sensitivity, const Job& job);
 
-/// A position from what a user types: "1200", or a percentage of the text, "35 %".
-/// @returns nothing where it is neither, or outside 0 to length - 1, or 0 % to 100 %
-std::optional<std::int64_t> positionFromInput(const QString& input, std::int64_t length);
+/// A position from what a user types: "1200", a percentage of the text, "35 %", or a distance, "+500" or "-20".
+/// @param from  that distances are counted from
+/// @returns nothing where it is none of these, or outside 0 to length - 1, or 0 % to 100 %
+std::optional<std::int64_t> positionFromInput(const QString& input, std::int64_t length, std::int64_t from);
 
 }  // namespace foxscope::gui

@@ -13,7 +13,8 @@ TextTinter::TextTinter(RunList& runs, const ModelRuns& modelRuns, TextToolRow& t
     : QObject(&page), m_runs(runs), m_modelRuns(modelRuns), m_tools(tools), m_page(page) {
   connect(&m_tools, &TextToolRow::choiceChanged, this, &TextTinter::request);
   connect(&m_runs.selection(), &Selection::headChanged, this, [this] {
-    if (isOfHead(m_tools.choice().kind)) request();
+    const TintKind kind = m_tools.choice().kind;
+    if (isOfHead(kind) || kind == TintKind::loss) request();
   });
 }
 
@@ -24,6 +25,13 @@ void TextTinter::followPin() {
 void TextTinter::followHover() {
   const bool follows = m_tools.choice().query == RowQuery::pointer || !m_runs.selection().pin().query;
   if (isRow(m_tools.choice().kind) && follows) request();
+}
+
+// The loss shown is that of the run that is looked at, until another one is chosen here.
+const Run* TextTinter::lossRun() const {
+  const Run* chosen = m_runs.run(m_runs.selection().head().run);
+  const bool follows = m_tools.choice().kind == TintKind::loss && m_runs.runNamed(m_tools.choice().run) == nullptr;
+  return chosenRun(follows && chosen != nullptr ? chosen->name : m_tools.choice().run, 0);
 }
 
 const Run* TextTinter::chosenRun(const QString& name, std::size_t otherwise) const {
@@ -57,7 +65,7 @@ std::optional<TintRequest> TextTinter::tintRequest() const {
     request.head = head->head;
     if (isOwed(choice.kind) && !head->trace->has(TraceArray::log_forget_gradient)) return std::nullopt;
   } else {
-    request.run = chosenRun(choice.run, 0)->trace;
+    request.run = lossRun()->trace;
     request.minus = chosenRun(choice.minus, 1)->trace;
   }
   if (isRow(choice.kind)) {
@@ -69,6 +77,7 @@ std::optional<TintRequest> TextTinter::tintRequest() const {
 }
 
 void TextTinter::request() {
+  if (m_reference) m_tools.setFollowed(lossRun()->name);
   m_tools.setCaption(caption());
   const Run* chosen = m_runs.run(m_runs.selection().head().run);
   const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools.choice().kind) &&
@@ -121,17 +130,16 @@ QString TextTinter::placesNote() const {
     return run != nullptr && !TokenPlaces(*m_reference, *run->trace).identical();
   };
   const TintChoice& choice = m_tools.choice();
-  const bool any = isOfHead(choice.kind)
-                       ? differs(m_runs.run(m_runs.selection().head().run))
-                       : differs(chosenRun(choice.run, 0)) ||
-                             (choice.kind == TintKind::lossDifference && differs(chosenRun(choice.minus, 1)));
+  const bool any = isOfHead(choice.kind) ? differs(m_runs.run(m_runs.selection().head().run))
+                                         : differs(lossRun()) || (choice.kind == TintKind::lossDifference &&
+                                                                  differs(chosenRun(choice.minus, 1)));
   return any ? tr(" · other tokens, matched by their place in the text") : QString();
 }
 
 QString TextTinter::caption() const {
   const TintChoice& choice = m_tools.choice();
   if (!m_reference || choice.kind == TintKind::none) return {};
-  const Run* first = chosenRun(choice.run, 0);
+  const Run* first = lossRun();
   const Run* second = chosenRun(choice.minus, 1);
   if (choice.kind == TintKind::loss) {
     return tr("loss of %1, at the word predicted").arg(first->name) + placesNote();

@@ -35,6 +35,7 @@ class TextTinter : public QObject {
   void takeTint(Tint tint);
   void failTint(const QString& message);
   [[nodiscard]] std::optional<TintRequest> tintRequest() const;
+  [[nodiscard]] const Run* lossRun() const;
   [[nodiscard]] const Run* chosenRun(const QString& name, std::size_t otherwise) const;
   [[nodiscard]] std::optional<std::int64_t> rowQuery() const;
   [[nodiscard]] QString caption() const;

@@ -229,6 +229,12 @@ void TextToolRow::setRuns(const QStringList& names) {
   showChoice();
 }
 
+void TextToolRow::setFollowed(const QString& name) {
+  if (name == m_followed) return;
+  m_followed = name;
+  showChoice();
+}
+
 void TextToolRow::showRun(QComboBox* combo, const QString& name, int otherwise) const {
   const int found = combo->findText(name);
   combo->setCurrentIndex(found >= 0 ? found : std::min(otherwise, combo->count() - 1));
@@ -238,7 +244,8 @@ void TextToolRow::showChoice() {
   const bool shows = m_mode == Mode::run;
   const TintKind kind = m_choice.kind;
   m_kind->setCurrentIndex(m_kind->findData(toString(kind)));
-  showRun(m_run, m_choice.run, 0);
+  const bool follows = kind == TintKind::loss && m_run->findText(m_choice.run) < 0;
+  showRun(m_run, follows ? m_followed : m_choice.run, 0);
   showRun(m_minus, m_choice.minus, 1);
   m_kind->setVisible(shows);
   m_run->setVisible(shows && (kind == TintKind::loss || kind == TintKind::lossDifference));
@@ -248,9 +255,10 @@ void TextToolRow::showChoice() {
   m_log->setVisible(shows && kind != TintKind::none && !hasSigns(kind));
   m_log->setChecked(m_choice.scaling() == TintScaling::logarithmic);
   m_caption->setVisible(shows);
-  // The meaning of saliency's numbers is shown whole, below their scale.
-  m_scaleRow->setDirection(isOwed(kind) ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
-  m_caption->setWrapped(isOwed(kind));
+  // The meaning of saliency's numbers is shown whole, below their scale, where the text has room for that.
+  const bool whole = isOwed(kind) && !m_low;
+  m_scaleRow->setDirection(whole ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
+  m_caption->setWrapped(whole);
   m_remedy->setVisible(shows && m_isRemedied);
   if (!shows) m_bar->hide();
 }
@@ -261,6 +269,12 @@ void TextToolRow::setScale(const TintScale* scale, const QString& unit) {
 }
 
 void TextToolRow::setCaption(const QString& caption) { m_caption->setFullText(caption); }
+void TextToolRow::setLow(bool low) {
+  if (low == m_low) return;
+  m_low = low;
+  showChoice();
+}
+
 void TextToolRow::setRemedy(QAction* remedy) { m_remedy->setDefaultAction(remedy); }
 
 void TextToolRow::showRemedy(bool shows) {

@@ -55,12 +55,16 @@ class TextToolRow : public QWidget {
   enum class Mode { run, editor, empty };
   void setMode(Mode mode);
   void setRuns(const QStringList& names);
+  /// The run whose loss is shown where none was chosen here.
+  void setFollowed(const QString& name);
   void setChoice(const TintChoice& choice);
   [[nodiscard]] const TintChoice& choice() const { return m_choice; }
 
   /// Shows the scale; none where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
   void setCaption(const QString& caption);
+  /// Keeps scale and caption in one line: the text is low.
+  void setLow(bool low);
   /// Sets the remedy for what the caption calls missing: a button beside it, hidden until it is shown.
   void setRemedy(QAction* remedy);
   void showRemedy(bool shows);
@@ -84,6 +88,7 @@ class TextToolRow : public QWidget {
   void colourTexts();
 
   TintChoice m_choice;
+  QString m_followed;
   Mode m_mode = Mode::empty;
   QComboBox* m_kind;
   QComboBox* m_run;
@@ -96,6 +101,7 @@ class TextToolRow : public QWidget {
   ElidedLabel* m_caption;
   QToolButton* m_remedy;
   bool m_isRemedied = false;
+  bool m_low = false;
   QBoxLayout* m_scaleRow = nullptr;
   QLabel* m_notice;
 };

@@ -6,6 +6,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QEvent>
+#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
@@ -25,13 +26,18 @@
 #include "app/gui/text/text_search.h"
 #include "app/gui/text/text_tinter.h"
 #include "app/gui/text/text_tool_row.h"
+#include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
+#include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
 namespace {
 
-enum Channel { kShape, kSearch, kReadout };
+enum Channel { kShape, kSearch, kReadout, kMostSalient };
+
+/// How far behind a word the query stands that asks who remembers it.
+constexpr std::int64_t kLater = 500;
 
 }  // namespace
 
@@ -89,9 +95,15 @@ QWidget* TextView::makeEditor() {
   note->setContentsMargins(6, 0, 6, 0);
   note->addWidget(m_editorNote, 1);
   note->addWidget(m_clear);
+  m_samples = new QWidget(whole);
+  m_samples->setObjectName(QStringLiteral("samples"));
+  auto* samples = new FlowLayout(4, 4);
+  m_samples->setLayout(samples);
+  samples->addWidget(new QLabel(tr("Or a sample:")));
   auto* column = new QVBoxLayout(whole);
   column->setContentsMargins(0, 0, 0, 0);
   column->addWidget(m_editor, 1);
+  column->addWidget(m_samples);
   column->addLayout(note);
   m_editorNote->hide();
   m_clear->hide();
@@ -121,11 +133,12 @@ void TextView::makeCommands() {
   onPage(addCommand(tr("Find next"), tr("The next place that was found"), Qt::Key_F3), [this] { goToHit(1); });
   onPage(addCommand(tr("Find previous"), tr("The previous place that was found"), Qt::SHIFT | Qt::Key_F3),
          [this] { goToHit(-1); });
-  onPage(addCommand(tr("Go to position"), tr("Pins a position, by number or percentage, and shows it"),
+  onPage(addCommand(tr("Go to position"), tr("Pins a position, by number, percentage or distance (+500), and shows it"),
                     Qt::CTRL | Qt::Key_G),
          [this] {
            closeBars();
-           m_go->open(m_runs.length());
+           const Cursor& pin = m_runs.selection().pin();
+           m_go->open(m_runs.length(), pin.key ? *pin.key : pin.query.value_or(0));
          });
   onPage(addCommand(tr("Compute saliency"),
                     tr("Runs the chosen head's model once more, and differentiates its loss by every gate"), {}),
@@ -141,6 +154,7 @@ void TextView::makeCommands() {
              m_tools->setChoice(choice);
              m_tinter->request();
            });
+    m_tintCommands += m_pageCommands.back();
   }
   connect(addCommand(tr("Edit text or show run"), tr("Switches between the text that was run and the text to run"), {}),
           &QAction::triggered, this, [this] { setEditing(!m_editing); });
@@ -157,12 +171,68 @@ void TextView::computeSaliency(std::optional<Range> target) {
   m_tinter->request();
 }
 
+void TextView::askWhoRemembers(std::int64_t cell) {
+  Selection& selection = m_runs.selection();
+  selection.setPin({std::min(cell + kLater, m_runs.length() - 1), cell});
+  m_page->showCell(cell);
+  emit headOrderAsked(HeadQuantity::pinnedForget);
+}
+
+void TextView::askWhatItHangsOn(std::int64_t cell) {
+  Range target{cell - 1, cell};
+  if (const auto places = m_runs.placesOf(m_runs.selection().head().run).fromReference) target = places->part(target);
+  computeSaliency(Range{cell - 1, cell});
+  if (!m_modelRuns.runStatus().running) return;
+  m_awaitedTarget = QStringLiteral("mean of loss[%1:%2]").arg(target.begin).arg(target.end).toStdString();
+}
+
+// The head whose gates the loss that was differentiated hangs on most, of the run that has just come.
+void TextView::chooseMostSalient() {
+  const HeadChoice chosen = m_runs.selection().head();
+  const Run* run = m_runs.run(chosen.run);
+  if (m_awaitedTarget.empty() || run == nullptr || run->trace->info().saliency_target != m_awaitedTarget) return;
+  m_awaitedTarget.clear();
+  struct Strongest {
+    HeadChoice head;
+    SaliencyNumber number;
+  };
+  JobRunner::Request<Strongest> request;
+  request.work = [chosen, trace = run->trace](const Job& job) -> std::optional<Strongest> {
+    Strongest strongest{chosen, ordering_number(*trace)};
+    double most = -1;
+    const TraceInfo& info = trace->info();
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.mixer(layer).heads; ++head) {
+        if (job.stopped()) return std::nullopt;
+        const auto saliency = head_saliency({trace, layer, head}, 0);
+        const double size = saliency ? value_of(*saliency, strongest.number) : -1;
+        if (!(size > most)) continue;
+        most = size;
+        strongest.head = {chosen.run, layer, head};
+      }
+    }
+    return strongest;
+  };
+  request.done = [this](const Strongest& strongest) {
+    m_runs.selection().setHead(strongest.head);
+    emit headOrderAsked(strongest.number == SaliencyNumber::absolute ? HeadQuantity::saliencyAbsolute
+                                                                     : HeadQuantity::saliencyPerNat);
+  };
+  request.failed = [this](const QString& message) { emit messageRaised({Message::Kind::error, message}); };
+  m_runs.quickJobs().submit(this, kMostSalient, std::move(request));
+}
+
 void TextView::connectDocument() {
   connect(&m_runs, &RunList::runsChanged, this, &TextView::takeRuns);
+  connect(&m_runs, &RunList::runsChanged, this, &TextView::chooseMostSalient);
+  connect(&m_modelRuns, &ModelRuns::runStatusChanged, this, [this] {
+    if (!m_modelRuns.runStatus().running) m_awaitedTarget.clear();
+  });
   connect(&m_runs, &RunList::referenceChanged, this, &TextView::takeRuns);
   connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &TextView::takeInputs);
   Selection& selection = m_runs.selection();
   connect(&selection, &Selection::pinChanged, this, &TextView::takePin);
+  connect(&selection, &Selection::headChanged, this, &TextView::chooseMostSalient);
   connect(&selection, &Selection::hoverChanged, this, &TextView::takeHover);
   connect(&selection, &Selection::viewChanged, this, &TextView::takeView);
 }
@@ -219,18 +289,36 @@ void TextView::takeRuns() {
 }
 
 void TextView::takeInputs() {
-  const std::string& content = m_modelRuns.text().content;
+  const TextInput& text = m_modelRuns.text();
+  const std::string& content = text.content;
+  const bool isOther = m_editor->content() != content;
   m_editor->setContent(content);
+  m_samples->setVisible(content.empty() && m_samples->layout()->count() > 1);
   m_clear->setVisible(m_editor->showsBeginning());
   m_editorNote->setVisible(m_editor->showsBeginning());
   if (m_editor->showsBeginning()) {
     const QString size = QLocale().formattedDataSize(static_cast<qint64>(content.size()), 1, QLocale::DataSizeSIFormat);
     m_editorNote->setText(tr("%1 of text: only the beginning is shown, but a run reads all of it.").arg(size));
   }
-  const RunList& runs = m_runs;
-  const auto read = [&](const Run& run) { return run.trace->text() && is_read_of(*run.trace->text(), content); };
-  const bool differs = m_reference && !content.empty() && std::none_of(runs.begin(), runs.end(), read);
-  m_tools->setNotice(differs ? tr("edited: press F5 to run") : QString());
+  const bool isNew = m_reference && m_modelRuns.isTextNew();
+  m_tools->setNotice(!isNew                ? QString()
+                     : text.file.isEmpty() ? tr("edited: press F5 to run")
+                                           : tr("not run yet: press F5"));
+  if (!isOther) return;
+  // A text that was opened is shown at once, and the one before it when that comes back.
+  m_editing = isNew && (m_editing || !text.file.isEmpty());
+  showMode();
+}
+
+void TextView::setSamples(const QStringList& paths) {
+  for (const QString& path : paths) {
+    auto* button = new QToolButton(m_samples);
+    button->setText(QFileInfo(path).completeBaseName());
+    button->setToolTip(tr("Open this text: %1").arg(path));
+    connect(button, &QToolButton::clicked, this, [this, path] { emit textWanted(path); });
+    m_samples->layout()->addWidget(button);
+  }
+  takeInputs();
 }
 
 void TextView::setEditing(bool editing) {
@@ -418,11 +506,28 @@ void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   QAction* key = menu->addAction(tr("Pin as key"), &selection, [&selection, cell] { selection.pinKey(cell); });
   query->setEnabled(isRead);
   key->setEnabled(isRead);
-  QAction* owed = menu->addAction(tr("What this prediction depends on"), this, [this, cell] {
-    computeSaliency(Range{cell - 1, cell});
-  });
-  owed->setEnabled(cell > 0);
-  owed->setToolTip(tr("Computes the saliency of this one prediction: which words' gates and keys carried it"));
+  menu->addSeparator();
+  const auto ask = [&](const QString& question, const QString& tip, bool can, auto handler) {
+    QAction* action = menu->addAction(question, this, handler);
+    action->setToolTip(tip);
+    action->setEnabled(can);
+  };
+  const bool far = cell + kLater < m_runs.length();
+  ask(far ? tr("Which heads remember this word %1 tokens later?").arg(kLater)
+          : tr("Which heads remember this word at the text's end?"),
+      tr("Pins it as key, and the position %1 as query; colours and sorts the heads by F of the pair")
+          .arg(std::min(cell + kLater, m_runs.length() - 1)),
+      cell + 1 < m_runs.length(), [this, cell] { askWhoRemembers(cell); });
+  ask(tr("Where does it come back?"),
+      tr("Pins it as key, and shows how much each later query of the chosen head attends to it"),
+      cell + 1 < m_runs.length(), [this, cell] {
+        m_runs.selection().pinKey(cell);
+        emit columnAsked();
+      });
+  ask(tr("What does predicting it hang on?"),
+      tr("Computes the saliency of this one prediction, chooses the head that it hangs on most, and colours the heads "
+         "and the text by it"),
+      cell > 0, [this, cell] { askWhatItHangsOn(cell); });
   menu->addSeparator();
   const TokenTable& tokens = *m_reference->tokens();
   const QString token =
@@ -433,7 +538,12 @@ void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   copyPosition->setEnabled(isRead);
   menu->addAction(tr("Copy text shown"), this, [this] { QApplication::clipboard()->setText(shownText()); });
   menu->addSeparator();
-  menu->addActions(m_pageCommands);
+  for (QAction* action : m_pageCommands) {
+    if (!m_tintCommands.contains(action)) menu->addAction(action);
+  }
+  QMenu* tints = menu->addMenu(tr("Tint the text by"));
+  tints->addActions(m_tintCommands);
+  menu->setToolTipsVisible(true);
   menu->popup(globalPosition);
 }
 
@@ -447,6 +557,13 @@ void TextView::restoreState(const QJsonObject& state) {
 }
 
 bool TextView::isSettled() const { return !m_shapePending && !m_tinter->isPending(); }
+
+void TextView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  // Of a window of less than 800 pixels.
+  constexpr int kLow = 660;
+  m_tools->setLow(height() < kLow);
+}
 
 void TextView::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);

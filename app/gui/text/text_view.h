@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <QPoint>
 #include <QWidget>
 
+#include "app/gui/document/head_table.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/text/text_page.h"
@@ -37,14 +39,22 @@ class TextView : public QWidget, public ViewPart {
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override;
+  /// Texts that are offered where there is none.
+  void setSamples(const QStringList& paths);
   /// The part of the text that the selection shows, as it is read; empty where there is no run.
   [[nodiscard]] QString shownText() const;
 
  signals:
+  /// The heads are to be coloured by a number, and listed in its order.
+  void headOrderAsked(foxscope::gui::HeadQuantity quantity);
+  /// The profile of the pinned key's column is to be shown.
+  void columnAsked();
   void messageRaised(const foxscope::gui::Message& message);
+  void textWanted(const QString& path);
 
  protected:
   void changeEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   QWidget* makePage();
@@ -75,6 +85,11 @@ class TextView : public QWidget, public ViewPart {
   /// Has the saliency of the chosen head's run computed, and tints by it.
   /// @param target  positions of the reference run; nothing: all
   void computeSaliency(std::optional<Range> target);
+  /// Asks which heads still hold a word some time after it was read.
+  void askWhoRemembers(std::int64_t cell);
+  /// Asks which head's gates a prediction hangs on most: it is chosen when the saliency of the prediction is there.
+  void askWhatItHangsOn(std::int64_t cell);
+  void chooseMostSalient();
 
   RunList& m_runs;
   ModelRuns& m_modelRuns;
@@ -88,10 +103,13 @@ class TextView : public QWidget, public ViewPart {
   TextTinter* m_tinter;
   TextOverview* m_overview;
   TextEditor* m_editor;
+  QWidget* m_samples;
   QLabel* m_editorNote;
   QToolButton* m_clear;
   QList<QAction*> m_commands;
   QList<QAction*> m_pageCommands;  ///< that need a run's text
+  QList<QAction*> m_tintCommands;  ///< of these, those that tint it
+  std::string m_awaitedTarget;     ///< of the saliency whose strongest head is to be chosen; empty: none
   std::shared_ptr<const Trace> m_reference;
   Cursor m_lastPin;
   bool m_editing = false;

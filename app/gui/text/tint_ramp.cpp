@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "app/figure/colour_map.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
 
@@ -18,12 +19,16 @@ QRgb mixed(const QColor& a, const QColor& b, double share) {
 std::vector<QColor> stops(const QPalette& palette, TintRamp::Course course) {
   const QColor ground = palette.color(QPalette::Base);
   const bool dark = isDark(palette);
-  if (course == TintRamp::Course::sequential) {
-    if (dark) return {ground, QColor(0x3d2a5c), QColor(0x5d3791), QColor(0x8447b8)};
-    return {ground, QColor(0xe6d8f5), QColor(0xcaa6ec), QColor(0xb27ce0)};
-  }
+  const bool sequential = course == TintRamp::Course::sequential;
+  if (dark && sequential) return {ground, QColor(0x3d2a5c), QColor(0x5d3791), QColor(0x8447b8)};
   if (dark) return {QColor(0x1f66b0), QColor(0x1f3f63), ground, QColor(0x632d2a), QColor(0xa83f33)};
-  return {QColor(0x6fb1ee), QColor(0xbcdaf5), ground, QColor(0xf8cbc0), QColor(0xf08a75)};
+  // As on paper, whose ground is white.
+  std::vector<QColor> colours;
+  for (const figure::Rgb& colour : sequential ? figure::tint() : figure::signedTint()) {
+    colours.emplace_back(colour.red, colour.green, colour.blue);
+  }
+  colours[sequential ? 0 : colours.size() / 2] = ground;
+  return colours;
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 #include <QSplitter>
 #include <QVBoxLayout>
 
+#include "app/figure/film/film_file.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
@@ -29,7 +31,8 @@ TrainingView::TrainingView(RunList& runs, FileWriter& files, Trainings& training
       m_runs(runs),
       m_files(files),
       m_trainings(trainings),
-      m_bar(new TrainingBar(trainings)),
+      m_player(new FilmPlayer(trainings, this)),
+      m_bar(new TrainingBar(trainings, *m_player)),
       m_losses(new TrainingPlot(tr("Loss over tokens seen"))),
       m_decays(new TrainingPlot(tr("Decay times of heads over tokens seen"))),
       m_none(new QLabel(tr("No decay times: the model has no gates, or nothing was saved yet"))),
@@ -80,6 +83,25 @@ void TrainingView::makeCommands() {
       [this] { m_bar->slider().setValue(m_bar->slider().maximum()); });
   add(tr("&Export Training…"), {}, tr("Save the figure of these trainings as PDF, SVG or PNG"),
       [this] { choosePath(); });
+  add(tr("P&lay or Pause"), QKeySequence("Alt+P"),
+      tr("The model at one step of its training after the other, four a second where they have been run"),
+      [this] { m_player->setPlaying(!m_player->playing()); });
+  add(tr("&Follow the Newest"), {}, tr("Show a checkpoint that a running training adds when it comes"),
+      [this] { m_player->setFollowing(!m_player->following()); });
+  m_commands.back()->setCheckable(true);
+  connect(m_player, &FilmPlayer::changed, m_commands.back(),
+          [this, follow = m_commands.back()] { follow->setChecked(m_player->following()); });
+  add(tr("Export Film as &WebP…"), {},
+      tr("Save heads, maps and curves at all steps as an animated picture, which browsers show"),
+      [this] { chooseFilm(QStringLiteral("training.webp"), tr("Animated pictures (*.webp)")); });
+  add(tr("Export Film as &MP4…"), {}, tr("Save heads, maps and curves at all steps as a film for slides"),
+      [this] { chooseFilm(QStringLiteral("training.mp4"), tr("Films (*.mp4)")); });
+  if (const QString obstacle = QString::fromStdString(figure::whyNoFilm(figure::FilmFormat::mp4));
+      !obstacle.isEmpty()) {
+    m_noFilm = m_commands.back();
+    m_noFilm->setToolTip(obstacle);
+    m_noFilm->setStatusTip(obstacle);
+  }
 }
 
 // Runs that are hidden in the list are hidden here.
@@ -122,6 +144,11 @@ void TrainingView::choosePath() {
   if (!path.isEmpty()) exportTo(path);
 }
 
+void TrainingView::chooseFilm(const QString& name, const QString& filter) {
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export film"), name, filter);
+  if (!path.isEmpty()) emit filmWanted(path);
+}
+
 void TrainingView::exportTo(const QString& path) {
   exportFigure(m_files, path, [content = m_content](figure::FigureStyle style) {
     style.looks = content.looks;
@@ -131,7 +158,7 @@ void TrainingView::exportTo(const QString& path) {
 
 void TrainingView::follow() {
   Content now = content();
-  for (QAction* action : m_commands) action->setEnabled(!m_trainings.open().empty());
+  for (QAction* action : m_commands) action->setEnabled(!m_trainings.open().empty() && action != m_noFilm);
   if (now == m_content) return followMark();
   m_content = now;
   m_waiting = true;

@@ -9,6 +9,7 @@
 
 #include "app/figure/kinds/training.h"
 #include "app/gui/document/trainings.h"
+#include "app/gui/training/film_player.h"
 #include "app/gui/training/training_bar.h"
 #include "app/gui/training/training_plot.h"
 #include "app/gui/views/view_part.h"
@@ -27,6 +28,7 @@ class TrainingView : public QWidget, public ViewPart {
 
   /// Above the plots, unless the window puts it elsewhere.
   [[nodiscard]] TrainingBar& bar() { return *m_bar; }
+  [[nodiscard]] FilmPlayer& player() { return *m_player; }
   [[nodiscard]] TrainingPlot& losses() { return *m_losses; }
   [[nodiscard]] TrainingPlot& decayTimes() { return *m_decays; }
   /// The reading below the plots.
@@ -38,6 +40,10 @@ class TrainingView : public QWidget, public ViewPart {
   void exportTo(const QString& path);
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override;
+
+ signals:
+  /// The steps of the training are to be written to an animated picture or a film.
+  void filmWanted(const QString& path);
 
  protected:
   void changeEvent(QEvent* event) override;
@@ -64,6 +70,7 @@ class TrainingView : public QWidget, public ViewPart {
   static std::vector<figure::TrainingSource> sourcesOf(const Content& content);
   static Plots plotsOf(const Content& content);
   void choosePath();
+  void chooseFilm(const QString& name, const QString& filter);
   void take(Plots plots);
   void followHead();
   void followMark();
@@ -74,12 +81,14 @@ class TrainingView : public QWidget, public ViewPart {
   RunList& m_runs;
   FileWriter& m_files;
   Trainings& m_trainings;
+  FilmPlayer* m_player;
   TrainingBar* m_bar;
   TrainingPlot* m_losses;
   TrainingPlot* m_decays;
   QLabel* m_none;
   QLabel* m_reading;
   QList<QAction*> m_commands;
+  QAction* m_noFilm = nullptr;  ///< cannot be done; null: it can
   Content m_content;
   figure::TokenUnit m_unit;
   bool m_waiting = false;

@@ -24,11 +24,7 @@ class FittingTicker : public QCPAxisTicker {
 
   void generate(const QCPRange& range, const QLocale& /*locale*/, QChar /*formatChar*/, int /*precision*/,
                 QVector<double>& ticks, QVector<double>* subTicks, QVector<QString>* tickLabels) override {
-    const figure::Ticks made =
-        m_scale == figure::AxisScale::logarithmic && range.lower > 0
-            ? figure::logarithmicTicks(range.lower, range.upper, most())
-            : figure::linearTicks(range.lower, range.upper, most(),
-                                  m_unit == TickUnit::tokens ? figure::TickValues::whole : figure::TickValues::any);
+    const figure::Ticks made = ticksOf(range);
     ticks.clear();
     if (tickLabels != nullptr) tickLabels->clear();
     for (const figure::Tick& tick : made.major) {
@@ -41,6 +37,22 @@ class FittingTicker : public QCPAxisTicker {
   }
 
  private:
+  [[nodiscard]] figure::Ticks ticksOf(const QCPRange& range) const {
+    if (m_scale == figure::AxisScale::logarithmic && range.lower > 0) {
+      return figure::logarithmicTicks(range.lower, range.upper, most());
+    }
+    const auto values = m_unit == TickUnit::tokens ? figure::TickValues::whole : figure::TickValues::any;
+    figure::Ticks made = figure::linearTicks(range.lower, range.upper, most(), values);
+    // One number or two say nothing of the size of a difference.
+    constexpr std::size_t kFewest = 3;
+    constexpr int kMost = 8;
+    for (int more = most() + 1; m_unit == TickUnit::difference && made.major.size() < kFewest && more <= kMost;
+         ++more) {
+      made = figure::linearTicks(range.lower, range.upper, more, values);
+    }
+    return made;
+  }
+
   /// The label where the axis is long enough for it: one that is cut off says less than none. The numbers' factor stays
   /// without it.
   [[nodiscard]] QString titleWith(const QString& factor) const {
@@ -64,7 +76,8 @@ class FittingTicker : public QCPAxisTicker {
   [[nodiscard]] QString labelOf(const figure::Tick& tick) const {
     // Counts are written out, powers of ten among them.
     const bool count = m_unit == TickUnit::tokens && tick.value >= 1 && std::round(tick.value) == tick.value;
-    return count ? QString::number(tick.value, 'f', 0) : QString::fromStdString(tick.label);
+    const QString sign = m_unit == TickUnit::difference && tick.value > 0 ? QStringLiteral("+") : QString();
+    return count ? QString::number(tick.value, 'f', 0) : sign + QString::fromStdString(tick.label);
   }
 
   QCPAxis* m_axis;
@@ -105,15 +118,6 @@ void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QStr
   axis.setSubTickLength(0, 2);
   axis.setTickLabelPadding(3);
   axis.setLabelPadding(3);
-}
-
-QString numberText(double value) {
-  if (std::isnan(value)) return QStringLiteral("–");
-  if (std::isinf(value)) return value > 0 ? QStringLiteral("∞") : QStringLiteral("−∞");
-  constexpr int kDigits = 4;
-  QString text = std::abs(value) >= 1e4 && std::abs(value) < 1e7 ? QString::number(value, 'f', 0)
-                                                                 : QString::number(value, 'g', kDigits);
-  return text.replace('-', QChar(0x2212));
 }
 
 }  // namespace foxscope::gui

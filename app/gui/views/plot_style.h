@@ -11,8 +11,8 @@ class QCustomPlot;
 
 namespace foxscope::gui {
 
-/// The unit of an axis, which decides how its ticks are written.
-enum class TickUnit { any, tokens };
+/// The unit of an axis, which decides how its ticks are written: of differences with a sign, three of them or more.
+enum class TickUnit { any, tokens, difference };
 
 /// Ground, fonts and colours of a plot as the palette has them.
 void applyPalette(QCustomPlot& plot, const QPalette& palette);
@@ -21,8 +21,5 @@ void applyPalette(QCPAxisRect& rect, const QPalette& palette);
 /// Scale and ticks of an axis: as many as there is room for at its present length. The axis' label names a common
 /// factor of the numbers.
 void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QString& label);
-
-/// "0.0123", "12345", "−3.2e−09": four significant digits, true minus signs.
-QString numberText(double value);
 
 }  // namespace foxscope::gui

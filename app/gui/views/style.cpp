@@ -1,5 +1,6 @@
 #include "app/gui/views/style.h"
 
+#include <QComboBox>
 #include <QPainter>
 #include <QProxyStyle>
 #include <QStyleFactory>
@@ -19,6 +20,8 @@ class OutlinedFusion : public QProxyStyle {
   void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
                      const QWidget* widget) const override {
     if (element == PE_PanelButtonTool && option->state.testFlag(State_On)) return drawChecked(*option, *painter);
+    // The ring around it says which button has the keyboard (FocusRing); filled, it would look switched on.
+    if (element == PE_FrameFocusRect && qobject_cast<const QToolButton*>(widget) != nullptr) return;
     QProxyStyle::drawPrimitive(element, option, painter, widget);
     if (element != PE_IndicatorCheckBox && element != PE_IndicatorRadioButton) return;
     painter->save();
@@ -38,6 +41,9 @@ class OutlinedFusion : public QProxyStyle {
   int styleHint(StyleHint hint, const QStyleOption* option, const QWidget* widget,
                 QStyleHintReturn* returned) const override {
     if (hint == SH_Slider_AbsoluteSetButtons) return Qt::LeftButton;
+    // A long list scrolls: as a menu it would be as high as the screen.
+    const auto* box = qobject_cast<const QComboBox*>(widget);
+    if (hint == SH_ComboBox_Popup && box != nullptr && box->count() > box->maxVisibleItems()) return 0;
     return QProxyStyle::styleHint(hint, option, widget, returned);
   }
 

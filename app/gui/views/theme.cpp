@@ -86,11 +86,18 @@ QPixmap runMark(int colour, int change, int side, const QPalette& palette) {
   return mark;
 }
 
-QColor pinnedQueryColour(const QPalette& palette) { return isDark(palette) ? QColor(0xff9f43) : QColor(0xe8590c); }
+QColor pinnedQueryColour(const QPalette& palette) { return isDark(palette) ? QColor(0xff4fb0) : QColor(0xc2185b); }
 
-QColor pinnedKeyColour(const QPalette& palette) { return isDark(palette) ? QColor(0x4cd9c0) : QColor(0x0b7f72); }
+QColor pinnedKeyColour(const QPalette& palette) { return isDark(palette) ? QColor(0x35d0ff) : QColor(0x0091b8); }
 
 QColor hoverColour(const QPalette& palette) { return isDark(palette) ? QColor(0xd0d0d0) : QColor(0x555555); }
+
+const figure::ColourMap& divergingColours(const QPalette& palette) {
+  static const figure::ColourMap onDark = {{0x9e, 0xcb, 0xf5}, {0x5f, 0xa3, 0xdf}, {0x2f, 0x7c, 0xc0},
+                                           {0x21, 0x53, 0x7f}, {0x2a, 0x2c, 0x30}, {0x7a, 0x2f, 0x2b},
+                                           {0xb9, 0x47, 0x3c}, {0xe5, 0x7b, 0x63}, {0xff, 0xbf, 0xa6}};
+  return isDark(palette) ? onDark : figure::diverging();
+}
 
 QColor lineColour(const QPalette& palette) {
   return mixed(palette.color(QPalette::Base), palette.color(QPalette::Text), 0.25);

@@ -5,6 +5,7 @@
 #include <QPixmap>
 #include <Qt>
 
+#include "app/figure/colour_map.h"
 #include "app/figure/curves/curve_plot.h"
 
 namespace foxscope::gui {
@@ -22,10 +23,14 @@ Qt::PenStyle runLine(int change);
 /// A square in a run's colour, half of it for a changed copy; `side` in pixels of a screen of usual density.
 QPixmap runMark(int colour, int change, int side, const QPalette& palette);
 
-/// The pinned query, the pinned key, and the hovered pair, on any ground.
+/// The pinned query, the pinned key, and the hovered pair, on any ground: far from the colours of all runs.
 QColor pinnedQueryColour(const QPalette& palette);
 QColor pinnedKeyColour(const QPalette& palette);
 QColor hoverColour(const QPalette& palette);
+
+/// Colours of what has signs, 0 in their middle: white on light ground, and on dark ground, where white would glare,
+/// nearly the ground's own.
+const figure::ColourMap& divergingColours(const QPalette& palette);
 
 /// Lines of axes and grids, and text of less weight.
 QColor lineColour(const QPalette& palette);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <QDataStream>
 #include <QMainWindow>
+#include <QMap>
 #include <QTimer>
 
 namespace foxscope::gui {
@@ -12,8 +14,37 @@ namespace {
 // First sizes of parts, logical pixels: least and most.
 constexpr std::pair kHeadsWidth{160, 190};
 constexpr std::pair kTextWidth{240, 340};
+constexpr int kMostTextShare = 24;  ///< of the width, percent
+constexpr int kLowWindow = 800;     ///< height below which curves have a fixed share, percent
+constexpr int kCurvesShare = 30;
 constexpr int kAroundCentre = 110;  ///< height of menus, bars and the status line
 constexpr int kBesideMap = 25;      ///< by how much a pane is wider than high
+
+/// Qt's state of docks knows no sizes of the window: with them a smaller window shares its room in the same
+/// proportions.
+struct SizedState {
+  QSize window;  ///< not valid in older states
+  QMap<QString, QSize> docks;
+  QByteArray state;
+};
+constexpr quint32 kSizedState = 0x464f5831;
+
+QByteArray packed(const SizedState& sized) {
+  QByteArray bytes;
+  QDataStream stream(&bytes, QIODevice::WriteOnly);
+  stream << kSizedState << sized.window << sized.docks << sized.state;
+  return bytes;
+}
+
+SizedState unpacked(const QByteArray& bytes) {
+  SizedState sized;
+  QDataStream stream(bytes);
+  quint32 kind = 0;
+  stream >> kind;
+  if (kind != kSizedState) return {{}, {}, bytes};
+  stream >> sized.window >> sized.docks >> sized.state;
+  return sized;
+}
 
 }  // namespace
 
@@ -25,6 +56,7 @@ Docks::Docks(QMainWindow& window, const Views& views, std::function<Content()> c
   m_curves = add(views.curves, tr("Curves"), QStringLiteral("curves"));
   m_words = add(views.words, tr("Words"), QStringLiteral("words"));
   m_comparison = add(views.comparison, tr("Compare"), QStringLiteral("comparison"));
+  m_predictions = add(views.predictions, tr("Predictions"), QStringLiteral("predictions"));
   m_effects = add(views.effects, tr("Effects"), QStringLiteral("effects"));
   m_evaluations = add(views.evaluations, tr("Evaluations"), QStringLiteral("evaluations"));
   m_training = add(views.training, tr("Training"), QStringLiteral("training"));
@@ -62,6 +94,7 @@ void Docks::reset() {
                           {m_curves, Qt::BottomDockWidgetArea, true},
                           {m_words, Qt::BottomDockWidgetArea, false},
                           {m_comparison, Qt::BottomDockWidgetArea, content.comparison},
+                          {m_predictions, Qt::BottomDockWidgetArea, content.predictions},
                           {m_effects, Qt::BottomDockWidgetArea, content.effects},
                           {m_evaluations, Qt::BottomDockWidgetArea, content.evaluations},
                           {m_training, Qt::BottomDockWidgetArea, content.training}};
@@ -72,7 +105,7 @@ void Docks::reset() {
     place.dock->setFloating(false);
     m_window.addDockWidget(place.area, place.dock);
   }
-  for (QDockWidget* dock : {m_comparison, m_words, m_effects, m_evaluations, m_training})
+  for (QDockWidget* dock : {m_comparison, m_words, m_predictions, m_effects, m_evaluations, m_training})
     m_window.tabifyDockWidget(m_curves, dock);
   for (const Place& place : places) place.dock->setVisible(place.shown);
   m_firstRuns = true;
@@ -80,12 +113,14 @@ void Docks::reset() {
   const int width = m_window.width();
   const int height = m_window.height();
   const int heads = std::clamp(width * 12 / 100, kHeadsWidth.first, kHeadsWidth.second);
-  const int text = std::clamp(width * 21 / 100, kTextWidth.first, kTextWidth.second);
+  const int text =
+      std::min(std::clamp(width * 21 / 100, kTextWidth.first, kTextWidth.second), width * kMostTextShare / 100);
   m_window.resizeDocks({m_heads, m_text}, {heads, text}, Qt::Horizontal);
   // Two maps beside each other are about as high as they are wide; curves take what that leaves.
   const int map = (width - heads - text) / 2 - kBesideMap;
-  m_window.resizeDocks({m_curves}, {std::clamp(height - kAroundCentre - map, height / 4, height * 2 / 5)},
-                       Qt::Vertical);
+  const int curves = height < kLowWindow ? height * kCurvesShare / 100
+                                         : std::clamp(height - kAroundCentre - map, height / 4, height * 2 / 5);
+  m_window.resizeDocks({m_curves}, {curves}, Qt::Vertical);
 }
 
 void Docks::resetLayout() {
@@ -102,6 +137,7 @@ void Docks::follow() {
     m_wanted.clear();
     for (QDockWidget* dock : {m_heads, m_runs, m_text, m_words, m_curves}) dock->hide();
     m_comparison->setVisible(content.comparison);
+    m_predictions->setVisible(content.predictions);
     m_effects->setVisible(content.effects);
     m_evaluations->setVisible(content.evaluations);
     m_training->setVisible(content.training);
@@ -114,6 +150,7 @@ void Docks::follow() {
   // Evaluations may have come while the others were away.
   if (content.evaluations) m_evaluations->show();
   if (content.comparison) m_comparison->show();
+  if (content.predictions) m_predictions->show();
   if (content.effects) m_effects->show();
   if (content.training) m_training->show();
 }
@@ -128,7 +165,12 @@ void Docks::fitRuns() {
 // Empty where they were put away before anybody placed them.
 QByteArray Docks::state() const {
   if (m_away) return *m_away;
-  return m_wanted.isEmpty() ? m_window.saveState() : m_wanted;
+  if (!m_wanted.isEmpty()) return m_wanted;
+  SizedState sized{m_window.size(), {}, m_window.saveState()};
+  for (const QDockWidget* dock : m_window.findChildren<QDockWidget*>()) {
+    if (dock->isVisible() && !dock->isFloating()) sized.docks[dock->objectName()] = dock->size();
+  }
+  return packed(sized);
 }
 
 void Docks::restore(const QByteArray& state) {
@@ -151,8 +193,22 @@ bool Docks::hasItsSize() const {
 // QMainWindow keeps a state that does not fit a window yet to be maximised, and applies it at a later resize even if
 // another state was restored meanwhile, whose items are then gone: so it is given one state, when it has the room.
 void Docks::place(Size size) {
-  if (m_wanted.isEmpty() || (size == Size::pending && !hasItsSize())) return;
-  m_window.restoreState(std::exchange(m_wanted, {}));
+  // Docks of a window that was not laid out yet take no sizes.
+  if (m_wanted.isEmpty() || !m_window.isVisible() || (size == Size::pending && !hasItsSize())) return;
+  const SizedState sized = unpacked(std::exchange(m_wanted, {}));
+  m_window.restoreState(sized.state);
+  // The maps would bear all of the loss.
+  for (QDockWidget* dock : m_window.findChildren<QDockWidget*>()) {
+    const QSize before = sized.docks.value(dock->objectName());
+    if (!before.isValid() || !sized.window.isValid() || dock->isHidden() || dock->isFloating()) continue;
+    const Qt::DockWidgetArea area = m_window.dockWidgetArea(dock);
+    const bool across = area == Qt::LeftDockWidgetArea || area == Qt::RightDockWidgetArea;
+    const int had = across ? sized.window.width() : sized.window.height();
+    const int has = across ? m_window.width() : m_window.height();
+    if (has >= had) continue;
+    const int wanted = (across ? before.width() : before.height()) * has / had;
+    m_window.resizeDocks({dock}, {wanted}, across ? Qt::Horizontal : Qt::Vertical);
+  }
 }
 
 void Docks::followShow() {
@@ -164,6 +220,7 @@ void Docks::followShow() {
   }
   follow();
   m_untouched = false;
+  place(Size::pending);
   if (!m_wanted.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { place(Size::final); });
 }
 

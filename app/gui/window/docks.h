@@ -12,7 +12,8 @@ class QMainWindow;
 namespace foxscope::gui {
 
 /// The docks around the maps: where they stand, and when they are in sight. They stand beside what is open, not beside
-/// the first page; those of evaluations, effects and trainings come by themselves, and go with what they show.
+/// the first page; those of predictions, evaluations, effects and trainings come by themselves, and go with what they
+/// show.
 class Docks : public QObject {
   Q_OBJECT
 
@@ -24,6 +25,7 @@ class Docks : public QObject {
     QWidget* curves;
     QWidget* words;
     QWidget* comparison;
+    QWidget* predictions;
     QWidget* effects;
     QWidget* evaluations;
     QWidget* training;
@@ -32,6 +34,7 @@ class Docks : public QObject {
   struct Content {
     bool anything = false;    ///< that docks of runs could show
     bool comparison = false;  ///< two runs on one text
+    bool predictions = false;
     bool effects = false;
     bool evaluations = false;
     bool training = false;
@@ -44,6 +47,7 @@ class Docks : public QObject {
   [[nodiscard]] QDockWidget& curves() const { return *m_curves; }
   [[nodiscard]] QDockWidget& words() const { return *m_words; }
   [[nodiscard]] QDockWidget& comparison() const { return *m_comparison; }
+  [[nodiscard]] QDockWidget& predictions() const { return *m_predictions; }
   [[nodiscard]] QDockWidget& effects() const { return *m_effects; }
   [[nodiscard]] QDockWidget& evaluations() const { return *m_evaluations; }
   [[nodiscard]] QDockWidget& training() const { return *m_training; }
@@ -59,6 +63,7 @@ class Docks : public QObject {
   /// The list of runs comes into sight: the first time as high as its rows need; the text keeps the rest.
   void fitRuns();
 
+  /// Where they stand, with their sizes and the window's: on a smaller window they shrink as it does.
   [[nodiscard]] QByteArray state() const;
   /// Restores the docks as soon as the window has its size. Those wanted last win.
   void restore(const QByteArray& state);
@@ -81,6 +86,7 @@ class Docks : public QObject {
   QDockWidget* m_curves;
   QDockWidget* m_words;
   QDockWidget* m_comparison;
+  QDockWidget* m_predictions;
   QDockWidget* m_effects;
   QDockWidget* m_evaluations;
   QDockWidget* m_training;

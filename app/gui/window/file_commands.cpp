@@ -9,6 +9,7 @@
 #include <QPushButton>
 
 #include "app/gui/document/document.h"
+#include "app/gui/window/figures/page_export.h"
 #include "app/gui/window/figures/thumbnails.h"
 #include "app/gui/window/settings.h"
 
@@ -32,7 +33,6 @@ FileCommands::FileCommands(QWidget& window, Document& document, Settings& settin
 void FileCommands::takePath(const QString& path) {
   if (m_afterSaving && path == m_saving) saveUnsaved();
   if (m_remembering == Remembering::off || isDemo(path)) return;
-  m_shownFiles += path;
   m_settings.addRecent(path);
   emit recentChanged();
 }
@@ -111,11 +111,16 @@ void FileCommands::saveRunFile() {
   if (!path.isEmpty()) m_document.files().saveRunFile(path);
 }
 
+void FileCommands::savePage() {
+  const QString path = QFileDialog::getSaveFileName(&m_window, tr("Export page"), m_settings.folder() + "/page.html",
+                                                    tr("Pages (*.html)"));
+  if (!path.isEmpty()) exportPage(m_document, path);
+}
+
 void FileCommands::whenNothingIsLost(std::function<void()> then) {
   const Unsaved unsaved = m_document.sessions().unsaved();
   if (unsaved.empty() || m_remembering == Remembering::off) return then();
-  QStringList what;
-  for (const QString& run : unsaved.runs) what += tr("the run %1").arg(run);
+  QStringList what = unsaved.parts;
   if (unsaved.text) what += tr("the text that was typed or changed");
   QMessageBox box(QMessageBox::Question, tr("Not saved"), tr("This is in no file and will be lost:"),
                   QMessageBox::NoButton, &m_window);

@@ -43,13 +43,13 @@ class FileCommands : public QObject {
   void saveSession();
   void saveSessionAs();
   void saveRunFile();
+  /// Asks for the file of a page, and writes it in the background.
+  void savePage();
   /// Does it at once where nothing would be lost; else asks, and does it when what there is was saved or given up.
   void whenNothingIsLost(std::function<void()> then);
 
   /// Fills a menu with the paths that were opened lately.
   void fillRecent(QMenu& menu);
-  /// Opened in this window, for their small pictures.
-  [[nodiscard]] const QStringList& shownFiles() const { return m_shownFiles; }
 
  signals:
   void recentChanged();
@@ -68,7 +68,6 @@ class FileCommands : public QObject {
   Remembering m_remembering = Remembering::on;
   std::function<void()> m_afterSaving;  ///< what waits for unsaved work to be saved
   QString m_saving;                     ///< the file that it is being saved to
-  QStringList m_shownFiles;
 };
 
 }  // namespace foxscope::gui

@@ -18,6 +18,7 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QPushButton>
+#include <QScreen>
 #include <QStackedWidget>
 #include <QStatusBar>
 #include <QTableView>
@@ -30,33 +31,40 @@
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/predictions/predictions_view.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/table_text.h"
 #include "app/gui/window/docks.h"
+#include "app/gui/window/extreme_heads.h"
 #include "app/gui/window/figures/export_bar.h"
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/figures/thumbnails.h"
+#include "app/gui/window/film/film_export.h"
+#include "app/gui/window/help/answer_bar.h"
 #include "app/gui/window/help/glossary.h"
 #include "app/gui/window/help/help.h"
 #include "app/gui/window/help/start_page.h"
 #include "app/gui/window/intervention_dialog.h"
+#include "app/gui/window/key_commands.h"
 #include "app/gui/window/message_bar.h"
+#include "app/gui/window/new_text_card.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list_view.h"
 #include "app/gui/window/sweep_dialog.h"
 #include "app/gui/words/words_view.h"
+#include "backend/eval/predictions/predictions.h"
 
 namespace foxscope::gui {
 namespace {
 
-/// Work that outlives the window: sweeps, head by head.
-QString sweepsFolder() {
+/// A folder of work that outlives the window: sweeps, head by head; what was open when the program ended unasked.
+QString stateFolder(const QString& name) {
   const QString state = qEnvironmentVariable("XDG_STATE_HOME", QDir::homePath() + QStringLiteral("/.local/state"));
-  return state + QStringLiteral("/foxscope/sweeps");
+  return state + QStringLiteral("/foxscope/") + name;
 }
 
 }  // namespace
@@ -67,28 +75,56 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
       m_sweeps(m_document.runs(), m_document.modelRuns()),
       m_trainings(m_document.runs(), m_document.modelRuns()) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
+  m_autosave = std::make_unique<Autosave>(m_document.runs(), m_document.modelRuns(), m_document.sessions());
   m_files = new FileCommands(*this, m_document, m_settings, demo, [this] { return viewState(); });
   m_help = new Help(*this, demo);
   setRemembering(m_remembering);
   setAcceptDrops(true);
   makeViews();
   makeMenus();
+  makeHistory();
   connectDocument();
   fillRecent();
   followInputs();
   followRuns();
+  for (const Part& part : m_parts) m_firstViews[part.key] = part.part->saveState();
 }
 
 // Views read the document to their end, and Qt would take them apart after it; out of sight nothing is sent to halves.
 MainWindow::~MainWindow() {
   hide();
+  m_history.reset();
+  m_autosave.reset();
   qDeleteAll(findChildren<QWidget*>(QString(), Qt::FindDirectChildrenOnly));
 }
 
 void MainWindow::setRemembering(Remembering remembering) {
   m_remembering = remembering;
   m_files->setRemembering(remembering);
-  m_sweeps.setFolder(remembering == Remembering::on ? sweepsFolder() : QString());
+  const bool on = remembering == Remembering::on;
+  m_sweeps.setFolder(on ? stateFolder(QStringLiteral("sweeps")) : QString());
+  m_autosave->setFolder(on ? stateFolder(QStringLiteral("windows")) : QString());
+}
+
+void MainWindow::makeHistory() {
+  const std::vector<ViewHistory::Part> parts{{"heads", tr("colour or sort the heads otherwise"), m_heads},
+                                             {"maps", tr("show other maps"), m_maps},
+                                             {"text", tr("tint the text otherwise"), m_text},
+                                             {"words", tr("list other words"), m_words},
+                                             {"curves", tr("draw other curves"), m_curves},
+                                             {"comparison", tr("compare other runs"), m_comparison}};
+  m_history = std::make_unique<ViewHistory>(m_document.runs(), parts);
+  for (QAction* command : commands()) m_history->nameBy(*command);
+  m_autosave->setViews([this] { return viewState(); }, [this] { return thumbnailFrom(m_maps->grab().toImage()); });
+  connect(m_history.get(), &ViewHistory::inputEnded, m_autosave.get(), &Autosave::noteChange);
+  connect(m_autosave.get(), &Autosave::messageRaised, this,
+          [this](const Message& message) { m_messages->show(message); });
+  connect(m_autosave.get(), &Autosave::found, m_start, &StartPage::setLeft);
+  connect(&m_document.sessions(), &SessionStore::leftOpened, m_autosave.get(), &Autosave::goOn);
+  connect(m_start, &StartPage::continueWanted, this, [this](const QString& session) {
+    if (m_autosave->takeOver(session)) m_document.open({session});
+  });
+  connect(m_start, &StartPage::discardWanted, m_autosave.get(), &Autosave::discard);
 }
 
 void MainWindow::makeViews() {
@@ -97,10 +133,12 @@ void MainWindow::makeViews() {
   FileWriter& files = m_document.files();
   m_heads = new HeadsView(runs, modelRuns, m_headTable);
   m_maps = new MapsView(runs);
+  m_extremes = new ExtremeHeads(*m_maps, runs, m_headTable, this);
   m_text = new TextView(runs, modelRuns);
   m_words = new WordsView(runs, modelRuns, files);
   m_curves = new CurvesView(runs, modelRuns);
   m_comparison = new ComparisonView(runs);
+  m_predictions = new PredictionsView(runs, modelRuns);
   m_effects = new EffectsView(runs, files, m_sweeps);
   m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
   m_training = new TrainingView(runs, files, m_trainings);
@@ -112,6 +150,7 @@ void MainWindow::makeViews() {
              {"words", tr("&Words"), m_words},
              {"curves", tr("&Curves"), m_curves},
              {"comparison", tr("C&ompare"), m_comparison},
+             {"predictions", tr("&Predictions"), m_predictions},
              {"effects", tr("&Effects"), m_effects},
              {"evaluations", tr("E&valuations"), m_evaluations},
              {"training", tr("Tra&ining"), m_training}};
@@ -122,20 +161,38 @@ void MainWindow::makeViews() {
   layout->setSpacing(0);
   layout->addWidget(new ExportBar(files));
   layout->addWidget(&m_training->bar());
+  m_answer = new AnswerBar(runs, m_headTable, m_document.evaluations());
+  layout->addWidget(m_answer);
   m_centre = new QStackedWidget;
   m_start = new StartPage;
   m_centre->addWidget(m_start);
   m_centre->addWidget(m_maps);
   layout->addWidget(m_centre, 1);
   setCentralWidget(centre);
-  m_messages = new MessageBar(*centre);
+  m_messages = new MessageBar(*this);
+  new NewTextCard(runs, modelRuns, *m_maps, {m_curves});
+  const QDir texts(QFileInfo(m_files->demo()).dir().filePath(QStringLiteral("texts")));
+  QStringList samples;
+  if (!m_files->demo().isEmpty()) {
+    for (const QString& name : texts.entryList({QStringLiteral("*.txt")}, QDir::Files)) samples += texts.filePath(name);
+  }
+  m_text->setSamples(samples);
+  connect(m_text, &TextView::textWanted, this, [this](const QString& path) { m_document.open({path}); });
 
-  auto* list = new RunListView(runs);
-  const Docks::Views views{m_heads,      list,      m_text,        m_curves,  m_words,
-                           m_comparison, m_effects, m_evaluations, m_training};
+  const auto* numbers = new RunNumbers(runs, this);
+  auto* list = new RunListView(runs, *numbers);
+  const Docks::Views views{m_heads,      list,          m_text,    m_curves,      m_words,
+                           m_comparison, m_predictions, m_effects, m_evaluations, m_training};
   m_docks = new Docks(*this, views, [this] {
-    return Docks::Content{anythingOpen(), m_document.runs().runsOnText().size() > 1, m_sweeps.shown() != nullptr,
-                          !m_document.evaluations().empty(), !m_trainings.open().empty()};
+    const RunList& open = m_document.runs();
+    const bool predictions =
+        std::any_of(open.begin(), open.end(), [](const Run& run) { return keeps_predictions(*run.trace); });
+    return Docks::Content{anythingOpen(),
+                          open.runsOnText().size() > 1,
+                          predictions,
+                          m_sweeps.shown() != nullptr,
+                          !m_document.evaluations().empty() && !evaluationsAlone(),
+                          !m_trainings.open().empty()};
   });
 
   auto* bar = new QToolBar(tr("Run"));
@@ -157,7 +214,7 @@ void MainWindow::makeViews() {
     m_docks->words().raise();
     m_words->table().setFocus();
   });
-  bar->addWidget(new RunBar(runs, modelRuns, showRuns));
+  bar->addWidget(new RunBar(runs, modelRuns, *numbers, showRuns));
   addToolBar(bar);
   statusBar()->addWidget(new Readout(runs), 1);
   statusBar()->setSizeGripEnabled(false);
@@ -189,17 +246,39 @@ void MainWindow::makeMenus() {
   makeEditMenu();
   makeRunMenu();
   makeViewMenu();
+  const auto* keys = new KeyCommands(*this);
+  m_viewMenu->addSeparator();
+  m_viewMenu->addActions(keys->ofView());
+  m_runMenu->addSeparator();
   for (const Part& part : m_parts) {
     if (part.part->commands().isEmpty()) continue;
-    QMenu* menu = menuBar()->addMenu(part.title);
+    QMenu* menu = addMenuOf(part);
     if (part.part == m_evaluations) {
       addCommand(menu, {tr("&Open Evaluation…"), "file"}, {},
                  tr("Losses of a corpus, a needle test or heads over a corpus, as foxscope eval writes them"),
                  [this] { m_files->openEvaluation(); });
     }
     menu->addActions(part.part->commands());
+    for (const auto& [view, more] : {std::pair<ViewPart*, QList<QAction*>>{m_heads, keys->ofHeads()},
+                                     {m_maps, keys->ofMaps()},
+                                     {m_text, keys->ofText()},
+                                     {m_curves, keys->ofCurves()}}) {
+      if (view != part.part) continue;
+      menu->addSeparator();
+      menu->addActions(more);
+    }
   }
   makeHelpMenu();
+}
+
+// Eight menus in the bar: parts that stand behind the curves are in that of what is shown, or of what makes them.
+QMenu* MainWindow::addMenuOf(const Part& part) {
+  const auto is = [&](std::initializer_list<const ViewPart*> parts) {
+    return std::find(parts.begin(), parts.end(), part.part) != parts.end();
+  };
+  if (is({m_words, m_curves, m_comparison})) return m_viewMenu->addMenu(part.title);
+  if (is({m_effects, m_evaluations, m_training})) return m_runMenu->addMenu(part.title);
+  return menuBar()->addMenu(part.title);
 }
 
 void MainWindow::makeFileMenu() {
@@ -230,6 +309,10 @@ void MainWindow::makeFileMenu() {
   addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
              tr("Save what is shown as PNG, SVG or PDF, or its data"),
              [this] { exportShown(ExportDialog::Source::map); });
+  addCommand(menu, {tr("Export Pa&ge (.html)…"), "export"}, {},
+             tr("Save the runs on the text shown as one HTML file that anyone opens in a browser"), [this] {
+               if (isAnyRun()) m_files->savePage();
+             });
   addCommand(menu, {tr("&Copy"), "copy"}, QKeySequence::Copy,
              tr("Copy the part that has the keyboard: curves and rows of tables with their numbers, or text; otherwise "
                 "the maps"),
@@ -244,25 +327,24 @@ void MainWindow::makeFileMenu() {
 
 void MainWindow::makeEditMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&Edit"));
-  QUndoStack& stack = m_document.runs().undoStack();
-  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (QUndoStack::*act)()) {
+  UndoHistory& stack = m_document.runs().undoStack();
+  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (UndoHistory::*act)()) {
     return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
   };
-  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"),
-                      tr("Bring back the model, run or text that was removed last"), &QUndoStack::undo);
-  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &QUndoStack::redo);
+  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"), tr("Undo what was changed last"), &UndoHistory::undo);
+  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &UndoHistory::redo);
   const auto follow = [undo, redo, &stack] {
     undo->setText(stack.canUndo() ? tr("&Undo: %1").arg(stack.undoText()) : tr("&Undo"));
     redo->setText(stack.canRedo() ? tr("&Redo: %1").arg(stack.redoText()) : tr("&Redo"));
     undo->setEnabled(stack.canUndo());
     redo->setEnabled(stack.canRedo());
   };
-  connect(&stack, &QUndoStack::indexChanged, this, follow);
+  connect(&stack, &UndoHistory::changed, this, follow);
   follow();
 }
 
 void MainWindow::makeRunMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&Run"));
+  QMenu* menu = m_runMenu = menuBar()->addMenu(tr("&Run"));
   QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
                             [this] { m_document.modelRuns().startRun(); });
   QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
@@ -294,7 +376,7 @@ void MainWindow::makeRunMenu() {
 }
 
 void MainWindow::makeViewMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&View"));
+  QMenu* menu = m_viewMenu = menuBar()->addMenu(tr("&View"));
   for (QDockWidget* dock : findChildren<QDockWidget*>()) {
     QAction* toggle = dock->toggleViewAction();
     toggle->setText(tr("Show %1").arg(dock->windowTitle()));
@@ -302,10 +384,11 @@ void MainWindow::makeViewMenu() {
     menu->addAction(toggle);
   }
   menu->addSeparator();
-  addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
-             tr("F and A of the head that forgets fastest, above F and A of the head that forgets slowest. Again: back "
-                "to the maps before"),
-             [this] { showExtremes(); });
+  addCommand(
+      menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
+      tr("F and A of the head that forgets fastest, which becomes the chosen one, above F and A of the head that "
+         "forgets slowest. Again: back to the maps before"),
+      [this] { showExtremes(); });
   menu->addSeparator();
   auto* themes = new QActionGroup(this);
   const auto theme = [&](const QString& text, ThemeChoice choice) {
@@ -334,37 +417,50 @@ void MainWindow::makeViewMenu() {
 }
 
 void MainWindow::makeHelpMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("H&elp"));
+  QMenu* menu = menuBar()->addMenu(tr("He&lp"));
   addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"),
              [this] { m_help->showCommands(); });
   addCommand(menu, {tr("&Glossary…")}, QKeySequence("F1"),
-             tr("Terms and their equations; F1 opens the entry of what is under the mouse"),
-             [this] { m_help->showGlossary(termAt(QCursor::pos())); });
+             tr("Terms and their equations; F1 opens the entry of what is under the mouse, or else has the keyboard"),
+             [this] {
+               const QString term = termAt(QCursor::pos());
+               m_help->showGlossary(term.isEmpty() ? termOf(QApplication::focusWidget()) : term);
+             });
   addCommand(menu, {tr("&Tour")}, {}, tr("Six steps through the window"), [this] { m_help->startTour(); });
   addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("Shift+F1"), tr("What keys and the mouse do"),
              [this] { m_help->showKeys(); });
   addCommand(menu, {tr("&About Foxscope")}, {}, tr("Version, licence, libraries"), [this] { m_help->showAbout(); });
   m_docks->heads().setWhatsThis(QStringLiteral("decay-time"));
-  m_maps->setWhatsThis(QStringLiteral("forget"));
   m_docks->text().setWhatsThis(QStringLiteral("position"));
-  m_docks->curves().setWhatsThis(QStringLiteral("loss"));
+  m_words->setWhatsThis(QStringLiteral("loss"));
+  m_comparison->setWhatsThis(QStringLiteral("loss"));
+  m_effects->setWhatsThis(QStringLiteral("change"));
+  m_training->setWhatsThis(QStringLiteral("training"));
+  m_docks->predictions().setWhatsThis(QStringLiteral("predictions"));
 }
 
 QList<QAction*> MainWindow::commands() const {
   QList<QAction*> actions;
-  for (const QAction* top : menuBar()->actions()) {
-    if (top->menu() == nullptr) continue;
-    for (QAction* action : top->menu()->actions()) {
+  const std::function<void(const QMenu&)> collect = [&](const QMenu& menu) {
+    for (QAction* action : menu.actions()) {
+      if (action->menu() != nullptr && action->menu() != m_recentMenu) collect(*action->menu());
       if (!action->isSeparator() && action->menu() == nullptr) actions += action;
     }
+  };
+  for (const QAction* top : menuBar()->actions()) {
+    if (top->menu() != nullptr) collect(*top->menu());
   }
   return actions;
 }
 
 void MainWindow::connectDocument() {
   const auto showEffects = [this] { Docks::bringForward(m_docks->effects()); };
+  connect(m_predictions, &PredictionsView::available, this, [this] { m_docks->predictions().show(); });
   connect(m_comparison, &ComparisonView::answered, this, [this] { m_docks->comparison().show(); });
-  connect(m_effects, &EffectsView::answered, this, showEffects);
+  connect(m_effects, &EffectsView::answered, this, [this, showEffects] {
+    // What was asked for in the predictions is answered there.
+    if (!m_predictions->takeAwaited()) showEffects();
+  });
   connect(&m_sweeps, &Sweeps::added, this, showEffects);
   connect(&m_document, &Document::sweepOpened, &m_sweeps, &Sweeps::open);
   connect(&m_document, &Document::pathOpened, &m_trainings, &Trainings::readAgain);
@@ -378,12 +474,7 @@ void MainWindow::connectDocument() {
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
   connect(&m_document.modelRuns(), &ModelRuns::memoryAsked, this, &MainWindow::askForMemory);
   connect(&m_document.sessions(), &SessionStore::fileMissing, this, &MainWindow::askForMissing);
-  connect(&m_document.sessions(), &SessionStore::sessionOpened, this, [this](const QJsonObject& state) {
-    m_messages->clearNotes();
-    m_wantedViews = state;
-    m_docks->restore(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
-    restoreViews(state);
-  });
+  connect(&m_document.sessions(), &SessionStore::sessionOpened, this, &MainWindow::openSession);
   connect(m_files, &FileCommands::recentChanged, this, &MainWindow::fillRecent);
   connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, [this] {
     const RunStatus& status = m_document.modelRuns().runStatus();
@@ -391,7 +482,13 @@ void MainWindow::connectDocument() {
     followInputs();
   });
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
+  connect(m_text, &TextView::headOrderAsked, this, &MainWindow::orderHeads);
+  connect(m_text, &TextView::columnAsked, this, [this] {
+    Docks::bringForward(m_docks->curves());
+    m_curves->showProfile(MapLine::Along::column);
+  });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
+  connect(m_training, &TrainingView::filmWanted, new FilmExport(*this), &FilmExport::write);
   connect(m_maps, &MapsView::exportWanted, this, [this] { exportShown(ExportDialog::Source::map); });
   connect(m_maps, &MapsView::profileWanted, this, [this](MapLine::Along along) {
     Docks::bringForward(m_docks->curves());
@@ -407,52 +504,43 @@ void MainWindow::connectDocument() {
   m_start->setDemo(m_files->demo());
 }
 
+// A session takes the place of everything: what it does not speak of is as in a new window.
+void MainWindow::openSession(const QJsonObject& state) {
+  m_messages->clearNotes();
+  m_wantedViews = state;
+  for (const Part& part : m_parts) {
+    QJsonObject wanted = m_firstViews[part.key].toObject();
+    const QJsonObject given = state[part.key].toObject();
+    for (auto entry = given.begin(); entry != given.end(); ++entry) wanted[entry.key()] = entry.value();
+    m_wantedViews[part.key] = wanted;
+  }
+  m_docks->restore(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
+  restoreViews(m_wantedViews);
+  m_answer->ask(state["question"].toString());
+}
+
+void MainWindow::orderHeads(HeadQuantity quantity) {
+  Docks::bringForward(m_docks->heads());
+  m_heads->setTab(HeadsView::Tab::grid);
+  m_heads->setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
+  // The command says that somebody has chosen it, so that it stays while runs come and go.
+  const QString words = HeadsView::tr("Colour heads by %1").arg(textOf(quantity).name);
+  for (QAction* command : m_heads->commands()) {
+    if (command->text() == words) command->trigger();
+  }
+  m_heads->table().sortByColumn(2 + static_cast<int>(quantity), Qt::DescendingOrder);
+}
+
 void MainWindow::showExtremes() {
-  const auto panes = [this] { return m_maps->saveState().value("panes"); };
-  if (m_beforeExtremes && panes() == m_extremes) return m_maps->restoreState(*std::exchange(m_beforeExtremes, {}));
   if (!isAnyRun()) return;
-  const Run* run = m_document.runs().run(m_document.runs().selection().head().run);
-  std::optional<NamedHead> fastest;
-  std::optional<NamedHead> slowest;
-  double least = 0;
-  double most = 0;
-  const TraceInfo& info = run->trace->info();
-  for (int place = 0; place < info.layers * info.heads; ++place) {
-    if (!forgets(info, place / info.heads)) continue;
-    const NamedHead head{run->name, place / info.heads, place % info.heads};
-    const double time = m_headTable.value({run->id, head.layer, head.head}, HeadQuantity::rateDecayTime);
-    if (std::isnan(time)) continue;
-    if (!fastest || time < least) {
-      least = time;
-      fastest = head;
-    }
-    if (!slowest || time > most) {
-      most = time;
-      slowest = head;
-    }
-  }
-  if (!fastest) {
-    const QString why = forgets(info) ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
-    return m_messages->show({Message::Kind::warning, why.arg(run->name)});
-  }
-  m_beforeExtremes = m_maps->saveState();
-  int pane = 0;
-  for (const auto& head : {fastest, slowest}) {
-    for (const Quantity quantity : {Quantity::forget, Quantity::attention}) {
-      PaneState state;
-      state.own = head;
-      state.setQuantity(quantity);
-      m_maps->setPaneState(pane++, state);
-    }
-  }
-  m_maps->setPaneCount(pane);
-  m_extremes = panes();
+  const QString obstacle = m_extremes->toggle();
+  if (!obstacle.isEmpty()) m_messages->show({Message::Kind::warning, obstacle});
 }
 
 void MainWindow::followRuns() {
+  followCentre();
   m_docks->follow();
   const bool empty = m_document.runs().empty();
-  m_centre->setCurrentWidget(empty ? static_cast<QWidget*>(m_start) : m_maps);
   QStringList names;
   for (const Run& run : m_document.runs()) names += run.name;
   setWindowTitle(empty ? QStringLiteral("Foxscope") : names.join(", ") + QStringLiteral(" – Foxscope"));
@@ -461,9 +549,30 @@ void MainWindow::followRuns() {
   if (!m_document.modelRuns().runStatus().running) m_wantedViews = {};
 }
 
+bool MainWindow::evaluationsAlone() const { return !m_document.evaluations().empty() && !anythingOpen(); }
+
+// Where nothing else is open, evaluations have the place of the maps.
+void MainWindow::followCentre() {
+  const bool alone = evaluationsAlone();
+  QDockWidget& dock = m_docks->evaluations();
+  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
+  if (alone && !inCentre) {
+    dock.hide();
+    m_centre->addWidget(m_evaluations);
+  } else if (!alone && inCentre) {
+    m_centre->removeWidget(m_evaluations);
+    dock.setWidget(m_evaluations);
+    m_evaluations->show();
+    dock.setVisible(!m_document.evaluations().empty());
+  }
+  QWidget* first = alone ? static_cast<QWidget*>(m_evaluations) : m_start;
+  m_centre->setCurrentWidget(m_document.runs().empty() ? first : m_maps);
+}
+
 // Evaluations come into sight when they are opened, and go with the last of them.
 void MainWindow::followEvaluations() {
-  const bool any = !m_document.evaluations().empty();
+  followCentre();
+  const bool any = !m_document.evaluations().empty() && !evaluationsAlone();
   QDockWidget& dock = m_docks->evaluations();
   dock.setVisible(any);
   // A session says itself which dock is in front.
@@ -478,6 +587,7 @@ void MainWindow::followTrainings() {
 }
 
 void MainWindow::followInputs() {
+  followCentre();
   m_docks->follow();
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
@@ -549,6 +659,19 @@ QJsonObject MainWindow::viewState() const {
   return state;
 }
 
+QStringList MainWindow::picturedPaths() const {
+  QStringList paths;
+  if (!m_document.sessions().file().isEmpty()) paths += m_document.sessions().file();
+  const RunList& runs = m_document.runs();
+  const auto& own = m_maps->paneState(0).own;
+  const Run* first = own ? runs.runNamed(own->run) : runs.run(runs.selection().head().run);
+  if (first == nullptr) return paths;
+  const ModelInput model = runs.modelOf(*first);
+  return paths + QStringList{!first->file.isEmpty()     ? first->file
+                             : model.training.isEmpty() ? model.path
+                                                        : model.training};
+}
+
 void MainWindow::restoreViews(const QJsonObject& state) {
   for (const Part& part : m_parts) {
     if (state.contains(part.key)) part.part->restoreState(state[part.key].toObject());
@@ -557,14 +680,21 @@ void MainWindow::restoreViews(const QJsonObject& state) {
 
 bool MainWindow::restorePlaces() {
   if (m_settings.windowGeometry().isEmpty()) return false;
-  restoreGeometry(m_settings.windowGeometry());
+  const bool placed = restoreGeometry(m_settings.windowGeometry());
   m_docks->restore(m_settings.windowState());
-  return true;
+  return placed;
+}
+
+void MainWindow::resizeToFit(const QSize& wanted) {
+  // No window has its frame before it is shown.
+  constexpr QSize kFrame(12, 44);
+  resize(wanted.boundedTo(screen()->availableSize() - kFrame));
 }
 
 void MainWindow::showEvent(QShowEvent* event) {
   QMainWindow::showEvent(event);
   m_docks->followShow();
+  if (!event->spontaneous()) m_autosave->look();
 }
 
 void MainWindow::resizeEvent(QResizeEvent* event) {
@@ -572,8 +702,10 @@ void MainWindow::resizeEvent(QResizeEvent* event) {
   m_docks->followResize();
 }
 
-bool MainWindow::isSettled() const {
-  if (m_document.busy() || m_document.modelRuns().runStatus().running || !m_docks->isSettled()) return false;
+bool MainWindow::isSettled() const { return !m_document.busy() && isDrawn(); }
+
+bool MainWindow::isDrawn() const {
+  if (m_document.runs().busy() || m_document.modelRuns().runStatus().running || !m_docks->isSettled()) return false;
   return std::all_of(m_parts.begin(), m_parts.end(), [](const Part& part) { return part.part->isSettled(); });
 }
 
@@ -599,12 +731,13 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
     // Docks come with what they show.
-    for (QDockWidget* dock :
-         {&m_docks->comparison(), &m_docks->effects(), &m_docks->evaluations(), &m_docks->training()}) {
+    for (QDockWidget* dock : {&m_docks->comparison(), &m_docks->predictions(), &m_docks->effects(),
+                              &m_docks->evaluations(), &m_docks->training()}) {
       dock->hide();
     }
     m_settings.setWindow(m_docks->state(), saveGeometry());
-    if (!m_document.runs().empty()) keepThumbnail(m_files->shownFiles(), m_maps->grab().toImage());
+    if (!m_document.runs().empty()) keepThumbnail(picturedPaths(), m_maps->grab().toImage());
+    m_autosave->finish();
   }
   event->accept();
 }

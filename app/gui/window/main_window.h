@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <QMainWindow>
 
+#include "app/gui/document/autosave.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/runs/sweeps.h"
@@ -14,21 +16,25 @@
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/file_commands.h"
 #include "app/gui/window/settings.h"
+#include "app/gui/window/view_history.h"
 
 class QMenu;
 class QStackedWidget;
 
 namespace foxscope::gui {
 
+class AnswerBar;
 class CurvesView;
 class Docks;
 class ComparisonView;
 class EffectsView;
 class EvaluationsView;
+class ExtremeHeads;
 class HeadsView;
 class Help;
 class MapsView;
 class MessageBar;
+class PredictionsView;
 class StartPage;
 class TextView;
 class TrainingView;
@@ -53,20 +59,27 @@ class MainWindow : public QMainWindow {
   HeadsView& headsView() { return *m_heads; }
   WordsView& words() { return *m_words; }
   ComparisonView& comparison() { return *m_comparison; }
+  PredictionsView& predictions() { return *m_predictions; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
   TrainingView& training() { return *m_training; }
   Trainings& trainings() { return m_trainings; }
   Docks& docks() { return *m_docks; }
+  Autosave& autosave() { return *m_autosave; }
   [[nodiscard]] QStringList messages() const;
 
-  /// Size and docks as they were when the last window closed. @returns false the first time
+  /// Size and docks as they were when the last window closed. @returns false where the size is still to be given: the
+  /// first time, or on a screen of another size
   bool restorePlaces();
+  /// Gives the window this size, or as much of it as its screen has room for beside the frame.
+  void resizeToFit(const QSize& wanted);
   using Remembering = FileCommands::Remembering;
   /// Whether closing remembers places and asks about what is not saved, and opening remembers paths.
   void setRemembering(Remembering remembering);
   /// Whether everything that is shown is final.
   [[nodiscard]] bool isSettled() const;
+  /// The same, whether files are being written or not.
+  [[nodiscard]] bool isDrawn() const;
   /// Every command, as in the menus.
   [[nodiscard]] QList<QAction*> commands() const;
 
@@ -87,12 +100,14 @@ class MainWindow : public QMainWindow {
     ViewPart* part = nullptr;
   };
   void makeViews();
+  void makeHistory();
   void makeMenus();
   void makeFileMenu();
   void makeEditMenu();
   void makeRunMenu();
   void makeViewMenu();
   void makeHelpMenu();
+  QMenu* addMenuOf(const Part& part);
   struct CommandText {
     QString words;
     QString icon = {};  ///< of resources/icons; empty: none
@@ -101,6 +116,7 @@ class MainWindow : public QMainWindow {
                       const std::function<void()>& act);
   void connectDocument();
   void followRuns();
+  void followCentre();
   void followEvaluations();
   void followTrainings();
   void followInputs();
@@ -114,9 +130,16 @@ class MainWindow : public QMainWindow {
   bool isAnyRun();
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
-  /// F and A of the head of the chosen run that forgets fastest, above F and A of the head that forgets slowest.
+  /// Whether evaluations are all that is open.
+  [[nodiscard]] bool evaluationsAlone() const;
+  /// Colours the grid of heads by a number, and sorts their table by it, the largest first.
+  void orderHeads(HeadQuantity quantity);
   void showExtremes();
+  void openSession(const QJsonObject& state);
   [[nodiscard]] QJsonObject viewState() const;
+  /// The paths whose picture the maps are: the session, and the file or model of the first map's run. Others were shown
+  /// beside it.
+  [[nodiscard]] QStringList picturedPaths() const;
   void showPreferences();
 
   Settings m_settings;
@@ -132,9 +155,12 @@ class MainWindow : public QMainWindow {
   WordsView* m_words = nullptr;
   CurvesView* m_curves = nullptr;
   ComparisonView* m_comparison = nullptr;
+  PredictionsView* m_predictions = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
   TrainingView* m_training = nullptr;
+  std::unique_ptr<Autosave> m_autosave;
+  std::unique_ptr<ViewHistory> m_history;
   FileCommands* m_files = nullptr;
   Docks* m_docks = nullptr;
   Help* m_help = nullptr;
@@ -142,9 +168,12 @@ class MainWindow : public QMainWindow {
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
   QMenu* m_recentMenu = nullptr;
-  std::optional<QJsonObject> m_beforeExtremes;  ///< the maps before showExtremes
-  QJsonValue m_extremes;                        ///< its panes
-  QJsonObject m_wantedViews;                    ///< of a session whose runs are still being made
+  QMenu* m_runMenu = nullptr;
+  QMenu* m_viewMenu = nullptr;
+  ExtremeHeads* m_extremes = nullptr;
+  AnswerBar* m_answer = nullptr;
+  QJsonObject m_firstViews;   ///< of the views before anybody changed them
+  QJsonObject m_wantedViews;  ///< of a session whose runs are still being made
 };
 
 }  // namespace foxscope::gui

@@ -55,7 +55,9 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
   }
   if (request.first_key == FirstKey::left_out) words.emplace_back("--without-first");
   option("rows", fmt::format("{}:{}", request.rows.begin, request.rows.end));
-  option("cols", fmt::format("{}:{}", request.columns.begin, request.columns.end));
+  if (request.by_distance()) option("axes", "distance");
+  option(request.by_distance() ? "distances" : "cols",
+         fmt::format("{}:{}", request.columns.begin, request.columns.end));
   option("reduce", to_string(request.reduction));
   option("scale", figure.scale == figure::ColourScale::logarithmic ? "log" : "linear");
   const auto end = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : std::string(); };
@@ -66,6 +68,7 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
   if (!colours.empty()) option("colours", colours);
   if (figure.colours.blankBelow) option("threshold", end(figure.colours.blankBelow));
   if (!figure.title.empty()) option("title", figure.title);
+  if (figure.plain) words.emplace_back("--plain");
   option("width", fmt::format("{}mm", format.widthMm));
   if (format.dpi != figure::FigureFormat{}.dpi) option("dpi", std::to_string(format.dpi));
   if (format.fontSizePt) option("font-size", fmt::format("{}", *format.fontSizePt));

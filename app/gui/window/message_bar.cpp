@@ -59,7 +59,8 @@ void MessageBar::place() {
 }
 
 bool MessageBar::eventFilter(QObject* watched, QEvent* event) {
-  if (watched == parentWidget() && event->type() == QEvent::Resize) place();
+  // A layout request: a part of the window that came into sight would lie over it.
+  if (watched == parentWidget() && (event->type() == QEvent::Resize || event->type() == QEvent::LayoutRequest)) place();
   return QWidget::eventFilter(watched, event);
 }
 

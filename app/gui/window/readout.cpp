@@ -3,6 +3,7 @@
 #include <QPainter>
 #include <QStyle>
 
+#include "app/gui/document/number_text.h"
 #include "backend/base/index.h"
 
 namespace foxscope::gui {
@@ -10,7 +11,7 @@ namespace {
 
 enum Channel { kPair };
 
-QString number(double value) { return QString::number(value, 'g', 3).replace('-', QChar(0x2212)); }
+QString number(double value) { return numberOf(value, 3); }
 
 }  // namespace
 
@@ -80,9 +81,11 @@ void Readout::tell() {
     parts += tr("layer %1, head %2").arg(choice.layer).arg(choice.head);
     if (m_reading->has_mixing) parts += QStringLiteral("M %1").arg(number(m_reading->mixing));
     parts += QStringLiteral("F %1").arg(number(m_reading->forget));
-    parts += tr("c difference %1 nats").arg(number(m_reading->log_forget));
+    parts += tr("log F %1 nats").arg(number(m_reading->log_forget));
     if (m_reading->has_attention) {
-      parts += QStringLiteral("A %1").arg(number(m_reading->attention));
+      // Of a model without attention it is the share of its row's |M|.
+      const QString name = m_reading->has_mixing ? tr("|M| share") : QStringLiteral("A");
+      parts += QStringLiteral("%1 %2").arg(name, number(m_reading->attention));
       if (!m_reading->has_mixing) parts += tr("logit %1 nats").arg(number(m_reading->logit));
     }
   }

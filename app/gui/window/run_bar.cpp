@@ -1,6 +1,7 @@
 #include "app/gui/window/run_bar.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <QAction>
 #include <QEvent>
@@ -14,6 +15,7 @@
 #include <QToolButton>
 
 #include "app/gui/views/theme.h"
+#include "app/gui/views/time_text.h"
 #include "app/gui/window/run_list_view.h"
 
 namespace foxscope::gui {
@@ -26,7 +28,8 @@ constexpr int kProgressInCharacters = 16;    // at least; its tooltip has all of
 constexpr const char* kRunProperty = "run";  // of a chip
 constexpr const char* kColourProperty = "colour";
 constexpr const char* kChangeProperty = "change";
-constexpr int kMark = 10;  // pixels of a chip's colour
+constexpr const char* kStateProperty = "state";  // what is to be said of its run beside its numbers
+constexpr int kMark = 10;                        // pixels of a chip's colour
 
 QString nameOf(const TextInput& text, const RunList& runs) {
   if (!text.file.isEmpty()) return QFileInfo(text.file).fileName();
@@ -63,13 +66,8 @@ class RunBar::Progress : public QProgressBar {
   QString m_brief;
 };
 
-QString timeLeftText(double seconds) {
-  if (seconds < 60) return RunBar::tr("%1 s left").arg(seconds, 0, 'f', seconds < 10 ? 1 : 0);
-  return RunBar::tr("%1 min %2 s left").arg(static_cast<int>(seconds) / 60).arg(static_cast<int>(seconds) % 60);
-}
-
-RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent)
-    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns) {
+RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, const RunNumbers& numbers, QAction* list, QWidget* parent)
+    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns), m_numbers(numbers) {
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(8, 3, 8, 3);
   auto* open = new QToolButton;
@@ -122,6 +120,7 @@ RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* pare
   connect(&m_runs, &RunList::runsChanged, this, &RunBar::followInputs);
   connect(&m_modelRuns, &ModelRuns::runStatusChanged, this, &RunBar::followStatus);
   connect(&m_runs, &RunList::referenceChanged, this, &RunBar::fillChips);
+  connect(&m_numbers, &RunNumbers::changed, this, &RunBar::tellNumbers);
   connect(&m_runs.selection(), &Selection::headChanged, this, &RunBar::followHead);
   followInputs();
   followStatus();
@@ -138,11 +137,11 @@ void RunBar::addChip(const ListRow& row) {
   chip->setAccessibleName(name);
   chip->setCheckable(true);
   chip->setEnabled(run != nullptr);
-  QStringList tip{name};
+  QStringList tip;
   if (run == nullptr) tip += tr("has not run yet (F5)");
   if (run != nullptr && run->look.hidden) tip += tr("hidden: in no curve and no comparison");
   if (run != nullptr && !m_runs.isOnText(run->id)) tip += tr("read another text than the run that is shown");
-  chip->setToolTip(tip.join('\n'));
+  chip->setProperty(kStateProperty, tip.join('\n'));
   const RunLook& look = m_runs.lookOf(row);
   chip->setProperty(kRunProperty, row.run);
   chip->setProperty(kColourProperty, look.colour);
@@ -172,9 +171,21 @@ void RunBar::fillChips() {
     delete item;
   }
   for (const ListRow& row : m_runs.listRows()) addChip(row);
+  tellNumbers();
   colourChips();
   fitNames();
   followHead();
+}
+
+void RunBar::tellNumbers() {
+  for (int index = 0; index < m_chips->count(); ++index) {
+    auto* chip = qobject_cast<QToolButton*>(m_chips->itemAt(index)->widget());
+    QStringList lines{chip->accessibleName()};
+    lines += m_numbers.textOf(chip->property(kRunProperty).toInt());
+    lines += chip->property(kStateProperty).toString();
+    lines.removeAll(QString());
+    chip->setToolTip(lines.join('\n'));
+  }
 }
 
 // The bar asks for no more than the window has: a tool bar hides what is wider.
@@ -214,19 +225,23 @@ void RunBar::changeEvent(QEvent* event) {
 
 void RunBar::followInputs() {
   fillChips();
-  const auto& models = m_runs.models();
   const TextInput& text = m_modelRuns.text();
-  QString words = models.empty() && m_runs.empty() ? tr("no model") : QString();
-  if (text.empty()) {
+  const QString size =
+      QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
+  const Run* shown = std::as_const(m_runs).reference();
+  QString words = m_runs.models().empty() && m_runs.empty() ? tr("no model") : QString();
+  const bool next = shown != nullptr && m_modelRuns.isTextNew();
+  if (next) {
+    // The pictures are of another text than the one that is to be run.
+    words = tr("on %1; next: %2 (%3)").arg(textNameOf(*shown), nameOf(text, m_runs), size);
+  } else if (text.empty()) {
     words += words.isEmpty() ? tr("no text") : tr(", no text");
   } else {
-    const QString size =
-        QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
     words += QStringLiteral("%1%2 (%3)").arg(words.isEmpty() ? tr("on ") : ", ", nameOf(text, m_runs), size);
   }
-  m_text->setText(
-      fontMetrics().elidedText(words, Qt::ElideMiddle, kTextInCharacters * fontMetrics().averageCharWidth()));
-  m_text->setToolTip(text.file.isEmpty() ? words : text.file);
+  m_text->setText(fontMetrics().elidedText(words, Qt::ElideMiddle,
+                                           (next ? 2 : 1) * kTextInCharacters * fontMetrics().averageCharWidth()));
+  m_text->setToolTip(text.file.isEmpty() || next ? words : text.file);
   const QSignalBlocker blocker(m_limit);
   m_limit->setValue(static_cast<int>(m_modelRuns.settings().limit));
   followStatus();

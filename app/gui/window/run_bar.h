@@ -4,6 +4,7 @@
 
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/window/run_numbers.h"
 
 class QAction;
 class QHBoxLayout;
@@ -14,9 +15,6 @@ class QSpinBox;
 
 namespace foxscope::gui {
 
-/// "12 s left"
-QString timeLeftText(double seconds);
-
 /// The bar of the run: a chip for each row of the list of runs that shows the run, the text, how many tokens of it; the
 /// button that runs, progress with an estimate, Cancel.
 class RunBar : public QWidget {
@@ -24,7 +22,7 @@ class RunBar : public QWidget {
 
  public:
   /// @param list  shows and hides the list of runs, whose short form the chips are
-  RunBar(RunList& runs, ModelRuns& modelRuns, QAction* list, QWidget* parent = nullptr);
+  RunBar(RunList& runs, ModelRuns& modelRuns, const RunNumbers& numbers, QAction* list, QWidget* parent = nullptr);
   [[nodiscard]] QPushButton& runButton() { return *m_run; }
 
  private:
@@ -34,6 +32,7 @@ class RunBar : public QWidget {
   void followInputs();
   void followHead();
   void fillChips();
+  void tellNumbers();
   void colourChips();
   void fitNames();
   void addChip(const ListRow& row);
@@ -41,6 +40,7 @@ class RunBar : public QWidget {
 
   RunList& m_runs;
   ModelRuns& m_modelRuns;
+  const RunNumbers& m_numbers;
   QHBoxLayout* m_chips = nullptr;
   QLabel* m_text = nullptr;
   QSpinBox* m_limit = nullptr;

@@ -4,6 +4,7 @@
 
 #include <QFont>
 #include <QGuiApplication>
+#include <QLocale>
 #include <QMimeData>
 #include <QPalette>
 
@@ -22,8 +23,9 @@ bool same(const ListRow& a, const ListRow& b) { return a.run == b.run && a.model
 
 }  // namespace
 
-RunListModel::RunListModel(RunList& runs, QObject* parent)
-    : QAbstractTableModel(parent), m_runs(runs), m_rows(runs.listRows()) {
+RunListModel::RunListModel(RunList& runs, const RunNumbers& numbers, QObject* parent)
+    : QAbstractTableModel(parent), m_runs(runs), m_numbers(numbers), m_rows(runs.listRows()) {
+  connect(&m_numbers, &RunNumbers::changed, this, &RunListModel::follow);
   connect(&m_runs, &RunList::runsChanged, this, &RunListModel::follow);
   connect(&m_runs, &RunList::modelsChanged, this, &RunListModel::follow);
   connect(&m_runs, &RunList::referenceChanged, this, &RunListModel::follow);
@@ -90,6 +92,8 @@ QString RunListModel::tipOf(const ListRow& row, int column) const {
       break;
   }
   QStringList lines{name};
+  const QString numbers = m_numbers.textOf(row.run);
+  if (!numbers.isEmpty()) lines += numbers;
   const Run* run = m_runs.run(row.run);
   const ModelInput* model = row.model ? &m_runs.models()[index_of(*row.model)] : nullptr;
   if (model != nullptr) lines += model->path;
@@ -103,14 +107,85 @@ QString RunListModel::tipOf(const ListRow& row, int column) const {
   return lines.join('\n');
 }
 
+QString RunListModel::numberText(RunId run, int column) const {
+  const RunNumber* number = m_numbers.of(run);
+  if (number == nullptr) return {};
+  switch (column) {
+    case kLoss:
+      return number->loss ? lossText(*number->loss) : QString();
+    case kTokens:
+      return QLocale().toString(static_cast<qlonglong>(number->tokens));
+    case kParameters:
+      return number->parameters > 0 ? parametersText(number->parameters) : QString();
+    case kSeconds:
+      return number->seconds > 0 ? QString::number(number->seconds, 'f', 1) : QString();
+    default:
+      return {};
+  }
+}
+
+QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal) return {};
+  struct Title {
+    int column;
+    QString words;
+    QString tip;
+  };
+  const Title titles[] = {{kName, tr("run"), tr("Name")},
+                          {kLoss, tr("loss"), tr("Mean loss ± standard error, nats a token")},
+                          {kTokens, tr("tokens"), tr("Tokens that were read")},
+                          {kParameters, tr("param."), tr("Parameters of the model")},
+                          {kSeconds, tr("s"), tr("Seconds of the forward pass")}};
+  for (const Title& title : titles) {
+    if (title.column != section) continue;
+    if (role == Qt::DisplayRole) return title.words;
+    if (role == Qt::ToolTipRole)
+      return tr("%1. A click sorts the runs by it, another one the other way").arg(title.tip);
+    if (role == Qt::TextAlignmentRole) return int(section == kName ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter;
+  }
+  return {};
+}
+
+void RunListModel::sort(int column, Qt::SortOrder order) {
+  struct Keyed {
+    RunId run;
+    std::optional<double> number;
+    QString name;
+  };
+  std::vector<Keyed> keyed;
+  for (const Run& run : m_runs) {
+    const RunNumber* number = m_numbers.of(run.id);
+    Keyed key{run.id, {}, run.name};
+    if (number != nullptr && column == kLoss && number->loss) key.number = number->loss->value;
+    if (number != nullptr && column == kTokens) key.number = static_cast<double>(number->tokens);
+    if (number != nullptr && column == kParameters && number->parameters > 0)
+      key.number = static_cast<double>(number->parameters);
+    if (number != nullptr && column == kSeconds && number->seconds > 0) key.number = number->seconds;
+    keyed.push_back(key);
+  }
+  const bool down = order == Qt::DescendingOrder;
+  std::ranges::stable_sort(keyed, [&](const Keyed& a, const Keyed& b) {
+    if (column == kName) return down ? b.name < a.name : a.name < b.name;
+    if (!a.number || !b.number) return a.number.has_value() && !b.number.has_value();
+    return down ? *b.number < *a.number : *a.number < *b.number;
+  });
+  std::vector<RunId> runs;
+  for (const Keyed& key : keyed) runs.push_back(key.run);
+  m_runs.sortRuns(runs, tr("sort the runs by %1").arg(headerData(column, Qt::Horizontal, Qt::DisplayRole).toString()));
+}
+
 QVariant RunListModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const ListRow row = this->row(index);
   switch (role) {
     case Qt::DisplayRole:
     case Qt::EditRole:
+      if (index.column() >= kLoss && index.column() <= kSeconds) return numberText(row.run, index.column());
       return index.column() == kName ? m_runs.nameOf(row) : QVariant();
+    case Qt::TextAlignmentRole:
+      return int(index.column() == kName ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter;
     case Qt::AccessibleTextRole:
+      if (index.column() >= kLoss && index.column() <= kSeconds) return numberText(row.run, index.column()).trimmed();
       return index.column() == kName ? m_runs.nameOf(row) : tipOf(row, index.column());
     case Qt::DecorationRole:
       return iconOf(row, index.column());
@@ -120,7 +195,10 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
       if (row.run != kNoRun && !m_runs.lookOf(row).hidden) return {};
       return QGuiApplication::palette().color(QPalette::Disabled, QPalette::Text);
     case Qt::FontRole: {
-      if (row.run == kNoRun || row.run != m_runs.selection().head().run) return {};
+      const RunNumber* number = m_numbers.of(row.run);
+      const bool best = index.column() == kLoss && number != nullptr && number->best;
+      const bool chosen = index.column() == kName && row.run == m_runs.selection().head().run;
+      if (row.run == kNoRun || !(best || chosen)) return {};
       QFont font = QGuiApplication::font();
       font.setBold(true);
       return font;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kSwatch = 14;  // pixels of a colour that is offered
 constexpr int kRowsAtFirst = 5;
+constexpr int kNameCharacters = 16;  // of a name, at least, beside which numbers stand
 
 }  // namespace
 
@@ -29,10 +30,10 @@ void showRun(RunList& runs, RunId id) {
   runs.selection().setHead(wanted);
 }
 
-RunListView::RunListView(RunList& runs, QWidget* parent) : QTreeView(parent), m_runs(runs), m_list(runs) {
+RunListView::RunListView(RunList& runs, const RunNumbers& numbers, QWidget* parent)
+    : QTreeView(parent), m_runs(runs), m_list(runs, numbers) {
   setModel(&m_list);
   setAccessibleName(tr("Runs"));
-  setHeaderHidden(true);
   setRootIsDecorated(false);
   setUniformRowHeights(true);
   setAllColumnsShowFocus(true);
@@ -45,6 +46,11 @@ RunListView::RunListView(RunList& runs, QWidget* parent) : QTreeView(parent), m_
   setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   header()->setStretchLastSection(false);
   header()->setMinimumSectionSize(kSwatch);
+  header()->setSectionsClickable(true);
+  header()->setSectionsMovable(false);
+  connect(header(), &QHeaderView::sectionClicked, this, &RunListView::sortBy);
+  connect(&m_list, &RunListModel::dataChanged, this, &RunListView::fitColumns);
+  connect(&m_list, &RunListModel::modelReset, this, &RunListView::fitColumns, Qt::QueuedConnection);
   for (int column = 0; column < RunListModel::kColumns; ++column) {
     header()->setSectionResizeMode(
         column, column == RunListModel::kName ? QHeaderView::Stretch : QHeaderView::ResizeToContents);
@@ -55,9 +61,32 @@ RunListView::RunListView(RunList& runs, QWidget* parent) : QTreeView(parent), m_
       Qt::QueuedConnection);
 }
 
+void RunListView::sortBy(int column) {
+  if (column < RunListModel::kName || column > RunListModel::kSeconds) return;
+  m_order = column == m_sorted && m_order == Qt::AscendingOrder ? Qt::DescendingOrder : Qt::AscendingOrder;
+  m_sorted = column;
+  m_list.sort(column, m_order);
+}
+
+void RunListView::fitColumns() {
+  int room = viewport()->width() - fontMetrics().averageCharWidth() * kNameCharacters;
+  for (const int column : {RunListModel::kMark, RunListModel::kShown, RunListModel::kAbout, RunListModel::kRemove}) {
+    room -= sizeHintForColumn(column);
+  }
+  for (int column = RunListModel::kLoss; column <= RunListModel::kSeconds; ++column) {
+    room -= std::max(sizeHintForColumn(column), header()->sectionSizeHint(column));
+    setColumnHidden(column, room < 0);
+  }
+}
+
+void RunListView::resizeEvent(QResizeEvent* event) {
+  QTreeView::resizeEvent(event);
+  fitColumns();
+}
+
 QSize RunListView::sizeHint() const {
   const int row = std::max(sizeHintForRow(0), fontMetrics().height() + 6);
-  return {fontMetrics().averageCharWidth() * 40, row * kRowsAtFirst + 2};
+  return {fontMetrics().averageCharWidth() * 40, row * kRowsAtFirst + header()->sizeHint().height() + 2};
 }
 
 QSize RunListView::minimumSizeHint() const {

@@ -7,12 +7,13 @@
 namespace foxscope::gui {
 
 /// The list of runs. A click on the colour offers others, on the name shows the run, on the eye hides it, on the i
-/// shows its details, on the x removes it. Names can be edited and rows dragged; everything has a key too.
+/// shows its details, on the x removes it, on a title sorts the runs. Names can be edited and rows dragged; everything
+/// has a key too.
 class RunListView : public QTreeView {
   Q_OBJECT
 
  public:
-  explicit RunListView(RunList& runs, QWidget* parent = nullptr);
+  RunListView(RunList& runs, const RunNumbers& numbers, QWidget* parent = nullptr);
   [[nodiscard]] RunListModel& list() { return m_list; }
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;
@@ -21,15 +22,21 @@ class RunListView : public QTreeView {
   bool event(QEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
   void changeEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   void act(const QModelIndex& index, int column);
   void move(int by);
+  void sortBy(int column);
+  /// Shows as many columns of numbers as there is room for beside the name.
+  void fitColumns();
   void offerColours(const QModelIndex& index);
   void tellOf(const ListRow& row);
 
   RunList& m_runs;
   RunListModel m_list;
+  int m_sorted = -1;  ///< column that the runs were sorted by last
+  Qt::SortOrder m_order = Qt::AscendingOrder;
 };
 
 /// Shows the same head of a run, or the one to look at first where it has no such head.

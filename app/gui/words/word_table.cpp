@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "app/figure/token_text.h"
+#include "app/gui/views/estimate_text.h"
 #include "backend/base/index.h"
 
 namespace foxscope::gui {
@@ -12,32 +14,54 @@ namespace {
 
 constexpr int kWordDigits = 3;
 
+constexpr int kWordsBefore = 5;
+constexpr int kNameLettersShown = 13;  ///< of a run, in a column's title
+
 struct WordColumnText {
+  const char* key;  ///< in sessions
   const char* name;
   const char* meaning;
 };
 
 // The texts of columns by WordRows::Column.
-constexpr std::array<WordColumnText, WordRows::kColumns> kWordColumns{{
-    {QT_TRANSLATE_NOOP("WordTable", "word"), QT_TRANSLATE_NOOP("WordTable", "A word, by the word rule")},
-    {QT_TRANSLATE_NOOP("WordTable", "surprisal\n(nats)"),
+constexpr WordColumnText kWordColumns[WordRows::kColumns] = {
+    {"before", QT_TRANSLATE_NOOP("WordTable", "before"), QT_TRANSLATE_NOOP("WordTable", "What stands before the word")},
+    {"word", QT_TRANSLATE_NOOP("WordTable", "word"), QT_TRANSLATE_NOOP("WordTable", "A word, by the word rule")},
+    {"surprisal", QT_TRANSLATE_NOOP("WordTable", "surprisal\n(nats)"),
      QT_TRANSLATE_NOOP(
          "WordTable",
          "−log p of the word given all before it: the sum of its tokens' losses; divide by 0.6931 for bits")},
-    {QT_TRANSLATE_NOOP("WordTable", "entropy\n(nats)"),
-     QT_TRANSLATE_NOOP("WordTable", "The sum of the entropies of the predictions at the word's tokens")},
-    {QT_TRANSLATE_NOOP("WordTable", "rank"),
+    {"difference", QT_TRANSLATE_NOOP("WordTable", "Δ\n(nats)"),
+     QT_TRANSLATE_NOOP("WordTable", "Surprisal of %1 minus that of %2: below 0 %1 predicts the word better")},
+    {"expected", QT_TRANSLATE_NOOP("WordTable", "expected"),
+     QT_TRANSLATE_NOOP("WordTable", "The likeliest token where the word begins")},
+    {"share", QT_TRANSLATE_NOOP("WordTable", "its p"), QT_TRANSLATE_NOOP("WordTable", "p of that token")},
+    {"rank", QT_TRANSLATE_NOOP("WordTable", "rank"),
      QT_TRANSLATE_NOOP("WordTable", "The largest rank of the word's tokens in the vocabulary; 1 is the likeliest")},
-    {QT_TRANSLATE_NOOP("WordTable", "gate"),
+    {"entropy", QT_TRANSLATE_NOOP("WordTable", "entropy\n(nats)"),
+     QT_TRANSLATE_NOOP("WordTable", "The sum of the entropies of the predictions at the word's tokens")},
+    {"gate", QT_TRANSLATE_NOOP("WordTable", "−log f\n(10⁻³ nats)"),
      QT_TRANSLATE_NOOP("WordTable",
-                       "Forget gate f of the chosen head where the word is read, averaged over its tokens")},
-    {QT_TRANSLATE_NOOP("WordTable", "tokens"), QT_TRANSLATE_NOOP("WordTable", "Number of tokens in the word")},
-    {QT_TRANSLATE_NOOP("WordTable", "sentence"), QT_TRANSLATE_NOOP("WordTable", "The word's sentence, from 0")},
-    {QT_TRANSLATE_NOOP("WordTable", "byte"),
+                       "How much the chosen head forgets where the word is read: −log of its forget gate f, averaged "
+                       "over the word's tokens, in thousandths of a nat")},
+    {"tokens", QT_TRANSLATE_NOOP("WordTable", "tokens"),
+     QT_TRANSLATE_NOOP("WordTable", "Number of tokens in the word")},
+    {"sentence", QT_TRANSLATE_NOOP("WordTable", "sentence"),
+     QT_TRANSLATE_NOOP("WordTable", "The word's sentence, from 0")},
+    {"byte", QT_TRANSLATE_NOOP("WordTable", "byte"),
      QT_TRANSLATE_NOOP("WordTable", "Where the word begins in the text, UTF-8")},
-}};
+};
 
-bool isWholeNumber(int column) { return column == WordRows::kRank || column > WordRows::kGate; }
+bool isWholeNumber(int column) {
+  return column == WordRows::kRank || (column > WordRows::kGate && column < WordRows::kColumns);
+}
+
+bool isText(int column) {
+  return column == WordRows::kBefore || column == WordRows::kWord || column == WordRows::kExpected;
+}
+
+/// −1000 log f, which is 0 and not −0 for a gate of 1.
+double thousandthsForgotten(double gate) { return gate == 1 ? 0 : -1000 * std::log(gate); }
 
 /// The rank of each string in alphabetical order, equal strings having one rank.
 std::vector<double> alphabetPlaces(const std::vector<QString>& strings) {
@@ -58,20 +82,55 @@ std::vector<double> alphabetPlaces(const std::vector<QString>& strings) {
 
 }  // namespace
 
-WordRows::WordRows(Surprisals surprisals) : table(std::move(surprisals)) {
+WordRows::WordRows(WordContent content) : table(std::move(content.table)), run(std::move(content.run)) {
   constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  number.resize(kColumns);
   for (const SurprisalWord& word : table.words) {
     const WordNumbers numbers = numbers_of(table, word);
+    const bool has = word.first < word.end;
+    const auto first = static_cast<std::size_t>(word.first);
+    const bool known = has && first < content.expected.size();
     string.push_back(QString::fromStdString(word.string));
+    expected.push_back(known ? figure::tokenText(content.expected[first], figure::Whitespace::visible) : QString());
     number[kSurprisal].push_back(numbers.surprisal);
     number[kEntropy].push_back(numbers.entropy);
     number[kRank].push_back(numbers.rank > 0 ? static_cast<double>(numbers.rank) : kNoNumber);
-    number[kGate].push_back(numbers.gate.empty() || word.first == word.end ? kNoNumber : numbers.gate.front());
+    number[kGate].push_back(numbers.gate.empty() || !has ? kNoNumber : thousandthsForgotten(numbers.gate.front()));
+    number[kShare].push_back(known ? content.share[first] : kNoNumber);
     number[kTokens].push_back(static_cast<double>(word.end - word.first));
     number[kSentence].push_back(static_cast<double>(word.sentence));
     number[kByte].push_back(static_cast<double>(word.byte_start));
   }
+  number[kBefore] = number[kByte];
   number[kWord] = alphabetPlaces(string);
+  number[kExpected] = alphabetPlaces(expected);
+  for (std::size_t n = 0; n < expected.size(); ++n) {
+    if (expected[n].isEmpty()) number[kExpected][n] = kNoNumber;
+  }
+  for (const WordContent::Other& other : content.others) {
+    others.push_back(other.run);
+    std::vector<double>& column = number.emplace_back(string.size(), kNoNumber);
+    // The words of one text by one rule are the same as far as both have read.
+    for (std::size_t n = 0; n < std::min(column.size(), other.table.words.size()); ++n) {
+      if (other.table.words[n].byte_start != table.words[n].byte_start) break;
+      column[n] = numbers_of(other.table, other.table.words[n]).surprisal;
+    }
+  }
+  number[kDifference].assign(string.size(), kNoNumber);
+  if (!content.difference) return;
+  const auto column = [this](int place) { return place < 0 ? static_cast<int>(kSurprisal) : kColumns + place; };
+  const auto name = [this](int place) { return place < 0 ? run : others[index_of(place)]; };
+  const auto& [first, second] = *content.difference;
+  difference = {name(first), name(second)};
+  for (std::size_t n = 0; n < string.size(); ++n) {
+    number[kDifference][n] = number[index_of(column(first))][n] - number[index_of(column(second))][n];
+  }
+}
+
+QString WordRows::before(int word) const {
+  QStringList words;
+  for (int n = std::max(0, word - kWordsBefore); n < word; ++n) words += string[index_of(n)];
+  return words.join(QLatin1Char(' '));
 }
 
 bool WordRows::has(Column column) const {
@@ -89,16 +148,17 @@ int WordRows::wordOf(std::int64_t token) const { return static_cast<int>(table.w
 
 void WordTable::setContent(std::shared_ptr<const WordRows> rows) {
   const auto column = static_cast<std::size_t>(m_column);
-  const bool sameOrder =
-      m_rows && rows && m_rows->string == rows->string && m_rows->number[column] == rows->number[column];
+  const bool sameOrder = m_rows && rows && m_rows->string == rows->string && m_rows->others == rows->others &&
+                         column < rows->number.size() && m_rows->number[column] == rows->number[column];
   if (sameOrder) {
     m_rows = std::move(rows);
-    emit headerDataChanged(Qt::Horizontal, 0, WordRows::kColumns - 1);
-    if (rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, WordRows::kColumns - 1));
+    emit headerDataChanged(Qt::Horizontal, 0, columnCount() - 1);
+    if (rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, columnCount() - 1));
     return;
   }
   beginResetModel();
   m_rows = std::move(rows);
+  if (m_column >= columnCount()) m_column = WordRows::kByte;
   arrange();
   endResetModel();
 }
@@ -152,30 +212,59 @@ int WordTable::rowCount(const QModelIndex& parent) const {
   return parent.isValid() ? 0 : static_cast<int>(m_shown.size());
 }
 
+const char* WordTable::keyOf(int column) {
+  return column >= 0 && column < WordRows::kColumns ? kWordColumns[column].key : "";
+}
+
 int WordTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : WordRows::kColumns; }
 
 QVariant WordTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const int column = index.column();
   const auto word = static_cast<std::size_t>(wordAt(index.row()));
-  if (column == WordRows::kWord) return role == Qt::DisplayRole ? QVariant(m_rows->string[word]) : QVariant();
+  if (isText(column)) {
+    if (role == Qt::TextAlignmentRole && column == WordRows::kBefore)
+      return QVariant(Qt::AlignRight | Qt::AlignVCenter);
+    if (role != Qt::DisplayRole) return {};
+    if (column == WordRows::kBefore) return m_rows->before(static_cast<int>(word));
+    return column == WordRows::kWord ? m_rows->string[word] : m_rows->expected[word];
+  }
   if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignRight | Qt::AlignVCenter);
   const double value = m_rows->number[index_of(column)][word];
   if (role == ValueRole) return value;
   if (role != Qt::DisplayRole) return {};
   if (std::isnan(value)) return QStringLiteral("–");
+  if (std::isinf(value)) return QStringLiteral("∞");
+  if (column == WordRows::kDifference) return signedText(value, kWordDigits);
   return isWholeNumber(column) ? QString::number(static_cast<qint64>(value)) : QString::number(value, 'f', kWordDigits);
 }
 
 QVariant WordTable::headerData(int section, Qt::Orientation orientation, int role) const {
-  if (orientation != Qt::Horizontal || section < 0 || section >= WordRows::kColumns) return {};
-  const WordColumnText& text = kWordColumns[index_of(section)];
-  if (role == Qt::ToolTipRole) return tr(text.meaning);
-  if (role != Qt::DisplayRole) return {};
+  if (orientation != Qt::Horizontal || section < 0 || section >= columnCount()) return {};
+  const bool ofOther = section >= WordRows::kColumns;
+  const WordColumnText& text = kWordColumns[ofOther ? static_cast<int>(WordRows::kSurprisal) : section];
+  const bool several = m_rows && !m_rows->others.empty();
+  if (role == Qt::ToolTipRole) {
+    if (section == WordRows::kDifference && several) {
+      return tr(text.meaning).arg(m_rows->difference.first, m_rows->difference.second);
+    }
+    const QString of = ofOther   ? m_rows->others[index_of(section - WordRows::kColumns)]
+                       : several ? m_rows->run
+                                 : QString();
+    return (ofOther || section == WordRows::kSurprisal) && !of.isEmpty() ? of + QStringLiteral(": ") + tr(text.meaning)
+                                                                         : tr(text.meaning);
+  }
+  if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) return {};
+  // Of several runs each column is named by its run.
+  if (ofOther || (several && section == WordRows::kSurprisal)) {
+    const QString of = ofOther ? m_rows->others[index_of(section - WordRows::kColumns)] : m_rows->run;
+    const bool whole = role == Qt::AccessibleTextRole || of.size() <= kNameLettersShown;
+    return tr("%1\n(nats)").arg(whole ? of : of.left(kNameLettersShown - 1) + QStringLiteral("…"));
+  }
   // "gate_2_1" of the file's column.
   if (section == WordRows::kGate && m_rows && !m_rows->table.gate_names.empty()) {
     const QStringList parts = QString::fromStdString(m_rows->table.gate_names.front()).split(QLatin1Char('_'));
-    return tr("gate\nL%1 H%2").arg(parts.value(1), parts.value(2));
+    return tr("−log f L%1 H%2\n(10⁻³ nats)").arg(parts.value(1), parts.value(2));
   }
   return tr(text.name);
 }

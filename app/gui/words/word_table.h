@@ -1,8 +1,9 @@
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <QAbstractTableModel>
@@ -13,19 +14,56 @@
 
 namespace foxscope::gui {
 
+/// The numbers that make the table of words, each of a run on one text, cut into words by one rule.
+struct WordContent {
+  /// Another shown run.
+  struct Other {
+    QString run;
+    Surprisals table;
+  };
+  QString run;                             ///< name
+  Surprisals table;                        ///< of the chosen head's run
+  std::vector<std::string> expected = {};  ///< [T] the likeliest token in each token's place; empty: not known
+  std::vector<double> share = {};          ///< [T] its p
+  std::vector<Other> others = {};
+  /// The runs whose surprisals are subtracted: places among others, -1 for the chosen head's.
+  std::optional<std::pair<int, int>> difference = {};
+};
+
 /// The words of one run with what is sorted and looked for, made in a job. Immutable.
 struct WordRows {
-  enum Column { kWord, kSurprisal, kEntropy, kRank, kGate, kTokens, kSentence, kByte };
+  /// Behind them a column for the surprisal of each other run.
+  enum Column {
+    kBefore,
+    kWord,
+    kSurprisal,
+    kDifference,
+    kExpected,
+    kShare,
+    kRank,
+    kEntropy,
+    kGate,
+    kTokens,
+    kSentence,
+    kByte
+  };
   static constexpr int kColumns = kByte + 1;
 
   Surprisals table;
-  std::vector<QString> string;                       ///< [W]
-  std::array<std::vector<double>, kColumns> number;  ///< [W] of each column; of kWord its place in the alphabet
+  QString run;                              ///< name
+  std::vector<QString> others;              ///< names of the other runs
+  std::pair<QString, QString> difference;   ///< names of the runs in kDifference; empty: there is none
+  std::vector<QString> string;              ///< [W]
+  std::vector<QString> expected;            ///< [W] the likeliest token where the word begins; empty: not known
+  std::vector<std::vector<double>> number;  ///< [columns][W]; of words their place in the alphabet or the text
 
-  explicit WordRows(Surprisals surprisals);
+  explicit WordRows(WordContent content);
+  [[nodiscard]] int columns() const { return static_cast<int>(number.size()); }
+  /// What stands before a word.
+  [[nodiscard]] QString before(int word) const;
 
   [[nodiscard]] int size() const { return static_cast<int>(table.words.size()); }
-  /// Whether there is a number in a column at all: ranks need logits, gates a head that has one.
+  /// Whether there is a number in a column at all: ranks need predictions, gates a head that has one.
   [[nodiscard]] bool has(Column column) const;
   /// The token that a word begins in, or its first; of a word without tokens the one that holds it.
   [[nodiscard]] std::int64_t tokenOf(int word) const;
@@ -59,6 +97,9 @@ class WordTable : public QAbstractTableModel {
   [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
   [[nodiscard]] QVariant data(const QModelIndex& index, int role = Qt::DisplayRole) const override;
   [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+  /// The names of columns in sessions; empty of columns of other runs.
+  [[nodiscard]] static const char* keyOf(int column);
 
  private:
   void arrange();

@@ -1,6 +1,7 @@
 #include "app/gui/words/words_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <QAction>
@@ -13,6 +14,7 @@
 #include <QLocale>
 #include <QMimeData>
 #include <QStackedLayout>
+#include <QStyledItemDelegate>
 #include <QVBoxLayout>
 
 #include "app/gui/views/elided_combo.h"
@@ -29,6 +31,8 @@ constexpr int kGapOfTools = 6;  ///< logical pixels
 constexpr int kWordLetters = 16;
 constexpr int kFilterLetters = 16;
 constexpr int kNumberLetters = 8;
+constexpr int kNameLetters = 14;  ///< of a run, above its surprisals
+constexpr int kLeastBefore = 12;  ///< with less room what stands before a word is left out
 
 // The names that the command line has for them.
 constexpr std::pair<const char*, WordRule> kWordRules[] = {{"space", WordRule::white_space},
@@ -36,6 +40,22 @@ constexpr std::pair<const char*, WordRule> kWordRules[] = {{"space", WordRule::w
 
 /// The name of a text in a table where its file is not known.
 constexpr const char* kTextName = "text";
+
+/// Sorted columns of sessions that name them by number.
+constexpr int kFormerColumns[] = {WordRows::kWord, WordRows::kSurprisal, WordRows::kEntropy,  WordRows::kRank,
+                                  WordRows::kGate, WordRows::kTokens,    WordRows::kSentence, WordRows::kByte};
+
+/// Shows the end of what does not fit.
+class EndDelegate : public QStyledItemDelegate {
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+
+ protected:
+  void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
+    QStyledItemDelegate::initStyleOption(option, index);
+    option->textElideMode = Qt::ElideLeft;
+  }
+};
 
 }  // namespace
 
@@ -65,6 +85,12 @@ WordsView::WordsView(RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWi
   m_pages->addWidget(page);
   makeCommands();
   connect(&m_runs, &RunList::runsChanged, this, &WordsView::outdate);
+  connect(&m_runs, &RunList::modelsChanged, this, [this] {
+    // The model of a run that comes from a file may be there now.
+    if (!m_known.expected || !m_known.expected->token.empty()) return;
+    m_known = {};
+    outdate();
+  });
   connect(&m_modelRuns, &ModelRuns::noRunTextChanged, this, &WordsView::outdate);
   connect(&m_runs.selection(), &Selection::headChanged, this, &WordsView::outdate);
   connect(&m_runs.selection(), &Selection::pinChanged, this, &WordsView::followPin);
@@ -116,6 +142,9 @@ void WordsView::makeTable() {
     header.resizeSection(column, std::max(header.sectionSizeHint(column), letter * kNumberLetters));
   }
   header.resizeSection(WordRows::kWord, letter * kWordLetters);
+  header.resizeSection(WordRows::kExpected, letter * kWordLetters);
+  header.setSectionResizeMode(WordRows::kBefore, QHeaderView::Stretch);
+  m_list->setItemDelegateForColumn(WordRows::kBefore, new EndDelegate(m_list));
   connect(m_list->selectionModel(), &QItemSelectionModel::currentRowChanged, this, &WordsView::chooseRow);
   connect(&header, &QHeaderView::sortIndicatorChanged, this, &WordsView::followPin);
   const auto add = [this](const QString& words, const std::function<void()>& act) {
@@ -182,23 +211,35 @@ void WordsView::outdate() {
 void WordsView::refresh() {
   const HeadChoice choice = m_runs.selection().head();
   const std::optional<HeadOf> head = m_runs.headOf(choice);
-  if (!head) {
+  const Run* run = m_runs.run(choice.run);
+  if (!head || run == nullptr) {
     m_runs.quickJobs().cancel(this, kRows);
     m_words.setContent(nullptr);
     return showMessage(m_modelRuns.noRunText() + '.');
   }
   if (m_known.trace.lock() != head->trace) {
     m_known = {head->trace, nullptr};
-    requestDistributions(head->trace);
+    requestExpected(*run);
   }
+  std::vector<OtherRun> others;
+  std::vector<int> shown;  // in the order of the list; -1: the chosen head's
+  for (const Run* each : m_runs.runsOnText()) {
+    if (each == run) {
+      shown.push_back(-1);
+    } else if (!each->trace->per_token_loss().empty()) {
+      shown.push_back(static_cast<int>(others.size()));
+      others.push_back({each->name, each->trace});
+    }
+  }
+  std::optional<std::pair<int, int>> difference;
+  if (shown.size() > 1) difference = {shown[0], shown[1]};
   JobRunner::Request<std::shared_ptr<const WordRows>> request;
-  request.work = [head = *head, rule = wordRule(),
-                  known = m_known.distributions](const Job&) -> std::optional<std::shared_ptr<const WordRows>> {
-    return std::make_shared<const WordRows>(
-        surprisals_of(head, kTextName, rule, known ? *known : TokenDistributions{}));
+  request.work = [head = *head, name = run->name, rule = wordRule(), expected = m_known.expected, others,
+                  difference](const Job&) -> std::optional<std::shared_ptr<const WordRows>> {
+    return makeRows(head, name, rule, expected.get(), others, difference);
   };
-  request.done = [this, run = choice.run](std::shared_ptr<const WordRows> rows) {
-    m_run = run;
+  request.done = [this, id = choice.run](std::shared_ptr<const WordRows> rows) {
+    m_run = id;
     takeRows(std::move(rows));
   };
   request.failed = [this](const QString& message) {
@@ -208,35 +249,82 @@ void WordsView::refresh() {
   m_runs.quickJobs().submit(this, kRows, std::move(request));
 }
 
-// Every logit is read for them, once for a run.
-void WordsView::requestDistributions(const std::shared_ptr<const Trace>& trace) {
-  m_runs.jobs().cancel(this, kDistributions);
-  if (!trace->has(TraceArray::logits)) return;
-  using Found = std::shared_ptr<const TokenDistributions>;
+std::shared_ptr<const WordRows> WordsView::makeRows(const HeadOf& head, const QString& run, WordRule rule,
+                                                    const Expected* expected, const std::vector<OtherRun>& others,
+                                                    std::optional<std::pair<int, int>> difference) {
+  WordContent content{run,
+                      surprisals_of(head, kTextName, rule, expected ? expected->distributions : TokenDistributions{})};
+  if (expected != nullptr) {
+    content.expected = expected->token;
+    content.share = expected->share;
+  }
+  for (const OtherRun& other : others) {
+    content.others.push_back({other.name, surprisals_of({other.trace, 0, 0}, kTextName, rule, {})});
+  }
+  content.difference = difference;
+  return std::make_shared<const WordRows>(std::move(content));
+}
+
+// Every logit is made for them, once for a run.
+void WordsView::requestExpected(const Run& run) {
+  m_runs.jobs().cancel(this, kExpectedTokens);
+  if (!keeps_predictions(*run.trace)) return;
+  using Found = std::shared_ptr<const Expected>;
   JobRunner::Request<Found> request;
   request.priority = Priority::refining;
-  request.work = [trace](const Job& job) -> std::optional<Found> {
-    auto found = distributions_of(*trace, job);
-    if (!found) return std::nullopt;
-    return std::make_shared<const TokenDistributions>(std::move(*found));
+  request.work = [trace = run.trace, findHead = m_modelRuns.headOf(run)](const Job& job) -> std::optional<Found> {
+    const std::shared_ptr<const OutputHead> head = findHead(job);
+    auto distributions = distributions_of(*trace, head.get(), job);
+    if (!distributions) return std::nullopt;
+    auto found = std::make_shared<Expected>();
+    for (const ScoredToken& token : distributions->likeliest) {
+      found->token.push_back(token_string(*trace, head.get(), token.id));
+      found->share.push_back(std::exp(static_cast<double>(token.log_probability)));
+    }
+    found->distributions = std::move(*distributions);
+    return found;
   };
   request.done = [this](Found found) {
-    m_known.distributions = std::move(found);
+    m_known.expected = std::move(found);
     outdate();
   };
   request.failed = [this](const QString& message) { showMessage(message); };
-  m_runs.jobs().submit(this, kDistributions, std::move(request));
+  m_runs.jobs().submit(this, kExpectedTokens, std::move(request));
 }
 
 void WordsView::takeRows(std::shared_ptr<const WordRows> rows) {
   m_fresh = true;
-  for (const auto column : {WordRows::kEntropy, WordRows::kRank, WordRows::kGate}) {
+  for (const auto column : {WordRows::kDifference, WordRows::kExpected, WordRows::kShare, WordRows::kRank,
+                            WordRows::kEntropy, WordRows::kGate}) {
     m_list->setColumnHidden(column, !rows->has(column));
   }
   m_words.setContent(std::move(rows));
+  layColumns();
   m_pages->setCurrentIndex(1);
   showCount();
   followPin();
+}
+
+// The surprisals of other runs stand beside the chosen head's; what stands before a word takes the room that is left.
+void WordsView::layColumns() {
+  QHeaderView& header = *m_list->horizontalHeader();
+  const int letter = fontMetrics().averageCharWidth();
+  for (int column = WordRows::kColumns; column < header.count(); ++column) {
+    header.moveSection(header.visualIndex(column),
+                       header.visualIndex(WordRows::kSurprisal) + 1 + column - WordRows::kColumns);
+    header.resizeSection(column, letter * kNameLetters);
+    header.resizeSection(WordRows::kSurprisal, letter * kNameLetters);
+  }
+  int taken = 0;
+  for (int column = 0; column < header.count(); ++column) {
+    if (column != WordRows::kBefore && !header.isSectionHidden(column)) taken += header.sectionSize(column);
+  }
+  m_list->setColumnHidden(WordRows::kBefore, m_list->viewport()->width() - taken < kLeastBefore * letter);
+}
+
+void WordsView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  if (m_words.content()) layColumns();
 }
 
 void WordsView::showMessage(const QString& message) {
@@ -327,7 +415,7 @@ QJsonObject WordsView::saveState() const {
   const QHeaderView& header = *m_list->horizontalHeader();
   return {{"word_rule", kWordRules[std::max(0, m_rule->currentIndex())].first},
           {"only", m_filter->text()},
-          {"sorted_by", header.sortIndicatorSection()},
+          {"sorted_by", QString::fromLatin1(WordTable::keyOf(header.sortIndicatorSection()))},
           {"descending", header.sortIndicatorOrder() == Qt::DescendingOrder}};
 }
 
@@ -336,8 +424,16 @@ void WordsView::restoreState(const QJsonObject& state) {
     if (state["word_rule"].toString() == kWordRules[rule].first) m_rule->setCurrentIndex(static_cast<int>(rule));
   }
   m_filter->setText(state["only"].toString());
-  const int column = state["sorted_by"].toInt(-1);
-  if (column < 0 || column >= WordRows::kColumns) return;
+  int column = -1;
+  if (state["sorted_by"].isString()) {
+    for (int each = 0; each < WordRows::kColumns; ++each) {
+      if (state["sorted_by"].toString() == WordTable::keyOf(each)) column = each;
+    }
+  } else {
+    const int former = state["sorted_by"].toInt(-1);
+    if (former >= 0 && former < static_cast<int>(std::size(kFormerColumns))) column = kFormerColumns[former];
+  }
+  if (column < 0) return;
   m_list->sortByColumn(column, state["descending"].toBool() ? Qt::DescendingOrder : Qt::AscendingOrder);
 }
 

@@ -21,8 +21,9 @@ class QStackedLayout;
 
 namespace foxscope::gui {
 
-/// The words of the chosen head's run as a table: what each costs, and how its tokens are gated. The row that is chosen
-/// is the pinned query of all views, and the word that is pinned there is the row that is seen here.
+/// The words of the chosen head's run as a table: what each costs that run and the others that are shown, what was
+/// expected in its place, and how its tokens are gated. The row that is chosen is the pinned query of all views, and
+/// the word that is pinned there is the row that is seen here.
 class WordsView : public QWidget, public ViewPart {
   Q_OBJECT
 
@@ -46,22 +47,39 @@ class WordsView : public QWidget, public ViewPart {
 
  protected:
   void showEvent(QShowEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
-  /// Values of a run that hold for every head, computed once.
+  /// What a run expected, which holds for every head and is computed once.
+  struct Expected {
+    TokenDistributions distributions;
+    std::vector<std::string> token;  ///< [L] the likeliest
+    std::vector<double> share;       ///< [L] its p
+  };
   struct Known {
     std::weak_ptr<const Trace> trace;
-    std::shared_ptr<const TokenDistributions> distributions;  ///< null: not yet
+    std::shared_ptr<const Expected> expected;  ///< null: not yet
   };
-  enum Channel { kRows, kDistributions };
+  /// Another run whose surprisals stand beside those of the chosen head's.
+  struct OtherRun {
+    QString name;
+    std::shared_ptr<const Trace> trace;
+  };
+  enum Channel { kRows, kExpectedTokens };
 
   [[nodiscard]] QWidget* makeTools();
   void makeTable();
   void makeCommands();
   void outdate();
   void refresh();
-  void requestDistributions(const std::shared_ptr<const Trace>& trace);
+  void requestExpected(const Run& run);
+  /// The content of the table, on another thread.
+  [[nodiscard]] static std::shared_ptr<const WordRows> makeRows(const HeadOf& head, const QString& run, WordRule rule,
+                                                                const Expected* expected,
+                                                                const std::vector<OtherRun>& others,
+                                                                std::optional<std::pair<int, int>> difference);
+  void layColumns();
   void takeRows(std::shared_ptr<const WordRows> rows);
   void showMessage(const QString& message);
   void showCount();

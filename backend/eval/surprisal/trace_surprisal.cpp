@@ -1,6 +1,5 @@
 #include "backend/eval/surprisal/trace_surprisal.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -9,18 +8,9 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/model/layer/score.h"
 
 namespace foxscope {
 namespace {
-
-/// log of the sum of exponentials, nats.
-double normalizer_of(std::span<const float> logits) {
-  const auto largest = static_cast<double>(std::ranges::max(logits));
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return largest + std::log(sum);
-}
 
 bool has_gates(const HeadOf& head) {
   const Trace& trace = *head.trace;
@@ -29,25 +19,6 @@ bool has_gates(const HeadOf& head) {
 }
 
 }  // namespace
-
-std::optional<TokenDistributions> distributions_of(const Trace& trace, const Job& job) {
-  TokenDistributions found;
-  if (!trace.has(TraceArray::logits)) return found;
-  const std::shared_ptr<const ArrayValues> kept = trace.source().read(TraceArray::logits, 0);
-  const std::span<const float> logits = std::get<std::vector<float>>(*kept);
-  const auto length = static_cast<std::size_t>(trace.info().length);
-  const std::size_t vocabulary = logits.size() / length;
-  for (std::size_t p = 0; p < length; ++p) {
-    if (job.stopped()) return std::nullopt;
-    const std::span<const float> row = logits.subspan(p * vocabulary, vocabulary);
-    TokenChoice choice(trace.tokens()->id[p], 0, true);
-    choice.add(0, row);
-    const ScoredPosition scored = choice.finish(normalizer_of(row));
-    found.entropy.push_back(scored.entropy);
-    found.rank.push_back(scored.rank);
-  }
-  return found;
-}
 
 Surprisals surprisals_of(const HeadOf& head, const std::string& document, WordRule rule,
                          const TokenDistributions& distributions) {

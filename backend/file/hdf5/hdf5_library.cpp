@@ -27,13 +27,19 @@ Handle element_type(Element element) {
     case Element::float64:
       return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
     case Element::bfloat16:
+    case Element::float16:
       break;
   }
-  // Sign in bit 15, exponent in bits 7 to 14 with bias 127, mantissa in bits 0 to 6.
   Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
-  H5Tset_fields(type.get(), 15, 7, 8, 0, 7);
+  if (element == Element::bfloat16) {
+    // Sign in bit 15, exponent in bits 7 to 14 with bias 127, mantissa in bits 0 to 6.
+    H5Tset_fields(type.get(), 15, 7, 8, 0, 7);
+  } else {
+    // Exponent in bits 10 to 14 with bias 15, mantissa in bits 0 to 9.
+    H5Tset_fields(type.get(), 15, 10, 5, 0, 10);
+  }
   H5Tset_size(type.get(), 2);
-  H5Tset_ebias(type.get(), 127);
+  H5Tset_ebias(type.get(), element == Element::bfloat16 ? 127 : 15);
   return type;
 }
 

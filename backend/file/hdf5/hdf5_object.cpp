@@ -224,10 +224,12 @@ Hdf5Type Hdf5Object::decode_type(Hdf5Cursor cursor) const {
       constexpr std::uint64_t kFloat32 = 0x1700'0817'0020'0000;
       constexpr std::uint64_t kFloat64 = 0x3400'0b34'0040'0000;
       constexpr std::uint64_t kBfloat16 = 0x0700'0807'0010'0000;
+      constexpr std::uint64_t kFloat16 = 0x0a00'050a'0010'0000;
       if (!implied) break;
       if (type.size == 4 && form == kFloat32 && bias == 127 && sign == 31) type.element = Element::float32;
       if (type.size == 8 && form == kFloat64 && bias == 1023 && sign == 63) type.element = Element::float64;
       if (type.size == 2 && form == kBfloat16 && bias == 127 && sign == 15) type.element = Element::bfloat16;
+      if (type.size == 2 && form == kFloat16 && bias == 15 && sign == 15) type.element = Element::float16;
       if (type.element) type.kind = Hdf5Type::Kind::real;
       break;
     }

@@ -94,7 +94,7 @@ bool device_mixes(const HeadOf& head, Quantity quantity) {
 }
 
 bool device_takes(const MapRequest& request, const HeadOf& head) {
-  if (request.channel) return false;
+  if (request.channel || request.by_distance()) return false;
   const bool alone = !request.minus && device_mixes(head, request.quantity);
   return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
 }

@@ -37,6 +37,16 @@ std::int64_t bin_of(const Range& range, std::int64_t bins, std::int64_t position
   return ((position - range.begin + 1) * bins - 1) / range.size();
 }
 
+std::vector<std::int64_t> diagonal_edges(const std::vector<std::int64_t>& distances, std::int64_t window) {
+  std::vector<std::int64_t> edges;
+  for (const std::int64_t distance : distances) {
+    const bool inside = window == 0 || distance - 1 < window;
+    edges.push_back(inside ? distance - 1 : window);
+    if (!inside) break;
+  }
+  return edges;
+}
+
 std::int64_t present_entries(const Range& rows, const Range& columns, std::int64_t window) {
   return pairs_below(rows, columns, 0) - (window == 0 ? 0 : pairs_below(rows, columns, window));
 }

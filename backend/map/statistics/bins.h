@@ -13,6 +13,10 @@ std::vector<std::int64_t> bin_edges(const Range& range, std::int64_t bins);
 /// The bin that holds `position`, the inverse of bin_begin.
 std::int64_t bin_of(const Range& range, std::int64_t bins, std::int64_t position);
 
+/// Edges of bins of i - j, [n] for edges of bins of distances i - j + 1. They end where the window does: bins beyond it
+/// have none, so there may be fewer.
+std::vector<std::int64_t> diagonal_edges(const std::vector<std::int64_t>& distances, std::int64_t window);
+
 /// Number of present entries (j <= i, and i - j < window) of rows x columns. A window of 0 sees everything before it.
 std::int64_t present_entries(const Range& rows, const Range& columns, std::int64_t window);
 

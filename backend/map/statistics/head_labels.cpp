@@ -12,12 +12,13 @@ namespace {
 
 constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
-// The texts by HeadLabel.
+// The texts by HeadLabel. A letter is the first of the name, but that previous token is B as in before, and long memory
+// M as in memory: P is positional and L is local.
 constexpr HeadLabelText kTexts[kHeadLabels] = {
-    {"previous_token", "previous token", 'P', 0.4, "attention on the token before, mean over positions"},
+    {"previous_token", "previous token", 'B', 0.4, "attention on the token before, mean over positions"},
     {"local", "local", 'L', 0.8, "share of attention within 32 tokens, key 0 left out"},
     {"sink", "sink", 'S', 0.5, "attention on key 0, mean over positions"},
-    {"positional", "positional", 'D', 0.6, "share of A, in squares, that distance alone explains, key 0 left out"},
+    {"positional", "positional", 'P', 0.6, "share of A, in squares, that distance alone explains, key 0 left out"},
     {"induction", "induction", 'I', 0.2,
      "attention on tokens that followed an earlier occurrence of the token that is read, mean over repeated tokens"},
     {"long_memory", "long memory", 'M', 0.5, "share of attention 256 tokens back and further, key 0 left out"},

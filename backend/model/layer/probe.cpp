@@ -24,6 +24,13 @@ void Probe::take_hidden(int index, std::int64_t hidden_size, std::span<const flo
   std::ranges::copy(rows, kept.begin());
 }
 
+void Probe::take_prediction_state(std::int64_t hidden_size, std::span<const float> rows) const {
+  if (!keeps(Keep::predictions)) return;
+  const std::span<std::uint16_t> kept = recorder_->prediction_state(hidden_size);
+  assert(kept.size() == rows.size());
+  std::ranges::transform(rows, kept.begin(), to_float16);
+}
+
 void Probe::take_gates(int layer, std::span<const double> cumulative) const {
   if (!keeps(Keep::gates)) return;
   const std::span<double> kept = recorder_->cumulative_log_gate(layer);

@@ -30,6 +30,8 @@ class Probe {
 
   /// @param rows  [L, D] what enters a layer; after the last layer, behind the final norm
   void take_hidden(int index, std::int64_t hidden_size, std::span<const float> rows) const;
+  /// @param rows  [L, D] behind the final norm
+  void take_prediction_state(std::int64_t hidden_size, std::span<const float> rows) const;
   /// @param cumulative  [H, L] c, nats; empty where every f is 1
   void take_gates(int layer, std::span<const double> cumulative) const;
   /// @param log_normalizer  [H, L] nats

@@ -1,7 +1,6 @@
 #include "backend/model/weights/checkpoint.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -19,6 +18,7 @@
 #include "backend/model/weights/hub_cache.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
+#include "backend/trace/dtype.h"
 
 namespace foxscope {
 namespace {
@@ -94,15 +94,6 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   return shards;
 }
 
-float from_float16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
-  const std::uint32_t magnitude = bits & 0x7fffU;
-  if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13U);
-  // Scaling by 2^112 moves the exponent's bias from 15 to 127 and makes subnormal numbers normal.
-  const float value = std::bit_cast<float>(magnitude << 13U) * 0x1p112F;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
-}
-
 template <typename Stored, typename Convert>
 void convert_each(std::span<const std::byte> bytes, std::span<float> values, Convert to_float) {
   for (std::size_t n = 0; n < values.size(); ++n) {
@@ -118,8 +109,7 @@ void convert(TensorDType dtype, std::span<const std::byte> bytes, std::span<floa
   } else if (dtype == TensorDType::f16) {
     convert_each<std::uint16_t>(bytes, values, from_float16);
   } else {
-    convert_each<std::uint16_t>(bytes, values,
-                                [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); });
+    convert_each<std::uint16_t>(bytes, values, from_bfloat16);
   }
 }
 

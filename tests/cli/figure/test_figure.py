@@ -214,6 +214,21 @@ class KindTest(FigureTest):
         self.assertRegex(self.text_of(), r"\(b\) Layer\s1, head\s1")
         self.assertIn("F is 1 everywhere", self.draw("maps", "--heads", "base:0:0,base:1:1", files=[run]))
 
+    def test_maps_by_distance(self):
+        said = self.draw("maps", "--axes", "distance")
+        self.assertNotIn("are shown, in which", said)
+        text = re.sub(r"\s+", " ", self.text_of())
+        self.assertIn("distance", text)
+        self.assertIn("query", text)
+        self.assertNotIn("key", text)
+        # Heads that forget within 2 % of the text take it by themselves.
+        self.draw("maps", "--axes", "auto", "--heads", "0:0")
+        self.assertIn("key", self.text_of())
+        self.fails(2, ["--cols", "maps by distance"], "figure", "maps", self.two_models(), "--axes", "distance", "--cols",
+                   "0:4", "-o", self.folder / "other.pdf")
+        self.fails(2, ["axes", "key, distance"], "figure", "maps", self.two_models(), "--axes", "time", "-o",
+                   self.folder / "other.pdf")
+
     def test_maps_name_tokens_of_a_small_region(self):
         run = self.words()
         self.draw("maps", "--heads", "0:0", "--rows", "0:6", "--cols", "0:6", files=[run])
@@ -270,17 +285,18 @@ class KindTest(FigureTest):
         self.refuses(["no layer 8", "0 to 7"], "saliency", run, "--head", "8:0")
         self.refuses(["saliency was not kept", "--keep loss,gates,saliency"], "saliency", self.two_models(), code=1)
 
-    def test_losses_of_a_run_have_no_bands_and_say_so(self):
+    def test_losses_of_a_short_run_have_no_bands_and_say_so(self):
         said = self.draw("loss", files=[self.two_models()])
-        self.assertIn("one text: no error can be estimated", said)
+        self.assertRegex(said, r"one text of \d+ tokens: too short for an error, so there are no bands")
         for words in ["fox", "base"]:
             self.assertIn(words, self.text_of())
 
-    def test_losses_of_one_window_have_no_bands_and_say_so(self):
+    def test_losses_of_one_window_say_whether_they_have_bands(self):
         files = [self.evaluation("one", windows=1), self.evaluation("two", windows=1, seed=2)]
         for kind in LOSS_KINDS:
             with self.subTest(kind):
-                self.assertIn("no errors: all windows lie in one document", self.draw(kind, files=files))
+                said = "bands are ± 1 standard error over blocks" if kind == "perplexity" else "too short for an error"
+                self.assertIn(said, self.draw(kind, files=files))
                 self.assertNotIn("no error", self.draw(kind))
 
     def test_curves_take_order_colours_ticks_and_limits(self):

@@ -53,7 +53,7 @@ class FigureHeadsTest(CommandLineTest):
             self.assertIn(words, said)
         # Letters of cells and of the legend.
         strongest = [head["labels"][0] for head in json.loads(self.done("heads", run, "--json"))["heads"] if head["labels"]]
-        for name, letter in [("previous token", "P"), ("local", "L"), ("sink", "S"), ("positional", "D"),
+        for name, letter in [("previous token", "B"), ("local", "L"), ("sink", "S"), ("positional", "P"),
                              ("induction", "I"), ("long memory", "M")]:
             self.assertEqual(len(re.findall(rf"(?<!\S){letter}(?!\S)", text)), strongest.count(name) + 1, name)
 

@@ -8,7 +8,7 @@ from support import DELTANET, DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLi
 
 GALLERY = SOURCE / "resources" / "figures"
 DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
-        "needle": "needle.h5", "sweep": "sweep.h5", "saliency": "saliency.h5", "variants": "variants.h5"}
+        "needle": "needle.h5", "sweep": "sweep.h5", "saliency": "saliency.h5", "variants": "variants.h5", "scatter": "heads.h5"}
 
 
 def without_command(path):
@@ -97,7 +97,7 @@ class FigureSpecTest(CommandLineTest):
     def test_every_figure_of_the_gallery_is_drawn(self):
         run, memories = self.run_file(), self.run_file(MAMBA2, DELTANET)
         specs = sorted(GALLERY.glob("*.json"))
-        self.assertEqual(len(specs), 15)
+        self.assertEqual(len(specs), 20)
         for spec in specs:
             with self.subTest(spec.name):
                 picture = self.folder / (spec.stem + ".svg")

@@ -11,6 +11,8 @@
 #include <QTest>
 #include <QToolButton>
 
+#include "app/gui/document/number_text.h"
+#include "app/gui/views/theme.h"
 #include "backend/base/sha256.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/recorder.h"
@@ -61,6 +63,7 @@ class CurveTabsTest : public QObject {
   void lossListsItsWorstTokens();
   void aClickOnTheLegendHidesACurve();
   void aLowTabKeepsItsPlot();
+  void aDifferenceHasTheColoursOfBothRuns();
   void curvesAreCopiedWithTheirNumbers();
   void curvesHaveAMenu();
   void gateListsItsStrongestEvents();
@@ -96,10 +99,10 @@ void CurveTabsTest::readsLossesOfPredictedTokens() {
     const double lossB = static_cast<double>(b.per_token_loss()[index]);
     QCOMPARE(reading.entries().size(), std::size_t{3});
     QCOMPARE(reading.entries()[0].name, "a");
-    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats ("));
-    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats ("));
+    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats (mean "));
+    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats (mean "));
     QCOMPARE(reading.entries()[2].name, "a − b");
-    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats ("));
+    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats (mean "));
   }
 }
 
@@ -130,7 +133,7 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   const double mean =
       (static_cast<double>(loss[149]) + static_cast<double>(loss[150]) + static_cast<double>(loss[151])) / 3;
   const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
-  QVERIFY2(value.endsWith('(' + numberText(mean) + ')'), qPrintable(value));
+  QVERIFY2(value.endsWith("(mean " + numberText(mean) + ')'), qPrintable(value));
   scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
   QVERIFY(scene.settle());
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{1});
@@ -231,9 +234,10 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   QVERIFY(scene.settle());
   QVERIFY(legend.height() < 3 * line);
   QVERIFY(scene.plot<curves::LossTab>().height() > 5 * line);
-  // The difference has no strip there, and nothing that tells of one: each other entry is still there to be clicked,
+  // The difference has no strip there, which the first line says; each other entry is still there to be clicked,
   // beside the one before it.
   QCOMPARE(scene.plot<curves::LossTab>().strips(), 1);
+  QVERIFY(legend.roomText().contains(legend.entries()[2].name) && legend.roomText().contains("no room"));
   QCOMPARE(legend.entries().size(), std::size_t{3});
   QVERIFY(legend.entryRect(2).isEmpty());
   QVERIFY(legend.entryRect(1).left() > legend.width() * 2 / 5);
@@ -255,6 +259,35 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   }
   QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
   QVERIFY(!legend.entryRect(2).isEmpty());
+  QVERIFY(legend.roomText().isEmpty());
+}
+
+// A curve that two runs make together has the colours of both.
+void CurveTabsTest::aDifferenceHasTheColoursOfBothRuns() {
+  Scene scene({named("a", 80), named("b", 80)});
+  scene.view.resize(900, 600);
+  QVERIFY(scene.settle());
+  const PositionPlot& plot = scene.plot<curves::LossTab>();
+  const QPalette palette = plot.palette();
+  const auto& lines = plot.content().lines;
+  const auto line = std::find_if(lines.begin(), lines.end(), [](const auto& one) { return one.second.isValid(); });
+  QVERIFY(line != lines.end());
+  QCOMPARE(line->strip, 1);
+  QCOMPARE(line->colour, runColour(0, palette));
+  QCOMPARE(line->second, runColour(1, palette));
+  const curves::ReadOut::Entry& entry = scene.tab<curves::LossTab>().readOut().entries()[2];
+  QVERIFY(entry.colour == line->colour && entry.second == line->second);
+  // Both are drawn, in the lower strip.
+  const QImage picture = scene.plot<curves::LossTab>().grab().toImage();
+  int first = 0;
+  int second = 0;
+  for (int y = picture.height() * 2 / 3; y < picture.height(); ++y) {
+    for (int x = 0; x < picture.width(); ++x) {
+      first += picture.pixelColor(x, y) == line->colour ? 1 : 0;
+      second += picture.pixelColor(x, y) == line->second ? 1 : 0;
+    }
+  }
+  QVERIFY(first > 20 && second > 20);
 }
 
 void CurveTabsTest::curvesAreCopiedWithTheirNumbers() {

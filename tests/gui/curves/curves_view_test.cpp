@@ -3,14 +3,18 @@
 #include <algorithm>
 
 #include <QComboBox>
+#include <QHeaderView>
 #include <QImage>
 #include <QRubberBand>
 #include <QSpinBox>
 #include <QTabBar>
 #include <QTest>
 #include <QToolBar>
+#include <qcustomplot.h>
 
 #include "app/gui/curves/read_out.h"
+#include "app/gui/curves/token_list.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/theme.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"
@@ -39,6 +43,8 @@ class CurvesViewTest : public QObject {
   void sessionsOfRowsAloneOpen();
   void exportsNumbersAndFigures();
   void aNameGivesWayOnlyToAValueWithoutRoom();
+  void differencesHaveSignsAndThreeTicks();
+  void tokensHaveTheRoomOfTheirList();
   void commandsShowTabs();
   void choicesAreAllSeen();
   void coloursFollowThePalette();
@@ -516,6 +522,46 @@ void CurvesViewTest::aNameGivesWayOnlyToAValueWithoutRoom() {
   reading.resize(300, 60);
   const QImage cut = reading.grab().toImage();
   QVERIFY(cut != whole.copy(cut.rect()));
+}
+
+void CurvesViewTest::differencesHaveSignsAndThreeTicks() {
+  Scene scene({named("a", 60), named("b", 60)});
+  scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
+  for (const int height : {400, 500, 700}) {
+    scene.view.resize(900, height);
+    QVERIFY(scene.settle());
+    const PositionPlot& plot = scene.plot<curves::LossTab>();
+    QCOMPARE(plot.strips(), 2);
+    auto* axes = plot.findChild<QCustomPlot*>();
+    axes->replot(QCustomPlot::rpImmediateRefresh);
+    const QCPAxis* axis = axes->axisRect(1)->axis(QCPAxis::atLeft);
+    const QVector<QString> labels = axis->tickVectorLabels();
+    const QVector<double> ticks = axis->tickVector();
+    QVERIFY2(labels.size() >= 3, qPrintable(QString::number(height)));
+    QVERIFY(ticks.contains(0.0));
+    for (qsizetype n = 0; n < ticks.size(); ++n) {
+      QCOMPARE(labels[n].startsWith('+'), ticks[n] > 0);
+      QCOMPARE(labels[n].startsWith(QChar(0x2212)), ticks[n] < 0);
+    }
+  }
+}
+
+void CurvesViewTest::tokensHaveTheRoomOfTheirList() {
+  Document document;
+  curves::TokenList list(document.runs(), {"predicted", "owed by the gate over this range, nats", {}}, nullptr);
+  list.resize(240, 200);
+  list.show();
+  list.setTokens({{12, "␣thoroughbred", 0.25}, {1999, "a", 3.5}});
+  QCoreApplication::processEvents();
+  const QHeaderView& header = *list.horizontalHeader();
+  const int token = header.sectionSize(curves::TokenListModel::token);
+  QVERIFY2(token >= list.fontMetrics().horizontalAdvance("␣thoroughbred"), qPrintable(QString::number(token)));
+  QVERIFY(header.sectionSize(curves::TokenListModel::value) >= list.fontMetrics().horizontalAdvance("0.25"));
+  // Where there is room, titles have it.
+  list.resize(900, 200);
+  QCoreApplication::processEvents();
+  QVERIFY(header.sectionSize(curves::TokenListModel::value) >=
+          list.fontMetrics().horizontalAdvance("owed by the gate over this range, nats"));
 }
 
 void CurvesViewTest::commandsShowTabs() {

@@ -4,6 +4,7 @@
 #include <QTest>
 
 #include "app/gui/curves/distance_plot.h"
+#include "app/gui/document/number_text.h"
 #include "backend/eval/heads/head_measures.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"

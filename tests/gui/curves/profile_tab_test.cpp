@@ -7,6 +7,7 @@
 #include <QMimeData>
 #include <QTest>
 
+#include "app/gui/document/number_text.h"
 #include "tests/gui/curves/scene.h"
 #include "tests/gui/subject.h"
 

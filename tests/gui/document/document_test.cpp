@@ -149,8 +149,11 @@ void DocumentTest::aReplacedTextComesBack() {
   document.modelRuns().setText({"/second.txt", "The second."});
   document.modelRuns().editText("The second, changed.");
   document.runs().undoStack().undo();
+  QCOMPARE(document.modelRuns().text().content, "The second.");
+  document.runs().undoStack().undo();
   QCOMPARE(document.modelRuns().text().content, "The first.");
   // What was typed meanwhile is not lost either.
+  document.runs().undoStack().redo();
   document.runs().undoStack().redo();
   QCOMPARE(document.modelRuns().text().content, "The second, changed.");
   document.modelRuns().setText({});
@@ -194,6 +197,18 @@ void DocumentTest::whatWouldBeLostIsNamed() {
   QVERIFY(waitUntilIdle(demo));
   QCOMPARE(demo.sessions().unsaved().runs, QStringList{"fox-pro-12m, L0 H0, gate 1"});
   demo.sessions().save(folder.path("demo.json"), {});
+  QVERIFY(waitUntilIdle(demo));
+  QVERIFY(demo.sessions().unsaved().empty());
+  // Of a run with saliency that alone would be lost.
+  demo.modelRuns().startSaliency(demo.runs()[0].id, std::nullopt);
+  QVERIFY(waitUntilIdle(demo));
+  QCOMPARE(demo.sessions().unsaved().parts.size(), 1);
+  const QString part = demo.sessions().unsaved().parts[0];
+  QVERIFY2(part.startsWith("the saliency of fox-pro-12m, ") && part.endsWith(" s to compute"), qPrintable(part));
+  demo.sessions().save(folder.path("demo.json"), {});
+  QVERIFY(waitUntilIdle(demo));
+  QCOMPARE(demo.sessions().unsaved().parts, QStringList{part});
+  demo.files().saveUnsavedRuns(folder.path("saliency.h5"));
   QVERIFY(waitUntilIdle(demo));
   QVERIFY(demo.sessions().unsaved().empty());
   // But not what it would make otherwise.

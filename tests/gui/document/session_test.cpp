@@ -51,7 +51,7 @@ void SessionTest::comesBackAsItWas() {
   session.settings.dtype = DType::bfloat16;
   session.settings.keepQueryKey = false;
   session.runFiles = {"/runs/a.h5"};
-  session.selection = SelectionState{"fox", 3, 1, {100, 20}, {{10, 200}, {0, 150}}}.toJson();
+  session.selection = SelectionState{"fox", 3, 1, {100, 20}, {{10, 200}, {0, 150}, {5, 90}}}.toJson();
   session.window = {{"maps", QJsonObject{{"panes", 2}}}};
   const QString path = folder.path("session.json");
   session.write(path);
@@ -65,7 +65,7 @@ void SessionTest::comesBackAsItWas() {
   const SelectionState state = SelectionState::fromJson(back.selection);
   QCOMPARE(state.run, "fox");
   QVERIFY(state.pin == (Cursor{100, 20}));
-  QVERIFY(state.view == (View{{10, 200}, {0, 150}}));
+  QVERIFY(state.view == (View{{10, 200}, {0, 150}, {5, 90}}));
 }
 
 void SessionTest::pathsBelowItsFolderMoveWithIt() {

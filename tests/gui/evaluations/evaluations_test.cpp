@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <QComboBox>
 #include <QFile>
 #include <QSignalSpy>
@@ -33,6 +35,7 @@ class EvaluationsTest : public QObject {
   void coloursAreThoseOfTheRuns();
   void aNeedleCellTellsItsValue();
   void allCellsHaveNumbersOrNone();
+  void manyHeadsAreSeenAndThoseWithoutAGateAreHatched();
   void aNeedleCellSaysWhatIsMissing();
   void aNeedleCellFindsItsModelByItsWeights();
   void aNeedleCellOpensItsTrace();
@@ -260,6 +263,38 @@ void EvaluationsTest::allCellsHaveNumbersOrNone() {
   QCOMPARE(written({1000, 400}).second[0], QString::number(value, 'f', 2));
 }
 
+// 24 x 24 heads, of which some never forget: those have no number and no colour of the scale.
+void EvaluationsTest::manyHeadsAreSeenAndThoseWithoutAGateAreHatched() {
+  ValueGrid grid;
+  evaluations::GridContent content;
+  content.title = "decay times";
+  for (int number = 0; number < 24; ++number) {
+    content.rows += QString::number(number);
+    content.columns += QString::number(number);
+  }
+  content.colours.map = &figure::viridis();
+  content.colours.lower = 0;
+  content.colours.upper = 1;
+  for (int cell = 0; cell < 24 * 24; ++cell) content.values.push_back(cell % 24 == 5 ? INFINITY : 1.0F);
+  grid.setContent(content);
+  grid.resize(grid.minimumSizeHint());
+  QVERIFY(grid.width() < 220);
+  for (const int last : {0, 12, 23}) {
+    QVERIFY(grid.cell(last, last).width() >= 4 && grid.cell(last, last).height() >= 4);
+    QVERIFY(QRectF(grid.rect()).contains(grid.cell(last, last)));
+  }
+  grid.resize(1000, 700);
+  QCOMPARE(grid.cellTexts()[5], QString());
+  QVERIFY(!grid.cellTexts()[6].isEmpty());
+  const QImage picture = grid.grab().toImage();
+  const QColor most(253, 231, 37);
+  const QRect hatched = grid.cell(3, 5).toAlignedRect().adjusted(2, 2, -2, -2);
+  for (int x = hatched.left(); x <= hatched.right(); ++x) {
+    QVERIFY(picture.pixelColor(x, hatched.center().y()).hsvSaturation() < 30);
+  }
+  QCOMPARE(picture.pixelColor(grid.cell(3, 6).topLeft().toPoint() + QPoint(3, 3)), most);
+}
+
 void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {
   Shown shown({evaluationOf("needle")});
   QVERIFY(shown.settle());
@@ -358,7 +393,7 @@ void EvaluationsTest::headsAreAGrid() {
   QCOMPARE(grids[0]->content().rows.size(), model.info.layers);
   QCOMPARE(grids[0]->content().columns.size(), model.info.heads);
   QComboBox& statistic = shown.view.heads().statistic();
-  QCOMPARE(statistic.currentText(), "rate decay time");
+  QCOMPARE(statistic.currentText(), "decay time");
   QVERIFY(statistic.count() > 3);
   statistic.setCurrentIndex(statistic.findData("gate_median") >= 0 ? statistic.findData("gate_median") : 1);
   QCoreApplication::processEvents();

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include <QApplication>
@@ -11,8 +12,11 @@
 #include <QTest>
 
 #include "app/figure/colour_map.h"
+#include "app/figure/curves/curve_palette.h"
 #include "app/figure/heads/head_label_colour.h"
+#include "app/gui/heads/head_legend.h"
 #include "app/gui/heads/heads_view.h"
+#include "app/gui/views/theme.h"
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
 #include "tests/file/synthetic_trace.h"
@@ -48,6 +52,17 @@ class HeadsTest : public QObject {
   void saliencyThatIsMissingIsComputedByAButton();
   void layersOfSeveralKindsHaveAStripEach();
   void ofMambaEveryNthChannelIsShown();
+  void manyHeadsAreAllSeenHoveredAndChosen_data();
+  void manyHeadsAreAllSeenHoveredAndChosen();
+  void headsWithoutAGateAreHatched();
+  void aShareIsLinearFromNoneToAll();
+  void legendsWritePowersOfTen();
+  void cellsHoldTheirNumbers();
+  void theChooserHasTwoFields();
+  void aLongLegendWraps();
+  void differencesDoNotGlareOnDarkGround();
+  void pinsAndRunsNeverShareAColour_data();
+  void pinsAndRunsNeverShareAColour();
 };
 
 namespace {
@@ -115,7 +130,8 @@ void HeadsTest::aCellHasTheColourOfItsNumber() {
     const HeadChoice head{fox, layer, 1};
     const double entropy = heads.table.statistics(head)->entropy;
     const figure::Rgb expected = figure::colourAt(figure::viridis(), (entropy - least) / (most - least));
-    const QColor shown = colourAt(grid, grid.cell(head).center());
+    // Beside the number.
+    const QColor shown = colourAt(grid, grid.cell(head).topLeft() + QPoint(2, 2));
     QVERIFY(std::abs(shown.red() - expected.red) <= 1 && std::abs(shown.green() - expected.green) <= 1 &&
             std::abs(shown.blue() - expected.blue) <= 1);
   }
@@ -699,6 +715,266 @@ void HeadsTest::ofMambaEveryNthChannelIsShown() {
   QCOMPARE(kinds.front().words, std::string("Mamba, 50 of 200 channels"));
   QTRY_VERIFY(heads.table.statistics({shown, 0, 196}) != nullptr);
   QVERIFY(heads.table.statistics({shown, 0, 197}) == nullptr);
+}
+
+void HeadsTest::manyHeadsAreAllSeenHoveredAndChosen_data() {
+  QTest::addColumn<int>("layers");
+  QTest::addColumn<int>("across");
+  QTest::newRow("24 x 24") << 24 << 24;
+  QTest::newRow("32 x 64") << 32 << 64;
+}
+
+// The papers' 760M model has 24 x 24 heads: a dock of the first width shows them all.
+void HeadsTest::manyHeadsAreAllSeenHoveredAndChosen() {
+  QFETCH(int, layers);
+  QFETCH(int, across);
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  run.layers = layers;
+  run.heads = run.key_heads = across;
+  run.head_dim = 2;
+  run.keep = {Keep::gates};
+  const QSignalSpy told(&heads.table, &HeadTable::valuesChanged);
+  QVERIFY(heads.open(run));
+  // Views go through all heads when they are told of values: not for each head anew.
+  QVERIFY2(told.count() < layers * across / 2, qPrintable(QString::number(told.count())));
+  const RunId shown = heads.document.runs()[0].id;
+  HeadGrid& grid = heads.view.grid();
+  heads.view.resize(std::max(190, heads.view.minimumSizeHint().width()), 700);
+  heads.view.show();
+  QVERIFY(QTest::qWaitForWindowExposed(&heads.view));
+  QCoreApplication::processEvents();
+  QVERIFY2(heads.view.width() <= 340, qPrintable(QString::number(heads.view.width())));
+  QRect before;
+  for (int layer = 0; layer < layers; ++layer) {
+    for (int head = 0; head < across; ++head) {
+      const QRect cell = grid.cell({shown, layer, head});
+      QVERIFY(cell.width() >= 4 && cell.height() >= 4 && !cell.intersects(before));
+      before = cell;
+      // Within what the scroll area shows of the grid, across.
+      const QPoint left = grid.mapTo(&heads.view, cell.topLeft());
+      QVERIFY(left.x() >= 0 && left.x() + cell.width() <= heads.view.width());
+      QVERIFY(grid.visibleRegion().boundingRect().right() >= cell.right());
+      QVERIFY(grid.headAt(cell.center()) == (HeadChoice{shown, layer, head}));
+    }
+  }
+  const HeadChoice last{shown, layers - 1, across - 1};
+  const QImage plain = grid.grab().toImage();
+  QTest::mouseMove(&grid, grid.cell(last).center());
+  QTRY_VERIFY(grid.grab().toImage() != plain);
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(last).center());
+  Selection& selection = heads.document.runs().selection();
+  QVERIFY(selection.head() == last);
+  QTest::keyClick(&grid, Qt::Key_Left);
+  QTest::keyClick(&grid, Qt::Key_Up);
+  QVERIFY(selection.head() == (HeadChoice{shown, layers - 2, across - 2}));
+  // The mark of the chosen head leaves its colour to be seen.
+  const QColor wanted = grid.colours().colour(grid.shownValue(selection.head()));
+  QCOMPARE(colourAt(grid, grid.cell(selection.head()).topLeft() + QPoint(1, 1)), wanted);
+}
+
+void HeadsTest::headsWithoutAGateAreHatched() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  HeadGrid& grid = heads.view.grid();
+  const RunId fox = heads.document.runs()[0].id;
+  const RunId transformer = heads.document.runs()[1].id;
+  heads.document.runs().selection().setPin({50, 30});
+  QVERIFY(waitUntilIdle(heads.document));
+  heads.document.runs().selection().setHead({fox, 0, 0});
+  const figure::Rgb most = figure::colourAt(figure::viridis(), 1);
+  for (const HeadQuantity quantity : {HeadQuantity::rateDecayTime, HeadQuantity::halfLife, HeadQuantity::pinnedForget,
+                                      HeadQuantity::pinnedSurvival}) {
+    heads.view.setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
+    QVERIFY(grid.hasNothingToShow({transformer, 3, 1}) && !grid.hasNothingToShow({fox, 3, 1}));
+    QVERIFY(grid.cellText({transformer, 3, 1}).isEmpty());
+    const QRect cell = grid.cell({transformer, 3, 1});
+    const QImage picture = grid.grab(cell).toImage();
+    for (int y = 0; y < picture.height(); ++y) {
+      for (int x = 0; x < picture.width(); ++x) {
+        QVERIFY(picture.pixelColor(x, y) != QColor(most.red, most.green, most.blue));
+        // Grey as the ground, whatever the line of the hatching.
+        QVERIFY(picture.pixelColor(x, y).hsvSaturation() < 30);
+      }
+    }
+    // They can be chosen all the same.
+    QVERIFY(grid.headAt(cell.center()) == (HeadChoice{transformer, 3, 1}));
+  }
+  // What they do not have shapes no scale.
+  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::entropy, kNoRun});
+  QVERIFY(!grid.hasNothingToShow({transformer, 3, 1}));
+}
+
+void HeadsTest::aShareIsLinearFromNoneToAll() {
+  const HeadColours colours({HeadColouring::Kind::quantity, HeadQuantity::pinnedForget, kNoRun}, {1e-6, 0.001, 0.22});
+  QVERIFY(!colours.logarithmic());
+  QCOMPARE(colours.lower(), 0);
+  QCOMPARE(colours.upper(), 1);
+  for (const double value : {0.0, 0.001, 0.22, 0.5, 1.0}) {
+    const figure::Rgb expected = figure::colourAt(figure::viridis(), value);
+    QCOMPARE(colours.colour(value), QColor(expected.red, expected.green, expected.blue));
+  }
+  QStringList labels;
+  for (const auto& tick : colours.ticks()) labels += tick.text;
+  labels.sort();
+  QCOMPARE(labels, (QStringList{"0", "0.5", "1"}));
+}
+
+void HeadsTest::legendsWritePowersOfTen() {
+  const HeadColours colours({HeadColouring::Kind::quantity, HeadQuantity::pinnedAttention, kNoRun}, {1e-8, 1});
+  QStringList labels;
+  for (const auto& tick : colours.ticks()) labels += tick.text;
+  QCOMPARE(labels, (QStringList{"10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "0.01", "0.1", "1"}));
+  const HeadColours times({HeadColouring::Kind::quantity, HeadQuantity::rateDecayTime, kNoRun}, {2.5e-5, 2.6e-5});
+  for (const auto& tick : times.ticks()) QVERIFY2(!tick.text.contains('e'), qPrintable(tick.text));
+}
+
+void HeadsTest::cellsHoldTheirNumbers() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  HeadGrid& grid = heads.view.grid();
+  const RunId fox = heads.document.runs()[0].id;
+  heads.document.runs().selection().setPin({50, 30});
+  QVERIFY(waitUntilIdle(heads.document));
+  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::pinnedForget, kNoRun});
+  bool beyondHalf = false;
+  for (int layer = 0; layer < 8; ++layer) {
+    for (int head = 0; head < 4; ++head) {
+      const double forget = pair_reading({heads.document.runs()[0].trace, layer, head}, 50, 30).forget;
+      const QString text = grid.cellText({fox, layer, head});
+      QVERIFY2(std::abs(text.toDouble() - forget) <= 0.005, qPrintable(text));
+      beyondHalf = beyondHalf || forget > 0.5;
+    }
+  }
+  QVERIFY(beyondHalf);
+  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::rateDecayTime, kNoRun});
+  const double time = heads.table.value({fox, 3, 0}, HeadQuantity::rateDecayTime);
+  QVERIFY(time < 10 || time > 1000 || grid.cellText({fox, 3, 0}).toDouble() == std::round(time));
+  QVERIFY(!grid.cellText({fox, 3, 0}).isEmpty());
+  // Cells of 26 pixels and more: four heads have less in so narrow a view.
+  grid.resize(120, grid.height());
+  QVERIFY(grid.cell({fox, 3, 0}).width() < 26);
+  QVERIFY(grid.cellText({fox, 3, 0}).isEmpty());
+}
+
+void HeadsTest::theChooserHasTwoFields() {
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  for (const char* name : {"one", "two", "three", "four"}) {
+    run.name = name;
+    ++run.seed;
+    QVERIFY(heads.open(run));
+  }
+  heads.view.resize(260, 700);
+  heads.view.show();
+  QComboBox* metric = nullptr;
+  QComboBox* minus = nullptr;
+  for (auto* box : heads.view.findChildren<QComboBox*>()) {
+    if (box->accessibleName() == "Colour heads by") metric = box;
+    if (box->accessibleName() == "Subtracted run") minus = box;
+  }
+  QVERIFY(metric != nullptr && minus != nullptr && minus->isVisible());
+  QStringList headings;
+  for (int entry = 0; entry < metric->count(); ++entry) {
+    const bool chosen = metric->model()->flags(metric->model()->index(entry, 0)).testFlag(Qt::ItemIsEnabled);
+    if (!chosen) headings += metric->itemText(entry);
+    QVERIFY(!metric->itemText(entry).contains("three"));
+  }
+  QCOMPARE(headings, (QStringList{"Memory", "Attention", "At the pin", "Labels", "Loss"}));
+  QVERIFY(metric->count() > metric->maxVisibleItems());
+  QVERIFY(metric->maxVisibleItems() * metric->fontMetrics().height() * 3 / 2 < 700);
+  QCOMPARE(minus->count(), 5);
+  QCOMPARE(minus->itemText(0), "minus: nothing");
+  metric->setCurrentText("entropy");
+  minus->setCurrentText("minus: two");
+  const auto id = [&](std::size_t place) { return heads.document.runs()[place].id; };
+  QVERIFY(heads.view.colouring() ==
+          (HeadColouring{HeadColouring::Kind::difference, HeadQuantity::entropy, id(1), id(0)}));
+  HeadGrid& grid = heads.view.grid();
+  for (const std::size_t other : {0, 2, 3}) {
+    const HeadChoice head{id(other), 1, 2};
+    QCOMPARE(grid.shownValue(head), heads.table.difference(head, id(1), HeadQuantity::entropy));
+  }
+  // Nothing is subtracted of what is no number of a run alone, and the choice stays for what comes after.
+  metric->setCurrentText("F(i, j) of the pin");
+  QVERIFY(!minus->isVisible());
+  QCOMPARE(heads.view.colouring().kind, HeadColouring::Kind::quantity);
+  metric->setCurrentText("half-life");
+  QCOMPARE(heads.view.colouring().other, id(1));
+  minus->setCurrentIndex(0);
+  QCOMPARE(heads.view.colouring().kind, HeadColouring::Kind::quantity);
+}
+
+void HeadsTest::aLongLegendWraps() {
+  HeadLegend legend;
+  const HeadColours colours({HeadColouring::Kind::quantity, HeadQuantity::rateDecayTime, kNoRun}, {1, 100});
+  legend.resize(160, 60);
+  legend.show(colours, "decay time");
+  const int one = legend.sizeHint().height();
+  const QString title =
+      "distance of 50 % of A (tokens), a-model-of-a-long-name − nearest of another-model-of-a-long-name";
+  legend.show(colours, title);
+  const QRect needed = legend.fontMetrics().boundingRect(QRect(0, 0, 160, 10'000), Qt::TextWordWrap, title);
+  QVERIFY(needed.height() > 2 * legend.fontMetrics().height());
+  QVERIFY(legend.sizeHint().height() - one >= needed.height() - legend.fontMetrics().height());
+  legend.hideScale(title + title);
+  QVERIFY(legend.sizeHint().height() > needed.height());
+}
+
+void HeadsTest::differencesDoNotGlareOnDarkGround() {
+  const HeadColouring difference{HeadColouring::Kind::difference, HeadQuantity::entropy, 0};
+  const std::vector<double> values{-1, 3};
+  const HeadColours dark(difference, values, divergingColours(darkPalette()));
+  QVERIFY(dark.colour(0).lightnessF() < 0.25F);
+  QVERIFY(dark.colour(-3).lightnessF() > 0.6F && dark.colour(3).lightnessF() > 0.6F);
+  QVERIFY(dark.colour(-3).blue() > dark.colour(-3).red() && dark.colour(3).red() > dark.colour(3).blue());
+  QCOMPARE(HeadColours(difference, values, divergingColours(lightPalette())).colour(0), QColor(Qt::white));
+}
+
+void HeadsTest::pinsAndRunsNeverShareAColour_data() {
+  QTest::addColumn<QPalette>("palette");
+  QTest::newRow("light") << lightPalette();
+  QTest::newRow("dark") << darkPalette();
+}
+
+namespace {
+
+/// CIE 1976 L*a*b* of an sRGB colour, under D65.
+std::array<double, 3> labOf(const QColor& colour) {
+  const auto linear = [](int byte) {
+    const double part = byte / 255.0;
+    return part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+  };
+  const double red = linear(colour.red());
+  const double green = linear(colour.green());
+  const double blue = linear(colour.blue());
+  const auto root = [](double value) { return value > 0.008856 ? std::cbrt(value) : 7.787 * value + 16.0 / 116; };
+  const double x = root((0.4124564 * red + 0.3575761 * green + 0.1804375 * blue) / 0.95047);
+  const double y = root(0.2126729 * red + 0.7151522 * green + 0.0721750 * blue);
+  const double z = root((0.0193339 * red + 0.1191920 * green + 0.9503041 * blue) / 1.08883);
+  return {116 * y - 16, 500 * (x - y), 200 * (y - z)};
+}
+
+double apart(const QColor& a, const QColor& b) {
+  const auto one = labOf(a);
+  const auto other = labOf(b);
+  return std::hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2]);
+}
+
+}  // namespace
+
+void HeadsTest::pinsAndRunsNeverShareAColour() {
+  QFETCH(QPalette, palette);
+  constexpr double kLeast = 20;  // CIE76
+  const QColor query = pinnedQueryColour(palette);
+  const QColor key = pinnedKeyColour(palette);
+  QVERIFY(apart(query, key) >= kLeast);
+  for (int run = 0; run < figure::kCurveColours; ++run) {
+    for (const QColor& pin : {query, key}) {
+      const double difference = apart(pin, runColour(run, palette));
+      QVERIFY2(difference >= kLeast, qPrintable(QString("%1 of run %2: %3").arg(pin.name()).arg(run).arg(difference)));
+    }
+  }
 }
 
 }  // namespace foxscope::gui::test

@@ -7,6 +7,7 @@
 #include <QTest>
 
 #include "app/figure/colour_scale.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/maps/pane/pane_header.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
@@ -164,11 +165,11 @@ void MapsCompareTest::splitShowsBothSides() {
   maps.moveTo(maps.cell(120, 100));
   QVERIFY(maps.settle());
   QVERIFY(maps.pane().readoutText().startsWith(
-      QString("A = %1 ·").arg(static_cast<double>(maps.entry("transformer", 0, 0, 120, 100)), 0, 'g', 3)));
+      QString("A = %1 ·").arg(numberOf(static_cast<double>(maps.entry("transformer", 0, 0, 120, 100)), 3))));
   maps.moveTo(maps.cell(120, 30));
   QVERIFY(maps.settle());
   QVERIFY(maps.pane().readoutText().startsWith(
-      QString("A = %1 ·").arg(static_cast<double>(maps.entry("fox", 0, 0, 120, 30)), 0, 'g', 3)));
+      QString("A = %1 ·").arg(numberOf(static_cast<double>(maps.entry("fox", 0, 0, 120, 30)), 3))));
   maps.press(Qt::Key_H);
   const QImage stacked = maps.grabPlot();
   QVERIFY(sameColour(stacked.pixel(maps.cell(60, 40)), colourOf(0, 60, 40)));
@@ -243,6 +244,8 @@ void MapsCompareTest::nearestHeadIsOffered() {
   QCOMPARE(maps.pane().titleText(), "transformer L0 H2 · attention A");
   maps.press(Qt::Key_N);
   QCOMPARE(maps.view.paneState(0).other, (NamedHead{"transformer", 0, 2}));
+  // The pane showed the other head alone: beside its own it can be compared.
+  QVERIFY(maps.view.paneState(0).sides == Sides::splitVertically);
 }
 
 void MapsCompareTest::twoHeadsOfOneModel() {

@@ -4,6 +4,7 @@
 #include <QAction>
 #include <QTest>
 
+#include "app/gui/document/number_text.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"
 
@@ -41,14 +42,14 @@ void MapsGesturesTest::wheelZoomsAtThePointer() {
   OpenMaps maps({traceOf(400)});
   QVERIFY(maps.settle());
   const QPoint at = pointAt(maps.plot(), 0.25, 0.75);
-  const std::int64_t row = maps.plot().geometryOfView().rowAt(at.y());
-  const std::int64_t column = maps.plot().geometryOfView().columnAt(at.x());
+  const std::int64_t row = maps.plot().geometryOfView().rowAt(at);
+  const std::int64_t column = maps.plot().geometryOfView().columnAt(at);
   maps.wheel(at, 4);
   QVERIFY(maps.settle());
   QCOMPARE(maps.range().rows.size(), std::llround(400 / std::pow(1.25, 4)));
   QCOMPARE(maps.range().columns.size(), maps.range().rows.size());
-  QVERIFY(std::abs(maps.plot().geometryOfView().rowAt(at.y()) - row) <= 1);
-  QVERIFY(std::abs(maps.plot().geometryOfView().columnAt(at.x()) - column) <= 1);
+  QVERIFY(std::abs(maps.plot().geometryOfView().rowAt(at) - row) <= 1);
+  QVERIFY(std::abs(maps.plot().geometryOfView().columnAt(at) - column) <= 1);
   // Both panes show the same part.
   QCOMPARE(maps.plot(1).geometryOfView().view, maps.range());
   QCOMPARE(maps.pane(1).picture()->request.view, maps.range());
@@ -152,7 +153,7 @@ void MapsGesturesTest::keysMoveTheView() {
   QTest::keyClick(plot, Qt::Key_Right);
   QTest::keyClick(plot, Qt::Key_Down);
   QCOMPARE(maps.range(), (View{{110, 210}, {110, 210}}));
-  QTest::keyClick(plot, Qt::Key_Left, Qt::ShiftModifier);
+  QTest::keyClick(plot, Qt::Key_Left, Qt::ControlModifier);
   QTest::keyClick(plot, Qt::Key_Up);
   QCOMPARE(maps.range(), (View{{100, 200}, {20, 120}}));
   QTest::keyClick(plot, Qt::Key_Plus);
@@ -197,11 +198,11 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   QVERIFY(maps.settle());
   const std::span<const double> c = trace->cumulative_log_gate(0, 0);
   const QString readout = maps.pane().readoutText();
-  QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(std::exp(c[40] - c[21]), 0, 'g', 3)), qPrintable(readout));
+  QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(numberOf(std::exp(c[40] - c[21]), 3))), qPrintable(readout));
   QVERIFY(readout.contains(QString("i 40 “%1”").arg(readText(*trace->tokens(), 40, Whitespace::visible))));
   QVERIFY(readout.contains(QString("j 21 “%1”").arg(readText(*trace->tokens(), 21, Whitespace::visible))));
   // In the header the same in short.
-  QCOMPARE(maps.pane().reading().value, QString::number(std::exp(c[40] - c[21]), 'g', 3));
+  QCOMPARE(maps.pane().reading().value, numberOf(std::exp(c[40] - c[21]), 3));
   QCOMPARE(maps.pane().reading().query, "i 40 " + readText(*trace->tokens(), 40, Whitespace::visible));
   QCOMPARE(maps.pane().reading().key, "j 21 " + readText(*trace->tokens(), 21, Whitespace::visible));
   QCOMPARE(maps.pane().reading().distance, "i−j 19");
@@ -239,10 +240,10 @@ void MapsGesturesTest::theReadoutIsExactWhateverAPixelHolds() {
       request.pixel_columns = 1;
       const auto exact = static_cast<double>(compute_map(request, {})->value.front());
       const QString readout = maps.pane(pane).readoutText();
-      QVERIFY2(readout.startsWith(QString("%1 = %2 · ").arg(name).arg(exact, 0, 'g', 3)), qPrintable(readout));
+      QVERIFY2(readout.startsWith(QString("%1 = %2 · ").arg(QString(name), numberOf(exact, 3))), qPrintable(readout));
       const auto pixel = static_cast<double>(maps.pane(pane).picture()->value(0, 2000, 1500));
       QVERIFY(pixel != exact);
-      QVERIFY2(readout.endsWith(QString(": %1").arg(pixel, 0, 'g', 3)), qPrintable(readout));
+      QVERIFY2(readout.endsWith(QString(": %1").arg(numberOf(pixel, 3))), qPrintable(readout));
       QVERIFY2(readout.contains(" · its pixel, "), qPrintable(readout));
     }
   }
@@ -259,7 +260,7 @@ void MapsGesturesTest::theReadoutFollowsTheWheel() {
   maps.wheel(at, 12);
   QVERIFY(maps.settle());
   const PlotGeometry& geometry = maps.plot().geometryOfView();
-  const Cursor under{geometry.rowAt(at.y()), geometry.columnAt(at.x())};
+  const Cursor under{geometry.rowAt(at), geometry.columnAt(at)};
   QCOMPARE(maps.document.runs().selection().hover(), under);
   QVERIFY(maps.range().rows.size() < 100);
   const QString readout = maps.pane().readoutText();

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include <QTest>
 
 #include "app/gui/maps/pane/pane_state.h"
@@ -16,6 +19,8 @@ class MapsMotionTest : public QObject {
   void zoomsOneAxisAlone();
   void panStopsAtTheText();
   void squaredViewsHoldTheOldOne();
+  void viewsByDistanceZoomQueriesAndDistances();
+  void viewsByDistancePanAsFarAsTheTextGoes();
   void stateComesBackFromJson();
   void badStateIsLeftOut();
   void anotherQuantityForgetsLimits();
@@ -75,6 +80,47 @@ void MapsMotionTest::squaredViewsHoldTheOldOne() {
   QVERIFY(square.rows.begin <= 10 && square.rows.end >= 20);
 }
 
+void MapsMotionTest::viewsByDistanceZoomQueriesAndDistances() {
+  const View all = wholeView(1000);
+  QCOMPARE(shownDistances(all, 1000), (Range{1, 1001}));
+  const View queries = zoomedByDistance(all, 0.1, {0.5, 0.5}, ZoomAxes::columns, 1000);
+  QCOMPARE(queries.rows, (Range{450, 550}));
+  QCOMPARE(queries.columns, (Range{0, 550}));
+  QCOMPARE(queries.distances, Range{});
+  // A decade that keeps distance 316 where it was; keys that lie so far before the queries.
+  const View far = zoomedByDistance(queries, 1.0 / 3, {1.0 / 6, 0}, ZoomAxes::rows, 1000);
+  QCOMPARE(far.rows, queries.rows);
+  QVERIFY(std::abs(far.distances.begin - 46) <= 1 && std::abs(far.distances.end - 464) <= 2);
+  QCOMPARE(far.columns.begin, std::max<std::int64_t>(0, 450 - (far.distances.end - 2)));
+  QCOMPARE(far.columns.end, 550 - (far.distances.begin - 1));
+  View back = far;
+  for (int step = 0; step < 20; ++step) back = zoomedByDistance(back, 1.5, {0.5, 0.5}, ZoomAxes::both, 1000);
+  QCOMPARE(back, all);
+  // Ranges never end empty, whatever the factor.
+  View near = all;
+  for (int step = 0; step < 200; ++step) near = zoomedByDistance(near, 0.8, {0.9, 0.2}, ZoomAxes::both, 1000);
+  QCOMPARE(near.rows.size(), 1);
+  QVERIFY(near.distances.size() >= 1 && near.columns.size() >= 1);
+  // Other movements keep the distances.
+  QCOMPARE(panned(far, 3, 3, 1000).distances, far.distances);
+  QCOMPARE(zoomed(far, 0.5, {}, ZoomAxes::both, 1000).distances, far.distances);
+  // Those of another text are let go.
+  QCOMPARE(clamped({{0, 10}, {0, 10}, {5, 900}}, 100).distances, Range{});
+}
+
+void MapsMotionTest::viewsByDistancePanAsFarAsTheTextGoes() {
+  const View view = viewByDistance({400, 500}, {10, 100}, 1000);
+  const View moved = pannedByDistance(view, 50, 0.5, 1000);
+  QCOMPARE(moved.rows, (Range{450, 550}));
+  QVERIFY(std::abs(moved.distances.begin - 32) <= 1 && std::abs(moved.distances.end - 316) <= 1);
+  const View nearest = pannedByDistance(view, -900, -8, 1000);
+  QCOMPARE(nearest.rows, (Range{0, 100}));
+  QCOMPARE(nearest.distances, (Range{1, 10}));
+  QCOMPARE(pannedByDistance(view, 0, 8, 1000).distances.end, 1001);
+  // All distances have nowhere to go.
+  QCOMPARE(pannedByDistance(wholeView(1000), 0, 0.3, 1000), wholeView(1000));
+}
+
 void MapsMotionTest::stateComesBackFromJson() {
   PaneState state;
   state.own = NamedHead{"fox", 3, 2};
@@ -83,6 +129,7 @@ void MapsMotionTest::stateComesBackFromJson() {
   state.reduction = Reduction::mean;
   state.sides = Sides::splitHorizontally;
   state.split = 0.25;
+  state.axes = MapAxes::distance;
   state.colours = {figure::ColourMapName::cividis, figure::ColourScale::logarithmic, 1e-4, 0.5, 1e-3};
   QCOMPARE(PaneState::fromJson(state.toJson()), state);
   QCOMPARE(PaneState::fromJson(PaneState().toJson()), PaneState());

@@ -56,6 +56,8 @@ class MapsPanesTest : public QObject {
   void limitsAreMadeEqualAndFreed();
   void pinsAreSeenOnEveryColourMap();
   void fitsASmallWindow();
+  void aChosenHeadIsShownWhereAllPanesKeepOne();
+  void aKeptHeadIsLetGoByItsPill();
 };
 
 void MapsPanesTest::twoPanesStandWhereSquaresAreLargest() {
@@ -343,6 +345,66 @@ void MapsPanesTest::fitsASmallWindow() {
     QVERIFY(header->readout().width() >= header->readout().sizeHint().width());
     QVERIFY2(end <= header->width(), qPrintable(QString("%1 of %2").arg(end).arg(header->width())));
   }
+}
+
+void MapsPanesTest::aChosenHeadIsShownWhereAllPanesKeepOne() {
+  OpenMaps maps({traceNamed("fox")});
+  Selection& selection = maps.document.runs().selection();
+  const RunId fox = maps.document.runs()[0].id;
+  selection.setHead({fox, 0, 0});
+  const auto keep = [&](int pane, int head) {
+    PaneState state = maps.view.paneState(pane);
+    state.own = NamedHead{"fox", 1, head};
+    maps.view.setPaneState(pane, state);
+  };
+  keep(0, 1);
+  maps.view.setActivePane(0);
+  QVERIFY(maps.settle());
+  // The other pane follows, so that the kept one stays.
+  selection.setHead({fox, 0, 3});
+  QVERIFY(maps.settle());
+  QVERIFY(maps.view.paneState(0).own == (NamedHead{"fox", 1, 1}));
+  QVERIFY(maps.pane(1).titleText().contains("L0 H3"));
+  // All are kept: the active one takes the head that is chosen, in one pane and in two.
+  keep(1, 2);
+  selection.setHead({fox, 1, 3});
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.view.paneState(0).own && maps.pane(0).titleText().contains("L1 H3"));
+  QVERIFY(maps.view.paneState(1).own == (NamedHead{"fox", 1, 2}));
+  maps.view.setPaneCount(1);
+  keep(0, 0);
+  selection.setHead({fox, 0, 2});
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.view.paneState(0).own && maps.pane(0).titleText().contains("L0 H2"));
+  // A head that its pane shows already needs no other place.
+  keep(0, 1);
+  selection.setHead({fox, 1, 1});
+  QVERIFY(maps.view.paneState(0).own.has_value());
+}
+
+void MapsPanesTest::aKeptHeadIsLetGoByItsPill() {
+  OpenMaps maps({traceNamed("fox")});
+  QVERIFY(maps.settle());
+  const auto pill = [&](int pane) { return maps.pane(pane).findChild<QToolButton*>("kept"); };
+  QVERIFY(!pill(0)->isVisible());
+  PaneState state = maps.view.paneState(0);
+  state.own = NamedHead{"fox", 1, 1};
+  maps.view.setPaneState(0, state);
+  for (const int width : {1000, 420}) {
+    maps.view.resize(width, 520);
+    QVERIFY(maps.settle());
+    QVERIFY(pill(0)->isVisible() && !pill(1)->isVisible());
+    QVERIFY(pill(0)->text().contains(QStringLiteral("×")));
+    QVERIFY(pill(0)->parentWidget()->rect().contains(pill(0)->geometry()));
+  }
+  // In the accent's colour, unlike everything else of the header.
+  const QImage picture = pill(0)->grab().toImage();
+  const QColor accent = maps.view.palette().color(QPalette::Highlight);
+  int accented = 0;
+  for (int x = 0; x < picture.width(); ++x) accented += picture.pixelColor(x, picture.height() / 3) == accent ? 1 : 0;
+  QVERIFY(2 * accented > picture.width() / 2);
+  QTest::mouseClick(pill(0), Qt::LeftButton);
+  QVERIFY(!maps.view.paneState(0).own && !pill(0)->isVisible());
 }
 
 }  // namespace foxscope::gui::test

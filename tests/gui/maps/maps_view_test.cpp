@@ -39,6 +39,10 @@ class MapsViewTest : public QObject {
   void failedPictureIsTold();
   void oneToken();
   void idsWithoutText();
+  void tokensAreNamedInSmallLetters();
+  void linearMixersSayWhatTheirEntriesAre();
+  void mixingBecomesAttentionOfAHeadThatHasIt();
+  void theBarOfSignedEntriesIsTwiceAsLongAsItsLimits();
   void windowOfAttention();
   void longText();
   void darkAndLight();
@@ -393,6 +397,134 @@ void MapsViewTest::idsWithoutText() {
   const QVector<QString> labels = maps.plot().tickLabels(Qt::Vertical);
   QCOMPARE(labels.size(), 10);
   QCOMPARE(labels[3], readText(*maps.document.runs()[0].trace->tokens(), 13, Whitespace::visible));
+}
+
+// A sentence of 46 tokens has their names, not numbers, in letters that do not overlap.
+void MapsViewTest::tokensAreNamedInSmallLetters() {
+  OpenMaps maps({traceOf(46)});
+  maps.view.setPaneCount(1);
+  maps.view.resize(900, 560);
+  QVERIFY(maps.settle());
+  maps.plot().replot(QCustomPlot::rpImmediateRefresh);
+  const TokenTable& tokens = *maps.document.runs()[0].trace->tokens();
+  const double cell = maps.plot().geometryOfView().cellHeight();
+  QVERIFY2(cell >= 8 && cell < QFontMetricsF(maps.view.font()).height(), qPrintable(QString::number(cell)));
+  for (const auto along : {Qt::Vertical, Qt::Horizontal}) {
+    const QVector<QString> labels = maps.plot().tickLabels(along);
+    QCOMPARE(labels.size(), 46);
+    QCOMPARE(labels[20], readText(tokens, 20, Whitespace::visible));
+  }
+  const QFont names = maps.plot().yAxis->tickLabelFont();
+  QVERIFY(names.pixelSize() >= 8 && QFontMetricsF(names).ascent() <= cell);
+  // Where cells are lower than letters can be read, they have numbers.
+  maps.view.resize(500, 330);
+  QVERIFY(maps.settle());
+  maps.plot().replot(QCustomPlot::rpImmediateRefresh);
+  QVERIFY(maps.plot().geometryOfView().cellHeight() < 8);
+  QVERIFY(maps.plot().tickLabels(Qt::Vertical).size() < 46);
+}
+
+namespace {
+
+/// A run of a FoX, and one of two layers of Mamba-2.
+std::vector<std::shared_ptr<const Trace>> softmaxAndLinear() {
+  SyntheticRun fox;
+  fox.name = "fox";
+  fox.length = 80;
+  SyntheticRun run = fox;
+  run.name = "mamba";
+  LayerMixer mixer;
+  mixer.mixer = Mixer::mamba2;
+  mixer.decay = Decay::head;
+  mixer.heads = 4;
+  mixer.query_heads = mixer.key_heads = mixer.value_heads = 4;
+  mixer.head_dim = mixer.value_dim = 8;
+  run.mixers = {mixer, mixer};
+  run.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
+  return {make_trace(fox), make_trace(run)};
+}
+
+}  // namespace
+
+void MapsViewTest::linearMixersSayWhatTheirEntriesAre() {
+  OpenMaps maps(softmaxAndLinear());
+  maps.setQuantity(Quantity::forget);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().meaningText(), QString());  // of attention
+  maps.document.runs().selection().setHead({maps.document.runs()[1].id, 0, 1});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().meaningText(), "F: the decay of M; M: y = M v, signed");
+  QCOMPARE(maps.pane().whatsThis(), "forget");
+  maps.setQuantity(Quantity::mixing);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().meaningText(), "M: y = M v, signed; F: its decay");
+  QCOMPARE(maps.pane().whatsThis(), "mixing");
+  maps.setQuantity(Quantity::attention);
+  QVERIFY(maps.settle());
+  QVERIFY(maps.pane().meaningText().startsWith("A: |M| of a row, divided by its sum"));
+}
+
+void MapsViewTest::mixingBecomesAttentionOfAHeadThatHasIt() {
+  OpenMaps maps(softmaxAndLinear());
+  const RunId fox = maps.document.runs()[0].id;
+  const RunId mamba = maps.document.runs()[1].id;
+  Selection& selection = maps.document.runs().selection();
+  selection.setHead({mamba, 0, 1});
+  maps.setQuantity(Quantity::mixing);
+  maps.setQuantity(Quantity::forget, 1);
+  QVERIFY(maps.settle());
+  selection.setHead({fox, 0, 1});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::attention);
+  QCOMPARE(maps.view.paneState(1).quantity, Quantity::forget);
+  QVERIFY(!maps.view.paneState(0).hasSigns());
+  QVERIFY(!maps.pane().picture()->colours.hasSigns);
+  // And back.
+  selection.setHead({mamba, 1, 0});
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::mixing);
+  // A that somebody chose stays A.
+  selection.setHead({fox, 0, 1});
+  PaneState state = maps.view.paneState(0);
+  for (const Quantity chosen : {Quantity::logits, Quantity::attention}) {
+    state.setQuantity(chosen);
+    maps.view.setPaneState(0, state);
+  }
+  selection.setHead({mamba, 1, 0});
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::attention);
+  // M of a pane's own head is asked for: it stays, as a comparison does.
+  state.setQuantity(Quantity::mixing);
+  state.own = NamedHead{"fox", 0, 0};
+  maps.view.setPaneState(0, state);
+  selection.setHead({fox, 1, 1});
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::mixing);
+}
+
+void MapsViewTest::theBarOfSignedEntriesIsTwiceAsLongAsItsLimits() {
+  OpenMaps maps(softmaxAndLinear());
+  maps.document.runs().selection().setHead({maps.document.runs()[1].id, 0, 1});
+  maps.setQuantity(Quantity::mixing);
+  QVERIFY(maps.settle());
+  PaneState state = maps.view.paneState(0);
+  const ValueSummary& summary = *maps.pane().picture()->summary;
+  const double largest = std::max(std::abs(summary.lowest), std::abs(summary.highest));
+  state.colours.upper = largest / 10;
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  const ColourBar& bar = maps.pane().bar();
+  const double limit = largest / 10;
+  QCOMPARE(maps.pane().picture()->colours.upper, limit);
+  // The ends of the bar, and what lies beyond them.
+  const double top = bar.placeOf(1e9);
+  const double bottom = bar.placeOf(-1e9);
+  QVERIFY(bar.valueAt(top) <= 2 * limit * (1 + 1e-9));
+  QVERIFY(bar.valueAt(bottom) >= -2 * limit * (1 + 1e-9));
+  // The colours have half of it or more.
+  QVERIFY((bar.placeOf(-limit) - bar.placeOf(limit)) >= 0.5 * (bottom - top) - 1);
+  // Limits that reach all values leave the bar as long as they are.
+  state.colours.upper = 2 * largest;
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QVERIFY(std::abs(bar.valueAt(bar.placeOf(1e9)) - 2 * largest) < 1e-6 * largest);
 }
 
 void MapsViewTest::windowOfAttention() {

@@ -23,7 +23,13 @@ std::shared_ptr<const Trace> traceOf(std::int64_t length) {
   return foxscope::test::make_trace(run);
 }
 
-OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : view(document.runs()) {
+OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces, std::optional<MapAxes> axes)
+    : view(document.runs()) {
+  for (int index = 0; index < MapsView::kMostPanes; ++index) {
+    PaneState state = view.paneState(index);
+    state.axes = axes;
+    view.setPaneState(index, state);
+  }
   view.setPalette(lightPalette());
   view.resize(900, 560);
   view.show();
@@ -51,7 +57,7 @@ void OpenMaps::moveTo(const QPoint& at, int index) {
 
 QPoint OpenMaps::cell(std::int64_t row, std::int64_t column, int index) {
   const PlotGeometry& geometry = plot(index).geometryOfView();
-  const QPointF middle = geometry.corner(row, column) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2);
+  const QPointF middle = geometry.cell(row, column).center();
   return {static_cast<int>(std::floor(middle.x())), static_cast<int>(std::floor(middle.y()))};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <QPointF>
@@ -22,7 +23,9 @@ std::shared_ptr<const Trace> traceOf(std::int64_t length);
 class OpenMaps {
  public:
   /// @param traces  are written to a run file and opened; none: an empty document
-  explicit OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces);
+  /// @param axes    of all panes; absent: as suits the heads
+  explicit OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces,
+                    std::optional<MapAxes> axes = MapAxes::key);
 
   /// Waits until the view shows what it is to show. False if that took too long.
   bool settle();

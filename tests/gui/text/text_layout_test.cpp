@@ -310,7 +310,13 @@ void TextLayoutTest::positionsFromInput_data() {
   QTest::newRow("first") << "0" << 0;
   QTest::newRow("last") << "1000" << 1000;
   QTest::newRow("after the last") << "1001" << -1;
-  QTest::newRow("negative") << "-1" << -1;
+  QTest::newRow("further on") << "+500" << 700;
+  QTest::newRow("further on with blanks") << " +1 " << 201;
+  QTest::newRow("back") << "-200" << 0;
+  QTest::newRow("back with a true minus") << QStringLiteral("\u221220") << 180;
+  QTest::newRow("before the first") << "-201" << -1;
+  QTest::newRow("too far on") << "+801" << -1;
+  QTest::newRow("farther than any number") << "+9223372036854775807" << -1;
   QTest::newRow("percentage") << "35%" << 350;
   QTest::newRow("percentage with blank and fraction") << "12.5 %" << 125;
   QTest::newRow("all") << "100%" << 1000;
@@ -323,7 +329,7 @@ void TextLayoutTest::positionsFromInput_data() {
 void TextLayoutTest::positionsFromInput() {
   QFETCH(QString, input);
   QFETCH(int, position);
-  QCOMPARE(positionFromInput(input, 1001).value_or(-1), position);
+  QCOMPARE(positionFromInput(input, 1001, 200).value_or(-1), position);
 }
 
 }  // namespace foxscope::gui::test

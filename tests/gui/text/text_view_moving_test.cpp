@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include <QApplication>
@@ -33,6 +34,7 @@ class TextViewMovingTest : public QObject {
   void goToPosition();
   void escapeClosesTheBars();
   void theOverviewScrolls();
+  void theOverviewOfALongTextIsItsMean();
   void aLongTextIsLaidOutScrolledAndHovered();
   void resizingKeepsThePlace();
 };
@@ -210,9 +212,17 @@ void TextViewMovingTest::goToPosition() {
   QVERIFY(shown.page->viewport()->rect().contains(shown.pointOf(1234)));
   go("50 %");
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1500));
+  go("+500");
+  QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(2000));
+  go("-500");
   GoBar* bar = go("3000");
   QVERIFY(bar->isVisible());
-  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type 0 to 2999, or 0 % to 100 %");
+  QCOMPARE(bar->findChild<QLabel*>("goHint")->text(), "type 0 to 2999, 0 % to 100 %, or +1 to +1499");
+  // So many tokens behind the pinned key, or else the query.
+  shown.selection().setPin({700, 150});
+  QVERIFY(!go("+500")->isVisible());
+  QCOMPARE(shown.selection().pin(), (Cursor{650, 150}));
+  shown.selection().setPin({1500, {}});
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(1500));
 }
 
@@ -251,6 +261,45 @@ void TextViewMovingTest::theOverviewScrolls() {
   const QImage picture = overview->grab().toImage();
   QCOMPARE(picture.pixelColor(overview->width() / 2, static_cast<int>(overview->yOfCell(4500)) + 1),
            pinnedQueryColour(overview->palette()));
+}
+
+// Where a row of the strip stands for many tokens, nearly every row has a strong one: the mean tells rows apart.
+void TextViewMovingTest::theOverviewOfALongTextIsItsMean() {
+  Shown shown({words(20'000)});
+  QVERIFY(shown.came());
+  QVERIFY(shown.page->tint() != nullptr);
+  auto* overview = shown.view.findChild<TextOverview*>();
+  shown.selection().setPin({});
+  const TextLayout& layout = *shown.page->textLayout();
+  const QImage picture = overview->grab().toImage();
+  const double ratio = picture.devicePixelRatio();
+  const int rows = static_cast<int>(std::lround(overview->height() * ratio));
+  // The strip's last line begins where its last cell is.
+  const auto lines = static_cast<double>(layout.lineCount());
+  const double ofLine = overview->yOfCell(layout.cells().length()) / (lines - 1);
+  const double linesOfRow = overview->height() / (ofLine * rows);
+  QVERIFY(linesOfRow > 1);
+  int compared = 0;
+  for (int row = rows / 3; row < rows / 2; ++row) {
+    const auto first = static_cast<std::int64_t>(std::floor(row * linesOfRow));
+    const auto last = static_cast<std::int64_t>(std::floor((row + 1) * linesOfRow));
+    std::array<double, 3> sums{};
+    double count = 0;
+    for (std::int64_t cell = layout.firstCell(first); cell < layout.firstCell(last); ++cell, ++count) {
+      const QColor tint = shown.page->tintColour(cell);
+      const QColor colour = tint.isValid() ? tint : overview->palette().color(QPalette::Base);
+      sums[0] += colour.red();
+      sums[1] += colour.green();
+      sums[2] += colour.blue();
+    }
+    if (count <= 8) continue;
+    const QColor drawn = picture.pixelColor(picture.width() / 2, row);
+    // The line that a boundary falls on may belong to either row.
+    QVERIFY(std::abs(drawn.red() - sums[0] / count) < 12 && std::abs(drawn.green() - sums[1] / count) < 12 &&
+            std::abs(drawn.blue() - sums[2] / count) < 12);
+    ++compared;
+  }
+  QVERIFY(compared > 10);
 }
 
 void TextViewMovingTest::aLongTextIsLaidOutScrolledAndHovered() {

@@ -28,6 +28,7 @@ class TextViewTest : public QObject {
   void theLastTokenIsReadByNoPosition();
   void theReadOutTellsWhatIsReadAndWhatIsPredicted();
   void theMenuPinsAndCopies();
+  void aWordIsAskedAfterFarBehindIt();
   void tokensWithoutText();
   void oneToken();
   void stateComesBackBeforeItsRuns();
@@ -178,9 +179,41 @@ void TextViewTest::theMenuPinsAndCopies() {
   QCOMPARE(QApplication::clipboard()->text(), three);
   QVERIFY(choose(30, "Copy position"));
   QCOMPARE(QApplication::clipboard()->text(), "30");
+  // Questions about a word.
+  QSignalSpy order(&shown.view, &TextView::headOrderAsked);
+  QSignalSpy column(&shown.view, &TextView::columnAsked);
+  QVERIFY(!choose(30, "Which heads remember this word 500 tokens later?"));
+  QVERIFY(choose(30, "Which heads remember this word at the text's end?"));
+  QCOMPARE(shown.selection().pin(), (Cursor{119, 30}));
+  QCOMPARE(order.size(), 1);
+  QCOMPARE(order[0][0].value<HeadQuantity>(), HeadQuantity::pinnedForget);
+  QVERIFY(!choose(119, "Which heads remember this word at the text's end?"));
+  QVERIFY(choose(40, "Where does it come back?"));
+  QCOMPARE(shown.selection().pin(), (Cursor{119, 40}));
+  QCOMPARE(column.size(), 1);
+  QVERIFY(!choose(0, "What does predicting it hang on?"));
+  QVERIFY(!choose(30, "Tint text: Loss"));  // in a menu of its own
   QVERIFY(!choose(120, "Pin as query"));
   QVERIFY(choose(120, "Copy token"));
   QCOMPARE(QApplication::clipboard()->text().toStdString(), shown.trace().tokens()->string[119]);
+}
+
+void TextViewTest::aWordIsAskedAfterFarBehindIt() {
+  Shown shown({words(800)});
+  QVERIFY(shown.came());
+  const QPoint point = shown.pointOf(3);
+  QContextMenuEvent event(QContextMenuEvent::Mouse, point, shown.page->viewport()->mapToGlobal(point));
+  QApplication::sendEvent(shown.page->viewport(), &event);
+  auto* menu = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+  QVERIFY(menu != nullptr);
+  QStringList entries;
+  for (QAction* action : menu->actions()) {
+    entries += action->text();
+    if (action->text() == "Which heads remember this word 500 tokens later?") action->trigger();
+  }
+  QVERIFY2(entries.contains("Tint the text by"), qPrintable(entries.join(", ")));
+  menu->close();
+  QCOMPARE(shown.selection().pin(), (Cursor{503, 3}));
 }
 
 void TextViewTest::tokensWithoutText() {

@@ -4,7 +4,13 @@
 #include <QTest>
 #include <qcustomplot.h>
 
+#include "app/gui/document/head_table.h"
+#include "app/gui/heads/heads_view.h"
+#include "app/gui/maps/maps_view.h"
+#include "app/gui/maps/pane/map_pane.h"
 #include "app/gui/training/training_view.h"
+#include "app/gui/views/time_text.h"
+#include "backend/train/folder_lock.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"
 
@@ -29,6 +35,14 @@ class TrainingTest : public QObject {
   void twoTrainingsHaveAChoice();
   void theFigureIsExported();
   void aChangedCopyIsOfItsStep();
+  void howFarATrainingIsIsSaid();
+  void theFilmPlays();
+  void theFilmEndsAtAStepThatCannotRun();
+  void theNewestIsFollowed();
+  void coloursKeepTheirLimitsOverTheSteps();
+  void wordsStandBelowWhereThereIsNoRoomBeside();
+  void whatIsMissingForAFilmIsSaid();
+  void timesHaveTheDigitsOfAnEstimate();
 };
 
 namespace {
@@ -83,13 +97,13 @@ void TrainingTest::aTrainingIsOneModelAtManySteps() {
   QVERIFY(shown.view.bar().isVisible());
   QCOMPARE(shown.slider().maximum(), 2);
   QCOMPARE(shown.slider().value(), 2);
-  QCOMPARE(shown.view.bar().words(), "step 30 of 30 · 245,760 tokens · loss 6.000 · held-out 6.500 ± 0.020");
+  QCOMPARE(shown.view.bar().words(), "step 30 · 30 trained · 245,760 tokens · loss 6.000 · held-out 6.500 ± 0.020");
   QCOMPARE(shown.slider().accessibleName(), "Checkpoint");
   QCOMPARE(shown.slider().accessibleDescription(), shown.view.bar().words());
   // Before anything ran, another step is what will run.
   shown.slider().setValue(0);
   QCOMPARE(shown.document.runs().models()[0].path, out.checkpoint(10));
-  QVERIFY(shown.view.bar().words().startsWith("step 10 of 30 · 81,920 tokens · loss 8.000"));
+  QVERIFY(shown.view.bar().words().startsWith("step 10 · 30 trained · 81,920 tokens · loss 8.000"));
   QVERIFY(shown.document.runs().empty());
   // Opened once more it is the same one.
   QVERIFY(shown.open(out.path()));
@@ -154,7 +168,7 @@ void TrainingTest::keysAndButtonsStep() {
   QTest::keyClick(&shown.slider(), Qt::Key_Left);
   QCOMPARE(shown.slider().value(), 1);
   const auto commands = shown.view.commands();
-  QCOMPARE(commands.size(), 4);
+  QCOMPARE(commands.size(), 8);
   commands[0]->trigger();
   QCOMPARE(shown.slider().value(), 0);
   commands[0]->trigger();
@@ -212,7 +226,7 @@ void TrainingTest::aTrainingThatGoesOnIsReadAgain() {
   QTRY_COMPARE(shown.slider().maximum(), 3);
   QCOMPARE(shown.slider().value(), 1);
   QTRY_COMPARE(shown.view.losses().plot().curves.at(0).x.size(), 40U);
-  QVERIFY(shown.view.bar().words().startsWith("step 20 of 40"));
+  QVERIFY(shown.view.bar().words().startsWith("step 20 · 40 trained"));
   // What is damaged later is told, and what was read stays.
   out.append("log.jsonl", {{"step", 0}, {"tokens", 0}});
   QTRY_VERIFY(shown.said("line 41 is not a step of a training"));
@@ -396,6 +410,217 @@ void TrainingTest::aChangedCopyIsOfItsStep() {
   shown.slider().setValue(2);
   QVERIFY(shown.settle());
   QVERIFY(shown.document.runs().baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
+}
+
+void TrainingTest::howFarATrainingIsIsSaid() {
+  const WrittenTraining out;
+  out.log(1, 29);
+  out.append(
+      "log.jsonl",
+      {{"step", 30}, {"tokens", 8192 * 30}, {"loss", 6.0}, {"grad_norm", 1.0}, {"lr", 0.001}, {"seconds", 100.0}});
+  for (const int step : {10, 20, 30}) out.save(step);
+  QVERIFY(QFile::remove(out.path() + "/recipe.json"));
+  out.folder.write(out.name + "/recipe.json", R"({"max_tokens": 491520, "batch_tokens": 8192})");
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  shown.slider().setValue(1);
+  // Nobody trains there: how long it takes is not known.
+  QVERIFY2(shown.view.bar().words().startsWith("step 20 · 30 of 60 trained · 163,840 tokens"),
+           qPrintable(shown.view.bar().words()));
+  {
+    const FolderLock lock(out.path().toStdString());
+    // Thirty steps of 100 / 20 seconds.
+    QVERIFY(shown.open(out.path()));
+    QTRY_VERIFY2(shown.view.bar().words().startsWith("step 20 · 30 of 60 trained, 2 min 30 s left · 163,840 tokens"),
+                 qPrintable(shown.view.bar().words()));
+  }
+  // The process has gone.
+  QTRY_VERIFY(shown.view.bar().words().startsWith("step 20 · 30 of 60 trained · "));
+  out.log(31, 60);
+  QTRY_VERIFY(shown.view.bar().words().startsWith("step 20 of 60 · "));
+}
+
+void TrainingTest::theFilmPlays() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  FilmPlayer& player = shown.view.player();
+  QToolButton& play = shown.view.bar().playButton();
+  QVERIFY(shown.run());
+  QStringList seen;
+  connect(&shown.document.runs(), &RunList::runsChanged, &shown.view, [&] { seen += shown.only().model; });
+  QCOMPARE(play.accessibleName(), "Play");
+  play.click();  // at the last one: from the first
+  QVERIFY(player.playing());
+  QCOMPARE(play.accessibleName(), "Pause");
+  QVERIFY(!player.following());
+  QVERIFY(QTest::qWaitFor([&] { return !player.playing(); }, kPatience));
+  QCOMPARE(seen, (QStringList{out.checkpoint(10), out.checkpoint(20), out.checkpoint(30)}));
+  QVERIFY(player.following());
+  QCOMPARE(play.accessibleName(), "Play");
+  // What was run ahead is there at once.
+  shown.slider().setValue(1);
+  QVERIFY(!shown.trainings.computing());
+  QCOMPARE(shown.only().model, out.checkpoint(20));
+  // From where one is; a second press holds it.
+  shown.slider().setValue(0);
+  player.setPlaying(true);
+  QVERIFY(QTest::qWaitFor([&] { return shown.only().model == out.checkpoint(20); }, kPatience));
+  shown.view.commands()[4]->trigger();
+  QVERIFY(!player.playing());
+  QCOMPARE(shown.only().model, out.checkpoint(20));
+  // Without a training there is nothing to play.
+  player.setPlaying(true);
+  shown.document.runs().removeModel(0);
+  QVERIFY(!player.playing());
+  player.setPlaying(true);
+  QVERIFY(!player.playing());
+}
+
+void TrainingTest::theFilmEndsAtAStepThatCannotRun() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  shown.slider().setValue(0);
+  QVERIFY(shown.settle());
+  QVERIFY(QFile::remove(out.checkpoint(20) + "/model.safetensors.index.json"));
+  shown.view.player().setPlaying(true);
+  QVERIFY(QTest::qWaitFor([&] { return shown.said("step-000020"); }, kPatience));
+  QVERIFY(!shown.view.player().playing());
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.only().model, out.checkpoint(10));
+}
+
+void TrainingTest::theNewestIsFollowed() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QToolButton& follow = shown.view.bar().followButton();
+  QVERIFY(follow.isChecked());
+  QVERIFY(shown.run());
+  out.log(31, 40);
+  out.save(40);
+  QVERIFY(QTest::qWaitFor([&] { return shown.only().model == out.checkpoint(40); }, kPatience));
+  QVERIFY(follow.isChecked());
+  // Whoever says no stays.
+  follow.click();
+  QVERIFY(!follow.isChecked());
+  out.log(41, 50);
+  out.save(50);
+  QTRY_COMPARE(shown.slider().maximum(), 4);
+  QCOMPARE(shown.slider().value(), 3);
+  QVERIFY(!follow.isChecked());
+  // Going to the end asks for it, leaving it does not.
+  shown.view.commands()[2]->trigger();
+  QVERIFY(follow.isChecked());
+  shown.slider().setValue(0);
+  QVERIFY(!follow.isChecked());
+  follow.click();
+  QCOMPARE(shown.slider().value(), 4);
+  QVERIFY(shown.view.commands()[5]->isChecked());
+  QVERIFY(shown.settle());
+}
+
+void TrainingTest::coloursKeepTheirLimitsOverTheSteps() {
+  // Two models that differ in every number.
+  const WrittenTraining out;
+  out.log(1, 20);
+  out.save(20);
+  QDir().mkpath(out.checkpoint(10));
+  for (const QFileInfo& file : QDir(transformerModel()).entryInfoList(QDir::Files)) {
+    QVERIFY(QFile::link(file.filePath(), out.checkpoint(10) + '/' + file.fileName()));
+  }
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  HeadTable table(shown.document.runs());
+  HeadsView heads(shown.document.runs(), shown.document.modelRuns(), table);
+  MapsView maps(shown.document.runs());
+  heads.resize(300, 600);
+  heads.show();
+  maps.resize(700, 500);
+  maps.show();
+  QVERIFY(shown.run());
+  HeadColouring byEntropy;
+  byEntropy.quantity = HeadQuantity::entropy;
+  heads.setColouring(byEntropy);
+  const auto settle = [&] {
+    return QTest::qWaitFor(
+        [&] {
+          return !shown.document.busy() && shown.view.isSettled() && maps.isSettled() && table.known() == table.total();
+        },
+        kPatience);
+  };
+  const auto limits = [&] {
+    const figure::ScaledColours& attention = maps.pane(1).picture()->colours;
+    return std::vector{heads.grid().colours().lower(), heads.grid().colours().upper(), attention.lower,
+                       attention.upper};
+  };
+  PaneState logits;
+  logits.setQuantity(Quantity::logits);
+  maps.setPaneState(1, logits);
+  QVERIFY(settle());
+  QCOMPARE(heads.grid().limitsNote(), QString());
+  const std::vector<double> last = limits();
+  shown.slider().setValue(0);
+  QVERIFY(settle());
+  const std::vector<double> both = limits();
+  for (const std::size_t lower : {0U, 2U}) {
+    QVERIFY(both[lower] <= last[lower]);
+    QVERIFY(both[lower + 1] >= last[lower + 1]);
+  }
+  QVERIFY(both != last);
+  QCOMPARE(heads.grid().limitsNote(), " · limits over 2 steps");
+  // Back at the first one, they are those of both.
+  shown.slider().setValue(1);
+  QVERIFY(settle());
+  QCOMPARE(limits(), both);
+  QVERIFY2(maps.pane(1).detailText().endsWith("limits over 2 steps"), qPrintable(maps.pane(1).detailText()));
+  // Another range has limits of its own.
+  maps.zoomTo({8, 4});
+  QVERIFY(settle());
+  QVERIFY(!maps.pane(1).detailText().contains("limits over"));
+}
+
+void TrainingTest::wordsStandBelowWhereThereIsNoRoomBeside() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  TrainingBar& bar = shown.view.bar();
+  const auto* words = bar.findChild<ElidedLabel*>();
+  shown.view.resize(800, 400);
+  QTRY_VERIFY(words->y() >= bar.slider().geometry().bottom());
+  QVERIFY(words->fontMetrics().horizontalAdvance(words->text()) <= words->width());
+  shown.view.resize(1800, 400);
+  QTRY_VERIFY(words->y() < bar.slider().geometry().bottom());
+  QVERIFY(words->fontMetrics().horizontalAdvance(words->text()) <= words->width());
+}
+
+void TrainingTest::whatIsMissingForAFilmIsSaid() {
+  const WrittenTraining out;
+  out.make();
+  const QByteArray path = qgetenv("PATH");
+  qputenv("PATH", "/nonexistent");
+  Shown shown;
+  qputenv("PATH", path);
+  QVERIFY(shown.open(out.path()));
+  QAction* mp4 = shown.view.commands()[7];
+  QVERIFY(!mp4->isEnabled());
+  QCOMPARE(mp4->toolTip(), "MP4 needs the program ffmpeg, which is not installed: install it, or export WebP");
+  QVERIFY(shown.view.commands()[6]->isEnabled());
+}
+
+void TrainingTest::timesHaveTheDigitsOfAnEstimate() {
+  const std::pair<double, const char*> times[] = {
+      {-1, "0.0 s"},   {4.24, "4.2 s"},    {9.94, "9.9 s"},    {9.96, "10 s"},      {59.4, "59 s"},
+      {59.6, "1 min"}, {125, "2 min 5 s"}, {120, "2 min"},     {599, "9 min 59 s"}, {2039, "34 min"},
+      {3599, "1 h"},   {3600, "1 h"},      {7500, "2 h 5 min"}};
+  for (const auto& [seconds, words] : times) QCOMPARE(timeText(seconds), QString(words));
+  QCOMPARE(timeLeftText(2039), "34 min left");
 }
 
 }  // namespace foxscope::gui::test

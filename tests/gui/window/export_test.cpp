@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <QApplication>
+#include <QCheckBox>
 #include <QClipboard>
 #include <QComboBox>
 #include <QDir>
@@ -164,7 +165,7 @@ void ExportTest::everyFigureIsThatOfItsCommandAndOfItsSpec() {
              qPrintable(exporting.dialog->source().currentText()));
     ++compared;
   }
-  QVERIFY(compared >= 11);
+  QVERIFY(compared >= 15);
 }
 
 void ExportTest::whatIsChosenIsInTheCommandAndInTheSpec() {
@@ -207,7 +208,7 @@ void ExportTest::theMapOfAPaneIsThatOfItsCommand() {
   exporting.choose(Source::map);
   const QString here = exporting.folder("here");
   const QString there = exporting.folder("there");
-  for (const char* name : {"/map.png", "/map.svg", "/without.svg"}) {
+  for (const char* name : {"/map.png", "/map.svg", "/without.svg", "/plain.svg"}) {
     if (QString(name) == "/without.svg") {
       PaneState state;
       state.setQuantity(Quantity::attention);
@@ -217,6 +218,12 @@ void ExportTest::theMapOfAPaneIsThatOfItsCommand() {
       exporting.show();
       exporting.choose(Source::map);
       QVERIFY(exporting.dialog->command("x.svg").contains(" --without-first "));
+    }
+    if (QString(name) == "/plain.svg") {
+      for (auto* box : exporting.dialog->findChildren<QCheckBox*>()) {
+        if (box->text().startsWith("names of the heads")) box->setChecked(false);
+      }
+      QVERIFY(exporting.dialog->command("x.svg").contains(" --plain "));
     }
     const QByteArray window = exporting.written(here + name);
     QVERIFY(!window.isEmpty());

@@ -9,6 +9,7 @@
 #include <QFile>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QLabel>
@@ -34,6 +35,7 @@
 #include "app/gui/training/training_view.h"
 #include "app/gui/window/figures/export_bar.h"
 #include "app/gui/window/figures/export_dialog.h"
+#include "app/gui/window/figures/page_export.h"
 #include "app/gui/window/figures/paper_figures.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
@@ -75,9 +77,11 @@ class WindowFilesTest : public QObject {
   void droppedFilesAreOpened();
   void picturesAndDataAreExported();
   void theWholeWindowIsWhatItsNameSays();
+  void aPageOpensAtTheChosenHeadAndPin();
   void anExportShowsProgressAndIsCancelled();
   void muchMemoryIsAskedFor();
   void aTrainingHasItsSliderAndCurves();
+  void theStepsOfATrainingBecomeAFilm();
   void copyingTakesWhatHasTheFocus();
   void placesAreRemembered();
   void preferencesTakeNoDeviceThatIsNone();
@@ -233,6 +237,33 @@ void WindowFilesTest::theWholeWindowIsWhatItsNameSays() {
            qPrintable(test.window.messages().join('|')));
 }
 
+void WindowFilesTest::aPageOpensAtTheChosenHeadAndPin() {
+  Window test;
+  QVERIFY(test.run(128));
+  test.document().files().saveRunFile(test.folder.path("run.h5"));
+  QVERIFY(test.settle());
+  test.document().runs().selection().setHead({test.document().runs()[1].id, 2, 2});
+  test.document().runs().selection().setPin({90, 40});
+  exportPage(test.document(), test.folder.path("page.html"));
+  QVERIFY(test.settle());
+  QVERIFY(test.said("Saved " + test.folder.path("page.html")));
+
+  const QByteArray html = content(test.folder.path("page.html"));
+  const QByteArray mark = "<script id=\"data\" type=\"application/json\">";
+  const qsizetype begin = html.indexOf(mark) + mark.size();
+  const QJsonObject data = QJsonDocument::fromJson(html.mid(begin, html.indexOf("</script>", begin) - begin)).object();
+  QCOMPARE(data["pin"].toObject(), (QJsonObject{{"query", 90}, {"key", 40}}));
+  QCOMPARE(data["models"].toArray().size(), 2);
+  const QJsonObject model = data["models"].toArray()[0].toObject();
+  QCOMPARE(model["name"].toString(), "transformer-pro-12m");
+  const QJsonObject head = model["heads"].toArray()[data["first"].toInt()].toObject();
+  QCOMPARE(head["layer"].toInt(), 2);
+  QCOMPARE(head["head"].toInt(), 2);
+  const QString command = data["command"].toString();
+  QVERIFY2(command.startsWith("foxscope page run.h5 --heads 2:2,"), qPrintable(command));
+  QVERIFY2(command.endsWith(" --model transformer-pro-12m --minus fox-pro-12m -o page.html"), qPrintable(command));
+}
+
 void WindowFilesTest::anExportShowsProgressAndIsCancelled() {
   Window test;
   const QString path = test.folder.path("map.h5");
@@ -297,7 +328,8 @@ void WindowFilesTest::copyingTakesWhatHasTheFocus() {
   press(test.window, QKeySequence("Ctrl+W"));
   QVERIFY(test.settle());
   const QString words = copied(test.window.words().table());
-  QVERIFY2(words.startsWith("word\tsurprisal (nats)\tgate L"), qPrintable(words));
+  QVERIFY2(words.startsWith("before\tword\tfox-pro-12m (nats)\t") || words.startsWith("word\tfox-pro-12m (nats)\t"),
+           qPrintable(words));
   QVERIFY(copied(*test.window.text().findChild<TextPage*>()).length() > 100);
   QVERIFY(QApplication::clipboard()->image().isNull());
 }
@@ -388,7 +420,8 @@ void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
   test.document().modelRuns().editText("Typed.");
   test.window.setRemembering(MainWindow::Remembering::on);
   QString asked = answer(test.window, "Cancel", [&] { test.window.close(); });
-  QVERIFY2(asked.contains("the run fox-pro-12m\nthe run transformer-pro-12m\n") && asked.contains("typed or changed"),
+  QVERIFY2(asked.contains("the run fox-pro-12m, ") && asked.contains(" s to compute\nthe run transformer-pro-12m, ") &&
+               asked.contains("typed or changed"),
            qPrintable(asked));
   QVERIFY(test.window.isVisible());
   // A session would take the place of everything as well.
@@ -532,6 +565,47 @@ void WindowFilesTest::aTrainingHasItsSliderAndCurves() {
   QVERIFY(test.settle());
   QVERIFY(!dock->isVisible());
   QVERIFY(!test.window.training().bar().isVisible());
+}
+
+void WindowFilesTest::theStepsOfATrainingBecomeAFilm() {
+  const WrittenTraining out;
+  out.make();
+  Window test;
+  test.document().open({out.path()});
+  QVERIFY(test.settle());
+  const QString path = out.folder.path("film.webp");
+  emit test.window.training().filmWanted(path);
+  QVERIFY(test.said(test.document().modelRuns().noRunText()));  // nothing has run, there is nothing to film
+  QVERIFY(!test.document().files().busy());
+  test.document().modelRuns().setText({{}, "The fox ran over the hill, and nobody saw the fox."});
+  test.document().modelRuns().startRun();
+  QVERIFY(test.settle());
+  test.window.training().bar().slider().setValue(1);
+  QVERIFY(test.settle());
+  QStringList seen;
+  connect(&test.document().runs(), &RunList::runsChanged, &test.window,
+          [&] { seen += test.document().runs()[0].model; });
+  emit test.window.training().filmWanted(path);
+  QVERIFY(test.document().files().busy());
+  QVERIFY(test.settle());
+  QVERIFY(test.said("Saved " + path));
+  QCOMPARE(seen, (QStringList{out.checkpoint(10), out.checkpoint(20), out.checkpoint(30), out.checkpoint(20)}));
+  // Three pictures of what is between the bars: the caption has another step and another bar in each.
+  const QByteArray film = content(path);
+  QVERIFY(film.startsWith("RIFF") && film.mid(8, 4) == "WEBP");
+  QCOMPARE(film.count("ANMF"), 3);
+  // Cancelled, it leaves no file, and the step that was shown.
+  const QString other = out.folder.path("other.webp");
+  emit test.window.training().filmWanted(other);
+  test.document().files().cancelExport(other);
+  QVERIFY(test.settle());
+  QVERIFY(!QFile::exists(other));
+  QCOMPARE(test.document().runs()[0].model, out.checkpoint(20));
+  // What it shows goes: so does the film.
+  emit test.window.training().filmWanted(other);
+  test.document().clear();
+  QVERIFY(test.settle());
+  QVERIFY(!QFile::exists(other));
 }
 
 void WindowFilesTest::preferencesTakeNoDeviceThatIsNone() {

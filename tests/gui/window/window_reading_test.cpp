@@ -6,6 +6,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
+#include <QContextMenuEvent>
 #include <QDockWidget>
 #include <QMenu>
 #include <QTabBar>
@@ -13,6 +14,7 @@
 #include <QTableView>
 #include <QTest>
 #include <QToolButton>
+#include <QUndoStack>
 
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/curves/tabs/profile_tab.h"
@@ -27,6 +29,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/words/words_view.h"
+#include "backend/map/statistics/head_saliency.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -39,7 +42,7 @@ struct Reading : Window {
   /// The middle of an entry's cell.
   QPoint cell(std::int64_t row, std::int64_t column, int index) {
     const PlotGeometry& geometry = plot(index).geometryOfView();
-    return (geometry.corner(row, column) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2)).toPoint();
+    return geometry.cell(row, column).center().toPoint();
   }
   void key(Qt::Key key, Qt::KeyboardModifiers modifiers = {}) {
     plot(1).setFocus();
@@ -78,6 +81,7 @@ class WindowReadingTest : public QObject {
   void picturesOfHeadsAreSortedAndChosen();
   void curvesHaveATabForEveryQuestion();
   void wordsStandBesideTheText();
+  void aWordAsksTheHeads();
   void evaluationsOpenAndTellTheirCells();
   void menusSayWhatIsChosen();
 };
@@ -225,21 +229,40 @@ void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKe
   const auto rate = [&](const NamedHead& head) {
     return -fox.trace->cumulative_log_gate(head.layer, head.head).back();
   };
-  const NamedHead fastest = *maps.paneState(0).own;
+  // The upper maps follow the chosen head, which is the fastest: title, table and status bar speak of one head.
+  QVERIFY(!maps.paneState(0).own && !maps.paneState(1).own);
+  QCOMPARE(maps.activePane(), 0);
+  const HeadChoice chosen = test.document().runs().selection().head();
+  const NamedHead fastest{fox.name, chosen.layer, chosen.head};
   const NamedHead slowest = *maps.paneState(2).own;
+  QVERIFY(test.pane(0).titleText().contains(QString("L%1 H%2").arg(chosen.layer).arg(chosen.head)));
   for (int layer = 0; layer < 8; ++layer) {
     for (int head = 0; head < 4; ++head) {
       QVERIFY(rate({fox.name, layer, head}) <= rate(fastest) && rate({fox.name, layer, head}) >= rate(slowest));
     }
   }
-  QVERIFY(maps.paneState(1).own == fastest && maps.paneState(3).own == slowest);
+  QVERIFY(maps.paneState(3).own == slowest);
   QCOMPARE(maps.paneState(0).quantity, Quantity::forget);
   QCOMPARE(maps.paneState(3).quantity, Quantity::attention);
+  // A head that is chosen now is shown, beside the slowest.
+  QTest::mouseClick(&test.window.headsView().grid(), Qt::LeftButton, {},
+                    test.window.headsView().grid().cell({fox.id, 4, 1}).center());
+  QVERIFY(test.settle());
+  QVERIFY(test.pane(0).titleText().contains("L4 H1") && test.pane(1).titleText().contains("L4 H1"));
   // Once more: the maps that were there, which follow the chosen head.
   test.key(Qt::Key_S);
   QVERIFY(test.settle());
   QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
   QCOMPARE(maps.paneCount(), 2);
+  // As any change it is undone and done again.
+  QUndoStack& undo = test.document().runs().undoStack();
+  test.key(Qt::Key_S);
+  QCOMPARE(maps.paneCount(), 4);
+  undo.undo();
+  QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
+  undo.redo();
+  QCOMPARE(maps.paneCount(), 4);
+  undo.undo();
   // A Transformer forgets nothing.
   test.document().runs().selection().setHead({test.document().runs()[1].id, 0, 0});
   test.key(Qt::Key_S);
@@ -301,6 +324,60 @@ void WindowReadingTest::curvesHaveATabForEveryQuestion() {
   }
 }
 
+void WindowReadingTest::aWordAsksTheHeads() {
+  Reading test;
+  QVERIFY(test.run(600));
+  auto* page = test.window.text().findChild<TextPage*>();
+  const auto ask = [&](std::int64_t cell, const QString& question) {
+    page->showCell(cell);
+    const QPoint point = page->cellRect(cell).center().toPoint();
+    QContextMenuEvent event(QContextMenuEvent::Mouse, point, page->viewport()->mapToGlobal(point));
+    QApplication::sendEvent(page->viewport(), &event);
+    auto* menu = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+    QAction* found = menu == nullptr ? nullptr : test.entry(*menu, question);
+    if (found != nullptr) found->trigger();
+    if (menu != nullptr) menu->close();
+    return found != nullptr;
+  };
+  Selection& selection = test.document().runs().selection();
+  HeadsView& heads = test.window.headsView();
+  QVERIFY(ask(40, "Which heads remember this word 500 tokens later?"));
+  QVERIFY(test.settle());
+  QCOMPARE(selection.pin(), (Cursor{540, 40}));
+  QCOMPARE(heads.colouring().kind, HeadColouring::Kind::quantity);
+  QCOMPARE(heads.colouring().quantity, HeadQuantity::pinnedForget);
+  // The table lists the heads that still hold it first.
+  const QAbstractItemModel& list = *heads.table().model();
+  const int column = 2 + static_cast<int>(HeadQuantity::pinnedForget);
+  const Trace& fox = *test.document().runs()[0].trace;
+  const HeadChoice first = list.index(0, 0).data(HeadTable::HeadRole).value<HeadChoice>();
+  const auto c = fox.cumulative_log_gate(first.layer, first.head);
+  QCOMPARE(list.index(0, column).data(HeadTable::ValueRole).toDouble(), std::exp(c[540] - c[40]));
+  for (int row = 1; row < list.rowCount(); ++row) {
+    QVERIFY(list.index(row, column).data(HeadTable::ValueRole).toDouble() <=
+            list.index(row - 1, column).data(HeadTable::ValueRole).toDouble());
+  }
+  QVERIFY(ask(41, "Where does it come back?"));
+  QVERIFY(test.settle());
+  QCOMPARE(selection.pin().key, std::optional<std::int64_t>(41));
+  QCOMPARE(test.window.curves().tab(), CurvesView::Tab::profile);
+  // The head that the prediction hangs on most is chosen by its saliency.
+  QVERIFY(ask(100, "What does predicting it hang on?"));
+  QVERIFY(QTest::qWaitFor([&] { return !test.document().modelRuns().runStatus().running; }, kPatience));
+  QVERIFY(test.settle());
+  const HeadChoice chosen = selection.head();
+  const Run* run = test.document().runs().run(chosen.run);
+  QVERIFY(run != nullptr);
+  QCOMPARE(run->trace->info().saliency_target, std::string("mean of loss[99:100]"));
+  QCOMPARE(heads.colouring().quantity, HeadQuantity::saliencyAbsolute);
+  const double most = head_saliency({run->trace, chosen.layer, chosen.head}, 0)->absolute;
+  for (int layer = 0; layer < run->trace->info().layers; ++layer) {
+    for (int head = 0; head < run->trace->info().heads; ++head) {
+      QVERIFY(head_saliency({run->trace, layer, head}, 0)->absolute <= most);
+    }
+  }
+}
+
 void WindowReadingTest::wordsStandBesideTheText() {
   Window test;
   QVERIFY(test.run(256));
@@ -329,9 +406,9 @@ void WindowReadingTest::wordsStandBesideTheText() {
 void WindowReadingTest::evaluationsOpenAndTellTheirCells() {
   Reading test;
   test.document().open({source("resources/figures/needle.h5"), source("resources/figures/loss.h5")});
-  auto* dock = test.window.findChild<QDockWidget*>("evaluations");
-  QTRY_VERIFY_WITH_TIMEOUT(dock->isVisible() && test.document().evaluations().size() == 2U, kPatience);
-  auto* tabs = dock->findChild<QTabWidget*>();
+  QTRY_VERIFY_WITH_TIMEOUT(test.window.evaluations().isVisible() && test.document().evaluations().size() == 2U,
+                           kPatience);
+  auto* tabs = test.window.evaluations().findChild<QTabWidget*>();
   tabs->setCurrentIndex(1);
   QVERIFY(test.settle());
   auto* view = dock->findChild<EvaluationsView*>();

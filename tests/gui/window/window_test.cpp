@@ -13,7 +13,9 @@
 #include <QMenu>
 #include <QMimeData>
 #include <QPushButton>
+#include <QScreen>
 #include <QSpinBox>
+#include <QStatusBar>
 #include <QTest>
 #include <QTextBrowser>
 #include <QTextFrame>
@@ -22,6 +24,7 @@
 
 #include "app/figure/curves/curve_palette.h"
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/effects/effects_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_plot.h"
@@ -33,6 +36,7 @@
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/command_palette.h"
+#include "app/gui/window/docks.h"
 #include "app/gui/window/help/shortcut_sheet.h"
 #include "app/gui/window/help/start_page.h"
 #include "app/gui/window/intervention_dialog.h"
@@ -63,6 +67,8 @@ class WindowTest : public QObject {
   void mapsFillTheirPanes();
   void itFitsASmallScreen_data();
   void itFitsASmallScreen();
+  void itIsNeverLargerThanItsScreen();
+  void docksShrinkWithTheWindow();
   void partsComeIntoSightWithoutWideningIt_data();
   void partsComeIntoSightWithoutWideningIt();
   void messagesLeaveTheStateAlone();
@@ -129,7 +135,7 @@ void WindowTest::fromATokenToTheHeadsThatRememberItInTwoClicks() {
   test.window.headsView().setColouring({HeadColouring::Kind::quantity, HeadQuantity::pinnedForget, kNoRun});
   // A click in the map pins query and key at once.
   MapPlot& plot = test.window.maps().pane(0).plot();
-  const QPoint place = plot.geometryOfView().corner(180, 60).toPoint();
+  const QPoint place = plot.geometryOfView().cell(180, 60).topLeft().toPoint();
   QTest::mouseMove(&plot, place);
   QTest::mouseClick(&plot, Qt::LeftButton, {}, place);
   QTRY_VERIFY(test.document().runs().selection().pin().query && test.document().runs().selection().pin().key);
@@ -156,13 +162,13 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   QVERIFY2(told.contains("query 100 " + predictedText(tokens, 99, Whitespace::visible)), qPrintable(told));
   QVERIFY(told.contains("→ predicts " + predictedText(tokens, 100, Whitespace::visible)));
   QVERIFY(told.contains("key 60 " + predictedText(tokens, 59, Whitespace::visible)));
-  const auto number = [](double value) { return QString::number(value, 'g', 3).replace('-', QChar(0x2212)); };
+  const auto number = [](double value) { return numberOf(value, 3); };
   QVERIFY(told.contains("loss " + number(static_cast<double>(fox.trace->per_token_loss()[100])) + " nats"));
   QVERIFY(told.contains("distance 40"));
   QVERIFY(told.contains("F " + number(reading.forget)));
   QVERIFY(told.contains("A " + number(reading.attention)));
   QVERIFY(told.contains("logit " + number(reading.logit) + " nats"));
-  QVERIFY(told.contains("c difference " + number(reading.log_forget) + " nats"));
+  QVERIFY(told.contains("log F " + number(reading.log_forget) + " nats"));
 }
 
 void WindowTest::thePaletteFindsCommands() {
@@ -265,19 +271,24 @@ void WindowTest::mapsFillTheirPanes() {
 
 void WindowTest::itFitsASmallScreen_data() {
   QTest::addColumn<QString>("session");
+  QTest::addColumn<QSize>("size");
   for (const char* name : {"demo", "demo-forgets", "demo-wins", "demo-remembers"}) {
-    QTest::newRow(name) << QStringLiteral("resources/%1.json").arg(name);
+    QTest::newRow(name) << QStringLiteral("resources/%1.json").arg(name) << QSize(1024, 700);
   }
+  // 1366 x 768, and 1280 x 800 or 2560 x 1600 at twice the size, without the frame.
+  QTest::newRow("small laptop") << QStringLiteral("resources/demo.json") << QSize(1354, 724);
+  QTest::newRow("13 inches") << QStringLiteral("resources/demo.json") << QSize(1268, 756);
 }
 
 void WindowTest::itFitsASmallScreen() {
   QFETCH(QString, session);
-  Window test(source("resources/demo.json"), {1024, 700});
+  QFETCH(QSize, size);
+  Window test(source("resources/demo.json"), size);
   test.document().open({source(session)});
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 2U, kPatience);
   QVERIFY(test.settle());
-  const QSize size = test.window.size();
-  QStringList least{QStringLiteral("window %1 x %2").arg(size.width()).arg(size.height())};
+  const QSize shown = test.window.size();
+  QStringList least{QStringLiteral("window %1 x %2").arg(shown.width()).arg(shown.height())};
   for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
     const QSize hint = dock->minimumSizeHint();
     if (dock->isVisible()) {
@@ -286,7 +297,60 @@ void WindowTest::itFitsASmallScreen() {
   }
   const QSize centre = test.window.centralWidget()->minimumSizeHint();
   least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
-  QVERIFY2(size == QSize(1024, 700), qPrintable(least.join(", ")));
+  QVERIFY2(shown == size, qPrintable(least.join(", ")));
+  // Every part is inside; the text has a quarter of the width at most, and low windows give curves a third.
+  for (auto* part : std::initializer_list<QWidget*>{&test.window.docks().heads(), &test.window.docks().text(),
+                                                    &test.window.docks().curves(), &test.window.maps()}) {
+    QVERIFY(part->isVisible());
+    QVERIFY(test.window.rect().contains(QRect(part->mapTo(&test.window, QPoint()), part->size())));
+  }
+  QVERIFY(test.window.rect().contains(test.window.statusBar()->geometry()));
+  QVERIFY(test.window.docks().text().width() * 4 <= size.width() + 4);
+  // Evaluations behind them need more.
+  const int curves = test.window.docks().curves().height();
+  const int most = test.document().evaluations().empty() ? 36 : 45;
+  QVERIFY2(curves * 100 <= most * size.height(), qPrintable(QString::number(curves)));
+}
+
+void WindowTest::itIsNeverLargerThanItsScreen() {
+  MainWindow window({});
+  window.setRemembering(MainWindow::Remembering::off);
+  window.resizeToFit({100'000, 100'000});
+  const QSize room = window.screen()->availableSize();
+  QVERIFY(window.width() < room.width() && window.height() < room.height());
+  QVERIFY(window.width() > room.width() * 9 / 10 && window.height() > room.height() * 8 / 10);
+  window.resizeToFit({640, 480});
+  QCOMPARE(window.size(), QSize(640, 480).expandedTo(window.minimumSizeHint()));
+}
+
+// Docks that were placed in a larger window shrink as the window does, not the maps alone.
+void WindowTest::docksShrinkWithTheWindow() {
+  QByteArray state;
+  double curves = 0;
+  double text = 0;
+  {
+    Window test(source("resources/demo.json"), {1800, 1150});
+    QVERIFY(test.run(64));
+    Docks& docks = test.window.docks();
+    test.window.resizeDocks({&docks.curves()}, {500}, Qt::Vertical);
+    test.window.resizeDocks({&docks.text()}, {480}, Qt::Horizontal);
+    QCoreApplication::processEvents();
+    curves = docks.curves().height() / 1150.0;
+    text = docks.text().width() / 1800.0;
+    QVERIFY(curves > 0.4 && text > 0.25);
+    state = docks.state();
+  }
+  for (const QSize& size : {QSize(1300, 760), QSize(1800, 1150)}) {
+    Window test(source("resources/demo.json"), size);
+    QVERIFY(test.run(64));
+    test.window.docks().restore(state);
+    QCoreApplication::processEvents();
+    QCOMPARE(test.window.size(), size);
+    const double height = test.window.docks().curves().height();
+    const double width = test.window.docks().text().width();
+    QVERIFY2(std::abs(height / size.height() - curves) < 0.03, qPrintable(QString::number(height)));
+    QVERIFY2(std::abs(width / size.width() - text) < 0.03, qPrintable(QString::number(width)));
+  }
 }
 
 void WindowTest::partsComeIntoSightWithoutWideningIt_data() {

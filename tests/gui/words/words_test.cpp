@@ -9,6 +9,7 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "app/figure/token_text.h"
 #include "app/gui/words/words_view.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/text/text_run.h"
@@ -26,6 +27,8 @@ class WordsTest : public QObject {
   void typedLettersLeaveOutOtherWords();
   void theWordRuleIsChosen();
   void anotherHeadHasAnotherGate();
+  void anotherRunsSurprisalsStandBeside();
+  void whatWasExpectedIsListed();
   void rowsAreCopied();
   void allWordsAreWritten();
   void theStateComesBack();
@@ -42,10 +45,13 @@ struct Words {
   Document document;
   WordsView view{document.runs(), document.modelRuns(), document.files()};
 
-  explicit Words(const TextRun& run) {
+  explicit Words(const TextRun& run) : Words(std::vector{run}) {}
+  explicit Words(const std::vector<TextRun>& runs) {
     view.resize(700, 400);
     view.show();
-    opened = openRuns(document, folder, {makeTextRun(run)}) && settle();
+    std::vector<std::shared_ptr<const Trace>> traces;
+    for (const TextRun& run : runs) traces.push_back(makeTextRun(run));
+    opened = openRuns(document, folder, traces) && settle();
   }
   Words() : Words(run()) {}
   static TextRun run() {
@@ -104,12 +110,21 @@ void WordsTest::numbersAreThoseOfTheCommandLine() {
     // The last token is read by no position.
     const bool last = row == 14;
     QCOMPARE(std::isnan(words.number(row, WordRows::kGate)), last);
-    if (!last) QCOMPARE(words.number(row, WordRows::kGate), numbers.gate[0]);
+    if (!last) QCOMPARE(words.number(row, WordRows::kGate), -1000 * std::log(numbers.gate[0]));
   }
   QCOMPARE(words.model().index(14, WordRows::kGate).data().toString(), QStringLiteral("–"));
   // Without logits nothing is known of what else could have come.
   QVERIFY(words.view.table().isColumnHidden(WordRows::kEntropy));
   QVERIFY(words.view.table().isColumnHidden(WordRows::kRank));
+  QVERIFY(words.view.table().isColumnHidden(WordRows::kExpected));
+  QVERIFY(words.view.table().isColumnHidden(WordRows::kDifference));
+  // What stands before a word is five words of it, where there is room.
+  const auto before = [&](int row) { return words.model().index(row, WordRows::kBefore).data().toString(); };
+  QCOMPARE(before(0), QString());
+  QCOMPARE(before(7), QStringLiteral("ran. The hill (the green"));
+  QVERIFY(!words.view.table().isColumnHidden(WordRows::kBefore));
+  words.view.resize(360, 400);
+  QVERIFY(words.view.table().isColumnHidden(WordRows::kBefore));
 }
 
 void WordsTest::clicksAndArrowsPinTheWord() {
@@ -201,13 +216,103 @@ void WordsTest::anotherHeadHasAnotherGate() {
   QVERIFY(words.opened);
   words.click(5);
   const auto title = [&] { return words.model().headerData(WordRows::kGate, Qt::Horizontal).toString(); };
-  QCOMPARE(title(), QStringLiteral("gate\nL0 H0"));
+  QCOMPARE(title(), QStringLiteral("−log f L0 H0\n(10⁻³ nats)"));
   words.document.runs().selection().setHead({words.document.runs()[0].id, 0, 1});
   QVERIFY(words.settle());
-  QCOMPARE(title(), QStringLiteral("gate\nL0 H1"));
+  QCOMPARE(title(), QStringLiteral("−log f L0 H1\n(10⁻³ nats)"));
   const Surprisals expected = words.expected(WordRule::white_space, 1);
-  QCOMPARE(words.number(2, WordRows::kGate), numbers_of(expected, expected.words[2]).gate[0]);
+  QCOMPARE(words.number(2, WordRows::kGate), -1000 * std::log(numbers_of(expected, expected.words[2]).gate[0]));
   QCOMPARE(words.view.table().currentIndex().row(), 5);
+}
+
+void WordsTest::anotherRunsSurprisalsStandBeside() {
+  TextRun base = Words::run();
+  base.name = "a-transformer-of-a-long-name";
+  base.seed = 2;
+  base.tokens = cutEvery(base.text, 4);  // words are the same whatever the tokens are
+  Words words(std::vector{Words::run(), base});
+  QVERIFY(words.opened);
+  const RunList& runs = words.document.runs();
+  const auto of = [&](std::size_t run, int word) {
+    const Surprisals table = surprisals_of({runs[run].trace, 0, 0}, "text", WordRule::white_space, {});
+    return numbers_of(table, table.words[index_of(word)]).surprisal;
+  };
+  const int other = WordRows::kColumns;
+  QCOMPARE(words.model().columnCount(), other + 1);
+  for (int row = 0; row < 15; ++row) {
+    QCOMPARE(words.number(row, WordRows::kSurprisal), of(0, row));
+    QCOMPARE(words.number(row, other), of(1, row));
+    QCOMPARE(words.number(row, WordRows::kDifference), of(0, row) - of(1, row));
+  }
+  const auto title = [&](int column, int role) {
+    return words.model().headerData(column, Qt::Horizontal, role).toString();
+  };
+  QCOMPARE(title(WordRows::kSurprisal, Qt::DisplayRole), QStringLiteral("fox\n(nats)"));
+  QCOMPARE(title(other, Qt::DisplayRole), QStringLiteral("a-transforme…\n(nats)"));
+  QCOMPARE(title(other, Qt::AccessibleTextRole), QStringLiteral("a-transformer-of-a-long-name\n(nats)"));
+  QVERIFY(title(WordRows::kDifference, Qt::ToolTipRole)
+              .startsWith("Surprisal of fox minus that of a-transformer-of-a-long-name: below 0 fox predicts"));
+  // It stands beside the first, and the difference behind both.
+  const QHeaderView& header = *words.view.table().horizontalHeader();
+  QCOMPARE(header.visualIndex(other), header.visualIndex(WordRows::kSurprisal) + 1);
+  QCOMPARE(header.visualIndex(WordRows::kDifference), header.visualIndex(other) + 1);
+  words.view.table().sortByColumn(WordRows::kDifference, Qt::AscendingOrder);
+  for (int row = 1; row < 15; ++row) {
+    QVERIFY(words.number(row - 1, WordRows::kDifference) <= words.number(row, WordRows::kDifference));
+  }
+  QVERIFY(words.model().index(0, WordRows::kDifference).data().toString().startsWith(QChar(0x2212)));
+  // The head of the other run: the difference stays that of the list's order.
+  words.document.runs().selection().setHead({runs[1].id, 0, 0});
+  QVERIFY(words.settle());
+  words.view.table().sortByColumn(WordRows::kByte, Qt::AscendingOrder);
+  QCOMPARE(words.number(3, WordRows::kSurprisal), of(1, 3));
+  QCOMPARE(words.number(3, WordRows::kDifference), of(0, 3) - of(1, 3));
+  // A hidden run leaves.
+  const ListRow row = words.document.runs().listRows().front();
+  RunLook look = words.document.runs().lookOf(row);
+  look.hidden = true;
+  words.document.runs().setLook(row, look);
+  QVERIFY(words.settle());
+  QCOMPARE(words.model().columnCount(), other);
+  QVERIFY(words.view.table().isColumnHidden(WordRows::kDifference));
+}
+
+void WordsTest::whatWasExpectedIsListed() {
+  Document document;
+  WordsView view(document.runs(), document.modelRuns(), document.files());
+  view.resize(1200, 400);
+  view.show();
+  QVERIFY(runDemo(document, 200));
+  const auto settled = [&] { return view.isSettled() && !document.busy(); };
+  QVERIFY(QTest::qWaitFor(settled, 60'000));
+  const Trace& trace = *document.runs()[0].trace;
+  ModelRequest request;
+  request.model = foxModel().toStdString();
+  request.device = DeviceChoice::parse("cpu");
+  const OutputHead head(Engine().open(request), DType::float32);
+  const auto distributions = distributions_of(trace, &head, {});
+  QVERIFY(distributions && !distributions->likeliest.empty());
+  const Surprisals table =
+      surprisals_of({document.runs()[0].trace, 0, 0}, "text", WordRule::white_space, *distributions);
+  const QAbstractItemModel& model = *view.table().model();
+  QCOMPARE(model.rowCount(), static_cast<int>(table.words.size()));
+  for (const auto column : {WordRows::kExpected, WordRows::kShare, WordRows::kRank, WordRows::kEntropy}) {
+    QVERIFY(!view.table().isColumnHidden(column));
+  }
+  for (int row = 0; row < model.rowCount(); ++row) {
+    const SurprisalWord& word = table.words[index_of(row)];
+    if (word.first == word.end) continue;
+    const ScoredToken& likeliest = distributions->likeliest[index_of(word.first)];
+    QCOMPARE(model.index(row, WordRows::kExpected).data().toString(),
+             figure::tokenText(head.token_string(likeliest.id), figure::Whitespace::visible));
+    QCOMPARE(model.index(row, WordRows::kShare).data(WordTable::ValueRole).toDouble(),
+             std::exp(static_cast<double>(likeliest.log_probability)));
+    const WordNumbers numbers = numbers_of(table, word);
+    if (word.cut) continue;
+    QCOMPARE(model.index(row, WordRows::kRank).data(WordTable::ValueRole).toDouble(),
+             static_cast<double>(numbers.rank));
+    QCOMPARE(model.index(row, WordRows::kEntropy).data(WordTable::ValueRole).toDouble(), numbers.entropy);
+  }
 }
 
 void WordsTest::rowsAreCopied() {
@@ -218,9 +323,10 @@ void WordsTest::rowsAreCopied() {
   const std::unique_ptr<QMimeData> copy(words.view.copied());
   const QStringList lines = copy->text().split('\n');
   QCOMPARE(lines.size(), 4);
-  QCOMPARE(lines[0], QStringLiteral("word\tsurprisal (nats)\tgate L0 H0\ttokens\tsentence\tbyte"));
-  QCOMPARE(lines[1].section('\t', 0, 0), QStringLiteral("fox"));
-  QCOMPARE(lines[2].section('\t', 3), QStringLiteral("1\t0\t8"));
+  QCOMPARE(lines[0],
+           QStringLiteral("before\tword\tsurprisal (nats)\t−log f L0 H0 (10⁻³ nats)\ttokens\tsentence\tbyte"));
+  QCOMPARE(lines[1].section('\t', 0, 1), QStringLiteral("The\tfox"));
+  QCOMPARE(lines[2].section('\t', 4), QStringLiteral("1\t0\t8"));
   QVERIFY(copy->hasFormat("text/tab-separated-values"));
 }
 
@@ -252,6 +358,9 @@ void WordsTest::theStateComesBack() {
   // What is nonsense is left as it is.
   other.view.restoreState({{"word_rule", "letters"}, {"sorted_by", 99}, {"only", "hill"}});
   QCOMPARE(other.view.saveState(), state);
+  // Sessions of before named columns by their number then.
+  other.view.restoreState({{"sorted_by", 7}, {"only", "hill"}});
+  QCOMPARE(other.view.saveState()["sorted_by"].toString(), QStringLiteral("byte"));
 }
 
 // Letters are the window's commands elsewhere.

@@ -5,6 +5,7 @@
 
 #include "app/gui/curves/decay_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 

@@ -9,6 +9,7 @@
 
 #include "app/gui/curves/distance_profiles.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 #include "backend/trace/shown_heads.h"

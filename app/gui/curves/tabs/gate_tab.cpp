@@ -8,6 +8,7 @@
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/document/runs/gateless_name.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"

@@ -13,6 +13,7 @@
 #include "app/gui/curves/curve_export.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
@@ -33,10 +34,17 @@ QColor faint(QColor colour) {
   return colour;
 }
 
+/// The colours of both runs in turn, in dashes. A model and its changed copy have one colour between them.
+std::pair<QColor, QColor> coloursOf(const RunLossDifference& difference, const QPalette& palette) {
+  const QColor first = runColour(difference.run.look.colour, palette);
+  const QColor second = runColour(difference.minus.look.colour, palette);
+  return {first, first == second ? palette.color(QPalette::Text) : second};
+}
+
 QString reading(const Series& raw, const Series& mean, std::int64_t position) {
   const auto index = raw.indexAt(static_cast<double>(position));
   if (!index) return numberText(std::numeric_limits<double>::quiet_NaN());
-  return LossTab::tr("%1 nats (%2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
+  return LossTab::tr("%1 nats (mean %2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
 }
 
 /// The tokens of a run that cost most, worst first, as far as the reference run goes.
@@ -185,12 +193,6 @@ std::vector<std::shared_ptr<const Trace>> LossTab::traces() const {
   return traces;
 }
 
-// A single difference needs no colour to be told by.
-QColor LossTab::colourOf(const RunLossDifference& difference, const QPalette& palette) const {
-  return m_curves.differences.size() == 1 ? palette.color(QPalette::Text)
-                                          : runColour(difference.of.look.colour, palette);
-}
-
 QString LossTab::nameOf(const RunLossDifference& difference) {
   return tr("%1 − %2").arg(difference.run.name, difference.minus.name);
 }
@@ -201,18 +203,19 @@ PlotContent LossTab::content(const QPalette& palette) const {
   content.strips.push_back({tr("loss, nats"), {}, figure::AxisScale::linear, 5});
   const Shown tokens = raw() == Raw::always ? Shown::always : Shown::whenSparse;
   const auto add = [&](const auto& series, int strip, const QColor& colour, const QString& name, const RunLook& look,
-                       bool single) {
+                       bool single, const QColor& second = {}) {
     if (!series) return;
     Line line{series, strip, Side::left, single ? faint(colour) : colour};
     if (!single) line.name = name;
     if (!single) line.style = runLine(look.change);
+    if (!single) line.second = second;
     line.entry = name;
     line.width = single ? 1 : 1.8;
     line.shown = single ? tokens : Shown::always;
     line.dots = single ? Dots::whereTheyFit : Dots::never;
     content.lines.push_back(std::move(line));
   };
-  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
+  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3, true});
   const std::vector<int> texts = textsOf(m_runs);
   const int others = static_cast<int>(content.strips.size()) - 1;
   for (std::size_t other = 1; other < texts.size(); ++other) {
@@ -222,6 +225,7 @@ PlotContent LossTab::content(const QPalette& palette) const {
     const int text = static_cast<int>(std::find(texts.begin(), texts.end(), run.text) - texts.begin());
     return text == 0 ? 0 : others + text;
   };
+  const RunLook plain;  // dashes of two colours are a style of their own
   for (const bool single : {true, false}) {
     if (single && raw() == Raw::never) continue;
     for (const RunLoss& loss : m_curves.runs) {
@@ -229,8 +233,8 @@ PlotContent LossTab::content(const QPalette& palette) const {
           loss.run.look, single);
     }
     for (const RunLossDifference& difference : m_curves.differences) {
-      add(single ? difference.raw : difference.mean, 1, colourOf(difference, palette), nameOf(difference),
-          difference.of.look, single);
+      const auto [colour, second] = coloursOf(difference, palette);
+      add(single ? difference.raw : difference.mean, 1, colour, nameOf(difference), plain, single, second);
     }
   }
   return withoutHidden(std::move(content));
@@ -246,15 +250,15 @@ void LossTab::showReading() {
                        inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
   for (const RunLossDifference& difference : m_curves.differences) {
-    entries.push_back({nameOf(difference), colourOf(difference, palette()), runLine(difference.of.look.change),
-                       inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
+    const auto [colour, second] = coloursOf(difference, palette());
+    entries.push_back({nameOf(difference), colour, Qt::SolidLine,
+                       inside ? reading(*difference.raw, *difference.mean, *position) : QString(), second});
   }
   readOut().setEntries(entries);
   if (!inside) {
-    return readOut().setPlace(
-        tr("Loss of each predicted token and, in brackets, its mean over %1 tokens: hover to read, "
-           "click to pin the query, Shift+click the key")
-            .arg(m_width));
+    return readOut().setPlace(tr("Loss of each predicted token and its mean over %1 tokens: hover to read, "
+                                 "click to pin the query, Shift+click the key")
+                                  .arg(m_width));
   }
   const TokenTable& tokens = *list().reference()->trace->tokens();
   readOut().setPlace(tr("%1, predicts “%2”")

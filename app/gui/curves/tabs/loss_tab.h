@@ -44,7 +44,6 @@ class LossTab : public PositionTab {
   [[nodiscard]] int wantedWidth() const;
   void followWidth();
   void listWorst();
-  [[nodiscard]] QColor colourOf(const RunLossDifference& difference, const QPalette& palette) const;
   static QString nameOf(const RunLossDifference& difference);
 
   TokenList* m_list;

@@ -11,6 +11,7 @@
 #include "app/gui/curves/line_profile.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/document/runs/gateless_name.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"

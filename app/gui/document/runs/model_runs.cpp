@@ -7,6 +7,7 @@
 
 #include <QUndoCommand>
 
+#include "app/gui/document/runs/prediction_heads.h"
 #include "app/gui/document/runs/run_list.h"
 #include "backend/base/index.h"
 #include "backend/base/sha256.h"
@@ -71,8 +72,7 @@ ModelRequest RunSettings::requestOf(const QString& name, const QString& model) c
   return wanted;
 }
 
-/// A text in the place of another, and how much of it is read where that changes with it. Going back keeps what was
-/// typed meanwhile for going forth.
+/// A text in the place of another, and how much of it is read where that changes with it.
 class ModelRuns::Replacement : public QUndoCommand {
  public:
   Replacement(ModelRuns& made, const TextInput& text, std::optional<std::int64_t> limit)
@@ -88,12 +88,57 @@ class ModelRuns::Replacement : public QUndoCommand {
     if (!m_limit) return;
     RunSettings settings = m_made.m_settings;
     std::swap(settings.limit, *m_limit);
-    m_made.setSettings(settings);
+    m_made.changeSettings(settings);
   }
 
   ModelRuns& m_made;
   TextInput m_other;
   std::optional<std::int64_t> m_limit;
+};
+
+/// What was typed in a row.
+class ModelRuns::Typing : public QUndoCommand {
+ public:
+  Typing(ModelRuns& made, TextInput after)
+      : QUndoCommand(ModelRuns::tr("type in the text")),
+        m_made(made),
+        m_before(made.m_text),
+        m_after(std::move(after)) {}
+  void redo() override { m_made.changeText(m_after); }
+  void undo() override { m_made.changeText(m_before); }
+  [[nodiscard]] int id() const override { return 1; }
+  bool mergeWith(const QUndoCommand* next) override {
+    m_after = static_cast<const Typing*>(next)->m_after;
+    setObsolete(m_after.content == m_before.content);
+    // Taken back, it is the text of its file again.
+    if (isObsolete()) m_made.changeText(m_before);
+    return true;
+  }
+
+ private:
+  ModelRuns& m_made;
+  TextInput m_before;
+  TextInput m_after;
+};
+
+/// Other settings of runs.
+class ModelRuns::SettingsChange : public QUndoCommand {
+ public:
+  SettingsChange(ModelRuns& made, const RunSettings& after)
+      : QUndoCommand(words(made.m_settings, after)), m_made(made), m_before(made.m_settings), m_after(after) {}
+  void redo() override { m_made.changeSettings(m_after); }
+  void undo() override { m_made.changeSettings(m_before); }
+
+ private:
+  static QString words(const RunSettings& before, const RunSettings& after) {
+    if (before.limit == after.limit) return ModelRuns::tr("change how models run");
+    return after.limit > 0 ? ModelRuns::tr("read the first %1 tokens").arg(after.limit)
+                           : ModelRuns::tr("read all tokens");
+  }
+
+  ModelRuns& m_made;
+  RunSettings m_before;
+  RunSettings m_after;
 };
 
 struct ModelRuns::Produced {
@@ -103,7 +148,11 @@ struct ModelRuns::Produced {
 };
 
 ModelRuns::ModelRuns(RunList& runs, QObject* parent)
-    : QObject(parent), m_runs(runs), m_engine(std::make_unique<Engine>(kModelsKept)), m_runner(Threads::own) {
+    : QObject(parent),
+      m_runs(runs),
+      m_engine(std::make_unique<Engine>(kModelsKept)),
+      m_heads(std::make_shared<PredictionHeads>(*m_engine)),
+      m_runner(Threads::own) {
   connect(&m_runner, &JobRunner::idle, this, &ModelRuns::idle);
   const auto withoutRuns = [this] {
     if (m_runs.empty()) emit noRunTextChanged();
@@ -114,6 +163,15 @@ ModelRuns::ModelRuns(RunList& runs, QObject* parent)
 }
 
 ModelRuns::~ModelRuns() = default;
+
+ModelRuns::FindHead ModelRuns::headOf(const Run& run) const {
+  std::vector<std::string> models;
+  if (!run.model.isEmpty()) models.push_back(run.model.toStdString());
+  if (models.empty()) {
+    for (const ModelInput& model : m_runs.models()) models.push_back(model.path.toStdString());
+  }
+  return [heads = m_heads, trace = run.trace, models](const Job& job) { return heads->find(*trace, models, job); };
+}
 
 QString ModelRuns::runObstacle() const {
   if (m_status.running) return tr("A run is in progress: wait for it, or cancel it");
@@ -129,13 +187,24 @@ QString ModelRuns::noRunText() const {
   return obstacle.isEmpty() ? tr("No run yet: press F5") : obstacle;
 }
 
+bool ModelRuns::isTextNew() const {
+  const RunList& runs = m_runs;
+  const auto read = [this](const Run& run) {
+    return run.trace->text() && is_read_of(*run.trace->text(), m_text.content);
+  };
+  return !runs.empty() && !m_text.empty() && std::none_of(runs.begin(), runs.end(), read);
+}
+
 void ModelRuns::setText(const TextInput& text, std::optional<std::int64_t> limit) {
   if (text == m_text) return;
+  if (limit == m_settings.limit) limit.reset();
   if (m_text.empty() && !limit) return changeText(text);
   m_runs.undoStack().push(new Replacement(*this, text, limit));
 }
 
-void ModelRuns::editText(const std::string& content) { changeText({{}, content}); }
+void ModelRuns::editText(const std::string& content) {
+  if (content != m_text.content) m_runs.undoStack().push(new Typing(*this, {{}, content}));
+}
 
 void ModelRuns::followText(const Text& text) {
   const auto isOfRun = [&](const Run& run) {
@@ -156,6 +225,10 @@ void ModelRuns::changeText(const TextInput& text) {
 }
 
 void ModelRuns::setSettings(const RunSettings& settings) {
+  if (settings != m_settings) m_runs.undoStack().push(new SettingsChange(*this, settings));
+}
+
+void ModelRuns::changeSettings(const RunSettings& settings) {
   if (settings == m_settings) return;
   m_settings = settings;
   emit inputsChanged();
@@ -306,7 +379,7 @@ RunRequest ModelRuns::requestOfRun() const {
   wanted.input.text = m_reading.text;
   wanted.input.name = m_reading.file.isEmpty() ? "the text" : m_reading.file.toStdString();
   if (m_reading.limit > 0) wanted.limit = m_reading.limit;
-  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   if (m_reading.saliency) {
     wanted.keep.insert(Keep::saliency);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,12 +16,14 @@
 
 namespace foxscope {
 class Engine;
+class OutputHead;
 struct RunRequest;
 struct TokenTable;
 }  // namespace foxscope
 
 namespace foxscope::gui {
 
+class PredictionHeads;
 class RunList;
 
 /// Runs models on a text, one after the other, and puts the runs into the list: what is to be read and how, the queue
@@ -36,6 +39,10 @@ class ModelRuns : public QObject {
   [[nodiscard]] const RunSettings& settings() const { return m_settings; }
   /// Keeps the models in memory that were run last.
   [[nodiscard]] const Engine& engine() const { return *m_engine; }
+  /// Finds, on any thread, the head that a run's predictions are made with: that of the model that made it, or of an
+  /// open model with the same weights; null where there is none.
+  using FindHead = std::function<std::shared_ptr<const OutputHead>(const Job&)>;
+  [[nodiscard]] FindHead headOf(const Run& run) const;
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
   /// The first thing that a run has to wait for, a line such as "No text yet: ..."; empty where a run can be made.
   [[nodiscard]] QString runObstacle() const;
@@ -45,15 +52,18 @@ class ModelRuns : public QObject {
   /// True while models run or an answer is on its way.
   [[nodiscard]] bool busy() const { return m_runner.busy(); }
 
+  /// Whether there are runs, and a text that none of them has read.
+  [[nodiscard]] bool isTextNew() const;
   /// Another text; where it replaces one, this can be undone.
   /// @param limit  RunSettings::limit from then on, undone with the text; empty: as it is
   void setText(const TextInput& text, std::optional<std::int64_t> limit = {});
-  /// The text as it is being typed: the editor undoes that by itself.
+  /// The text as it is being typed: all that is typed in a row is undone at once.
   void editText(const std::string& content);
   /// The text of a run file that comes into the list, unless a text was typed or opened to be run.
   void followText(const Text& text);
   /// The text stands in this file now, unless it was changed meanwhile.
   void setTextFile(const QString& file, const std::string& content);
+  /// Can be undone.
   void setSettings(const RunSettings& settings);
   /// Takes over those of a session, in silence: RunList::replace, which follows, tells of both.
   void restore(const TextInput& text, const RunSettings& settings);
@@ -90,6 +100,8 @@ class ModelRuns : public QObject {
   enum Channel { kRun };
   struct Produced;
   class Replacement;
+  class Typing;
+  class SettingsChange;
   enum class Wanted { byUser, bySession };
   /// The text that models read, and the arrays that are kept of them.
   struct Reading {
@@ -110,12 +122,14 @@ class ModelRuns : public QObject {
   void endRun();
   void tellStage(const QString& stage, double fraction, double secondsLeft);
   void changeText(const TextInput& text);
+  void changeSettings(const RunSettings& settings);
   void tell(Message::Kind kind, const QString& text);
 
   RunList& m_runs;
   TextInput m_text;
   RunSettings m_settings;
   std::unique_ptr<Engine> m_engine;
+  std::shared_ptr<PredictionHeads> m_heads;
   RunStatus m_status;
   StageClock m_stageClock;
   std::vector<ModelInput> m_queue;  ///< models that run, or have run, since the run was asked for

@@ -52,10 +52,12 @@ struct Run {
   RepresentativeHead representative = {};  ///< the head to look at first
   int text = 0;                            ///< runs of an equal number read the same text; 0: not known yet
   bool ofSession = false;                  ///< made by opening a session, or saved with one: opening it makes it again
+  bool saliencyLost = false;               ///< which does not bring its saliency back
   RunLook look = {};                       ///< the same as its model's, where that is there
   QString created = {};                    ///< of its file: when, and by which version
   QString command = {};                    ///< of its file: what made it
   QString textFile = {};  ///< that the text came from that it read; empty: typed, or the run comes from a file
+  QString kept = {};      ///< run file that a session keeps for itself of a run that is in no other; empty: none
 
   /// The model's name in the run itself.
   [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }
@@ -115,7 +117,8 @@ struct MemoryQuestion {
 
 /// Work that would be lost if everything was closed now.
 struct Unsaved {
-  QStringList runs;   ///< names of those that are in no file
+  QStringList runs;   ///< names of those that are in no file, or their saliency is not
+  QStringList parts;  ///< what of each: "the run fox, 4.1 s to compute"
   bool text = false;  ///< a text that was typed, pasted or changed, and is in no file
   [[nodiscard]] bool empty() const { return runs.isEmpty() && !text; }
 };

@@ -18,8 +18,12 @@ namespace foxscope::gui {
 namespace {
 
 Q_LOGGING_CATEGORY(selectionLog, "foxscope.session", QtWarningMsg)
-// Removed runs keep their memory for as long as they can come back.
-constexpr int kMostUndone = 20;
+
+/// "hide fox", "rename fox": what a look changes.
+QString wordsOfLook(const RunLook& before, const RunLook& after, const QString& name) {
+  if (before.hidden != after.hidden) return (after.hidden ? RunList::tr("hide %1") : RunList::tr("show %1")).arg(name);
+  return (before.label != after.label ? RunList::tr("rename %1") : RunList::tr("recolour %1")).arg(name);
+}
 
 // NAME of a run file: letters, digits, '.', '_' and '-'.
 QString nameFromPath(const QString& path) {
@@ -114,8 +118,42 @@ class RunList::LockChange : public QUndoCommand {
   std::vector<Cursor> m_after;
 };
 
+/// Another look of a run and its model, or of the run that the model has made meanwhile.
+class RunList::LookChange : public QUndoCommand {
+ public:
+  LookChange(RunList& list, const ListRow& row, const RunLook& after)
+      : QUndoCommand(wordsOfLook(list.lookOf(row), after, list.nameOf(row))),
+        m_list(list),
+        m_run(row.run),
+        m_model(row.model ? list.m_models[index_of(*row.model)].name : QString()),
+        m_before(list.lookOf(row)),
+        m_after(after) {}
+  void redo() override { m_list.takeLook(m_run, m_model, m_after); }
+  void undo() override { m_list.takeLook(m_run, m_model, m_before); }
+
+ private:
+  RunList& m_list;
+  RunId m_run;
+  QString m_model;  ///< empty: none
+  RunLook m_before;
+  RunLook m_after;
+};
+
+/// Another order of runs and models.
+class RunList::OrderChange : public QUndoCommand {
+ public:
+  OrderChange(RunList& list, Order after, const QString& what)
+      : QUndoCommand(what), m_list(list), m_before(list.order()), m_after(std::move(after)) {}
+  void redo() override { m_list.take(m_after); }
+  void undo() override { m_list.take(m_before); }
+
+ private:
+  RunList& m_list;
+  Order m_before;
+  Order m_after;
+};
+
 RunList::RunList(QObject* parent) : QObject(parent), m_jobs(Threads::lent), m_quick(Threads::lent) {
-  m_undo.setUndoLimit(kMostUndone);
   // This comes before any view: they ask for positions of the reference when they hear of the head.
   connect(&m_selection, &Selection::headChanged, this, &RunList::followHead);
 }
@@ -262,14 +300,23 @@ const RunLook& RunList::lookOf(const ListRow& row) const {
 }
 
 void RunList::setLook(const ListRow& row, const RunLook& look) {
-  if (look == lookOf(row)) return;
-  if (row.model) m_models[index_of(*row.model)].look = look;
-  if (run(row.run) == nullptr) {
+  if (look != lookOf(row)) m_undo.push(new LookChange(*this, row, look));
+}
+
+void RunList::takeLook(RunId id, const QString& model, const RunLook& look) {
+  const auto named = [&](const ModelInput& each) { return !model.isEmpty() && each.name == model; };
+  const auto owner = std::ranges::find_if(m_models, named);
+  std::vector<Run> runs = m_runs;
+  auto shown = std::ranges::find(runs, id, &Run::id);
+  if (owner != m_models.end()) {
+    owner->look = look;
+    if (shown == runs.end()) shown = std::ranges::find_if(runs, [&](const Run& each) { return each.isOf(*owner); });
+  }
+  if (shown == runs.end()) {
     emit modelsChanged();
     return;
   }
-  std::vector<Run> runs = m_runs;
-  std::find_if(runs.begin(), runs.end(), [&](const Run& each) { return each.id == row.run; })->look = look;
+  shown->look = look;
   takeRuns(std::move(runs));
   const Run* chosen = run(m_selection.head().run);
   if (chosen == nullptr || !chosen->look.hidden) return;
@@ -284,6 +331,32 @@ void RunList::setLook(const ListRow& row, const RunLook& look) {
   m_selection.setHead(choice);
 }
 
+RunList::Order RunList::order() const {
+  Order order;
+  for (const Run& run : m_runs) order.runs.push_back(run.id);
+  for (const ModelInput& model : m_models) order.models += model.name;
+  return order;
+}
+
+// What came meanwhile stands behind what is named.
+void RunList::take(const Order& order) {
+  m_sessionRuns.clear();
+  const auto place = [&](const Run& run) { return std::ranges::find(order.runs, run.id) - order.runs.begin(); };
+  const auto placeOfModel = [&](const ModelInput& model) {
+    const qsizetype found = order.models.indexOf(model.name);
+    return found < 0 ? order.models.size() : found;
+  };
+  std::ranges::stable_sort(m_models, {}, placeOfModel);
+  std::vector<Run> runs = m_runs;
+  std::ranges::stable_sort(runs, {}, place);
+  if (!std::ranges::equal(runs, m_runs, {}, &Run::id, &Run::id)) takeRuns(std::move(runs));
+  emit modelsChanged();
+}
+
+void RunList::changeOrder(const Order& order, const QString& what) {
+  if (order != this->order()) m_undo.push(new OrderChange(*this, order, what));
+}
+
 void RunList::moveRow(int from, int to) {
   std::vector<ListRow> rows = listRows();
   const int runCount = static_cast<int>(m_runs.size());
@@ -294,16 +367,27 @@ void RunList::moveRow(int from, int to) {
   const ListRow moved = rows[index_of(from)];
   rows.erase(rows.begin() + from);
   rows.insert(rows.begin() + to, moved);
-  m_sessionRuns.clear();
-  std::vector<ModelInput> models;
-  std::vector<Run> runs;
+  Order order;
   for (const ListRow& row : rows) {
-    if (row.model) models.push_back(m_models[index_of(*row.model)]);
-    if (const Run* each = run(row.run)) runs.push_back(*each);
+    if (row.model) order.models += m_models[index_of(*row.model)].name;
+    if (row.run != kNoRun) order.runs.push_back(row.run);
   }
-  m_models = std::move(models);
-  if (from < runCount) takeRuns(std::move(runs));
-  emit modelsChanged();
+  changeOrder(order, tr("move %1").arg(nameOf(moved)));
+}
+
+void RunList::sortRuns(const std::vector<RunId>& wanted, const QString& what) {
+  Order order{wanted, {}};
+  for (const RunId id : wanted) {
+    const Run* each = run(id);
+    if (each != nullptr && !each->model.isEmpty()) order.models += modelOf(*each).name;
+  }
+  const Order before = this->order();
+  std::ranges::copy_if(before.runs, std::back_inserter(order.runs),
+                       [&](RunId id) { return std::ranges::find(wanted, id) == wanted.end(); });
+  for (const QString& model : before.models) {
+    if (!order.models.contains(model)) order.models += model;
+  }
+  changeOrder(order, what);
 }
 
 void RunList::removeRow(const ListRow& row) { row.model ? removeModel(*row.model) : removeRun(row.run); }
@@ -323,7 +407,7 @@ void RunList::removeModel(int index) {
 }
 
 void RunList::remove(std::optional<int> model, const std::vector<RunId>& ids, const QString& what) {
-  m_undo.push(new Removal(*this, model, ids, what));
+  m_undo.push(new Removal(*this, model, ids, what), UndoHistory::Weight::heavy);
 }
 
 void RunList::addModel(const QString& path, const QString& name, const QString& training) {
@@ -374,6 +458,15 @@ RunId RunList::addMade(Run made) {
   made.id = ++m_lastRun;
   made.look = modelOf(made).look;
   std::vector<Run> runs = m_runs;
+  // The session that has the run before has all of this one but its saliency.
+  const auto before = std::ranges::find_if(runs, [&](const Run& run) {
+    const bool same = run.model == made.model && run.plainName() == made.plainName();
+    return same && run.trace->info().length == made.trace->info().length && sameText(*run.trace, *made.trace);
+  });
+  if (before != runs.end() && before->ofSession && made.trace->has(TraceArray::log_forget_gradient)) {
+    made.ofSession = true;
+    made.saliencyLost = true;
+  }
   placeMade(runs, m_models, made);
   sortAsInSession(runs, m_sessionRuns);
   takeRuns(std::move(runs));
@@ -391,6 +484,13 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
          tr("%1 is open already: to read it again, remove its runs first").arg(QFileInfo(path).fileName())});
     m_selection.setHead({there->id, there->representative.layer, there->representative.head});
     return {};
+  }
+  // A session has kept one run in a file of its own: it comes back as it was made.
+  const auto keeps = std::ranges::find_if(m_wantedRuns, [&](const SessionRun& run) { return run.kept == path; });
+  if (keeps != m_wantedRuns.end()) {
+    const SessionRun kept = *keeps;
+    m_wantedRuns.erase(keeps);
+    return keptRun(kept, opened);
   }
   // A session names those of the file's runs that it had open.
   const auto left = [&](const QString& name) {
@@ -419,6 +519,25 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
   return runs;
 }
 
+std::vector<Run> RunList::keptRun(const SessionRun& kept, const OpenedRunFile& opened) {
+  if (opened.file.traces.size() != 1) {
+    emit messageRaised({Message::Kind::error,
+                        tr("%1: the session's %2 is not in it: press F5 to make it again").arg(kept.kept, kept.model)});
+    return {};
+  }
+  const auto& trace = opened.file.traces.front();
+  Run run{++m_lastRun, QString::fromStdString(trace->info().name), trace};
+  run.model = kept.path;
+  run.kept = kept.kept;
+  run.ofSession = kept.ofSession;
+  run.forwardSeconds = kept.seconds;
+  run.textFile = kept.textFile;
+  run.base = kept.base;
+  run.look = kept.look;
+  run.representative = opened.representative.front();
+  return {run};
+}
+
 void RunList::addOfFile(const std::vector<Run>& read) {
   std::vector<Run> runs = m_runs;
   runs.insert(runs.end(), read.begin(), read.end());
@@ -434,7 +553,16 @@ void RunList::setFile(const std::vector<RunId>& runs, const QString& file) {
 }
 
 void RunList::setOfSession(const std::vector<RunId>& runs) {
-  for (Run& run : m_runs) run.ofSession = run.ofSession || std::ranges::find(runs, run.id) != runs.end();
+  for (Run& run : m_runs) {
+    if (std::ranges::find(runs, run.id) == runs.end()) continue;
+    run.ofSession = true;
+    run.saliencyLost = run.trace->has(TraceArray::log_forget_gradient);
+  }
+}
+
+void RunList::setKept(RunId id, const QString& file) {
+  const auto kept = std::ranges::find(m_runs, id, &Run::id);
+  if (kept != m_runs.end()) kept->kept = file;
 }
 
 SelectionState RunList::selectionState() const {

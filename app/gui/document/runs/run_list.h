@@ -9,13 +9,13 @@
 #include <QJsonObject>
 #include <QObject>
 #include <QStringList>
-#include <QUndoStack>
 
 #include "app/gui/document/job_runner.h"
 #include "app/gui/document/runs/run.h"
 #include "app/gui/document/runs/run_arrangement.h"
 #include "app/gui/document/selection.h"
 #include "app/gui/document/session.h"
+#include "app/gui/document/undo_history.h"
 
 namespace foxscope::gui {
 
@@ -95,17 +95,20 @@ class RunList : public QObject {
   [[nodiscard]] QString nameOf(const ListRow& row) const;
   [[nodiscard]] const RunLook& lookOf(const ListRow& row) const;
   /// Another name, colour, or whether it is hidden, of a run and its model. Where the run of the chosen head is hidden,
-  /// another one's head is chosen.
+  /// another one's head is chosen. Can be undone.
   void setLook(const ListRow& row, const RunLook& look);
-  /// Moves a row, among the runs or among the models that have not run.
+  /// Moves a row, among the runs or among the models that have not run; can be undone.
   void moveRow(int from, int to);
+  /// Puts the runs into another order, with their models; can be undone.
+  /// @param what  "sort the runs by loss"
+  void sortRuns(const std::vector<RunId>& order, const QString& what);
   /// Takes a run and its model out; can be undone.
   void removeRow(const ListRow& row);
   /// Can be undone.
   void removeRun(RunId id);
   /// Takes a model out, and the run that it made; can be undone.
   void removeModel(int index);
-  [[nodiscard]] QUndoStack& undoStack() { return m_undo; }
+  [[nodiscard]] UndoHistory& undoStack() { return m_undo; }
 
   // Runs and models that come into the list.
   /// Adds a checkpoint under a name of its own; an equal path is not added twice.
@@ -129,6 +132,8 @@ class RunList : public QObject {
   void setFile(const std::vector<RunId>& runs, const QString& file);
   /// Opening a session makes these runs again.
   void setOfSession(const std::vector<RunId>& runs);
+  /// A run stands in a file that a session keeps (Run::kept).
+  void setKept(RunId run, const QString& file);
 
   /// The chosen head with its run's name, pins, locked pairs and range.
   [[nodiscard]] SelectionState selectionState() const;
@@ -156,6 +161,19 @@ class RunList : public QObject {
  private:
   class Removal;
   class LockChange;
+  class LookChange;
+  class OrderChange;
+  /// Runs by number, models by name.
+  struct Order {
+    std::vector<RunId> runs;
+    QStringList models;
+    bool operator==(const Order&) const = default;
+  };
+  [[nodiscard]] Order order() const;
+  void take(const Order& order);
+  void changeOrder(const Order& order, const QString& what);
+  [[nodiscard]] std::vector<Run> keptRun(const SessionRun& kept, const OpenedRunFile& opened);
+  void takeLook(RunId id, const QString& model, const RunLook& look);
   void takeRuns(std::vector<Run> runs);
   void followHead();
   void changeLocks(const std::vector<Cursor>& locks, const QString& what);
@@ -178,7 +196,7 @@ class RunList : public QObject {
   QJsonObject m_wantedSelection;          ///< of a session whose runs are still being made
   std::vector<SessionRun> m_wantedRuns;   ///< of a session whose run files are still being opened
   std::vector<SessionRun> m_sessionRuns;  ///< their order and looks, until the user chooses another order
-  QUndoStack m_undo;
+  UndoHistory m_undo;
   // Last, so that their threads end first.
   JobRunner m_jobs;
   JobRunner m_quick;

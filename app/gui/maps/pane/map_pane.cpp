@@ -6,6 +6,7 @@
 #include <QClipboard>
 #include <QContextMenuEvent>
 #include <QGuiApplication>
+#include <QJsonDocument>
 #include <QPainter>
 #include <QThread>
 #include <QVBoxLayout>
@@ -33,6 +34,7 @@ MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
       m_runs(runs),
       m_heads(runs, nearest),
       m_header(new PaneHeader),
+      m_meaning(new QLabel),
       m_failure(new QLabel),
       m_area(new MapArea),
       m_pictures(runs, [this] { return shading(); }) {
@@ -40,13 +42,23 @@ MapPane::MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent)
   all->setContentsMargins(kInside, kInside, kInside, kInside);
   all->setSpacing(0);
   all->addWidget(m_header);
+  all->addWidget(m_meaning);
   all->addWidget(m_failure);
   all->addWidget(m_area, 1);
+  m_meaning->setTextFormat(Qt::PlainText);
+  m_meaning->setContentsMargins(kInside, 0, kInside, 0);
+  m_meaning->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+  m_meaning->hide();
   m_failure->setWordWrap(true);
   m_failure->hide();
   m_copiedShown.setSingleShot(true);
   m_copiedShown.setInterval(kCopiedMs);
   m_gestures = new MapGestures(m_area->plot());
+  m_row = new PinnedRow(runs, m_area->plot(), [this](const Cursor& pair) {
+    const PictureContent* content = isOnText() ? shownContent() : nullptr;
+    return std::pair(content, content == nullptr ? 0 : sideShowing(*content, m_area->plot(), *pair.query, *pair.key));
+  });
+  m_row->setParent(this);
   connectParts();
 }
 
@@ -101,7 +113,8 @@ void MapPane::connectParts() {
     if (keys.testFlag(Qt::ShiftModifier) && keys.testFlag(Qt::ControlModifier)) {
       m_runs.lockPair(entry);
     } else if (keys.testFlag(Qt::ShiftModifier)) {
-      selection->pinKey(*entry.key);
+      // By distance there may be no key at a place.
+      if (entry.key) selection->pinKey(*entry.key);
     } else {
       selection->setPin(entry);
     }
@@ -122,6 +135,7 @@ void MapPane::connectParts() {
 void MapPane::setState(const PaneState& state) {
   assert(QThread::currentThread() == thread());
   if (state == m_state) return;
+  if (state.quantity != m_state.quantity) m_wasMixing = false;
   PaneState recolouredOnly = state;
   recolouredOnly.colours = m_state.colours;
   recolouredOnly.split = m_state.split;
@@ -168,7 +182,8 @@ void MapPane::chooseNearest() {
   if (!nearest) return;
   PaneState state = m_state;
   state.other = nearest;
-  if (state.sides == Sides::left) state.setSides(Sides::right);
+  // Both are to be seen: one alone says nothing of how near they are.
+  if (state.sides == Sides::left || state.sides == Sides::right) state.setSides(Sides::splitVertically);
   change(state);
 }
 
@@ -208,8 +223,22 @@ std::int64_t MapPane::length() const {
   return reference == nullptr ? 0 : reference->trace->info().length;
 }
 
+void MapPane::followMixer() {
+  const auto head = m_state.own ? std::nullopt : m_heads.left(m_state);
+  if (!head || m_state.sides != Sides::left) return;
+  const bool softmax = head->head.trace->info().mixer(head->head.layer).has_softmax();
+  const Quantity from = softmax ? Quantity::mixing : Quantity::attention;
+  if (m_state.quantity != from || (!softmax && !m_wasMixing)) return;
+  PaneState state = m_state;
+  state.setQuantity(softmax ? Quantity::attention : Quantity::mixing);
+  setState(state);
+  m_wasMixing = softmax;
+  emit stateChanged();
+}
+
 void MapPane::followHead() {
   m_pictures.cancel();
+  followMixer();
   followText();
   refreshLater();
 }
@@ -228,26 +257,79 @@ View MapPane::view() const {
   return clamped(view, length);
 }
 
+QString MapPane::shadedContent() const {
+  PaneState state = m_state;
+  state.colours = {};
+  state.split = 0;
+  const auto head = m_heads.left(m_state);
+  const View shown = view();
+  QStringList parts{QString::fromUtf8(QJsonDocument(state.toJson()).toJson(QJsonDocument::Compact))};
+  parts += QString::number(static_cast<int>(m_state.effectiveScale()));
+  if (head) parts += QStringLiteral("%1 %2 %3").arg(head->name.run).arg(head->choice.layer).arg(head->choice.head);
+  for (const std::int64_t end : {shown.rows.begin, shown.rows.end, shown.columns.begin, shown.columns.end}) {
+    parts += QString::number(end);
+  }
+  return parts.join(QLatin1Char(' '));
+}
+
+void MapPane::takeLimits(const MapPicture& picture) {
+  const Shading& used = picture.request.shading;
+  const bool automatic = !used.colours.lower && !used.colours.upper && used.scale == m_state.effectiveScale();
+  const ShownSteps steps = shownSteps(m_runs);
+  if (!automatic || steps.of.isEmpty()) return;
+  m_steps.take(steps, shadedContent(), {picture.colours.lower, picture.colours.upper});
+}
+
 Shading MapPane::shading() const {
   const MapPlot& plot = m_area->plot();
-  return {m_state.colours, m_state.effectiveScale(), plot.groundColour().rgb(), plot.blankColour().rgb()};
+  Shading shading{m_state.colours, m_state.effectiveScale(), plot.groundColour().rgb(), plot.blankColour().rgb()};
+  const ShownSteps steps = shownSteps(m_runs);
+  if (!steps.of.isEmpty()) shading.steps = m_steps.limits(steps, shadedContent());
+  return shading;
+}
+
+MapPane::Axes MapPane::axesOf(const PictureContent& content) const {
+  const auto samePlaces = [](const PictureSide& side) { return side.samePositions(); };
+  // A distance is one of a run's own tokens.
+  if (!std::ranges::all_of(content.sides, samePlaces)) return {};
+  if (m_state.axes) return {*m_state.axes, {}};
+  std::vector<HeadOf> heads;
+  for (const PictureSide& side : content.sides) heads.push_back(side.head);
+  if (content.minus) heads.push_back(*content.minus);
+  for (const HeadOf& head : heads) {
+    if (default_axes(content.quantity, head, length()) != MapAxes::distance) continue;
+    const QString time = QString::number(decay_time_of(head), 'g', 2);
+    if (heads.size() == 1) return {MapAxes::distance, tr("by distance: this head's decay time is %1 tokens").arg(time)};
+    return {MapAxes::distance,
+            tr("by distance: the decay time of a head of %1 is %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
+  }
+  return {};
+}
+
+View MapPane::shownView() const {
+  View shown = view();
+  if (m_axes.are == MapAxes::distance) shown.distances = shownDistances(shown, length());
+  return shown;
 }
 
 PictureRequest MapPane::completed(const PictureContent& content) const {
   PictureRequest request;
   request.content = content;
   // The part that was read: the rest of the plot stays blank.
-  const View shown = view();
+  const View shown = shownView();
   const auto read = [end = content.covered()](const Range& range) {
     return Range{range.begin, std::min(range.end, end)};
   };
   request.view = {read(shown.rows), read(shown.columns)};
+  const bool byDistance = content.axes == MapAxes::distance;
+  if (byDistance) request.view.distances = shown.distances;
   const PixelSize all = m_area->plot().devicePixels();
   const auto share = [](std::int64_t pixels, const Range& part, const Range& whole) {
     return std::max<std::int64_t>(1, (pixels * part.size() + whole.size() - 1) / whole.size());
   };
   request.pixels = {share(all.rows, request.view.rows, shown.rows),
                     share(all.columns, request.view.columns, shown.columns)};
+  if (byDistance) request.pixels = {all.rows, share(all.columns, request.view.rows, shown.rows)};
   request.shading = shading();
   request.skipTolerance = PanePictures::toleranceOf(request);
   return request;
@@ -259,10 +341,13 @@ void MapPane::refresh() {
   MapPlot& plot = m_area->plot();
   if (m_runs.empty()) return showNothing({});
   followText();
-  const View before = plot.geometryOfView().view;
-  plot.setView(view());
-  if (plot.geometryOfView().view != before) m_gestures->hoverAgain();
-  const WantedContent wanted = m_heads.content(m_state);
+  WantedContent wanted = m_heads.content(m_state);
+  m_axes = wanted.content ? axesOf(*wanted.content) : Axes{};
+  if (wanted.content) wanted.content->axes = m_axes.are;
+  const PlotGeometry before = plot.geometryOfView();
+  plot.setView(shownView(), m_axes.are);
+  plot.setCaption(m_axes.reason);
+  if (plot.geometryOfView().view != before.view || m_axes.are != before.axes) m_gestures->hoverAgain();
   if (!wanted.content) return showNothing(wanted.notice);
   const auto longest =
       std::max_element(wanted.content->sides.begin(), wanted.content->sides.end(),
@@ -285,6 +370,7 @@ void MapPane::refresh() {
 void MapPane::showPictures() {
   assert(QThread::currentThread() == thread());
   const PicturePointer shown = picture();
+  if (shown && m_pictures.isExact()) takeLimits(*shown);
   const bool empty = shown && shown->summary->empty;
   m_area->plot().setNotice(!empty ? QString()
                                   : tr("No key here is before its query: entries are at and below the diagonal. "
@@ -311,6 +397,7 @@ void MapPane::showTexts() {
   HeaderTexts texts;
   if (shown) {
     texts.detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_heads, length());
+    if (shown->request.shading.steps) texts.detail += m_steps.note();
     if (waiting && !progress.isEmpty()) texts.detail += QStringLiteral(" · ") + progress;
     texts.note = noteOf(*shown, m_heads, length());
   } else if (wanted) {
@@ -324,6 +411,10 @@ void MapPane::showTexts() {
     texts.heads = m_heads.titleOf(head->head);
   }
   m_header->setTexts(texts);
+  const QString meaning = content == nullptr ? QString() : meaningOf(*content);
+  m_meaning->setText(meaning);
+  m_meaning->setVisible(!meaning.isEmpty());
+  setWhatsThis(termOf(m_state.quantity));
   // A notice stands in the place of the picture; a failure above the one that stays.
   m_failure->setText(m_message);
   m_failure->setVisible(!m_message.isEmpty() && wanted.has_value());
@@ -345,6 +436,7 @@ void MapPane::showReadout() {
 }
 
 void MapPane::followEntry() {
+  m_row->follow();
   const Cursor cursor = readPlace(m_runs.selection());
   const PictureContent* content = isHidden() || !isOnText() ? nullptr : shownContent();
   const std::int64_t length = m_runs.length();
@@ -432,9 +524,16 @@ std::optional<ShownMap> MapPane::shownMap() const {
   const PicturePointer& exact = m_pictures.exact();
   // The line divides the plot; the picture ends where its runs do.
   const bool vertical = m_state.sides == Sides::splitVertically;
-  const View plot = view();
-  const Range& all = vertical ? plot.columns : plot.rows;
-  const Range& part = vertical ? exact->request.view.columns : exact->request.view.rows;
+  const View plot = shownView();
+  const bool byDistance = exact->request.content.axes == MapAxes::distance;
+  // By distance all rows of the plot are of the picture.
+  if (byDistance && !vertical) {
+    return ShownMap{exact, m_state.sides, m_state.split,
+                    textOf(headsOf(exact->request.content, m_heads)).toStdString()};
+  }
+  const bool ofRows = vertical == byDistance;
+  const Range& all = ofRows ? plot.rows : plot.columns;
+  const Range& part = ofRows ? exact->request.view.rows : exact->request.view.columns;
   const double line = static_cast<double>(all.begin) + m_state.split * static_cast<double>(all.size());
   const double split = (line - static_cast<double>(part.begin)) / static_cast<double>(part.size());
   return ShownMap{exact, m_state.sides, split, textOf(headsOf(exact->request.content, m_heads)).toStdString()};
@@ -442,8 +541,9 @@ std::optional<ShownMap> MapPane::shownMap() const {
 
 QSize MapPane::roomAroundMap(const LabelledAxes& labelled) const {
   const QMargins plot = m_area->plot().roomAround(labelled);
+  const int meaning = m_meaning->isHidden() ? 0 : m_meaning->sizeHint().height();
   return {2 * kInside + plot.left() + plot.right(),
-          2 * kInside + m_header->sizeHint().height() + plot.top() + plot.bottom()};
+          2 * kInside + m_header->sizeHint().height() + meaning + plot.top() + plot.bottom()};
 }
 
 // The map with its axes and colours, below a title that the menus of the header would not make.
@@ -479,7 +579,9 @@ void MapPane::copyEntries(std::optional<MapLine::Along> along, const Cursor& at)
   if (!entry) return;
   const AxisRun run = m_heads.axisRunOf(entry->head);
   const View shown = view();
-  const EntryLine line{*entry, along, run.own(shown.rows), run.own(shown.columns)};
+  EntryLine line{*entry, along, run.own(shown.rows), run.own(shown.columns)};
+  // What the map shows of its lines: by distance more keys than the view has.
+  if (m_axes.are == MapAxes::distance) line.columns = run.own(Range{0, shown.rows.end});
   JobRunner::Request<EntryTable> job;
   job.work = [line](const Job& running) { return tableOf(line, running); };
   job.done = [this](const EntryTable& table) {

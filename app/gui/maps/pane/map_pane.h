@@ -9,12 +9,14 @@
 
 #include "app/figure/maps/map_figure.h"
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/document/step_limits.h"
 #include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane/pane_header.h"
 #include "app/gui/maps/pane/pane_heads.h"
 #include "app/gui/maps/pane/pane_pictures.h"
 #include "app/gui/maps/pane/pane_texts.h"
+#include "app/gui/maps/pane/pinned_row.h"
 
 namespace foxscope::gui {
 
@@ -34,6 +36,8 @@ class MapPane : public QWidget {
   MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent = nullptr);
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
+  /// What the pane's columns are: as it was chosen, or as suits its heads.
+  [[nodiscard]] MapAxes axes() const { return m_axes.are; }
   void setState(const PaneState& state);
   /// Quantities that the heads of the pane do not have, and why.
   [[nodiscard]] std::map<Quantity, QString> lacks() const;
@@ -75,6 +79,8 @@ class MapPane : public QWidget {
   [[nodiscard]] QSize roomAroundMap(const LabelledAxes& labelled) const;
   /// The reason why there is no picture, or why the last one could not be made; empty: all is well.
   [[nodiscard]] QString messageText() const { return m_message; }
+  /// The line under the title; empty where there is none.
+  [[nodiscard]] QString meaningText() const { return m_meaning->text(); }
 
  public slots:
   void followRuns();
@@ -119,14 +125,28 @@ class MapPane : public QWidget {
   void showControls();
   void change(const PaneState& state);
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
+  /// Axes of a picture of these heads, and why they are not those of keys.
+  struct Axes {
+    MapAxes are = MapAxes::key;
+    QString reason;
+    bool operator==(const Axes&) const = default;
+  };
+  [[nodiscard]] Axes axesOf(const PictureContent& content) const;
+  /// The view as the plot shows it.
+  [[nodiscard]] View shownView() const;
   /// The content that the title speaks of; null where nothing is shown or wanted.
   [[nodiscard]] const PictureContent* shownContent() const;
   [[nodiscard]] Shading shading() const;
+  /// What the limits of its colours are of, beside the steps of a training.
+  [[nodiscard]] QString shadedContent() const;
+  void takeLimits(const MapPicture& picture);
   [[nodiscard]] View view() const;
   /// Positions of the run that the pane's axes show.
   [[nodiscard]] std::int64_t length() const;
   /// The pane shows the text that the selection speaks of.
   [[nodiscard]] bool isOnText() const;
+  /// M of a head that is chosen becomes A of one with attention, which has no signs, and A becomes M again.
+  void followMixer();
   /// The pane takes the text of the selection.
   void chooseText();
   void followText();
@@ -134,15 +154,19 @@ class MapPane : public QWidget {
   RunList& m_runs;
   PaneHeads m_heads;
   PaneState m_state;
+  Axes m_axes;
   Role m_role = Role::ordinary;
 
   PaneHeader* m_header;
   QString m_title;
+  QLabel* m_meaning;  ///< of a linear mixer's entries
   QLabel* m_failure;
   MapArea* m_area;
   MapGestures* m_gestures;
 
+  PinnedRow* m_row = nullptr;  ///< read out
   PanePictures m_pictures;
+  StepLimits m_steps;                   ///< of the colours, where the runs are steps of a training
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;
@@ -150,6 +174,7 @@ class MapPane : public QWidget {
   QTimer m_copiedShown;
   bool m_refreshQueued = false;
   Cursor m_pinBeforeClick;
+  bool m_wasMixing = false;  ///< A is shown in the place of M, since the chosen head has attention
 };
 
 }  // namespace foxscope::gui

@@ -73,6 +73,10 @@ PaneGrid::Plan PaneGrid::planOf(const Shape& shape, bool shared) const {
 }
 
 PaneGrid::Shape PaneGrid::bestShape() const {
+  // Maps by distance are strips above one another: their queries go on from one to the next.
+  const bool strips = std::all_of(m_panes.begin(), m_panes.begin() + m_count,
+                                  [](const MapPane* pane) { return pane->plot().geometryOfView().byDistance(); });
+  if (strips) return m_count == 4 ? Shape{2, 2} : Shape{m_count, 1};
   static const std::map<int, std::vector<Shape>> kShapes{
       {1, {{1, 1}}}, {2, {{1, 2}, {2, 1}}}, {4, {{2, 2}, {1, 4}, {4, 1}}}};
   return std::ranges::max(kShapes.at(m_count), {}, [this](const Shape& shape) { return planOf(shape, false).square; });

@@ -15,12 +15,40 @@
 namespace foxscope::gui {
 namespace {
 
+constexpr int kAutomaticAxes = -1;
+
 /// A menu's content that is more than a list.
 void addContent(QMenu& menu, QWidget* content) {
   auto* action = new QWidgetAction(&menu);
   action->setDefaultWidget(content);
   menu.addAction(action);
 }
+
+/// Says that a pane keeps its head, in the colour that says what is active. A click lets the head go.
+class KeptPill : public QToolButton {
+ public:
+  [[nodiscard]] QSize sizeHint() const override {
+    return {fontMetrics().horizontalAdvance(text()) + 2 * kRoom + 2 * kBeside, fontMetrics().height() + 4};
+  }
+  [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
+
+ protected:
+  void paintEvent(QPaintEvent* /*event*/) override {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    const QRectF pill = QRectF(rect()).adjusted(kBeside, 1.5, -kBeside, -1.5);
+    const QColor accent = palette().color(QPalette::Highlight);
+    painter.setPen(QPen(hasFocus() ? palette().color(QPalette::WindowText) : accent, hasFocus() ? 2 : 1));
+    painter.setBrush(underMouse() ? accent.lighter(115) : accent);
+    painter.drawRoundedRect(pill, pill.height() / 2, pill.height() / 2);
+    painter.setPen(palette().color(QPalette::HighlightedText));
+    painter.drawText(pill, Qt::AlignCenter, text());
+  }
+
+ private:
+  static constexpr int kRoom = 6;
+  static constexpr int kBeside = 3;
+};
 
 /// Which of the two heads is shown, and the same in a narrow header, whose title tells the rest. "A" alone would be
 /// taken for attention.
@@ -78,6 +106,7 @@ QPixmap swatchOf(const figure::ColourMap& map, const QColor& frame, double ratio
 
 PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m_readout(new PaneReadout) {
   makeHeadButton();
+  makeKeptPill();
   makeQuantityButton();
   makeSidesButton();
   makeColoursButton();
@@ -89,6 +118,7 @@ PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m
     connect(button, &QToolButton::pressed, this, &PaneHeader::touched);
     connect(button->menu(), &QMenu::aboutToShow, this, &PaneHeader::touched);
   }
+  row->insertWidget(1, m_kept, 0, Qt::AlignVCenter);
   QFont small = m_note->font();
   small.setItalic(true);
   m_note->setFont(small);
@@ -116,6 +146,17 @@ void PaneHeader::makeHeadButton() {
           [this](const auto& head) { change([&](PaneState& state) { state.own = head; }); });
 }
 
+void PaneHeader::makeKeptPill() {
+  m_kept = new KeptPill;
+  m_kept->setObjectName(QStringLiteral("kept"));
+  m_kept->setAccessibleName(tr("This pane keeps its head: let it go"));
+  m_kept->setToolTip(
+      tr("This pane keeps its head, whichever is chosen. Click: it shows the chosen head again (K, for the active "
+         "pane)"));
+  m_kept->hide();
+  connect(m_kept, &QToolButton::clicked, this, [this] { change([](PaneState& state) { state.own.reset(); }); });
+}
+
 void PaneHeader::makeQuantityButton() {
   auto* menu = new QMenu(this);
   const auto add = [menu](QActionGroup* group, const QString& text, int value) {
@@ -139,6 +180,17 @@ void PaneHeader::makeQuantityButton() {
   m_firstKey->setCheckable(true);
   connect(m_firstKey, &QAction::triggered, this, [this](bool without) {
     change([&](PaneState& state) { state.setFirstKey(without ? FirstKey::left_out : FirstKey::counted); });
+  });
+  m_axesActions = new QActionGroup(this);
+  menu->addSection(tr("Axes (X: the other ones)"));
+  add(m_axesActions, tr("As suits the head's decay time"), kAutomaticAxes);
+  add(m_axesActions, tr("Key: keys across, queries down"), static_cast<int>(MapAxes::key));
+  add(m_axesActions, tr("Distance: queries across, distances up"), static_cast<int>(MapAxes::distance));
+  connect(m_axesActions, &QActionGroup::triggered, this, [this](const QAction* action) {
+    const int wanted = action->data().toInt();
+    change([&](PaneState& state) {
+      state.axes = wanted == kAutomaticAxes ? std::nullopt : std::optional(static_cast<MapAxes>(wanted));
+    });
   });
   m_reductionActions = new QActionGroup(this);
   menu->addSection(tr("A pixel of many entries shows"));
@@ -225,6 +277,7 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
     action->setToolTip(reason == context.lacks.end() ? action->text() : reason->second);
   }
   check(*m_reductionActions, static_cast<int>(state.effectiveReduction()));
+  check(*m_axesActions, state.axes ? static_cast<int>(*state.axes) : kAutomaticAxes);
   m_firstKey->setChecked(state.effectiveFirstKey() == FirstKey::left_out);
   m_firstKey->setEnabled(is_of_attention(state.quantity));
   m_colourForm->setState(state, context.picture);
@@ -253,7 +306,6 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
   m_texts = texts;
   std::vector<TitlePart> title = texts.heads;
   if (title.empty()) title.push_back({tr("Head")});
-  if (m_state.own) title.push_back({QStringLiteral(" ⚑")});
   m_head->setTitle(title);
   m_head->setAccessibleName(tr("Head: %1").arg(textOf(texts.heads)));
   m_note->setText(texts.note);
@@ -264,20 +316,26 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
 void PaneHeader::fitParts() {
   const int value = m_readout->sizeHint().width();
   const int margin = layout()->contentsMargins().right();
+  const bool isKept = m_state.own.has_value();
+  m_kept->setVisible(isKept);
+  m_kept->setText(tr("kept ×"));
+  const int brief = m_head->briefWidth() + m_quantity->briefWidth() + margin;
+  if (brief + m_kept->sizeHint().width() > width()) m_kept->setText(QStringLiteral("×"));
+  const int kept = isKept ? m_kept->sizeHint().width() : 0;
   // The read-out comes before the choices, in another pane or by keys.
-  const int named = m_head->briefWidth() + m_quantity->briefWidth() + value + margin;
+  const int named = brief + kept + value;
   const bool sided = m_state.sides != Sides::left;
   m_sides->setVisible(sided || named + m_sides->briefWidth() <= width());
   const int briefSides = m_sides->isHidden() ? 0 : m_sides->briefWidth();
   m_colours->setVisible(named + briefSides + m_colours->wholeWidth() <= width());
   const int swatch = m_colours->isHidden() ? 0 : m_colours->wholeWidth();
   int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
-  const int least = m_head->briefWidth() + briefSides + m_quantity->briefWidth() + swatch;
+  const int least = m_head->briefWidth() + kept + briefSides + m_quantity->briefWidth() + swatch;
   // Names of what is compared come before what is to be known of it, which the tooltip has too.
   if (note > 0 && least + note + margin > width()) note = 0;
   m_note->setVisible(note > 0);
   m_note->setMinimumWidth(std::max(note, 1));
-  const int room = width() - margin - swatch - note;
+  const int room = width() - margin - swatch - note - kept;
   const auto taken = [this](int sides, int quantity) { return m_head->wholeWidth() + sides + quantity; };
   int sides = m_sides->isHidden() ? 0 : m_sides->wholeWidth();
   int quantity = m_quantity->wholeWidth();

@@ -7,6 +7,7 @@
 #include <QLabel>
 #include <QMenu>
 #include <QPushButton>
+#include <QToolButton>
 #include <QWidget>
 
 #include "app/gui/maps/colour_form.h"
@@ -65,6 +66,7 @@ class PaneHeader : public QWidget {
 
  private:
   void makeHeadButton();
+  void makeKeptPill();
   void makeQuantityButton();
   void makeSidesButton();
   void makeColoursButton();
@@ -82,10 +84,12 @@ class PaneHeader : public QWidget {
   PicturePointer m_picture;
   const figure::ColourMap* m_shownMap = nullptr;
   HeaderButton* m_head = nullptr;
+  QToolButton* m_kept = nullptr;
   HeadForm* m_headForm = nullptr;
   HeaderButton* m_quantity = nullptr;
   QActionGroup* m_quantityActions = nullptr;
   QAction* m_firstKey = nullptr;
+  QActionGroup* m_axesActions = nullptr;
   QActionGroup* m_reductionActions = nullptr;
   HeaderButton* m_sides = nullptr;
   QActionGroup* m_sideActions = nullptr;

@@ -58,7 +58,7 @@ std::optional<Value> valueByBackendName(const List& list, const QJsonValue& json
   return std::nullopt;
 }
 
-std::optional<double> numberOf(const QJsonValue& json) {
+std::optional<double> numberIn(const QJsonValue& json) {
   return json.isDouble() ? std::optional(json.toDouble()) : std::nullopt;
 }
 
@@ -130,6 +130,7 @@ QJsonObject PaneState::toJson() const {
   if (other) json["other"] = jsonOf(*other);
   if (reduction) json["reduction"] = to_string(*reduction);
   if (firstKey == FirstKey::left_out) json["without_first"] = true;
+  if (axes) json["axes"] = to_string(*axes);
   QJsonObject shades;
   if (colours.map) shades["map"] = wordOf(kMaps, *colours.map);
   if (colours.scale) shades["scale"] = wordOf(kScales, *colours.scale);
@@ -146,6 +147,7 @@ PaneState PaneState::fromJson(const QJsonObject& json) {
   state.quantity = valueByBackendName<Quantity>(kQuantities, json["quantity"]).value_or(state.quantity);
   state.reduction = valueByBackendName<Reduction>(kReductions, json["reduction"]);
   state.firstKey = json["without_first"].toBool() ? FirstKey::left_out : FirstKey::counted;
+  state.axes = valueByBackendName<MapAxes>(std::array{MapAxes::key, MapAxes::distance}, json["axes"]);
   state.sides = valueOf<Sides>(kSides, json["sides"]).value_or(Sides::left);
   state.other = headOf(json["other"]);
   state.split = std::clamp(json["split"].toDouble(state.split), 0.0, 1.0);
@@ -153,9 +155,9 @@ PaneState PaneState::fromJson(const QJsonObject& json) {
   state.colours.map = valueOf<ColourMapName>(kMaps, shades["map"]);
   if (state.colours.map == ColourMapName::diverging && !state.hasSigns()) state.colours.map.reset();
   state.colours.scale = valueOf<ColourScale>(kScales, shades["scale"]);
-  state.colours.lower = numberOf(shades["lower"]);
-  state.colours.upper = numberOf(shades["upper"]);
-  state.colours.blankBelow = numberOf(shades["blank_below"]);
+  state.colours.lower = numberIn(shades["lower"]);
+  state.colours.upper = numberIn(shades["upper"]);
+  state.colours.blankBelow = numberIn(shades["blank_below"]);
   return state;
 }
 

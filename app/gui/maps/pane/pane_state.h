@@ -7,6 +7,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/figure/maps/map_figure.h"
+#include "backend/map/distance_axis.h"
 #include "backend/map/map.h"
 
 namespace foxscope::gui {
@@ -45,6 +46,7 @@ struct PaneState {
   Sides sides = Sides::left;
   std::optional<NamedHead> other;  ///< absent: the nearest in another run, or that of equal number
   double split = 0.5;              ///< place of the dividing line, share of the width or height
+  std::optional<MapAxes> axes;     ///< absent: by the decay times of the heads (default_axes)
   ColourState colours;
   bool operator==(const PaneState&) const = default;
 

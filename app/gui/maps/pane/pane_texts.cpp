@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <QCoreApplication>
-#include <QRegularExpression>
 #include <QStringList>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/maps/map_plot.h"
 
 namespace foxscope::gui {
@@ -18,19 +18,14 @@ constexpr double kContrastDecades = 6;
 
 QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui::PaneTexts", text); }
 
-QString number(double value) { return QString::number(value, 'g', 3); }
-
-/// "3.02e−5"
-QString shortNumber(double value) {
-  static const QRegularExpression exponent(QStringLiteral("e([+-])0*"));
-  QString text = number(value);
-  text.replace(exponent, QStringLiteral("e\\1"));
-  return text.remove(QLatin1Char('+')).replace(QLatin1Char('-'), QChar(0x2212));
-}
+QString number(double value) { return numberOf(value, 3); }
 
 QString binText(const MapPicture& picture) {
   const Image& image = *picture.values.front();
   const View& view = picture.request.view;
+  if (picture.request.content.axes == MapAxes::distance) {
+    return tr("%1 × a bin of distances").arg(number(picture.tokensPerPixel()));
+  }
   return QStringLiteral("%1 × %2").arg(
       number(static_cast<double>(view.rows.size()) / static_cast<double>(image.rows)),
       number(static_cast<double>(view.columns.size()) / static_cast<double>(image.columns)));
@@ -133,6 +128,39 @@ QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& 
   return parts.join(QStringLiteral(" · "));
 }
 
+QString meaningOf(const PictureContent& content) {
+  const auto isLinear = [](const PictureSide& side) {
+    return !side.head.trace->info().mixer(side.head.layer).has_softmax();
+  };
+  if (std::none_of(content.sides.begin(), content.sides.end(), isLinear)) return {};
+  switch (content.quantity) {
+    case Quantity::mixing:
+      return tr("M: y = M v, signed; F: its decay");
+    case Quantity::forget:
+    case Quantity::log_forget:
+      return tr("F: the decay of M; M: y = M v, signed");
+    case Quantity::attention:
+      return tr("A: |M| of a row, divided by its sum; M: y = M v, signed");
+    default:
+      return {};
+  }
+}
+
+QString termOf(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::forget:
+      return QStringLiteral("forget");
+    case Quantity::log_forget:
+      return QStringLiteral("decay-bias");
+    case Quantity::logits:
+      return QStringLiteral("logits");
+    case Quantity::mixing:
+      return QStringLiteral("mixing");
+    default:
+      return QStringLiteral("attention");
+  }
+}
+
 QString noteOf(const MapPicture& picture, const PaneHeads& heads, std::int64_t length) {
   QStringList parts;
   const PictureContent& content = picture.request.content;
@@ -152,8 +180,7 @@ Cursor readPlace(const Selection& selection) {
 std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column) {
   if (content.sides.size() < 2) return 0;
   const PlotGeometry& geometry = plot.geometryOfView();
-  const QPointF middle = geometry.corner(row, column) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2);
-  return plot.divider().sideAt(geometry.rect, middle);
+  return plot.divider().sideAt(geometry.rect, geometry.cell(row, column).center());
 }
 
 QString placeText(const PictureContent& content, std::size_t side, std::int64_t position) {
@@ -181,7 +208,7 @@ PaneReading readingOf(const PictureContent& content, const MapPicture* picture, 
       reading.value = QStringLiteral("…");
       parts += tr("%1: computing …").arg(name);
     } else if (!std::isnan(*entry->value)) {
-      reading.value = shortNumber(*entry->value);
+      reading.value = number(*entry->value);
       parts += QStringLiteral("%1 = %2").arg(name, number(*entry->value));
     }
   }

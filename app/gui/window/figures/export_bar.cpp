@@ -9,7 +9,7 @@
 #include <QPushButton>
 #include <QVBoxLayout>
 
-#include "app/gui/window/run_bar.h"
+#include "app/gui/views/time_text.h"
 
 namespace foxscope::gui {
 namespace {

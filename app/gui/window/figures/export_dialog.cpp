@@ -35,6 +35,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/file/map_file.h"
+#include "backend/map/distance_axis.h"
 
 namespace foxscope::gui {
 namespace {
@@ -126,6 +127,7 @@ FigureOffer offerOf(const figure::RunFigure& figure) {
 FigureOffer offerOf(const ShownMap& shown) {
   FigureOffer offer;
   offer.palette = !shown.picture->colours.hasSigns;
+  offer.notes = true;
   offer.colourBars = {shown.picture->computed.quantity};
   return offer;
 }
@@ -445,23 +447,32 @@ figure::ColourChoice ExportDialog::chosenColours(const figure::ColourChoice& sho
   return colours;
 }
 
-DrawPage ExportDialog::mapPage(const QString& output) const {
+figure::MapFigure ExportDialog::mapFigure() const {
   figure::MapFigure figure = m_map->figure();
   figure.colours = chosenColours(figure.colours);
-  if (!m_form->title().empty()) figure.title = m_form->title();
+  figure.plain = m_form->plain();
+  // By itself a plain map has no title.
+  if (!m_form->title().empty() || figure.plain) figure.title = m_form->title();
+  return figure;
+}
+
+DrawPage ExportDialog::mapPage(const QString& output) const {
+  const figure::MapFigure figure = mapFigure();
   const RunCommands runs = runCommands(output);
+  std::string origin;
   if (!output.isEmpty() && mapCommandObstacle(*m_map, runs).isEmpty() && runs.before().isEmpty()) {
-    figure.command = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
+    origin = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
   }
-  return [shown = *m_map, chosen = figure](const figure::FigureFormat& format,
-                                           const Job& job) -> std::optional<std::string> {
+  return [shown = *m_map, chosen = figure, origin](const figure::FigureFormat& format,
+                                                   const Job& job) -> std::optional<std::string> {
     // A print has more dots than the screen: the map is computed for them.
     const figure::PixelRoom room = figure::mapRoom(chosen.request, format);
     auto drawn = shown.figure({room.rows, room.columns}, job);
     if (!drawn) return std::nullopt;
     drawn->colours = chosen.colours;
     drawn->title = chosen.title;
-    drawn->command = chosen.command;
+    drawn->plain = chosen.plain;
+    drawn->command = origin;
     return figure::drawMap(*drawn, format);
   };
 }
@@ -535,10 +546,7 @@ QString ExportDialog::command(const QString& output) const {
     return runs.before() + QString::fromStdString(commandOf(figure, style(), file, figure::Folders::kept));
   }
   if (chosenSource() != Source::map) return {};
-  figure::MapFigure figure = m_map->figure();
-  figure.colours = chosenColours(figure.colours);
-  if (!m_form->title().empty()) figure.title = m_form->title();
-  return runs.before() + QString::fromStdString(mapCommand(figure, format(), runs, file, figure::Folders::kept));
+  return runs.before() + QString::fromStdString(mapCommand(mapFigure(), format(), runs, file, figure::Folders::kept));
 }
 
 void ExportDialog::copyCommand() {
@@ -624,9 +632,14 @@ void ExportDialog::writeSpec(const QString& path) {
 
 void ExportDialog::writeMapData(const QString& path) {
   MapRequest request = m_map->picture->computed;
-  if (m_everyEntry->isChecked()) {
+  const bool all = m_everyEntry->isChecked();
+  if (all) {
     request.pixel_rows = request.rows.size();
     request.pixel_columns = request.columns.size();
+  }
+  // A file names each bin of distances once.
+  if (request.by_distance()) {
+    request.set_distances(all ? single_distances(request.columns) : distinct(request.distances));
   }
   request.skip_tolerance = 0;
   m_document.files().writeFile(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {

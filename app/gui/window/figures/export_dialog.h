@@ -78,6 +78,8 @@ class ExportDialog : public QDialog {
   /// @param output  the file, which the metadata's command names; empty: no command
   /// @throws UsageError for what the form holds
   [[nodiscard]] DrawPage page(const QString& output) const;
+  /// The shown map with the form's choices.
+  [[nodiscard]] figure::MapFigure mapFigure() const;
   [[nodiscard]] DrawPage mapPage(const QString& output) const;
   [[nodiscard]] DrawPage curvesPage() const;
   [[nodiscard]] figure::CurveFigure chosenCurves() const;

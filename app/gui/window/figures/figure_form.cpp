@@ -49,7 +49,8 @@ FigureForm::FigureForm(QWidget* parent)
       m_legend(new QComboBox),
       m_smooth(new QSpinBox),
       m_trainLength(new QSpinBox),
-      m_letters(new QCheckBox(tr("(a), (b) before the titles of panels"))) {
+      m_letters(new QCheckBox(tr("(a), (b) before the titles of panels"))),
+      m_notes(new QCheckBox(tr("names of the heads, what a pixel is, what is grey"))) {
   m_form->setContentsMargins(0, 0, 0, 0);
   m_form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
   m_title->setPlaceholderText(tr("none"));
@@ -82,6 +83,9 @@ FigureForm::FigureForm(QWidget* parent)
   m_form->addRow(tr("T&rained on"), m_trainLength);
   m_letters->setChecked(true);
   m_form->addRow(QString(), m_letters);
+  m_notes->setChecked(true);
+  m_notes->setToolTip(tr("Words around the map; without them axes and colour bar are left, and a title of your own"));
+  m_form->addRow(QString(), m_notes);
   m_fixedRows = m_form->rowCount();
   connect(m_title, &QLineEdit::textChanged, this, &FigureForm::changed);
   connect(m_palette, &QComboBox::currentIndexChanged, this, &FigureForm::changed);
@@ -89,6 +93,7 @@ FigureForm::FigureForm(QWidget* parent)
   connect(m_smooth, &QSpinBox::valueChanged, this, &FigureForm::changed);
   connect(m_trainLength, &QSpinBox::valueChanged, this, &FigureForm::changed);
   connect(m_letters, &QCheckBox::toggled, this, &FigureForm::changed);
+  connect(m_notes, &QCheckBox::toggled, this, &FigureForm::changed);
 }
 
 void FigureForm::alignNames(QFormLayout& form) {
@@ -106,6 +111,7 @@ void FigureForm::setOffer(const FigureOffer& offer) {
   m_form->setRowVisible(m_smooth, offer.smooth);
   m_form->setRowVisible(m_trainLength, offer.trainLength);
   m_form->setRowVisible(m_letters, offer.letters);
+  m_form->setRowVisible(m_notes, offer.notes);
   while (m_form->rowCount() > m_fixedRows) m_form->removeRow(m_fixedRows);
   m_names.clear();
   m_bars.clear();
@@ -167,6 +173,8 @@ figure::LegendPlace FigureForm::legend() const {
 figure::PanelLetters FigureForm::letters() const {
   return m_offer.letters && !m_letters->isChecked() ? figure::PanelLetters::none : figure::PanelLetters::whereSeveral;
 }
+
+bool FigureForm::plain() const { return m_offer.notes && !m_notes->isChecked(); }
 
 const figure::ColourMap* FigureForm::colourMap() const {
   const int index = m_palette->currentIndex() - 1;

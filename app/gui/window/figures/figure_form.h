@@ -32,6 +32,7 @@ struct FigureOffer {
   bool trainLength = false;  ///< a line at the training length
   bool smooth = false;       ///< the width of a moving average
   bool letters = false;      ///< (a), (b)
+  bool notes = false;        ///< a title, and what pixels are, around a map
 };
 
 /// Fields for what can be chosen of a figure by hand; those that do not suit it are not there. Everything is automatic
@@ -52,6 +53,8 @@ class FigureForm : public QWidget {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> labels() const;
   [[nodiscard]] figure::LegendPlace legend() const;
   [[nodiscard]] figure::PanelLetters letters() const;
+  /// Whether the title and the notes of a map are left out.
+  [[nodiscard]] bool plain() const;
   [[nodiscard]] const figure::ColourMap* colourMap() const;
   [[nodiscard]] std::optional<std::int64_t> smooth() const;
   [[nodiscard]] std::optional<std::int64_t> trainLength() const;
@@ -79,6 +82,7 @@ class FigureForm : public QWidget {
   QSpinBox* m_smooth;
   QSpinBox* m_trainLength;
   QCheckBox* m_letters;
+  QCheckBox* m_notes;
   int m_fixedRows = 0;
   // Fields of the figure that is offered.
   std::vector<QLineEdit*> m_names;

@@ -41,6 +41,14 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
   head.set("cols", wordOf(chosen.columns));
   add(tr("all heads as small maps"), "grid");
   add(tr("attention against distance"), "distance");
+  const TraceInfo& info = chosen.run.trace->info();
+  if (forgets(info) && chosen.run.trace->has(TraceArray::cumulative_log_gate)) {
+    add(tr("how the gates of every head are distributed"), "gates");
+  }
+  add(tr("heads over two of their statistics"), "scatter");
+  if (forgets(info) && info.mixer(0).has_softmax() && chosen.run.trace->query_key() != nullptr) {
+    add(tr("what pruning may skip"), "pruning");
+  }
   if (chosen.run.trace->has(TraceArray::log_forget_gradient)) {
     RunFigure& owed = add(tr("saliency of all heads, and the text shown, tinted by the chosen head's"), "saliency");
     owed.set("head", wordOf(chosen.head));
@@ -75,6 +83,11 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const
   compare.set("rows", wordOf(chosen.rows));
   compare.set("cols", wordOf(chosen.columns));
   figures.push_back({tr("the chosen head beside the nearest of another model"), std::move(compare)});
+  if (chosen.run.trace->has(TraceArray::per_token_loss) && other.trace->has(TraceArray::per_token_loss)) {
+    RunFigure comparison{{"comparison"}, {chosen.run, other}};
+    comparison.set("rows", wordOf(chosen.rows));
+    figures.push_back({tr("by how much two models differ, where, and at which words"), std::move(comparison)});
+  }
   return figures;
 }
 

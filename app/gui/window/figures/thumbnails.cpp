@@ -12,7 +12,7 @@ constexpr int kFiner = 2;  // for screens of twice the pixels
 
 QDir folder() {
   return QDir(QStandardPaths::writableLocation(QStandardPaths::GenericCacheLocation) +
-              QStringLiteral("/foxscope/thumbnails"));
+              QStringLiteral("/foxscope/pictures"));
 }
 
 QString fileOf(const QString& path) {
@@ -22,6 +22,12 @@ QString fileOf(const QString& path) {
 
 }  // namespace
 
+QImage thumbnailFrom(const QImage& shown) {
+  if (shown.isNull()) return shown;
+  return shown.scaled(kThumbnail * kFiner, Qt::KeepAspectRatioByExpanding, Qt::SmoothTransformation)
+      .copy(QRect(QPoint(), kThumbnail * kFiner));
+}
+
 QPixmap thumbnailOf(const QString& path) {
   QPixmap picture(fileOf(path));
   picture.setDevicePixelRatio(kFiner);
@@ -30,8 +36,7 @@ QPixmap thumbnailOf(const QString& path) {
 
 void keepThumbnail(const QStringList& paths, const QImage& shown) {
   if (shown.isNull() || !folder().mkpath(QStringLiteral("."))) return;
-  const QImage small = shown.scaled(kThumbnail * kFiner, Qt::KeepAspectRatioByExpanding, Qt::SmoothTransformation)
-                           .copy(QRect(QPoint(), kThumbnail * kFiner));
+  const QImage small = thumbnailFrom(shown);
   for (const QString& path : paths) small.save(fileOf(path), "PNG");
 }
 

@@ -1,6 +1,7 @@
 #include "app/gui/window/help/glossary.h"
 
 #include <QApplication>
+#include <QDockWidget>
 #include <QFile>
 #include <QHBoxLayout>
 #include <QHeaderView>
@@ -67,10 +68,20 @@ QString Glossary::term() const {
   return item == nullptr ? QString() : item->data(Qt::UserRole).toString();
 }
 
-QString termAt(const QPoint& globalPosition) {
-  const QWidget* widget = QApplication::widgetAt(globalPosition);
+QString termOf(const QWidget* widget) {
   for (; widget != nullptr; widget = widget->parentWidget()) {
-    if (!widget->whatsThis().isEmpty()) return widget->whatsThis();
+    // A dock's title stands for what it holds: of several tabs that is the one in front.
+    const auto* dock = qobject_cast<const QDockWidget*>(widget);
+    const QWidget* described = dock != nullptr && widget->whatsThis().isEmpty() ? dock->widget() : widget;
+    if (described != nullptr && !described->whatsThis().isEmpty()) return described->whatsThis();
+  }
+  return {};
+}
+
+QString termAt(const QPoint& globalPosition) {
+  const QWidget* at = QApplication::widgetAt(globalPosition);
+  for (const QWidget* widget = at; widget != nullptr && widget->whatsThis().isEmpty();
+       widget = widget->parentWidget()) {
     const auto* header = qobject_cast<const QHeaderView*>(widget);
     if (header == nullptr || header->model() == nullptr) continue;
     const QPoint place = header->viewport()->mapFromGlobal(globalPosition);
@@ -78,7 +89,7 @@ QString termAt(const QPoint& globalPosition) {
     QString term = header->model()->headerData(section, header->orientation(), Qt::WhatsThisRole).toString();
     if (!term.isEmpty()) return term;
   }
-  return {};
+  return termOf(at);
 }
 
 }  // namespace foxscope::gui

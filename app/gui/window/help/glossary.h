@@ -26,6 +26,9 @@ class Glossary : public QDialog {
   QTextBrowser* m_text;
 };
 
+/// The entry that speaks of a widget: its `whatsThis`, or that of the nearest parent that has one; of a dock, of what
+/// it holds. Empty where there is none.
+QString termOf(const QWidget* widget);
 /// The entry that speaks of what is at a place of the screen: the `whatsThis` of the widget there, of the column of a
 /// table's header, or of the nearest parent that has one. Empty where there is none.
 QString termAt(const QPoint& globalPosition);

@@ -37,7 +37,10 @@ ShortcutSheet::ShortcutSheet(const QList<QAction*>& actions, QWidget* parent) : 
                 plainText(*action));
   }
   text += row(tr("+ and − in curves"), tr("zoom along the text alone"));
-  text += row(tr("Arrows"), tr("in the heads: choose a head; in a map: move; in the text: move the pinned query"));
+  text +=
+      row(tr("Arrows"),
+          tr("in the heads: choose a head; in a map: move (Ctrl: by nearly all that is shown); in the text: move the "
+             "pinned query"));
   text += "</table>";
   auto* browser = new QTextBrowser;
   browser->setHtml(text);

@@ -1,42 +1,138 @@
 #include "app/gui/window/help/start_page.h"
 
+#include <algorithm>
 #include <array>
 
 #include <QCommandLinkButton>
 #include <QDir>
-#include <QEvent>
 #include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QPainter>
+#include <QPainterPath>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QVBoxLayout>
 
+#include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/figures/thumbnails.h"
 
 namespace foxscope::gui {
 namespace {
 
-constexpr int kColumnWidthInCharacters = 96;
+constexpr int kColumnWidthInCharacters = 150;
 constexpr double kTitleSize = 2.2;
-constexpr int kMostPictureShare = 3;  // of the page's height: a third
 
 struct Question {
   const char* session;  ///< beside the demo's
+  const char* picture;  ///< of resources/help, light or dark
   const char* words;
   const char* answer;
 };
 constexpr std::array kQuestions{
-    Question{"demo-forgets.json", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "What does this head forget?"),
+    Question{"demo-forgets.json", "question-forgets",
+             QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "What does this head forget?"),
              QT_TRANSLATE_NOOP("foxscope::gui::StartPage",
                                "F and A of one head of a FoX, its gate along a chapter, where it forgets most")},
-    Question{"demo-wins.json", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "Where does FoX win?"),
+    Question{"demo-wins.json", "question-wins", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "Where does FoX win?"),
              QT_TRANSLATE_NOOP("foxscope::gui::StartPage",
                                "The loss of every token, FoX against a Transformer, and where they differ")},
-    Question{"demo-remembers.json", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "Which heads remember the title?"),
+    Question{"demo-remembers.json", "question-remembers",
+             QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "Which heads remember the title?"),
              QT_TRANSLATE_NOOP("foxscope::gui::StartPage",
                                "Every head coloured by what its gates have left of the title at the end of the text")}};
+
+/// A question below a picture of its answer.
+class QuestionCard : public QCommandLinkButton {
+ public:
+  QuestionCard(const QString& question, const QString& answer, const QString& picture)
+      : QCommandLinkButton(question, answer), m_picture(picture) {
+    setAutoDefault(true);  // Return asks it
+    setAttribute(Qt::WA_Hover);
+    QSizePolicy policy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+    policy.setHeightForWidth(true);
+    setSizePolicy(policy);
+  }
+  [[nodiscard]] bool hasHeightForWidth() const override { return true; }
+  [[nodiscard]] int heightForWidth(int width) const override {
+    const Places places = placesIn(width);
+    return places.answer.bottom() + 1 + kInside;
+  }
+  [[nodiscard]] QSize sizeHint() const override { return {kWidth, heightForWidth(kWidth)}; }
+  [[nodiscard]] QSize minimumSizeHint() const override { return {kLeastWidth, heightForWidth(kLeastWidth)}; }
+
+ protected:
+  void paintEvent(QPaintEvent* /*event*/) override {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    painter.setRenderHint(QPainter::SmoothPixmapTransform);
+    const Places places = placesIn(width());
+    const bool marked = underMouse() || hasFocus();
+    const double line = hasFocus() ? 2 : 1;
+    const QRectF frame = QRectF(rect()).adjusted(line / 2, line / 2, -line / 2, -line / 2);
+    QPainterPath card;
+    card.addRoundedRect(frame, kRound, kRound);
+    painter.fillPath(card, palette().color(isDown() ? QPalette::Midlight : QPalette::AlternateBase));
+    painter.save();
+    painter.setClipPath(card);
+    const QPixmap picture(QStringLiteral(":/help/%1-%2.png")
+                              .arg(m_picture, isDark(palette()) ? QStringLiteral("dark") : QStringLiteral("light")));
+    painter.drawPixmap(places.picture, picture, picture.rect());
+    painter.restore();
+    painter.setPen(palette().color(marked ? QPalette::Link : QPalette::WindowText));
+    painter.setFont(titleFont());
+    painter.drawText(places.title, Qt::TextWordWrap, text());
+    painter.setFont(font());
+    painter.setPen(mutedTextColour(palette()));
+    painter.drawText(places.answer, Qt::TextWordWrap, description());
+    painter.setPen(QPen(marked ? palette().color(QPalette::Highlight) : lineColour(palette()), line));
+    painter.setBrush(Qt::NoBrush);
+    painter.drawPath(card);
+  }
+
+ private:
+  struct Places {
+    QRect picture;
+    QRect title;
+    QRect answer;
+  };
+  [[nodiscard]] QFont titleFont() const {
+    QFont bold = font();
+    bold.setPointSizeF(bold.pointSizeF() * kQuestionSize);
+    bold.setWeight(QFont::DemiBold);
+    return bold;
+  }
+  [[nodiscard]] Places placesIn(int width) const {
+    const auto below = [width](const QRect& above, const QFont& font, const QString& text, int gap) {
+      const QRect room(kInside, above.bottom() + 1 + gap, width - 2 * kInside, QWIDGETSIZE_MAX);
+      return QRect(room.topLeft(),
+                   QSize(room.width(), QFontMetrics(font).boundingRect(room, Qt::TextWordWrap, text).height()));
+    };
+    Places places;
+    places.picture = QRect(0, 0, width, width * kHigh / kWide);
+    places.title = below(places.picture, titleFont(), text(), kInside);
+    places.answer = below(places.title, font(), description(), 2);
+    return places;
+  }
+
+  static constexpr int kWidth = 300;
+  static constexpr int kLeastWidth = 150;
+  static constexpr int kWide = 16;  // of the pictures
+  static constexpr int kHigh = 10;
+  static constexpr int kInside = 10;
+  static constexpr double kRound = 6;
+  static constexpr double kQuestionSize = 1.1;
+  QString m_picture;
+};
+
+void clearLayout(QLayout& layout) {
+  while (QLayoutItem* item = layout.takeAt(0)) {
+    if (item->layout() != nullptr) clearLayout(*item->layout());
+    delete item->widget();
+    delete item;
+  }
+}
 
 QLabel* wrapped(const QString& text) {
   auto* label = new QLabel(text);
@@ -55,8 +151,7 @@ QLabel* heading(const QString& text, double size) {
 
 }  // namespace
 
-StartPage::StartPage(QWidget* parent)
-    : QWidget(parent), m_column(new QWidget), m_picture(new QLabel), m_questions(new QVBoxLayout) {
+StartPage::StartPage(QWidget* parent) : QWidget(parent), m_column(new QWidget), m_questions(new QHBoxLayout) {
   m_column->setMaximumWidth(fontMetrics().averageCharWidth() * kColumnWidthInCharacters);
   auto* column = new QVBoxLayout(m_column);
   const int line = fontMetrics().height();
@@ -69,13 +164,18 @@ StartPage::StartPage(QWidget* parent)
   m_inputs->setWordWrap(true);
   m_inputs->hide();
   column->addWidget(m_inputs);
-  column->addSpacing(line / 2);
-  m_picture->setAccessibleName(tr("Forget matrix and attention of a head, beside the text that it read"));
-  m_picture->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
-  column->addWidget(m_picture);
+  m_left = new QVBoxLayout;
+  column->addLayout(m_left);
   column->addSpacing(line / 2);
   addQuestions(*column);
   addButtons(*column);
+  // From the demo to the questions, then to the other buttons.
+  QWidget* before = m_demo;
+  for (int place = 0; place < m_questions->count(); ++place) {
+    QWidget* card = m_questions->itemAt(place)->widget();
+    setTabOrder(before, card);
+    before = card;
+  }
   m_recent = new QVBoxLayout;
   column->addLayout(m_recent);
   column->addStretch(2);
@@ -91,6 +191,9 @@ StartPage::StartPage(QWidget* parent)
   scroll->setWidgetResizable(true);
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   scroll->setWidget(inside);
+  scroll->setFocusPolicy(Qt::NoFocus);
+  inside->setBackgroundRole(QPalette::Base);
+  inside->setAutoFillBackground(true);
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
   all->addWidget(scroll);
@@ -98,39 +201,40 @@ StartPage::StartPage(QWidget* parent)
 
 void StartPage::addQuestions(QVBoxLayout& column) {
   column.addLayout(m_questions);
-  m_questions->setSpacing(2);
+  m_questions->setSpacing(fontMetrics().height());
   for (const Question& question : kQuestions) {
-    auto* button = new QCommandLinkButton(tr(question.words), tr(question.answer));
-    button->setObjectName(QString::fromLatin1(question.session));
-    m_questions->addWidget(button);
+    auto* card = new QuestionCard(tr(question.words), tr(question.answer), QString::fromLatin1(question.picture));
+    card->setObjectName(QString::fromLatin1(question.session));
+    m_questions->addWidget(card, 1, Qt::AlignTop);
   }
   column.addSpacing(fontMetrics().height() / 2);
 }
 
 void StartPage::addButtons(QVBoxLayout& column) {
   auto* row = new QHBoxLayout;
-  const auto add = [&](const QString& text, const QString& tip, void (StartPage::*signal)()) {
-    auto* button = new QPushButton(text);
+  const auto add = [&](const QString& text, const char* icon, const QString& tip, void (StartPage::*signal)()) {
+    auto* button = new QPushButton(themedIcon(QString::fromLatin1(icon)), text);
+    button->setAutoDefault(true);
     button->setToolTip(tip);
     connect(button, &QPushButton::clicked, this, signal);
     row->addWidget(button);
     return button;
   };
-  m_demo = add(tr("Demo"),
+  m_demo = add(tr("Demo"), "demo",
                tr("A FoX (Pro) and a Transformer (Pro) of 12 million parameters read a chapter of a book: results "
                   "within seconds."),
                &StartPage::demoWanted);
   m_demo->setDefault(true);
-  add(tr("Open model…"),
+  add(tr("Open model…"), "model",
       tr("A checkpoint folder with config.json, weights and tokenizer, or what `foxscope train` wrote (Ctrl+O)."),
       &StartPage::modelWanted);
-  add(tr("Open text…"), tr("A text for the models to read (Ctrl+Shift+O); or type one at the right. F5 runs."),
+  add(tr("Open text…"), "text", tr("A text for the models to read (Ctrl+Shift+O); or type one at the right. F5 runs."),
       &StartPage::textWanted);
-  add(tr("Open file…"),
+  add(tr("Open file…"), "file",
       tr("A run file, an evaluation or a session (Ctrl+Alt+O): it needs neither model nor GPU. Files can also be "
          "dropped anywhere."),
       &StartPage::fileWanted);
-  m_tour = add(tr("Tour"), tr("The demo, and six steps through the window"), &StartPage::tourWanted);
+  m_tour = add(tr("Tour"), "tour", tr("The demo, and six steps through the window"), &StartPage::tourWanted);
   row->addStretch(1);
   column.addLayout(row);
 }
@@ -151,14 +255,42 @@ void StartPage::setInputs(const QString& text) {
   m_inputs->setVisible(!text.isEmpty());
 }
 
-void StartPage::setRecent(const QStringList& paths) {
-  while (QLayoutItem* item = m_recent->takeAt(0)) {
-    delete item->widget();
-    delete item;
+void StartPage::setLeft(const std::vector<LeftWork>& works) {
+  clearLayout(*m_left);
+  for (const LeftWork& work : works) {
+    QString about = tr("Kept when the window ended without being closed. Nothing is computed again.");
+    if (!work.left.isEmpty()) {
+      about = tr("Nothing is computed again, but %1: too large to be kept, F5 makes it again.")
+                  .arg(work.left.join(QStringLiteral(", ")));
+    }
+    auto* row = new QHBoxLayout;
+    auto* button = new QCommandLinkButton(tr("Continue: %1").arg(work.title), about);
+    button->setObjectName(QStringLiteral("continue"));
+    if (!work.picture.isNull()) {
+      button->setIcon(QPixmap::fromImage(work.picture));
+      button->setIconSize(kThumbnail);
+    }
+    connect(button, &QCommandLinkButton::clicked, this,
+            [this, session = work.session] { emit continueWanted(session); });
+    row->addWidget(button, 1);
+    auto* discard = new QPushButton(tr("Discard"));
+    discard->setToolTip(tr("Remove what was kept of this window"));
+    connect(discard, &QPushButton::clicked, this, [this, session = work.session] { emit discardWanted(session); });
+    row->addWidget(discard, 0, Qt::AlignVCenter);
+    m_left->addLayout(row);
+    if (m_left->count() == 1 && isVisible()) button->setFocus();
   }
+}
+
+void StartPage::setRecent(const QStringList& paths) {
+  clearLayout(*m_recent);
   if (paths.isEmpty()) return;
   m_recent->addSpacing(fontMetrics().height() / 2);
   m_recent->addWidget(heading(tr("Opened lately"), 1));
+  std::vector<QPixmap> pictures;
+  for (const QString& path : paths) pictures.push_back(thumbnailOf(path));
+  // Without any, names need no room for them.
+  const bool any = std::ranges::any_of(pictures, [](const QPixmap& picture) { return !picture.isNull(); });
   for (const QString& path : paths) {
     QString shown = QDir::cleanPath(path);
     if (shown.startsWith(QDir::homePath() + '/')) shown = "~" + shown.mid(QDir::homePath().size());
@@ -169,7 +301,8 @@ void StartPage::setRecent(const QStringList& paths) {
     auto* picture = new QLabel;
     picture->setFixedSize(kThumbnail);
     picture->setAlignment(Qt::AlignCenter);
-    picture->setPixmap(thumbnailOf(path));
+    picture->setPixmap(pictures[static_cast<std::size_t>(paths.indexOf(path))]);
+    if (!any) picture->hide();
     row->addWidget(picture);
     auto* link = new QLabel(QStringLiteral("<a href='open'>%1</a><br>%2")
                                 .arg(file.fileName().toHtmlEscaped(), file.path().toHtmlEscaped()));
@@ -180,25 +313,9 @@ void StartPage::setRecent(const QStringList& paths) {
   }
 }
 
-void StartPage::placePicture() {
-  const QPixmap picture(isDark(palette()) ? QStringLiteral(":/help/start-dark.png")
-                                          : QStringLiteral(":/help/start-light.png"));
-  const double ratio = devicePixelRatioF();
-  const int margins = 2 * fontMetrics().height();
-  const QSize room(std::min(width(), m_column->maximumWidth()) - margins, height() / kMostPictureShare);
-  QPixmap scaled = picture.scaled(room * ratio, Qt::KeepAspectRatio, Qt::SmoothTransformation);
-  scaled.setDevicePixelRatio(ratio);
-  m_picture->setPixmap(scaled);
-}
-
-void StartPage::resizeEvent(QResizeEvent* event) {
-  QWidget::resizeEvent(event);
-  placePicture();
-}
-
-void StartPage::changeEvent(QEvent* event) {
-  QWidget::changeEvent(event);
-  if (event->type() == QEvent::PaletteChange) placePicture();
+void StartPage::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  if (m_demo->isEnabled()) m_demo->setFocus(Qt::TabFocusReason);
 }
 
 }  // namespace foxscope::gui

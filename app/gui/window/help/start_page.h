@@ -5,20 +5,25 @@
 #include <QStringList>
 #include <QWidget>
 
+#include "app/gui/document/autosave.h"
+
+class QHBoxLayout;
 class QLabel;
 class QPushButton;
 class QVBoxLayout;
 
 namespace foxscope::gui {
 
-/// The first page of a new window: a picture of the result, questions that the demo answers, opening, and what was
-/// opened lately.
+/// The first page of a new window: questions that the demo answers, below pictures of the answers, opening, and what
+/// was opened lately. The demo has the keyboard first, so that Return opens it.
 class StartPage : public QWidget {
   Q_OBJECT
 
  public:
   explicit StartPage(QWidget* parent = nullptr);
   void setRecent(const QStringList& paths);
+  /// Offers, before all else, the work of windows that ended without being closed.
+  void setLeft(const std::vector<foxscope::gui::LeftWork>& works);
   /// Sets the text on a run's inputs that are there and those that are missing: "No text yet: ..."
   void setInputs(const QString& text);
   /// @param demo  its session file, beside which those of the questions lie; empty: there is none
@@ -31,23 +36,22 @@ class StartPage : public QWidget {
   void fileWanted();
   void tourWanted();
   void pathWanted(const QString& path);
+  void continueWanted(const QString& session);
+  void discardWanted(const QString& session);
   void questionAsked(const QString& session);
 
  protected:
-  void resizeEvent(QResizeEvent* event) override;
-  void changeEvent(QEvent* event) override;
+  void showEvent(QShowEvent* event) override;
 
  private:
   void addQuestions(QVBoxLayout& column);
   void addButtons(QVBoxLayout& column);
-  /// The picture as wide as the column.
-  void placePicture();
 
   QWidget* m_column;
-  QLabel* m_picture;
-  QVBoxLayout* m_questions;
+  QHBoxLayout* m_questions;
   QPushButton* m_demo = nullptr;
   QPushButton* m_tour = nullptr;
+  QVBoxLayout* m_left = nullptr;
   QVBoxLayout* m_recent = nullptr;
   QLabel* m_inputs = nullptr;
 };

@@ -46,6 +46,7 @@ Tour::Tour(std::vector<Step> steps, QWidget& window)
   m_title->setFont(large);
   m_text->setWordWrap(true);
   m_text->setFixedWidth(fontMetrics().averageCharWidth() * kCardCharacters);
+  m_text->setAlignment(Qt::AlignLeft | Qt::AlignTop);
   m_count->setEnabled(false);
   auto* end = new QPushButton(tr("End"));
   auto* buttons = new QHBoxLayout;
@@ -81,6 +82,8 @@ void Tour::go(int step) {
   const Step& shown = m_steps[index_of(m_step)];
   m_title->setText(shown.title);
   m_text->setText(shown.text);
+  // A layout would measure the text at the card's width, which titles and buttons may make larger than the text's own.
+  m_text->setFixedHeight(m_text->heightForWidth(m_text->minimumWidth()));
   m_count->setText(tr("%1 of %2").arg(m_step + 1).arg(steps()));
   m_back->setEnabled(m_step > 0);
   m_next->setText(m_step + 1 < steps() ? tr("Next") : tr("Done"));
@@ -96,6 +99,9 @@ QRect Tour::partRect() const {
 
 // Where there is most room beside the part; over its middle where there is none.
 void Tour::place() {
+  // A label that wraps asks for less than it needs until it has been shown.
+  m_text->setFixedHeight(m_text->heightForWidth(m_text->width()));
+  m_card->layout()->activate();
   m_card->adjustSize();
   const QRect part = partRect();
   const QSize card = m_card->size();

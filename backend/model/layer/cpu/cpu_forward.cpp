@@ -87,7 +87,7 @@ MixerSteps& CpuForward::mixer(int layer) {
 }
 
 bool CpuForward::predict() {
-  if (!keeps(Keep::logits) && !keeps(Keep::loss) && !keeps(Keep::hidden)) return true;
+  if (!keeps(Keep::logits) && !keeps(Keep::loss) && !keeps(Keep::hidden) && !keeps(Keep::predictions)) return true;
   if (!prediction_.predict()) return false;
   keep_hidden(config().layers);
   prediction_.take_losses();
@@ -98,8 +98,11 @@ void CpuForward::keep_hidden(int layer) {
   const std::int64_t hidden = pass_.hidden();
   const auto size = index_of(length() * hidden);
   for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
-    const FloatArray& rows = layer < config().layers ? pass_.memory().residual : pass_.memory().attended;
-    probes()[sequence].take_hidden(layer, hidden, std::span(rows).subspan(sequence * size, size));
+    const bool last = layer == config().layers;
+    const FloatArray& rows = last ? pass_.memory().attended : pass_.memory().residual;
+    const std::span<const float> own = std::span(rows).subspan(sequence * size, size);
+    probes()[sequence].take_hidden(layer, hidden, own);
+    if (last) probes()[sequence].take_prediction_state(hidden, own);
   }
 }
 

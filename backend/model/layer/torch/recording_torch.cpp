@@ -55,6 +55,16 @@ void record_hidden(const TorchPass& pass, int layer, const at::Tensor& rows) {
   }
 }
 
+void record_prediction_state(const TorchPass& pass, const at::Tensor& rows) {
+  const std::int64_t length = pass.length();
+  for (std::int64_t b = 0; b < pass.batch(); ++b) {
+    Recorder* const into = pass.recorder(b);
+    if (into == nullptr || !into->keeps(Keep::predictions)) continue;
+    copy_to_host(rows.slice(0, b * length, (b + 1) * length).to(at::kHalf),
+                 into->prediction_state(pass.config().hidden_size).data());
+  }
+}
+
 void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   const at::Tensor& cumulative) {
   for (std::int64_t b = 0; b < pass.batch(); ++b) {

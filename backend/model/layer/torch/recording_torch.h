@@ -13,6 +13,9 @@ namespace foxscope {
 /// x as it enters a layer, or behind the final norm.  @param rows  [B n, D] float32
 void record_hidden(const TorchPass& pass, int layer, const at::Tensor& rows);
 
+/// The state behind the final norm, for predictions.  @param rows  [B n, D] in the type that the head reads
+void record_prediction_state(const TorchPass& pass, const at::Tensor& rows);
+
 /// Records the operands of attention.
 /// @param cumulative  [B, H, n] float64 c; undefined where every f is 1
 void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

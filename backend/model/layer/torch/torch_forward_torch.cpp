@@ -55,11 +55,14 @@ std::unique_ptr<MixerSteps> TorchForward::make_attention() { return std::make_un
 std::unique_ptr<MixerSteps> TorchForward::make_linear() { return std::make_unique<TorchLinearSteps>(pass_); }
 
 void TorchForward::keep_hidden(int layer) {
-  if (!keeps(Keep::hidden)) return;
-  const TorchWeights& weights = pass_.weights();
   const bool last = layer == config().layers;
-  record_hidden(pass_, layer,
-                last ? pass_.norm(pass_.residual, weights.final_norm, weights.final_norm_bias) : pass_.residual);
+  const bool predicts = last && keeps(Keep::predictions);
+  if (!keeps(Keep::hidden) && !predicts) return;
+  const TorchWeights& weights = pass_.weights();
+  const at::Tensor rows =
+      last ? pass_.norm(pass_.residual, weights.final_norm, weights.final_norm_bias) : pass_.residual;
+  if (keeps(Keep::hidden)) record_hidden(pass_, layer, rows);
+  if (predicts) record_prediction_state(pass_, rows.to(weights.matrix));
 }
 
 bool TorchForward::feed_forward(int layer) {

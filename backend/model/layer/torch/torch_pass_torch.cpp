@@ -34,7 +34,9 @@ PassBytes TorchPass::bytes(const ModelConfig& config, DType dtype, const KeepSet
                 kDeviceLogitElements * 4 * (keep.contains(Keep::logits) ? 2 : 1);
   // Ids, labels, losses; the residual stream, and where it is kept its norm; the norm with what rounding took from it,
   // projection, heads and what they attend to; gates and normalisers; the attention kernel's workspace.
-  bytes.per_token = 20 + 4 * config.hidden_size * (keep.contains(Keep::hidden) ? 2 : 1) +
+  const bool states = keep.contains(Keep::hidden) || keep.contains(Keep::predictions);
+  bytes.per_token = 20 + 4 * config.hidden_size * (states ? 2 : 1) +
+                    (keep.contains(Keep::predictions) ? (size + 2) * config.hidden_size : 0) +
                     2 * size * config.hidden_size + size * (projected + gate) + size * (projected + queries) +
                     std::int64_t{config.heads} * (8 + 4 + 4 + 24);
   // LibTorch's operations have results of their own, of which a few are there at once.

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+
+#include "app/figure/figure_style.h"
+#include "backend/base/job.h"
+#include "backend/map/map.h"
+
+namespace foxscope::figure {
+
+/// The options of `drawGates`.
+struct GatesOptions {
+  enum class Scale { gate, time };  ///< f from 0 to 1, or -1 / log f, tokens, on a logarithmic axis
+  Scale scale = Scale::gate;
+  enum class Each { automatic, head, layer };
+  Each each = Each::automatic;  ///< a violin a head, where they have room, or one a layer of all its heads' gates
+  std::optional<Range> positions = {};  ///< absent: all
+};
+
+/// The gates f of a run as violins over the layers, with their median and quartiles. Every gate counts once: a bin's
+/// width is the number of gates in it, [from, to), the last bin's end included. f_0, which is in no F, does not count.
+/// Layers that forget nothing are left out.
+/// @returns nothing if the job was stopped
+/// @throws UsageError for a model without gates, Error for gates that were not kept
+std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOptions& options, const FigureStyle& style,
+                                     const Job& job);
+
+/// The same as `foxscope figure gates` asks for it.
+std::optional<DrawnFigure> drawGates(struct FigureRequest& request);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/figure/colour_map.h"
+#include "app/figure/page/panel.h"
+
+namespace foxscope::figure {
+
+/// Sentences in lines as wide as there is room.
+class ParagraphPanel final : public Panel {
+ public:
+  ParagraphPanel(const FigureFormat& format, std::string text);
+
+  [[nodiscard]] Margins margins(const QSizeF& /*inner*/) const override { return {}; }
+  [[nodiscard]] std::optional<double> heightFor(double width) const override;
+  [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
+  [[nodiscard]] bool hasLetter() const override { return false; }
+  void draw(Canvas& canvas, const QRectF& inner) const override;
+
+ private:
+  std::string m_text;
+  TextStyle m_style;
+};
+
+/// A list of tokens of a text: a number, the words before the token, and the token on a tint.
+class WordsPanel final : public Panel {
+ public:
+  struct Word {
+    std::int64_t position = 0;
+    double value = 0;
+    QString before;
+    QString token;
+  };
+  struct Content {
+    std::string title;
+    std::string quantity;  ///< in a table of numbers, what `value` is
+    std::string series;
+    std::vector<Word> words;
+    Rgb tint;
+  };
+  WordsPanel(const FigureFormat& format, Content content);
+
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
+  [[nodiscard]] std::optional<double> heightFor(double width) const override;
+  [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
+  [[nodiscard]] std::string title() const override { return m_content.title; }
+  [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
+  void draw(Canvas& canvas, const QRectF& inner) const override;
+  void addNumbers(NumberTable& numbers) const override;
+
+ private:
+  Content m_content;
+  TextStyle m_style;  ///< of words, without italics
+  TextStyle m_titleStyle;
+};
+
+}  // namespace foxscope::figure

@@ -1,0 +1,365 @@
+#include "app/gui/document/autosave.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <QBuffer>
+#include <QDateTime>
+#include <QDir>
+#include <QFileInfo>
+#include <QJsonDocument>
+#include <QLocale>
+#include <QSet>
+#include <QUuid>
+
+#include "app/gui/document/opened_path.h"
+#include "app/gui/document/runs/model_runs.h"
+#include "app/gui/document/runs/run_list.h"
+#include "app/gui/document/session.h"
+#include "app/gui/document/session_store.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/file/run_file.h"
+#include "backend/train/folder_lock.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr char kSession[] = "session.json";
+constexpr char kDamaged[] = "damaged.json";
+constexpr char kPicture[] = "picture.png";
+
+/// Bytes of the arrays of a run, about as many as its file will have.
+std::uint64_t bytesOf(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  std::uint64_t bytes = 0;
+  for (const ArraySpec& spec : kTraceArrays) {
+    bool any = false;
+    for (int index = 0; index < count_of(spec, info.layers) && !any; ++index) any = trace.has(spec.array, index);
+    if (any) bytes += bytes_of(spec, info, info.dtype);
+  }
+  return bytes;
+}
+
+/// What may be kept in a folder: a quarter of what its disk has free is more than enough.
+std::uint64_t roomIn(const QString& folder, std::uint64_t most) {
+  std::error_code failed;
+  const auto space = std::filesystem::space(folder.toStdString(), failed);
+  return failed ? most : std::min<std::uint64_t>(most, space.available / 4);
+}
+
+/// "4 runs on black-beauty-1-3.txt, 08:20"; of another day with its date.
+QString titleOf(const AutosaveNote& note, const QDateTime& time) {
+  const QString when = time.date() == QDate::currentDate() ? time.toString(QStringLiteral("HH:mm"))
+                                                           : QLocale().toString(time, QStringLiteral("d MMM, HH:mm"));
+  QString what = note.runs == 1 ? Autosave::tr("1 run") : Autosave::tr("%1 runs").arg(note.runs);
+  if (note.runs == 0) what = Autosave::tr("models");
+  if (!note.text.isEmpty()) what = Autosave::tr("%1 on %2").arg(what, note.text);
+  return QStringLiteral("%1, %2").arg(what, when);
+}
+
+/// What lies in a folder that no process holds; nothing where one does, or there is nothing to go on with. A session
+/// that cannot be read is told of once.
+std::optional<LeftWork> workIn(const QString& folder, QStringList& messages) {
+  std::optional<FolderLock> lock;
+  try {
+    lock.emplace(folder.toStdString());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  const QFileInfo file(QDir(folder).filePath(kSession));
+  if (!file.exists()) return std::nullopt;
+  try {
+    const OpenedContent content = openPath(file.absoluteFilePath());
+    const auto* opened = std::get_if<OpenedSession>(&content);
+    if (opened == nullptr) throw Error(Autosave::tr("%1: damaged session").arg(file.filePath()).toStdString());
+    const Session session = Session::fromJson(opened->session, folder);
+    LeftWork work;
+    work.session = file.absoluteFilePath();
+    const AutosaveNote note = session.autosave.value_or(AutosaveNote());
+    work.title = titleOf(note, file.lastModified());
+    work.left = note.left;
+    work.picture = QImage(QDir(folder).filePath(kPicture));
+    work.modified = file.lastModified().toMSecsSinceEpoch();
+    return work;
+  } catch (const Error& error) {
+    QFile::rename(file.filePath(), QDir(folder).filePath(kDamaged));
+    messages += Autosave::tr("What a window kept at %1 cannot be opened: %2")
+                    .arg(file.lastModified().toString(QStringLiteral("HH:mm")), QString::fromUtf8(error.what()));
+    return std::nullopt;
+  }
+}
+
+void removeFiles(const QString& folder, const QSet<QString>& kept) {
+  const QDir dir(folder);
+  for (const QString& name : dir.entryList({QStringLiteral("*.h5")}, QDir::Files)) {
+    if (!kept.contains(dir.filePath(name))) QFile::remove(dir.filePath(name));
+  }
+}
+
+}  // namespace
+
+/// What the window's thread hands to the thread that writes, and gets back.
+struct Autosave::Kept {
+  /// A run that is in no file of the user's.
+  struct Made {
+    RunId id = kNoRun;
+    std::size_t place = 0;  ///< in the session
+    std::shared_ptr<const Trace> trace;
+  };
+  Session session;
+  QString folder;
+  QImage picture;
+  std::vector<Made> made;
+  std::uint64_t most = 0;
+  std::vector<std::pair<RunId, QString>> written = {};  ///< with their files
+
+  /// Writes the session, then each run that is in no file yet and the session with it: whatever comes between, what is
+  /// there can be opened. @returns false if it was stopped
+  bool write(const Job& job);
+};
+
+bool Autosave::Kept::write(const Job& job) {
+  const QDir in(folder);
+  std::vector<SessionRun>& runs = session.runs;
+  QSet<QString> files;
+  std::uint64_t bytes = 0;
+  for (const Made& run : made) {
+    QString& file = runs[run.place].kept;
+    // A run that was removed comes back without its file.
+    if (!QFileInfo::exists(file)) file.clear();
+    if (QFileInfo(file).path() != folder) continue;
+    files.insert(file);
+    bytes += static_cast<std::uint64_t>(QFileInfo(file).size());
+  }
+  const auto isThere = [](const SessionRun& run) { return !run.kept.isEmpty() || !run.file.isEmpty(); };
+  const auto save = [&] {
+    AutosaveNote& note = *session.autosave;
+    note.runs = static_cast<int>(std::ranges::count_if(runs, isThere));
+    note.left.clear();
+    for (const SessionRun& run : runs) {
+      if (!isThere(run)) note.left += run.model;
+    }
+    session.write(in.filePath(kSession));
+  };
+  save();
+  const std::uint64_t room = roomIn(folder, most);
+  for (const Made& run : made) {
+    if (isThere(runs[run.place]) || bytes + bytesOf(*run.trace) > room) continue;
+    const QString file = in.filePath(QUuid::createUuid().toString(QUuid::WithoutBraces) + QStringLiteral(".h5"));
+    const std::shared_ptr<const Trace> traces[] = {run.trace};
+    if (!write_run_file(file.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job)) return false;
+    bytes += static_cast<std::uint64_t>(QFileInfo(file).size());
+    files.insert(file);
+    runs[run.place].kept = file;
+    written.emplace_back(run.id, file);
+    save();
+  }
+  QByteArray png;
+  QBuffer buffer(&png);
+  buffer.open(QIODevice::WriteOnly);
+  if (!picture.isNull() && picture.save(&buffer, "PNG")) {
+    AtomicFile file(in.filePath(kPicture).toStdString(), true);
+    file.write(png.constData(), static_cast<std::size_t>(png.size()));
+    file.commit();
+  }
+  removeFiles(folder, files);
+  return true;
+}
+
+struct Autosave::Looked {
+  std::vector<LeftWork> works;
+  QStringList messages;
+};
+
+Autosave::Autosave(RunList& runs, ModelRuns& modelRuns, SessionStore& sessions, QObject* parent)
+    : QObject(parent),
+      m_runs(runs),
+      m_modelRuns(modelRuns),
+      m_sessions(sessions),
+      m_writer(std::make_unique<JobRunner>(Threads::lent, kBehindPictures)) {
+  for (QTimer* timer : {&m_quiet, &m_latest}) {
+    timer->setSingleShot(true);
+    connect(timer, &QTimer::timeout, this, &Autosave::write);
+  }
+  m_quiet.setInterval(kQuietMs);
+  m_latest.setInterval(kLatestMs);
+  connect(&m_runs, &RunList::runsChanged, this, &Autosave::noteChange);
+  connect(&m_runs, &RunList::modelsChanged, this, &Autosave::noteChange);
+  connect(&m_runs.undoStack(), &UndoHistory::changed, this, &Autosave::noteChange);
+  connect(&m_runs.selection(), &Selection::headChanged, this, &Autosave::noteChange);
+  connect(&m_runs.selection(), &Selection::pinChanged, this, &Autosave::noteChange);
+  connect(&m_runs.selection(), &Selection::viewChanged, this, &Autosave::noteChange);
+  connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &Autosave::noteChange);
+}
+
+Autosave::~Autosave() = default;
+
+void Autosave::setFolder(const QString& folder) {
+  m_root = folder;
+  if (!folder.isEmpty()) return;
+  m_quiet.stop();
+  m_latest.stop();
+  m_writer->cancel(this, kWrite);
+  m_writer->cancel(this, kLook);
+  m_writing = false;
+  m_lock.reset();
+  m_own.clear();
+}
+
+void Autosave::setViews(std::function<QJsonObject()> state, std::function<QImage()> picture) {
+  m_state = std::move(state);
+  m_picture = std::move(picture);
+}
+
+void Autosave::noteChange() {
+  if (m_root.isEmpty() || m_finished) return;
+  m_quiet.start();
+  if (!m_latest.isActive()) m_latest.start();
+}
+
+// The folder is this window's alone: two that begin at once have different names.
+bool Autosave::makeFolder() {
+  if (!m_own.isEmpty()) return true;
+  const QString folder = QDir(m_root).filePath(QUuid::createUuid().toString(QUuid::WithoutBraces));
+  try {
+    if (!QDir().mkpath(folder)) throw Error(tr("%1: cannot be made").arg(folder).toStdString());
+    m_lock = std::make_unique<FolderLock>(folder.toStdString());
+    m_own = folder;
+    return true;
+  } catch (const Error& error) {
+    emit messageRaised(
+        {Message::Kind::warning,
+         tr("What is open is not kept for the case of a crash: %1").arg(QString::fromUtf8(error.what()))});
+    m_root.clear();
+    return false;
+  }
+}
+
+void Autosave::write() {
+  m_quiet.stop();
+  m_latest.stop();
+  if (m_root.isEmpty() || m_finished) return;
+  // What a session keeps may be on its way: without it there would be less than before.
+  if (m_runs.jobs().busy()) return noteChange();
+  if (m_writing) {
+    m_again = true;
+    return;
+  }
+  const bool anything = !m_runs.empty() || !m_runs.models().empty() || !m_modelRuns.text().empty();
+  if ((!anything && m_own.isEmpty()) || !makeFolder()) return;
+  Kept kept = shown();
+  const QByteArray content = QJsonDocument(kept.session.toJson(m_own)).toJson();
+  if (content == m_last) return;
+  if (m_picture && !m_runs.empty()) kept.picture = m_picture();
+  JobRunner::Request<Kept> request;
+  request.work = [kept = std::move(kept)](const Job& job) {
+    Kept done = kept;
+    return done.write(job) ? std::optional(std::move(done)) : std::nullopt;
+  };
+  request.done = [this, content](const Kept& done) {
+    m_writing = false;
+    m_last = content;
+    for (const auto& [id, file] : done.written) m_runs.setKept(id, file);
+    if (std::exchange(m_again, false)) noteChange();
+    emit written();
+  };
+  request.failed = [this](const QString& message) {
+    m_writing = false;
+    m_root.clear();
+    emit messageRaised(
+        {Message::Kind::warning, tr("What is open is not kept any more for the case of a crash: %1").arg(message)});
+  };
+  m_writing = true;
+  m_writer->submit(this, kWrite, std::move(request));
+}
+
+Autosave::Kept Autosave::shown() const {
+  Kept kept;
+  kept.folder = m_own;
+  kept.most = m_mostBytes;
+  kept.session = m_sessions.session(m_state ? m_state() : QJsonObject());
+  kept.session.autosave = AutosaveNote{m_sessions.file()};
+  if (const Run* reference = std::as_const(m_runs).reference()) kept.session.autosave->text = textNameOf(*reference);
+  std::size_t place = 0;
+  for (const Run& run : std::as_const(m_runs)) {
+    SessionRun& entry = kept.session.runs[place];
+    if (run.file.isEmpty()) {
+      entry.path = run.model;
+      entry.textFile = run.textFile;
+      entry.base = run.base;
+      entry.seconds = run.forwardSeconds;
+      kept.made.push_back({run.id, place, run.trace});
+    }
+    ++place;
+  }
+  return kept;
+}
+
+void Autosave::look() {
+  if (m_root.isEmpty() || m_finished) return;
+  JobRunner::Request<Looked> request;
+  request.work = [root = m_root](const Job&) {
+    Looked looked;
+    for (const QFileInfo& entry : QDir(root).entryInfoList(QDir::Dirs | QDir::NoDotAndDotDot)) {
+      if (auto work = workIn(entry.absoluteFilePath(), looked.messages)) looked.works.push_back(std::move(*work));
+    }
+    std::ranges::sort(looked.works, std::greater(), &LeftWork::modified);
+    while (looked.works.size() > kMostLeft) {
+      QFileInfo(looked.works.back().session).dir().removeRecursively();
+      looked.works.pop_back();
+    }
+    return std::optional(std::move(looked));
+  };
+  request.done = [this](const Looked& looked) {
+    for (const QString& message : looked.messages) emit messageRaised({Message::Kind::warning, message});
+    emit found(looked.works);
+  };
+  request.failed = [this](const QString& message) { emit messageRaised({Message::Kind::warning, message}); };
+  m_writer->submit(this, kLook, std::move(request));
+}
+
+bool Autosave::takeOver(const QString& session) {
+  const QString folder = QFileInfo(session).absolutePath();
+  if (folder == m_taken) return true;
+  try {
+    m_takenLock = std::make_unique<FolderLock>(folder.toStdString());
+    m_taken = folder;
+    return true;
+  } catch (const Error&) {
+    emit messageRaised({Message::Kind::note, tr("Another window goes on with this already")});
+    return false;
+  }
+}
+
+void Autosave::goOn(const QString& session) {
+  const QString folder = QFileInfo(session).absolutePath();
+  if (m_root.isEmpty() || folder == m_own || !takeOver(session)) return;
+  const QString before = std::exchange(m_own, folder);
+  m_lock = std::move(m_takenLock);
+  m_taken.clear();
+  m_last.clear();
+  if (!before.isEmpty()) discard(before + '/' + kSession);
+}
+
+void Autosave::discard(const QString& session) {
+  JobRunner::Request<bool> request;
+  request.work = [folder = QFileInfo(session).absolutePath()](const Job&) {
+    return std::optional(QDir(folder).removeRecursively());
+  };
+  request.done = [this](bool) { look(); };
+  m_writer->submit(this, kRemove, std::move(request));
+}
+
+void Autosave::finish() {
+  m_finished = true;
+  m_quiet.stop();
+  m_latest.stop();
+  // Nothing is written any more when the folder goes.
+  m_writer.reset();
+  if (!m_own.isEmpty()) QDir(m_own).removeRecursively();
+  m_lock.reset();
+}
+
+}  // namespace foxscope::gui
