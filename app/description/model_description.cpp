@@ -79,6 +79,10 @@ const char* mlpName(MlpKind kind) {
       return "SwiGLU";
     case MlpKind::geglu:
       return "GELU with a gate (tanh)";
+    case MlpKind::clamped:
+      return "clamped SwiGLU";
+    case MlpKind::relu_squared:
+      return "squared ReLU";
     case MlpKind::gelu:
       return "GELU";
     case MlpKind::gelu_tanh:
@@ -157,6 +161,23 @@ std::vector<std::string> differences(const ModelConfig& config, bool gated, bool
   return differences;
 }
 
+/// What a mixture of experts is.
+void addExperts(const ModelConfig& config, std::vector<ConfigOption>& options) {
+  using Json = nlohmann::ordered_json;
+  const ExpertMixture& mixture = *config.mixture;
+  const auto sparse = std::ranges::count(config.sparse, true);
+  options.push_back({"experts", "experts", mixture.experts});
+  options.push_back({"experts_per_token", "experts of a token", mixture.chosen});
+  options.push_back({"expert_size", "intermediate size of an expert", mixture.size});
+  options.push_back({"shared_expert_size", "intermediate size of the shared expert", mixture.shared_size});
+  options.push_back({"expert_layers", "layers with experts", sparse == config.layers ? Json("all") : Json(sparse)});
+  options.push_back({"router", "router", mixture.scores == ExpertMixture::Scores::softmax ? "softmax" : "sigmoid"});
+  options.push_back({"normalized_experts", "weights of experts sum to 1", mixture.normalized});
+  if (sparse == config.layers) {
+    std::erase_if(options, [](const ConfigOption& option) { return option.key == "intermediate_size"; });
+  }
+}
+
 }  // namespace
 
 std::string modelTitle(const ModelConfig& config) {
@@ -216,6 +237,17 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
       {"bos_token_id", "BOS token", config.bos_token_id ? Json(*config.bos_token_id) : Json(nullptr)},
       {"log_pruning_tolerance", "log pruning tolerance",
        config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
+  if (config.mixture) addExperts(config, options);
+  const auto unlessOne = [&](const char* key, const char* name, double factor) {
+    if (factor != 1) options.push_back({key, name, factor});
+  };
+  unlessOne("embedding_factor", "factor of embeddings", config.embedding_factor);
+  unlessOne("residual_factor", "factor of what layers add", config.residual_factor);
+  unlessOne("logit_factor", "factor of logits", config.logit_factor);
+  if (config.sinks) options.push_back({"sinks", "sinks", true});
+  if (config.projection_limit > 0) {
+    options.push_back({"projection_limit", "limit of queries, keys and values", config.projection_limit});
+  }
   const std::optional<LinearMixer>& mixer = config.linear;
   if (!mixer) return options;
   if (!config.attends()) std::erase_if(options, isOfAttention);

@@ -211,6 +211,7 @@ Json decayJson(const Trace& trace, const figure::HeadIndex& head, Blocks& blocks
             {"erases", mixer.erases()},
             {"window", window_of(info, head.layer)},
             {"scale", mixer.has_softmax() ? double{info.softmax_scale} : 1.0},
+            {"cap", mixer.has_softmax() ? info.logit_cap : 0.0},
             {"c", nullptr},
             {"decay_time", nullptr}};
   if (std::string reason = why_no_decay(info, trace, head.layer); !reason.empty()) {

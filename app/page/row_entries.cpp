@@ -8,7 +8,8 @@
 namespace foxscope::page {
 
 RowEntries::RowEntries(const HeadOf& head, HeadVectors vectors)
-    : mixer_(head.trace->info().mixer(head.layer)),
+    : info_(head.trace->info()),
+      mixer_(head.trace->info().mixer(head.layer)),
       vectors_(vectors),
       length_(head.trace->info().length),
       window_(window_of(head.trace->info(), head.layer)),
@@ -18,6 +19,7 @@ RowEntries::RowEntries(const HeadOf& head, HeadVectors vectors)
   } else if (forgets(head.trace->info(), head.layer)) {
     c_ = head.trace->cumulative_log_gate(head.layer, head.head);
   }
+  if (mixer_.sinks) sink_ = head.trace->sink_logit(head.layer, head.head);
   if (mixer_.kind().writes_beta) beta_ = head.trace->beta(head.layer, head.head);
 }
 
@@ -39,7 +41,7 @@ void RowEntries::logits(std::int64_t query) {
   const double at_query = c_.empty() ? 0.0 : c_[index_of(query)];
   for (std::size_t n = 0; n < count; ++n) {
     const double decay = c_.empty() ? 0.0 : at_query - c_[index_of(from) + n];
-    row_[n] = static_cast<double>(products_[n]) * static_cast<double>(scale_) + decay;
+    row_[n] = capped_logit(info_, static_cast<double>(products_[n]) * static_cast<double>(scale_)) + decay;
   }
 }
 
@@ -48,6 +50,7 @@ double RowEntries::log_normalizer(std::int64_t query) {
   const double largest = *std::ranges::max_element(row_);
   double sum = 0;
   for (const double logit : row_) sum += std::exp(logit - largest);
+  if (sink_) sum += std::exp(*sink_ - largest);
   return largest + std::log(sum);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,7 +25,7 @@ class RowEntries {
 
   /// The first key that a query sees.
   [[nodiscard]] std::int64_t first(std::int64_t query) const;
-  /// log sum_j exp(S_ij + c_i - c_j) over the keys that the query sees, nats; of softmax attention.
+  /// log sum_j exp(S_ij + c_i - c_j) over the keys that the query sees and the head's sink, nats; of softmax attention.
   [[nodiscard]] double log_normalizer(std::int64_t query);
   /// The entries of a row from first() to the query.
   /// @param normalizer  log-normaliser of the row, nats; of a linear mixer without meaning
@@ -35,6 +36,7 @@ class RowEntries {
   void logits(std::int64_t query);
   void mixing(std::int64_t query);
 
+  const TraceInfo& info_;
   LayerMixer mixer_;
   HeadVectors vectors_;
   std::int64_t length_;
@@ -43,6 +45,7 @@ class RowEntries {
   std::span<const double> c_;  ///< empty: no decay by head
   ChannelSums sums_;           ///< where each channel decays
   std::span<const float> beta_;
+  std::optional<double> sink_;
   std::vector<float> products_;
   std::vector<double> row_;
 };

@@ -46,6 +46,7 @@ constexpr const char* to_string(Element element) {
 constexpr Element element_of(ArrayNumber number, DType dtype) {
   if (number == ArrayNumber::float64) return Element::float64;
   if (number == ArrayNumber::float16) return Element::float16;
+  if (number == ArrayNumber::int32) return Element::int32;
   return number == ArrayNumber::run && dtype == DType::bfloat16 ? Element::bfloat16 : Element::float32;
 }
 

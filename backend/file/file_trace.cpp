@@ -53,6 +53,8 @@ class FileTraceSource final : public TraceSource {
     if (spec_of(array).number == ArrayNumber::float16) {
       return std::make_shared<ArrayValues>(dataset.values<std::uint16_t>());
     }
+    if (spec_of(array).number == ArrayNumber::int32)
+      return std::make_shared<ArrayValues>(dataset.values<std::int32_t>());
     std::vector<float> numbers = dataset.values<float>();
     // A beta or an erased part that is no number would spoil all entries behind it.
     if (spec_of(array).keep == Keep::query_key &&
@@ -259,6 +261,9 @@ class ArraySearch {
     }
     if (found.size() == 2 && spec.axes.begin()[1] == Axis::hidden && info_.hidden_size == 0) {
       info_.hidden_size = static_cast<std::int64_t>(found[1]);
+    }
+    if (found.size() == 3 && spec.axes.begin()[2] == Axis::choice && info_.chosen_experts == 0) {
+      info_.chosen_experts = static_cast<int>(std::min(found[2], kMostExperts));
     }
     dataset.require(element_of(spec.number, info_.dtype), shape_of(spec, info_, index));
     account_.take_stored(dataset);

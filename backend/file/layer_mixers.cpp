@@ -44,6 +44,11 @@ LayerMixer read_mixer(const Hdf5Object& layer, Hdf5Heap& heap) {
     }
     mixer.*extent.member = static_cast<int>(value);
   }
+  const std::int64_t sinks = layer.integer_attribute("sinks").value_or(0);
+  if (sinks != 0 && (sinks != 1 || !mixer.has_softmax())) {
+    layer.file().fail_damaged(layer.path() + "@sinks", fmt::format("is {}, not 0, or 1 of softmax attention", sinks));
+  }
+  mixer.sinks = sinks == 1;
   if (const std::string problem = mixer_problem(mixer); !problem.empty()) {
     layer.file().fail_damaged(layer.path(), problem);
   }
@@ -65,6 +70,7 @@ void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo&
     for (const MixerExtent& extent : kMixerExtents) {
       writer.attribute(of_layer, extent.name, std::int64_t{mixer.*extent.member});
     }
+    if (mixer.sinks) writer.attribute(of_layer, "sinks", std::int64_t{1});
   }
   writer.attribute(group, "mixers", names);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct LayerArrays {
 struct HeadArrays {
   std::span<const double> gate;
   std::array<std::span<const float>, kNormalizers.size()> normalizers;
+  std::optional<double> sink;
 };
 
 /// A row of attention of one head, summed up key by key: of each normaliser sum_j exp(logit + c_i - c_j - lse_i).
@@ -95,6 +97,10 @@ class AttentionCheck {
           store_.rows(Part::query, layer, shared_head(mixer.heads, mixer.query_heads, head), row, row + 1, scratch);
       queries.insert(queries.end(), query.begin(), query.end());
       sums.push_back({row});
+      for (std::size_t kind = 0; arrays.sink && kind < kNormalizers.size(); ++kind) {
+        if (arrays.normalizers[kind].empty()) continue;
+        sums.back().sum[kind] = std::exp(*arrays.sink - static_cast<double>(arrays.normalizers[kind][index_of(row)]));
+      }
     }
     for (std::int64_t begin = 0; begin <= rows_.back(); begin += kKeysAtOnce) {
       const std::int64_t end = std::min(begin + kKeysAtOnce, rows_.back() + 1);
@@ -186,6 +192,7 @@ LayerArrays read_layer(const Trace& trace, int layer) {
   const bool gated = forgets(info, layer) || !info.intervention.empty();
   for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
     if (has_gate(kind) && gated && arrays.gates == nullptr) continue;
+    if (info.mixer(layer).sinks && !trace.has(TraceArray::sink_logit, layer)) continue;
     arrays.normalizers[kind] = source.read(kNormalizers[kind], layer);
   }
   return arrays;
@@ -251,6 +258,7 @@ RunCheckReport check_run(const Trace& trace, const std::string& file, const Chec
       }
       HeadArrays own;
       own.gate = row_of<double>(arrays.gates, head, info.length);
+      if (trace.has(TraceArray::sink_logit, layer)) own.sink = trace.sink_logit(layer, head);
       for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
         own.normalizers[kind] = row_of<float>(arrays.normalizers[kind], head, info.length);
       }

@@ -467,7 +467,8 @@ std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& na
 
 /// The oldest schema whose readers take a run for what it is.
 std::int64_t schema_of(const TraceInfo& info) {
-  if (has_windows_by_layer(info) || info.logit_cap > 0) return kAttentionSchema;
+  const bool sinks = std::ranges::any_of(info.mixers, &LayerMixer::sinks);
+  if (has_windows_by_layer(info) || info.logit_cap > 0 || sinks) return kAttentionSchema;
   return info.mixers.empty() ? kSchema : kMixerSchema;
 }
 

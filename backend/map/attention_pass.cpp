@@ -74,6 +74,8 @@ class BandPass {
         const double log_first = static_cast<double>(tile_[index_of(lane)]) * kLn2;
         sums_.on_first += seen ? std::exp(log_first) : 0.0;
         beside_first_[n + lane] = seen ? -std::expm1(log_first) : 1.0;
+        // Rows without key 0 are of keys alone.
+        if (entries_.sink) beside_first_[n + lane] -= std::exp(entries_.log_sink_share(rows_.begin + n + lane));
       }
     }
     // Row 0 sees nothing beside key 0, and does not count.
@@ -202,6 +204,13 @@ std::int64_t count_repeats(std::span<const std::int32_t> token, std::int64_t win
   return repeats;
 }
 
+/// Share of a row that the head's sink takes, mean over rows.
+double mean_sink_share(const HeadEntries& entries) {
+  double sum = 0;
+  for (std::int64_t row = 0; row < entries.length; ++row) sum += std::exp(entries.log_sink_share(row));
+  return sum / static_cast<double>(entries.length);
+}
+
 }  // namespace
 
 void set_means_of_rows(const HeadEntries& entries, double square_without_first, double on_repeats,
@@ -211,11 +220,11 @@ void set_means_of_rows(const HeadEntries& entries, double square_without_first, 
   spread.on_repeats = on_repeats / static_cast<double>(spread.repeats);
 }
 
-DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows) {
+DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows, double on_keys) {
   for (double& value : mass) value /= static_cast<double>(std::max<std::int64_t>(1, rows));
   DistanceProfile result{std::move(mass), 0, 0};
-  result.d50 = distance_of_share(result.mass, 0.5);
-  result.d90 = distance_of_share(result.mass, 0.9);
+  result.d50 = distance_of_share(result.mass, 0.5 * on_keys);
+  result.d90 = distance_of_share(result.mass, 0.9 * on_keys);
   return result;
 }
 
@@ -265,7 +274,9 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
   spread.entropy = all.entropy / static_cast<double>(length);
   spread.mass_on_first = all.on_first / static_cast<double>(length);
   spread.mean_log_decay = all.log_decay / static_cast<double>(length);
-  spread.distance = distance_profile(std::move(all.mass), entries.length);
+  if (entries.sink) spread.mass_on_sink = mean_sink_share(entries);
+  const double on_keys = 1 - spread.mass_on_sink.value_or(0);
+  spread.distance = distance_profile(std::move(all.mass), entries.length, on_keys);
   spread.mass_on_self = spread.distance.mass.front();
   spread.rows_without_first = all.rows_without_first;
   spread.distance_without_first = distance_profile(std::move(all.mass_without_first), all.rows_without_first);

@@ -22,6 +22,6 @@ void set_means_of_rows(const HeadEntries& entries, double square_without_first, 
 
 /// Means over rows from sums over them, with the distances that hold half and nine tenths.
 /// @param mass  [L] sum at distance 0, 1, ...
-DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows);
+DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows, double on_keys = 1);
 
 }  // namespace foxscope

@@ -64,6 +64,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   }
   if (attention) normalizer = of.trace->log_normalizer(of.layer, of.head);
   if (needs_queries(quantity)) {
+    sink = of.trace->sink_logit(of.layer, of.head);
     store = &of.trace->require_query_key();
     key_head = shared_head(mixer.heads, mixer.key_heads, of.head);
   }
@@ -97,6 +98,12 @@ std::unique_ptr<TileReader> HeadEntries::reader() const {
   return std::make_unique<EntryReader>(*this);
 }
 
+double HeadEntries::log_sink_share(std::int64_t row) const {
+  if (!sink) return -std::numeric_limits<double>::infinity();
+  const std::span<const float> rows = quantity == Quantity::attention ? normalizer : without_gate;
+  return *sink - (rows.empty() ? 0.0 : static_cast<double>(rows[index_of(row)]));
+}
+
 void HeadEntries::leave_out_gate(std::span<const float> rows) {
   gated = false;
   gate = {};
@@ -105,6 +112,7 @@ void HeadEntries::leave_out_gate(std::span<const float> rows) {
 
 void HeadEntries::leave_out_content(std::span<const float> rows) {
   store = nullptr;
+  sink.reset();
   normalizer = rows;
 }
 

@@ -40,6 +40,8 @@ struct HeadEntries {
   [[nodiscard]] bool is_softmax() const;
   [[nodiscard]] std::unique_ptr<TileReader> reader() const;
 
+  /// Share of a row that its head's sink takes, in nats: log of the weight that no key has.
+  [[nodiscard]] double log_sink_share(std::int64_t row) const;
   /// Takes one of attention's two parts away, for Quantity::attention.
   /// @param rows  [L] log-normalisers of what remains, nats; must outlive this
   void leave_out_gate(std::span<const float> rows);     ///< softmax of S: what content alone would do
@@ -63,6 +65,7 @@ struct HeadEntries {
   std::int64_t window = 0;
   double scale = 0;
   double cap = 0;                       ///< of logits; 0: none
+  std::optional<double> sink;           ///< logit of the head's sink, of entries of attention; nothing: there is none
   bool gated = false;                   ///< false: f = 1, and `gate` holds zeros where it is needed at all
   std::span<const double> gate;         ///< [L] nats
   std::span<const float> normalizer;    ///< [L] nats, with the gate

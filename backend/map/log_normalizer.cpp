@@ -30,6 +30,12 @@ struct RowWorker {
   double sum[kBandRows] = {};
 };
 
+/// log(exp(a) + exp(b)); -infinity where both are.
+double log_of_sum(double a, double b) {
+  const double larger = std::max(a, b);
+  return std::isinf(larger) ? larger : larger + std::log1p(std::exp(std::min(a, b) - larger));
+}
+
 /// Rows of one band: an online log-sum-exp over its keys, nats.
 /// @param first_key  key 0 stays out of the sum where it is left out
 /// @param out  [rows]
@@ -57,6 +63,7 @@ bool sum_band(const HeadEntries& entries, const Range& rows, FirstKey first_key,
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t n = row - rows.begin;
     out[n] = static_cast<double>(worker.maximum[n]) * kNatsOfBit + std::log(worker.sum[n]);
+    if (entries.sink && first_key == FirstKey::counted) out[n] = log_of_sum(out[n], entries.log_sink_share(row));
   }
   return true;
 }
@@ -71,7 +78,7 @@ bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& t
 /// Shares of a row beside key 0 down to which they are known well enough as 1 minus the share of key 0.
 constexpr double kKnownBeside = 1.0 / 16.0;
 
-/// log(1 - A_i0) of a band's rows.
+/// log(1 - A_i0) of a band's rows, without what a sink takes.
 /// @returns false if the job was stopped on the way
 bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team& team, RowWorker& worker,
                        double* out) {
@@ -83,7 +90,8 @@ bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team
     for (std::int64_t n = begin; n < std::min(begin + kMapTile, rows.size()); ++n) {
       const bool seen = entries.window == 0 || rows.begin + n < entries.window;
       const double log_first = static_cast<double>(worker.tile[index_of(n - begin)]) * kNatsOfBit;
-      const double beside = seen ? -std::expm1(log_first) : 1.0;
+      const double of_sink = entries.sink ? std::exp(entries.log_sink_share(rows.begin + n)) : 0.0;
+      const double beside = std::max(0.0, (seen ? -std::expm1(log_first) : 1.0) - of_sink);
       out[n] = std::log(beside);
       unsure = unsure || (rows.begin + n > 0 && beside < kKnownBeside);
     }

@@ -118,8 +118,9 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   double dot = 0;
   for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
   reading.logit = capped_logit(info, dot * static_cast<double>(info.softmax_scale));
-  if (!reading.in_window) return;
   const double normalizer = trace.log_normalizer(head.layer, head.head)[index_of(query)];
+  if (const auto sink = trace.sink_logit(head.layer, head.head)) reading.sink_share = std::exp(*sink - normalizer);
+  if (!reading.in_window) return;
   reading.attention = std::exp(reading.logit + reading.log_forget - normalizer);
 }
 

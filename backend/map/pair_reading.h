@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "backend/map/map.h"
 
@@ -19,8 +20,9 @@ struct PairReading {
                                ///< also: the sums of its rows are not known yet
   double logit = 0;            ///< q.k / sqrt(d), without the gate
   double attention = 0;        ///< A(query, key)
-  bool has_mixing = false;     ///< true of a linear mixer whose queries and keys were kept; then there is no logit
-  double mixing = 0;           ///< M(query, key) of a linear mixer
+  std::optional<double> sink_share;  ///< of the query's row, what its head's sink takes; where it has one
+  bool has_mixing = false;  ///< true of a linear mixer whose queries and keys were kept; then there is no logit
+  double mixing = 0;        ///< M(query, key) of a linear mixer
 };
 
 /// Reads one entry of every quantity from a trace, in O(d + log L); of the delta rule in O(d (query - key)).

@@ -29,6 +29,7 @@ class MemorySource final : public TraceSource {
 ArrayValues no_numbers(const ArraySpec& spec) {
   if (spec.number == ArrayNumber::float64) return std::vector<double>{};
   if (spec.number == ArrayNumber::float16) return std::vector<std::uint16_t>{};
+  if (spec.number == ArrayNumber::int32) return std::vector<std::int32_t>{};
   return std::vector<float>{};
 }
 
@@ -52,8 +53,21 @@ ArrayValues* Recorder::sized(TraceArray array, int index) {
   if (of_all.empty()) return nullptr;
   assert(index >= 0 && static_cast<std::size_t>(index) < of_all.size());
   ArrayValues& values = of_all[index_of(index)];
-  std::visit([size = elements_of(spec_of(array), info_, index)](auto& numbers) { numbers.resize(size); }, values);
+  const std::size_t size = elements_of(spec_of(array), info_, index);
+  // A layer without experts leaves its part as it is.
+  if (auto* const experts = std::get_if<std::vector<std::int32_t>>(&values)) {
+    experts->resize(size, -1);
+  } else {
+    std::visit([size](auto& numbers) { numbers.resize(size); }, values);
+  }
   return &values;
+}
+
+Recorder::Experts Recorder::experts(int layer) {
+  const std::span<std::int32_t> experts = array<std::int32_t>(TraceArray::expert);
+  const std::span<float> weights = array<float>(TraceArray::expert_weight);
+  const std::size_t size = experts.size() / index_of(info_.layers);
+  return {experts.subspan(index_of(layer) * size, size), weights.subspan(index_of(layer) * size, size)};
 }
 
 std::span<float> Recorder::logits(std::int64_t vocabulary_size) {

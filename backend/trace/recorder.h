@@ -44,6 +44,12 @@ class Recorder {
   std::span<float> log_normalizer_without_gate(int layer) {
     return array<float>(TraceArray::log_normalizer_without_gate, layer);
   }
+  /// [L, k] of a layer, filled with -1 and 0 before it is written: experts and their weights.
+  struct Experts {
+    std::span<std::int32_t> experts;
+    std::span<float> weights;
+  };
+  Experts experts(int layer);
   std::span<float> per_token_loss() { return array<float>(TraceArray::per_token_loss); }
   /// [layers, H, L]; info().saliency_target says what they are the gradients of
   std::span<float> log_forget_gradient() { return array<float>(TraceArray::log_forget_gradient); }

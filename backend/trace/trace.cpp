@@ -302,6 +302,12 @@ std::span<const float> Trace::log_normalizer(int layer, int head) const {
   return row<float>(TraceArray::log_normalizer, layer, head);
 }
 
+std::optional<double> Trace::sink_logit(int layer, int head) const {
+  check_head(layer, head);
+  if (!info_.mixer(layer).sinks) return std::nullopt;
+  return static_cast<double>(row<float>(TraceArray::sink_logit, layer, head).front());
+}
+
 std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
   return row<float>(TraceArray::log_forget_gradient, layer, head);
 }

@@ -95,7 +95,8 @@ struct ChannelSums {
 };
 
 /// The numbers of one array, C order; of float16 their bits.
-using ArrayValues = std::variant<std::vector<float>, std::vector<double>, std::vector<std::uint16_t>>;
+using ArrayValues =
+    std::variant<std::vector<float>, std::vector<double>, std::vector<std::uint16_t>, std::vector<std::int32_t>>;
 
 /// The source of a trace's arrays, except those of a QueryKeyStore: memory or a run file. Safe to call from several
 /// threads. `index` is the layer of arrays that are not Repeat::once.
@@ -162,6 +163,9 @@ class Trace {
   [[nodiscard]] std::span<const float> erase_write(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
+  /// The logit of a head's sink, which log_normalizer holds beside those of keys; none where the layer has no sinks.
+  /// @throws Error likewise
+  [[nodiscard]] std::optional<double> sink_logit(int layer, int head) const;
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
   /// @throws Error likewise
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;

@@ -31,6 +31,8 @@ std::int64_t extent_of(Axis axis, const TraceSizes& sizes, const LayerMixer& mix
       return mixer.value_dim;
     case Axis::vocabulary:
       return sizes.vocabulary_size;
+    case Axis::choice:
+      return sizes.chosen_experts;
     case Axis::hidden:
       break;
   }
@@ -70,8 +72,9 @@ KeepSet parse_keep(const std::string& list) {
 }
 
 const char* to_string(Axis axis) {
-  constexpr std::array<const char*, 10> kNames = {"layer",    "head",    "query_head",    "key_head",   "value_head",
-                                                  "position", "channel", "value_channel", "vocabulary", "hidden"};
+  constexpr std::array<const char*, 11> kNames = {"layer",      "head",     "query_head", "key_head",
+                                                  "value_head", "position", "channel",    "value_channel",
+                                                  "vocabulary", "hidden",   "choice"};
   return kNames[index_of(axis)];
 }
 
@@ -124,6 +127,8 @@ bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {
     case TraceArray::log_normalizer:
     case TraceArray::log_normalizer_without_gate:
       return mixer.has_softmax();
+    case TraceArray::sink_logit:
+      return mixer.sinks;
     default:
       return true;
   }

@@ -18,7 +18,7 @@
 namespace foxscope {
 
 /// The parts of a run that a trace may keep, word by word of `--keep`.
-enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, predictions, saliency };
+enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, predictions, saliency, experts };
 using KeepSet = std::set<Keep>;
 
 struct KeepWord {
@@ -27,7 +27,7 @@ struct KeepWord {
   const char* title;  ///< "the run did not keep ..."
 };
 
-inline constexpr std::array<KeepWord, 10> kKeepWords = {{
+inline constexpr std::array<KeepWord, 11> kKeepWords = {{
     {Keep::loss, "loss", "losses"},
     {Keep::gates, "gates", "gates"},
     {Keep::rows, "rows", "row normalisers"},
@@ -38,6 +38,7 @@ inline constexpr std::array<KeepWord, 10> kKeepWords = {{
     {Keep::hidden, "hidden", "hidden states"},
     {Keep::predictions, "predictions", "predictions"},
     {Keep::saliency, "saliency", "saliency"},
+    {Keep::experts, "experts", "chosen experts"},
 }};
 
 constexpr const KeepWord& word_of(Keep keep) { return kKeepWords[index_of(keep)]; }
@@ -64,6 +65,9 @@ enum class TraceArray {
   logits,
   hidden_states,
   prediction_state,
+  sink_logit,
+  expert,
+  expert_weight,
 };
 
 /// Axes of arrays, which are dimension scales of a run file.
@@ -78,6 +82,7 @@ enum class Axis {
   value_channel,
   vocabulary,
   hidden,
+  choice,
 };
 /// Name of the dimension scale.
 const char* to_string(Axis axis);
@@ -94,6 +99,7 @@ struct TraceSizes {
   int head_dim = 0;                  ///< d
   std::int64_t vocabulary_size = 0;  ///< V
   std::int64_t hidden_size = 0;      ///< D
+  int chosen_experts = 0;            ///< k, experts that a position reads of a layer's mixture; 0: there is none
   /// One a layer; empty: softmax attention in every one. Where there are any, heads, key_heads and head_dim are each
   /// the largest of all layers.
   std::vector<LayerMixer> mixers = {};
@@ -116,7 +122,7 @@ enum class Repeat {
 };
 
 /// Number format of an array.
-enum class ArrayNumber { float32, float64, float16, run };  ///< run: the run's DType
+enum class ArrayNumber { float32, float64, float16, int32, run };  ///< run: the run's DType
 
 /// How an array is held while a model runs, and how it lies in a run file.
 enum class Storage {
@@ -152,7 +158,7 @@ struct ArraySpec {
 };
 
 // clang-format off
-inline constexpr std::array<ArraySpec, 16> kTraceArrays = {{
+inline constexpr std::array<ArraySpec, 19> kTraceArrays = {{
     {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
      ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
     {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
@@ -199,6 +205,13 @@ inline constexpr std::array<ArraySpec, 16> kTraceArrays = {{
     {TraceArray::prediction_state, Keep::predictions, "predictions/hidden_state", Repeat::once,
      {Axis::position, Axis::hidden}, ArrayNumber::float16, Storage::raw, "",
      "state behind the final norm, whose product with the rows of the head is the logits of the next token"},
+    {TraceArray::sink_logit, Keep::rows, "layers/NN/sink_logit", Repeat::layers, {Axis::head}, ArrayNumber::float32,
+     Storage::packed, "", "logit of a head's sink, which every row's sum holds beside those of keys"},
+    {TraceArray::expert, Keep::experts, "experts/expert", Repeat::once, {Axis::layer, Axis::position, Axis::choice},
+     ArrayNumber::int32, Storage::raw, "", "experts that a position reads; -1 in a layer without experts"},
+    {TraceArray::expert_weight, Keep::experts, "experts/weight", Repeat::once,
+     {Axis::layer, Axis::position, Axis::choice}, ArrayNumber::float32, Storage::raw, "",
+     "what the output of such an expert is multiplied by"},
 }};
 // clang-format on
 
@@ -212,8 +225,9 @@ static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) {
 
 /// How many of an array a run of so many layers has.
 int count_of(const ArraySpec& spec, int layers);
-/// Whether a layer of that kind has an array: softmax attention has row normalisers; heads with one decay, with rates
-/// or without, have c (zero for attention without a gate); both Mambas and the delta rule have beta.
+/// Whether a layer of that kind has an array: softmax attention has row normalisers, and logits of sinks if any; heads
+/// with one decay, with rates or without, have c (zero for attention without a gate); both Mambas and the delta rule
+/// have beta.
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer);
 /// The path of an array for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);

@@ -77,6 +77,9 @@ Model open_model(const Recipe& recipe) {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
   }
+  if (model.config.mixture) {
+    throw Error(fmt::format("model_type {}: mixtures of experts are not trained", model.config.model_type));
+  }
   if (!model.config.is_trained()) {
     throw Error(
         fmt::format("model_type {}: its layers are of several kinds, and of such models only Samba can be trained",

@@ -36,7 +36,8 @@ struct ForgettingAttention {
   float* log_normalizer = nullptr;               ///< [B, H, L] contiguous, nats; may be null
   float* log_normalizer_without_gate = nullptr;  ///< likewise, of softmax(Q K^T scale); may be null
   float scale = 0;                               ///< 1/sqrt(d)
-  float logit_cap = 0;  ///< softmax is of cap tanh(q.k scale / cap) + D (Gemma 2); 0: of the logits as they are
+  float logit_cap = 0;          ///< softmax is of cap tanh(q.k scale / cap) + D (Gemma 2); 0: of the logits as they are
+  const float* sink = nullptr;  ///< [H] logits that the softmax of every row is over beside; null: none
   std::int64_t window_size = 0;  ///< w: row i sees i-w < j <= i; 0: all j <= i
   double pruning_tolerance = 0;  ///< largest share of a row's attention that may be skipped; 0: none
 };

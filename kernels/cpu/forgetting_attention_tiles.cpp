@@ -185,6 +185,18 @@ class RowBlock {
     std::fill_n(s_.sums.get(), rows_ * kMaxLanes, 0.0F);
     std::fill_n(s_.sums_without_gate.get(), rows_ * kMaxLanes, 0.0F);
     std::fill_n(s_.output.get(), rows_ * packed_.value_dim, 0.0F);
+    if (a_.sink != nullptr) begin_with_sink();
+  }
+
+  /// A row's sums begin with the sink's share, relative to the row's reference, which is no lower than the sink.
+  void begin_with_sink() {
+    const auto sink = static_cast<float>(static_cast<double>(a_.sink[head_ % a_.heads]) * kLog2E);
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      float& reference = s_.reference[index(r)];
+      reference = std::max(reference, sink);
+      s_.reference_without_gate[index(r)] = reference;
+      s_.sums.get()[r * kMaxLanes] = s_.sums_without_gate.get()[r * kMaxLanes] = std::exp2(sink - reference);
+    }
   }
 
   /// Whether the keys of a block and all before it hold no more than the tolerance of any row: their weights are at

@@ -190,10 +190,12 @@
     /** A of softmax attention, or M of a linear mixer, of one query and keys [from, to) that it sees, into out[0...]. */
     row(query, from, to, out) {
       if (!this.softmax) return this.mixingRow(query, from, to, out);
-      const { gates, scale } = this;
+      const { gates, scale, cap } = this;
       const base = (gates ? gates[query] : 0) - this.normalizer[query];
       for (let key = from; key < to; ++key) {
-        out[key - from] = Math.exp(this.dot(query, key) * scale + base - (gates ? gates[key] : 0));
+        let logit = this.dot(query, key) * scale;
+        if (cap) logit = cap * Math.tanh(logit / cap);
+        out[key - from] = Math.exp(logit + base - (gates ? gates[key] : 0));
       }
     }
 

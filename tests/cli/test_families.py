@@ -81,6 +81,34 @@ class PublishedTest(CommandLineTest):
         numpy.testing.assert_allclose(found, golden["logits"][0], atol=2e-4 * abs(golden["logits"]).max())
         self.done("figure", "distance", "--run", path, "--heads", "0:0,1:0", "-o", self.folder / "distance.pdf")
 
+    def test_sinks_have_a_share_of_their_own(self):
+        path, golden = self.check_maps("gpt_oss")
+        heads = json.loads(self.done("heads", path, "--json"))["heads"]
+        for head in heads:
+            attention = self.attention_of(path, head["layer"], head["head"])
+            on_sink = head["attention"]["mass_on_sink"]
+            self.assertGreater(on_sink, 0.01)
+            self.assertAlmostEqual(on_sink, 1 - attention.sum(axis=1).mean(), delta=1e-5)
+        self.assertIn("mass_on_sink", self.done("heads", path, "--csv").splitlines()[0].split(","))
+        with h5py.File(path) as file:
+            layer = file["models/gpt_oss/layers/00"]
+            self.assertEqual((file.attrs["foxscope_schema"], layer.attrs["sinks"]), (3, 1))
+            self.assertEqual(layer["sink_logit"].shape, (4,))
+
+    def test_chosen_experts_are_kept(self):
+        path, golden = self.run_of("qwen3_moe", keep="loss,experts")
+        with h5py.File(path) as file:
+            experts, weights = file["models/qwen3_moe/experts/expert"][()], file["models/qwen3_moe/experts/weight"][()]
+        self.assertEqual(experts.shape, (2, golden["input_ids"].size, 2))
+        self.assertTrue(((experts >= 0) & (experts < 6)).all())
+        numpy.testing.assert_allclose(weights.sum(axis=2), 1, atol=1e-6)
+        self.assertIn("experts", json.loads(self.done("info", path, "--json"))["models"][0]["kept"])
+        told = self.done("info", PUBLISHED / "qwen3_5_moe-published")
+        self.assertRegex(told, r"experts of a token +2")
+        self.assertRegex(told, r"not run +multi-token prediction")
+        self.fails(2, "llama is no mixture of experts: leave experts out of --keep", "run", "--model", DATA / "llama", "--ids",
+                   self.folder / "qwen3_moe.json", "--keep", "experts", "-o", self.folder / "no.h5")
+
     def test_two_bases_and_norms_behind(self):
         for name in ["gemma3-published", "olmo3", "ministral3-published", "smollm3", "phi3"]:
             self.check_maps(name)

@@ -75,7 +75,8 @@ def check_scales(path, dataset):
         "query": ["head", "position", "channel"], "key": ["key_head", "position", "channel"],
         "value": ["key_head", "position", "channel"], "log_forget": ["layer", "head", "position"],
         "logits": ["position", "vocabulary"], "cumulative_log_decay": ["key_head", "position", "channel"],
-        "beta": ["head", "position"],
+        "beta": ["head", "position"], "sink_logit": ["head"], "expert": ["layer", "position", "choice"],
+        "weight": ["layer", "position", "choice"],
     }
     if dataset.parent.attrs.get("mixer", "attention") != "attention":
         names["query"] = ["query_head", "position", "channel"]

@@ -58,6 +58,8 @@ class Expectation {
     }
     array<std::uint16_t>(root + "/predictions/hidden_state", "<f2",
                          trace.source().copy<std::uint16_t>(TraceArray::prediction_state));
+    array<std::int32_t>(root + "/experts/expert", "<i4", trace.source().copy<std::int32_t>(TraceArray::expert));
+    array<float>(root + "/experts/weight", "<f4", trace.source().copy<float>(TraceArray::expert_weight));
     for (int layer = 0; layer < info.layers; ++layer) layer_arrays(trace, root, layer);
     for (int index = 0; index <= info.layers; ++index) {
       array<float>(fmt::format("{}/hidden_states/{:02}", root, index), "<f4", trace.source().hidden_states(index));

@@ -34,6 +34,7 @@ std::vector<SyntheticRun> variants() {
   runs.push_back({.name = "nothing", .keep = {}});
   runs.push_back({.name = "hybrid", .keep = kEverything, .mixers = all_mixers()});
   runs.push_back({.name = "hybrid-bf16", .length = 700, .dtype = DType::bfloat16, .mixers = all_mixers()});
+  runs.push_back({.name = "sinks", .mixers = sink_mixers()});
   runs.push_back({.name = "hybrid-losses", .keep = {Keep::loss}, .mixers = all_mixers()});
   return runs;
 }
@@ -63,6 +64,7 @@ TEST_F(RunFileTest, TheSchemaIsTheOldestThatReadsARunAsItIs) {
   EXPECT_EQ(schema({.mixers = all_mixers()}), 2);
   EXPECT_EQ(schema({.window_sizes = {0, 5}}), 3);
   EXPECT_EQ(schema({.logit_cap = 0.7}), 3);
+  EXPECT_EQ(schema({.mixers = sink_mixers()}), 3);
 }
 
 TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {

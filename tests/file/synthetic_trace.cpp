@@ -45,9 +45,10 @@ std::vector<double> random_gates(const SyntheticRun& run, int heads, bool gated,
   return c;
 }
 
-/// lse_i = log sum_j exp(s q_i.k_j + c_i - c_j), densely; zero where q and k are not kept.
-void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* store, const TraceInfo& run, int layer,
-                         bool with_gate, std::span<float> normalizer) {
+/// lse_i = log sum_j exp(s q_i.k_j + c_i - c_j), densely, with the sinks' exponentials; zero where q and k are not
+/// kept.
+void fill_log_normalizer(const std::vector<double>& c, std::span<const float> sinks, const HostQueryKeyStore* store,
+                         const TraceInfo& run, int layer, bool with_gate, std::span<float> normalizer) {
   if (store == nullptr || !store->has(Part::query) || normalizer.empty()) return;
   const LayerMixer mixer = run.mixer(layer);
   std::vector<float> query_scratch;
@@ -59,7 +60,7 @@ void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* 
         store->rows(Part::key, layer, shared_head(mixer.heads, mixer.key_heads, head), 0, run.length, key_scratch);
     const double* gate = c.data() + head * run.length;
     for (std::int64_t i = 0; i < run.length; ++i) {
-      double sum = 0;
+      double sum = sinks.empty() ? 0.0 : std::exp(static_cast<double>(sinks[index_of(head)]));
       const std::int64_t window = window_of(run, layer);
       const std::int64_t first = window > 0 ? std::max<std::int64_t>(0, i - window + 1) : 0;
       for (std::int64_t j = first; j <= i; ++j) {
@@ -124,6 +125,7 @@ TraceInfo make_info(const SyntheticRun& run) {
   info.window_size = run.window_size;
   info.window_sizes = run.window_sizes;
   info.logit_cap = run.logit_cap;
+  info.chosen_experts = run.chosen_experts;
   info.pruning_tolerance = 0x1p-24;
   for (int layer = 0; layer < info.layers; ++layer) {
     info.forgetting.push_back(run.gated && info.mixer(layer).decay != Decay::none);
@@ -169,6 +171,12 @@ std::vector<LayerMixer> all_mixers() {
           {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, 6, 5}};
 }
 
+std::vector<LayerMixer> sink_mixers() {
+  LayerMixer mixer = attention_layer(4, 2, 8);
+  mixer.sinks = true;
+  return {mixer, mixer};
+}
+
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
   std::mt19937 random(run.seed);
   std::normal_distribution<float> normal;
@@ -187,8 +195,10 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
     for (float& beta : recorder.beta(layer)) beta = std::abs(normal(random));
     fill_rates(recorder, layer, random);
     fill_stored(recorder, run, layer, random);
-    fill_log_normalizer(c, store.get(), info, layer, true, recorder.log_normalizer(layer));
-    fill_log_normalizer(c, store.get(), info, layer, false, recorder.log_normalizer_without_gate(layer));
+    const std::span<float> sinks = recorder.array<float>(TraceArray::sink_logit, layer);
+    for (float& sink : sinks) sink = normal(random);
+    fill_log_normalizer(c, sinks, store.get(), info, layer, true, recorder.log_normalizer(layer));
+    fill_log_normalizer(c, sinks, store.get(), info, layer, false, recorder.log_normalizer_without_gate(layer));
   }
   if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[0:37]";
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
@@ -198,6 +208,8 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
       for (float& number : recorder.array<float>(spec.array, index)) number = normal(random);
     }
   }
+  std::uniform_int_distribution<std::int32_t> expert(-1, 7);
+  for (std::int32_t& number : recorder.array<std::int32_t>(TraceArray::expert)) number = expert(random);
   for (std::uint16_t& number : recorder.array<std::uint16_t>(TraceArray::prediction_state)) {
     number = to_float16(normal(random));
   }

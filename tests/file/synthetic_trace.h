@@ -25,6 +25,7 @@ struct SyntheticRun {
   unsigned seed = 1;
   KeepSet keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
   std::int64_t vocabulary_size = 50;    ///< width of the logits, where kept
+  int chosen_experts = 3;               ///< of a position, where kept
   std::vector<LayerMixer> mixers = {};  ///< where given: in place of layers, heads, key_heads and head_dim
 };
 
@@ -34,5 +35,7 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run);
 
 /// A model with a layer of each kind of mixer, with extents of its own.
 std::vector<LayerMixer> all_mixers();
+/// Two layers of softmax attention whose heads have sinks.
+std::vector<LayerMixer> sink_mixers();
 
 }  // namespace foxscope::test

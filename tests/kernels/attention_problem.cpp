@@ -107,7 +107,7 @@ std::string Problem::describe() const {
          std::to_string(o.length) + " d " + std::to_string(o.head_dim) + " gate " +
          std::to_string(static_cast<int>(o.gate)) + " window " + std::to_string(o.window_size) + " layout " +
          std::to_string(static_cast<int>(o.layout)) + " tolerance " + std::to_string(o.pruning_tolerance) + " cap " +
-         std::to_string(o.logit_cap);
+         std::to_string(o.logit_cap) + " sink " + std::to_string(o.sink);
 }
 
 cpu::ForgettingAttention Problem::arguments() {
@@ -131,6 +131,7 @@ cpu::ForgettingAttention Problem::arguments() {
   a.scale = 1.0F / std::sqrt(static_cast<float>(options.head_dim));
   a.window_size = options.window_size;
   a.logit_cap = options.logit_cap;
+  a.sink = sinks.empty() ? nullptr : sinks.data();
   a.pruning_tolerance = options.pruning_tolerance;
   return a;
 }
@@ -147,6 +148,9 @@ Problem make_problem(const ProblemOptions& options, std::uint64_t seed) {
   p.output = poisoned(options, options.heads, p.query_strides);
   p.cumulative_log_gate = draw_gates(options, random);
   const auto rows = static_cast<std::size_t>(options.batch * options.heads * options.length);
+  for (std::int64_t head = 0; head < options.heads && options.sink != 0; ++head) {
+    p.sinks.push_back(options.sink + static_cast<float>(head));
+  }
   p.log_normalizer.assign(rows, kPoison);
   p.log_normalizer_without_gate.assign(rows, kPoison);
   return p;
@@ -171,7 +175,8 @@ ReferenceRow reference_row(const Problem& p, std::int64_t batch, std::int64_t he
     logits.push_back(logit);
     gated.push_back(logit + (c == nullptr ? 0.0 : c[row] - c[j]));
   }
-  const auto log_sum = [](const std::vector<double>& terms) {
+  const auto log_sum = [&](std::vector<double> terms) {
+    if (!p.sinks.empty()) terms.push_back(static_cast<double>(p.sinks[index_of(head)]));
     const double largest = *std::max_element(terms.begin(), terms.end());
     double sum = 0;
     for (const double term : terms) sum += std::exp(term - largest);

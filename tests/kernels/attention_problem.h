@@ -41,6 +41,7 @@ struct ProblemOptions {
   double pruning_tolerance = 0;
   float logit_scale = 1;  ///< standard deviation of the logits
   float logit_cap = 0;
+  float sink = 0;  ///< of head 0, of each further head 1 more; 0: there are none
 };
 
 /// Random inputs and poisoned outputs of one call. Gaps between rows hold NaN.
@@ -49,6 +50,7 @@ struct Problem {
   std::vector<float> query, key, value, output;
   cpu::AttentionStrides query_strides, key_strides;  ///< value as key, output as query
   std::vector<double> cumulative_log_gate;           ///< empty: no gate
+  std::vector<float> sinks;                          ///< [H]; empty: there are none
   std::vector<float> log_normalizer, log_normalizer_without_gate;
 
   cpu::ForgettingAttention arguments();  ///< with every output asked for

@@ -75,6 +75,20 @@ TEST(ForgettingAttention, EqualsFloat64WithCappedLogits) {
   }
 }
 
+TEST(ForgettingAttention, EqualsFloat64WithSinks) {
+  std::uint64_t seed = 270;
+  for (const float sink : {-30.0F, 0.5F, 20.0F, 90.0F}) {
+    for (const Gate gate : kGates) {
+      for (const std::int64_t window : {0, 70}) {
+        ProblemOptions options{.batch = 2, .heads = 2, .key_heads = 1, .length = 300, .gate = gate};
+        options.window_size = window;
+        options.sink = sink;
+        expect_reference(computed(options, seed++));
+      }
+    }
+  }
+}
+
 TEST(ForgettingAttention, EqualsFloat64WithGroupedHeadsBatchesAndStrides) {
   std::uint64_t seed = 300;
   for (const Layout layout : {Layout::heads_first, Layout::positions_first, Layout::padded}) {

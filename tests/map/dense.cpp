@@ -72,19 +72,26 @@ std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& sto
 }
 
 /// log sum exp of row i of logits plus the gate.
-double row_normalizer(const std::vector<double>& logits, const double* c, std::int64_t length, std::int64_t i) {
-  double largest = -std::numeric_limits<double>::infinity();
+/// @param sink  a logit beside those of the row; -infinity: there is none
+double row_normalizer(const std::vector<double>& logits, const double* c, std::int64_t length, std::int64_t i,
+                      double sink) {
+  double largest = sink;
   const auto value = [&](std::int64_t j) {
     return logits[index_of(i * length + j)] + (c == nullptr ? 0.0 : c[i] - c[j]);
   };
   for (std::int64_t j = 0; j <= i; ++j) {
     if (!std::isnan(value(j))) largest = std::max(largest, value(j));
   }
-  double sum = 0;
+  double sum = std::exp(sink - largest);
   for (std::int64_t j = 0; j <= i; ++j) {
     if (!std::isnan(value(j))) sum += std::exp(value(j) - largest);
   }
   return largest + std::log(sum);
+}
+
+double sink_of(const RunShape& shape, int head) {
+  return shape.sinks.empty() ? -std::numeric_limits<double>::infinity()
+                             : static_cast<double>(shape.sinks[index_of(head)]);
 }
 
 /// The keys of one query in a column of pixels.
@@ -115,6 +122,11 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
   info.window_size = shape.window;
   info.window_sizes = shape.windows;
   info.logit_cap = shape.logit_cap;
+  if (!shape.sinks.empty()) {
+    LayerMixer mixer = attention_layer(shape.heads, shape.key_heads, shape.head_dim);
+    mixer.sinks = true;
+    info.set_mixers(std::vector(index_of(shape.layers), mixer));
+  }
   info.forgetting.assign(static_cast<std::size_t>(shape.layers), shape.gated);
   const QueryKeyStore::Shape stored{shape.layers, shape.heads, shape.key_heads, shape.length, shape.head_dim};
   auto store = std::make_shared<HostQueryKeyStore>(stored, shape.dtype, std::size_t{1} << 40U, "/tmp");
@@ -145,11 +157,13 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
       const std::vector<double> logits = dense_logits(info, *store, layer, head);
       for (std::int64_t i = 0; i < shape.length; ++i) {
         if (i == shape.nan_normalizer) continue;
-        rows[index_of(head * shape.length + i)] = static_cast<float>(row_normalizer(logits, c, shape.length, i));
+        rows[index_of(head * shape.length + i)] =
+            static_cast<float>(row_normalizer(logits, c, shape.length, i, sink_of(shape, head)));
       }
     }
     if (shape.keeps_gates) std::ranges::copy(gate, recorder.cumulative_log_gate(layer).begin());
     if (shape.keeps_rows) std::ranges::copy(rows, recorder.log_normalizer(layer).begin());
+    if (shape.keeps_rows) std::ranges::copy(shape.sinks, recorder.array<float>(TraceArray::sink_logit, layer).begin());
     if (shape.nan_query < 0) continue;
     for (int head = 0; head < shape.heads; ++head) {
       const std::size_t first = static_cast<std::size_t>((head * shape.length + shape.nan_query) * shape.head_dim);
@@ -172,7 +186,8 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
 
 DenseHead::DenseHead(const HeadOf& head)
     : length_(head.trace->info().length),
-      logits_(dense_logits(head.trace->info(), head.trace->require_query_key(), head.layer, head.head)) {
+      logits_(dense_logits(head.trace->info(), head.trace->require_query_key(), head.layer, head.head)),
+      sink_(head.trace->sink_logit(head.layer, head.head).value_or(-std::numeric_limits<double>::infinity())) {
   const auto c = head.trace->cumulative_log_gate(head.layer, head.head);
   c_.assign(c.begin(), c.end());
 }
@@ -180,7 +195,7 @@ DenseHead::DenseHead(const HeadOf& head)
 std::vector<double> DenseHead::softmax(bool with_gate) const {
   std::vector<double> result(logits_.size());
   for (std::int64_t i = 0; i < length_; ++i) {
-    const double normalizer = row_normalizer(logits_, with_gate ? c_.data() : nullptr, length_, i);
+    const double normalizer = row_normalizer(logits_, with_gate ? c_.data() : nullptr, length_, i, sink_);
     for (std::int64_t j = 0; j < length_; ++j) {
       const auto at = static_cast<std::size_t>(i * length_ + j);
       const double gate = with_gate ? c_[index_of(i)] - c_[index_of(j)] : 0.0;

@@ -20,6 +20,7 @@ struct RunShape {
   std::int64_t window = 0;
   std::vector<std::int64_t> windows = {};  ///< of each layer; empty: `window`
   double logit_cap = 0;
+  std::vector<float> sinks = {};  ///< [heads] logits beside those of keys; empty: there are none
   bool gated = true;
   DType dtype = DType::float32;
   unsigned seed = 1;
@@ -57,6 +58,7 @@ class DenseHead {
   std::int64_t length_;
   std::vector<double> logits_;
   std::vector<double> c_;
+  double sink_;  ///< -infinity: there is none
 };
 
 /// Dense entries [length, length] gathered bin by bin, for every reduction at once.

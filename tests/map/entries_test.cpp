@@ -9,6 +9,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/pair_reading.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -97,6 +98,32 @@ TEST(Entries, OfCappedLogitsAndWindowsByLayerEqualDenseOnes) {
           EXPECT_LT(largest_difference(computed(request), pool(entries, 300, request), largest_size(entries)), 2e-6)
               << to_string(quantity) << " " << to_string(reduction) << " layer " << layer << " cap " << cap;
         }
+      }
+    }
+  }
+}
+
+TEST(Entries, OfHeadsWithSinksEqualDenseOnes) {
+  RunShape shape;
+  shape.length = 300;
+  shape.heads = 3;
+  shape.sinks = {-20, 0.5F, 6};  // next to nothing of a row, some of it, nearly all
+  for (const bool gated : {true, false}) {
+    shape.gated = gated;
+    const auto run = make_run(shape);
+    for (int layer_head = 0; layer_head < 3; ++layer_head) {
+      const HeadOf head{run, 0, layer_head};
+      const DenseHead dense(head);
+      for (const Quantity quantity : kEntryQuantities) {
+        const std::vector<double> entries = dense.entries(quantity);
+        MapRequest request = request_of(head, quantity, {0, 300}, {0, 300}, 60, 50);
+        EXPECT_LT(largest_difference(computed(request), pool(entries, 300, request), largest_size(entries)), 2e-6)
+            << to_string(quantity) << " head " << layer_head;
+      }
+      // What a row lacks to 1 is on the sink.
+      const Image whole = computed(exact(head, Quantity::attention, {0, 300}, {0, 300}));
+      for (const std::int64_t row : {0, 17, 299}) {
+        EXPECT_NEAR(row_sum(whole, row) + pair_reading(head, row, 0).sink_share.value(), 1, 2e-6);
       }
     }
   }

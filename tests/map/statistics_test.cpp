@@ -69,8 +69,9 @@ void expect_attention_statistics(const HeadOf& head, const std::vector<double>& 
   EXPECT_NEAR(actual.entropy, expected.entropy, 1e-6);
   EXPECT_NEAR(actual.mass_on_first, expected.on_first, 1e-6);
   EXPECT_NEAR(actual.mass_on_self, expected.mass[0], 1e-6);
-  EXPECT_EQ(actual.distance.d50, reaching(expected.mass, 0.5));
-  EXPECT_EQ(actual.distance.d90, reaching(expected.mass, 0.9));
+  const double on_keys = 1 - actual.mass_on_sink.value_or(0);
+  EXPECT_EQ(actual.distance.d50, reaching(expected.mass, 0.5 * on_keys));
+  EXPECT_EQ(actual.distance.d90, reaching(expected.mass, 0.9 * on_keys));
   EXPECT_EQ(actual.distance_without_first.d50, reaching(expected.mass_without_first, 0.5));
   EXPECT_EQ(actual.distance_without_first.d90, reaching(expected.mass_without_first, 0.9));
 }
@@ -138,6 +139,27 @@ TEST(AttentionStatistics, EqualDenseOnes) {
   expect_attention_statistics({make_run(shape), 0, 1});
   shape.logit_cap = 0.7;
   expect_attention_statistics({make_run(shape), 0, 1});
+}
+
+TEST(AttentionStatistics, OfHeadsWithSinksCountWhatKeysHave) {
+  RunShape shape;
+  shape.length = 400;
+  shape.heads = 3;
+  shape.sinks = {-20, 0.5F, 6};
+  for (const bool gated : {true, false}) {
+    shape.gated = gated;
+    const auto run = make_run(shape);
+    for (int head = 0; head < 3; ++head) {
+      const HeadOf of{run, 0, head};
+      const std::vector<double> attention = DenseHead(of).entries(Quantity::attention);
+      expect_attention_statistics(of, attention);
+      double on_keys = 0;
+      for (const double entry : attention) on_keys += std::isnan(entry) ? 0 : entry / 400;
+      EXPECT_NEAR(head_statistics(of, {}, {})->mass_on_sink.value(), 1 - on_keys, 1e-6);
+    }
+  }
+  shape.sinks = {};
+  EXPECT_FALSE(head_statistics({make_run(shape), 0, 0}, {}, {})->mass_on_sink);
 }
 
 TEST(AttentionStatistics, SeeWhatIsLeftByHeadsThatParkOnTheFirstKey) {

@@ -162,8 +162,9 @@ TEST(FamilyConfig, SaysWhatKindOfModelIsNotRun) {
                         "give a checkpoint in float32, float16 or bfloat16"}));
     for (const char* key :
          {"num_experts", "num_local_experts", "num_experts_per_tok", "n_routed_experts", "moe_intermediate_size"}) {
-      EXPECT_PRED2(test::says, refusal(name, {{key, 8}}),
-                   (Parts{std::string(1, '"') + key + "\" is 8", "mixtures of experts are not run"}));
+      EXPECT_PRED2(
+          test::says, refusal(name, {{key, 8}}),
+          (Parts{std::string(1, '"') + key + "\" is 8", "models of this model_type have no mixtures of experts"}));
     }
     EXPECT_PRED2(test::says, refusal(name, {{"alibi", true}}), (Parts{"\"alibi\" is true", "ALiBi"}));
     EXPECT_PRED2(test::says, refusal(name, {{"auto_map", {{"AutoModel", "x.Y"}}}}), (Parts{"\"auto_map\"", "Python"}));

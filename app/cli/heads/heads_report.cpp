@@ -241,12 +241,14 @@ Json spectrumJson(const HeadStatistics& head) {
 
 Json spreadJson(const HeadsReport& report, const HeadMeasures& head, const AttentionSpread& spread,
                 const std::string& suffix) {
-  return {{"entropy", jsonNumber(spread.entropy)},
-          {"mass_on_first", jsonNumber(spread.mass_on_first)},
-          {"mass_on_self", jsonNumber(spread.mass_on_self)},
-          {"distance", profileJson(report, head, spread.distance, "mass" + suffix)},
-          {"distance_without_first",
-           profileJson(report, head, spread.distance_without_first, "mass" + suffix + kWithoutFirst)}};
+  Json json = {{"entropy", jsonNumber(spread.entropy)},
+               {"mass_on_first", jsonNumber(spread.mass_on_first)},
+               {"mass_on_self", jsonNumber(spread.mass_on_self)},
+               {"distance", profileJson(report, head, spread.distance, "mass" + suffix)},
+               {"distance_without_first",
+                profileJson(report, head, spread.distance_without_first, "mass" + suffix + kWithoutFirst)}};
+  if (spread.mass_on_sink) json["mass_on_sink"] = jsonNumber(*spread.mass_on_sink);
+  return json;
 }
 
 Json localityJson(const Locality& locality) {
@@ -374,6 +376,7 @@ Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
   addSaliency(columns, report, head);
   addSpectrum(columns, report, head);
   addSpread(columns, report, head);
+  addNumbers(columns, sink_numbers(statistics));
   addMemory(columns, report, head);
   if (report.split) addSplit(columns, report, head);
   if (report.classes) addClasses(columns, head);

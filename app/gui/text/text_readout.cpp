@@ -67,6 +67,7 @@ QString pairLine(const HeadOf& head, std::int64_t query, std::int64_t key) {
   const QString pair = QStringLiteral("(%1, %2)").arg(query).arg(key);
   QString line = QStringLiteral("F%1 = %2").arg(pair, number(reading.forget));
   if (reading.has_attention) line += QStringLiteral(", A%1 = %2").arg(pair, number(reading.attention));
+  if (reading.sink_share) line += tr(", on the sink %1").arg(number(*reading.sink_share));
   return line;
 }
 

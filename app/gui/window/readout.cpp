@@ -87,6 +87,7 @@ void Readout::tell() {
       const QString name = m_reading->has_mixing ? tr("|M| share") : QStringLiteral("A");
       parts += QStringLiteral("%1 %2").arg(name, number(m_reading->attention));
       if (!m_reading->has_mixing) parts += tr("logit %1 nats").arg(number(m_reading->logit));
+      if (m_reading->sink_share) parts += tr("on the sink %1").arg(number(*m_reading->sink_share));
     }
   }
   setText(parts.join(QStringLiteral("  ·  ")));

@@ -149,6 +149,11 @@ std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics) {
   return numbers;
 }
 
+std::vector<HeadNumber> sink_numbers(const HeadStatistics& statistics) {
+  if (!statistics.mass_on_sink) return {};
+  return {{"mass_on_sink", "1", *statistics.mass_on_sink}};
+}
+
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
   std::vector<HeadNumber> numbers;
   add_spread(numbers, "", statistics);

@@ -63,6 +63,8 @@ std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics);
 std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics);
 /// The three numbers of HeadSaliency; none where it was not kept.
 std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics);
+/// mass_on_sink; none where the head has no sink.
+std::vector<HeadNumber> sink_numbers(const HeadStatistics& statistics);
 /// Entropy, masses, d50 and d90, scores of labels ("label_sink") and how many tokens come again; NaN without attention.
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics);
 /// Divergence, localities, and the spread of attention without the gate and without content.

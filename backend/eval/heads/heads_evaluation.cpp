@@ -107,6 +107,7 @@ void HeadsAccumulator::add(const HeadMeasures& measures) {
   take(spectrum_numbers(measures.statistics));
   take(saliency_numbers(measures.statistics));
   if (measures.statistics.has_attention) take(attention_numbers(measures.statistics));
+  take(sink_numbers(measures.statistics));
   if (measures.split) take(split_numbers(*measures.split));
   std::erase_if(numbers, [](const HeadNumber& number) { return number.name == kDecayTime; });
   for (const HeadNumber& number : numbers) put(numbers_, head, number.name, number.unit, {number.value});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
@@ -65,6 +66,19 @@ void multiply_many(const HeadProduct& product) {
                                 .out_stride = product.stride});
 }
 
+/// Logits of a product: times their factor, and capped.
+void finish(const ModelConfig& config, const HeadProduct& product) {
+  const auto factor = static_cast<float>(config.logit_factor);
+  const auto cap = static_cast<float>(config.logit_cap);
+  if (factor == 1 && cap == 0) return;
+  for (std::int64_t n = 0; n < product.count; ++n) {
+    for (float& logit : std::span(product.logits + n * product.stride, static_cast<std::size_t>(product.rows))) {
+      logit *= factor;
+      if (cap > 0) logit = cap * std::tanh(logit / cap);
+    }
+  }
+}
+
 }  // namespace
 
 OutputHead::OutputHead(const OpenedModel& model, DType dtype)
@@ -104,6 +118,7 @@ bool OutputHead::multiply(std::span<const float> states, std::int64_t count, std
                                 .logits = logits.data() + first + begin,
                                 .stride = vocabulary_size()};
       count <= kFewStates ? multiply_few(product) : multiply_many(product);
+      finish(config(), product);
     });
     first += there;
     rows.clear();

@@ -15,8 +15,8 @@
 namespace foxscope {
 
 /// The head of a checkpoint, the matrix [V, D] whose product with a state behind the final norm is the logits of the
-/// next token; of tied weights the embedding. No family adds a bias to logits, scales or caps them. Its numbers stay in
-/// the files, which are mapped into memory, and are read anew for each product. Needs no LibTorch.
+/// next token, times a factor or capped where the family does so; of tied weights the embedding. No family adds a bias.
+/// Its numbers stay in the files, which are mapped into memory, and are read anew for each product. Needs no LibTorch.
 class OutputHead {
  public:
   /// @param dtype  that the model ran in: its head was rounded to it

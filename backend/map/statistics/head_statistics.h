@@ -28,7 +28,7 @@ struct ForgettingEvent {
 /// How a head's attention is spread over distances i - j, averaged over rows.
 struct DistanceProfile {
   std::vector<double> mass;  ///< [L] mean attention mass at distance 0, 1, ...
-  double d50 = 0;            ///< smallest distance with cumulative mass >= 0.5, tokens
+  double d50 = 0;            ///< smallest distance with half of the mass on keys within it, tokens
   double d90 = 0;
 };
 
@@ -37,6 +37,8 @@ struct AttentionSpread {
   double entropy = 0;        ///< nats, mean over rows
   double mass_on_first = 0;  ///< on key 0, mean over rows
   double mass_on_self = 0;
+  std::optional<double>
+      mass_on_sink;  ///< on the head's sink, by which sums over keys fall short of 1; where it has one
   double mean_log_decay =
       0;  ///< sum over j of A_ij (c_i - c_j), mean over rows, nats: what the gate does where one looks
   DistanceProfile distance;

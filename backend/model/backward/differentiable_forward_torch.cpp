@@ -68,8 +68,8 @@ DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::i
 }
 
 std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
-  const bool by_kernel =
-      steps_ == Steps::kernels && attention_kernels_take(pass_.weights()) && config().attention_cap == 0;
+  const bool by_kernel = steps_ == Steps::kernels && attention_kernels_take(pass_.weights()) &&
+                         config().attention_cap == 0 && !config().sinks;
   return std::make_unique<DifferentiableAttentionSteps>(pass_, gate_sums_, log_gates_, by_kernel);
 }
 
@@ -97,7 +97,10 @@ void DifferentiableForward::end_layer(int layer) {
 }
 
 bool DifferentiableForward::feed_forward(int layer) {
-  pass_.add(mlp_output(pass_, layer, pass_.residual));
+  const TakeChoice take = [&](const at::Tensor& experts, const at::Tensor& weights) {
+    record_experts(pass_, layer, experts, weights);
+  };
+  pass_.add(mlp_output(pass_, layer, pass_.residual, take));
   return !job().stopped();
 }
 
@@ -118,6 +121,7 @@ bool DifferentiableForward::predict() {
   const std::int64_t most = logit_rows();
   const bool whole = for_blocks(rows(), most, job(), [&](std::int64_t begin, std::int64_t end) {
     at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
+    if (config().logit_factor != 1) logits.mul_(config().logit_factor);
     at::Tensor slope;  // of the cap
     if (cap > 0) {
       logits = composed_steps::capped(logits, cap);
@@ -132,6 +136,7 @@ bool DifferentiableForward::predict() {
     const at::Tensor weight = loss_weights_.slice(0, begin, end).unsqueeze(1);
     logits.sub_(normalizer).exp_().mul_(weight).scatter_add_(1, labelled, -weight);
     if (slope.defined()) logits.mul_(slope);
+    if (config().logit_factor != 1) logits.mul_(config().logit_factor);
     const at::Tensor grad_logits = logits.to(head.scalar_type());
     at::Tensor grad_normed = normed_end_gradient_.slice(0, begin, end);
     at::mm_out(grad_normed, grad_logits, head);

@@ -13,7 +13,9 @@ bool PointwiseOps::take(const TorchWeights& weights) {
   return device && config.norm == NormKind::rms && config.mlp == MlpKind::swiglu && !config.parallel_residual &&
          !config.mlp_bias && !config.output_bias && config.learned_positions == 0 && config.turns_plainly() &&
          config.query_key_norm != QueryKeyNorm::whole && config.pre_norm && !config.post_norm &&
-         config.embedding_factor == 1 && config.attention_cap == 0 && config.logit_cap == 0;
+         config.embedding_factor == 1 && config.residual_factor == 1 && config.logit_factor == 1 &&
+         config.attention_cap == 0 && config.logit_cap == 0 && !config.sinks && config.projection_limit == 0 &&
+         !config.mixture;
 }
 
 std::unique_ptr<PointwiseOps> PointwiseOps::make(const TorchWeights& weights, std::int64_t length) {

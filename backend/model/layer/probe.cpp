@@ -54,6 +54,14 @@ void Probe::take(TraceArray array, int layer, const float* values) const {
   std::copy_n(values, kept.size(), kept.begin());
 }
 
+void Probe::take_experts(int layer, std::span<const ChosenExpert> chosen) const {
+  if (!keeps(Keep::experts)) return;
+  const auto [experts, weights] = recorder_->experts(layer);
+  assert(experts.size() == chosen.size());
+  std::ranges::transform(chosen, experts.begin(), &ChosenExpert::expert);
+  std::ranges::transform(chosen, weights.begin(), &ChosenExpert::weight);
+}
+
 void Probe::take_loss(std::int64_t first, std::span<const float> loss) const {
   if (keeps(Keep::loss)) std::ranges::copy(loss, recorder_->per_token_loss().begin() + first);
 }

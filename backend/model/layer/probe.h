@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/model/layer/expert_choice.h"
 #include "backend/model/spec/intervention.h"
 #include "backend/trace/recorder.h"
 
@@ -40,6 +41,8 @@ class Probe {
   /// A mixer's float32 array of a layer, such as beta, or what is erased by arrays.
   /// @param values  as many as its ArraySpec says
   void take(TraceArray array, int layer, const float* values) const;
+  /// @param chosen  [L, k] of a layer's mixture of experts
+  void take_experts(int layer, std::span<const ChosenExpert> chosen) const;
   /// @param loss  [n] nats, of the positions from `first` on
   void take_loss(std::int64_t first, std::span<const float> loss) const;
 

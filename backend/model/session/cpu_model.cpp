@@ -7,6 +7,7 @@
 #include "backend/model/session/forward_model.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/logit_bound.h"
+#include "backend/model/weights/mapped_experts.h"
 #include "backend/model/weights/weight_reader.h"
 
 namespace foxscope {
@@ -48,14 +49,19 @@ class CpuModel final : public ForwardModel {
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
   const CheckpointSource source(checkpoint);
-  WeightReader reader(checkpoint.config(), source, job);
+  // Experts are read where they lie, when they are chosen.
+  WeightReader reader(checkpoint.config(), source, job, WeightReader::Experts::left);
   auto weights = reader.read_outside();
   if (!weights) return nullptr;
+  const std::vector<Parameter> all = parameters(checkpoint.config());
   for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
     auto of_layer = reader.read_layer(layer);
     if (!of_layer) return nullptr;
     of_layer->logit_bound = bound_logits(checkpoint.config(), layer, *of_layer);
     CpuForward::lay_out(checkpoint.config().linear_at(layer), *of_layer);
+    if (checkpoint.config().mixture_at(layer) != nullptr) {
+      of_layer->mapped = std::make_shared<const MappedExperts>(checkpoint, all, layer);
+    }
     weights->layers.push_back(std::move(*of_layer));
   }
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));

@@ -102,6 +102,7 @@ OpenedModel::OpenedModel(const ModelRequest& asked, std::shared_ptr<Memory> memo
   check_interventions(request.interventions, config, kAnyLength);
   options = {pruning_of(request, checkpoint), request.interventions};
   device = Device::of(request.device);
+  if (!device.cuda) parameters -= checkpoint.mapped_parameter_count();
   dtype = request.dtype.value_or(device.cuda ? DType::bfloat16 : DType::float32);
   check_dtype(dtype, device);
   key_ = key_of(checkpoint, device, dtype);

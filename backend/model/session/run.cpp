@@ -37,6 +37,16 @@ void validate(const RunRequest& request, const OpenedModel& model) {
     throw UsageError("--saliency chooses the losses whose gradients are computed: add saliency to --keep");
   }
   const ModelConfig& config = model.config;
+  if (request.keep.contains(Keep::experts) && !config.mixture) {
+    throw UsageError(fmt::format("{}: {} is no mixture of experts: leave experts out of --keep", model.folder.string(),
+                                 config.model_type));
+  }
+  if (request.keep.contains(Keep::saliency) && config.mixture && !model.device.cuda) {
+    throw UsageError(
+        fmt::format("{}: {} is a mixture of experts, which stay in their file on a CPU, and saliency is computed only "
+                    "on a GPU: leave saliency out of --keep",
+                    model.folder.string(), config.model_type));
+  }
   const TraceSizes sizes = sizes_of(config, 1);
   const auto linear = std::ranges::find_if_not(sizes.mixers, &LayerMixer::has_softmax);
   if (linear == sizes.mixers.end() || !request.keep.contains(Keep::saliency)) return;

@@ -108,7 +108,10 @@ int ModelConfig::attention_layers() const {
 
 LayerMixer ModelConfig::layer(int index) const {
   const LinearMixer* const mixer = linear_at(index);
-  return mixer != nullptr ? mixer->layer() : attention_layer(heads, key_heads, head_dim);
+  if (mixer != nullptr) return mixer->layer();
+  LayerMixer attention_of_layer = attention_layer(heads, key_heads, head_dim);
+  attention_of_layer.sinks = sinks;
+  return attention_of_layer;
 }
 
 bool ModelConfig::decays(int layer) const {

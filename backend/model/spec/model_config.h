@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/base/index.h"
+#include "backend/model/spec/expert_mixture.h"
 #include "backend/model/spec/linear_mixer.h"
 #include "backend/model/spec/rotary.h"
 
@@ -38,13 +39,17 @@ enum class NormKind {
 
 /// The MLP between its two matrices.
 enum class MlpKind {
-  swiglu,     ///< silu(g) * u
-  geglu,      ///< gelu_tanh(g) * u
-  gelu,       ///< x (1 + erf(x / sqrt(2))) / 2
-  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+  swiglu,        ///< silu(g) * u
+  geglu,         ///< gelu_tanh(g) * u
+  clamped,       ///< (u' + 1) g' sigmoid(1.702 g') with g' = min(g, limit), u' = u within -limit and limit (gpt-oss)
+  gelu,          ///< x (1 + erf(x / sqrt(2))) / 2
+  gelu_tanh,     ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+  relu_squared,  ///< max(x, 0)^2
 };
 /// Whether it has a gate, g, beside u.
-constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu; }
+constexpr bool is_gated(MlpKind kind) {
+  return kind == MlpKind::swiglu || kind == MlpKind::geglu || kind == MlpKind::clamped;
+}
 
 /// What the softmax attention of a layer has that other layers of its model may not have.
 struct AttentionLayer {
@@ -87,9 +92,13 @@ struct ModelConfig {
   int head_dim = 0;
   NormKind norm = NormKind::rms;
   double norm_epsilon = 1e-6;
-  bool pre_norm = true;    ///< attention and MLP read norm(x)
-  bool post_norm = false;  ///< what they make is normed before it is added to x
-  MlpKind mlp = MlpKind::swiglu;
+  bool pre_norm = true;           ///< attention and MLP read norm(x)
+  bool post_norm = false;         ///< what they make is normed before it is added to x
+  MlpKind mlp = MlpKind::swiglu;  ///< of experts too
+  double mlp_limit = 0;           ///< of MlpKind::clamped
+  /// What the layers have in the place of an MLP that `sparse` names; their intermediate_of is the shared expert's.
+  std::optional<ExpertMixture> mixture;
+  std::vector<bool> sparse;        ///< [layers]; empty: no layer
   bool parallel_residual = false;  ///< x + attention(norm x) + mlp(norm' x), both of the same x
   bool tie_word_embeddings = false;
   bool tied_by_tensor = false;  ///< the config does not say: a checkpoint without the head's matrix is tied
@@ -116,8 +125,12 @@ struct ModelConfig {
   OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
   std::optional<double> log_pruning_tolerance;  ///< of config.json
   double embedding_factor = 1;                  ///< x begins as the embedding times it
-  double attention_cap = 0;                     ///< logits of attention are cap tanh(s / cap); 0: s
-  double logit_cap = 0;                         ///< those of tokens likewise
+  double residual_factor = 1;                   ///< of what attention and MLP make, before it is added to x
+  double logit_factor = 1;                      ///< of the logits of tokens, before their cap
+  bool sinks = false;           ///< softmax is over a logit of each head beside those of keys, which has no value
+  double projection_limit = 0;  ///< queries behind their norm, keys likewise and values are clipped to it; 0: are not
+  double attention_cap = 0;     ///< logits of attention are cap tanh(s / cap); 0: s
+  double logit_cap = 0;         ///< those of tokens likewise
   /// The mixer of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads,
   /// key heads and key dimension; where some are, those of attention.
   std::optional<LinearMixer> linear;
@@ -169,18 +182,25 @@ struct ModelConfig {
   [[nodiscard]] bool attends() const { return attention_layers() > 0; }
   /// Whether layers are of several kinds.
   [[nodiscard]] bool is_hybrid() const;
-  /// Whether models of it are trained: of hybrids Samba alone.
-  [[nodiscard]] bool is_trained() const { return !is_hybrid() || linear->kind == Mixer::mamba; }
+  /// Whether models of it are trained: of hybrids Samba alone, and no mixture of experts.
+  [[nodiscard]] bool is_trained() const { return !mixture && (!is_hybrid() || linear->kind == Mixer::mamba); }
   [[nodiscard]] int heads_of(int layer) const { return linear_at(layer) != nullptr ? linear->heads : heads; }
-  /// I of a layer.
+  /// The mixture of experts that a layer has; null: it has an MLP, or none.
+  [[nodiscard]] const ExpertMixture* mixture_at(int layer) const {
+    return !sparse.empty() && sparse[index_of(layer)] ? &*mixture : nullptr;
+  }
+  /// I of a layer's MLP; of a mixture the shared expert's, which every position reads.
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {
+    if (const ExpertMixture* const experts = mixture_at(layer)) return experts->shared_size;
     return linear_intermediate_size > 0 && linear_at(layer) != nullptr ? linear_intermediate_size : intermediate_size;
   }
   /// The largest I of any layer.
   [[nodiscard]] std::int64_t widest_intermediate() const {
-    return std::max(intermediate_size, linear_intermediate_size);
+    return std::max({intermediate_size, linear_intermediate_size, mixture ? mixture->shared_size : 0});
   }
-  [[nodiscard]] bool has_mlp() const { return intermediate_size > 0; }  ///< Mamba-2's layers are a mixer alone
+  [[nodiscard]] bool has_mlp() const {
+    return intermediate_size > 0 || mixture;
+  }  ///< Mamba-2's layers are a mixer alone
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
   /// Whether the output gate is SiLU, not a sigmoid; behind an output norm the authors' is always a sigmoid.
   [[nodiscard]] bool gates_by_silu() const {

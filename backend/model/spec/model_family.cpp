@@ -18,6 +18,7 @@
 #include "backend/model/spec/families/gemma.h"
 #include "backend/model/spec/families/gpt2.h"
 #include "backend/model/spec/families/gpt_neox.h"
+#include "backend/model/spec/families/gpt_oss.h"
 #include "backend/model/spec/families/linear_attention.h"
 #include "backend/model/spec/families/llama.h"
 #include "backend/model/spec/families/mamba.h"
@@ -39,6 +40,10 @@ const std::array kFamilies = {&family::kFox,
                               &family::kMistral,
                               &family::kQwen2,
                               &family::kQwen3,
+                              &family::kMixtral,
+                              &family::kQwen3Moe,
+                              &family::kOlmoe,
+                              &family::kGptOss,
                               &family::kMinistral,
                               &family::kMinistral3,
                               &family::kSmolLm3,
@@ -56,6 +61,7 @@ const std::array kFamilies = {&family::kFox,
                               &family::kDeltaNet,
                               &family::kGatedDeltaNet,
                               &family::kQwen3_5,
+                              &family::kQwen3_5Moe,
                               &family::kQwen3Next,
                               &family::kSambaBaseline,
                               &family::kMamba};
@@ -92,7 +98,10 @@ struct Wrapper {
   std::string_view model_type;
   std::string_view text_type;
 };
-constexpr Wrapper kWrappers[] = {{"qwen3_5", "qwen3_5_text"}, {"mistral3", "mistral"}, {"gemma3", "gemma3_text"}};
+constexpr Wrapper kWrappers[] = {{"qwen3_5", "qwen3_5_text"},
+                                 {"qwen3_5_moe", "qwen3_5_moe_text"},
+                                 {"mistral3", "mistral"},
+                                 {"gemma3", "gemma3_text"}};
 
 /// Parts of such models that make numbers out of something else than text.
 constexpr std::pair<const char*, const char*> kTowers[] = {

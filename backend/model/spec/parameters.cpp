@@ -69,9 +69,36 @@ HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
     case ParameterLayout::rows:
     case ParameterLayout::transposed:
     case ParameterLayout::every_head:
+    case ParameterLayout::expert_pairs:
+    case ParameterLayout::experts_transposed:
+    case ParameterLayout::expert_pairs_transposed:
       break;
   }
   return {};
+}
+
+/// Calls body(number in the file, number of the weight) for all numbers of the matrices of experts, or of their biases,
+/// that lie otherwise than in the weight.
+template <typename Body>
+void each_of_experts(const Parameter& parameter, const Body& body) {
+  const bool pairs = parameter.layout != ParameterLayout::experts_transposed;
+  const bool transposed = parameter.layout != ParameterLayout::expert_pairs;
+  const std::int64_t in = transposed ? parameter.shape[1] : 1;
+  const std::int64_t out = parameter.shape.back();
+  std::int64_t in_file = 0;
+  for (std::int64_t expert = 0; expert < parameter.shape[0]; ++expert) {
+    for (std::int64_t column = 0; column < in; ++column) {
+      for (std::int64_t n = 0; n < out; ++n) {
+        const std::int64_t row = pairs ? n % 2 * (out / 2) + n / 2 : n;
+        body(in_file++, (expert * out + row) * in + column);
+      }
+    }
+  }
+}
+
+bool is_of_experts(ParameterLayout layout) {
+  return layout == ParameterLayout::expert_pairs || layout == ParameterLayout::experts_transposed ||
+         layout == ParameterLayout::expert_pairs_transposed;
 }
 
 /// The values as rows [out, in] of the weight.
@@ -84,6 +111,13 @@ FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatA
       for (std::int64_t column = 0; column < in; ++column)
         rows[index_of(row * in + column)] = values[index_of(column * out + row)];
     }
+    return rows;
+  }
+  if (is_of_experts(parameter.layout)) {
+    FloatArray rows(values.size());
+    each_of_experts(parameter, [&](std::int64_t in_file, std::int64_t in_weight) {
+      rows[index_of(in_weight)] = values[index_of(in_file)];
+    });
     return rows;
   }
   if (const HeadRows order = head_rows(config, parameter); order.heads > 0) {
@@ -183,6 +217,9 @@ FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter,
       for (std::int64_t column = 0; column < in; ++column)
         values[index_of(column * out + row)] = begin[row * in + column];
     }
+  } else if (is_of_experts(parameter.layout)) {
+    each_of_experts(
+        parameter, [&](std::int64_t in_file, std::int64_t in_weight) { values[index_of(in_file)] = begin[in_weight]; });
   } else {
     const std::int64_t size = count / parameter.shape[0];
     head_rows(config, parameter).each([&](std::int64_t in_file, std::int64_t in_weight, std::int64_t rows) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -26,6 +27,8 @@ struct CacheLineAllocator {
 };
 using FloatArray = std::vector<float, CacheLineAllocator<float>>;
 
+class MappedExperts;
+
 /// The weights of one layer in float32, with everything that reads the same input merged into one matrix. Matrices are
 /// [out, in]. Weights that a configuration does not have are empty.
 struct LayerWeights {
@@ -45,6 +48,13 @@ struct LayerWeights {
   FloatArray mlp_in_bias;                         ///< [2 I] or [I]
   FloatArray mlp_out;                             ///< [D, I]
   FloatArray mlp_out_bias;                        ///< [D]
+  /// Weights of a mixture of experts (expert_mixture.h); mlp_in and mlp_out are its shared expert's.
+  FloatArray router, router_bias, selection_bias;  ///< [E, D], [E], [E]
+  FloatArray shared_gate;                          ///< [D]
+  FloatArray experts_in, experts_in_bias;          ///< [E, 2 I, D] and [E, 2 I], or without a gate I
+  FloatArray experts_out, experts_out_bias;        ///< [E, D, I] and [E, D]
+  std::shared_ptr<const MappedExperts> mapped;     ///< in the place of experts_in and experts_out
+  FloatArray sinks;                                ///< [H] logits of attention beside those of keys
   /// Weights of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]
@@ -83,16 +93,19 @@ struct ProjectionColumns {
 
 /// How a tensor's numbers lie in the file, against those of the weight that it is a part of.
 enum class ParameterLayout {
-  rows,               ///< the same
-  transposed,         ///< [in, out] (GPT-2)
-  per_head,           ///< for each head its rows of query, key and value (GPT-NeoX)
-  every_head,         ///< [d], once for all heads
-  query_of_pairs,     ///< for each head its rows of the query, then of the output's gate: those of the query
-  gate_of_pairs,      ///< the same: those of the gate
-  qkvz_per_key_head,  ///< for each key head its rows of query, key, value and the output's gate; the weight has the
-                      ///< gate's first, then all queries, keys and values (Qwen3-Next)
-  ba_per_key_head,    ///< for each key head its rows of beta, then of the decay
-  gate_last,          ///< the second half comes first in the weight (Mamba's input, then the output's gate)
+  rows,                ///< the same
+  transposed,          ///< [in, out] (GPT-2)
+  per_head,            ///< for each head its rows of query, key and value (GPT-NeoX)
+  every_head,          ///< [d], once for all heads
+  query_of_pairs,      ///< for each head its rows of the query, then of the output's gate: those of the query
+  gate_of_pairs,       ///< the same: those of the gate
+  qkvz_per_key_head,   ///< for each key head its rows of query, key, value and the output's gate; the weight has the
+                       ///< gate's first, then all queries, keys and values (Qwen3-Next)
+  ba_per_key_head,     ///< for each key head its rows of beta, then of the decay
+  gate_last,           ///< the second half comes first in the weight (Mamba's input, then the output's gate)
+  expert_pairs,        ///< of each expert its rows of gate and up by turns
+  experts_transposed,  ///< [E, in, out]
+  expert_pairs_transposed,  ///< [E, in, out], of which the columns are gate and up by turns (gpt-oss)
 };
 
 /// A tensor of a checkpoint.

@@ -16,6 +16,7 @@
 #include "backend/model/spec/model_family.h"
 #include "backend/model/spec/parameters.h"
 #include "backend/model/weights/hub_cache.h"
+#include "backend/model/weights/mapped_experts.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/trace/dtype.h"
@@ -316,13 +317,19 @@ std::optional<std::string> Checkpoint::weights_sha256(const Job& job) const {
   return hash.finish();
 }
 
-std::int64_t Checkpoint::parameter_count() const {
+std::int64_t Checkpoint::count_numbers(bool (*counts)(const Parameter& parameter)) const {
   std::int64_t count = 0;
   std::set<std::string> counted;
   for (const Parameter& parameter : parameters(config_)) {
-    if (counted.insert(parameter.name).second) count += tensor(parameter.name).elements();
+    if (counts(parameter) && counted.insert(parameter.name).second) count += tensor(parameter.name).elements();
   }
   return count;
 }
+
+std::int64_t Checkpoint::parameter_count() const {
+  return count_numbers([](const Parameter& /*parameter*/) { return true; });
+}
+
+std::int64_t Checkpoint::mapped_parameter_count() const { return count_numbers(is_mapped); }
 
 }  // namespace foxscope

@@ -50,6 +50,10 @@ class Checkpoint {
   [[nodiscard]] std::optional<std::string> weights_sha256(const Job& job) const;
   /// Numbers in all weights.
   [[nodiscard]] std::int64_t parameter_count() const;
+  /// Numbers in those that a CPU reads where they lie in the files: the matrices of experts.
+  [[nodiscard]] std::int64_t mapped_parameter_count() const;
+  /// The mapped weight files.
+  [[nodiscard]] const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }
 
  private:
   void open_weights();
@@ -57,6 +61,7 @@ class Checkpoint {
   void choose_norm(std::vector<Parameter>& wanted);
   void check_tensors();
   [[nodiscard]] bool take_unread(const std::string& name);
+  [[nodiscard]] std::int64_t count_numbers(bool (*counts)(const Parameter& parameter)) const;
 
   std::filesystem::path folder_;
   ModelConfig config_;

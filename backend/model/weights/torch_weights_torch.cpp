@@ -45,6 +45,15 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::mlp_in_bias, &LayerWeights::mlp_in_bias},
     {&TorchLayer::mlp_out, &LayerWeights::mlp_out},
     {&TorchLayer::mlp_out_bias, &LayerWeights::mlp_out_bias},
+    {&TorchLayer::sinks, &LayerWeights::sinks},
+    {&TorchLayer::router, &LayerWeights::router},
+    {&TorchLayer::router_bias, &LayerWeights::router_bias},
+    {&TorchLayer::selection_bias, &LayerWeights::selection_bias},
+    {&TorchLayer::shared_gate, &LayerWeights::shared_gate},
+    {&TorchLayer::experts_in, &LayerWeights::experts_in},
+    {&TorchLayer::experts_in_bias, &LayerWeights::experts_in_bias},
+    {&TorchLayer::experts_out, &LayerWeights::experts_out},
+    {&TorchLayer::experts_out_bias, &LayerWeights::experts_out_bias},
     {&TorchLayer::convolution, &LayerWeights::convolution},
     {&TorchLayer::convolution_bias, &LayerWeights::convolution_bias},
     {&TorchLayer::x_proj, &LayerWeights::x_proj},
@@ -159,6 +168,19 @@ void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host
   }
 }
 
+void TorchWeights::put_mixture(const ExpertMixture& mixture, const LayerWeights& host, TorchLayer& weights) const {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t wide = (is_gated(config.mlp) ? 2 : 1) * mixture.size;
+  weights.router = put(host.router, {mixture.experts, hidden}, at::kFloat);
+  weights.router_bias = put(host.router_bias, {mixture.experts}, at::kFloat);
+  weights.selection_bias = put(host.selection_bias, {mixture.experts}, at::kFloat);
+  weights.shared_gate = put(host.shared_gate, {1, hidden}, at::kFloat);
+  weights.experts_in = put(host.experts_in, {mixture.experts, wide, hidden}, matrix);
+  weights.experts_in_bias = put(host.experts_in_bias, {mixture.experts, wide}, at::kFloat);
+  weights.experts_out = put(host.experts_out, {mixture.experts, hidden, mixture.size}, matrix);
+  weights.experts_out_bias = put(host.experts_out_bias, {mixture.experts, hidden}, at::kFloat);
+}
+
 TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_of(layer);
@@ -174,6 +196,7 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   weights.mlp_in_bias = put(host.mlp_in_bias, {wide}, at::kFloat);
   weights.mlp_out = put(host.mlp_out, {hidden, inner}, matrix);
   weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
+  if (const ExpertMixture* const mixture = config.mixture_at(layer)) put_mixture(*mixture, host, weights);
   if (const LinearMixer* const mixer = config.linear_at(layer)) {
     put_linear(*mixer, host, weights);
     return weights;
@@ -202,6 +225,7 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   weights.output_norm = put(host.output_norm, {config.heads, config.head_dim}, at::kFloat);
   weights.output = put(host.output, {hidden, queries}, matrix);
   weights.output_bias = put(host.output_bias, {hidden}, at::kFloat);
+  weights.sinks = put(host.sinks, {config.heads}, at::kFloat);
   weights.logit_bound = host.logit_bound;
   return weights;
 }

@@ -20,6 +20,10 @@ struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
       constant_gate, output_gate, output_norm, output, output_bias, attention_post_norm, mlp_norm, mlp_norm_bias,
       mlp_in, mlp_in_bias, mlp_out, mlp_out_bias, mlp_post_norm;
+  at::Tensor sinks;  ///< [H] float32
+  /// Weights of a mixture of experts: the router's and the gate's in float32.
+  at::Tensor router, router_bias, selection_bias, shared_gate, experts_in, experts_in_bias, experts_out,
+      experts_out_bias;
   /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
   at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
   /// Both as one matrix on a GPU: `projection` with `output_gate` below it, the two being views of it.
@@ -79,6 +83,7 @@ struct TorchWeights : WeightTensors {
   void put_outside(const ModelWeights& host);
   /// gates_high and gates_rest.
   void split_gates(TorchLayer& weights) const;
+  void put_mixture(const ExpertMixture& mixture, const LayerWeights& host, TorchLayer& weights) const;
   void put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const;
   [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
   [[nodiscard]] TorchLayer put_layer(int layer, const LayerWeights& host) const;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/weights/mapped_experts.h"
 
 namespace foxscope {
 namespace {
@@ -53,8 +54,9 @@ void CheckpointSource::read(const Parameter& parameter,
   checkpoint_.read(parameter.name, take);
 }
 
-WeightReader::WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job)
+WeightReader::WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job, Experts experts)
     : config_(config), source_(source), job_(job), parameters_(parameters(config)) {
+  if (experts == Experts::left) std::erase_if(parameters_, is_mapped);
   for (const Parameter& parameter : parameters_) total_ += source.bytes(parameter);
 }
 

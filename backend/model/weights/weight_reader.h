@@ -39,8 +39,10 @@ class CheckpointSource final : public ParameterSource {
 /// nothing more is read, and the weights given then are incomplete.
 class WeightReader {
  public:
+  enum class Experts { read, left };  ///< whether matrices of experts are read too
   /// All must outlive the reader.
-  WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job);
+  WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job,
+               Experts experts = Experts::read);
 
   /// A parameter as it lies in the source.
   FloatArray read(const Parameter& parameter);

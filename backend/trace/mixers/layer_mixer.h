@@ -20,6 +20,9 @@ struct LayerMixer {
   int value_heads = 0;  ///< H_v
   int head_dim = 0;     ///< d, of queries and keys
   int value_dim = 0;    ///< d_v
+  /// Whether the softmax is over a logit of the head beside those of keys, its sink, so that a row's sum falls short of
+  /// 1 by the sink's share.
+  bool sinks = false;
 
   [[nodiscard]] constexpr const MixerKind& kind() const { return kind_of(mixer); }
   [[nodiscard]] constexpr bool has_softmax() const { return kind().softmax; }

@@ -194,6 +194,7 @@ bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t coun
   arguments.scale = softmax_scale<float>(head_dim_);
   arguments.window_size = config_.attention[index_of(layer)].window_size;
   arguments.logit_cap = static_cast<float>(config_.attention_cap);
+  if (config_.sinks) arguments.sink = pass_.weights(layer).sinks.data();
   arguments.pruning_tolerance = pass_.input().pruning_tolerance;
   kernels::cpu::AttentionBlocks blocks;
   const kernels::Status status = kernels::cpu::forgetting_attention(arguments, pass_.team(), pass_.job().stop, &blocks);
@@ -208,6 +209,8 @@ bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t coun
   pass_.report().skipped_blocks += blocks.skipped;
   if (status != kernels::Status::ok) return false;
   if (probe.recorder() != nullptr) probe.take_normalizers(layer, log_normalizer_, without_gate_);
+  if (config_.sinks && probe.keeps(Keep::rows))
+    probe.take(TraceArray::sink_logit, layer, pass_.weights(layer).sinks.data());
   return true;
 }
 
@@ -257,6 +260,7 @@ void AttentionCpu::attend_next(int layer) {
     arguments.first = cache.first[index_of(head)];
     if (window > 0) arguments.first = std::max(arguments.first, pass_.first_position(sequence) - window + 1);
     arguments.logit_cap = static_cast<float>(config_.attention_cap);
+    if (config_.sinks) arguments.sink = &pass_.weights(layer).sinks[index_of(head)];
     if (!cache.gates.empty()) arguments.gate = &cache.gates[index_of(head)];
     arguments.tolerance = pass_.cpu_state(sequence).skipped_share();
     attend_cached(arguments, cache.heads[index_of(head / group)], pass_.memory().attended.data() + task * head_dim_);

@@ -60,6 +60,10 @@ void attend_cached(const CachedAttention& arguments, const KeyValuePages& pages,
   assert(arguments.gate == nullptr || arguments.gate->end() == pages.end());
   float shift = -std::numeric_limits<float>::infinity();
   double mass = 0;
+  if (arguments.sink != nullptr) {
+    shift = *arguments.sink;
+    mass = 1;
+  }
   std::fill(output, output + dim, 0.0F);
   for (std::int64_t end = pages.end(); end > arguments.first;) {
     const std::int64_t page = (end - 1) / kPageKeys * kPageKeys;

@@ -59,6 +59,7 @@ struct CachedAttention {
   std::int64_t head_dim = 0;
   float scale = 0;                    ///< 1/sqrt(d)
   float logit_cap = 0;                ///< of cap tanh(s / cap); 0: none
+  const float* sink = nullptr;        ///< a logit that the softmax is over beside; null: none
   std::int64_t first = 0;             ///< first key that it sees; the last is the newest
   const GateHistory* gate = nullptr;  ///< null: f = 1
   double tolerance = 0;               ///< largest share of the row that may be skipped

@@ -116,9 +116,8 @@ void CpuPass::add_to_rows(const FloatArray& bias, std::int64_t count, float* row
 void CpuPass::add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias,
                               const FloatArray& post_norm) {
   using Into = kernels::cpu::MatrixProduct::Into;
-  float* const residual = memory_->residual.data() + rows.begin * hidden();
-  const bool normed = !post_norm.empty();
-  float* const out = normed ? rows.scratch.normed.data() : residual;
+  const bool apart = !post_norm.empty() || config().residual_factor != 1;
+  float* const out = apart ? rows.scratch.normed.data() : memory_->residual.data() + rows.begin * hidden();
   multiply({.rows = rows.count(),
             .columns = hidden(),
             .depth = in.columns,
@@ -127,12 +126,19 @@ void CpuPass::add_to_residual(const Rows& rows, const RowsIn& in, const FloatArr
             .weight = weight.data(),
             .out = out,
             .out_stride = hidden(),
-            .into = normed ? Into::overwrite : Into::add});
+            .into = apart ? Into::overwrite : Into::add});
   add_to_rows(bias, rows.count(), out);
-  for (std::int64_t row = 0; row < rows.count() && normed; ++row) {
-    float* const made = out + row * hidden();
-    cpu_steps::rms_norm(made, post_norm.data(), hidden(), static_cast<float>(config().norm_epsilon), made);
-    cpu_steps::add(made, hidden(), residual + row * hidden());
+  if (apart) add_made(rows, out, post_norm);
+}
+
+void CpuPass::add_made(const Rows& rows, float* made, const FloatArray& post_norm) {
+  const auto factor = static_cast<float>(config().residual_factor);
+  const auto epsilon = static_cast<float>(config().norm_epsilon);
+  for (std::int64_t row = 0; row < rows.count(); ++row) {
+    float* const own = made + row * hidden();
+    if (!post_norm.empty()) cpu_steps::rms_norm(own, post_norm.data(), hidden(), epsilon, own);
+    for (std::int64_t n = 0; n < hidden() && factor != 1; ++n) own[n] *= factor;
+    cpu_steps::add(own, hidden(), memory_->residual.data() + (rows.begin + row) * hidden());
   }
 }
 

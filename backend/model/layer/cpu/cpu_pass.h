@@ -90,11 +90,14 @@ class CpuPass final : public ForwardPass {
     std::int64_t columns;
     std::int64_t stride;
   };
-  /// x += in W^T + bias of rows of the residual stream, or x += norm(in W^T + bias), which takes Scratch::normed.
+  /// x += r (in W^T + bias) of rows of the residual stream, or x += r norm(in W^T + bias), with r of residual_factor;
+  /// but for r = 1 without a norm it takes Scratch::normed.
   /// @param bias       [D], or empty
   /// @param post_norm  likewise
   void add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias,
                        const FloatArray& post_norm = {});
+  /// x += r made, or x += r norm(made), of rows of the residual stream.  @param made  [rows, D], which is overwritten
+  void add_made(const Rows& rows, float* made, const FloatArray& post_norm);
 
   /// Calls a step for every chunk of rows, on all threads. @returns false if the job was stopped
   bool for_rows(const std::function<void(const Rows&)>& step);

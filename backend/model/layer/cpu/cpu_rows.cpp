@@ -49,6 +49,14 @@ RotaryTable::RotaryTable(const Rotary& rotary, std::span<const TextPosition> pos
 namespace foxscope::cpu_rows {
 namespace {
 
+/// Clips some heads of a row.
+void clip(const ModelConfig& config, const HeadRows& rows, std::int64_t heads, float* first) {
+  if (config.projection_limit == 0) return;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    cpu_steps::clip(static_cast<float>(config.projection_limit), config.head_dim, first + head * rows.head_stride);
+  }
+}
+
 void rotate(const HeadRows& rows, std::int64_t heads, float* first) {
   if (rows.rotary_dim == 0) return;
   for (std::int64_t head = 0; head < heads; ++head) {
@@ -85,6 +93,7 @@ void split_queries(const ModelConfig& config, const LayerWeights& weights, const
       cpu_steps::rms_norm(from, weights.query_norm.data() + head * dim, dim, epsilon, to);
     }
   }
+  clip(config, rows, config.heads, rows.query);
   rotate(rows, config.heads, rows.query);
   if (rows.query_factor == 1) return;
   for (std::int64_t head = 0; head < config.heads; ++head) {
@@ -122,6 +131,8 @@ void split_heads(const ModelConfig& config, const LayerWeights& weights, const f
     place_head(columns.value, config.value_shift, columns.value_shift, head, rows.value + head * rows.head_stride);
   }
   if (whole) norm_whole(config, weights.key_norm, config.key_heads, row + columns.key, rows.key, rows.head_stride);
+  clip(config, rows, config.key_heads, rows.key);
+  clip(config, rows, config.key_heads, rows.value);
   rotate(rows, config.key_heads, rows.key);
   if (config.forget_gate != ForgetGate::full) return;
   assert(rows.log_gate != nullptr);

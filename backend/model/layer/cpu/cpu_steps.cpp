@@ -165,6 +165,33 @@ void geglu(const float* up, std::int64_t size, float* x) {
 }
 
 FOXSCOPE_VECTOR_CLONES
+void clamped_swiglu(const float* up, float limit, std::int64_t size, float* x) {
+  constexpr float kSlope = 1.702F;
+  for (std::int64_t n = 0; n < size; ++n) {
+    const float gate = x[n] > limit ? limit : x[n];
+    float unit = up[n] > limit ? limit : up[n];
+    unit = unit < -limit ? -limit : unit;
+    x[n] = (unit + 1.0F) * gate / (1.0F + exponential(-kSlope * gate));
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+void relu_squared(std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) {
+    const float positive = x[n] < 0.0F ? 0.0F : x[n];
+    x[n] = positive * positive;
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+void clip(float limit, std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) {
+    const float below = x[n] > limit ? limit : x[n];
+    x[n] = below < -limit ? -limit : below;
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
 void cap(float cap, std::int64_t size, float* x) {
   const float twice = 2.0F / cap;
   // tanh(y) = 1 - 2 / (1 + exp(2 y)).

@@ -34,6 +34,12 @@ void gelu_tanh(std::int64_t size, float* x);
 
 /// x = gelu_tanh(x) up.
 void geglu(const float* up, std::int64_t size, float* x);
+/// x = (u + 1) g sigmoid(1.702 g) with g = min(x, limit), and u = up within -limit and limit (gpt-oss).
+void clamped_swiglu(const float* up, float limit, std::int64_t size, float* x);
+/// x = max(x, 0)^2.
+void relu_squared(std::int64_t size, float* x);
+/// x within -limit and limit.
+void clip(float limit, std::int64_t size, float* x);
 /// x = cap tanh(x / cap).
 void cap(float cap, std::int64_t size, float* x);
 

@@ -67,6 +67,14 @@ void PredictionCpu::predict_rows(const CpuPass::Rows& rows) {
   }
 }
 
+/// Makes logits of products with the head: times their factor, and capped.
+void PredictionCpu::finish_logits(std::int64_t count, float* logits) const {
+  const ModelConfig& config = pass_.config();
+  const auto factor = static_cast<float>(config.logit_factor);
+  for (std::int64_t n = 0; n < count && factor != 1; ++n) logits[n] *= factor;
+  if (config.logit_cap > 0) cpu_steps::cap(static_cast<float>(config.logit_cap), count, logits);
+}
+
 std::vector<double> PredictionCpu::for_logits(
     const float* normed, std::int64_t count, float* block,
     const std::function<void(std::int64_t row, std::int64_t first, std::span<const float> logits)>& take) {
@@ -76,7 +84,6 @@ std::vector<double> PredictionCpu::for_logits(
   };
   const std::int64_t vocabulary = pass_.config().vocabulary_size;
   std::vector<Sum> sums(index_of(count));
-  const auto cap = static_cast<float>(pass_.config().logit_cap);
   for (std::int64_t first = 0; first < vocabulary; first += kVocabularyBlock) {
     const std::int64_t columns = std::min(kVocabularyBlock, vocabulary - first);
     pass_.multiply({.rows = count,
@@ -87,7 +94,7 @@ std::vector<double> PredictionCpu::for_logits(
                     .weight = pass_.weights().head().data() + first * pass_.hidden(),
                     .out = block,
                     .out_stride = columns});
-    if (cap > 0) cpu_steps::cap(cap, count * columns, block);
+    finish_logits(count * columns, block);
     for (std::int64_t row = 0; row < count; ++row) {
       const float* logits = block + row * columns;
       take(row, first, {logits, index_of(columns)});
@@ -130,7 +137,6 @@ void PredictionCpu::predict_next(std::span<const std::span<float>> log_probabili
   const std::int64_t hidden = pass_.hidden();
   const std::int64_t batch = pass_.batch();
   const std::int64_t vocabulary = pass_.config().vocabulary_size;
-  const auto cap = static_cast<float>(pass_.config().logit_cap);
   FloatArray normed(index_of(batch * hidden));
   std::vector<const float*> in;
   std::vector<float*> out;
@@ -145,7 +151,7 @@ void PredictionCpu::predict_next(std::span<const std::span<float>> log_probabili
   pass_.multiply_columns({in, pass_.weights().head().data(), vocabulary, hidden, out});
   pass_.share(batch, batch * vocabulary * kExponentialNumbers, [&](std::int64_t sequence) {
     const std::span<float> next = log_probabilities[index_of(sequence)];
-    if (cap > 0) cpu_steps::cap(cap, vocabulary, next.data());
+    finish_logits(vocabulary, next.data());
     const auto shift = static_cast<double>(cpu_steps::largest(next.data(), vocabulary));
     double sum = 0;
     for (const float logit : next) sum += std::exp(static_cast<double>(logit) - shift);

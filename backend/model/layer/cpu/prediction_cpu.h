@@ -30,6 +30,7 @@ class PredictionCpu {
   void predict_rows(const CpuPass::Rows& rows);
   void score_rows(std::span<const Forward::ScoredRow> scored, int top, CpuPass::Scratch& scratch);
   void norm(std::int64_t begin, std::int64_t end, float* out) const;
+  void finish_logits(std::int64_t count, float* logits) const;
   /// Logits of rows behind the final norm, a block of the vocabulary at a time, and with each the log of the sum of the
   /// exponentials of all of them.
   /// @param normed  [count, D]

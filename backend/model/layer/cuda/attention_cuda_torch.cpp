@@ -15,7 +15,8 @@ bool CudaAttentionSteps::takes(const TorchWeights& weights) {
   const ModelConfig& config = weights.config;
   return cuda_attention_takes(config.head_dim, weights.matrix) && config.head_dim % 8 == 0 && config.turns_plainly() &&
          (config.rotaries.empty() || config.head_dim % 16 == 0) && !config.output_bias &&
-         config.query_key_norm != QueryKeyNorm::whole && config.attention_cap == 0;
+         config.query_key_norm != QueryKeyNorm::whole && config.attention_cap == 0 && !config.sinks &&
+         config.projection_limit == 0;
 }
 
 CudaAttentionSteps::CudaAttentionSteps(CudaPass& pass) : TorchAttentionSteps(pass.torch()), cuda_(pass) {

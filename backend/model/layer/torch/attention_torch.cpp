@@ -54,6 +54,11 @@ bool TorchAttentionSteps::project(int layer) {
     query = norm_heads(query, weights.query_norm);
     key = norm_heads(key, weights.key_norm);
   }
+  if (const double limit = config.projection_limit; limit > 0) {
+    query = query.clamp(-limit, limit);
+    key = key.clamp(-limit, limit);
+    value = value.clamp(-limit, limit);
+  }
   rotate(layer, query, key);
   const auto heads_first = [&](const at::Tensor& x) { return x.transpose(1, 2).to(matrix).contiguous(); };
   query_ = heads_first(query);
@@ -164,7 +169,7 @@ bool TorchAttentionSteps::attend(int layer) {
   if (pass_.continues()) {
     attend_next(layer);
   } else {
-    if (pass_.by_kernel() && pass_.config().attention_cap == 0) {
+    if (pass_.by_kernel() && pass_.config().attention_cap == 0 && !pass_.config().sinks) {
       attend_by_kernel(layer);
     } else {
       const auto done = attend_in_tiles(layer, cumulative_, pass_.input().pruning_tolerance);
@@ -203,6 +208,7 @@ std::optional<ComposedAttentionResult> TorchAttentionSteps::attend_in_tiles(int 
   attention.scale = softmax_scale<double>(config.head_dim);
   attention.window_size = config.attention[index_of(layer)].window_size;
   attention.logit_cap = config.attention_cap;
+  attention.sink = pass_.weights(layer).sinks;
   attention.pruning_tolerance = tolerance;
   attention.without_gate_as_well = pass_.keeps(Keep::ungated);
   const auto attended = composed_forgetting_attention(attention, pass_.job().stop);
@@ -264,7 +270,11 @@ void TorchAttentionSteps::attend_next(int layer) {
     const at::Tensor decay = (c.slice(1, c.size(1) - 1) - c).to(at::kFloat);
     logits += decay.view({config.key_heads, group, c.size(1)});
   }
-  const at::Tensor shares = at::softmax(logits, 2).to(value.scalar_type());
+  const std::int64_t keys = logits.size(2);
+  if (const at::Tensor& sinks = pass_.weights(layer).sinks; sinks.defined()) {
+    logits = at::cat({logits, sinks.view({config.key_heads, group, 1})}, 2);
+  }
+  const at::Tensor shares = at::softmax(logits, 2).slice(2, 0, keys).to(value.scalar_type());
   attended_ = at::bmm(shares, value).view({1, config.heads, dim});
 }
 

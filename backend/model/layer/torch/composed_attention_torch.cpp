@@ -42,8 +42,13 @@ struct SoftmaxState {
   at::Tensor mass;     ///< [N, T, 1]
   at::Tensor sum;      ///< [N, T, d]; undefined where only the normaliser is asked for
 
-  static SoftmaxState start(std::int64_t heads, std::int64_t rows, const at::Tensor& value) {
+  /// @param sink  [N] logits that rows have beside those of keys; undefined: none
+  static SoftmaxState start(std::int64_t heads, std::int64_t rows, const at::Tensor& value, const at::Tensor& sink) {
     const at::TensorOptions options = value.options().dtype(at::kFloat);
+    if (sink.defined()) {
+      return {sink.view({heads, 1, 1}).expand({heads, rows, 1}).contiguous(), at::ones({heads, rows, 1}, options),
+              at::zeros({heads, rows, value.size(2)}, options)};
+    }
     return {at::full({heads, rows, 1}, -kInfinity, options), at::zeros({heads, rows, 1}, options),
             at::zeros({heads, rows, value.size(2)}, options)};
   }
@@ -103,6 +108,7 @@ class Composition {
     query_ = flat(a.query);
     key_ = flat(a.key);
     value_ = flat(a.value);
+    if (a.sink.defined()) sink_ = a.sink.repeat({batch});
     if (a.cumulative_log_gate.defined()) gate_ = a.cumulative_log_gate.reshape({heads_, length_});
     if (gate_.defined() && tolerance_ > 0 && !without_gate_) prepare_bounds();
   }
@@ -115,8 +121,8 @@ class Composition {
     if (without_gate_) normalizer_without_gate = at::empty({heads_, length_}, rows);
     for (std::int64_t begin = 0; begin < length_; begin += kQueryTile) {
       const std::int64_t end = std::min(begin + kQueryTile, length_);
-      SoftmaxState state = SoftmaxState::start(heads_, end - begin, value_);
-      SoftmaxState plain = SoftmaxState::start(heads_, end - begin, value_);
+      SoftmaxState state = SoftmaxState::start(heads_, end - begin, value_, sink_);
+      SoftmaxState plain = SoftmaxState::start(heads_, end - begin, value_, sink_);
       if (!tile(begin, end, state, plain, stop)) return false;
       output.slice(1, begin, end).copy_(state.sum / state.mass);
       normalizer.slice(1, begin, end).copy_(state.log_normalizer().squeeze(2));
@@ -231,7 +237,7 @@ class Composition {
   bool without_gate_;
   std::int64_t heads_ = 0;
   std::int64_t length_ = 0;
-  at::Tensor query_, key_, value_, gate_;
+  at::Tensor query_, key_, value_, gate_, sink_;
   at::Tensor host_gate_, query_norm_, key_norm_;
 };
 

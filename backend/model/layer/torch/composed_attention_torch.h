@@ -16,6 +16,7 @@ struct ComposedAttention {
   at::Tensor cumulative_log_gate;  ///< [B, H, L] float64, nats, non-increasing; undefined: no gate
   double scale = 0;                ///< 1/sqrt(d)
   double logit_cap = 0;            ///< softmax is of cap tanh(q.k scale / cap) + D; 0: of the logits as they are
+  at::Tensor sink;                 ///< [H] float32 logits that every row's softmax is over beside; undefined: none
   std::int64_t window_size = 0;    ///< row i sees i-w < j <= i; 0: all j <= i
   double pruning_tolerance = 0;    ///< largest share of a row's attention that may be skipped; 0: none
   bool without_gate_as_well = false;

@@ -1,10 +1,12 @@
 #include "backend/model/layer/torch/mlp_torch.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <ATen/ATen.h>
 
 #include "backend/model/layer/torch/composed_steps_torch.h"
+#include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
 namespace {
@@ -14,29 +16,52 @@ constexpr std::int64_t kMlpRows = 8192;
 
 }  // namespace
 
-at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows) {
+at::Tensor mlp_units(const ModelConfig& config, const at::Tensor& wide) {
+  if (!is_gated(config.mlp)) {
+    if (config.mlp == MlpKind::relu_squared) return at::relu(wide).square();
+    return at::gelu(wide, config.mlp == MlpKind::gelu ? "none" : "tanh");
+  }
+  const std::int64_t inner = wide.size(1) / 2;
+  const at::Tensor gate = wide.slice(1, 0, inner);
+  const at::Tensor up = wide.slice(1, inner);
+  if (config.mlp == MlpKind::clamped) {
+    constexpr double kSlope = 1.702;
+    const at::Tensor below = gate.clamp_max(config.mlp_limit);
+    return (up.clamp(-config.mlp_limit, config.mlp_limit) + 1) * below * at::sigmoid(below * kSlope);
+  }
+  return (config.mlp == MlpKind::swiglu ? at::silu(gate) : at::gelu(gate, "tanh")) * up;
+}
+
+at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, const TakeChoice& take) {
   const ModelConfig& config = pass.config();
   const TorchLayer& weights = pass.weights(layer);
   const at::ScalarType matrix = pass.weights().matrix;
-  const at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias).to(matrix);
-  const at::Tensor wide = composed_steps::affine(normed, weights.mlp_in, weights.mlp_in_bias);
-  at::Tensor units;
-  if (is_gated(config.mlp)) {
-    const std::int64_t inner = config.intermediate_of(layer);
-    const at::Tensor gate = wide.slice(1, 0, inner);
-    units = (config.mlp == MlpKind::swiglu ? at::silu(gate) : at::gelu(gate, "tanh")) * wide.slice(1, inner);
-  } else {
-    units = at::gelu(wide, config.mlp == MlpKind::gelu ? "none" : "tanh");
+  const at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
+  at::Tensor made;
+  if (weights.mlp_in.defined()) {
+    const at::Tensor wide = composed_steps::affine(normed.to(matrix), weights.mlp_in, weights.mlp_in_bias);
+    made = composed_steps::affine(mlp_units(config, wide).to(matrix), weights.mlp_out, weights.mlp_out_bias);
   }
-  const at::Tensor made = composed_steps::affine(units.to(matrix), weights.mlp_out, weights.mlp_out_bias);
+  if (config.mixture_at(layer) != nullptr) {
+    if (weights.shared_gate.defined()) made = made * at::sigmoid(at::matmul(normed, weights.shared_gate.t()));
+    const at::Tensor mixed = mixture_output(pass, layer, normed, take);
+    made = made.defined() ? mixed + made : mixed;
+  }
   return composed_steps::rms_norm(made, weights.mlp_post_norm, config.norm_epsilon);
 }
 
 void add_mlp(TorchPass& pass, int layer) {
+  std::vector<at::Tensor> experts;
+  std::vector<at::Tensor> weights;
+  const TakeChoice take = [&](const at::Tensor& chosen, const at::Tensor& weight) {
+    experts.push_back(chosen);
+    weights.push_back(weight);
+  };
   for (std::int64_t begin = 0; begin < pass.rows(); begin += kMlpRows) {
     at::Tensor rows = pass.residual.slice(0, begin, std::min(begin + kMlpRows, pass.rows()));
-    rows += mlp_output(pass, layer, rows);
+    rows.add_(mlp_output(pass, layer, rows, take), pass.config().residual_factor);
   }
+  if (!experts.empty()) record_experts(pass, layer, at::cat(experts), at::cat(weights));
 }
 
 }  // namespace foxscope

@@ -2,14 +2,21 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/model/layer/torch/mixture_torch.h"
 #include "backend/model/layer/torch/torch_pass_torch.h"
 
 namespace foxscope {
 
-/// The term that a layer's MLP adds to rows of x: down(silu(g) * u) of norm(x), or down(gelu(u)), by LibTorch's
-/// operations.
+/// The units of an MLP of what its first product made.
+/// @param wide  [rows, 2 I] of the gate, then up; without a gate [rows, I]
+[[nodiscard]] at::Tensor mlp_units(const ModelConfig& config, const at::Tensor& wide);
+
+/// The term that a layer's MLP or mixture of experts adds to rows of x: down(silu(g) * u) of norm(x), or down(gelu(u)),
+/// by LibTorch's operations.
 /// @param rows  [rows, D] float32
-[[nodiscard]] at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows);
+/// @param take  gets the experts that were chosen; may be empty
+[[nodiscard]] at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows,
+                                    const TakeChoice& take = {});
 
 /// x += mlp_output in place, a block of rows at a time.
 void add_mlp(TorchPass& pass, int layer);

@@ -82,7 +82,9 @@ at::Tensor final_norm_of(const TorchPass& pass, std::int64_t first_row) {
 
 at::Tensor logits_of(const TorchWeights& weights, const at::Tensor& normed) {
   const at::Tensor head = weights.padded_head.slice(0, 0, weights.config.vocabulary_size);
-  return composed_steps::capped(composed_steps::linear_to_float(normed, head), weights.config.logit_cap);
+  at::Tensor logits = composed_steps::linear_to_float(normed, head);
+  if (weights.config.logit_factor != 1) logits.mul_(weights.config.logit_factor);
+  return composed_steps::capped(logits, weights.config.logit_cap);
 }
 
 bool record_predictions(TorchPass& pass, const at::Tensor& normed, const MakeLogits& make_logits) {

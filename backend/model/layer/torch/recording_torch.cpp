@@ -87,10 +87,26 @@ void record_normalizers(TorchPass& pass, int layer, const at::Tensor& log_normal
     if (into == nullptr) continue;
     if (into->keeps(Keep::rows)) {
       pass.keep(log_normalizer[b], [into, layer] { return into->log_normalizer(layer).data(); });
+      if (const at::Tensor& sinks = pass.weights(layer).sinks; sinks.defined()) {
+        pass.keep(sinks.detach(), [into, layer] { return into->array<float>(TraceArray::sink_logit, layer).data(); });
+      }
     }
     if (into->keeps(Keep::ungated)) {
       pass.keep(without_gate[b], [into, layer] { return into->log_normalizer_without_gate(layer).data(); });
     }
+  }
+}
+
+void record_experts(TorchPass& pass, int layer, const at::Tensor& experts, const at::Tensor& weights) {
+  const std::int64_t length = pass.length();
+  for (std::int64_t b = 0; b < pass.batch(); ++b) {
+    Recorder* const into = pass.recorder(b);
+    if (into == nullptr || !into->keeps(Keep::experts)) continue;
+    const auto own = [&](const at::Tensor& values, at::ScalarType type) {
+      return values.detach().slice(0, b * length, (b + 1) * length).to(type).contiguous();
+    };
+    pass.keep(own(experts, at::kInt), [into, layer] { return into->experts(layer).experts.data(); });
+    pass.keep(own(weights, at::kFloat), [into, layer] { return into->experts(layer).weights.data(); });
   }
 }
 

@@ -26,6 +26,11 @@ void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at:
 /// @param without_gate    likewise
 void record_normalizers(TorchPass& pass, int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
 
+/// What a mixture of experts chose.
+/// @param experts  [B n, k] int64
+/// @param weights  [B n, k] float32
+void record_experts(TorchPass& pass, int layer, const at::Tensor& experts, const at::Tensor& weights);
+
 /// Records the operands of a linear mixer.
 void record_operands(TorchPass& pass, int layer, const LinearOperands& operands);
 

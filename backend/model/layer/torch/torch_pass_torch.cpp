@@ -81,9 +81,9 @@ at::Tensor TorchPass::norm(const at::Tensor& x, const at::Tensor& weight, const 
 
 void TorchPass::add(const at::Tensor& made) {
   if (sums_apart_) {
-    residual = residual + made;
+    residual = at::add(residual, made, config().residual_factor);
   } else {
-    residual += made;
+    residual.add_(made, config().residual_factor);
   }
 }
 

@@ -57,7 +57,7 @@ class TorchPass : public ForwardPass {
   [[nodiscard]] at::Tensor put(std::span<const std::int32_t> numbers) const;
   /// The family's norm of rows [..., D] float32; the rows where there is no weight.
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
-  /// x += what a step made, [B n, D] float32.
+  /// x += r times what a step made, [B n, D] float32, with r of residual_factor.
   void add(const at::Tensor& made);
   /// From here on every step leaves its input x as it was, for a backward pass: sums go to new memory.
   void keep_sums_apart() { sums_apart_ = true; }

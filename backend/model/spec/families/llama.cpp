@@ -1,5 +1,5 @@
-// Llama, and the families that write a layer as it does: Mistral, Ministral, SmolLM3, Qwen 2, Qwen 3, Qwen 3.5,
-// Qwen3-Next.
+// Llama, and the families that write a layer as it does: Mistral, Mixtral, Ministral, SmolLM3, Qwen 2, Qwen 3,
+// Qwen 3.5, Qwen3-Next.
 #include "backend/model/spec/families/llama.h"
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "backend/model/spec/families/experts.h"
 
 namespace foxscope::family {
 namespace {
@@ -131,10 +133,15 @@ std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& c
 }
 
 /// Layers of Gated DeltaNet, and of attention whose output has a gate.
-void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
+/// @param experts_alone  LlamaDefaults::experts_alone
+void read_gated_layers(const ConfigKeys& keys, bool experts_alone, ModelConfig& config) {
   constexpr int kHeadDimOtherwise = 256;
   constexpr double kTurningShare = 0.25;
-  read_llama_layers(keys, config, {.head_dim = kHeadDimOtherwise, .turning = kTurningShare});
+  read_llama_layers(keys, config,
+                    {.head_dim = kHeadDimOtherwise,
+                     .fraction = "partial_rotary_factor",
+                     .turning = kTurningShare,
+                     .experts_alone = experts_alone});
   config.query_key_norm = QueryKeyNorm::shared;
   // The output of attention has a gate whatever the key says, and what predicts further tokens is not run.
   drop(keys, {"attn_output_gate", "mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
@@ -167,37 +174,103 @@ void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
-  read_gated_layers(keys, config);
+  read_gated_layers(keys, /*experts_alone=*/false, config);
   drop(keys, {"mlp_only_layers"});  // of mixtures of experts, which this family has none of
   refuse_rest(keys);
 }
 
-/// Whether a layer has an MLP instead of a mixture of experts: where there are no experts, where mlp_only_layers names
-/// it, and where decoder_sparse_step passes it by.
-bool is_dense(const ConfigKeys& keys, int layer) {
-  constexpr int kExpertsOtherwise = 512;
-  const std::int64_t step = keys.integer("decoder_sparse_step", 1, kMaxLayers, 1);
-  if (keys.integer("num_experts", 0, kMaxHidden, kExpertsOtherwise) == 0 || (layer + 1) % step != 0) return true;
-  if (!keys.has("mlp_only_layers")) return false;
-  const nlohmann::json& named = keys.value("mlp_only_layers");
-  return named.is_array() && std::ranges::find(named, nlohmann::json(layer)) != named.end();
+/// An expert that all positions read, through a gate.
+void read_shared_expert(const ConfigKeys& keys, ExpertMixture& mixture) {
+  mixture.shared_size = keys.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, 512);
+  mixture.shared_gate = true;
 }
 
-/// Reads what Qwen 3.5 has, in files that hold projections head by head, where no layer has experts.
+/// Qwen 3.5 with a mixture of experts in every layer, whose weights are always divided by their sum.
+void read_qwen3_5_moe(const ConfigKeys& keys, ModelConfig& config) {
+  read_gated_layers(keys, /*experts_alone=*/true, config);
+  ExpertMixture mixture;
+  mixture.normalized = true;
+  read_experts(keys, {.experts_otherwise = 256, .chosen_otherwise = 8}, mixture);
+  read_shared_expert(keys, mixture);
+  use_experts(
+      mixture, [](int /*layer*/) { return true; }, config);
+  drop(keys, {"intermediate_size", "mlp_only_layers"});
+  refuse_rest(keys);
+}
+
+/// Which layers have an MLP in the place of a mixture of experts: those that mlp_only_layers names, and those that
+/// decoder_sparse_step passes by; where there are no experts, all.
+std::vector<bool> read_dense_layers(const ConfigKeys& keys, int layers, int experts_otherwise) {
+  const std::int64_t step = keys.integer("decoder_sparse_step", 1, kMaxLayers, 1);
+  const bool experts = keys.integer("num_experts", 0, kMaxHidden, experts_otherwise) > 0;
+  std::vector<bool> dense;
+  for (int layer = 0; layer < layers; ++layer) dense.push_back(!experts || (layer + 1) % step != 0);
+  if (!keys.has("mlp_only_layers")) return dense;
+  const nlohmann::json& named = keys.value("mlp_only_layers");
+  const auto known = [](const nlohmann::json& one) { return one.is_number_integer(); };
+  if (!named.is_array() || !std::all_of(named.begin(), named.end(), known)) {
+    keys.fail("mlp_only_layers", "a list of numbers of layers");
+  }
+  for (int layer = 0; layer < layers; ++layer) {
+    if (std::ranges::find(named, nlohmann::json(layer)) != named.end()) dense[index_of(layer)] = true;
+  }
+  return dense;
+}
+
+/// Experts of the layers that are not dense.
+/// @param shared  whether all positions read one beside
+void read_qwen_experts(const ConfigKeys& keys, int experts_otherwise, int chosen_otherwise, bool shared,
+                       ModelConfig& config) {
+  const std::vector<bool> dense = read_dense_layers(keys, config.layers, experts_otherwise);
+  if (std::ranges::all_of(dense, [](bool one) { return one; })) {
+    // Without experts these keys mean nothing.
+    drop(keys, {"moe_intermediate_size", "shared_expert_intermediate_size", "num_experts_per_tok", "norm_topk_prob",
+                "output_router_logits", "router_aux_loss_coef"});
+    return;
+  }
+  ExpertMixture mixture;
+  read_experts(keys,
+               {.experts_otherwise = experts_otherwise,
+                .chosen_otherwise = chosen_otherwise,
+                .normalized = "norm_topk_prob",
+                .normalized_otherwise = shared},
+               mixture);
+  if (shared) read_shared_expert(keys, mixture);
+  use_experts(
+      mixture, [&](int layer) { return !dense[index_of(layer)]; }, config);
+}
+
+/// Reads what Qwen 3.5 has, in files that hold projections head by head, with experts in some layers.
 void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
-  read_gated_layers(keys, config);
-  for (int layer = 0; layer < config.layers; ++layer) {
-    if (is_dense(keys, layer)) continue;
-    keys.fail("num_experts",
-              fmt::format("0, or every layer in mlp_only_layers: layer {} is a mixture of experts, which "
-                          "are not run",
-                          layer));
-  }
-  // Without experts these keys mean nothing.
-  for (const char* key : {"mlp_only_layers", "moe_intermediate_size", "shared_expert_intermediate_size",
-                          "num_experts_per_tok", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"}) {
-    static_cast<void>(keys.has(key));
-  }
+  read_gated_layers(keys, /*experts_alone=*/false, config);
+  read_qwen_experts(keys, 512, 10, /*shared=*/true, config);
+  drop(keys, {"use_sliding_window"});
+  refuse_rest(keys);
+}
+
+/// Qwen 3 with experts in some layers.
+void read_qwen3_moe(const ConfigKeys& keys, ModelConfig& config) {
+  read_llama_layers(keys, config, {.key_heads = 4});
+  config.query_key_norm = QueryKeyNorm::shared;
+  config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
+  config.use_window(keys.flag("use_sliding_window", false) ? read_window(keys) : 0);
+  read_qwen_experts(keys, 128, 8, /*shared=*/false, config);
+  drop(keys, {"sliding_window", "max_window_layers"});
+  refuse_rest(keys);
+}
+
+/// Mistral with experts in every layer.
+void read_mixtral(const ConfigKeys& keys, ModelConfig& config) {
+  read_llama_layers(keys, config, {.key_heads = 8, .epsilon = 1e-5, .base = 1e6, .experts_alone = true});
+  config.use_window(read_window(keys, 0));
+  ExpertMixture mixture;
+  mixture.normalized = true;
+  read_experts(
+      keys,
+      {.experts = "num_local_experts", .experts_otherwise = 8, .chosen_otherwise = 2, .size = "intermediate_size"},
+      mixture);
+  use_experts(
+      mixture, [](int /*layer*/) { return true; }, config);
   refuse_rest(keys);
 }
 
@@ -243,6 +316,19 @@ void list_gated_attention(const ModelConfig& config, ParameterList& list) {
   list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
 }
 
+const ExpertNames kQwenExperts = {.shared = "mlp.shared_expert.", .shared_gate = "mlp.shared_expert_gate"};
+
+/// Experts of Qwen 3.5: those of a layer are two tensors, gate and up one behind the other.
+void list_fused_experts(const ModelConfig& config, ParameterList& list) {
+  const ExpertMixture& mixture = *config.mixture;
+  using W = LayerWeights;
+  list_router(config, kQwenExperts, list);
+  list.add("mlp.experts.gate_up_proj", {mixture.experts, 2 * mixture.size, config.hidden_size}, &W::experts_in);
+  list.add("mlp.experts.down_proj", {mixture.experts, config.hidden_size, mixture.size}, &W::experts_out);
+}
+
+void list_qwen_experts(const ModelConfig& config, ParameterList& list) { list_experts(config, kQwenExperts, list); }
+
 void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
@@ -259,6 +345,10 @@ void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
     }
     list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
     list.zero_centered();
+    if (config.mixture_at(layer) != nullptr) {
+      config.family == &kQwen3_5Moe ? list_fused_experts(config, list) : list_qwen_experts(config, list);
+      continue;
+    }
     list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
     list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
     list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
@@ -269,6 +359,24 @@ void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
 }
 
 void list_llama(const ModelConfig& config, ParameterList& list) { list_llama_layers(config, {}, list); }
+
+void list_qwen3_moe(const ModelConfig& config, ParameterList& list) {
+  list_llama_layers(config, {.list_experts = list_qwen_experts}, list);
+}
+
+void list_mixtral_experts(const ModelConfig& config, ParameterList& list) {
+  list_experts(config,
+               {.router = "block_sparse_moe.gate",
+                .expert = "block_sparse_moe.experts.{}.",
+                .gate = "w1",
+                .up = "w3",
+                .down = "w2"},
+               list);
+}
+
+void list_mixtral(const ModelConfig& config, ParameterList& list) {
+  list_llama_layers(config, {.list_experts = list_mixtral_experts}, list);
+}
 
 /// Lists a vector of a norm.
 void add_norm(const std::string& name, std::int64_t size, FloatArray LayerWeights::*weight, const LlamaLayout& layout,
@@ -327,7 +435,7 @@ void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaD
               .heads_otherwise = otherwise.heads,
               .key_heads_otherwise = otherwise.key_heads},
              config);
-  config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
+  if (!otherwise.experts_alone) config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
   config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, otherwise.epsilon);
   config.query_key_norm_epsilon = config.norm_epsilon;
   config.tie_word_embeddings = keys.flag("tie_word_embeddings", otherwise.tied);
@@ -362,6 +470,7 @@ void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, Par
     list_llama_projection(config, layout, list);
     list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
     if (config.output_bias) list.add("self_attn.o_proj.bias", {hidden}, &W::output_bias);
+    if (config.sinks) list.add("self_attn.sinks", {config.heads}, &W::sinks);
     if (config.post_norm) {
       add_norm("post_attention_layernorm", hidden, &W::attention_post_norm, layout, list);
       if (config.pre_norm) add_norm("pre_feedforward_layernorm", hidden, &W::mlp_norm, layout, list);
@@ -369,7 +478,11 @@ void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, Par
     } else {
       add_norm("post_attention_layernorm", hidden, &W::mlp_norm, layout, list);
     }
-    list_llama_mlp(config, layout, list);
+    if (layout.list_experts != nullptr && config.mixture_at(layer) != nullptr) {
+      layout.list_experts(config, list);
+    } else {
+      list_llama_mlp(config, layout, list);
+    }
   }
   list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
   if (layout.zero_centered_norms) list.zero_centered();
@@ -390,6 +503,12 @@ const ModelFamily kQwen3_5 = {"qwen3_5_text", "Qwen 3.5",       "model.",       
                               list_qwen3_5,   "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen3Next = {"qwen3_next", "Qwen3-Next",     "model.",       read_qwen3_next,
                                 list_qwen3_5, "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3_5Moe = {"qwen3_5_moe_text", "Qwen 3.5 MoE",   "model.",       read_qwen3_5_moe,
+                                 list_qwen3_5,       "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3Moe = {"qwen3_moe",    "Qwen 3 MoE",     "model.",       read_qwen3_moe,
+                               list_qwen3_moe, "lm_head.weight", is_llama_buffer};
+const ModelFamily kMixtral = {"mixtral",    "Mixtral",        "model.",       read_mixtral,
+                              list_mixtral, "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen3 = {"qwen3", "Qwen 3", "model.", read_qwen3, list_llama, "lm_head.weight", is_llama_buffer};
 
 }  // namespace foxscope::family

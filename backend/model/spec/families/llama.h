@@ -16,6 +16,9 @@ extern const ModelFamily kQwen2;
 extern const ModelFamily kQwen3;
 extern const ModelFamily kQwen3_5;
 extern const ModelFamily kQwen3Next;
+extern const ModelFamily kMixtral;
+extern const ModelFamily kQwen3Moe;
+extern const ModelFamily kQwen3_5Moe;
 
 /// What a family like Llama has where the file does not say.
 struct LlamaDefaults {
@@ -31,6 +34,7 @@ struct LlamaDefaults {
   const char* activation = "silu";
   MlpKind mlp = MlpKind::swiglu;  ///< geglu: the activation may be the one or the other
   bool rotary_by_kind = false;    ///< RotaryKeys::by_kind
+  bool experts_alone = false;     ///< no layer has an MLP, so that intermediate_size is theirs or not there
 };
 /// Sizes, norms, MLP and rotary embedding of a family that writes its layers as Llama does.
 void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaDefaults& otherwise = {});
@@ -39,6 +43,8 @@ void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaD
 struct LlamaLayout {
   bool zero_centered_norms = false;  ///< norms hold what is beyond 1
   bool fused = false;                ///< qkv_proj and gate_up_proj are one matrix each
+  /// Lists what a layer has that is a mixture of experts; null: there is none.
+  void (*list_experts)(const ModelConfig& config, ParameterList& list) = nullptr;
 };
 /// Its tensors. Norms are named by whether they stand before or behind attention and MLP (ModelConfig::pre_norm,
 /// post_norm).
