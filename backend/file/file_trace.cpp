@@ -24,6 +24,8 @@ constexpr std::uint64_t kShortRows = std::uint64_t{64} << 10U;
 /// All rows together hold at most so many times the bytes of the file; zeros of one layer as many, for 64 heads where
 /// of a token nothing but its loss was kept.
 constexpr std::uint64_t kMostInflation = 64;
+/// Experts that a position may have read.
+constexpr std::uint64_t kMostExperts = 1 << 16;
 /// By which a sum of log f may rise, in parts of its size: a sum in blocks is rounded anew in each, which in float32
 /// (as torch.cumsum sums float32) comes to some units in the last place, 2^-23.
 constexpr double kMostRise = 8 * 0x1p-23;
