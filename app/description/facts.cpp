@@ -104,6 +104,23 @@ std::optional<double> meanOf(std::span<const float> losses) {
   return sum / static_cast<double>(losses.size());
 }
 
+/// "2 a token in 48 layers, 128 of them in use": experts of all layers that any position reads.
+std::string expertsFact(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  const std::vector<std::int32_t> experts = trace.source().copy<std::int32_t>(TraceArray::expert);
+  const std::size_t size = experts.size() / static_cast<std::size_t>(info.layers);
+  std::set<std::int32_t> used;
+  int layers = 0;
+  for (std::size_t first = 0; first < experts.size(); first += size) {
+    layers += experts[first] >= 0 ? 1 : 0;
+    for (std::size_t n = first; n < first + size; ++n) {
+      if (experts[n] >= 0) used.insert(experts[n]);
+    }
+  }
+  return fmt::format("{} a token in {} of {} layers, {} of a layer's in use", info.chosen_experts, layers, info.layers,
+                     used.size());
+}
+
 Facts runFacts(const Trace& trace) {
   const TraceInfo& info = trace.info();
   const auto loss = meanOf(trace.per_token_loss());
@@ -131,6 +148,7 @@ Facts runFacts(const Trace& trace) {
     }
     facts.emplace_back("mixers", "layers " + mixers);
   }
+  if (trace.has(TraceArray::expert)) facts.emplace_back("experts", expertsFact(trace));
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
   if (info.logit_cap > 0) facts.emplace_back("logits", fmt::format("capped at {:.6g}", info.logit_cap));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);

@@ -64,7 +64,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   }
   if (attention) normalizer = of.trace->log_normalizer(of.layer, of.head);
   if (needs_queries(quantity)) {
-    sink = of.trace->sink_logit(of.layer, of.head);
+    if (quantity != Quantity::logits) sink = of.trace->sink_logit(of.layer, of.head);
     store = &of.trace->require_query_key();
     key_head = shared_head(mixer.heads, mixer.key_heads, of.head);
   }

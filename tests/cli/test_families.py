@@ -103,6 +103,7 @@ class PublishedTest(CommandLineTest):
         self.assertTrue(((experts >= 0) & (experts < 6)).all())
         numpy.testing.assert_allclose(weights.sum(axis=2), 1, atol=1e-6)
         self.assertIn("experts", json.loads(self.done("info", path, "--json"))["models"][0]["kept"])
+        self.assertIn(f"2 a token in 2 of 2 layers, {len(set(experts.ravel()))} of a layer's in use", self.done("info", path))
         told = self.done("info", PUBLISHED / "qwen3_5_moe-published")
         self.assertRegex(told, r"experts of a token +2")
         self.assertRegex(told, r"not run +multi-token prediction")

@@ -41,6 +41,7 @@ PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   bytes.per_token = 4 * (hidden + std::max(hidden, queries) +
                          config.widest_rotary() * std::max<std::int64_t>(1, std::ssize(config.rotaries)) + 1) +
                     heads * (8 + 8 + 4) + config.linear_bytes_per_position();
+  if (config.mixture) bytes += MixtureCpu::bytes(config);
   if (keep.contains(Keep::ungated)) bytes.per_token += heads * 4;
   if (!keep.contains(Keep::query_key)) bytes.per_token += 4 * (queries + keys);
   if (!keep.contains(Keep::values)) bytes.per_token += 4 * keys;

@@ -32,6 +32,8 @@ PassBytes TorchPass::bytes(const ModelConfig& config, DType dtype, const KeepSet
   // Rows of the MLP, and a block of logits, once more where it goes to the host.
   bytes.fixed = kDeviceMlpRows * 3 * config.widest_intermediate() * size +
                 kDeviceLogitElements * 4 * (keep.contains(Keep::logits) ? 2 : 1);
+  // Rows of an expert, which all may have chosen: what it reads, its units and what it makes, with their sums.
+  if (config.mixture) bytes.fixed += kDeviceMlpRows * 4 * (4 * config.hidden_size + 6 * config.mixture->size);
   // Ids, labels, losses; the residual stream, and where it is kept its norm; the norm with what rounding took from it,
   // projection, heads and what they attend to; gates and normalisers; the attention kernel's workspace.
   const bool states = keep.contains(Keep::hidden) || keep.contains(Keep::predictions);
