@@ -290,6 +290,38 @@ TEST(KeptExperts, DenseLayersHaveNone) {
   }
 }
 
+/// What no fixture has: the steps of the CPU and those of LibTorch, which share no code, and the next position's.
+TEST(MixtureOptions, TwoWaysToComputeAgree) {
+  const std::pair<const char*, json> options[] = {
+      {"olmoe", {{"clip_qkv", 0.4}}},
+      {"olmoe", {{"norm_topk_prob", true}, {"num_experts_per_tok", 4}}},
+      {"qwen3_moe", {{"mlp_only_layers", {0}}, {"norm_topk_prob", true}, {"attention_bias", true}}},
+      {"qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 3}}},
+      {"mixtral", {{"sliding_window", 3}, {"num_experts_per_tok", 1}}},
+      {"gpt_oss", {{"swiglu_limit", 0.2}, {"sliding_window", 2}}},
+      {"gpt_oss", {{"attention_bias", false}}},
+      {"qwen3_next", {{"decoder_sparse_step", 2}, {"norm_topk_prob", false}}},
+      {"qwen3_5_moe_text", {{"num_experts_per_tok", 3}}},
+  };
+  const std::vector<std::int32_t> ids = {0, 3, 9, 9, 4, 7, 1, 10, 2, 6, 5};
+  for (const auto& [name, keys] : options) {
+    SCOPED_TRACE(std::string(name) + " " + keys.dump());
+    WrittenMixture written(name);
+    written.config.update(keys);
+    written.tensors = test::random_weights(written.config);
+    test::write_checkpoint(written.folder, written.config, written.tensors);
+    const Checkpoint checkpoint = Checkpoint::open(written.folder.text());
+    const auto model = CausalLM::load(checkpoint, Device{}, DType::float32);
+    const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
+    const KeptExperts own = kept_of(*model, ids);
+    const KeptExperts twin = kept_of(*composed, ids);
+    EXPECT_EQ(own.experts, twin.experts);
+    EXPECT_LE(test::largest_difference(own.logits, twin.logits), 2e-5);
+    test::check_continued(*model, ids, own.logits, 4, 2e-5);
+    test::check_continued(*composed, ids, own.logits, 4, 2e-5);
+  }
+}
+
 /// Writes NaN over every expert of a checkpoint's file that no position chose.
 /// @returns how many there were
 int spoil_unread(const std::string& file, const KeptExperts& kept, const ModelConfig& config) {
