@@ -30,7 +30,7 @@ struct ExpertNames {
   const char* up = "up_proj";
   const char* down = "down_proj";
   std::string selection_bias = {};  ///< where the mixture has one
-  std::string shared = {};  ///< of the expert that all positions read, "mlp.shared_expert."
+  std::string shared = {};          ///< of the expert that all positions read, "mlp.shared_expert."
   std::string shared_gate = {};
 };
 /// Router, shared expert, and experts that are three matrices each.
