@@ -79,6 +79,8 @@ const char* mlpName(MlpKind kind) {
       return "SwiGLU";
     case MlpKind::geglu:
       return "GELU with a gate (tanh)";
+    case MlpKind::geglu_erf:
+      return "GELU with a gate";
     case MlpKind::clamped:
       return "clamped SwiGLU";
     case MlpKind::relu_squared:
@@ -104,7 +106,7 @@ nlohmann::ordered_json ofRotaries(const ModelConfig& config, const Value& value)
 nlohmann::ordered_json turningLayers(const ModelConfig& config) {
   nlohmann::ordered_json turning = nlohmann::ordered_json::array();
   for (int layer = 0; layer < config.layers; ++layer) {
-    if (!config.is_linear(layer) && config.rotary_at(layer) != nullptr) turning.push_back(layer);
+    if (config.is_attention(layer) && config.rotary_at(layer) != nullptr) turning.push_back(layer);
   }
   const bool all = static_cast<int>(turning.size()) == config.attention_layers();
   return all || turning.empty() ? nlohmann::ordered_json(!turning.empty()) : turning;
@@ -122,11 +124,14 @@ nlohmann::ordered_json windows(const ModelConfig& config) {
 std::string mixerNames(const ModelConfig& config) {
   std::string names;
   const TraceSizes sizes = sizes_of(config, 1);
-  for (const bool softmax : {false, true}) {
-    const auto first = std::ranges::find(sizes.mixers, softmax, &LayerMixer::has_softmax);
-    if (first == sizes.mixers.end()) continue;
-    const auto count = std::ranges::count(sizes.mixers, softmax, &LayerMixer::has_softmax);
-    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, mixer_words(*first));
+  std::vector<LayerMixer> kinds;
+  for (const LayerMixer& mixer : sizes.mixers) {
+    if (std::ranges::find(kinds, mixer.mixer, &LayerMixer::mixer) == kinds.end()) kinds.push_back(mixer);
+  }
+  std::ranges::stable_partition(kinds, [](const LayerMixer& mixer) { return !mixer.has_softmax(); });
+  for (const LayerMixer& kind : kinds) {
+    const auto count = std::ranges::count(sizes.mixers, kind.mixer, &LayerMixer::mixer);
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, mixer_words(kind));
   }
   return names;
 }
@@ -163,14 +168,14 @@ std::vector<std::string> differences(const ModelConfig& config, bool gated, bool
 
 /// What a mixture of experts is.
 void addExperts(const ModelConfig& config, std::vector<ConfigOption>& options) {
-  using Json = nlohmann::ordered_json;
   const ExpertMixture& mixture = *config.mixture;
   const auto sparse = std::ranges::count(config.sparse, true);
   options.push_back({"experts", "experts", mixture.experts});
   options.push_back({"experts_per_token", "experts of a token", mixture.chosen});
   options.push_back({"expert_size", "intermediate size of an expert", mixture.size});
   options.push_back({"shared_expert_size", "intermediate size of the shared expert", mixture.shared_size});
-  options.push_back({"expert_layers", "layers with experts", sparse == config.layers ? Json("all") : Json(sparse)});
+  options.push_back({"expert_layers", "layers with experts",
+                     sparse == config.layers ? nlohmann::ordered_json("all") : nlohmann::ordered_json(sparse)});
   options.push_back({"router", "router", mixture.scores == ExpertMixture::Scores::softmax ? "softmax" : "sigmoid"});
   options.push_back({"normalized_experts", "weights of experts sum to 1", mixture.normalized});
   if (sparse == config.layers) {

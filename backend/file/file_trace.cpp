@@ -239,9 +239,8 @@ class ArraySearch {
     }
     for (const ArraySpec& spec : kTraceArrays) {
       if (spec.storage != Storage::store || !is_stored(spec.keep)) continue;
-      if (offsets_[spec.array].size() != static_cast<std::size_t>(layer) + 1) {
-        group.file().fail_damaged(group.path(), fmt::format("lacks some of its {}", word_of(spec.keep).title));
-      }
+      if (is_whole(spec, layer)) continue;
+      group.file().fail_damaged(group.path(), fmt::format("lacks some of its {}", word_of(spec.keep).title));
     }
   }
 
@@ -249,6 +248,17 @@ class ArraySearch {
   ArrayDatasets datasets() && { return std::move(datasets_); }
 
  private:
+  static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+
+  /// Whether all layers up to one have a stored array, if they are of a kind that has it.
+  [[nodiscard]] bool is_whole(const ArraySpec& spec, int last) {
+    std::vector<std::uint64_t>& places = offsets_[spec.array];
+    places.resize(index_of(info_.layers), kNowhere);
+    for (int layer = 0; layer <= last; ++layer) {
+      if (belongs_to(spec, info_.mixer(layer)) && places[index_of(layer)] == kNowhere) return false;
+    }
+    return true;
+  }
   /// Whether one of the arrays that a word keeps was found.
   [[nodiscard]] bool is_stored(Keep keep) const {
     return std::ranges::any_of(offsets_, [keep](const auto& found) { return spec_of(found.first).keep == keep; });
@@ -270,7 +280,8 @@ class ArraySearch {
     dataset.require(element_of(spec.number, info_.dtype), shape_of(spec, info_, index));
     account_.take_stored(dataset);
     if (spec.storage == Storage::store) {
-      offsets_[spec.array].push_back(dataset.offset());
+      offsets_[spec.array].resize(index_of(info_.layers), kNowhere);
+      offsets_[spec.array][index_of(index)] = dataset.offset();
       return;
     }
     if (spec.array == TraceArray::cumulative_log_gate && is_far_compressed(dataset)) {

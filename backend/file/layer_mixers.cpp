@@ -36,11 +36,12 @@ LayerMixer read_mixer(const Hdf5Object& layer, Hdf5Heap& heap) {
   LayerMixer mixer;
   mixer.mixer = read_word<Mixer>(layer, "mixer", heap, parse_mixer);
   mixer.decay = read_word<Decay>(layer, "decay", heap, parse_decay);
+  const std::int64_t least = mixer.kind().mixes ? 1 : 0;
   for (const MixerExtent& extent : kMixerExtents) {
     const std::int64_t value = layer.integer_attribute(extent.name).value_or(0);
-    if (value < 1 || value > kMostExtent) {
+    if (value < least || value > kMostExtent) {
       layer.file().fail_damaged(layer.path() + "@" + extent.name,
-                                fmt::format("is {}, not from 1 to {}", value, kMostExtent));
+                                fmt::format("is {}, not from {} to {}", value, least, kMostExtent));
     }
     mixer.*extent.member = static_cast<int>(value);
   }

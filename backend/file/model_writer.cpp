@@ -38,6 +38,7 @@ std::vector<RawArray> ModelWriter::reserve_stored() {
   for (const ArraySpec& spec : kTraceArrays) {
     const QueryKeyStore* const store = trace_.store_of(spec.array);
     for (int layer = 0; store != nullptr && layer < info_.layers; ++layer) {
+      if (!belongs_to(spec, info_.mixer(layer))) continue;
       arrays.push_back({store, spec.array, layer,
                         writer_.reserve(root_ + "/" + path_of(spec, layer), element_of(spec.number, info_.dtype),
                                         shape_of(spec, info_, layer))});
@@ -92,18 +93,24 @@ void ModelWriter::write_tokens(const std::string& shared) {
   }
 }
 
+/// Whether there is an array of that layer: a store holds nothing of layers without a mixer.
+bool ModelWriter::has(const ArraySpec& spec, int index) const {
+  if (spec.repeat == Repeat::layers && !belongs_to(spec, info_.mixer(index))) return false;
+  return trace_.has(spec.array, index);
+}
+
 bool ModelWriter::write_arrays() {
   for (const ArraySpec& spec : kTraceArrays) {
     if (spec.storage == Storage::raw) continue;
     for (int index = 0; index < count_of(spec, info_.layers); ++index) {
       if (job_.stopped()) return false;
-      if (trace_.has(spec.array, index)) write_array(spec, index);
+      if (has(spec, index)) write_array(spec, index);
     }
   }
   for (int layer = 0; layer < info_.layers; ++layer) {
     // Readers count the layers. Raw arrays come later.
     const bool empty = std::ranges::none_of(kTraceArrays, [&](const ArraySpec& spec) {
-      return spec.repeat == Repeat::layers && spec.storage != Storage::raw && trace_.has(spec.array, layer);
+      return spec.repeat == Repeat::layers && spec.storage != Storage::raw && has(spec, layer);
     });
     if (empty) writer_.group(fmt::format("{}/layers/{:02}", root_, layer));
   }

@@ -34,6 +34,7 @@ class ModelWriter {
   bool write_raw_arrays();
 
  private:
+  [[nodiscard]] bool has(const ArraySpec& spec, int index) const;
   /// Name of the dataset 0, 1, 2, ... that gives the entries along an axis of a layer their places: that of the axis,
   /// and of its extent too, "head_16", where another layer has another. It is written if it is not there yet.
   std::string scale(Axis axis, std::uint64_t extent);

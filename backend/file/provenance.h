@@ -21,7 +21,8 @@ enum class Overwrite { refuse, force };
 inline constexpr std::int64_t kSchema = 1;
 /// The schema of run files with linear mixers.
 inline constexpr std::int64_t kMixerSchema = 2;
-/// The schema of run files with a window by layer or capped logits, and the newest that it reads.
+/// The schema of run files with a window by layer, capped logits or the mixers of is_newer (run_file.cpp), and the
+/// newest that it reads.
 inline constexpr std::int64_t kAttentionSchema = 3;
 
 /// Attributes of the root group: schema, program, command line, time, and where a viewer looks first.

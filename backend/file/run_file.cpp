@@ -465,10 +465,26 @@ std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& na
       fmt::format("the file holds no model '{}': it holds {}{}", *name, list, nearest_question(*name, names)));
 }
 
+/// Whether a reader of files of schema 2 does not know a layer.
+bool is_newer(const LayerMixer& mixer) {
+  switch (mixer.mixer) {
+    case Mixer::none:
+      return true;
+    case Mixer::gated_linear_attention:
+      return mixer.decay != Decay::channel;
+    case Mixer::mamba:
+    case Mixer::diagonal_plus_low_rank:
+      return mixer.decay == Decay::head;
+    default:
+      return false;
+  }
+}
+
 /// The oldest schema whose readers take a run for what it is.
 std::int64_t schema_of(const TraceInfo& info) {
   const bool sinks = std::ranges::any_of(info.mixers, &LayerMixer::sinks);
-  if (has_windows_by_layer(info) || info.logit_cap > 0 || sinks) return kAttentionSchema;
+  const bool newer = std::ranges::any_of(info.mixers, is_newer);
+  if (has_windows_by_layer(info) || info.logit_cap > 0 || sinks || newer) return kAttentionSchema;
   return info.mixers.empty() ? kSchema : kMixerSchema;
 }
 

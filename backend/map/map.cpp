@@ -226,11 +226,13 @@ Reduction default_reduction(Quantity quantity, bool difference) {
 std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
   const LayerMixer mixer = info.mixer(layer);
   if (mixer.has_softmax()) return {};
+  if (!mixer.kind().mixes) return fmt::format("layer {} has no heads: it is an MLP alone", layer);
   switch (quantity) {
     case Quantity::forget:
     case Quantity::log_forget:
       if (mixer.decays()) return {};
-      return fmt::format("the {} forgets only what it overwrites: ask for mixing or attention", mixer_words(mixer));
+      return fmt::format("the {} forgets {}: ask for mixing or attention", mixer_words(mixer),
+                         mixer.erases() ? "only what it overwrites" : "nothing");
     case Quantity::attention:
     case Quantity::mixing:
       return {};

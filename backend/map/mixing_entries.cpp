@@ -80,7 +80,16 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   }
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
-  if (erases_ && mixer_.decays_by_channel()) recurrence_.emplace(of);
+  if (erases_ && (mixer_.decays_by_channel() || mixer_.keeps_erasing())) recurrence_.emplace(of);
+  if (mixer_.decays_by_channel()) return;
+  if (gate_.empty()) {
+    zeros_.resize(index_of(length_));
+    gate_ = zeros_;
+  }
+  if (beta_.empty()) {
+    ones_.assign(index_of(length_), 1.0F);
+    beta_ = ones_;
+  }
 }
 
 void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch,
@@ -454,10 +463,8 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
   cpu::pack_queries(strip.query.data(), strip.rows.size(), of_.depth_, 1.0, packed_.data());
   started_.resize(kMapTile * kMapTile);
   cpu::mixing_product(packed_.data(), keys_.data(), block.size(), of_.depth_, started_.data());
-  // Without a decay all sums are 0.
-  const std::vector<double> zeros(of_.gate_.empty() ? kMapTile : 0, 0.0);
-  const double* const sums = of_.gate_.empty() ? zeros.data() : of_.gate_.data() + block.begin;
-  cpu::decay_tile(strip.gate, sums, of_.beta_.data() + block.begin, block.size(), started_.data());
+  cpu::decay_tile(strip.gate, of_.gate_.data() + block.begin, of_.beta_.data() + block.begin, block.size(),
+                  started_.data());
   const std::int64_t last = std::min(block.end - strip.rows.begin, kMapTile);
   for (std::int64_t key = 0; key < block.size(); ++key) {
     float* const line = started_.data() + key * kMapTile;

@@ -62,10 +62,12 @@ class MixingEntries {
   std::int64_t length_ = 0;
   std::int64_t channels_ = 0;                   ///< d
   std::int64_t depth_ = 0;                      ///< d in whole vectors
-  std::span<const double> gate_;                ///< [L] c, nats; empty: none
+  std::span<const double> gate_;                ///< [L] c, nats; empty where channels decay
   ChannelSums sums_;                            ///< keeps `decay_` alive
   std::span<const double> decay_;               ///< [L, d] P, nats, where each channel decays
-  std::span<const float> beta_;                 ///< [L]; empty: 1
+  std::span<const float> beta_;                 ///< [L]; empty where channels decay: 1
+  std::vector<double> zeros_;                   ///< [L] where heads do not decay
+  std::vector<float> ones_;                     ///< [L] where heads have no beta
   std::optional<MixingRecurrence> recurrence_;  ///< where queries meet the keys one by one
   std::span<const float> row_sizes_;
   std::int64_t first_ = 0;  ///< of the prepared keys, a multiple of 64

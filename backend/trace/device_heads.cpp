@@ -40,11 +40,12 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
 }
 
 std::optional<cuda::MixingKind> mixing_kind(const LayerMixer& mixer) {
-  if (mixer.has_softmax() || mixer.has_rates()) return std::nullopt;
+  if (mixer.has_softmax() || mixer.has_rates() || mixer.keeps_erasing()) return std::nullopt;
   if (mixer.erases()) {
     return mixer.decays_by_channel() ? std::nullopt : std::optional(cuda::MixingKind::delta_rule);
   }
-  return mixer.decays_by_channel() ? cuda::MixingKind::channel_decay : cuda::MixingKind::head_decay;
+  if (mixer.decays_by_channel()) return cuda::MixingKind::channel_decay;
+  return mixer.decays() && mixer.kind().writes_beta ? std::optional(cuda::MixingKind::head_decay) : std::nullopt;
 }
 
 cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay) {

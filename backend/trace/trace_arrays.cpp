@@ -112,6 +112,7 @@ void TraceSizes::set_mixers(std::vector<LayerMixer> of_layers) {
 }
 
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {
+  if (spec.repeat == Repeat::layers && !mixer.kind().mixes) return false;
   switch (spec.array) {
     case TraceArray::cumulative_log_gate:
       return mixer.sums_heads();

@@ -205,7 +205,7 @@ struct TrainingFlops {
     for (int layer = 0; layer < config.layers; ++layer) numbers += 2 * config.state_size(layer);
     matrices = 6.0 * static_cast<double>(numbers);
     for (int layer = 0; layer < config.layers; ++layer) {
-      if (config.is_linear(layer)) continue;
+      if (!config.is_attention(layer)) continue;
       const std::int64_t window = config.attention[index_of(layer)].window_size;
       const std::int64_t seen = window > 0 ? std::min(2 * window, length) : length;
       attention += 12.0 * static_cast<double>(config.query_size()) * static_cast<double>(seen) / 2;

@@ -116,7 +116,7 @@ class LinearHead {
       if (stop.stop_requested()) return false;
       first_ = first;
       count_ = std::min(chunk, a_.length - first);
-      if (channel_decay_ != nullptr && (a_.delta_rule || erase_read_ != nullptr)) {
+      if (erase_read_ != nullptr || (channel_decay_ != nullptr && a_.delta_rule)) {
         take_positions();
       } else {
         take_chunk();
@@ -151,10 +151,13 @@ class LinearHead {
     float* const held = s_.written.get();
     float* const output = s_.output.get();
     for (std::int64_t row = first_; row < first_ + count_; ++row) {
-      const float* const alpha = channel_decay_ + row * dim_;
+      const float* const alpha = channel_decay_ == nullptr ? nullptr : channel_decay_ + row * dim_;
+      const float of_head = decay_ == nullptr ? 1.0F : decay_[row];
       const float* const k = key_ + row * dim_;
       if (erase_read_ != nullptr) read_state(erase_read_ + row * dim_, held);
-      for (std::int64_t n = 0; n < dim_; ++n) decay_row(alpha[n], wide_, state_ + n * wide_);
+      for (std::int64_t n = 0; n < dim_; ++n) {
+        decay_row(alpha == nullptr ? of_head : alpha[n], wide_, state_ + n * wide_);
+      }
       if (erase_read_ != nullptr) write_state(erase_write_ + row * dim_, held);
       if (a_.delta_rule) {
         read_state(k, held);
@@ -424,7 +427,7 @@ bool valid_mixing(const LinearMixing& a) {
   if (a.query == nullptr || a.key == nullptr || a.value == nullptr) return false;
   if (a.state == nullptr || a.output == nullptr || a.output_stride < a.heads * a.value_dim) return false;
   if ((a.erase_read == nullptr) != (a.erase_write == nullptr)) return false;
-  if (a.erase_read != nullptr && (a.channel_decay == nullptr || a.delta_rule)) return false;
+  if (a.erase_read != nullptr && a.delta_rule) return false;
   return a.channel_decay == nullptr || a.decay == nullptr;
 }
 

@@ -25,7 +25,7 @@ struct LinearMixing {
   const float* channel_decay = nullptr;  ///< [key_heads, n, d] alpha of each channel of the keys, in place of `decay`
   const float* beta = nullptr;           ///< [H, n]; null: 1
   bool delta_rule = false;               ///< each position first takes away what the state holds at its key
-  const float* erase_read = nullptr;     ///< [key_heads, n, d] e, with channel_decay; null: nothing is erased by arrays
+  const float* erase_read = nullptr;     ///< [key_heads, n, d] e; null: nothing is erased by arrays
   const float* erase_write = nullptr;    ///< [key_heads, n, d] b; null where e is
   float* state = nullptr;                ///< [H, d, d_v] S before the first position; then behind the last
   float* output = nullptr;               ///< [n, H d_v] y, rows output_stride apart

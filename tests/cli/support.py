@@ -122,8 +122,8 @@ def through_terminal(*arguments, streams=("stdout", "stderr"), **environment):
     return said, process.wait(timeout=60)
 
 
-def golden(fixture):
-    return safetensors.numpy.load_file(DATA / fixture / "golden.safetensors")
+def golden(fixture, file="golden"):
+    return safetensors.numpy.load_file(DATA / fixture / f"{file}.safetensors")
 
 
 def png_size(path):

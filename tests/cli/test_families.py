@@ -115,5 +115,67 @@ class PublishedTest(CommandLineTest):
             self.check_maps(name)
 
 
+class HybridTest(CommandLineTest):
+    """Softmax and linear heads of one run, side by side."""
+
+    def run_of(self, name):
+        values = golden(f"published/{name}")
+        ids = self.folder / f"{name}.json"
+        ids.write_text(json.dumps({key: values[key].reshape(-1).tolist() for key in ["input_ids", "labels"]}))
+        output = self.folder / f"{name}.h5"
+        self.done("run", "--model", PUBLISHED / name, "--ids", ids, "--keep", "loss,gates,rows,qk", "-o", output)
+        self.done("check", output)
+        return output, values
+
+    def map_of(self, path, layer, head, quantity):
+        output = self.folder / f"{layer}-{head}-{quantity}.npy"
+        self.done("map", path, "--layer", layer, "--head", head, "--quantity", quantity, "-o", output)
+        return numpy.nan_to_num(numpy.load(output))
+
+    def check_maps(self, name, file_layer=int):
+        path, values = self.run_of(name)
+        values = values | golden(f"published/{name}", "golden_maps")
+        mixers = json.loads(self.done("info", path, "--json"))["models"][0]["mixers"]
+        for layer, mixer in enumerate(mixers):
+            if mixer == "none":
+                continue
+            quantity = "attention" if mixer == "attention" else "mixing"
+            wanted = values[f"layers.{file_layer(layer)}.{quantity}"]
+            wanted = wanted.reshape(-1, *wanted.shape[-2:])
+            for head in range(0, wanted.shape[0], max(1, wanted.shape[0] // 4)):
+                found = self.map_of(path, layer, head, quantity)[-wanted.shape[1]:]
+                bound = 1e-4 * max(1e-3, abs(wanted[head]).max())
+                numpy.testing.assert_allclose(found, wanted[head], atol=bound, err_msg=f"{name} {layer} {head}")
+        heads = json.loads(self.done("heads", path, "--json"))
+        self.assertTrue(heads)
+        return path, mixers
+
+    def test_layers_of_several_mixers(self):
+        for name in ["fla-gla-hybrid", "olmo_hybrid", "recurrent_gemma"]:
+            _, mixers = self.check_maps(name)
+            self.assertIn("attention", mixers)
+            self.assertGreater(len(set(mixers)), 1)
+
+    def test_a_recurrence_with_free_erasing(self):
+        for name in ["fla-rwkv7", "fla-comba", "fla-kda"]:
+            self.check_maps(name)
+
+    def test_a_layer_that_is_an_mlp_alone_has_no_heads(self):
+        path, mixers = self.check_maps("nemotron_h")
+        self.assertEqual(mixers, ["mamba2", "none", "attention", "none"])
+        self.fails(1, "no heads", "map", path, "--head", "1:0", "--quantity", "mixing", "-o", self.folder / "no.npy")
+        self.fails(2, "layer 1 has no heads", "run", "--model", PUBLISHED / "nemotron_h", "--ids",
+                   self.folder / "nemotron_h.json", "--intervene", "1:*:cut", "-o", self.folder / "no.h5")
+        with h5py.File(path) as file:
+            layer = next(iter(file["models"].values()))["layers/01"]
+            self.assertEqual(layer.attrs["mixer"], b"none")
+            self.assertEqual(layer.attrs["heads"], 0)
+            self.assertEqual(len(layer), 0)
+
+    def test_two_mixers_of_one_layer_are_two_layers(self):
+        _, mixers = self.check_maps("falcon_h1", file_layer=lambda layer: layer // 2)
+        self.assertEqual(mixers, ["attention", "mamba2"] * 2)
+
+
 if __name__ == "__main__":
     unittest.main()

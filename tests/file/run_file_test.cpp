@@ -34,6 +34,8 @@ std::vector<SyntheticRun> variants() {
   runs.push_back({.name = "nothing", .keep = {}});
   runs.push_back({.name = "hybrid", .keep = kEverything, .mixers = all_mixers()});
   runs.push_back({.name = "hybrid-bf16", .length = 700, .dtype = DType::bfloat16, .mixers = all_mixers()});
+  runs.push_back({.name = "newer", .keep = kEverything, .mixers = newer_mixers()});
+  runs.push_back({.name = "newer-losses", .keep = {Keep::loss}, .mixers = newer_mixers()});
   runs.push_back({.name = "sinks", .mixers = sink_mixers()});
   runs.push_back({.name = "hybrid-losses", .keep = {Keep::loss}, .mixers = all_mixers()});
   return runs;
@@ -65,6 +67,7 @@ TEST_F(RunFileTest, TheSchemaIsTheOldestThatReadsARunAsItIs) {
   EXPECT_EQ(schema({.window_sizes = {0, 5}}), 3);
   EXPECT_EQ(schema({.logit_cap = 0.7}), 3);
   EXPECT_EQ(schema({.mixers = sink_mixers()}), 3);
+  EXPECT_EQ(schema({.mixers = newer_mixers()}), 3);
 }
 
 TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {

@@ -171,6 +171,14 @@ std::vector<LayerMixer> all_mixers() {
           {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, 6, 5}};
 }
 
+std::vector<LayerMixer> newer_mixers() {
+  return {{.mixer = Mixer::none, .decay = Decay::none},
+          {Mixer::gated_linear_attention, Decay::none, 4, 4, 2, 2, 5, 7},
+          {Mixer::gated_linear_attention, Decay::head, 2, 2, 2, 2, 8, 8},
+          {Mixer::diagonal_plus_low_rank, Decay::head, 4, 2, 2, 4, 6, 5},
+          {Mixer::mamba, Decay::head, 10, 1, 1, 10, 1, 1}};
+}
+
 std::vector<LayerMixer> sink_mixers() {
   LayerMixer mixer = attention_layer(4, 2, 8);
   mixer.sinks = true;

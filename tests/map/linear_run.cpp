@@ -97,10 +97,19 @@ LayerMixer channel_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay:
 LayerMixer low_rank_mixer(int head_dim) {
   return {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, head_dim, 8};
 }
+LayerMixer comba_mixer(int head_dim) { return {Mixer::diagonal_plus_low_rank, Decay::head, 4, 4, 2, 4, head_dim, 8}; }
+LayerMixer linear_attention_mixer(int head_dim) {
+  return {Mixer::gated_linear_attention, Decay::none, 4, 4, 2, 2, head_dim, 8};
+}
+LayerMixer retention_mixer(int head_dim) {
+  return {Mixer::gated_linear_attention, Decay::head, 4, 4, 2, 2, head_dim, 8};
+}
+LayerMixer rg_lru_mixer() { return {Mixer::mamba, Decay::head, 6, 1, 1, 6, 1, 1}; }
 LayerMixer mamba_mixer(int head_dim) { return {Mixer::mamba, Decay::rates, 6, 1, 1, 6, head_dim, 1}; }
 std::vector<LayerMixer> linear_mixers() {
-  return {mamba2_mixer(),        gla_mixer(),      delta_mixer(), gated_delta_mixer(),
-          channel_delta_mixer(), low_rank_mixer(), mamba_mixer()};
+  return {mamba2_mixer(),           gla_mixer(),       delta_mixer(), gated_delta_mixer(),
+          channel_delta_mixer(),    low_rank_mixer(),  comba_mixer(), mamba_mixer(),
+          linear_attention_mixer(), retention_mixer(), rg_lru_mixer()};
 }
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {

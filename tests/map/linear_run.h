@@ -28,6 +28,10 @@ LayerMixer delta_mixer(int head_dim = 20);
 LayerMixer gated_delta_mixer(int head_dim = 16);
 LayerMixer channel_delta_mixer(int head_dim = 14);  ///< Kimi Delta Attention
 LayerMixer low_rank_mixer(int head_dim = 18);       ///< RWKV-7
+LayerMixer comba_mixer(int head_dim = 13);
+LayerMixer linear_attention_mixer(int head_dim = 21);
+LayerMixer retention_mixer(int head_dim = 17);
+LayerMixer rg_lru_mixer();
 LayerMixer mamba_mixer(int head_dim = 12);
 std::vector<LayerMixer> linear_mixers();
 

@@ -111,7 +111,7 @@ TEST(ModelConfig, RefusesOtherModels) {
   for (const SupportedModel& model : supported_models()) EXPECT_FALSE(model.model_type.empty());
   EXPECT_PRED2(test::says, config_error({{"model_type", "line\nbreak"}}), (test::Parts{R"("line\nbreak")"}));
   EXPECT_PRED2(test::says, config_error({{"model_type", 5}}), (test::Parts{"model_type is 5: it must be a string"}));
-  for (const char* name : {"samba", "falcon_mamba", "jamba"}) {
+  for (const char* name : {"samba", "jamba"}) {
     EXPECT_PRED2(test::says, config_error({{"model_type", name}}), (test::Parts{name, "the first Mamba"}));
   }
 }

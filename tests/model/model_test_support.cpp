@@ -47,8 +47,8 @@ std::vector<NamedTensor> random_weights(const json& config) {
   std::mt19937 generator(20);
   std::normal_distribution<float> normal;
   for (const Parameter& expected : parameters(ModelConfig::from_json(config.dump(), "config.json"))) {
-    // A tensor may be a part of two weights.
-    if (!tensors.empty() && tensors.back().name == expected.name) continue;
+    // A tensor may be a part of two weights, and of two layers.
+    if (std::ranges::find(tensors, expected.name, &NamedTensor::name) != tensors.end()) continue;
     NamedTensor tensor{expected.name, expected.shape, {}};
     std::int64_t count = 1;
     for (const std::int64_t extent : expected.shape) count *= extent;

@@ -74,10 +74,7 @@ TEST(TraceArrays, OfLayersOfSeveralKindsTakeTheBytesOfEach) {
 }
 
 TEST(TraceArrays, WordsOfMixersAreTheirNames) {
-  for (const Mixer mixer :
-       {Mixer::attention, Mixer::mamba2, Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::mamba}) {
-    EXPECT_EQ(parse_mixer(to_string(mixer)), mixer);
-  }
+  for (const MixerKind& kind : kMixerKinds) EXPECT_EQ(parse_mixer(to_string(kind.mixer)), kind.mixer);
   for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
     EXPECT_EQ(parse_decay(to_string(decay)), decay);
   }
@@ -110,6 +107,8 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
       {Mixer::attention, Decay::none, "attention", rows},
       {Mixer::attention, Decay::head, "attention", rows},
       {Mixer::mamba2, Decay::head, "Mamba-2", {TraceArray::cumulative_log_gate, TraceArray::beta}},
+      {Mixer::gated_linear_attention, Decay::none, "linear attention", {}},
+      {Mixer::gated_linear_attention, Decay::head, "linear attention with decay", {TraceArray::cumulative_log_gate}},
       {Mixer::gated_linear_attention, Decay::channel, "gated linear attention", {TraceArray::cumulative_log_decay}},
       {Mixer::delta_rule, Decay::none, "delta rule", {TraceArray::beta}},
       {Mixer::delta_rule, Decay::head, "gated delta rule", {TraceArray::cumulative_log_gate, TraceArray::beta}},
@@ -121,11 +120,17 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
        Decay::rates,
        "Mamba",
        {TraceArray::cumulative_log_gate, TraceArray::decay_rate, TraceArray::beta}},
+      {Mixer::mamba, Decay::head, "RG-LRU", {TraceArray::cumulative_log_gate, TraceArray::beta}},
+      {Mixer::diagonal_plus_low_rank,
+       Decay::head,
+       "decay plus low rank",
+       {TraceArray::cumulative_log_gate, TraceArray::erase_read, TraceArray::erase_write}},
       {Mixer::diagonal_plus_low_rank,
        Decay::channel,
        "diagonal plus low rank",
        {TraceArray::cumulative_log_decay, TraceArray::erase_read, TraceArray::erase_write}}};
   for (const MixerKind& kind : kMixerKinds) {
+    if (!kind.mixes) continue;
     for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
       const LayerMixer mixer{kind.mixer, decay, 4, 2, 2, 4, 3, 5};
       SCOPED_TRACE(std::string(kind.name) + " " + to_string(decay));
@@ -140,6 +145,17 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
       EXPECT_EQ(has(mixer), row->arrays);
     }
   }
+}
+
+TEST(TraceArrays, ALayerWithoutAMixerHasNone) {
+  LayerMixer mixer{.mixer = Mixer::none, .decay = Decay::none};
+  EXPECT_EQ(mixer_problem(mixer), "");
+  EXPECT_STREQ(mixer_words(mixer), "MLP");
+  for (const ArraySpec& spec : kTraceArrays) {
+    EXPECT_EQ(belongs_to(spec, mixer), spec.repeat != Repeat::layers) << spec.path;
+  }
+  mixer.heads = 2;
+  EXPECT_EQ(mixer_problem(mixer), "a layer without a mixer has heads");
 }
 
 TEST(ShownHeads, AreAllButOfMamba) {

@@ -16,6 +16,7 @@ void check_decay(const Intervention& intervention, const ModelConfig& config) {
   for (int layer = 0; layer < config.layers; ++layer) {
     if (intervention.layer != -1 && intervention.layer != layer) continue;
     const LayerMixer mixer = config.layer(layer);
+    if (!mixer.kind().mixes && intervention.layer == -1) continue;
     if (!mixer.decays()) {
       throw UsageError(
           fmt::format("--intervene '{}': layer {} is a {} without decay, which has nothing to change: cut "
@@ -80,6 +81,10 @@ void check_interventions(std::span<const Intervention> interventions, const Mode
                                    intervention.text(), what, number, count - 1));
     };
     check("layer", intervention.layer, config.layers);
+    if (intervention.layer >= 0 && !config.has_mixer(intervention.layer)) {
+      throw UsageError(fmt::format("--intervene '{}': layer {} has no heads: it is an MLP alone", intervention.text(),
+                                   intervention.layer));
+    }
     check("head", intervention.head,
           intervention.layer < 0 ? sizes_of(config, 1).heads : config.heads_of(intervention.layer));
     check_decay(intervention, config);

@@ -30,12 +30,25 @@ bool Forward::run_layers() {
   return true;
 }
 
+/// Factors of what is added are in parts of what they are added to, as all is multiplied in the end.
+bool Forward::run_normed_layer(int layer) {
+  MixerSteps& steps = mixer(layer);
+  if (!norm_residual(layer, /*mlp=*/false) || !steps.project(layer)) return false;
+  steps.sum_gates(layer);
+  if (!steps.attend(layer) || !steps.project_output(layer)) return false;
+  if (!scale_residual(config().residual_share(layer))) return false;
+  return norm_residual(layer, /*mlp=*/true) && feed_forward(layer) && scale_residual(config().normed_residual->mlp);
+}
+
 void Forward::tell(int done) const { job().tell({done, config().layers + 1, "layers", "forward"}); }
 
 /// The layer of the paper (Lin et al. 2025, figure 2). With a parallel residual (GPT-NeoX) the MLP reads what attention
 /// did: it is added first, as attention has read by then.
 bool Forward::run_layer(int layer) {
   keep_hidden(layer);
+  if (!config().has_mixer(layer)) return feed_forward(layer);
+  if (config().paired) hold_input(layer);
+  if (config().normed_residual) return run_normed_layer(layer);
   MixerSteps& steps = mixer(layer);
   if (!steps.project(layer)) return false;
   steps.sum_gates(layer);
@@ -44,7 +57,7 @@ bool Forward::run_layer(int layer) {
     assert(!config().output_gate);  // which would read x as it entered
     return feed_forward(layer) && steps.project_output(layer);
   }
-  return steps.project_output(layer) && (!config().has_mlp() || feed_forward(layer));
+  return steps.project_output(layer) && (!config().has_mlp(layer) || feed_forward(layer));
 }
 
 }  // namespace foxscope

@@ -53,6 +53,8 @@ class Forward : protected ForwardPass {
   virtual bool run_layers();
   /// The steps of a layer, in their order.
   bool run_layer(int layer);
+  /// The same of layers whose x goes on normed (NormedResidual).
+  bool run_normed_layer(int layer);
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
@@ -68,6 +70,11 @@ class Forward : protected ForwardPass {
   virtual MixerSteps& mixer(int layer) = 0;
   /// x += down(silu(g) * u) of norm(x), or down(gelu(u)); not called where there is no MLP.
   virtual bool feed_forward(int layer) = 0;
+  /// x = norm(x) before a layer's mixer or MLP, and x *= factor behind it (NormedResidual).
+  virtual bool norm_residual(int layer, bool mlp) = 0;
+  virtual bool scale_residual(double factor) = 0;
+  /// Keeps x as it enters the first of two paired layers, for the mixer of the second.
+  virtual void hold_input(int layer) = 0;
   /// Logits and losses of norm(x), as far as the probes keep them.
   virtual bool predict() = 0;
   /// Waits for what is under way, and hands over what the probes keep.

@@ -19,13 +19,19 @@ LayerMixer LinearMixer::layer() const {
   return {kind, forgets, heads, query_heads, key_heads, value_heads, key_dim, value_dim};
 }
 
-std::int64_t LinearMixer::carried_size() const { return state_size() + rows_before() * LinearColumns(*this).count; }
+std::int64_t LinearMixer::carried_size() const {
+  // RWKV-7 reads norm(x) of the position before in the mixer and in the MLP.
+  const std::int64_t shifted = shifts_tokens() ? 2 * key_size() : 0;
+  return state_size() + shifted + rows_before() * LinearColumns(*this).count;
+}
 
 std::int64_t LinearMixer::bytes_per_position() const {
   const std::int64_t channels = decays_by_channel() ? key_size() : heads;
   // Steps of a selective mixer and, where they are changed, of decays.
   const std::int64_t steps = is_selective() ? 2 * std::int64_t{heads} : 0;
-  return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps) +
+  const std::int64_t erased = erases_by_arrays() ? (shifts_tokens() ? 6 : 2) * key_size() : 0;
+  return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps +
+              erased) +
          8 * channels;
 }
 
@@ -35,9 +41,27 @@ LinearMixer::HeadDecay LinearMixer::head_decay(double logit, double rate) const 
   return {step, -step * std::exp(rate)};
 }
 
-double LinearMixer::channel_log_decay(double logit, double bound) const {
+double LinearMixer::constant_log_decay(int head, int layer, int layers) const {
+  if (decay == LinearDecay::retention) return std::log1p(-std::exp2(-5.0 - head));
+  constexpr double kSlope = 8;
+  constexpr double kRest = 1e-5;
+  const double slowed = 1 - layer / (layers - 1 + kRest) + kRest;
+  return -std::exp2(-kSlope * (head + 1) / heads) * slowed;
+}
+
+double LinearMixer::recurrent_log_decay(float rate) {
+  constexpr double kSharpness = 8;
+  return kSharpness * log_sigmoid(-static_cast<double>(rate));
+}
+
+double LinearMixer::channel_log_decay(double logit, const ChannelDecay& of) const {
+  if (decay == LinearDecay::channel_rate) {
+    const double rate = std::exp(of.rate);
+    return decay_bound < 0 ? decay_bound / (1 + std::exp(-rate * logit)) : rate * log_sigmoid(-logit);
+  }
+  if (decay == LinearDecay::bounded) return -std::exp(-0.5) / (1 + std::exp(-logit));
   double nats = log_sigmoid(logit) * decay_factor;
-  if (bound > 0) nats = std::log(bound + (1 - bound) / (1 + std::exp(-logit)));
+  if (of.bound > 0) nats = std::log(of.bound + (1 - of.bound) / (1 + std::exp(-logit)));
   return lowest_log_decay ? std::max(nats, *lowest_log_decay) : nats;
 }
 
@@ -91,7 +115,7 @@ void ChannelRates::hold_all(std::int64_t length, double* log_decay) const {
 }
 
 LinearColumns::LinearColumns(const LinearMixer& mixer) {
-  std::int64_t next = mixer.gate == LinearGate::none ? 0 : mixer.output_size();
+  std::int64_t next = mixer.gate_columns();
   convolved = next;
   const auto take = [&next](std::int64_t size) { return std::exchange(next, next + size); };
   if (mixer.is_selective()) {
@@ -110,7 +134,7 @@ LinearColumns::LinearColumns(const LinearMixer& mixer) {
   if (mixer.is_selective()) return;
   beta = take(mixer.beta == LinearBeta::one ? 0 : mixer.heads);
   decay = mixer.beta == LinearBeta::step ? beta : next;
-  if (mixer.decay == LinearDecay::low_rank) take(mixer.decay_rank);
+  if (mixer.decays_by_low_rank()) take(mixer.decay_rank);
   if (mixer.decay == LinearDecay::rate && mixer.beta != LinearBeta::step) take(mixer.heads);
   count = next;
 }

@@ -6,29 +6,54 @@
 #include <span>
 #include <vector>
 
+#include "backend/model/spec/rotary.h"
 #include "backend/trace/trace_arrays.h"
 
 namespace foxscope {
 
-enum class LinearActivation { none, silu, relu, elu_plus_one };
+enum class LinearActivation { none, silu, relu, elu_plus_one, sigmoid, gelu_tanh };
 
 /// The epsilon of LinearNorm::l2.
 inline constexpr double kLinearNormEpsilon = 1e-6;
+/// The epsilon of LinearNorm::share.
+inline constexpr double kLinearShareEpsilon = 1e-4;
 
-/// How the keys and queries of a delta rule are normed, a head each.
+/// How keys and queries are normed, a head each.
 enum class LinearNorm {
   none,
-  l2,   ///< x / sqrt(sum(x^2) + kLinearNormEpsilon)
-  sum,  ///< x / sum(x)
+  l2,     ///< x / sqrt(sum(x^2) + kLinearNormEpsilon)
+  sum,    ///< x / sum(x)
+  share,  ///< x / (sum(x) + kLinearShareEpsilon)
+};
+
+/// What keys and queries of linear attention go through, the same for all heads.
+enum class LinearFeatureMap {
+  none,
+  product,  ///< (W_1 x + b_1) (W_2 x + b_2), entry by entry
 };
 
 /// Where log alpha comes from, the decay by which a state shrinks before a position writes to it.
 enum class LinearDecay {
-  none,      ///< log alpha = 0
-  rate,      ///< -exp(A) softplus(a + b), a head
-  rates,     ///< -exp(A) softplus(a + b), a head and with an A for each channel of its keys (Mamba)
-  of_keys,   ///< logsigmoid(f) a channel, and the key is 1 - alpha (HGRN2)
-  low_rank,  ///< logsigmoid(W_2 W_1 x + b) / 16 a channel (GLA)
+  none,       ///< log alpha = 0
+  rate,       ///< -exp(A) softplus(a + b), a head
+  rates,      ///< -exp(A) softplus(a + b), a head and with an A for each channel of its keys (Mamba)
+  of_keys,    ///< logsigmoid(f) a channel, and the key is 1 - alpha (HGRN2)
+  low_rank,   ///< logsigmoid(W_2 W_1 x + b) / 16 a channel (GLA)
+  retention,  ///< log(1 - 2^(-5 - h)) of head h, whatever is read (RetNet)
+  slope,      ///< -2^(-8 (h + 1) / H) (1 - n / (N - 1 + 1e-5) + 1e-5) of head h in layer n of N (Lightning Attention)
+  channel_rate,  ///< -exp(A) softplus(W_2 W_1 x + b) a channel, with an A for each head of keys (Kimi Delta Attention)
+  recurrent_gate,  ///< -8 sigmoid(W u + b) softplus(A) of a head, which is a channel of the input u (RG-LRU)
+  bounded,         ///< -exp(-1/2) sigmoid(W_2 tanh(W_1 x) + b) a channel (RWKV-7)
+};
+
+/// What a position takes away of the state, by arrays e and b (MixerKind).
+enum class LinearErasing {
+  none,
+  /// e = p, b = -beta k with p = k sigmoid(d), normed as keys are, d a head's (Comba)
+  feedback,
+  /// e = -kappa, b = kappa a, kappa = k w normed as keys are, a = sigmoid(W_2 W_1 x + b) a channel (RWKV-7); keys are
+  /// then k (1 + (a - 1) w'), and are not normed
+  unit_keys,
 };
 
 /// How much of a value a position writes.
@@ -37,12 +62,14 @@ enum class LinearBeta {
   step,           ///< softplus(a + b) within limits, as the decay has it (Mamba, Mamba-2)
   sigmoid,        ///< sigmoid(b x)
   twice_sigmoid,  ///< so that eigenvalues may be negative
+  complement,     ///< sigmoid(W u + b) sqrt(1 - alpha^2), without the root in the first position of a text (RG-LRU)
 };
 
+/// Where the output's gate is, act(z) with the mixer's gate_activation.
 enum class LinearGate {
   none,
-  before_norm,  ///< norm(y silu(z))
-  after_norm,   ///< norm(y) silu(z)
+  before_norm,  ///< norm(y act(z))
+  after_norm,   ///< norm(y) act(z)
 };
 
 enum class LinearSkip {
@@ -52,7 +79,8 @@ enum class LinearSkip {
 };
 
 /// A mixer without softmax, a case of the recurrence that stands at MixerKind: Mamba-2 (Dao and Gu 2024), GLA and HGRN2
-/// (Yang et al. 2024; Qin et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), Mamba (Gu and Dao 2023).
+/// (Yang et al. 2024; Qin et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), Mamba (Gu and Dao 2023),
+/// RetNet (Sun et al. 2023), Kimi Delta Attention (Kimi Team 2025), Comba (Hu et al. 2025), RG-LRU (De et al. 2024).
 /// With q, k, v, log alpha and beta of each position, for each head
 ///
 ///     S_t = diag(alpha_t) S_(t-1) + k_t (beta_t u_t)^T,  y_t = S_t^T q_t,  S [d, d_v], 0 before the first position,
@@ -61,6 +89,7 @@ enum class LinearSkip {
 ///
 /// The selective scan of Mamba is this with a head for each channel h of its input: d_v = 1, v its input behind the
 /// convolution, d the size of its state, k = B and q = C of all heads, beta_t = dt_ht, log alpha_tn = -dt_ht exp(A_hn).
+/// So is RG-LRU, with d = 1 and k = q = 1.
 struct LinearMixer {
   Mixer kind = Mixer::mamba2;
   int heads = 0;        ///< H, of states and of values as the operator takes them
@@ -75,21 +104,37 @@ struct LinearMixer {
   LinearActivation query_activation = LinearActivation::none;  ///< behind the convolution
   LinearActivation key_activation = LinearActivation::none;
   LinearActivation value_activation = LinearActivation::none;
-  LinearNorm norm = LinearNorm::none;
+  LinearFeatureMap feature_map = LinearFeatureMap::none;
+  LinearNorm query_norm = LinearNorm::none;
+  LinearNorm key_norm = LinearNorm::none;
   double query_factor = 1;
+  std::optional<Rotary> rotary;  ///< that heads of queries and keys turn by
 
   LinearDecay decay = LinearDecay::none;
-  int decay_rank = 0;                      ///< of LinearDecay::low_rank, and of the step of LinearDecay::rates
+  int decay_rank = 0;                      ///< of decays_by_low_rank(), and of the step of LinearDecay::rates
   double decay_factor = 1;                 ///< log alpha is multiplied by it
   std::optional<double> lowest_log_decay;  ///< no log alpha is below it
-  bool has_lower_bounds = false;           ///< HGRN2: the file holds a table of bounds
-  bool lower_bound = false;                ///< alpha is at least its layer's bound, which grows from layer to layer
+  /// Below 0: log alpha of LinearDecay::channel_rate is this times sigmoid(exp(A) (W_2 W_1 x + b)) instead.
+  double decay_bound = 0;
+  bool has_lower_bounds = false;  ///< HGRN2: the file holds a table of bounds
+  bool lower_bound = false;       ///< alpha is at least its layer's bound, which grows from layer to layer
   LinearBeta beta = LinearBeta::one;
   double lowest_step = 0;
   double highest_step = std::numeric_limits<double>::infinity();
+  /// Step, keys and queries of a selective mixer are each x / sqrt(mean(x^2) + this) (Falcon Mamba); empty: as they
+  /// are.
+  std::optional<double> selected_norm_epsilon;
+  int gate_blocks = 1;  ///< of RG-LRU's gates: each makes those of its own channels of them
+  LinearErasing erasing = LinearErasing::none;
+  int erase_rank = 0;              ///< of a of LinearErasing::unit_keys
+  int value_rank = 0;              ///< RWKV-7: of how much of the first layer's value a value is
+  double unit_key_epsilon = 1e-6;  ///< kappa = x / sqrt(sum(x^2) + this)
+  bool corrects_queries = false;   ///< Comba: queries are q - D p before their norm, D a head's
 
   LinearSkip skip = LinearSkip::none;
   LinearGate gate = LinearGate::none;
+  LinearActivation gate_activation = LinearActivation::silu;
+  int gate_rank = 0;           ///< z = W_2 W_1 x + b by so many numbers; 0: z is a product of x
   std::int64_t norm_size = 0;  ///< channels of the output that are normed together; 0: it is not normed
   double norm_epsilon = 1e-6;
   bool projection_bias = false;
@@ -104,17 +149,42 @@ struct LinearMixer {
   /// Rows before a row that its convolution reads.
   [[nodiscard]] int rows_before() const { return convolution > 0 ? convolution - 1 : 0; }
   [[nodiscard]] bool decays_by_channel() const {
-    return decay == LinearDecay::of_keys || decay == LinearDecay::low_rank;
+    return decay == LinearDecay::of_keys || decay == LinearDecay::bounded || decays_by_low_rank();
   }
-  /// One decay a head is made from the projection's columns.
-  [[nodiscard]] bool decays_by_head() const { return decay == LinearDecay::rate; }
+  [[nodiscard]] bool decays_by_low_rank() const {
+    return decay == LinearDecay::low_rank || decay == LinearDecay::channel_rate;
+  }
+  /// One decay a head is made, from the projection's columns or whatever is read.
+  [[nodiscard]] bool decays_by_head() const { return decay == LinearDecay::rate || has_constant_decay(); }
+  /// A head's decay is the same at all positions.
+  [[nodiscard]] bool has_constant_decay() const {
+    return decay == LinearDecay::retention || decay == LinearDecay::slope;
+  }
+  [[nodiscard]] bool erases_by_arrays() const { return erasing != LinearErasing::none; }
+  /// Whether models of it are trained: their untrained weights are known (initial_linear_weights.h).
+  [[nodiscard]] bool is_trained() const {
+    return decay <= LinearDecay::low_rank && feature_map == LinearFeatureMap::none && !selected_norm_epsilon &&
+           !erases_by_arrays() && gate_activation == LinearActivation::silu && !rotary;
+  }
+  /// Whether what is projected is mixed with the position before, each part in its own way (RWKV-7).
+  [[nodiscard]] bool shifts_tokens() const { return erasing == LinearErasing::unit_keys; }
+  /// Whether heads are channels that decay by gates of their own (RG-LRU).
+  [[nodiscard]] bool is_gated_recurrence() const { return decay == LinearDecay::recurrent_gate; }
+  /// Columns of the projection that the output's gate is made of.
+  [[nodiscard]] std::int64_t gate_columns() const {
+    if (gate == LinearGate::none) return 0;
+    return gate_rank > 0 ? gate_rank : output_size();
+  }
   /// Keys are 1 - alpha, made of the logits of decays.
   [[nodiscard]] bool keys_are_of_decays() const { return decay == LinearDecay::of_keys; }
   [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
-  /// Whether step, keys and queries are made of what the convolution gives, not of the layer's input.
+  /// Whether step (or decay and beta), keys and queries are made of what the convolution gives, not of the layer's
+  /// input.
   [[nodiscard]] bool is_selective() const { return kind == Mixer::mamba; }
-  /// Columns of that product: the step's low rank, keys, queries.
-  [[nodiscard]] std::int64_t x_proj_size() const { return decay_rank + key_size() + query_size(); }
+  /// Columns of that product: the step's low rank, keys, queries; of RG-LRU the gates of decay and input.
+  [[nodiscard]] std::int64_t x_proj_size() const {
+    return is_gated_recurrence() ? 2 * std::int64_t{heads} : decay_rank + key_size() + query_size();
+  }
   /// Columns that the low rank is raised to: of steps, or of decays.
   [[nodiscard]] std::int64_t raised_size() const { return is_selective() ? heads : key_size(); }
   /// Numbers that a sequence carries in a layer: S, and the projections that its convolution reads again.
@@ -132,10 +202,20 @@ struct LinearMixer {
   /// @param logit  a + b
   /// @param rate   A
   [[nodiscard]] HeadDecay head_decay(double logit, double rate) const;
+  /// log alpha of a head whose decay is constant, nats.
+  /// @param layer  of `layers`
+  [[nodiscard]] double constant_log_decay(int head, int layer, int layers) const;
+  /// log alpha of a channel of RG-LRU whose gate is 1, -8 softplus(A) nats.
+  /// @param rate  A
+  [[nodiscard]] static double recurrent_log_decay(float rate);
+  /// What a layer knows of the decay of one channel.
+  struct ChannelDecay {
+    double bound = 0;  ///< that alpha is not below; 0: none
+    double rate = 0;   ///< A, of LinearDecay::channel_rate
+  };
   /// log alpha of a channel, nats (decays_by_channel()).
   /// @param logit  with its bias
-  /// @param bound  of the layer's decay of that channel; 0: none
-  [[nodiscard]] double channel_log_decay(double logit, double bound) const;
+  [[nodiscard]] double channel_log_decay(double logit, const ChannelDecay& of) const;
   /// The same as alpha, in float32, for the channels of a head.
   /// @param alpha  [d] sigmoids of the logits, which alpha replaces
   /// @param bound  [d], or empty
@@ -176,7 +256,8 @@ struct ChannelRates {
 /// beta come last: they are float32 whatever the dtype of matrices is.
 struct LinearColumns {
   explicit LinearColumns(const LinearMixer& mixer);
-  std::int64_t convolved = 0;  ///< the convolution is of columns [convolved, precise); before it the output's gate
+  /// The convolution is of columns [convolved, precise); before it lies what the output's gate is made of.
+  std::int64_t convolved = 0;
   std::int64_t query = 0;
   std::int64_t key = 0;
   std::int64_t value = 0;

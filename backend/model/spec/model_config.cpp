@@ -107,6 +107,7 @@ int ModelConfig::attention_layers() const {
 }
 
 LayerMixer ModelConfig::layer(int index) const {
+  if (!has_mixer(index)) return {.mixer = Mixer::none, .decay = Decay::none};
   const LinearMixer* const mixer = linear_at(index);
   if (mixer != nullptr) return mixer->layer();
   LayerMixer attention_of_layer = attention_layer(heads, key_heads, head_dim);
@@ -114,10 +115,7 @@ LayerMixer ModelConfig::layer(int index) const {
   return attention_of_layer;
 }
 
-bool ModelConfig::decays(int layer) const {
-  const LinearMixer* const mixer = linear_at(layer);
-  return mixer != nullptr ? mixer->layer().decays() : gated();
-}
+bool ModelConfig::decays(int layer) const { return is_attention(layer) ? gated() : this->layer(layer).decays(); }
 
 std::int64_t ModelConfig::state_size(int layer) const {
   const LinearMixer* const mixer = linear_at(layer);
@@ -148,7 +146,7 @@ bool ModelConfig::turns_alike(std::int64_t length, std::int64_t other) const {
 
 bool ModelConfig::turns_plainly() const {
   for (int layer = 0; layer < layers; ++layer) {
-    if (is_linear(layer)) continue;
+    if (!is_attention(layer)) continue;
     const Rotary* const rotary = rotary_at(layer);
     if (rotaries.empty() != (rotary == nullptr)) return false;
     if (rotary != nullptr && (rotaries.size() > 1 || !rotary->is_plain(head_dim))) return false;
@@ -165,7 +163,7 @@ int ModelConfig::widest_rotary() const {
 std::optional<std::int64_t> ModelConfig::common_window() const {
   std::optional<std::int64_t> common;
   for (int layer = 0; layer < layers; ++layer) {
-    if (is_linear(layer)) continue;
+    if (!is_attention(layer)) continue;
     const std::int64_t window = attention[index_of(layer)].window_size;
     if (common && *common != window) return std::nullopt;
     common = window;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,7 @@ enum class NormKind {
 enum class MlpKind {
   swiglu,        ///< silu(g) * u
   geglu,         ///< gelu_tanh(g) * u
+  geglu_erf,     ///< gelu(g) * u
   clamped,       ///< (u' + 1) g' sigmoid(1.702 g') with g' = min(g, limit), u' = u within -limit and limit (gpt-oss)
   gelu,          ///< x (1 + erf(x / sqrt(2))) / 2
   gelu_tanh,     ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
@@ -48,7 +50,7 @@ enum class MlpKind {
 };
 /// Whether it has a gate, g, beside u.
 constexpr bool is_gated(MlpKind kind) {
-  return kind == MlpKind::swiglu || kind == MlpKind::geglu || kind == MlpKind::clamped;
+  return kind == MlpKind::swiglu || kind == MlpKind::geglu || kind == MlpKind::geglu_erf || kind == MlpKind::clamped;
 }
 
 /// What the softmax attention of a layer has that other layers of its model may not have.
@@ -62,6 +64,28 @@ struct AttentionLayer {
 struct UnreadPart {
   std::string prefix;  ///< of its tensors' names
   std::string words;   ///< for people
+};
+
+/// Keys and values of attention by way of a low rank that all heads share (multi-head latent attention, DeepSeek-V2,
+/// section 2.1), without rotary embedding: with c = rms(W_c n) and k_s = W_s n the keys are [W_k c | k_s], k_s the same
+/// of all heads, and the values W_v c.
+struct LatentKeys {
+  int rank = 0;        ///< of c
+  int own_dim = 0;     ///< of a head's W_k c
+  int shared_dim = 0;  ///< of k_s
+  int value_dim = 0;   ///< at most the other two together; values are filled up with zeros to their width
+  double epsilon = 1e-6;
+};
+
+/// Layers whose x is normed before it is read, and goes on normed: x <- alpha n + beta mixer(n), n = norm(x), and
+/// likewise of the MLP (MiniMax).
+struct NormedResidual {
+  double attention = 1;         ///< alpha of layers of attention
+  double linear = 1;            ///< of the others
+  double mlp = 1;               ///< of MLPs
+  double attention_factor = 1;  ///< beta, likewise
+  double linear_factor = 1;
+  double mlp_factor = 1;
 };
 
 struct ModelFamily;
@@ -86,6 +110,9 @@ struct ModelConfig {
   std::int64_t intermediate_size = 0;  ///< I; 0: there is no MLP
   /// I of the layers that are no attention; 0: as the others'
   std::int64_t linear_intermediate_size = 0;
+  bool mlp_alone = false;  ///< a layer is a mixer or an MLP (Mixer::none), and none is both
+  /// Layers 2n and 2n + 1 are one of the file: both mixers read what enters the first, and an MLP follows the second.
+  bool paired = false;
   int layers = 0;
   int heads = 0;
   int key_heads = 0;
@@ -127,14 +154,18 @@ struct ModelConfig {
   double embedding_factor = 1;                  ///< x begins as the embedding times it
   double residual_factor = 1;                   ///< of what attention and MLP make, before it is added to x
   double logit_factor = 1;                      ///< of the logits of tokens, before their cap
+  std::map<std::string, double> factors;        ///< that a family's list multiplies weights by, by their keys
   bool sinks = false;           ///< softmax is over a logit of each head beside those of keys, which has no value
   double projection_limit = 0;  ///< queries behind their norm, keys likewise and values are clipped to it; 0: are not
-  double attention_cap = 0;     ///< logits of attention are cap tanh(s / cap); 0: s
-  double logit_cap = 0;         ///< those of tokens likewise
+  std::optional<LatentKeys> latent;
+  std::optional<NormedResidual> normed_residual;
+  double attention_cap = 0;  ///< logits of attention are cap tanh(s / cap); 0: s
+  double logit_cap = 0;      ///< those of tokens likewise
   /// The mixer of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads,
   /// key heads and key dimension; where some are, those of attention.
   std::optional<LinearMixer> linear;
   bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
+  bool inner_decay = false;        ///< Comba: p is less than the key
   bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
   std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
   std::vector<std::string> notes;  ///< warnings for the user, one line each
@@ -144,10 +175,22 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t query_size() const {
     return attends() ? static_cast<std::int64_t>(heads) * head_dim : linear->query_size();
   }
+  /// Columns that an attention's projection has in the file.
+  [[nodiscard]] std::int64_t latent_columns() const { return query_size() + latent->rank + latent->shared_dim; }
+  /// Columns of what the output's matrix reads.
+  [[nodiscard]] std::int64_t attended_size() const {
+    return latent ? static_cast<std::int64_t>(heads) * latent->value_dim : query_size();
+  }
+  /// alpha of a layer's mixer, where x goes on normed.
+  [[nodiscard]] double residual_share(int layer) const {
+    return is_attention(layer) ? normed_residual->attention : normed_residual->linear;
+  }
   /// The same of keys and of values, H_kv d.
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
   [[nodiscard]] Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[index_of(layer)]; }
-  [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
+  [[nodiscard]] bool is_attention(int layer) const { return mixer(layer) == Mixer::attention; }
+  [[nodiscard]] bool has_mixer(int layer) const { return mixer(layer) != Mixer::none; }
+  [[nodiscard]] bool is_linear(int layer) const { return !is_attention(layer) && has_mixer(layer); }
   /// The mixer that a layer has in place of attention; null: it is attention.
   [[nodiscard]] const LinearMixer* linear_at(int layer) const { return is_linear(layer) ? &*linear : nullptr; }
   /// A layer as traces describe it: what it forgets by, whether it has a softmax, the extents of its arrays.
@@ -183,14 +226,19 @@ struct ModelConfig {
   /// Whether layers are of several kinds.
   [[nodiscard]] bool is_hybrid() const;
   /// Whether models of it are trained: of hybrids Samba alone, and no mixture of experts.
-  [[nodiscard]] bool is_trained() const { return !mixture && (!is_hybrid() || linear->kind == Mixer::mamba); }
-  [[nodiscard]] int heads_of(int layer) const { return linear_at(layer) != nullptr ? linear->heads : heads; }
+  [[nodiscard]] bool is_trained() const {
+    return !mixture && !latent && !normed_residual && (!linear || linear->is_trained()) &&
+           (!is_hybrid() || linear->decay == LinearDecay::rates);
+  }
+  [[nodiscard]] int heads_of(int layer) const { return this->layer(layer).heads; }
   /// The mixture of experts that a layer has; null: it has an MLP, or none.
   [[nodiscard]] const ExpertMixture* mixture_at(int layer) const {
     return !sparse.empty() && sparse[index_of(layer)] ? &*mixture : nullptr;
   }
   /// I of a layer's MLP; of a mixture the shared expert's, which every position reads.
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {
+    if (mlp_alone && has_mixer(layer)) return 0;
+    if (paired && layer % 2 == 0) return 0;
     if (const ExpertMixture* const experts = mixture_at(layer)) return experts->shared_size;
     return linear_intermediate_size > 0 && linear_at(layer) != nullptr ? linear_intermediate_size : intermediate_size;
   }
@@ -198,9 +246,10 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t widest_intermediate() const {
     return std::max({intermediate_size, linear_intermediate_size, mixture ? mixture->shared_size : 0});
   }
-  [[nodiscard]] bool has_mlp() const {
-    return intermediate_size > 0 || mixture;
-  }  ///< Mamba-2's layers are a mixer alone
+  [[nodiscard]] bool has_mlp() const { return intermediate_size > 0 || mixture; }  ///< else layers are a mixer alone
+  [[nodiscard]] bool has_mlp(int layer) const { return intermediate_of(layer) > 0 || mixture_at(layer) != nullptr; }
+  /// Whether a layer's mixer reads what entered the layer before it.
+  [[nodiscard]] bool reads_with_previous(int layer) const { return paired && layer % 2 == 1; }
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
   /// Whether the output gate is SiLU, not a sigmoid; behind an output norm the authors' is always a sigmoid.
   [[nodiscard]] bool gates_by_silu() const {

@@ -19,12 +19,17 @@
 #include "backend/model/spec/families/gpt2.h"
 #include "backend/model/spec/families/gpt_neox.h"
 #include "backend/model/spec/families/gpt_oss.h"
+#include "backend/model/spec/families/kimi_linear.h"
 #include "backend/model/spec/families/linear_attention.h"
 #include "backend/model/spec/families/llama.h"
 #include "backend/model/spec/families/mamba.h"
 #include "backend/model/spec/families/mamba2.h"
+#include "backend/model/spec/families/mamba2_hybrid.h"
+#include "backend/model/spec/families/minimax.h"
 #include "backend/model/spec/families/olmo.h"
 #include "backend/model/spec/families/phi3.h"
+#include "backend/model/spec/families/recurrent_gemma.h"
+#include "backend/model/spec/families/rwkv7.h"
 
 namespace foxscope {
 namespace {
@@ -60,6 +65,20 @@ const std::array kFamilies = {&family::kFox,
                               &family::kDeltaNetBaseline,
                               &family::kDeltaNet,
                               &family::kGatedDeltaNet,
+                              &family::kRetNet,
+                              &family::kLinearAttention,
+                              &family::kKda,
+                              &family::kComba,
+                              &family::kRwkv7,
+                              &family::kOlmoHybrid,
+                              &family::kBamba,
+                              &family::kGraniteHybrid,
+                              &family::kNemotronH,
+                              &family::kFalconH1,
+                              &family::kRecurrentGemma,
+                              &family::kKimiLinear,
+                              &family::kMiniMax,
+                              &family::kFalconMamba,
                               &family::kQwen3_5,
                               &family::kQwen3_5Moe,
                               &family::kQwen3Next,
@@ -140,7 +159,7 @@ const ModelFamily& family_of(const ConfigKeys& keys) {
   const std::string model_type = keys.word("model_type", "");
   if (const ModelFamily* family = find_family(model_type)) return *family;
   if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing: {}", keys.file(), kWhichAreRead));
-  for (const std::string_view other : {"samba", "falcon_mamba", "jamba"}) {
+  for (const std::string_view other : {"samba", "jamba"}) {
     if (model_type != other) continue;
     throw Error(
         fmt::format("{}: model_type {} has layers of the first Mamba, but differs from the Samba and the Mamba that "
@@ -335,9 +354,9 @@ void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& conf
   config.head_dim = static_cast<int>(config.hidden_size / config.heads);
 }
 
-void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config) {
+void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config, double otherwise) {
   constexpr std::int64_t kMultiple = 256;
-  const double ratio = keys.number("hidden_ratio", 1e-3, 1e3, 4.0);
+  const double ratio = keys.number("hidden_ratio", 1e-3, 1e3, otherwise);
   const auto wanted = static_cast<std::int64_t>(static_cast<double>(config.hidden_size) * ratio * 2 / 3);
   const std::int64_t rounded = (wanted + kMultiple - 1) / kMultiple * kMultiple;
   config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate, rounded);

@@ -75,7 +75,8 @@ struct SizeKeys {
 void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config);
 
 /// The MLP's width as the FoX authors and the FLA library write it: intermediate_size, or from hidden_ratio.
-void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config);
+/// @param otherwise  hidden_ratio where the file does not say
+void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config, double otherwise = 4);
 
 /// Makes all layers the linear mixer that was read.
 void use_linear_mixer_alone(ModelConfig& config);

@@ -140,6 +140,20 @@ FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatA
 
 }  // namespace
 
+namespace {
+
+/// Multiplies or divides the numbers of a tensor, as in the file, by the factors of its rows.
+void apply_factors(const Parameter& parameter, bool divides, FloatArray& values) {
+  if (parameter.factors.empty()) return;
+  const std::size_t size = values.size() / parameter.factors.size();
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    const float factor = parameter.factors[n / size];
+    values[n] = divides ? values[n] / factor : values[n] * factor;
+  }
+}
+
+}  // namespace
+
 std::int64_t Parameter::elements() const {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
@@ -195,6 +209,7 @@ void place_parameter(const ModelConfig& config, const Parameter& parameter, Floa
   if (parameter.zero_centered) {
     for (float& value : values) value += 1;
   }
+  apply_factors(parameter, /*divides=*/false, values);
   FloatArray rows = as_rows(config, parameter, std::move(values));
   if (parameter.first == 0 && weight.empty()) {
     weight = std::move(rows);
@@ -226,11 +241,15 @@ FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter,
       std::copy_n(begin + in_weight * size, rows * size, values.begin() + in_file * size);
     });
   }
+  apply_factors(parameter, /*divides=*/true, values);
   return values;
 }
 
 FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient) {
   FloatArray values = take_parameter(config, parameter, gradient);
+  // By the tensor it is the factor times that by the weight.
+  apply_factors(parameter, /*divides=*/false, values);
+  apply_factors(parameter, /*divides=*/false, values);
   if (parameter.layout != ParameterLayout::every_head) return values;
   for (std::size_t n = 0; n < values.size(); ++n) {
     double sum = 0;

@@ -42,6 +42,9 @@ struct LayerWeights {
   FloatArray output_norm;      ///< [H d]; of a linear mixer [norm_size], or one number a channel
   FloatArray output;           ///< [D, H d]
   FloatArray output_bias;      ///< [D]
+  FloatArray latent_norm;      ///< [rank] of LatentKeys
+  FloatArray latent_up;        ///< [H (own_dim + value_dim), rank], of each head the rows of its key, then of its value
+  FloatArray residual_norm, mlp_residual_norm;    ///< [D] of NormedResidual
   FloatArray attention_post_norm, mlp_post_norm;  ///< [D] of what attention and the MLP made
   FloatArray mlp_norm, mlp_norm_bias;             ///< [D]
   FloatArray mlp_in;                              ///< [2 I, D]: gate, then up; [I, D] without a gate
@@ -65,6 +68,23 @@ struct LayerWeights {
   FloatArray decay_rate;   ///< [H] A; [H, d] of Mamba
   FloatArray state_rates;  ///< [d, H] exp(A) of Mamba, the other way round, where the CPU computes
   FloatArray skip;         ///< [H] or [H d_v] D
+  FloatArray x_proj_bias;  ///< [2 H] of RG-LRU's gates, whose x_proj is [2, blocks, H / blocks, H / blocks], [in, out]
+  FloatArray query_map, key_map;            ///< [2 d, d] W_1, then W_2 of a feature map
+  FloatArray query_map_bias, key_map_bias;  ///< [2 d]
+  FloatArray output_gate_bias;  ///< [H d_v] where the gate has a low rank; output_gate is [H d_v, rank] then
+  FloatArray feedback_decay;    ///< [H] d of Comba's p
+  FloatArray query_correction;  ///< [H] D of Comba's queries
+  /// RWKV-7's, whose projection is [3 D, D] of queries, keys and values, with the output's gate in output_gate.
+  FloatArray pre_norm, pre_norm_bias;             ///< [D] of the embedding, in the first layer
+  FloatArray shift;                               ///< [6, D] how much of the position before r, w, k, v, a, g read
+  FloatArray mlp_shift;                           ///< [D] likewise
+  FloatArray decay_down, erase_down, value_down;  ///< [rank, D] W_1; decay_up is W_2
+  FloatArray gate_down;                           ///< [rank, D]
+  FloatArray erase_up, value_up;                  ///< [D, rank] W_2
+  FloatArray erase_bias, value_bias;              ///< [D]
+  FloatArray unit_key, key_share;                 ///< [D] what keys are multiplied by: kappa's, and w'
+  FloatArray bonus;                               ///< [D] what a value is added by, sum over a head of q k bonus
+  FloatArray output_norm_bias;                    ///< [D]
   /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read (bound_logits).
   std::vector<double> logit_bound;
 };
@@ -118,6 +138,7 @@ struct Parameter {
   std::int64_t first = 0;  ///< number of the weight at which it begins
   ParameterLayout layout = ParameterLayout::rows;
   bool zero_centered = false;  ///< the file holds what is beyond 1
+  std::vector<float> factors;  ///< that rows of the file are multiplied by, one each or one for all; empty: none
 
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -135,6 +156,11 @@ class ParameterList {
            std::int64_t first = 0, ParameterLayout layout = ParameterLayout::rows);
   /// The parameter that was added last holds what is beyond 1.
   void zero_centered() { parameters_.back().zero_centered = true; }
+  /// The numbers of the parameter that was added last are multiplied by one factor, or each row by its own.
+  void multiplied(std::vector<float> factors) { parameters_.back().factors = std::move(factors); }
+  void scaled(float factor) {
+    if (factor != 1) multiplied({factor});
+  }
   /// Lists the matrix that makes logits, unless it is the embedding.
   void add_head();
 

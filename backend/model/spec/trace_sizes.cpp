@@ -36,7 +36,7 @@ void describe_attention(const ModelConfig& config, TraceInfo& info) {
     return;
   }
   for (int layer = 0; layer < config.layers; ++layer) {
-    info.window_sizes.push_back(config.is_linear(layer) ? 0 : config.attention[index_of(layer)].window_size);
+    info.window_sizes.push_back(config.is_attention(layer) ? config.attention[index_of(layer)].window_size : 0);
   }
 }
 

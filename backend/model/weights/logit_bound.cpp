@@ -87,6 +87,9 @@ double longest(const ModelConfig& config, const LayerWeights& weights, std::int6
 std::vector<double> bound_logits(const ModelConfig& config, int layer, const LayerWeights& weights) {
   if (!config.layer(layer).has_softmax()) return {};
   const std::int64_t dim = config.head_dim;
+  if (config.latent) {
+    return std::vector<double>(static_cast<std::size_t>(config.heads), std::numeric_limits<double>::infinity());
+  }
   const ProjectionColumns columns(config);
   const auto norm = [dim](const FloatArray& weight, std::int64_t head) {
     return weight.empty() ? nullptr : weight.data() + head * dim;

@@ -61,6 +61,34 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::decay_bias, &LayerWeights::decay_bias},
     {&TorchLayer::decay_rate, &LayerWeights::decay_rate},
     {&TorchLayer::skip, &LayerWeights::skip},
+    {&TorchLayer::x_proj_bias, &LayerWeights::x_proj_bias},
+    {&TorchLayer::query_map, &LayerWeights::query_map},
+    {&TorchLayer::query_map_bias, &LayerWeights::query_map_bias},
+    {&TorchLayer::key_map, &LayerWeights::key_map},
+    {&TorchLayer::key_map_bias, &LayerWeights::key_map_bias},
+    {&TorchLayer::output_gate_bias, &LayerWeights::output_gate_bias},
+    {&TorchLayer::feedback_decay, &LayerWeights::feedback_decay},
+    {&TorchLayer::query_correction, &LayerWeights::query_correction},
+    {&TorchLayer::latent_norm, &LayerWeights::latent_norm},
+    {&TorchLayer::latent_up, &LayerWeights::latent_up},
+    {&TorchLayer::residual_norm, &LayerWeights::residual_norm},
+    {&TorchLayer::mlp_residual_norm, &LayerWeights::mlp_residual_norm},
+    {&TorchLayer::pre_norm, &LayerWeights::pre_norm},
+    {&TorchLayer::pre_norm_bias, &LayerWeights::pre_norm_bias},
+    {&TorchLayer::shift, &LayerWeights::shift},
+    {&TorchLayer::mlp_shift, &LayerWeights::mlp_shift},
+    {&TorchLayer::decay_down, &LayerWeights::decay_down},
+    {&TorchLayer::erase_down, &LayerWeights::erase_down},
+    {&TorchLayer::value_down, &LayerWeights::value_down},
+    {&TorchLayer::gate_down, &LayerWeights::gate_down},
+    {&TorchLayer::erase_up, &LayerWeights::erase_up},
+    {&TorchLayer::value_up, &LayerWeights::value_up},
+    {&TorchLayer::erase_bias, &LayerWeights::erase_bias},
+    {&TorchLayer::value_bias, &LayerWeights::value_bias},
+    {&TorchLayer::unit_key, &LayerWeights::unit_key},
+    {&TorchLayer::key_share, &LayerWeights::key_share},
+    {&TorchLayer::bonus, &LayerWeights::bonus},
+    {&TorchLayer::output_norm_bias, &LayerWeights::output_norm_bias},
 };
 
 at::Tensor frequencies_on(const Rotary& rotary, std::int64_t length, const at::Device& place) {
@@ -146,20 +174,45 @@ void TorchWeights::split_gates(TorchLayer& weights) const {
   weights.gates_rest = (weights.gates - high).to(matrix);
 }
 
+/// RWKV-7's matrices, of which each reads an input of its own.
+void TorchWeights::put_shifted(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const {
+  const std::int64_t hidden = config.hidden_size;
+  weights.projection = put(host.projection, {3 * hidden, hidden}, matrix);
+  weights.shift = put(host.shift, {6, hidden}, at::kFloat);
+  weights.decay_down = put(host.decay_down, {mixer.decay_rank, hidden}, at::kFloat);
+  weights.erase_down = put(host.erase_down, {mixer.erase_rank, hidden}, at::kFloat);
+  weights.erase_up = put(host.erase_up, {hidden, mixer.erase_rank}, at::kFloat);
+  weights.value_down = put(host.value_down, {mixer.value_rank, hidden}, at::kFloat);
+  weights.value_up = put(host.value_up, {hidden, mixer.value_rank}, at::kFloat);
+  weights.gate_down = put(host.gate_down, {mixer.gate_rank, hidden}, at::kFloat);
+}
+
 void TorchWeights::put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const {
   const LinearColumns parts(mixer);
   const std::int64_t hidden = config.hidden_size;
+  if (mixer.shifts_tokens()) put_shifted(mixer, host, weights);
   const auto vector = [&](const FloatArray& values) { return put(values, {std::ssize(values)}, at::kFloat); };
-  const at::Tensor projection = put(host.projection, {parts.count, hidden}, at::kFloat);
-  weights.projection = projection.slice(0, 0, parts.precise).to(matrix);
-  weights.gates = projection.slice(0, parts.precise).contiguous();
-  split_gates(weights);
+  if (!mixer.shifts_tokens()) {
+    const at::Tensor projection = put(host.projection, {parts.count, hidden}, at::kFloat);
+    weights.projection = projection.slice(0, 0, parts.precise).to(matrix);
+    weights.gates = projection.slice(0, parts.precise).contiguous();
+    split_gates(weights);
+  }
   if (const at::Tensor bias = vector(host.projection_bias); bias.defined()) {
     weights.projection_bias = bias.slice(0, 0, parts.precise).contiguous();
     weights.gates_bias = bias.slice(0, parts.precise).contiguous();
   }
   weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
-  weights.x_proj = put(host.x_proj, {mixer.x_proj_size(), mixer.value_size()}, at::kFloat);
+  if (mixer.is_gated_recurrence()) {
+    const std::int64_t block = mixer.heads / mixer.gate_blocks;
+    weights.x_proj = put(host.x_proj, {2, mixer.gate_blocks, block, block}, at::kFloat);
+    weights.x_proj_bias = put(host.x_proj_bias, {2, mixer.heads}, at::kFloat);
+  } else {
+    weights.x_proj = put(host.x_proj, {mixer.x_proj_size(), mixer.value_size()}, at::kFloat);
+  }
+  weights.query_map = put(host.query_map, {2 * std::int64_t{mixer.key_dim}, mixer.key_dim}, at::kFloat);
+  weights.key_map = put(host.key_map, {2 * std::int64_t{mixer.key_dim}, mixer.key_dim}, at::kFloat);
+  weights.output_gate = put(host.output_gate, {mixer.output_size(), mixer.gate_rank}, at::kFloat);
   weights.decay_up = put(host.decay_up, {mixer.raised_size(), mixer.decay_rank}, at::kFloat);
   if (mixer.layer().has_rates()) weights.decay_rate = put(host.decay_rate, {mixer.heads, mixer.key_dim}, at::kFloat);
   weights.output = put(host.output, {hidden, mixer.output_size()}, matrix);
@@ -197,12 +250,24 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   weights.mlp_out = put(host.mlp_out, {hidden, inner}, matrix);
   weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
   if (const ExpertMixture* const mixture = config.mixture_at(layer)) put_mixture(*mixture, host, weights);
+  weights.residual_norm = put(host.residual_norm, {hidden}, at::kFloat);
+  weights.mlp_residual_norm = put(host.mlp_residual_norm, {hidden}, at::kFloat);
+  if (!config.has_mixer(layer)) return weights;
   if (const LinearMixer* const mixer = config.linear_at(layer)) {
     put_linear(*mixer, host, weights);
     return weights;
   }
   weights.attention_norm = put(host.attention_norm, {hidden}, at::kFloat);
   weights.attention_norm_bias = put(host.attention_norm_bias, {hidden}, at::kFloat);
+  if (config.latent) {
+    weights.projection = put(host.projection, {config.latent_columns(), hidden}, matrix);
+    weights.latent_norm = put(host.latent_norm, {config.latent->rank}, at::kFloat);
+    const std::int64_t each = config.latent->own_dim + config.latent->value_dim;
+    weights.latent_up = put(host.latent_up, {config.heads * each, config.latent->rank}, matrix);
+    weights.output = put(host.output, {hidden, config.attended_size()}, matrix);
+    weights.logit_bound = host.logit_bound;
+    return weights;
+  }
   const at::Tensor projection = put(host.projection, {columns.count, hidden}, at::kFloat);
   weights.gates = projection.slice(0, matrix_rows).contiguous();
   split_gates(weights);

@@ -25,7 +25,11 @@ struct TorchLayer {
   at::Tensor router, router_bias, selection_bias, shared_gate, experts_in, experts_in_bias, experts_out,
       experts_out_bias;
   /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
-  at::Tensor convolution, convolution_bias, x_proj, decay_up, decay_bias, decay_rate, skip;
+  at::Tensor convolution, convolution_bias, x_proj, x_proj_bias, decay_up, decay_bias, decay_rate, skip, query_map,
+      query_map_bias, key_map, key_map_bias, output_gate_bias, feedback_decay, query_correction, pre_norm,
+      pre_norm_bias, shift, mlp_shift, decay_down, erase_down, value_down, gate_down, erase_up, value_up, erase_bias,
+      value_bias, unit_key, key_share, bonus, output_norm_bias, latent_norm, latent_up, residual_norm,
+      mlp_residual_norm;
   /// Both as one matrix on a GPU: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
@@ -85,6 +89,7 @@ struct TorchWeights : WeightTensors {
   void split_gates(TorchLayer& weights) const;
   void put_mixture(const ExpertMixture& mixture, const LayerWeights& host, TorchLayer& weights) const;
   void put_linear(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const;
+  void put_shifted(const LinearMixer& mixer, const LayerWeights& host, TorchLayer& weights) const;
   [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
   [[nodiscard]] TorchLayer put_layer(int layer, const LayerWeights& host) const;
 

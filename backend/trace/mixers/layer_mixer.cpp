@@ -40,6 +40,9 @@ LayerMixer attention_layer(int heads, int key_heads, int head_dim) {
 }
 
 std::string mixer_problem(const LayerMixer& mixer) {
+  if (!mixer.kind().mixes) {
+    return mixer == LayerMixer{.mixer = mixer.mixer, .decay = Decay::none} ? "" : "a layer without a mixer has heads";
+  }
   if (mixer.heads < 1) return "there are no heads";
   for (const auto& [heads, what] : {std::pair(mixer.query_heads, "query"), std::pair(mixer.key_heads, "key"),
                                     std::pair(mixer.value_heads, "value")}) {

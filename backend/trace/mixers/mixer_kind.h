@@ -11,12 +11,13 @@
 namespace foxscope {
 
 /// The mixer of a layer's positions: softmax attention, with or without a forget gate; the selective state space of
-/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet,
-/// Kimi Delta Attention); the selective state space of the first Mamba, each channel of which is a head with one value;
-/// a recurrence whose transition is any diagonal plus a matrix of rank one (RWKV-7 and what is like it).
-enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba, diagonal_plus_low_rank };
-/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", "diagonal_plus_low_rank", as run files name
-/// them.
+/// Mamba-2; linear attention, with or without a decay (RetNet, GLA, HGRN2); the delta rule, with or without a decay
+/// (DeltaNet, Gated DeltaNet, Kimi Delta Attention); the selective state space of the first Mamba, and RG-LRU, each
+/// channel of which is a head with one value; a recurrence whose transition is any diagonal plus a matrix of rank one
+/// (RWKV-7 and what is like it). Layers of some models have no mixer: they are an MLP alone.
+enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba, diagonal_plus_low_rank, none };
+/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", "diagonal_plus_low_rank", "none", as run
+/// files name them.
 const char* to_string(Mixer mixer);
 /// The mixer of this name; none for another name.
 std::optional<Mixer> parse_mixer(std::string_view name);
@@ -49,14 +50,16 @@ enum class Erasing {
 ///
 /// | kind | a_t | b_t | e_t |
 /// | Mamba-2 | one number a head | 0 | |
+/// | linear attention, RetNet | 1, or one a head | 0 | |
 /// | GLA, HGRN2, Mamba | one a channel | 0 | |
 /// | delta rule (DeltaNet, Gated DeltaNet) | 1, or one a head | -beta_t k_t | a_t k_t |
 /// | delta rule with a decay by channel (Kimi Delta Attention) | one a channel | -beta_t k_t | a_t k_t |
-/// | diagonal plus low rank (RWKV-7) | one a channel | an array | an array |
+/// | diagonal plus low rank (RWKV-7, Comba) | one a channel, or one a head | an array | an array |
+/// | RG-LRU | one a head, of d = 1, which is a channel | 0 | |
 ///
-/// A mixer that is a case of a row needs no new one. Comba's e is a multiple of a_t k_t: it is the last row. A gated
-/// DeltaProduct takes several steps with one decay for each position; such a kind is a row of kMixerKinds, its arrays
-/// rows of kTraceArrays, and its row of M stands in MixingEntries and in mixing_entry (pair_reading.cpp).
+/// A mixer that is a case of a row needs no new one. Where arrays erase, beta is within k. A gated DeltaProduct takes
+/// several steps with one decay for each position; such a kind is a row of kMixerKinds, its arrays rows of
+/// kTraceArrays, and its row of M stands in MixingEntries and in mixing_entry (pair_reading.cpp).
 struct MixerKind {
   Mixer mixer;
   const char* name;  ///< in files
@@ -69,9 +72,10 @@ struct MixerKind {
   bool writes_beta = false;
   /// Heads are the channels of the layer's input, thousands of them, with one value each.
   bool heads_are_channels = false;
+  bool mixes = true;  ///< else the layer has no heads, and a trace keeps no arrays of it
 };
 
-inline constexpr std::array<MixerKind, 6> kMixerKinds = {{
+inline constexpr std::array<MixerKind, 7> kMixerKinds = {{
     {.mixer = Mixer::attention,
      .name = "attention",
      .words = {"attention", "attention", nullptr, nullptr},
@@ -79,7 +83,7 @@ inline constexpr std::array<MixerKind, 6> kMixerKinds = {{
     {.mixer = Mixer::mamba2, .name = "mamba2", .words = {nullptr, "Mamba-2", nullptr, nullptr}, .writes_beta = true},
     {.mixer = Mixer::gated_linear_attention,
      .name = "gated_linear_attention",
-     .words = {nullptr, nullptr, "gated linear attention", nullptr}},
+     .words = {"linear attention", "linear attention with decay", "gated linear attention", nullptr}},
     {.mixer = Mixer::delta_rule,
      .name = "delta_rule",
      .words = {"delta rule", "gated delta rule", "delta rule gated by channel", nullptr},
@@ -87,13 +91,14 @@ inline constexpr std::array<MixerKind, 6> kMixerKinds = {{
      .writes_beta = true},
     {.mixer = Mixer::mamba,
      .name = "mamba",
-     .words = {nullptr, nullptr, nullptr, "Mamba"},
+     .words = {nullptr, "RG-LRU", nullptr, "Mamba"},
      .writes_beta = true,
      .heads_are_channels = true},
     {.mixer = Mixer::diagonal_plus_low_rank,
      .name = "diagonal_plus_low_rank",
-     .words = {nullptr, nullptr, "diagonal plus low rank", nullptr},
+     .words = {nullptr, "decay plus low rank", "diagonal plus low rank", nullptr},
      .erases = Erasing::arrays},
+    {.mixer = Mixer::none, .name = "none", .words = {"MLP", nullptr, nullptr, nullptr}, .mixes = false},
 }};
 
 constexpr const MixerKind& kind_of(Mixer mixer) { return kMixerKinds[index_of(mixer)]; }

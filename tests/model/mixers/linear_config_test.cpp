@@ -36,6 +36,8 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
     config.update({{"attn", {{"layers", nullptr}, {"num_heads", 2}, {"window_size", 9}}}, {"state_size", 6}});
   } else if (model_type == "mamba") {
     config["state_size"] = 6;
+  } else if (model_type == "falcon_mamba") {
+    config.update({{"state_size", 6}, {"intermediate_size", 24}});
   } else if (model_type.starts_with("mamba2")) {
     config.update({{"num_heads", 4}, {"head_dim", 8}, {"state_size", 6}, {"n_groups", 1}});
   } else if (model_type.starts_with("qwen3")) {
@@ -50,7 +52,9 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
   } else {
     config.update({{"num_heads", 2}, {"intermediate_size", 12}});
     if (model_type.starts_with("hgrn2")) config["expand_ratio"] = 8;
-    if (model_type == "gated_deltanet") config["head_dim"] = 8;
+    for (const char* name : {"gated_deltanet", "kda", "comba", "rwkv7"}) {
+      if (model_type == name) config["head_dim"] = 8;
+    }
   }
   config.update(keys);
   return config;
@@ -106,7 +110,12 @@ TEST(LinearConfig, TellsMamba2sDialectsApartByTheirKeys) {
   EXPECT_EQ(fla.lowest_step, 0.5);
   EXPECT_EQ(fla.highest_step, 2.0);
   EXPECT_EQ(fla.key_heads, 1);
-  EXPECT_EQ(linear_config("mamba2", {{"norm_before_gate", true}}).linear->gate, LinearGate::after_norm);
+  // Hugging Face's mixer does not look at it.
+  EXPECT_EQ(linear_config("mamba2", {{"norm_before_gate", true}}).linear->gate, LinearGate::before_norm);
+  const json before = {{"norm_before_gate", true}, {"norm_eps", 1e-4}};
+  EXPECT_EQ(linear_config("mamba2", before).linear->gate, LinearGate::after_norm);
+  const json counted = {{"norm_eps", 1e-4}, {"num_heads", nullptr}, {"head_dim", 8}};
+  EXPECT_EQ(linear_config("mamba2", counted).linear->heads, 4);
   EXPECT_EQ(linear_config("mamba2", {{"rmsnorm", false}}).linear->norm_size, 0);
   EXPECT_EQ(linear_config("mamba2", {{"D_has_hdim", true}}).linear->skip, LinearSkip::channel);
 }
@@ -230,6 +239,28 @@ TEST(LinearConfig, SambaRefusesWhatDoesNotFit) {
                (Parts{"intermediate_size is 48", "expand times hidden_size, 32"}));
 }
 
+TEST(LinearConfig, NewerMixersRefuseWhatDoesNotFit) {
+  EXPECT_PRED2(test::says, linear_refusal("retnet", {{"feature_map", "relu"}}), (Parts{"feature_map is \"relu\""}));
+  EXPECT_PRED2(test::says, linear_refusal("retnet", {{"expand_k", 0.125}}), (Parts{"expand_k", "even number"}));
+  EXPECT_PRED2(test::says, linear_refusal("linear_attn", {{"feature_map", "hedgehog"}}),
+               (Parts{"feature_map is \"hedgehog\"", "\"elementwise_product\""}));
+  EXPECT_PRED2(test::says, linear_refusal("linear_attn", {{"tie_feature_map_qk", true}}),
+               (Parts{"tie_feature_map_qk is true"}));
+  EXPECT_PRED2(test::says, linear_refusal("linear_attn", {{"norm_feature_map", true}}),
+               (Parts{"norm_feature_map is true"}));
+  for (const char* name : {"kda", "comba"}) {
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"num_v_heads", 4}}), (Parts{"num_v_heads is 4", "of keys, 2"}));
+  }
+  EXPECT_PRED2(test::says, linear_refusal("kda", {{"lower_bound", 1.0}}), (Parts{"lower_bound is 1"}));
+  EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"head_dim", 5}}), (Parts{"head_dim is 5", "hidden_size 16"}));
+  EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"value_dim", {16, 8}}}), (Parts{"value_dim is a list"}));
+  EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"norm_bias", false}}), (Parts{"norm_bias is false"}));
+  EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"hidden_act", "relu"}}), (Parts{"hidden_act is \"relu\""}));
+  for (const char* name : {"retnet", "linear_attn", "kda", "comba", "rwkv7", "falcon_mamba"}) {
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
+  }
+}
+
 TEST(LinearConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("mamba2", {{"num_heads", 3}}),
                (Parts{"dir/config.json", "num_heads is 3", "expand times hidden_size, 32"}));
@@ -244,7 +275,19 @@ TEST(LinearConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("delta_net", {{"qk_activation", "tanh"}}), (Parts{"qk_activation"}));
   EXPECT_PRED2(test::says, linear_refusal("gated_deltanet", {{"num_v_heads", 3}}), (Parts{"num_v_heads is 3"}));
   for (const char* name : {"gla", "hgrn2", "delta_net", "gated_deltanet"}) {
-    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {{"layers", {1}}}}}), (Parts{"attn is an object"})) << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {{"layers", {1}}}}}), (Parts{"attn.num_heads is missing"}))
+        << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {{"layers", {2}}, {"num_heads", 2}}}}),
+                 (Parts{"attn.layers is a list", "layers from 0 to 1"}))
+        << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {{"layers", {1}}, {"num_heads", 3}}}}),
+                 (Parts{"attn.num_heads is 3"}))
+        << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {{"layers", {1}}, {"num_heads", 2}, {"sparkle", 1}}}}),
+                 (Parts{"attn.sparkle"}))
+        << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {3}}}), (Parts{"attn is a list", "list of objects"}))
+        << name;
     EXPECT_PRED2(test::says, linear_refusal(name, {{"attnres_block_size", 4}}), (Parts{"attnres_block_size"})) << name;
     EXPECT_PRED2(test::says, linear_refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
   }
@@ -253,7 +296,7 @@ TEST(LinearConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("qwen3_5_text", {{"linear_num_value_heads", 3}}),
                (Parts{"linear_num_value_heads is 3"}));
   EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"num_experts", 8}}),
-               (Parts{"dir/config.json", "moe_intermediate_size is missing"}));
+               (Parts{"dir/config.json", "num_experts_per_tok is missing", "at most num_experts 8"}));
   EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"num_experts", 0}, {"sparkle", 1}}), (Parts{"sparkle"}));
 }
 
@@ -267,7 +310,7 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
   const LinearOption options[] = {
       {"mamba2", {{"n_groups", 2}, {"use_bias", true}}},
       {"mamba2", {{"use_conv_bias", false}, {"time_step_limit", {0.5, 0.9}}, {"conv_kernel", 2}}},
-      {"mamba2", {{"norm_before_gate", true}, {"D_has_hdim", true}, {"n_groups", 2}}},
+      {"mamba2", {{"norm_before_gate", true}, {"D_has_hdim", true}, {"n_groups", 2}, {"norm_eps", 1e-5}}},
       {"mamba2", {{"rmsnorm", false}, {"tie_word_embeddings", true}, {"conv_kernel", 1}}},
       {"hgrn2", {{"use_short_conv", true}}},
       {"hgrn2", {{"expand_ratio", nullptr}, {"use_lower_bound", false}}},
@@ -287,6 +330,21 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
       {"samba-project_fox", {{"attn", nullptr}, {"tie_word_embeddings", true}, {"conv_kernel", 1}}},
       {"samba-project_fox", {{"use_bias", true}, {"use_conv_bias", false}, {"expand", 1.5}, {"time_step_rank", 7}}},
       {"mamba", {{"norm_eps", 1e-3}, {"state_size", 1}}},
+      {"gla", {{"attn", {{"layers", {0}}, {"num_heads", 2}, {"num_kv_heads", 1}, {"qkv_bias", true}}}}},
+      {"delta_net",
+       {{"attn",
+         {{{"layers", {0}}, {"num_heads", 2}, {"window_size", 5}},
+          {{"layers", {1}}, {"num_heads", 2}, {"rope_theta", 500.0}}}}}},
+      {"retnet", {{"num_kv_heads", 1}, {"use_short_conv", true}, {"expand_v", 1.0}}},
+      {"retnet", {{"use_output_gate", false}, {"attn", {{"layers", {1}}, {"num_heads", 2}}}}},
+      {"linear_attn", {{"feature_map", "elu"}, {"norm_q", true}, {"norm_k", true}, {"num_kv_heads", 1}}},
+      {"linear_attn", {{"feature_map", "identity"}, {"expand_k", 0.5}}},
+      {"kda", {{"lower_bound", -5.0}, {"safe_gate", true}, {"expand_v", 0.5}}},
+      {"kda", {{"allow_neg_eigval", true}, {"use_short_conv", false}}},
+      {"comba", {{"use_inner_decay", false}, {"expand_v", 0.5}}},
+      {"comba", {{"use_output_correction", false}, {"use_output_gate", false}, {"use_short_conv", false}}},
+      {"rwkv7", {{"fuse_norm", false}, {"tie_word_embeddings", true}}},
+      {"falcon_mamba", {{"use_bias", true}, {"mixer_rms_eps", 1e-3}}},
   };
   for (const LinearOption& option : options) {
     SCOPED_TRACE(std::string(option.model_type) + " " + option.keys.dump());

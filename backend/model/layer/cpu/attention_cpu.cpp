@@ -20,7 +20,13 @@ AttentionCpu::AttentionCpu(CpuPass& pass)
       length_(pass.length()),
       head_dim_(config_.head_dim),
       columns_(config_),
+      projected_(config_.latent ? config_.latent_columns() : columns_.count),
       zeros_(index_of(columns_.count)) {
+  if (config_.latent) {
+    const LatentKeys& latent = *config_.latent;
+    const std::int64_t raised = config_.heads * std::int64_t{latent.own_dim + latent.value_dim};
+    pass_.need({.wide = std::max(projected_ + columns_.count + raised, config_.attended_size())});
+  }
   // Shifts read the projection of one row more.
   pass.need({.normed = pass.hidden(),
              .wide = std::max(columns_.count, config_.query_size()),
@@ -70,17 +76,21 @@ void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   const LayerWeights& weights = pass_.weights(layer);
   const bool shifted = config_.key_shift || config_.value_shift;
   const std::int64_t first = shifted && rows.begin % length_ > 0 ? rows.begin - 1 : rows.begin;
-  float* const wide = rows.scratch.wide.data();
-  pass_.norm(weights.attention_norm, weights.attention_norm_bias, first, rows.end, rows.scratch.normed.data());
+  float* wide = rows.scratch.wide.data();
+  pass_.norm_input(layer, first, rows.end, rows.scratch.normed.data());
   pass_.multiply({.rows = rows.end - first,
-                  .columns = columns_.count,
+                  .columns = projected_,
                   .depth = pass_.hidden(),
                   .in = rows.scratch.normed.data(),
                   .in_stride = pass_.hidden(),
                   .weight = weights.projection.data(),
                   .out = wide,
-                  .out_stride = columns_.count});
+                  .out_stride = projected_});
   CpuPass::add_to_rows(weights.projection_bias, rows.end - first, wide);
+  if (config_.latent) {
+    raise_latent(layer, rows.count(), wide);
+    wide += rows.count() * projected_;
+  }
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* projected = wide + (row - first) * columns_.count;
     const float* before = projected - columns_.count;
@@ -91,6 +101,43 @@ void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   for (std::int64_t sequence = rows.begin / length_; sequence < rows.end / length_; ++sequence) {
     const float* last = wide + ((sequence + 1) * length_ - 1 - first) * columns_.count;
     std::copy(last, last + columns_.count, pass_.layer_state(layer, sequence).previous.begin());
+  }
+}
+
+/// Queries, keys and values of some rows behind their projection, as ProjectionColumns lays them out (LatentKeys).
+/// @param projected  [count, latent_columns()]
+void AttentionCpu::raise_latent(int layer, std::int64_t count, float* projected) {
+  const LatentKeys& latent = *config_.latent;
+  const LayerWeights& weights = pass_.weights(layer);
+  const std::int64_t queries = config_.query_size();
+  const std::int64_t each = latent.own_dim + latent.value_dim;
+  float* const rows = projected + count * projected_;
+  float* const raised = rows + count * columns_.count;
+  for (std::int64_t row = 0; row < count; ++row) {
+    float* const low = projected + row * projected_ + queries;
+    cpu_steps::rms_norm(low, weights.latent_norm.data(), latent.rank, static_cast<float>(latent.epsilon), low);
+  }
+  pass_.multiply({.rows = count,
+                  .columns = config_.heads * each,
+                  .depth = latent.rank,
+                  .in = projected + queries,
+                  .in_stride = projected_,
+                  .weight = weights.latent_up.data(),
+                  .out = raised,
+                  .out_stride = config_.heads * each});
+  for (std::int64_t row = 0; row < count; ++row) {
+    const float* const own = projected + row * projected_;
+    float* const to = rows + row * columns_.count;
+    std::copy_n(own, queries, to);
+    for (std::int64_t head = 0; head < config_.heads; ++head) {
+      const float* const made = raised + (row * config_.heads + head) * each;
+      float* const key = to + columns_.key + head * head_dim_;
+      float* const value = to + columns_.value + head * head_dim_;
+      std::copy_n(made, latent.own_dim, key);
+      std::copy_n(own + queries + latent.rank, latent.shared_dim, key + latent.own_dim);
+      std::copy_n(made + latent.own_dim, latent.value_dim, value);
+      std::fill(value + latent.value_dim, value + head_dim_, 0.0F);
+    }
   }
 }
 
@@ -269,7 +316,7 @@ void AttentionCpu::attend_next(int layer) {
 
 bool AttentionCpu::project_output(int layer) {
   pass_.find_cut_heads(layer);
-  pass_.pack(0, pass_.rows(), pass_.weights(layer).output, config_.query_size());
+  pass_.pack(0, pass_.rows(), pass_.weights(layer).output, config_.attended_size());
   pass_.pack(1, pass_.rows(), pass_.weights(layer).output_gate, pass_.hidden());
   return pass_.for_rows([&](const CpuPass::Rows& rows) { project_output_rows(layer, rows); });
 }
@@ -279,7 +326,7 @@ void AttentionCpu::project_output_rows(int layer, const CpuPass::Rows& rows) {
   const std::int64_t size = config_.query_size();
   float* const gate = rows.scratch.wide.data();
   if (config_.output_gate) {
-    pass_.norm(weights.attention_norm, weights.attention_norm_bias, rows.begin, rows.end, rows.scratch.normed.data());
+    pass_.norm_input(layer, rows.begin, rows.end, rows.scratch.normed.data());
     pass_.multiply({.rows = rows.count(),
                     .columns = size,
                     .depth = pass_.hidden(),
@@ -293,6 +340,16 @@ void AttentionCpu::project_output_rows(int layer, const CpuPass::Rows& rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     cpu_rows::norm_and_gate(config_, weights, gate + (row - rows.begin) * size, attended + row * size);
     pass_.cut_heads(row, head_dim_, attended + row * size);
+  }
+  if (config_.latent) {
+    // Values without what they were filled up by.
+    const std::int64_t dim = config_.latent->value_dim;
+    for (std::int64_t head = 0; head < rows.count() * config_.heads; ++head) {
+      std::copy_n(attended + rows.begin * size + head * head_dim_, dim, gate + head * dim);
+    }
+    const std::int64_t whole = config_.attended_size();
+    pass_.add_to_residual(rows, {gate, whole, whole}, weights.output, weights.output_bias);
+    return;
   }
   pass_.add_to_residual(rows, {attended + rows.begin * size, size, size}, weights.output, weights.output_bias,
                         weights.attention_post_norm);

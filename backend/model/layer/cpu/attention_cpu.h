@@ -27,6 +27,7 @@ class AttentionCpu final : public MixerSteps {
   void make_rotary_tables();
   void project_rows(int layer, const CpuPass::Rows& rows);
   [[nodiscard]] cpu_rows::HeadRows heads_of(int layer, std::int64_t row);
+  void raise_latent(int layer, std::int64_t count, float* projected);
   /// @param count  sequences from the first on: one, or several that nothing is recorded of
   bool attend_whole(int layer, std::int64_t first, std::int64_t count);
   void start_cache(int layer, std::int64_t sequence);
@@ -38,6 +39,7 @@ class AttentionCpu final : public MixerSteps {
   std::int64_t length_;  ///< n
   std::int64_t head_dim_;
   ProjectionColumns columns_;
+  std::int64_t projected_;  ///< columns of the projection: of LatentKeys not yet queries, keys and values
   /// Of each of the config's rotaries: one for all texts [n], where it does not depend on a text's length, else one
   /// for each [B, n]; where there is one position of each text [B].
   std::vector<RotaryTable> rotary_;

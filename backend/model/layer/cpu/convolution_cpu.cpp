@@ -29,7 +29,7 @@ ConvolutionCpu::Projected ConvolutionCpu::project(int layer, const CpuPass::Rows
   const std::int64_t first = rows.begin - std::min(before_, rows.begin % pass_.length());
   const Projected projected{rows, first, rows.end - first, rows.scratch.wide.data()};
   float* const normed = rows.scratch.normed.data();
-  pass_.norm(weights.attention_norm, weights.attention_norm_bias, first, rows.end, normed);
+  pass_.norm_input(layer, first, rows.end, normed);
   pass_.multiply({.rows = projected.count,
                   .columns = columns_.count,
                   .depth = pass_.hidden(),

@@ -6,6 +6,7 @@
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "backend/model/layer/cpu/linear_cpu.h"
 #include "backend/model/layer/cpu/mamba_cpu.h"
+#include "backend/model/layer/cpu/rwkv7_cpu.h"
 
 namespace foxscope {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 std::unique_ptr<MixerSteps> make_linear(CpuPass& pass) {
   const auto& mixer = pass.config().linear;
   if (!mixer) return nullptr;
+  if (mixer->shifts_tokens()) return std::make_unique<Rwkv7Cpu>(pass);
   if (mixer->is_selective()) return std::make_unique<MambaCpu>(pass);
   return std::make_unique<LinearCpu>(pass);
 }
@@ -38,7 +40,7 @@ PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   const std::int64_t keys = config.key_size();
   PassBytes bytes;
   // The residual stream, what heads attend to, angles, losses; of the layer at hand log f, c and normalisers.
-  bytes.per_token = 4 * (hidden + std::max(hidden, queries) +
+  bytes.per_token = 4 * ((config.paired ? 2 : 1) * hidden + std::max(hidden, queries) +
                          config.widest_rotary() * std::max<std::int64_t>(1, std::ssize(config.rotaries)) + 1) +
                     heads * (8 + 8 + 4) + config.linear_bytes_per_position();
   if (config.mixture) bytes += MixtureCpu::bytes(config);
@@ -85,6 +87,28 @@ void CpuForward::begin() {
 MixerSteps& CpuForward::mixer(int layer) {
   if (config().linear_at(layer) != nullptr) return *linear_;
   return *attention_;
+}
+
+void CpuForward::hold_input(int layer) {
+  if (config().reads_with_previous(layer)) return;
+  const auto size = static_cast<std::ptrdiff_t>(rows() * pass_.hidden());
+  const FloatArray& residual = pass_.memory().residual;
+  pass_.memory().entered.assign(residual.begin(), residual.begin() + size);
+}
+
+bool CpuForward::norm_residual(int layer, bool mlp) {
+  const LayerWeights& weights = pass_.weights(layer);
+  return pass_.for_rows([&](const CpuPass::Rows& rows) {
+    float* const x = pass_.memory().residual.data() + rows.begin * pass_.hidden();
+    pass_.norm(mlp ? weights.mlp_residual_norm : weights.residual_norm, {}, rows.begin, rows.end, x);
+  });
+}
+
+bool CpuForward::scale_residual(double factor) {
+  return pass_.for_rows([&](const CpuPass::Rows& rows) {
+    float* const x = pass_.memory().residual.data() + rows.begin * pass_.hidden();
+    for (std::int64_t n = 0; n < rows.count() * pass_.hidden(); ++n) x[n] *= static_cast<float>(factor);
+  });
 }
 
 bool CpuForward::predict() {

@@ -40,6 +40,9 @@ class CpuForward final : public Forward {
   void begin() override;
   MixerSteps& mixer(int layer) override;
   bool feed_forward(int layer) override { return mlp_.feed_forward(layer); }
+  void hold_input(int layer) override;
+  bool norm_residual(int layer, bool mlp) override;
+  bool scale_residual(double factor) override;
   bool predict() override;
   void keep_hidden(int layer) override;
 

@@ -94,9 +94,20 @@ void CpuPass::cut_heads(std::int64_t row, std::int64_t size, float* output) cons
 
 void CpuPass::norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end,
                    float* out) const {
+  norm_rows(memory_->residual, weight, bias, begin, end, out);
+}
+
+void CpuPass::norm_input(int layer, std::int64_t begin, std::int64_t end, float* out) const {
+  const LayerWeights& of = weights(layer);
+  norm_rows(config().reads_with_previous(layer) ? memory_->entered : memory_->residual, of.attention_norm,
+            of.attention_norm_bias, begin, end, out);
+}
+
+void CpuPass::norm_rows(const FloatArray& rows, const FloatArray& weight, const FloatArray& bias, std::int64_t begin,
+                        std::int64_t end, float* out) const {
   const auto epsilon = static_cast<float>(config().norm_epsilon);
   for (std::int64_t row = begin; row < end; ++row) {
-    const float* x = memory_->residual.data() + row * hidden();
+    const float* x = rows.data() + row * hidden();
     float* const to = out + (row - begin) * hidden();
     if (weight.empty()) {
       std::copy_n(x, hidden(), to);

@@ -82,6 +82,8 @@ class CpuPass final : public ForwardPass {
 
   /// Norms rows [begin, end) of the residual stream, or copies them where the weight is empty.  @param out  [rows, D]
   void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
+  /// The same of what the mixer of a layer reads.
+  void norm_input(int layer, std::int64_t begin, std::int64_t end, float* out) const;
   /// @param bias  as wide as the rows, or empty
   static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);
   /// The first `columns` numbers of each of some rows.
@@ -120,6 +122,8 @@ class CpuPass final : public ForwardPass {
     std::span<const float> of;  ///< empty: none
     std::int64_t depth = 0;     ///< of the products that it is packed for
   };
+  void norm_rows(const FloatArray& rows, const FloatArray& weight, const FloatArray& bias, std::int64_t begin,
+                 std::int64_t end, float* out) const;
   [[nodiscard]] const float* packed_of(const kernels::cpu::MatrixProduct& product) const;
 
   const ModelWeights& weights_;

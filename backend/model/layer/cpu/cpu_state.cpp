@@ -18,6 +18,10 @@ CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> inte
   empty.previous.resize(static_cast<std::size_t>(ProjectionColumns(config).count));
   layers_.assign(static_cast<std::size_t>(config.layers), empty);
   for (int layer = 0; layer < config.layers; ++layer) {
+    if (!config.has_mixer(layer)) {
+      layers_[index_of(layer)] = Layer();
+      continue;
+    }
     if (const std::int64_t size = config.state_size(layer); size > 0) {
       Layer& recurrent = layers_[index_of(layer)] = Layer();
       recurrent.recurrent_heads = static_cast<std::size_t>(config.heads_of(layer));

@@ -76,7 +76,7 @@ void DecaysCpu::split_heads(int layer, std::int64_t row, const float* precise) {
   for (std::int64_t head = 0; head < mixer_.heads; ++head) {
     const std::size_t at = index_of((sequence * mixer_.heads + head) * length_ + position);
     LinearMixer::HeadDecay made;
-    if (mixer_.decays_by_head()) {
+    if (mixer_.decay == LinearDecay::rate) {
       made =
           mixer_.head_decay(static_cast<double>(decays[head]) + static_cast<double>(weights.decay_bias[index_of(head)]),
                             static_cast<double>(weights.decay_rate[index_of(head)]));
@@ -90,8 +90,16 @@ void DecaysCpu::split_heads(int layer, std::int64_t row, const float* precise) {
 
 /// alpha of every position, as the probes change it.
 void DecaysCpu::sum(int layer) {
+  if (mixer_.has_constant_decay()) make_constant_decays(layer);
   mixer_.decays_by_channel() ? change_channels(layer) : change_decays(layer);
   check_decays(layer);
+}
+
+void DecaysCpu::make_constant_decays(int layer) {
+  for (std::size_t n = 0; n < log_decay_.size(); ++n) {
+    const auto head = static_cast<int>(n / index_of(length_) % index_of(mixer_.heads));
+    log_decay_[n] = mixer_.constant_log_decay(head, layer, pass_.config().layers);
+  }
 }
 
 void DecaysCpu::change_decays(int layer) {
@@ -117,13 +125,30 @@ void DecaysCpu::change_channels(int layer) {
   pass_.team().run(pass_.batch() * mixer_.key_heads, [&](std::int64_t task, int /*thread*/) {
     const std::int64_t sequence = task / mixer_.key_heads;
     const std::int64_t head = task % mixer_.key_heads;
-    logarithms ? sum_channels(layer, sequence, head) : exponentiate_channels(sequence, head);
+    logarithms ? sum_channels(layer, sequence, head) : exponentiate_channels(layer, sequence, head);
   });
 }
 
+LinearMixer::ChannelDecay DecaysCpu::channel_of(int layer, std::int64_t head, std::int64_t channel) const {
+  LinearMixer::ChannelDecay of;
+  if (!bound_.empty()) of.bound = static_cast<double>(bound_[index_of(head * mixer_.key_dim + channel)]);
+  if (mixer_.decay == LinearDecay::channel_rate) {
+    of.rate = static_cast<double>(pass_.weights(layer).decay_rate[index_of(head)]);
+  }
+  return of;
+}
+
 /// alpha of one head from its logits.
-void DecaysCpu::exponentiate_channels(std::int64_t sequence, std::int64_t head) {
+void DecaysCpu::exponentiate_channels(int layer, std::int64_t sequence, std::int64_t head) {
   const std::int64_t dim = mixer_.key_dim;
+  if (mixer_.decay == LinearDecay::channel_rate || mixer_.decay == LinearDecay::bounded) {
+    float* const alpha = channel_decay_.data() + (sequence * mixer_.key_heads + head) * length_ * dim;
+    const LinearMixer::ChannelDecay of = channel_of(layer, head, 0);
+    for (std::int64_t n = 0; n < length_ * dim; ++n) {
+      alpha[n] = static_cast<float>(std::exp(mixer_.channel_log_decay(static_cast<double>(alpha[n]), of)));
+    }
+    return;
+  }
   for (std::int64_t row = 0; row < length_; ++row) {
     float* const alpha = channel_decay_.data() + ((sequence * mixer_.key_heads + head) * length_ + row) * dim;
     cpu_steps::sigmoids(dim, alpha);
@@ -142,10 +167,10 @@ void DecaysCpu::sum_channels(int layer, std::int64_t sequence, std::int64_t head
   std::vector<double> log_decay(index_of(mixer_.key_heads * length_));
   const auto own = std::span(log_decay).subspan(index_of(head * length_), index_of(length_));
   for (std::int64_t channel = 0; channel < dim; ++channel) {
-    const auto bound = bound_.empty() ? 0 : static_cast<double>(bound_[index_of(head * dim + channel)]);
+    const LinearMixer::ChannelDecay of = channel_of(layer, head, channel);
     for (std::int64_t row = 0; row < length_; ++row) {
       const auto logit = static_cast<double>(decays[row * dim + channel]);
-      own[index_of(row)] = mixer_.channel_log_decay(logit, bound);
+      own[index_of(row)] = mixer_.channel_log_decay(logit, of);
     }
     probe.change_gates(layer, mixer_.key_heads, pass_.first_position(), length_, log_decay.data());
     double sum = 0;
@@ -179,6 +204,8 @@ void DecaysCpu::check_decays(int layer) const {
 }
 
 void DecaysCpu::keep_beta(int layer, std::int64_t sequence) const {
+  // Where arrays erase, beta is within keys.
+  if (mixer_.erases_by_arrays()) return;
   const Probe& probe = pass_.probes()[index_of(sequence)];
   if (beta_.empty()) {
     if (probe.keeps(Keep::query_key)) std::ranges::fill(probe.recorder()->beta(layer), 1.0F);

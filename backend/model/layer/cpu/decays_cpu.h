@@ -39,9 +39,11 @@ class DecaysCpu {
     if (values.empty()) return nullptr;
     return values.data() + index_of(sequence) * (values.size() / index_of(pass_.batch()));
   }
+  void make_constant_decays(int layer);
   void change_decays(int layer);
   void change_channels(int layer);
-  void exponentiate_channels(std::int64_t sequence, std::int64_t head);
+  void exponentiate_channels(int layer, std::int64_t sequence, std::int64_t head);
+  [[nodiscard]] LinearMixer::ChannelDecay channel_of(int layer, std::int64_t head, std::int64_t channel) const;
   void sum_channels(int layer, std::int64_t sequence, std::int64_t head);
   void check_decays(int layer) const;
 

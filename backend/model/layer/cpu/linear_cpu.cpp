@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,12 @@ void activate(LinearActivation activation, std::int64_t size, float* x) {
     case LinearActivation::elu_plus_one:
       for (std::int64_t n = 0; n < size; ++n) x[n] = x[n] > 0 ? x[n] + 1 : std::exp(x[n]);
       break;
+    case LinearActivation::sigmoid:
+      cpu_steps::sigmoids(size, x);
+      break;
+    case LinearActivation::gelu_tanh:
+      cpu_steps::gelu_tanh(size, x);
+      break;
   }
 }
 
@@ -38,6 +45,10 @@ LinearCpu::LinearCpu(CpuPass& pass)
       columns_(convolution_.columns()),
       decays_(pass) {
   if (mixer_.gate != LinearGate::none) gate_.resize(index_of(pass.rows() * mixer_.output_size()));
+  if (mixer_.erases_by_arrays()) {
+    erase_read_.resize(index_of(pass.rows() * mixer_.key_size()));
+    erase_write_.resize(erase_read_.size());
+  }
   pass.need({.normed = mixer_.key_size(), .more_normed = mixer_.rows_before(), .output = mixer_.output_size()});
 }
 
@@ -47,6 +58,7 @@ bool LinearCpu::project(int layer) {
   pass_.find_places(TraceArray::key, layer, mixer_.key_size() * length_, memory.key, keys_);
   pass_.find_places(TraceArray::value, layer, mixer_.value_size() * length_, memory.value, values_);
   decays_.begin_layer(layer);
+  make_rotary_table();
   pass_.pack(0, pass_.rows(), pass_.weights(layer).projection, pass_.hidden());
   return pass_.for_rows([&](const CpuPass::Rows& rows) { project_rows(layer, rows); });
 }
@@ -54,7 +66,7 @@ bool LinearCpu::project(int layer) {
 void LinearCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   const ConvolutionCpu::Projected projected = convolution_.project(layer, rows);
   float* const decay_logits = rows.scratch.normed.data();  // of the projection's rows
-  if (mixer_.decay == LinearDecay::low_rank) {
+  if (mixer_.decays_by_low_rank()) {
     pass_.multiply({.rows = projected.count,
                     .columns = mixer_.key_size(),
                     .depth = mixer_.decay_rank,
@@ -64,10 +76,11 @@ void LinearCpu::project_rows(int layer, const CpuPass::Rows& rows) {
                     .out = decay_logits,
                     .out_stride = mixer_.key_size()});
   }
+  make_gate(layer, rows, projected);
   float* const convolved = projected.scratch(columns_);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* const own = convolution_.row_of(projected, row);
-    if (mixer_.gate != LinearGate::none) {
+    if (mixer_.gate != LinearGate::none && mixer_.gate_rank == 0) {
       std::copy_n(own, columns_.convolved, gate_.data() + row * columns_.convolved);
     }
     convolution_.convolve(layer, projected, row, convolved);
@@ -77,8 +90,39 @@ void LinearCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   convolution_.keep_windows(layer, projected);
 }
 
+/// The output's gate of some rows, where it goes through a low rank.
+void LinearCpu::make_gate(int layer, const CpuPass::Rows& rows, const ConvolutionCpu::Projected& projected) {
+  if (mixer_.gate_rank == 0) return;
+  const LayerWeights& weights = pass_.weights(layer);
+  const std::int64_t size = mixer_.output_size();
+  float* const gate = gate_.data() + rows.begin * size;
+  pass_.multiply({.rows = rows.count(),
+                  .columns = size,
+                  .depth = mixer_.gate_rank,
+                  .in = convolution_.row_of(projected, rows.begin),
+                  .in_stride = columns_.count,
+                  .weight = weights.output_gate.data(),
+                  .out = gate,
+                  .out_stride = size});
+  CpuPass::add_to_rows(weights.output_gate_bias, rows.count(), gate);
+}
+
+void LinearCpu::make_rotary_table() {
+  if (!mixer_.rotary) return;
+  if (!pass_.by_columns()) {
+    if (!rotary_) rotary_.emplace(*mixer_.rotary, length_);
+    return;
+  }
+  std::vector<TextPosition> positions;
+  for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
+    const std::int64_t position = pass_.first_position(sequence);
+    positions.push_back({position, position + 1});
+  }
+  rotary_.emplace(*mixer_.rotary, positions);
+}
+
 /// Queries, keys and values of one position by heads, and the logits of decays by channel.
-/// @param decay_logit  [key_heads d] of LinearDecay::low_rank, without its bias; else unread
+/// @param decay_logit  [key_heads d] of decays by a low rank, without its bias; else unread
 void LinearCpu::split(int layer, std::int64_t row, float* convolved, const float* decay_logit) {
   const std::size_t sequence = index_of(row / length_);
   const std::int64_t position = row % length_;
@@ -89,10 +133,15 @@ void LinearCpu::split(int layer, std::int64_t row, float* convolved, const float
   activate(mixer_.query_activation, mixer_.query_size(), query);
   activate(mixer_.key_activation, mixer_.key_size(), key);
   activate(mixer_.value_activation, mixer_.value_size(), value);
+  const LayerWeights& weights = pass_.weights(layer);
+  map_heads(weights.query_map, weights.query_map_bias, mixer_.query_heads, query);
+  map_heads(weights.key_map, weights.key_map_bias, mixer_.key_heads, key);
+  if (mixer_.erases_by_arrays()) feed_back(layer, row, query, key);
   for (std::int64_t head = 0; head < mixer_.query_heads; ++head) {
     float* const to = queries_[sequence] + (head * length_ + position) * dim;
     std::copy_n(query + head * dim, dim, to);
-    norm_head(to, mixer_.query_factor);
+    norm_head(mixer_.query_norm, mixer_.query_factor, to);
+    turn(row, to);
   }
   for (std::int64_t head = 0; head < mixer_.key_heads; ++head) {
     float* const to = keys_[sequence] + (head * length_ + position) * dim;
@@ -102,7 +151,8 @@ void LinearCpu::split(int layer, std::int64_t row, float* convolved, const float
       const float* const logit = mixer_.decay == LinearDecay::of_keys ? from : decay_logit + head * dim;
       decays_.split_channels(layer, row, logit, head, to);
     }
-    norm_head(to, 1);
+    norm_head(mixer_.key_norm, 1, to);
+    turn(row, to);
   }
   for (std::int64_t head = 0; head < mixer_.value_heads; ++head) {
     std::copy_n(value + head * mixer_.value_dim, mixer_.value_dim,
@@ -110,14 +160,57 @@ void LinearCpu::split(int layer, std::int64_t row, float* convolved, const float
   }
 }
 
-void LinearCpu::norm_head(float* x, double factor) const {
+/// The feature map of each head, in place.  @param x  [heads d]
+void LinearCpu::map_heads(const FloatArray& weight, const FloatArray& bias, std::int64_t heads, float* x) const {
+  if (mixer_.feature_map == LinearFeatureMap::none) return;
   const std::int64_t dim = mixer_.key_dim;
-  if (mixer_.norm == LinearNorm::l2) {
+  FloatArray from(index_of(dim));
+  const auto product = [&](std::int64_t column) {
+    const float* const row = weight.data() + column * dim;
+    return std::inner_product(row, row + dim, from.begin(), bias[index_of(column)]);
+  };
+  for (std::int64_t head = 0; head < heads; ++head) {
+    float* const own = x + head * dim;
+    std::copy_n(own, dim, from.begin());
+    for (std::int64_t n = 0; n < dim; ++n) own[n] = product(n) * product(dim + n);
+  }
+}
+
+/// Comba's p of one position, which is e, and what it takes from queries.
+/// @param query  [H d]
+/// @param key    [H d] before their norm
+void LinearCpu::feed_back(int layer, std::int64_t row, float* query, const float* key) {
+  const LayerWeights& weights = pass_.weights(layer);
+  const std::int64_t dim = mixer_.key_dim;
+  const std::int64_t heads = mixer_.key_heads;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const FloatArray& decay = weights.feedback_decay;
+    const float factor = decay.empty() ? 1.0F : cpu_steps::sigmoid(decay[index_of(head)]);
+    float* const p = erase_read_.data() + ((row / length_ * heads + head) * length_ + row % length_) * dim;
+    for (std::int64_t n = 0; n < dim; ++n) p[n] = factor * key[head * dim + n];
+    if (mixer_.corrects_queries) {
+      const float taken = weights.query_correction[index_of(head)];
+      for (std::int64_t n = 0; n < dim; ++n) query[head * dim + n] -= taken * p[n];
+    }
+    norm_head(mixer_.key_norm, 1, p);
+  }
+}
+
+/// Turns a head of the query or the key of one position.
+void LinearCpu::turn(std::int64_t row, float* head) const {
+  if (!rotary_) return;
+  const std::int64_t at = (pass_.by_columns() ? row : row % length_) * rotary_->half;
+  cpu_steps::rotate(rotary_->cosine.data() + at, rotary_->sine.data() + at, 2 * rotary_->half, head);
+}
+
+void LinearCpu::norm_head(LinearNorm norm, double factor, float* x) const {
+  const std::int64_t dim = mixer_.key_dim;
+  if (norm == LinearNorm::l2) {
     cpu_steps::l2_norm(dim, static_cast<float>(kLinearNormEpsilon), static_cast<float>(factor), x);
     return;
   }
-  if (mixer_.norm == LinearNorm::sum) {
-    double sum = 0;
+  if (norm == LinearNorm::sum || norm == LinearNorm::share) {
+    double sum = norm == LinearNorm::share ? kLinearShareEpsilon : 0;
     for (std::int64_t n = 0; n < dim; ++n) sum += static_cast<double>(x[n]);
     factor /= sum;
   }
@@ -130,10 +223,28 @@ void LinearCpu::sum_gates(int layer) { decays_.sum(layer); }
 /// y of every position; the state takes them up.
 bool LinearCpu::attend(int layer) {
   for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
+    if (mixer_.erases_by_arrays()) scale_keys(sequence);
     if (!mix(layer, sequence)) return false;
-    if (!pass_.continues()) decays_.keep_beta(layer, sequence);
+    if (pass_.continues()) continue;
+    decays_.keep_beta(layer, sequence);
+    if (!mixer_.erases_by_arrays()) continue;
+    const std::int64_t first = sequence * mixer_.key_size() * length_;
+    pass_.probes()[index_of(sequence)].take(TraceArray::erase_read, layer, erase_read_.data() + first);
+    pass_.probes()[index_of(sequence)].take(TraceArray::erase_write, layer, erase_write_.data() + first);
   }
   return true;
+}
+
+/// Where arrays erase, keys are beta k and b is the same the other way round.
+void LinearCpu::scale_keys(std::int64_t sequence) {
+  const std::int64_t dim = mixer_.key_dim;
+  const float* const beta = decays_.beta(sequence);
+  float* const keys = keys_[index_of(sequence)];
+  float* const write = erase_write_.data() + sequence * mixer_.key_size() * length_;
+  for (std::int64_t n = 0; n < mixer_.key_size() * length_; ++n) {
+    keys[n] *= beta[n / dim];
+    write[n] = -keys[n];
+  }
 }
 
 bool LinearCpu::mix(int layer, std::int64_t sequence) {
@@ -151,8 +262,14 @@ bool LinearCpu::mix(int layer, std::int64_t sequence) {
   arguments.value = values_[index_of(sequence)];
   arguments.decay = decays_.decay(sequence);
   arguments.channel_decay = decays_.channel_decay(sequence);
-  arguments.beta = decays_.beta(sequence);
   arguments.delta_rule = mixer_.is_delta_rule();
+  if (mixer_.erases_by_arrays()) {
+    const std::int64_t first = sequence * mixer_.key_size() * length_;
+    arguments.erase_read = erase_read_.data() + first;
+    arguments.erase_write = erase_write_.data() + first;
+  } else {
+    arguments.beta = decays_.beta(sequence);
+  }
   arguments.state = pass_.has_states() ? pass_.layer_state(layer, sequence).recurrent.data() : state_.data();
   arguments.output = pass_.memory().attended.data() + sequence * length_ * mixer_.output_size();
   arguments.output_stride = mixer_.output_size();
@@ -194,8 +311,7 @@ void LinearCpu::finish(int layer, std::int64_t row, float* mixed) const {
       for (std::int64_t n = 0; n < dim; ++n) to[n] += factor[by_head ? 0 : n] * value[n];
     }
   }
-  const float* const gate = gate_.data() + row * size;
-  if (mixer_.gate == LinearGate::before_norm) cpu_steps::multiply_silu(gate, size, mixed);
+  if (mixer_.gate == LinearGate::before_norm) multiply_gate(row, mixed);
   if (mixer_.norm_size > 0) {
     const bool shared = std::ssize(weights.output_norm) == mixer_.norm_size;
     for (std::int64_t first = 0; first < size; first += mixer_.norm_size) {
@@ -203,7 +319,14 @@ void LinearCpu::finish(int layer, std::int64_t row, float* mixed) const {
                           static_cast<float>(mixer_.norm_epsilon), mixed + first);
     }
   }
-  if (mixer_.gate == LinearGate::after_norm) cpu_steps::multiply_silu(gate, size, mixed);
+  if (mixer_.gate == LinearGate::after_norm) multiply_gate(row, mixed);
+}
+
+void LinearCpu::multiply_gate(std::int64_t row, float* mixed) const {
+  const std::int64_t size = mixer_.output_size();
+  const float* const gate = gate_.data() + row * size;
+  mixer_.gate_activation == LinearActivation::sigmoid ? cpu_steps::multiply_sigmoid(gate, size, mixed)
+                                                      : cpu_steps::multiply_silu(gate, size, mixed);
 }
 
 }  // namespace foxscope

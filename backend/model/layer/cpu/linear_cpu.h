@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/model/layer/cpu/convolution_cpu.h"
 #include "backend/model/layer/cpu/cpu_pass.h"
+#include "backend/model/layer/cpu/cpu_rows.h"
 #include "backend/model/layer/cpu/decays_cpu.h"
 #include "backend/model/layer/mixer_steps.h"
 #include "backend/model/spec/linear_mixer.h"
@@ -24,10 +26,17 @@ class LinearCpu final : public MixerSteps {
 
  private:
   void project_rows(int layer, const CpuPass::Rows& rows);
+  void make_gate(int layer, const CpuPass::Rows& rows, const ConvolutionCpu::Projected& projected);
+  void make_rotary_table();
   void split(int layer, std::int64_t row, float* convolved, const float* decay_logit);
-  void norm_head(float* x, double factor) const;
+  void map_heads(const FloatArray& weight, const FloatArray& bias, std::int64_t heads, float* x) const;
+  void feed_back(int layer, std::int64_t row, float* query, const float* key);
+  void turn(std::int64_t row, float* head) const;
+  void norm_head(LinearNorm norm, double factor, float* x) const;
+  void scale_keys(std::int64_t sequence);
   bool mix(int layer, std::int64_t sequence);
   void finish(int layer, std::int64_t row, float* mixed) const;
+  void multiply_gate(std::int64_t row, float* mixed) const;
 
   CpuPass& pass_;
   const LinearMixer& mixer_;
@@ -36,8 +45,10 @@ class LinearCpu final : public MixerSteps {
   const LinearColumns& columns_;
   DecaysCpu decays_;
   std::vector<float*> queries_, keys_, values_;  ///< [B] of the layer at hand, [heads, n, dim] each
+  std::optional<RotaryTable> rotary_;            ///< [n], or where there is one position of each text [B]
   FloatArray gate_;                              ///< [B n, H d_v] z
-  FloatArray state_;                             ///< [H, d, d_v] where nothing is to follow
+  FloatArray erase_read_, erase_write_;  ///< [B, key_heads, n, d] e and b; empty where nothing is erased by them
+  FloatArray state_;                     ///< [H, d, d_v] where nothing is to follow
 };
 
 }  // namespace foxscope

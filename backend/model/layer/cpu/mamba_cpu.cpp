@@ -3,11 +3,33 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <numeric>
 
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "kernels/cpu/selective_scan.h"
 
 namespace foxscope {
+namespace {
+
+/// x / sqrt(mean(x^2) + epsilon), in place.
+void norm_selected(std::int64_t size, double epsilon, float* x) {
+  const double squares = std::inner_product(x, x + size, x, 0.0);
+  const auto factor = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(size) + epsilon));
+  for (std::int64_t n = 0; n < size; ++n) x[n] *= factor;
+}
+
+/// out = bias + u W of blocks of channels.
+/// @param weight  [blocks, size, size], [in, out]
+void multiply_blocks(const float* u, const float* weight, const float* bias, std::int64_t heads, std::int64_t size,
+                     float* out) {
+  std::copy_n(bias, heads, out);
+  for (std::int64_t in = 0; in < heads; ++in) {
+    float* const to = out + in / size * size;
+    for (std::int64_t n = 0; n < size; ++n) to[n] += u[in] * weight[in * size + n];
+  }
+}
+
+}  // namespace
 
 MambaCpu::MambaCpu(CpuPass& pass)
     : pass_(pass),
@@ -18,12 +40,16 @@ MambaCpu::MambaCpu(CpuPass& pass)
       gate_(index_of(pass.rows() * heads_)),
       inputs_(gate_.size()),
       steps_(gate_.size()) {
-  assert(mixer_.gate == LinearGate::before_norm && mixer_.norm_size == 0 && mixer_.skip == LinearSkip::head);
-  assert(mixer_.value_activation == LinearActivation::silu);
+  assert(mixer_.gate == LinearGate::before_norm && mixer_.norm_size == 0);
+  if (mixer_.is_gated_recurrence()) decay_steps_.resize(steps_.size());
   pass.need({.normed = mixer_.x_proj_size(), .output = heads_});
 }
 
 void MambaCpu::lay_out(const LinearMixer& mixer, LayerWeights& weights) {
+  if (mixer.is_gated_recurrence()) {
+    weights.state_rates.assign(index_of(mixer.heads), 1.0F);
+    return;
+  }
   const auto dim = static_cast<std::size_t>(mixer.key_dim);
   const std::size_t heads = weights.decay_rate.size() / dim;
   weights.state_rates.resize(weights.decay_rate.size());
@@ -37,9 +63,13 @@ bool MambaCpu::project(int layer) {
   pass_.find_places(TraceArray::query, layer, mixer_.query_size() * length_, memory.query, queries_);
   pass_.find_places(TraceArray::key, layer, mixer_.key_size() * length_, memory.key, keys_);
   pass_.pack(0, pass_.rows(), pass_.weights(layer).projection, pass_.hidden());
+  slowest_.clear();
+  for (std::int64_t head = 0; head < heads_ && mixer_.is_gated_recurrence(); ++head) {
+    slowest_.push_back(mixer_.recurrent_log_decay(pass_.weights(layer).decay_rate[index_of(head)]));
+  }
   return pass_.for_rows([&](const CpuPass::Rows& rows) {
     project_rows(layer, rows);
-    select_rows(layer, rows);
+    mixer_.is_gated_recurrence() ? gate_rows(layer, rows) : select_rows(layer, rows);
   });
 }
 
@@ -50,7 +80,7 @@ void MambaCpu::project_rows(int layer, const CpuPass::Rows& rows) {
     std::copy_n(convolution_.row_of(projected, row), heads_, gate_.data() + row * heads_);
     float* const values = inputs_.data() + row * heads_;
     convolution_.convolve(layer, projected, row, values);
-    cpu_steps::silu(heads_, values);
+    if (mixer_.value_activation == LinearActivation::silu) cpu_steps::silu(heads_, values);
   }
   convolution_.keep_windows(layer, projected);
 }
@@ -68,6 +98,13 @@ void MambaCpu::select_rows(int layer, const CpuPass::Rows& rows) {
                   .weight = weights.x_proj.data(),
                   .out = selected,
                   .out_stride = size});
+  for (std::int64_t row = 0; row < rows.count() && mixer_.selected_norm_epsilon; ++row) {
+    float* own = selected + row * size;
+    for (const std::int64_t part : {std::int64_t{mixer_.decay_rank}, mixer_.key_size(), mixer_.query_size()}) {
+      norm_selected(part, *mixer_.selected_norm_epsilon, own);
+      own += part;
+    }
+  }
   pass_.multiply({.rows = rows.count(),
                   .columns = heads_,
                   .depth = mixer_.decay_rank,
@@ -86,19 +123,47 @@ void MambaCpu::select_rows(int layer, const CpuPass::Rows& rows) {
   }
 }
 
+/// Decays and what is written of the values of RG-LRU, by two gates: log alpha = r times the slowest, beta = i sqrt(1 -
+/// alpha^2). The first position of a text has no state to share with.
+void MambaCpu::gate_rows(int layer, const CpuPass::Rows& rows) {
+  const LayerWeights& weights = pass_.weights(layer);
+  const std::int64_t block = heads_ / mixer_.gate_blocks;
+  float* const gates = rows.scratch.normed.data();
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* const values = inputs_.data() + row * heads_;
+    multiply_blocks(values, weights.x_proj.data(), weights.x_proj_bias.data(), heads_, block, gates);
+    multiply_blocks(values, weights.x_proj.data() + heads_ * block, weights.x_proj_bias.data() + heads_, heads_, block,
+                    gates + heads_);
+    cpu_steps::sigmoids(2 * heads_, gates);
+    const bool first = pass_.first_position(row / length_) + row % length_ == 0;
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      const double nats = static_cast<double>(gates[head]) * slowest_[index_of(head)];
+      decay_steps_[index_of(row * heads_ + head)] = static_cast<float>(-nats);
+      const double left = first ? 1 : std::sqrt(-std::expm1(2 * nats));
+      steps_[index_of(row * heads_ + head)] = static_cast<float>(static_cast<double>(gates[heads_ + head]) * left);
+    }
+    keys_[index_of(row / length_)][row % length_] = 1;
+    queries_[index_of(row / length_)][row % length_] = 1;
+  }
+}
+
 /// The steps that decays have where probes change them, and what is kept of decays.
 void MambaCpu::sum_gates(int layer) {
   check_steps(layer);
-  decay_steps_.clear();
+  const bool recurrent = mixer_.is_gated_recurrence();
+  if (!recurrent) decay_steps_.clear();
   const bool changed = pass_.changes_gates(layer);
   if (!changed && !pass_.keeps(Keep::gates)) return;
-  const ChannelRates rates(pass_.weights(layer).decay_rate, mixer_.heads);
-  if (changed) decay_steps_ = steps_;
+  const FloatArray unit(recurrent ? index_of(heads_) : 0);  // exp(0) = 1
+  const ChannelRates rates(recurrent ? unit : pass_.weights(layer).decay_rate, mixer_.heads);
+  if (changed && !recurrent) decay_steps_ = steps_;
   for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
     const Probe& probe = pass_.probes()[index_of(sequence)];
     if (!probe.keeps(Keep::gates) && !probe.changes_gates(layer)) continue;
     sum_steps(layer, sequence, rates);
-    if (probe.keeps(Keep::gates)) std::ranges::copy(rates.share, probe.recorder()->decay_rate(layer).begin());
+    if (!recurrent && probe.keeps(Keep::gates)) {
+      std::ranges::copy(rates.share, probe.recorder()->decay_rate(layer).begin());
+    }
   }
 }
 
@@ -128,8 +193,9 @@ void MambaCpu::sum_steps(int layer, std::int64_t sequence, const ChannelRates& r
       }
     });
   };
+  const FloatArray& decaying = decay_steps_.empty() ? steps_ : decay_steps_;
   for_heads([&](std::int64_t head, std::int64_t row, std::int64_t step) {
-    nats[head * length_ + row] = -static_cast<double>(steps_[index_of(step)]) * rates.mean[index_of(head)];
+    nats[head * length_ + row] = -static_cast<double>(decaying[index_of(step)]) * rates.mean[index_of(head)];
   });
   if (probe.changes_gates(layer)) {
     probe.change_gates(layer, mixer_.heads, pass_.first_position(), length_, nats);
@@ -187,7 +253,7 @@ void MambaCpu::keep_inputs(int layer, std::int64_t sequence) const {
   if (float* const values = probe.stored(TraceArray::value, layer)) with_heads_first(inputs_, values);
 }
 
-/// x += W_o ((y + D v) silu(z)).
+/// x += W_o ((y + D v) act(z)).
 bool MambaCpu::project_output(int layer) {
   const LayerWeights& weights = pass_.weights(layer);
   pass_.find_cut_heads(layer);
@@ -197,8 +263,14 @@ bool MambaCpu::project_output(int layer) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       float* const mixed = all + row * heads_;
       const float* const values = inputs_.data() + row * heads_;
-      for (std::int64_t head = 0; head < heads_; ++head) mixed[head] += weights.skip[index_of(head)] * values[head];
-      cpu_steps::multiply_silu(gate_.data() + row * heads_, heads_, mixed);
+      for (std::size_t head = 0; head < weights.skip.size(); ++head) mixed[head] += weights.skip[head] * values[head];
+      float* const gate = gate_.data() + row * heads_;
+      if (mixer_.gate_activation == LinearActivation::gelu_tanh) {
+        cpu_steps::geglu(mixed, heads_, gate);
+        std::copy_n(gate, heads_, mixed);
+      } else {
+        cpu_steps::multiply_silu(gate, heads_, mixed);
+      }
       pass_.cut_heads(row, 1, mixed);
     }
     pass_.add_to_residual(rows, {all + rows.begin * heads_, heads_, heads_}, weights.output, weights.output_bias);

@@ -10,8 +10,8 @@
 
 namespace foxscope {
 
-/// The selective scan of the first Mamba on the CPU (Gu and Dao 2023): every channel is a head with one value; steps,
-/// keys and queries are made of what the convolution gives (LinearMixer).
+/// The selective scan of the first Mamba on the CPU (Gu and Dao 2023), and RG-LRU (De et al. 2024): every channel is a
+/// head with one value; steps, keys and queries are made of what the convolution gives (LinearMixer).
 class MambaCpu final : public MixerSteps {
  public:
   explicit MambaCpu(CpuPass& pass);
@@ -26,6 +26,7 @@ class MambaCpu final : public MixerSteps {
  private:
   void project_rows(int layer, const CpuPass::Rows& rows);
   void select_rows(int layer, const CpuPass::Rows& rows);
+  void gate_rows(int layer, const CpuPass::Rows& rows);
   void check_steps(int layer) const;
   void sum_steps(int layer, std::int64_t sequence, const ChannelRates& rates);
   bool scan(int layer, std::int64_t sequence);
@@ -40,7 +41,9 @@ class MambaCpu final : public MixerSteps {
   FloatArray gate_;                     ///< [B n, H] z
   FloatArray inputs_;                   ///< [B, n, H] values behind the convolution
   FloatArray steps_;                    ///< [B, n, H] dt
-  FloatArray decay_steps_;              ///< [B, n, H] that decays have instead, where probes change them; else empty
+  FloatArray decay_steps_;              ///< [B, n, H] that decays have instead: of RG-LRU -log alpha, else empty where
+                                        ///< no probe changes them
+  std::vector<double> slowest_;         ///< [H] of RG-LRU's layer at hand: log alpha where its gate is 1
   FloatArray state_;                    ///< [H, d] where nothing is to follow
 };
 

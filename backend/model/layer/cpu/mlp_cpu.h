@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "backend/model/layer/cpu/cpu_pass.h"
@@ -8,6 +9,7 @@
 namespace foxscope {
 
 /// The MLP of a layer on the CPU, or its mixture of experts: x += down(silu(g) * u) of norm(x), or down(gelu(u)).
+/// RWKV-7's reads norm(x) mixed with that of the position before.
 class MlpCpu {
  public:
   explicit MlpCpu(CpuPass& pass);
@@ -23,9 +25,13 @@ class MlpCpu {
   void feed_forward_rows(int layer, const CpuPass::Rows& rows);
   void make_units(int layer, const CpuPass::Rows& rows, const float* normed);
   void add_mixture(int layer, const CpuPass::Rows& rows);
+  bool norm_all(int layer);
+  void mix_with_previous(int layer, std::int64_t row, float* to) const;
 
   CpuPass& pass_;
   std::optional<MixtureCpu> mixture_;
+  bool shifts_;
+  FloatArray normed_;  ///< [B n, D] norm(x) of all rows, where rows read the one before
 };
 
 }  // namespace foxscope

@@ -4,7 +4,10 @@
 
 namespace foxscope {
 
-bool CudaLinearSteps::takes(const TorchWeights& weights) { return !weights.config.linear->is_selective(); }
+bool CudaLinearSteps::takes(const TorchWeights& weights) {
+  const LinearMixer& mixer = *weights.config.linear;
+  return !mixer.is_selective() && !mixer.shifts_tokens();
+}
 
 CudaLinearSteps::CudaLinearSteps(CudaPass& pass)
     : TorchLinearSteps(pass.torch()), cuda_(pass), gates_(pass.empty_gates()) {

@@ -25,7 +25,11 @@ bool TorchAttentionSteps::project(int layer) {
   const std::int64_t batch = pass_.batch();
   const std::int64_t length = pass_.length();
   const std::int64_t dim = config.head_dim;
-  normed_ = pass_.norm(pass_.residual, weights.attention_norm, weights.attention_norm_bias);
+  normed_ = pass_.norm(pass_.mixer_input(layer), weights.attention_norm, weights.attention_norm_bias);
+  if (config.latent) {
+    project_latent(layer);
+    return true;
+  }
   const at::Tensor projected = composed_steps::affine(normed_.to(matrix), weights.projection, weights.projection_bias)
                                    .view({batch, length, columns.key_shift});
   gates_ = composed_steps::affine(normed_, weights.gates, weights.gates_bias);
@@ -65,6 +69,34 @@ bool TorchAttentionSteps::project(int layer) {
   key_ = heads_first(key);
   value_ = heads_first(value);
   return true;
+}
+
+/// Queries, keys and values by way of a low rank (LatentKeys).
+void TorchAttentionSteps::project_latent(int layer) {
+  const ModelConfig& config = pass_.config();
+  const LatentKeys& latent = *config.latent;
+  const TorchLayer& weights = pass_.weights(layer);
+  const at::ScalarType matrix = pass_.weights().matrix;
+  const std::int64_t queries = config.query_size();
+  const std::int64_t rows = pass_.rows();
+  gates_ = at::zeros({rows, 0}, pass_.residual.options());
+  const at::Tensor projected = composed_steps::linear_to_float(normed_.to(matrix), weights.projection);
+  const at::Tensor low =
+      composed_steps::rms_norm(projected.slice(1, queries, queries + latent.rank), weights.latent_norm, latent.epsilon);
+  const at::Tensor raised = composed_steps::linear_to_float(low.to(matrix), weights.latent_up)
+                                .view({rows, config.heads, latent.own_dim + latent.value_dim});
+  const at::Tensor shared =
+      projected.slice(1, queries + latent.rank).unsqueeze(1).expand({rows, config.heads, latent.shared_dim});
+  const auto heads_first = [&](const at::Tensor& x) {
+    return x.view({pass_.batch(), pass_.length(), config.heads, config.head_dim})
+        .transpose(1, 2)
+        .to(matrix)
+        .contiguous();
+  };
+  query_ = heads_first(projected.slice(1, 0, queries).contiguous());
+  key_ = heads_first(at::cat({raised.slice(2, 0, latent.own_dim), shared}, 2));
+  value_ = heads_first(
+      at::constant_pad_nd(raised.slice(2, latent.own_dim), {0, config.head_dim - latent.value_dim}).contiguous());
 }
 
 /// The norm of queries or keys [B, n, H, d], of each head or of all together.
@@ -290,6 +322,10 @@ bool TorchAttentionSteps::project_output(int layer) {
     output = output * (config.gates_by_silu() ? at::silu(gate) : at::sigmoid(gate));
   }
   pass_.cut_heads(layer, output);
+  if (config.latent) {
+    // Values without what they were filled up by.
+    output = output.unflatten(1, {config.heads, config.head_dim}).slice(2, 0, config.latent->value_dim).flatten(1);
+  }
   const at::Tensor made = composed_steps::affine(output.to(matrix), weights.output, weights.output_bias);
   pass_.add(composed_steps::rms_norm(made, weights.attention_post_norm, config.norm_epsilon));
   // The next layer's are made without these beside.

@@ -48,6 +48,7 @@ class TorchAttentionSteps : public MixerSteps {
  private:
   [[nodiscard]] at::Tensor norm_heads(const at::Tensor& heads, const at::Tensor& weight) const;
   void rotate(int layer, at::Tensor& query, at::Tensor& key) const;
+  void project_latent(int layer);
   void sum_gates_by_kernel(int layer);
   void start_states(int layer);
   void attend_by_kernel(int layer);

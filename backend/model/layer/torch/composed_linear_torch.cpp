@@ -149,7 +149,8 @@ std::optional<at::Tensor> mix_by_positions(const LinearOperands& all, at::Tensor
   const at::Tensor query = of_heads(all.query);
   const at::Tensor key = of_heads(all.key);
   const at::Tensor value = of_heads(all.value);
-  const at::Tensor alpha = exponential_of(of_heads(all.log_decay));
+  at::Tensor alpha = exponential_of(of_heads(all.log_decay));
+  if (!all.decays_by_channel()) alpha = alpha.unsqueeze(3);
   const at::Tensor read = all.erase_read.defined() ? of_heads(all.erase_read) : at::Tensor();
   const at::Tensor write = all.erase_write.defined() ? of_heads(all.erase_write) : at::Tensor();
   /// S^T x, [B, H, d_v].
@@ -251,7 +252,7 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
     state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
   }
   if (operands.rate.defined()) return mix_by_rates(operands, state, stop);
-  if (by_channel && (operands.delta_rule || operands.erase_read.defined())) {
+  if (operands.erase_read.defined() || (by_channel && operands.delta_rule)) {
     return mix_by_positions(operands, state, stop);
   }
   std::vector<at::Tensor> output;
@@ -288,6 +289,10 @@ at::Tensor composed_activation(const at::Tensor& x, LinearActivation activation)
       return at::relu(x);
     case LinearActivation::elu_plus_one:
       return at::elu(x) + 1;
+    case LinearActivation::sigmoid:
+      return at::sigmoid(x);
+    case LinearActivation::gelu_tanh:
+      return at::gelu(x, "tanh");
   }
   return x;
 }
@@ -300,6 +305,8 @@ at::Tensor composed_linear_norm(const at::Tensor& x, LinearNorm norm) {
       return x * (x.square().sum(-1, true) + kLinearNormEpsilon).rsqrt();
     case LinearNorm::sum:
       return x / x.sum(-1, true);
+    case LinearNorm::share:
+      return x / (x.sum(-1, true) + kLinearShareEpsilon);
   }
   return x;
 }

@@ -19,7 +19,7 @@ struct LinearOperands {
   at::Tensor beta;         ///< [B, H, n] float32; undefined: 1
   std::int64_t heads = 0;  ///< H
   bool delta_rule = false;
-  at::Tensor erase_read;   ///< [B, H_k, n, d] float32 e, where channels decay; undefined: nothing is erased by arrays
+  at::Tensor erase_read;   ///< [B, H_k, n, d] float32 e; undefined: nothing is erased by arrays
   at::Tensor erase_write;  ///< [B, H_k, n, d] float32 b
 
   [[nodiscard]] bool decays_by_channel() const { return log_decay.defined() && log_decay.dim() == 4; }

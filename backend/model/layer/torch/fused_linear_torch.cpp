@@ -478,7 +478,7 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
     return !at::GradMode::is_enabled() && !by_channel && operands.heads % key.size(1) == 0 &&
            key.size(0) * operands.heads < kMostDeltaHeads;
   }
-  if (!by_channel) return true;
+  if (!by_channel) return operands.beta.defined() && operands.log_decay.defined();
   return !at::GradMode::is_enabled() && key.size(1) == operands.heads && operands.log_decay.size(1) == operands.heads &&
          !operands.beta.defined();
 }
@@ -551,7 +551,8 @@ at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double f
 
 bool fused_linear_output_takes(const LinearMixer& mixer, const LinearOutput& output, at::ScalarType matrix) {
   const at::Tensor& y = output.mixed;
-  if (!y.is_cuda() || matrix != at::kBFloat16 || at::GradMode::is_enabled()) {
+  if (!y.is_cuda() || matrix != at::kBFloat16 || at::GradMode::is_enabled() ||
+      mixer.gate_activation != LinearActivation::silu) {
     return false;
   }
   return gpu::is_available() && y.size(3) % 4 == 0 && y.size(1) * y.size(3) <= kMostOutputWidth &&

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -43,12 +45,25 @@ at::Tensor lower_bound(const TorchWeights& weights, int layer) {
   return (shares.cumsum(0) - shares[0])[layer];
 }
 
-at::Tensor unit_heads(const LinearMixer& mixer, const at::Tensor& x, double factor) {
-  if (mixer.norm == LinearNorm::l2 && fused_unit_heads_takes(x, mixer.key_dim)) {
+at::Tensor unit_heads(const LinearMixer& mixer, const at::Tensor& x, LinearNorm norm, double factor) {
+  if (norm == LinearNorm::l2 && fused_unit_heads_takes(x, mixer.key_dim)) {
     return fused_unit_heads(x, mixer.key_dim, factor);
   }
-  const at::Tensor heads = composed_linear_norm(heads_first(x, mixer.key_dim), mixer.norm);
+  const at::Tensor heads = composed_linear_norm(heads_first(x, mixer.key_dim), norm);
   return factor == 1 ? heads : heads * factor;
+}
+
+/// The feature map of heads [B, n, heads d].
+at::Tensor mapped(const LinearMixer& mixer, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (mixer.feature_map == LinearFeatureMap::none) return x;
+  const at::Tensor heads = x.unflatten(2, {x.size(2) / mixer.key_dim, mixer.key_dim});
+  const at::Tensor both = at::matmul(heads, weight.t()) + bias;
+  return (both.slice(3, 0, mixer.key_dim) * both.slice(3, mixer.key_dim)).flatten(2);
+}
+
+/// x / sqrt(mean(x^2) + epsilon) over the last axis.
+at::Tensor rms_of(const at::Tensor& x, const std::optional<double>& epsilon) {
+  return epsilon ? x * (x.square().mean(-1, true) + *epsilon).rsqrt() : x;
 }
 
 }  // namespace
@@ -58,7 +73,7 @@ TorchLinearSteps::TorchLinearSteps(TorchPass& pass)
 
 bool TorchLinearSteps::project(int layer) {
   const TorchLayer& weights = pass_.weights(layer);
-  const at::Tensor normed = pass_.norm(pass_.residual, weights.attention_norm, weights.attention_norm_bias);
+  const at::Tensor normed = pass_.norm(pass_.mixer_input(layer), weights.attention_norm, weights.attention_norm_bias);
   project_rows(layer, normed.to(pass_.weights().matrix),
                composed_steps::affine(normed, weights.gates, weights.gates_bias));
   return true;
@@ -73,7 +88,7 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
   operands_ = {};
   operands_.heads = mixer_.heads;
   operands_.delta_rule = mixer_.is_delta_rule();
-  gate_ = mixer_.gate != LinearGate::none ? projected.slice(2, 0, columns_.convolved) : at::Tensor();
+  put_gate(layer, projected);
   bool activated = false;
   const at::Tensor convolved = convolve(layer, projected.slice(2, columns_.convolved), activated);
   const auto part = [&](std::int64_t first, std::int64_t size, LinearActivation activation) {
@@ -81,15 +96,60 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
     return composed_activation(convolved.slice(2, begin, begin + size),
                                activated ? LinearActivation::none : activation);
   };
+  if (mixer_.is_gated_recurrence()) {
+    return recur(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
+  }
   if (mixer_.is_selective()) {
     return select(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
   }
   at::Tensor key = part(columns_.key, mixer_.key_size(), mixer_.key_activation);
   put_decay(layer, gates.view({pass_.batch(), pass_.length(), -1}), key);
-  const at::Tensor query = part(columns_.query, mixer_.query_size(), mixer_.query_activation);
-  operands_.query = unit_heads(mixer_, query, mixer_.query_factor);
-  operands_.key = unit_heads(mixer_, key, 1);
+  at::Tensor query = part(columns_.query, mixer_.query_size(), mixer_.query_activation);
+  query = mapped(mixer_, query, weights.query_map, weights.query_map_bias);
+  key = mapped(mixer_, key, weights.key_map, weights.key_map_bias);
+  const at::Tensor fed_back = mixer_.erases_by_arrays() ? feed_back(layer, key, query) : at::Tensor();
+  operands_.query = turned(unit_heads(mixer_, query, mixer_.query_norm, mixer_.query_factor));
+  operands_.key = turned(unit_heads(mixer_, key, mixer_.key_norm, 1));
+  if (fed_back.defined()) {
+    // Beta is within keys.
+    operands_.key = operands_.key * std::exchange(operands_.beta, {}).unsqueeze(3);
+    operands_.erase_read = fed_back;
+    operands_.erase_write = -operands_.key;
+  }
   operands_.value = heads_first(part(columns_.value, mixer_.value_size(), mixer_.value_activation), mixer_.value_dim);
+}
+
+/// z, where the output has a gate.
+void TorchLinearSteps::put_gate(int layer, const at::Tensor& projected) {
+  gate_ = mixer_.gate != LinearGate::none ? projected.slice(2, 0, columns_.convolved) : at::Tensor();
+  if (mixer_.gate_rank == 0) return;
+  const TorchLayer& weights = pass_.weights(layer);
+  gate_ = at::matmul(gate_.to(at::kFloat), weights.output_gate.to(at::kFloat).t());
+  if (weights.output_gate_bias.defined()) gate_ = gate_ + weights.output_gate_bias;
+}
+
+/// Comba's p, of which queries lose a part.
+/// @param key    [B, n, H d] before its norm
+/// @param query  likewise
+/// @returns [B, H, n, d]
+at::Tensor TorchLinearSteps::feed_back(int layer, const at::Tensor& key, at::Tensor& query) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const auto by_head = [&](const at::Tensor& x) { return x.unflatten(2, {mixer_.heads, mixer_.key_dim}); };
+  at::Tensor p = by_head(key);
+  if (weights.feedback_decay.defined()) p = p * at::sigmoid(weights.feedback_decay).unsqueeze(1);
+  if (mixer_.corrects_queries) query = (by_head(query) - p * weights.query_correction.unsqueeze(1)).flatten(2);
+  return unit_heads(mixer_, p.flatten(2), mixer_.key_norm, 1);
+}
+
+/// Heads [B, H, n, d], turned by their positions where the mixer turns them.
+at::Tensor TorchLinearSteps::turned(const at::Tensor& heads) const {
+  if (!mixer_.rotary) return heads;
+  const std::int64_t first = pass_.first_position();
+  const std::vector<double> angles = mixer_.rotary->frequencies(first + pass_.length());
+  const at::Tensor frequencies = at::tensor(at::ArrayRef<double>(angles.data(), angles.size()), at::kDouble);
+  const at::Tensor turning =
+      composed_steps::rotate(heads.transpose(1, 2), frequencies.to(heads.device()), mixer_.rotary->factor, first);
+  return turning.transpose(1, 2);
 }
 
 /// The causal convolution of queries, keys and values, where the mixer has one; the states take up what it reads again.
@@ -120,14 +180,54 @@ at::Tensor TorchLinearSteps::convolve(int layer, const at::Tensor& projected, bo
 void TorchLinearSteps::select(int layer, const at::Tensor& value) {
   const TorchLayer& weights = pass_.weights(layer);
   const at::Tensor selected = at::matmul(value, weights.x_proj.t());
+  const std::optional<double>& epsilon = mixer_.selected_norm_epsilon;
   const auto part = [&](std::int64_t first, std::int64_t size) {
-    return heads_first(selected.slice(2, first, first + size), mixer_.key_dim);
+    return heads_first(rms_of(selected.slice(2, first, first + size), epsilon), mixer_.key_dim);
   };
   at::Tensor unused;
-  put_decay(layer, at::matmul(selected.slice(2, 0, mixer_.decay_rank), weights.decay_up.t()), unused);
+  const at::Tensor low = rms_of(selected.slice(2, 0, mixer_.decay_rank), epsilon);
+  put_decay(layer, at::matmul(low, weights.decay_up.t()), unused);
   operands_.key = part(mixer_.decay_rank, mixer_.key_size());
   operands_.query = part(mixer_.decay_rank + mixer_.key_size(), mixer_.query_size());
   operands_.value = heads_first(value, mixer_.value_dim);
+}
+
+/// RG-LRU's decays and what is written of the values, by two gates of blocks of channels.
+/// @param value  [B, n, H] float32
+void TorchLinearSteps::recur(int layer, const at::Tensor& value) {
+  const TorchLayer& weights = pass_.weights(layer);
+  const std::int64_t blocks = weights.x_proj.size(1);
+  const at::Tensor in = value.unflatten(2, {blocks, value.size(2) / blocks}).unsqueeze(3);  // [B, n, blocks, 1, in]
+  const auto gate = [&](std::int64_t which) {
+    const at::Tensor logits = at::matmul(in, weights.x_proj[which]).squeeze(3).flatten(2);
+    return at::sigmoid(logits + weights.x_proj_bias[which]).to(at::kDouble);
+  };
+  std::vector<double> slowest;
+  const at::Tensor rates = weights.decay_rate.detach().to(at::kCPU).contiguous();
+  for (std::int64_t head = 0; head < mixer_.heads; ++head) {
+    slowest.push_back(LinearMixer::recurrent_log_decay(rates.const_data_ptr<float>()[head]));
+  }
+  const at::Tensor log_decay =
+      gate(0) * at::tensor(at::ArrayRef<double>(slowest.data(), slowest.size()), at::kDouble).to(value.device());
+  at::Tensor left = (-at::expm1(2 * log_decay)).sqrt();
+  // The first position of a text has no state to share with.
+  if (pass_.first_position() == 0) left.slice(1, 0, 1).fill_(1);
+  operands_.beta = (gate(1) * left).to(at::kFloat).transpose(1, 2);
+  operands_.log_decay = log_decay.transpose(1, 2);
+  operands_.rate = at::ones({mixer_.heads, 1}, value.options());
+  operands_.key = operands_.query = at::ones({pass_.batch(), 1, pass_.length(), 1}, value.options());
+  operands_.value = heads_first(value, mixer_.value_dim);
+}
+
+/// log alpha [B, n, H] float64 of heads whose decay is the same at all positions.
+at::Tensor TorchLinearSteps::constant_decay(int layer) const {
+  std::vector<double> nats;
+  for (int head = 0; head < mixer_.heads; ++head) {
+    nats.push_back(mixer_.constant_log_decay(head, layer, pass_.config().layers));
+  }
+  return at::tensor(at::ArrayRef<double>(nats.data(), nats.size()), at::kDouble)
+      .to(pass_.weights().place)
+      .expand({pass_.batch(), pass_.length(), mixer_.heads});
 }
 
 /// log alpha [B, H, n] or [B, key_heads, n, d] float64, beta, and what goes with the decay of keys or steps.
@@ -161,6 +261,14 @@ void TorchLinearSteps::put_decay(int layer, const at::Tensor& gates, at::Tensor&
       key = (1 - bound) * key;
       log_decay = (bound + (1 - bound) * at::sigmoid(logit)).to(at::kDouble).log();
     }
+  } else if (mixer_.has_constant_decay()) {
+    log_decay = constant_decay(layer);
+  } else if (mixer_.decay == LinearDecay::channel_rate) {
+    const at::Tensor logit =
+        at::matmul(gate(columns_.decay, mixer_.decay_rank), weights.decay_up.t()) + weights.decay_bias;
+    const at::Tensor rate = weights.decay_rate.exp().repeat_interleave(mixer_.key_dim).to(at::kDouble);
+    log_decay = mixer_.decay_bound < 0 ? mixer_.decay_bound * at::sigmoid(rate * logit.to(at::kDouble))
+                                       : rate * at::log_sigmoid(-logit.to(at::kDouble));
   } else if (mixer_.decay == LinearDecay::low_rank) {
     const at::Tensor logit =
         at::matmul(gate(columns_.decay, mixer_.decay_rank), weights.decay_up.t()) + weights.decay_bias;
@@ -270,14 +378,14 @@ at::Tensor TorchLinearSteps::take_output(int layer) {
              value.transpose(1, 2) * skip.view({mixer_.heads, mixer_.skip == LinearSkip::head ? 1 : mixer_.value_dim});
   }
   output = output.flatten(2, 3);
-  const at::Tensor gate = z.defined() ? z.to(at::kFloat) : z;
-  if (mixer_.gate == LinearGate::before_norm) output = output * at::silu(gate);
+  const at::Tensor gate = z.defined() ? composed_activation(z.to(at::kFloat), mixer_.gate_activation) : z;
+  if (mixer_.gate == LinearGate::before_norm) output = output * gate;
   if (mixer_.norm_size > 0) {
     output = composed_steps::rms_norm(output.unflatten(2, {output.size(2) / mixer_.norm_size, mixer_.norm_size}),
                                       weights.output_norm.view({-1, mixer_.norm_size}), mixer_.norm_epsilon)
                  .flatten(2, 3);
   }
-  if (mixer_.gate == LinearGate::after_norm) output = output * at::silu(gate);
+  if (mixer_.gate == LinearGate::after_norm) output = output * gate;
   return output.flatten(0, 1);
 }
 

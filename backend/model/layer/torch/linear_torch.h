@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -39,13 +40,20 @@ class TorchLinearSteps : public MixerSteps {
   /// y + D v, normed and gated: what the last product reads, [B n, H d_v] float32, or bfloat16 where a kernel makes it
   /// so. Lets go of what the steps before have made, so that the next layer's is made without it beside.
   at::Tensor take_output(int layer);
+  /// y [B, H, n, d_v], which is let go of.
+  at::Tensor take_mixed() { return std::exchange(mixed_, {}); }
 
   TorchPass& pass_;
   LinearOperands operands_;
 
  private:
   void select(int layer, const at::Tensor& value);
+  void recur(int layer, const at::Tensor& value);
+  void put_gate(int layer, const at::Tensor& projected);
   void put_decay(int layer, const at::Tensor& gates, at::Tensor& key);
+  [[nodiscard]] at::Tensor constant_decay(int layer) const;
+  at::Tensor feed_back(int layer, const at::Tensor& key, at::Tensor& query);
+  [[nodiscard]] at::Tensor turned(const at::Tensor& heads) const;
   at::Tensor convolve(int layer, const at::Tensor& projected, bool& activated) const;
   void change_decays(int layer);
   void check_decays(int layer) const;

@@ -14,7 +14,26 @@ namespace {
 /// Rows that go through the MLP at once.
 constexpr std::int64_t kMlpRows = 8192;
 
+/// norm(x) of all rows, each mixed with that of the position before it (RWKV-7); the states take up that of the last.
+at::Tensor mixed_with_previous(const TorchPass& pass, int layer, const at::Tensor& normed) {
+  const at::Tensor own = normed.view({pass.batch(), pass.length(), -1});
+  const at::Tensor before = previous_rows(pass, layer, 1, own);
+  return (own + (before - own) * pass.weights(layer).mlp_shift).view_as(normed);
+}
+
 }  // namespace
+
+at::Tensor previous_rows(const TorchPass& pass, int layer, std::int64_t which, const at::Tensor& rows) {
+  at::Tensor first = at::zeros({rows.size(0), 1, rows.size(2)}, rows.options());
+  if (pass.continues()) first = pass.torch_state().layer(layer).window[which].view({1, 1, -1}).clone();
+  for (std::int64_t b = 0; pass.has_states() && b < rows.size(0); ++b) {
+    at::Tensor& window = pass.torch_state(b).layer(layer).window;
+    // A copy of a state shares what it holds.
+    window = window.defined() ? window.clone() : at::zeros({2, rows.size(2)}, rows.options());
+    window[which].copy_(rows[b][rows.size(1) - 1]);
+  }
+  return at::cat({first, rows.slice(1, 0, rows.size(1) - 1)}, 1);
+}
 
 at::Tensor mlp_units(const ModelConfig& config, const at::Tensor& wide) {
   if (!is_gated(config.mlp)) {
@@ -29,14 +48,16 @@ at::Tensor mlp_units(const ModelConfig& config, const at::Tensor& wide) {
     const at::Tensor below = gate.clamp_max(config.mlp_limit);
     return (up.clamp(-config.mlp_limit, config.mlp_limit) + 1) * below * at::sigmoid(below * kSlope);
   }
-  return (config.mlp == MlpKind::swiglu ? at::silu(gate) : at::gelu(gate, "tanh")) * up;
+  if (config.mlp == MlpKind::swiglu) return at::silu(gate) * up;
+  return at::gelu(gate, config.mlp == MlpKind::geglu ? "tanh" : "none") * up;
 }
 
 at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, const TakeChoice& take) {
   const ModelConfig& config = pass.config();
   const TorchLayer& weights = pass.weights(layer);
   const at::ScalarType matrix = pass.weights().matrix;
-  const at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
+  at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
+  if (weights.mlp_shift.defined()) normed = mixed_with_previous(pass, layer, normed);
   at::Tensor made;
   if (weights.mlp_in.defined()) {
     const at::Tensor wide = composed_steps::affine(normed.to(matrix), weights.mlp_in, weights.mlp_in_bias);
@@ -57,8 +78,10 @@ void add_mlp(TorchPass& pass, int layer) {
     experts.push_back(chosen);
     weights.push_back(weight);
   };
-  for (std::int64_t begin = 0; begin < pass.rows(); begin += kMlpRows) {
-    at::Tensor rows = pass.residual.slice(0, begin, std::min(begin + kMlpRows, pass.rows()));
+  // Where rows read the one before, all go together.
+  const std::int64_t most = pass.weights(layer).mlp_shift.defined() ? pass.rows() : kMlpRows;
+  for (std::int64_t begin = 0; begin < pass.rows(); begin += most) {
+    at::Tensor rows = pass.residual.slice(0, begin, std::min(begin + most, pass.rows()));
     rows.add_(mlp_output(pass, layer, rows, take), pass.config().residual_factor);
   }
   if (!experts.empty()) record_experts(pass, layer, at::cat(experts), at::cat(weights));

@@ -21,4 +21,14 @@ namespace foxscope {
 /// x += mlp_output in place, a block of rows at a time.
 void add_mlp(TorchPass& pass, int layer);
 
+/// The rows of the position before each, 0 before the first of a text; the states take the last rows up (RWKV-7).
+/// @param which  of the two that a layer's state holds: the mixer's, the MLP's
+/// @param rows   [B, n, D] float32
+at::Tensor previous_rows(const TorchPass& pass, int layer, std::int64_t which, const at::Tensor& rows);
+
+/// The rows of the position before each, 0 before the first of a text; the states take the last rows up (RWKV-7).
+/// @param which  of the two that a layer's state holds: the mixer's, the MLP's
+/// @param rows   [B, n, D] float32
+at::Tensor previous_rows(const TorchPass& pass, int layer, std::int64_t which, const at::Tensor& rows);
+
 }  // namespace foxscope

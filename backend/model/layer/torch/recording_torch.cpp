@@ -119,7 +119,7 @@ void record_operands(TorchPass& pass, int layer, const LinearOperands& operands)
       pass.keep(operands.log_decay[b].cumsum(1).contiguous(), [into, layer, by_channel] {
         return by_channel ? into->cumulative_log_decay(layer).data() : into->cumulative_log_gate(layer).data();
       });
-      if (operands.rate.defined()) {
+      if (operands.rate.defined() && into->info().mixer(layer).has_rates()) {
         pass.keep(operands.rate.to(at::kDouble).contiguous(), [into, layer] { return into->decay_rate(layer).data(); });
       }
     }

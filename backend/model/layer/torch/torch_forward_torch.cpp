@@ -9,6 +9,7 @@
 #include "backend/model/layer/torch/mlp_torch.h"
 #include "backend/model/layer/torch/prediction_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
+#include "backend/model/layer/torch/rwkv7_torch.h"
 
 namespace foxscope {
 
@@ -52,7 +53,10 @@ MixerSteps& TorchForward::mixer(int layer) {
 
 std::unique_ptr<MixerSteps> TorchForward::make_attention() { return std::make_unique<TorchAttentionSteps>(pass_); }
 
-std::unique_ptr<MixerSteps> TorchForward::make_linear() { return std::make_unique<TorchLinearSteps>(pass_); }
+std::unique_ptr<MixerSteps> TorchForward::make_linear() {
+  if (config().linear->shifts_tokens()) return std::make_unique<TorchRwkv7Steps>(pass_);
+  return std::make_unique<TorchLinearSteps>(pass_);
+}
 
 void TorchForward::keep_hidden(int layer) {
   const bool last = layer == config().layers;
@@ -67,6 +71,21 @@ void TorchForward::keep_hidden(int layer) {
 
 bool TorchForward::feed_forward(int layer) {
   add_mlp(pass_, layer);
+  return !job().stopped();
+}
+
+void TorchForward::hold_input(int layer) {
+  if (!config().reads_with_previous(layer)) pass_.entered = pass_.residual.clone();
+}
+
+bool TorchForward::norm_residual(int layer, bool mlp) {
+  const TorchLayer& weights = pass_.weights(layer);
+  pass_.residual = pass_.norm(pass_.residual, mlp ? weights.mlp_residual_norm : weights.residual_norm, {});
+  return !job().stopped();
+}
+
+bool TorchForward::scale_residual(double factor) {
+  pass_.residual = pass_.residual * factor;
   return !job().stopped();
 }
 

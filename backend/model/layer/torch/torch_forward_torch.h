@@ -29,6 +29,9 @@ class TorchForward : public Forward {
   void begin() override;
   MixerSteps& mixer(int layer) final;
   bool feed_forward(int layer) override;
+  void hold_input(int layer) override;
+  bool norm_residual(int layer, bool mlp) override;
+  bool scale_residual(double factor) override;
   bool predict() override;
   bool finish() override;
   void keep_hidden(int layer) override;

@@ -69,7 +69,13 @@ class TorchPass : public ForwardPass {
   /// @throws Error if a kernel was not launched
   void check(kernels::Status status, const char* step) const;
 
+  /// What the mixer of a layer reads.
+  [[nodiscard]] const at::Tensor& mixer_input(int layer) const {
+    return config().reads_with_previous(layer) ? entered : residual;
+  }
+
   at::Tensor residual;  ///< [B n, D] float32 x
+  at::Tensor entered;   ///< [B n, D] the same as it entered the first of two paired layers
   at::Tensor blocks;    ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:

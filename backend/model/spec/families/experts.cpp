@@ -52,12 +52,16 @@ void list_router(const ModelConfig& config, const ExpertNames& names, ParameterL
 }
 
 void list_experts(const ModelConfig& config, const ExpertNames& names, ParameterList& list) {
+  list_router(config, names, list);
+  list_each_expert(config, names, list);
+}
+
+void list_each_expert(const ModelConfig& config, const ExpertNames& names, ParameterList& list) {
   const ExpertMixture& mixture = *config.mixture;
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t matrix = mixture.size * hidden;
   const bool gated = is_gated(config.mlp);
   using W = LayerWeights;
-  list_router(config, names, list);
   for (int expert = 0; expert < mixture.experts; ++expert) {
     const std::string name = fmt::format(fmt::runtime(names.expert), expert);
     const std::int64_t first = expert * (gated ? 2 : 1) * matrix;

@@ -35,6 +35,8 @@ struct ExpertNames {
 };
 /// Router, shared expert, and experts that are three matrices each.
 void list_experts(const ModelConfig& config, const ExpertNames& names, ParameterList& list);
+/// The experts alone, of three matrices each.
+void list_each_expert(const ModelConfig& config, const ExpertNames& names, ParameterList& list);
 /// Router and shared expert alone.
 void list_router(const ModelConfig& config, const ExpertNames& names, ParameterList& list);
 

@@ -1,13 +1,16 @@
 // HGRN2 (Qin et al. 2024), GLA (Yang et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), as the FoX
-// authors' baselines and as the FLA library writes them.
+// authors' baselines and as the FLA library writes them. As that library alone writes them: RetNet (Sun et al. 2023),
+// linear attention (Katharopoulos et al. 2020), Kimi Delta Attention (Kimi Team 2025), Comba (Hu et al. 2025).
 #include "backend/model/spec/families/linear_attention.h"
 
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace foxscope::family {
 
@@ -23,6 +26,7 @@ namespace {
 
 constexpr std::int64_t kLargestWidth = 1 << 18;
 constexpr std::int64_t kMostConvolutionTaps = 64;
+constexpr double kLargestRotaryBase = 1e15;
 constexpr int kGlaRank = 16;
 constexpr double kGlaNormalizer = 16;
 
@@ -33,11 +37,12 @@ constexpr auto kOfFlaKernels =
 /// The two writings of one kind.
 enum class Dialect { project_fox, fla };
 
-void read_around_mixer(const ConfigKeys& keys, ModelConfig& config) {
+/// @param ratio  hidden_ratio where the file does not say
+void read_around_mixer(const ConfigKeys& keys, ModelConfig& config, double ratio = 4) {
   config.vocabulary_size = keys.integer("vocab_size", 1, kMaxVocabulary);
   config.hidden_size = keys.integer("hidden_size", 1, kMaxHidden);
   config.layers = static_cast<int>(keys.integer("num_hidden_layers", 1, kMaxLayers));
-  read_swiglu_width(keys, config);
+  read_swiglu_width(keys, config, ratio);
   config.norm_epsilon = keys.number("norm_eps", 0.0, 1.0, 1e-6);
   config.tie_word_embeddings = keys.flag("tie_word_embeddings", false);
   config.forget_gate = ForgetGate::none;
@@ -45,7 +50,6 @@ void read_around_mixer(const ConfigKeys& keys, ModelConfig& config) {
   if (!keys.flag("elementwise_affine", true)) {
     keys.fail("elementwise_affine", "true: norms without weights are not read");
   }
-  if (keys.has("attn")) keys.refuse("attn", "layers of one kind, without softmax attention in some");
   if (keys.has("attnres_block_size")) keys.refuse("attnres_block_size", "null");
   LinearMixer mixer;
   mixer.norm_epsilon = config.norm_epsilon;
@@ -75,8 +79,68 @@ void read_convolution(const ConfigKeys& keys, bool otherwise, LinearMixer& mixer
   if (keys.flag("use_short_conv", otherwise)) mixer.convolution = static_cast<int>(taps);
 }
 
-void finish_reading(const ConfigKeys& keys, ModelConfig& config) {
-  use_linear_mixer_alone(config);
+/// The sizes of one group of softmax layers, and which layers they are. Groups differ in windows and in the base of the
+/// rotary embedding alone.
+/// @param attention  the keys of the group
+void read_softmax_group(const ConfigKeys& attention, ModelConfig& config) {
+  const auto heads = static_cast<int>(attention.integer("num_heads", 1, config.hidden_size));
+  const auto key_heads = static_cast<int>(attention.integer("num_kv_heads", 1, heads, heads));
+  if (heads % key_heads != 0) attention.fail("num_kv_heads", fmt::format("such that it divides num_heads {}", heads));
+  const bool bias = attention.flag("qkv_bias", false);
+  const int dim = width_of_head(attention, "num_heads", config.hidden_size, heads);
+  if (dim % 2 != 0) {
+    attention.fail("num_heads", fmt::format("such that heads have an even number of numbers, and they have {}", dim));
+  }
+  const bool first = config.rotaries.empty();
+  if (!first && (heads != config.heads || key_heads != config.key_heads || bias != config.query_key_value_bias)) {
+    attention.refuse("num_heads", "groups of attention layers that have the same heads and biases");
+  }
+  config.heads = heads;
+  config.key_heads = key_heads;
+  config.head_dim = dim;
+  config.query_key_value_bias = bias;
+  const double base = attention.number("rope_theta", 1, kLargestRotaryBase, 10000);
+  const std::int64_t window = attention.integer("window_size", 1, std::numeric_limits<std::int32_t>::max(), 0);
+  const nlohmann::json& layers = attention.has("layers") ? attention.value("layers") : nlohmann::json::array();
+  const auto is_layer = [&](const nlohmann::json& layer) {
+    return layer.is_number_integer() && layer >= 0 && layer < config.layers;
+  };
+  if (!layers.is_array() || !std::all_of(layers.begin(), layers.end(), is_layer)) {
+    attention.fail("layers", fmt::format("a list of layers from 0 to {}", config.layers - 1));
+  }
+  for (const nlohmann::json& layer : layers) {
+    const auto index = layer.get<std::size_t>();
+    config.mixers[index] = Mixer::attention;
+    config.attention[index] = {.window_size = window, .rotary = static_cast<int>(config.rotaries.size())};
+  }
+  config.rotaries.push_back({.base = base, .dim = dim});
+  attention.refuse_others({});
+}
+
+/// The layers that are softmax attention: an object under `attn`, or a list of such.
+void read_softmax_layers(const ConfigKeys& keys, Dialect dialect, ModelConfig& config) {
+  if (!keys.has("attn")) return;
+  if (dialect == Dialect::project_fox) keys.refuse("attn", "null, as the authors' baselines have it");
+  config.mixers.assign(static_cast<std::size_t>(config.layers), config.linear->kind);
+  config.attention.assign(static_cast<std::size_t>(config.layers), {});
+  const nlohmann::json& attention = keys.value("attn");
+  if (!attention.is_array()) {
+    read_softmax_group(keys.under("attn"), config);
+  } else {
+    for (const nlohmann::json& group : attention) {
+      if (!group.is_object()) keys.fail("attn", "an object, or a list of objects");
+      read_softmax_group(ConfigKeys(group, keys.file(), "attn"), config);
+    }
+  }
+  if (config.attends()) return;
+  config.attention.clear();
+  config.rotaries.clear();
+  config.query_key_value_bias = false;
+}
+
+void finish_reading(const ConfigKeys& keys, Dialect dialect, ModelConfig& config) {
+  read_softmax_layers(keys, dialect, config);
+  if (config.mixers.empty() || !config.attends()) use_linear_mixer_alone(config);
   std::vector<std::string_view> harmless(kOfFlaKernels.begin(), kOfFlaKernels.end());
   harmless.insert(harmless.end(), harmless_keys().begin(), harmless_keys().end());
   keys.refuse_others(harmless);
@@ -116,7 +180,7 @@ void read_hgrn2(const ConfigKeys& keys, Dialect dialect, ModelConfig& config) {
   if (mixer.lower_bound && mixer.key_size() != hidden) {
     keys.fail("expand_ratio", fmt::format("such that keys have hidden_size {} columns, as their bounds do", hidden));
   }
-  finish_reading(keys, config);
+  finish_reading(keys, dialect, config);
 }
 
 void read_gla(const ConfigKeys& keys, ModelConfig& config) {
@@ -144,7 +208,7 @@ void read_gla(const ConfigKeys& keys, ModelConfig& config) {
   require_swish(keys);
   config.fused_norm =
       keys.flag("fuse_norm", true) && mixer.gate != LinearGate::none && keys.word("hidden_act", "swish") == "swish";
-  finish_reading(keys, config);
+  finish_reading(keys, Dialect::fla, config);
 }
 
 LinearNorm read_norm(const ConfigKeys& keys) {
@@ -178,7 +242,7 @@ void read_delta_net(const ConfigKeys& keys, Dialect dialect, ModelConfig& config
   const bool of_convolution = mixer.query_activation == LinearActivation::silu && dialect == Dialect::project_fox;
   if (of_convolution && mixer.convolution == 0) mixer.query_activation = mixer.key_activation = LinearActivation::none;
   mixer.value_activation = LinearActivation::silu;
-  mixer.norm = read_norm(keys);
+  mixer.query_norm = mixer.key_norm = read_norm(keys);
   mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   if (keys.flag("use_beta", true)) {
     const bool twice = dialect == Dialect::fla && keys.flag("allow_neg_eigval", false);
@@ -188,7 +252,7 @@ void read_delta_net(const ConfigKeys& keys, Dialect dialect, ModelConfig& config
   mixer.norm_size = mixer.value_dim;
   if (keys.flag("use_gate", false)) mixer.gate = LinearGate::after_norm;
   if (dialect == Dialect::project_fox) config.norm_first = keys.flag("norm_first", false);
-  finish_reading(keys, config);
+  finish_reading(keys, dialect, config);
 }
 
 void read_gated_deltanet(const ConfigKeys& keys, ModelConfig& config) {
@@ -208,13 +272,135 @@ void read_gated_deltanet(const ConfigKeys& keys, ModelConfig& config) {
   }
   read_convolution(keys, true, mixer);
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
-  mixer.norm = LinearNorm::l2;
+  mixer.query_norm = mixer.key_norm = LinearNorm::l2;
   mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::rate;
   mixer.beta = keys.flag("allow_neg_eigval", false) ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
   mixer.norm_size = mixer.value_dim;
   if (keys.flag("use_gate", true)) mixer.gate = LinearGate::after_norm;
-  finish_reading(keys, config);
+  finish_reading(keys, Dialect::fla, config);
+}
+
+/// A number of heads that values share, which the groups of keys are.
+int read_key_heads(const ConfigKeys& keys, int heads) {
+  const auto key_heads = static_cast<int>(keys.integer("num_kv_heads", 1, heads, heads));
+  if (heads % key_heads != 0) keys.fail("num_kv_heads", fmt::format("such that it divides num_heads {}", heads));
+  return key_heads;
+}
+
+void read_retnet(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr double kRatio = 2;
+  read_around_mixer(keys, config, kRatio);
+  require_swish(keys);
+  LinearMixer& mixer = *config.linear;
+  mixer.kind = Mixer::gated_linear_attention;
+  const auto heads = static_cast<int>(keys.integer("num_heads", 1, config.hidden_size, 8));
+  set_heads(mixer, heads, read_key_heads(keys, heads));
+  mixer.key_dim = width_of_head(keys, "expand_k", expanded(keys, "expand_k", 1.0, config.hidden_size), heads);
+  mixer.value_dim = width_of_head(keys, "expand_v", expanded(keys, "expand_v", 2.0, config.hidden_size), heads);
+  if (mixer.key_dim % 2 != 0) {
+    keys.fail("expand_k",
+              fmt::format("such that heads have an even number of numbers, and they have {}", mixer.key_dim));
+  }
+  read_convolution(keys, false, mixer);
+  if (mixer.convolution > 0) {
+    mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
+  }
+  if (keys.has("feature_map")) keys.refuse("feature_map", "null");
+  mixer.rotary = Rotary{.base = 10000, .dim = mixer.key_dim};
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
+  mixer.decay = LinearDecay::retention;
+  mixer.norm_size = mixer.value_dim;
+  if (keys.flag("use_output_gate", true)) mixer.gate = LinearGate::after_norm;
+  config.fused_norm =
+      keys.flag("fuse_norm", true) && mixer.gate != LinearGate::none && keys.word("hidden_act", "swish") == "swish";
+  finish_reading(keys, Dialect::fla, config);
+}
+
+void read_linear_attention(const ConfigKeys& keys, ModelConfig& config) {
+  read_around_mixer(keys, config);
+  require_swish(keys);
+  LinearMixer& mixer = *config.linear;
+  mixer.kind = Mixer::gated_linear_attention;
+  const auto heads = static_cast<int>(keys.integer("num_heads", 1, config.hidden_size, 4));
+  set_heads(mixer, heads, read_key_heads(keys, heads));
+  mixer.key_dim = width_of_head(keys, "expand_k", expanded(keys, "expand_k", 1.0, config.hidden_size), heads);
+  mixer.value_dim = width_of_head(keys, "expand_v", expanded(keys, "expand_v", 1.0, config.hidden_size), heads);
+  const std::string map = keys.word("feature_map", "elementwise_product");
+  if (map == "elementwise_product") {
+    mixer.feature_map = LinearFeatureMap::product;
+    if (keys.flag("tie_feature_map_qk", false)) keys.refuse("tie_feature_map_qk", "false");
+  } else if (map == "elu") {
+    mixer.query_activation = mixer.key_activation = LinearActivation::elu_plus_one;
+  } else if (map == "relu") {
+    mixer.query_activation = mixer.key_activation = LinearActivation::relu;
+  } else if (map != "identity") {
+    keys.refuse("feature_map", R"("elementwise_product", "elu", "relu" and "identity")");
+  }
+  static_cast<void>(keys.has("tie_feature_map_qk"));
+  if (keys.flag("norm_q", false)) mixer.query_norm = LinearNorm::share;
+  if (keys.flag("norm_k", false)) mixer.key_norm = LinearNorm::share;
+  if (keys.flag("norm_feature_map", false)) keys.refuse("norm_feature_map", "false");
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
+  mixer.norm_size = mixer.value_dim;
+  finish_reading(keys, Dialect::fla, config);
+}
+
+/// Heads of keys and values of gated delta rules, their widths and convolutions.
+void read_delta_heads(const ConfigKeys& keys, double expand, LinearMixer& mixer) {
+  const auto heads = static_cast<int>(keys.integer("num_heads", 1, kLargestWidth, mixer.heads));
+  if (keys.integer("num_v_heads", 1, kLargestWidth, heads) != heads) {
+    keys.refuse("num_v_heads", fmt::format("as many heads of values as of keys, {}", heads));
+  }
+  set_heads(mixer, heads, heads);
+  mixer.key_dim = static_cast<int>(keys.integer("head_dim", 1, kMaxHeadDim, mixer.key_dim));
+  mixer.value_dim = static_cast<int>(expanded(keys, "expand_v", expand, mixer.key_dim));
+  if (mixer.value_dim < 1 || mixer.value_dim > kMaxHeadDim) {
+    keys.fail("expand_v", fmt::format("such that values have 1 to {} numbers a head", kMaxHeadDim));
+  }
+  read_convolution(keys, true, mixer);
+  mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
+  mixer.query_norm = mixer.key_norm = LinearNorm::l2;
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
+  mixer.norm_size = mixer.value_dim;
+  mixer.gate_activation = LinearActivation::sigmoid;
+}
+
+void read_kda(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr double kLowestBound = -1e3;
+  read_around_mixer(keys, config);
+  require_swish(keys);
+  LinearMixer& mixer = *config.linear;
+  mixer.kind = Mixer::delta_rule;
+  mixer.heads = 16;
+  mixer.key_dim = 128;
+  read_delta_heads(keys, 1, mixer);
+  mixer.decay = LinearDecay::channel_rate;
+  mixer.decay_rank = mixer.value_dim;
+  mixer.decay_bound = keys.number("lower_bound", kLowestBound, 0, 0);
+  static_cast<void>(keys.has("safe_gate"));  // of a kernel: the bound does what it says
+  mixer.beta = keys.flag("allow_neg_eigval", false) ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
+  mixer.gate = LinearGate::after_norm;
+  mixer.gate_rank = mixer.value_dim;
+  finish_reading(keys, Dialect::fla, config);
+}
+
+void read_comba(const ConfigKeys& keys, ModelConfig& config) {
+  read_around_mixer(keys, config);
+  require_swish(keys);
+  LinearMixer& mixer = *config.linear;
+  mixer.kind = Mixer::diagonal_plus_low_rank;
+  mixer.heads = 6;
+  mixer.key_dim = 256;
+  read_delta_heads(keys, 2, mixer);
+  mixer.decay = LinearDecay::rate;
+  mixer.beta = LinearBeta::sigmoid;
+  mixer.erasing = LinearErasing::feedback;
+  config.inner_decay = keys.flag("use_inner_decay", true);
+  mixer.corrects_queries = keys.flag("use_output_correction", true);
+  static_cast<void>(keys.has("correction_factor"));  // of untrained weights
+  if (keys.flag("use_output_gate", true)) mixer.gate = LinearGate::after_norm;
+  finish_reading(keys, Dialect::fla, config);
 }
 
 /// The names of a layer's tensors, where kinds differ.
@@ -225,14 +411,69 @@ struct LinearNames {
   bool one_mlp_matrix = false;
 };
 
-void list_layer(const ModelConfig& config, const LinearNames& names, ParameterList& list) {
+/// The feature map of queries or keys.
+void list_feature_map(const LinearMixer& mixer, const char* which, FloatArray LayerWeights::*weight,
+                      FloatArray LayerWeights::*bias, ParameterList& list) {
+  const std::int64_t dim = mixer.key_dim;
+  for (const int part : {0, 1}) {
+    const std::string name = fmt::format("attn.feature_map_{}.layer{}.", which, part + 1);
+    list.add(name + "weight", {dim, dim}, weight, part * dim * dim);
+    list.add(name + "bias", {dim}, bias, part * dim);
+  }
+}
+
+/// What decays are made of, where heads or channels have a rate A.
+void list_rates(const ModelConfig& config, ParameterList& list) {
   const LinearMixer& mixer = *config.linear;
   const LinearColumns columns(mixer);
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t inner = config.intermediate_size;
+  using W = LayerWeights;
+  list.add("attn.A_log", {mixer.heads}, &W::decay_rate);
+  if (mixer.decay == LinearDecay::rate) {
+    list.add("attn.a_proj.weight", {mixer.heads, hidden}, &W::projection, columns.decay * hidden);
+    list.add("attn.dt_bias", {mixer.heads}, &W::decay_bias);
+    return;
+  }
+  list.add("attn.f_proj.0.weight", {mixer.decay_rank, hidden}, &W::projection, columns.decay * hidden);
+  list.add("attn.f_proj.1.weight", {mixer.key_size(), mixer.decay_rank}, &W::decay_up);
+  list.add("attn.dt_bias", {mixer.key_size()}, &W::decay_bias);
+}
+
+/// The output's gate.
+void list_gate(const ModelConfig& config, ParameterList& list) {
+  const LinearMixer& mixer = *config.linear;
+  const std::int64_t hidden = config.hidden_size;
+  using W = LayerWeights;
+  if (mixer.gate_rank == 0) {
+    list.add("attn.g_proj.weight", {mixer.output_size(), hidden}, &W::projection);
+    return;
+  }
+  list.add("attn.g_proj.0.weight", {mixer.gate_rank, hidden}, &W::projection);
+  list.add("attn.g_proj.1.weight", {mixer.output_size(), mixer.gate_rank}, &W::output_gate);
+  list.add("attn.g_proj.1.bias", {mixer.output_size()}, &W::output_gate_bias);
+}
+
+void list_softmax_layer(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  const auto project = [&](const char* name, std::int64_t rows, std::int64_t column) {
+    list.add(fmt::format("attn.{}_proj.weight", name), {rows, hidden}, &W::projection, column * hidden);
+    if (!config.query_key_value_bias) return;
+    list.add(fmt::format("attn.{}_proj.bias", name), {rows}, &W::projection_bias, column);
+  };
+  project("q", config.query_size(), 0);
+  project("k", config.key_size(), columns.key);
+  project("v", config.key_size(), columns.value);
+  list.add("attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
+}
+
+void list_mixer(const ModelConfig& config, const LinearNames& names, ParameterList& list) {
+  const LinearMixer& mixer = *config.linear;
+  const LinearColumns columns(mixer);
+  const std::int64_t hidden = config.hidden_size;
   const std::int64_t heads = mixer.heads;
   using W = LayerWeights;
-  list.add(config.norm_first ? "attn.norm.weight" : "attn_norm.weight", {hidden}, &W::attention_norm);
   const auto project = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
     list.add(fmt::format("attn.{}_proj.weight", name), {rows, hidden}, &W::projection, column * hidden);
   };
@@ -245,12 +486,16 @@ void list_layer(const ModelConfig& config, const LinearNames& names, ParameterLi
   mix("q", mixer.query_size(), columns.query);
   mix(names.key, mixer.key_size(), columns.key);
   mix(names.value, mixer.value_size(), columns.value);
-  if (mixer.gate != LinearGate::none) project("g", mixer.output_size(), 0);
+  if (mixer.feature_map == LinearFeatureMap::product) {
+    list_feature_map(mixer, "q", &W::query_map, &W::query_map_bias, list);
+    list_feature_map(mixer, "k", &W::key_map, &W::key_map_bias, list);
+  }
+  if (mixer.gate != LinearGate::none) list_gate(config, list);
   if (mixer.beta != LinearBeta::one) project("b", heads, columns.beta);
-  if (mixer.decay == LinearDecay::rate) {
-    project("a", heads, columns.decay);
-    list.add("attn.A_log", {heads}, &W::decay_rate);
-    list.add("attn.dt_bias", {heads}, &W::decay_bias);
+  if (config.inner_decay) list.add("attn.decay", {heads}, &W::feedback_decay);
+  if (mixer.corrects_queries) list.add("attn.D", {heads}, &W::query_correction);
+  if (mixer.decay == LinearDecay::rate || mixer.decay == LinearDecay::channel_rate) {
+    list_rates(config, list);
   } else if (mixer.decay == LinearDecay::low_rank) {
     list.add("attn.gk_proj.0.weight", {mixer.decay_rank, hidden}, &W::projection, columns.decay * hidden);
     list.add("attn.gk_proj.1.weight", {mixer.key_size(), mixer.decay_rank}, &W::decay_up);
@@ -258,6 +503,14 @@ void list_layer(const ModelConfig& config, const LinearNames& names, ParameterLi
   }
   list.add("attn." + names.norm + ".weight", {mixer.norm_size}, &W::output_norm);
   list.add("attn.o_proj.weight", {hidden, mixer.output_size()}, &W::output);
+}
+
+void list_layer(const ModelConfig& config, bool softmax, const LinearNames& names, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inner = config.intermediate_size;
+  using W = LayerWeights;
+  list.add(config.norm_first ? "attn.norm.weight" : "attn_norm.weight", {hidden}, &W::attention_norm);
+  softmax ? list_softmax_layer(config, list) : list_mixer(config, names, list);
   list.add(config.norm_first ? "mlp.norm.weight" : "mlp_norm.weight", {hidden}, &W::mlp_norm);
   list.add("mlp.gate_proj.weight", {names.one_mlp_matrix ? 2 * inner : inner, hidden}, &W::mlp_in);
   if (!names.one_mlp_matrix) list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
@@ -271,7 +524,7 @@ void list_model(const ModelConfig& config, const LinearNames& names, ParameterLi
   }
   for (int layer = 0; layer < config.layers; ++layer) {
     list.begin_layer(layer, fmt::format("layers.{}.", layer));
-    list_layer(config, names, list);
+    list_layer(config, config.is_attention(layer), names, list);
   }
   list.add("norm.weight", {config.hidden_size}, &ModelWeights::final_norm);
   list.add_head();
@@ -299,6 +552,9 @@ void list_delta_net_baseline(const ModelConfig& config, ParameterList& list) {
   list_model(config, {.one_mlp_matrix = true}, list);
 }
 void list_fla_delta_net(const ModelConfig& config, ParameterList& list) { list_model(config, {}, list); }
+void list_linear_attention(const ModelConfig& config, ParameterList& list) {
+  list_model(config, {.norm = "norm"}, list);
+}
 
 }  // namespace
 
@@ -310,5 +566,10 @@ const ModelFamily kDeltaNetBaseline = {"delta_net-project_fox", "DeltaNet", "mod
 const ModelFamily kDeltaNet = {"delta_net", "DeltaNet", "model.", read_fla_delta_net, list_fla_delta_net};
 const ModelFamily kGatedDeltaNet = {"gated_deltanet", "Gated DeltaNet", "model.", read_gated_deltanet,
                                     list_fla_delta_net};
+const ModelFamily kRetNet = {"retnet", "RetNet", "model.", read_retnet, list_gla};
+const ModelFamily kLinearAttention = {"linear_attn", "linear attention", "model.", read_linear_attention,
+                                      list_linear_attention};
+const ModelFamily kKda = {"kda", "Kimi Delta Attention", "model.", read_kda, list_fla_delta_net};
+const ModelFamily kComba = {"comba", "Comba", "model.", read_comba, list_fla_delta_net};
 
 }  // namespace foxscope::family

@@ -10,5 +10,9 @@ extern const ModelFamily kGla;               ///< FLA's
 extern const ModelFamily kDeltaNetBaseline;  ///< delta_net-project_fox
 extern const ModelFamily kDeltaNet;          ///< FLA's
 extern const ModelFamily kGatedDeltaNet;     ///< FLA's
+extern const ModelFamily kRetNet;            ///< FLA's
+extern const ModelFamily kLinearAttention;   ///< FLA's
+extern const ModelFamily kKda;               ///< FLA's
+extern const ModelFamily kComba;             ///< FLA's
 
 }  // namespace foxscope::family

@@ -159,7 +159,7 @@ void read_gated_layers(const ConfigKeys& keys, bool experts_alone, ModelConfig& 
   mixer.value_dim = static_cast<int>(keys.integer("linear_value_head_dim", 1, kMaxHeadDim, 128));
   mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
-  mixer.norm = LinearNorm::l2;
+  mixer.query_norm = mixer.key_norm = LinearNorm::l2;
   mixer.query_factor = softmax_scale<double>(mixer.key_dim);
   mixer.decay = LinearDecay::rate;
   mixer.beta = LinearBeta::sigmoid;
@@ -460,6 +460,14 @@ void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaD
 
 bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+void list_llama_attention(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  list_llama_projection(config, layout, list);
+  list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &LayerWeights::output);
+  if (config.output_bias) list.add("self_attn.o_proj.bias", {hidden}, &LayerWeights::output_bias);
+  if (config.sinks) list.add("self_attn.sinks", {config.heads}, &LayerWeights::sinks);
+}
+
 void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   using W = LayerWeights;
@@ -467,10 +475,7 @@ void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, Par
   for (int layer = 0; layer < config.layers; ++layer) {
     list.begin_layer(layer, fmt::format("layers.{}.", layer));
     if (config.pre_norm) add_norm("input_layernorm", hidden, &W::attention_norm, layout, list);
-    list_llama_projection(config, layout, list);
-    list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
-    if (config.output_bias) list.add("self_attn.o_proj.bias", {hidden}, &W::output_bias);
-    if (config.sinks) list.add("self_attn.sinks", {config.heads}, &W::sinks);
+    list_llama_attention(config, layout, list);
     if (config.post_norm) {
       add_norm("post_attention_layernorm", hidden, &W::attention_post_norm, layout, list);
       if (config.pre_norm) add_norm("pre_feedforward_layernorm", hidden, &W::mlp_norm, layout, list);

@@ -50,6 +50,9 @@ struct LlamaLayout {
 /// post_norm).
 void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list);
 
+/// The tensors of attention alone, in the layer that was begun.
+void list_llama_attention(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list);
+
 /// Tables of frequencies that older files hold.
 bool is_llama_buffer(std::string_view name);
 

@@ -101,6 +101,18 @@ void read_mamba(const ConfigKeys& keys, ModelConfig& config) {
   refuse_mamba_rest(keys);
 }
 
+/// Falcon Mamba: the first Mamba whose step, keys and queries are normed. Its width is intermediate_size.
+void read_falcon_mamba(const ConfigKeys& keys, ModelConfig& config) {
+  read_around_mamba(keys, "layer_norm_epsilon", /*tied=*/true, config);
+  LinearMixer& mixer = *config.linear;
+  const std::int64_t width = keys.integer("intermediate_size", 1, kMaxHidden, mixer.heads);
+  mixer.heads = mixer.value_heads = static_cast<int>(width);
+  mixer.selected_norm_epsilon = keys.number("mixer_rms_eps", 0.0, 1.0, 1e-6);
+  static_cast<void>(keys.has("use_falcon_mambapy"));  // how a kernel is called
+  use_linear_mixer_alone(config);
+  refuse_mamba_rest(keys);
+}
+
 /// The MLP's width of a kind of layer.
 std::int64_t read_mlp_width(const ConfigKeys& keys, const char* key, double otherwise, std::int64_t hidden) {
   const double ratio = keys.number(key, 1e-3, 1e3, otherwise);
@@ -224,6 +236,7 @@ void list_samba(const ModelConfig& config, ParameterList& list) {
 }  // namespace
 
 const ModelFamily kSambaBaseline = {"samba-project_fox", "Samba", "backbone.", read_samba, list_samba};
+const ModelFamily kFalconMamba = {"falcon_mamba", "Falcon Mamba", "backbone.", read_falcon_mamba, list_mamba};
 const ModelFamily kMamba = {"mamba", "Mamba", "backbone.", read_mamba, list_mamba};
 
 }  // namespace foxscope::family

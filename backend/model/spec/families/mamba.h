@@ -5,6 +5,7 @@
 namespace foxscope::family {
 
 extern const ModelFamily kSambaBaseline;  ///< samba-project_fox
-extern const ModelFamily kMamba;          ///< FLA's and Hugging Face's
+extern const ModelFamily kFalconMamba;
+extern const ModelFamily kMamba;  ///< FLA's and Hugging Face's
 
 }  // namespace foxscope::family

@@ -1,6 +1,12 @@
 // OLMo 2 and OLMo 3: norms behind attention and MLP, none before, and norms of queries and keys over all heads
-// together. OLMoE: the latter, and experts.
+// together. OLMo Hybrid: such layers, and layers of Gated DeltaNet with norms before. OLMoE: norms before, and experts.
 #include "backend/model/spec/families/olmo.h"
+
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "backend/base/index.h"
 #include "backend/model/spec/families/experts.h"
@@ -37,6 +43,116 @@ void read_olmo3(const ConfigKeys& keys, ModelConfig& config) {
   keys.refuse_others(harmless_keys());
 }
 
+/// The mixer of each layer by a word.
+void read_hybrid_layers(const ConfigKeys& keys, ModelConfig& config) {
+  const nlohmann::json types = keys.has("layer_types") ? keys.value("layer_types") : nlohmann::json::array();
+  for (const nlohmann::json& type : types) {
+    if (type == "linear_attention") config.mixers.push_back(Mixer::delta_rule);
+    if (type == "full_attention") config.mixers.push_back(Mixer::attention);
+  }
+  if (std::ssize(config.mixers) != config.layers || std::ssize(types) != config.layers) {
+    keys.fail("layer_types",
+              fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", config.layers));
+  }
+}
+
+/// A mixer of Gated DeltaNet whose norm has an epsilon of its own.
+void read_delta_mixer(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr double kNormEpsilon = 1e-5;
+  LinearMixer mixer;
+  mixer.kind = Mixer::delta_rule;
+  mixer.query_heads = mixer.key_heads =
+      static_cast<int>(keys.integer("linear_num_key_heads", 1, kMaxHidden, config.heads));
+  mixer.heads = mixer.value_heads =
+      static_cast<int>(keys.integer("linear_num_value_heads", 1, kMaxHidden, config.heads));
+  if (mixer.heads % mixer.key_heads != 0) {
+    keys.fail("linear_num_value_heads", fmt::format("a multiple of linear_num_key_heads {}", mixer.key_heads));
+  }
+  mixer.key_dim = static_cast<int>(keys.integer("linear_key_head_dim", 1, kMaxHeadDim));
+  mixer.value_dim = static_cast<int>(keys.integer("linear_value_head_dim", 1, kMaxHeadDim));
+  mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
+  mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
+  mixer.query_norm = mixer.key_norm = LinearNorm::l2;
+  mixer.query_factor = softmax_scale<double>(mixer.key_dim);
+  mixer.decay = LinearDecay::rate;
+  mixer.beta = keys.flag("linear_allow_neg_eigval", true) ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
+  mixer.norm_size = mixer.value_dim;
+  mixer.norm_epsilon = kNormEpsilon;
+  mixer.gate = LinearGate::after_norm;
+  config.linear = mixer;
+}
+
+void read_olmo_hybrid(const ConfigKeys& keys, ModelConfig& config) {
+  read_olmo(keys, config);
+  config.norm_epsilon = config.query_key_norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
+  // Layers of attention have norms behind, the others before.
+  config.pre_norm = true;
+  if (keys.has("rope_parameters") && keys.under("rope_parameters").is_null("rope_theta")) {
+    config.rotaries.clear();
+    for (AttentionLayer& layer : config.attention) layer.rotary = -1;
+  }
+  read_delta_mixer(keys, config);
+  read_hybrid_layers(keys, config);
+  if (!config.attends()) {
+    config.rotaries.clear();
+    config.attention.clear();
+    config.query_key_norm = QueryKeyNorm::none;
+    config.query_key_value_bias = config.output_bias = false;
+    use_linear_mixer_alone(config);
+  }
+  keys.refuse_others(harmless_keys());
+}
+
+void list_delta_mixer(const ModelConfig& config, ParameterList& list) {
+  const LinearMixer& mixer = *config.linear;
+  const LinearColumns columns(mixer);
+  const std::int64_t hidden = config.hidden_size;
+  using W = LayerWeights;
+  const auto project = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
+    list.add(fmt::format("linear_attn.{}_proj.weight", name), {rows, hidden}, &W::projection, column * hidden);
+  };
+  const auto mix = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
+    project(name, rows, column);
+    list.add(fmt::format("linear_attn.{}_conv1d.weight", name), {rows, 1, mixer.convolution}, &W::convolution,
+             (column - columns.convolved) * mixer.convolution);
+  };
+  mix("q", mixer.query_size(), columns.query);
+  mix("k", mixer.key_size(), columns.key);
+  mix("v", mixer.value_size(), columns.value);
+  project("g", mixer.output_size(), 0);
+  project("b", mixer.heads, columns.beta);
+  project("a", mixer.heads, columns.decay);
+  list.add("linear_attn.A_log", {mixer.heads}, &W::decay_rate);
+  list.add("linear_attn.dt_bias", {mixer.heads}, &W::decay_bias);
+  list.add("linear_attn.o_norm.weight", {mixer.value_dim}, &W::output_norm);
+  list.add("linear_attn.o_proj.weight", {hidden, mixer.output_size()}, &W::output);
+}
+
+void list_olmo_hybrid(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inner = config.intermediate_size;
+  using W = LayerWeights;
+  list.add("embed_tokens.weight", {config.vocabulary_size, hidden}, &ModelWeights::embedding);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const bool attends = config.is_attention(layer);
+    list.begin_layer(layer, fmt::format("layers.{}.", layer));
+    if (attends) {
+      list_llama_attention(config, {}, list);
+      list.add("post_attention_layernorm.weight", {hidden}, &W::attention_post_norm);
+      list.add("post_feedforward_layernorm.weight", {hidden}, &W::mlp_post_norm);
+    } else {
+      list.add("attention_layer_norm.weight", {hidden}, &W::attention_norm);
+      list_delta_mixer(config, list);
+      list.add("feedforward_layer_norm.weight", {hidden}, &W::mlp_norm);
+    }
+    list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
+    list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
+    list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
+  }
+  list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
+  list.add_head();
+}
+
 /// Llama with norms of queries and keys over all heads together, and experts in every layer.
 void read_olmoe(const ConfigKeys& keys, ModelConfig& config) {
   constexpr double kMostLimit = 1e6;
@@ -66,6 +182,8 @@ void list_olmoe(const ModelConfig& config, ParameterList& list) {
 }  // namespace
 
 const ModelFamily kOlmo2 = {"olmo2", "OLMo 2", "model.", read_olmo2, list_olmo, "lm_head.weight", is_llama_buffer};
+const ModelFamily kOlmoHybrid = {"olmo_hybrid",    "OLMo Hybrid",    "model.",       read_olmo_hybrid,
+                                 list_olmo_hybrid, "lm_head.weight", is_llama_buffer};
 const ModelFamily kOlmoe = {"olmoe", "OLMoE", "model.", read_olmoe, list_olmoe, "lm_head.weight", is_llama_buffer};
 const ModelFamily kOlmo3 = {"olmo3", "OLMo 3", "model.", read_olmo3, list_olmo, "lm_head.weight", is_llama_buffer};
 

@@ -6,6 +6,7 @@ namespace foxscope::family {
 
 extern const ModelFamily kOlmo2;
 extern const ModelFamily kOlmo3;
+extern const ModelFamily kOlmoHybrid;
 extern const ModelFamily kOlmoe;
 
 }  // namespace foxscope::family
