@@ -12,7 +12,7 @@ namespace {
 
 /// Whether a layer has something that the intervention changes.
 void check_decay(const Intervention& intervention, const ModelConfig& config) {
-  if (intervention.kind == Intervention::Kind::cut) return;
+  if (intervention.kind == Intervention::Kind::cut || intervention.kind == Intervention::Kind::drop) return;
   for (int layer = 0; layer < config.layers; ++layer) {
     if (intervention.layer != -1 && intervention.layer != layer) continue;
     const LayerMixer mixer = config.layer(layer);
@@ -80,6 +80,13 @@ void check_interventions(std::span<const Intervention> interventions, const Mode
                                    intervention.text(), what, number, count - 1));
     };
     check("layer", intervention.layer, config.layers);
+    if (intervention.kind == Intervention::Kind::drop) {
+      if (!config.mixture || (intervention.layer >= 0 && config.mixture_at(intervention.layer) == nullptr)) {
+        throw UsageError(fmt::format("--intervene '{}': {} has no experts", intervention.text(),
+                                     config.mixture ? fmt::format("layer {}", intervention.layer) : "the model"));
+      }
+      check("expert", intervention.expert, config.mixture->experts);
+    }
     check("head", intervention.head,
           intervention.layer < 0 ? sizes_of(config, 1).heads : config.heads_of(intervention.layer));
     check_decay(intervention, config);

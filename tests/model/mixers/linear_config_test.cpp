@@ -253,7 +253,7 @@ TEST(LinearConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("qwen3_5_text", {{"linear_num_value_heads", 3}}),
                (Parts{"linear_num_value_heads is 3"}));
   EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"num_experts", 8}}),
-               (Parts{"dir/config.json", "moe_intermediate_size is missing"}));
+               (Parts{"dir/config.json", "num_experts_per_tok is missing", "at most num_experts 8"}));
   EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"num_experts", 0}, {"sparkle", 1}}), (Parts{"sparkle"}));
 }
 
