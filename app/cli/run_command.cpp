@@ -352,7 +352,7 @@ void addRunCommand(CLI::App& program, ParsedCommand& parsed) {
   addRunningOptions(*command, *options, "the sequence");
   addInterventions(*command, *options,
                    "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, zero@p "
-                   "or cut; repeatable");
+                   "or cut, or with * for the head drop=e, of an expert; repeatable");
   command
       ->add_option("--keep", options->keep,
                    fmt::format("Arrays that the file holds: {} (default: {})", keep_words(","), options->keep))

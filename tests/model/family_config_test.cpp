@@ -38,12 +38,12 @@ json tiny_family(const std::string& model_type) {
   return config;
 }
 
-const std::vector<std::string> kPlainFamilies = {"gpt2",  "gpt_neox",  "llama",      "mistral",    "qwen2",
-                                                 "qwen3", "ministral", "ministral3", "smollm3",    "phi3",
-                                                 "olmo2", "olmo3",     "gemma2",     "gemma3_text"};
-const std::vector<std::string> kRotaryFamilies = {"gpt_neox",  "llama",      "mistral",    "qwen2", "qwen3",
-                                                  "ministral", "ministral3", "smollm3",    "phi3",  "olmo2",
-                                                  "olmo3",     "gemma2",     "gemma3_text"};
+const std::vector<std::string> kPlainFamilies = {"gpt2",  "gpt_neox",  "llama",      "mistral",     "qwen2",
+                                                 "qwen3", "ministral", "ministral3", "smollm3",     "phi3",
+                                                 "olmo2", "olmo3",     "gemma2",     "gemma3_text", "granite"};
+const std::vector<std::string> kRotaryFamilies = {"gpt_neox",  "llama",      "mistral",     "qwen2",  "qwen3",
+                                                  "ministral", "ministral3", "smollm3",     "phi3",   "olmo2",
+                                                  "olmo3",     "gemma2",     "gemma3_text", "granite"};
 
 json with(const std::string& model_type, const json& keys) {
   json config = tiny_family(model_type);
@@ -420,6 +420,20 @@ TEST(FamilyConfig, RefusesOptionsOfGemmaThatAreNotRun) {
   EXPECT_EQ(family_config(with("gemma2", {{"attn_logit_softcapping", nullptr}})).attention_cap, 0);
   EXPECT_EQ(family_config(tiny_family("gemma2")).attention_cap, 50);
   EXPECT_EQ(family_config(tiny_family("gemma2")).logit_cap, 30);
+}
+
+TEST(FamilyConfig, ReadsTheFactorsOfGranite) {
+  const ModelConfig config = family_config(with("granite", {{"embedding_multiplier", 12},
+                                                            {"attention_multiplier", 0.25},
+                                                            {"residual_multiplier", 0.5},
+                                                            {"logits_scaling", 8}}));
+  EXPECT_EQ(config.embedding_factor, 12);
+  EXPECT_EQ(config.query_factor, 0.25 * 2);  // of 1/sqrt(4)
+  EXPECT_EQ(config.residual_factor, 0.5);
+  EXPECT_EQ(config.logit_factor, 0.125);
+  for (const char* key : {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {
+    EXPECT_PRED2(test::says, refusal("granite", {{key, 0}}), (Parts{std::string(key) + " is 0"}));
+  }
 }
 
 TEST(FamilyConfig, RefusesHostileValuesOfEveryKey) {

@@ -27,12 +27,33 @@ TEST(InterventionText, IsReadAndWrittenAlike) {
 }
 
 TEST(InterventionText, SaysWhatIsAllowed) {
-  for (const char* text : {"", "1", "1:2", "a:0:one", "-1:0:one", "0:-1:one", "0:0:two", "0:0:one=1", "0:0:constant",
-                           "0:0:constant=2", "0:0:constant=-0.1", "0:0:constant=nan", "0:0:scale=-1", "0:0:scale=x",
-                           "0:0:zero@", "0:0:zero@-1", "0:0:zero@1.5", "0:0:zero=1", "0:0:mean:1"}) {
+  for (const char* text : {"",
+                           "1",
+                           "1:2",
+                           "a:0:one",
+                           "-1:0:one",
+                           "0:-1:one",
+                           "0:0:two",
+                           "0:0:one=1",
+                           "0:0:constant",
+                           "0:0:constant=2",
+                           "0:0:constant=-0.1",
+                           "0:0:constant=nan",
+                           "0:0:scale=-1",
+                           "0:0:scale=x",
+                           "0:0:zero@",
+                           "0:0:zero@-1",
+                           "0:0:zero@1.5",
+                           "0:0:zero=1",
+                           "0:0:mean:1",
+                           "0:*:drop=",
+                           "0:*:drop=-1",
+                           "0:*:drop=x",
+                           "0:1:drop=2"}) {
     EXPECT_THROW(Intervention::parse(text), UsageError) << text;
     EXPECT_PRED2(test::says, test::error_of([&] { Intervention::parse(text); }),
-                 (test::Parts{std::string("--intervene '") + text + "'", "LAYER:HEAD:KIND", "zero@p or cut"}));
+                 (test::Parts{std::string("--intervene '") + text + "'", "LAYER:HEAD:KIND",
+                              "zero@p or cut, or with * for the head drop=e"}));
   }
 }
 
@@ -41,7 +62,8 @@ TEST(InterventionText, IsReadInWords) {
        {std::pair{"3:0:one", "L3 H0, gate 1"}, std::pair{"*:*:cut", "all heads, cut"},
         std::pair{"3:*:mean", "L3, all heads, gate at its mean"},
         std::pair{"*:2:zero@17", "H2 of all layers, gate 0 at 17"}, std::pair{"0:0:scale=0.5", "L0 H0, log gate × 0.5"},
-        std::pair{"1:1:constant=0.25", "L1 H1, gate 0.25"}}) {
+        std::pair{"1:1:constant=0.25", "L1 H1, gate 0.25"}, std::pair{"2:*:drop=7", "L2, without expert 7"},
+        std::pair{"*:*:drop=0", "all layers, without expert 0"}}) {
     EXPECT_EQ(Intervention::parse(text).words(), words);
   }
 }
@@ -54,7 +76,8 @@ TEST(InterventionText, OfAChangeOfEachHeadIsItsKind) {
   }
   for (const auto& [kind, why] :
        {std::pair{"two", "'two' is not known"}, std::pair{"", "'' is not known"},
-        std::pair{"zero@3", "a position is of one text"}, std::pair{"constant=2", "'2' is not a number from 0 to 1"}}) {
+        std::pair{"zero@3", "a position is of one text"}, std::pair{"drop=3", "an expert is of no head"},
+        std::pair{"constant=2", "'2' is not a number from 0 to 1"}}) {
     EXPECT_EQ(test::error_of([kind = kind] { Intervention::parse_change(kind); }),
               std::string("--change '") + kind + "': " + why + "; use one, cut, mean, constant=f or scale=s");
   }

@@ -25,6 +25,8 @@ QString nameOfChange(Intervention::Kind kind) {
       return trChange("forgets everything once: f = 0 at a position");
     case Kind::cut:
       return trChange("is cut: its output is 0");
+    case Kind::drop:
+      return trChange("lacks an expert");
   }
   return {};
 }
@@ -43,6 +45,8 @@ QString meaningOfChange(Intervention::Kind kind) {
       return trChange("Nothing before the position is seen from there on.");
     case Kind::cut:
       return trChange("What the head is worth: its output is left out before the output projection.");
+    case Kind::drop:
+      return trChange("What the expert is worth: its output is left out.");
   }
   return {};
 }

@@ -97,8 +97,10 @@ void DifferentiableForward::end_layer(int layer) {
 }
 
 bool DifferentiableForward::feed_forward(int layer) {
-  const TakeChoice take = [&](const at::Tensor& experts, const at::Tensor& weights) {
+  const TakeChoice take = [&](const at::Tensor& experts, const at::Tensor& of_router) {
+    at::Tensor weights = without_dropped(pass_, layer, 0, experts, of_router);
     record_experts(pass_, layer, experts, weights);
+    return weights;
   };
   pass_.add(mlp_output(pass_, layer, pass_.residual, take));
   return !job().stopped();

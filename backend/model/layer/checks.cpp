@@ -12,7 +12,7 @@ namespace {
 
 /// Whether a layer has something that the intervention changes.
 void check_decay(const Intervention& intervention, const ModelConfig& config) {
-  if (intervention.kind == Intervention::Kind::cut) return;
+  if (intervention.kind == Intervention::Kind::cut || intervention.kind == Intervention::Kind::drop) return;
   for (int layer = 0; layer < config.layers; ++layer) {
     if (intervention.layer != -1 && intervention.layer != layer) continue;
     const LayerMixer mixer = config.layer(layer);
@@ -81,7 +81,13 @@ void check_interventions(std::span<const Intervention> interventions, const Mode
                                    intervention.text(), what, number, count - 1));
     };
     check("layer", intervention.layer, config.layers);
-    if (intervention.layer >= 0 && !config.has_mixer(intervention.layer)) {
+    if (intervention.kind == Intervention::Kind::drop) {
+      if (!config.mixture || (intervention.layer >= 0 && config.mixture_at(intervention.layer) == nullptr)) {
+        throw UsageError(fmt::format("--intervene '{}': {} has no experts", intervention.text(),
+                                     config.mixture ? fmt::format("layer {}", intervention.layer) : "the model"));
+      }
+      check("expert", intervention.expert, config.mixture->experts);
+    } else if (intervention.layer >= 0 && !config.has_mixer(intervention.layer)) {
       throw UsageError(fmt::format("--intervene '{}': layer {} has no heads: it is an MLP alone", intervention.text(),
                                    intervention.layer));
     }

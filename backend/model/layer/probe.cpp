@@ -70,6 +70,10 @@ bool Probe::changes_gates(int layer) const { return foxscope::changes_gates(inte
 
 bool Probe::cuts_head(int layer, int head) const { return foxscope::cuts_head(interventions_, layer, head); }
 
+bool Probe::drops_experts(int layer) const { return foxscope::drops_experts(interventions_, layer); }
+
+bool Probe::drops_expert(int layer, int expert) const { return foxscope::drops_expert(interventions_, layer, expert); }
+
 void Probe::change_gates(int layer, int heads, std::int64_t first, std::int64_t length, double* log_gate) const {
   foxscope::change_gates(interventions_, layer, {heads, first, length}, log_gate);
 }

@@ -50,6 +50,8 @@ class Probe {
   [[nodiscard]] bool changes() const { return !interventions_.empty(); }
   [[nodiscard]] bool changes_gates(int layer) const;
   [[nodiscard]] bool cuts_head(int layer, int head) const;
+  [[nodiscard]] bool drops_experts(int layer) const;
+  [[nodiscard]] bool drops_expert(int layer, int expert) const;
   /// @param first     position of the first column
   /// @param log_gate  [H, n] log f, nats, changed in place
   void change_gates(int layer, int heads, std::int64_t first, std::int64_t length, double* log_gate) const;

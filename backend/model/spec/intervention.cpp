@@ -17,7 +17,7 @@ using Kind = Intervention::Kind;
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   throw UsageError(fmt::format(
       "--intervene '{}': {}; write LAYER:HEAD:KIND, where * stands for all layers or heads and KIND is one, "
-      "constant=f, mean, scale=s, zero@p or cut",
+      "constant=f, mean, scale=s, zero@p or cut, or with * for the head drop=e, of an expert",
       text, why));
 }
 
@@ -38,7 +38,7 @@ int parse_index(const std::string& word, const std::string& text, const char* wh
 
 /// " (did you mean scale=0.9?)" of "scael=0.9".
 std::string nearest_kind(const std::string& word, const std::string& argument) {
-  static const std::vector<std::string> kinds = {"one", "mean", "cut", "constant=", "scale=", "zero@"};
+  static const std::vector<std::string> kinds = {"one", "mean", "cut", "constant=", "scale=", "zero@", "drop="};
   const auto nearest = nearest_name(word, kinds);
   if (!nearest) return {};
   const bool takes_argument = nearest->ends_with('=') || nearest->ends_with('@');
@@ -66,6 +66,11 @@ std::string read_kind(const std::string& kind, Intervention& into) {
     const auto position = parse_number<std::int64_t>(argument);
     if (!position || *position < 0) return fmt::format("position '{}' is not a number from 0", argument);
     into.position = *position;
+  } else if (word == "drop=") {
+    into.kind = Kind::drop;
+    const auto expert = parse_number<int>(argument);
+    if (!expert || *expert < 0) return fmt::format("expert '{}' is not a number from 0", argument);
+    into.expert = *expert;
   } else {
     return fmt::format("'{}' is not known{}", kind, nearest_kind(word, argument));
   }
@@ -83,6 +88,7 @@ Intervention Intervention::parse(const std::string& text) {
   result.head = parse_index(text.substr(first + 1, second - first - 1), text, "head");
   const std::string why = read_kind(text.substr(second + 1), result);
   if (!why.empty()) refuse(text, why);
+  if (result.kind == Kind::drop && result.head != -1) refuse(text, "an expert is of a layer, and of no head");
   return result;
 }
 
@@ -90,6 +96,7 @@ Intervention Intervention::parse_change(const std::string& kind) {
   Intervention result;
   std::string why = read_kind(kind, result);
   if (why.empty() && result.kind == Kind::zero) why = "a position is of one text";
+  if (why.empty() && result.kind == Kind::drop) why = "an expert is of no head";
   if (!why.empty()) {
     throw UsageError(fmt::format("--change '{}': {}; use one, cut, mean, constant=f or scale=s", kind, why));
   }
@@ -110,6 +117,8 @@ std::string Intervention::kind_text() const {
       return fmt::format("zero@{}", position);
     case Kind::cut:
       return "cut";
+    case Kind::drop:
+      return fmt::format("drop={}", expert);
   }
   return {};
 }
@@ -133,11 +142,15 @@ std::string Intervention::kind_words() const {
       return fmt::format("gate 0 at {}", position);
     case Kind::cut:
       return "cut";
+    case Kind::drop:
+      return fmt::format("without expert {}", expert);
   }
   return {};
 }
 
 std::string Intervention::words() const {
+  if (kind == Kind::drop)
+    return (layer < 0 ? std::string("all layers") : fmt::format("L{}", layer)) + ", " + kind_words();
   const std::string where = layer < 0 && head < 0 ? "all heads"
                             : head < 0            ? fmt::format("L{}, all heads", layer)
                             : layer < 0           ? fmt::format("H{} of all layers", head)

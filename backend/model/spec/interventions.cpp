@@ -14,7 +14,7 @@ namespace {
 using InterventionKind = Intervention::Kind;
 
 bool concerns(const Intervention& intervention, int layer, int head) {
-  return (intervention.layer == -1 || intervention.layer == layer) &&
+  return intervention.kind != InterventionKind::drop && (intervention.layer == -1 || intervention.layer == layer) &&
          (intervention.head == -1 || intervention.head == head);
 }
 
@@ -48,6 +48,7 @@ void change_head(const Intervention& intervention, std::int64_t first, std::span
       break;
     }
     case InterventionKind::cut:
+    case InterventionKind::drop:
       break;
   }
 }
@@ -82,6 +83,7 @@ void pull_back_head(const Intervention& intervention, std::int64_t first, std::s
       break;
     }
     case InterventionKind::cut:
+    case InterventionKind::drop:
       break;
   }
 }
@@ -90,7 +92,8 @@ void pull_back_head(const Intervention& intervention, std::int64_t first, std::s
 
 bool changes_gates(std::span<const Intervention> interventions, int layer) {
   return std::any_of(interventions.begin(), interventions.end(), [layer](const Intervention& intervention) {
-    return intervention.kind != InterventionKind::cut && (intervention.layer == -1 || intervention.layer == layer);
+    return intervention.kind != InterventionKind::cut && intervention.kind != InterventionKind::drop &&
+           (intervention.layer == -1 || intervention.layer == layer);
   });
 }
 
@@ -114,6 +117,7 @@ bool forgets_changed(std::span<const Intervention> interventions, int layer, int
           break;
         case InterventionKind::mean:
         case InterventionKind::cut:
+        case InterventionKind::drop:
           break;
       }
     }
@@ -128,6 +132,19 @@ bool forgets_changed(std::span<const Intervention> interventions, int layer, int
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head) {
   return std::any_of(interventions.begin(), interventions.end(), [layer, head](const Intervention& intervention) {
     return intervention.kind == InterventionKind::cut && concerns(intervention, layer, head);
+  });
+}
+
+bool drops_expert(std::span<const Intervention> interventions, int layer, int expert) {
+  return std::ranges::any_of(interventions, [&](const Intervention& intervention) {
+    return intervention.kind == InterventionKind::drop && intervention.expert == expert &&
+           (intervention.layer == -1 || intervention.layer == layer);
+  });
+}
+
+bool drops_experts(std::span<const Intervention> interventions, int layer) {
+  return std::ranges::any_of(interventions, [&](const Intervention& intervention) {
+    return intervention.kind == InterventionKind::drop && (intervention.layer == -1 || intervention.layer == layer);
   });
 }
 

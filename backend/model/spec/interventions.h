@@ -18,6 +18,11 @@ bool forgets_changed(std::span<const Intervention> interventions, int layer, int
 /// Whether the output of this head is 0 before o_proj.
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head);
 
+/// Whether what this expert makes is 0.
+bool drops_expert(std::span<const Intervention> interventions, int layer, int expert);
+/// Whether what any expert of a layer makes is.
+bool drops_experts(std::span<const Intervention> interventions, int layer);
+
 /// The heads and positions whose gates are at hand.
 struct GateRange {
   int heads = 0;

@@ -19,6 +19,7 @@
 #include "backend/model/spec/families/gpt2.h"
 #include "backend/model/spec/families/gpt_neox.h"
 #include "backend/model/spec/families/gpt_oss.h"
+#include "backend/model/spec/families/granite.h"
 #include "backend/model/spec/families/kimi_linear.h"
 #include "backend/model/spec/families/linear_attention.h"
 #include "backend/model/spec/families/llama.h"
@@ -49,6 +50,8 @@ const std::array kFamilies = {&family::kFox,
                               &family::kQwen3Moe,
                               &family::kOlmoe,
                               &family::kGptOss,
+                              &family::kGranite,
+                              &family::kGraniteMoe,
                               &family::kMinistral,
                               &family::kMinistral3,
                               &family::kSmolLm3,

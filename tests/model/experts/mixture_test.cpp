@@ -30,7 +30,7 @@ json tiny_mixture(const std::string& model_type, const json& more = json::object
   json config = {{"model_type", model_type}, {"vocab_size", 11},       {"hidden_size", 8},
                  {"num_attention_heads", 2}, {"num_hidden_layers", 2}, {"bos_token_id", 0},
                  {"num_experts_per_tok", 2}, {"head_dim", 4},          {"num_key_value_heads", 1}};
-  const bool local = model_type == "mixtral" || model_type == "gpt_oss";
+  const bool local = model_type == "mixtral" || model_type == "gpt_oss" || model_type == "granitemoe";
   config[local ? "num_local_experts" : "num_experts"] = 4;
   if (model_type.starts_with("qwen3")) config["moe_intermediate_size"] = 6;
   if (!model_type.starts_with("qwen3_5")) config["intermediate_size"] = 5;
@@ -49,8 +49,8 @@ json tiny_mixture(const std::string& model_type, const json& more = json::object
   return config;
 }
 
-const std::vector<std::string> kMixtures = {"mixtral", "qwen3_moe",        "olmoe",
-                                            "gpt_oss", "qwen3_5_moe_text", "qwen3_next"};
+const std::vector<std::string> kMixtures = {"mixtral",    "qwen3_moe",        "olmoe",     "gpt_oss",
+                                            "granitemoe", "qwen3_5_moe_text", "qwen3_next"};
 
 ModelConfig mixture_config(const std::string& model_type, const json& more = json::object()) {
   return ModelConfig::from_json(tiny_mixture(model_type, more).dump(), "dir/config.json");
@@ -235,8 +235,10 @@ struct KeptExperts {
   std::vector<float> logits;
 };
 
-KeptExperts kept_of(CausalLM& model, const std::vector<std::int32_t>& ids) {
+KeptExperts kept_of(CausalLM& model, const std::vector<std::int32_t>& ids,
+                    const std::vector<std::string>& interventions = {}) {
   test::Batch batch;
+  for (const std::string& one : interventions) batch.interventions.push_back(Intervention::parse(one));
   batch.input_ids = batch.labels = ids;
   batch.keep = {Keep::logits, Keep::experts};
   const auto trace = test::run_batch(model, batch).traces.front();
@@ -302,6 +304,11 @@ TEST(MixtureOptions, TwoWaysToComputeAgree) {
       {"gpt_oss", {{"attention_bias", false}}},
       {"qwen3_next", {{"decoder_sparse_step", 2}, {"norm_topk_prob", false}}},
       {"qwen3_5_moe_text", {{"num_experts_per_tok", 3}}},
+      {"granitemoe",
+       {{"embedding_multiplier", 3},
+        {"attention_multiplier", 0.3},
+        {"residual_multiplier", 0.4},
+        {"logits_scaling", 5}}},
   };
   const std::vector<std::int32_t> ids = {0, 3, 9, 9, 4, 7, 1, 10, 2, 6, 5};
   for (const auto& [name, keys] : options) {
@@ -371,6 +378,41 @@ TEST(MappedExperts, AreReadOnlyWhereTheyAreChosen) {
     EXPECT_EQ(found.experts, wanted.experts) << name;
     EXPECT_EQ(test::largest_difference(found.logits, wanted.logits), 0) << name;
   }
+}
+
+TEST(DroppedExperts, WeighNothing) {
+  const std::string folder = test::data_path("published/qwen3_moe");
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  const std::vector<std::int32_t> ids = test::read_ids(SafetensorsFile(folder + "/golden.safetensors"), "input_ids");
+  const auto model = CausalLM::load(checkpoint, Device{}, DType::float32);
+  const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
+  const KeptExperts whole = kept_of(*model, ids);
+  const KeptExperts changed = kept_of(*model, ids, {"1:*:drop=2", "1:*:drop=4"});
+  const KeptExperts twin = kept_of(*composed, ids, {"1:*:drop=2", "1:*:drop=4"});
+  EXPECT_LE(test::largest_difference(changed.logits, twin.logits), 1e-4);
+  EXPECT_LE(test::largest_difference(changed.weights, twin.weights), 1e-5);
+  EXPECT_GT(test::largest_difference(changed.logits, whole.logits), 1e-3);
+  EXPECT_EQ(changed.experts, whole.experts);  // nothing before the layer's experts is changed
+  const std::size_t layer = whole.weights.size() / 2;
+  const std::size_t vocabulary = whole.logits.size() / ids.size();
+  for (std::size_t n = 0; n < whole.weights.size(); ++n) {
+    const bool dropped = n >= layer && (whole.experts[n] == 2 || whole.experts[n] == 4);
+    EXPECT_EQ(changed.weights[n], dropped ? 0 : whole.weights[n]);
+  }
+  // The second layer is the last: positions that chose neither have the same logits.
+  for (std::size_t position = 0; position < ids.size(); ++position) {
+    const std::size_t at = layer + 2 * position;
+    if (changed.weights[at] == 0 || changed.weights[at + 1] == 0) continue;
+    for (std::size_t n = position * vocabulary; n < (position + 1) * vocabulary; ++n) {
+      ASSERT_EQ(changed.logits[n], whole.logits[n]);
+    }
+  }
+  const auto said = [&](CausalLM& of, const char* text) {
+    return test::error_of<UsageError>([&] { kept_of(of, ids, {text}); });
+  };
+  EXPECT_PRED2(test::says, said(*model, "0:*:drop=6"), (Parts{"there is no expert 6: the model and text have 0 to 5"}));
+  const auto llama = CausalLM::load(Checkpoint::open(test::data_path("llama")), Device{}, DType::float32);
+  EXPECT_PRED2(test::says, said(*llama, "0:*:drop=0"), (Parts{"--intervene '0:*:drop=0': the model has no experts"}));
 }
 
 TEST(KeptExperts, AreRefusedWhereThereAreNone) {

@@ -42,6 +42,7 @@ bool MixtureCpu::mix(int layer) {
   made_.assign(normed_.size(), 0.0F);
   chosen_.resize(index_of(rows * mixture_.chosen));
   if (!choose(layer)) return false;
+  drop_experts(layer);
   keep_choice(layer);
   sort_pairs();
   for (std::int64_t first = 0; first < std::ssize(pieces_);) {
@@ -80,6 +81,18 @@ void MixtureCpu::choose_rows(int layer, const CpuPass::Rows& rows) {
   for (std::int64_t row = 0; row < rows.count(); ++row) {
     choose_experts(mixture_, {logits + row * experts, index_of(experts)}, weights.selection_bias,
                    std::span(chosen_).subspan(index_of(rows.begin + row) * chosen, chosen));
+  }
+}
+
+/// Experts that a probe drops weigh nothing.
+void MixtureCpu::drop_experts(int layer) {
+  const std::size_t size = index_of(pass_.length() * mixture_.chosen);
+  for (std::size_t sequence = 0; sequence < pass_.probes().size(); ++sequence) {
+    const Probe& probe = pass_.probes()[sequence];
+    if (!probe.drops_experts(layer)) continue;
+    for (ChosenExpert& one : std::span(chosen_).subspan(sequence * size, size)) {
+      if (probe.drops_expert(layer, one.expert)) one.weight = 0;
+    }
   }
 }
 

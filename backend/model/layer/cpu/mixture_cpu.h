@@ -39,6 +39,7 @@ class MixtureCpu {
   };
   bool choose(int layer);
   void choose_rows(int layer, const CpuPass::Rows& rows);
+  void drop_experts(int layer);
   void keep_choice(int layer);
   void sort_pairs();
   bool multiply_pieces(int layer, std::int64_t first, std::int64_t last);

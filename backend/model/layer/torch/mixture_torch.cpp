@@ -42,13 +42,32 @@ std::pair<at::Tensor, at::Tensor> route(const ExpertMixture& mixture, const Torc
 
 }  // namespace
 
+at::Tensor without_dropped(const TorchPass& pass, int layer, std::int64_t first, const at::Tensor& experts,
+                           const at::Tensor& weights) {
+  at::Tensor left = weights;
+  const int count = pass.config().mixture_at(layer)->experts;
+  for (std::int64_t b = 0; b < pass.batch(); ++b) {
+    const std::int64_t begin = std::clamp<std::int64_t>(b * pass.length() - first, 0, weights.size(0));
+    const std::int64_t end = std::clamp<std::int64_t>((b + 1) * pass.length() - first, 0, weights.size(0));
+    const Probe& probe = pass.probes()[index_of(b)];
+    if (begin == end || !probe.drops_experts(layer)) continue;
+    at::Tensor kept = at::ones_like(weights);
+    for (int expert = 0; expert < count; ++expert) {
+      if (!probe.drops_expert(layer, expert)) continue;
+      kept.slice(0, begin, end).masked_fill_(experts.slice(0, begin, end) == expert, 0.0);
+    }
+    left = left * kept;
+  }
+  return left;
+}
+
 at::Tensor mixture_output(const TorchPass& pass, int layer, const at::Tensor& normed, const TakeChoice& take) {
   const ModelConfig& config = pass.config();
   const ExpertMixture& mixture = *config.mixture_at(layer);
   const TorchLayer& weights = pass.weights(layer);
   const at::ScalarType matrix = pass.weights().matrix;
-  const auto [chosen, weight] = route(mixture, weights, normed);
-  if (take) take(chosen, weight);
+  const auto [chosen, of_router] = route(mixture, weights, normed);
+  const at::Tensor weight = take ? take(chosen, of_router) : of_router;
   // Pairs of a row and an expert, sorted by expert.
   const at::Tensor order = at::argsort(chosen.flatten(), /*stable=*/true, /*dim=*/0);
   const at::Tensor rows = order.div(mixture.chosen, "floor");

@@ -74,9 +74,12 @@ at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, 
 void add_mlp(TorchPass& pass, int layer) {
   std::vector<at::Tensor> experts;
   std::vector<at::Tensor> weights;
-  const TakeChoice take = [&](const at::Tensor& chosen, const at::Tensor& weight) {
+  const TakeChoice take = [&](const at::Tensor& chosen, const at::Tensor& of_router) {
+    // As many blocks were taken before as are complete.
+    const std::int64_t first = static_cast<std::int64_t>(experts.size()) * kMlpRows;
     experts.push_back(chosen);
-    weights.push_back(weight);
+    weights.push_back(without_dropped(pass, layer, first, chosen, of_router));
+    return weights.back();
   };
   // Where rows read the one before, all go together.
   const std::int64_t most = pass.weights(layer).mlp_shift.defined() ? pass.rows() : kMlpRows;

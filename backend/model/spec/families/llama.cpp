@@ -190,6 +190,7 @@ void read_qwen3_5_moe(const ConfigKeys& keys, ModelConfig& config) {
   read_gated_layers(keys, /*experts_alone=*/true, config);
   ExpertMixture mixture;
   mixture.normalized = true;
+  if (!keys.flag("norm_topk_prob", true)) keys.refuse("norm_topk_prob", "true");
   read_experts(keys, {.experts_otherwise = 256, .chosen_otherwise = 8}, mixture);
   read_shared_expert(keys, mixture);
   use_experts(
