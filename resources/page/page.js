@@ -989,7 +989,7 @@
         model.heads.forEach((head) => {
           const canvas = make('canvas');
           canvas.setAttribute('aria-hidden', 'true');
-          const memory = head.forgets ? `T ${times(head.decay_time).replace(' tokens', '')}` : head.hasDecay ? 'no gate' : head.kind;
+          const memory = head.forgets ? times(head.decay_time) : head.hasDecay ? 'no gate' : head.kind;
           const button = titled(make('button', 'head', canvas, make('b', '', head.name), make('small', '', memory)),
             `${model.name}, layer ${head.layer}, head ${head.head}: ${head.kind}${head.forgets ? `, decay time ${times(head.decay_time)}` : ''}`);
           button.type = 'button';
@@ -1656,10 +1656,11 @@
       });
     }
     let resized = 0;
-    new ResizeObserver(() => {
+    const watcher = new ResizeObserver(() => {
       cancelAnimationFrame(resized);
       resized = requestAnimationFrame(() => later('maps', 'curve', 'marks'));
-    }).observe(byId('main'));
+    });
+    for (const drawn of [byId('main'), curve.canvas, ...maps.map((view) => view.canvas)]) watcher.observe(drawn);
     words.watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) {
         entry.target.seen = entry.isIntersecting;

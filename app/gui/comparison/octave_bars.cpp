@@ -120,6 +120,12 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
                      tick > 0 ? QStringLiteral("+") + numberText(tick) : numberText(tick));
   }
   const double room = inside.width() / static_cast<double>(m_octaves.size());
+  // As many beginnings are named as fit beside one another.
+  int widest = 0;
+  for (const LossOctave& octave : m_octaves) {
+    widest = std::max(widest, fontMetrics().horizontalAdvance(positionText(octave.positions.begin)));
+  }
+  const int every = std::max(1, static_cast<int>(std::ceil((widest + kGap) / room)));
   for (int index = 0; index < static_cast<int>(m_octaves.size()); ++index) {
     const LossOctave& octave = m_octaves[index_of(index)];
     const QRectF shape = bar(index);
@@ -134,12 +140,14 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
       for (const double y : {high, low}) painter.drawLine(QPointF(x - kWhisker, y), QPointF(x + kWhisker, y));
     }
     painter.setPen(mutedTextColour(palette()));
-    painter.drawText(QRectF(shape.center().x() - room / 2, inside.bottom() + kGap, room, line), Qt::AlignCenter,
-                     positionText(octave.positions.begin) + QStringLiteral("…"));
+    if (index % every != 0) continue;
+    painter.drawText(QRectF(shape.center().x() - widest, inside.bottom() + kGap, 2 * widest, line), Qt::AlignCenter,
+                     positionText(octave.positions.begin));
   }
-  const QString caption = tr("nats/token by position, ± 1 standard error");
-  painter.drawText(QRectF(0, inside.bottom() + kGap + line, width(), line), Qt::AlignCenter,
-                   fontMetrics().elidedText(caption, Qt::ElideRight, width()));
+  QString caption = tr("nats/token from a position on, ± 1 standard error");
+  if (fontMetrics().horizontalAdvance(caption) > width()) caption = tr("nats/token from position, ± 1 s.e.");
+  if (fontMetrics().horizontalAdvance(caption) > width()) caption = tr("from position, ± 1 s.e.");
+  painter.drawText(QRectF(0, inside.bottom() + kGap + line, width(), line), Qt::AlignCenter, caption);
 }
 
 bool OctaveBars::event(QEvent* event) {

@@ -75,7 +75,7 @@ void MapsDistanceTest::headsThatForgetFastAreByDistance() {
   OpenMaps maps({runWithDecayTimes({0.5, 200}, 400)}, std::nullopt);
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).axes(), MapAxes::distance);
-  QCOMPARE(maps.plot(0).caption(), QString("by distance: this head's decay time is 0.5 tokens"));
+  QCOMPARE(maps.plot(0).caption(), QString("decay time 0.5 tokens"));
   maps.document.runs().selection().setHead({maps.document.runs().front().id, 0, 1});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).axes(), MapAxes::key);

@@ -299,9 +299,9 @@ MapPane::Axes MapPane::axesOf(const PictureContent& content) const {
   for (const HeadOf& head : heads) {
     if (default_axes(content.quantity, head, length()) != MapAxes::distance) continue;
     const QString time = QString::number(decay_time_of(head), 'g', 2);
-    if (heads.size() == 1) return {MapAxes::distance, tr("by distance: this head's decay time is %1 tokens").arg(time)};
+    if (heads.size() == 1) return {MapAxes::distance, tr("decay time %1 tokens").arg(time)};
     return {MapAxes::distance,
-            tr("by distance: the decay time of a head of %1 is %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
+            tr("%1: decay time %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
   }
   return {};
 }
