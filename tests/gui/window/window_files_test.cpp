@@ -388,7 +388,8 @@ void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
   test.document().modelRuns().editText("Typed.");
   test.window.setRemembering(MainWindow::Remembering::on);
   QString asked = answer(test.window, "Cancel", [&] { test.window.close(); });
-  QVERIFY2(asked.contains("the run fox-pro-12m\nthe run transformer-pro-12m\n") && asked.contains("typed or changed"),
+  QVERIFY2(asked.contains("the run fox-pro-12m, ") && asked.contains(" s to compute\nthe run transformer-pro-12m, ") &&
+               asked.contains("typed or changed"),
            qPrintable(asked));
   QVERIFY(test.window.isVisible());
   // A session would take the place of everything as well.

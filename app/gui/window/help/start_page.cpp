@@ -209,7 +209,7 @@ void StartPage::setRecent(const QStringList& paths) {
     picture->setFixedSize(kThumbnail);
     picture->setAlignment(Qt::AlignCenter);
     picture->setPixmap(pictures[static_cast<std::size_t>(paths.indexOf(path))]);
-    picture->setVisible(any);
+    if (!any) picture->hide();
     row->addWidget(picture);
     auto* link = new QLabel(QStringLiteral("<a href='open'>%1</a><br>%2")
                                 .arg(file.fileName().toHtmlEscaped(), file.path().toHtmlEscaped()));
