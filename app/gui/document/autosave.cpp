@@ -29,18 +29,7 @@ namespace {
 constexpr char kSession[] = "session.json";
 constexpr char kDamaged[] = "damaged.json";
 constexpr char kPicture[] = "picture.png";
-
-/// Bytes of the arrays of a run, about as many as its file will have.
-std::uint64_t bytesOf(const Trace& trace) {
-  const TraceInfo& info = trace.info();
-  std::uint64_t bytes = 0;
-  for (const ArraySpec& spec : kTraceArrays) {
-    bool any = false;
-    for (int index = 0; index < count_of(spec, info.layers) && !any; ++index) any = trace.has(spec.array, index);
-    if (any) bytes += bytes_of(spec, info, info.dtype);
-  }
-  return bytes;
-}
+constexpr qint64 kDamagedDays = 30;
 
 /// What may be kept in a folder: a quarter of what its disk has free is more than enough.
 std::uint64_t roomIn(const QString& folder, std::uint64_t most) {
@@ -69,7 +58,12 @@ std::optional<LeftWork> workIn(const QString& folder, QStringList& messages) {
     return std::nullopt;
   }
   const QFileInfo file(QDir(folder).filePath(kSession));
-  if (!file.exists()) return std::nullopt;
+  if (!file.exists()) {
+    // What could not be opened is there for a while, for who wants to look at it.
+    const bool old = QFileInfo(folder).lastModified().daysTo(QDateTime::currentDateTime()) > kDamagedDays;
+    if (old) QDir(folder).removeRecursively();
+    return std::nullopt;
+  }
   try {
     const OpenedContent content = openPath(file.absoluteFilePath());
     const auto* opened = std::get_if<OpenedSession>(&content);
@@ -146,7 +140,7 @@ bool Autosave::Kept::write(const Job& job) {
   save();
   const std::uint64_t room = roomIn(folder, most);
   for (const Made& run : made) {
-    if (isThere(runs[run.place]) || bytes + bytesOf(*run.trace) > room) continue;
+    if (isThere(runs[run.place]) || bytes + bytesOfRun(*run.trace) > room) continue;
     const QString file = in.filePath(QUuid::createUuid().toString(QUuid::WithoutBraces) + QStringLiteral(".h5"));
     const std::shared_ptr<const Trace> traces[] = {run.trace};
     if (!write_run_file(file.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job)) return false;
@@ -284,14 +278,7 @@ Autosave::Kept Autosave::shown() const {
   if (const Run* reference = std::as_const(m_runs).reference()) kept.session.autosave->text = textNameOf(*reference);
   std::size_t place = 0;
   for (const Run& run : std::as_const(m_runs)) {
-    SessionRun& entry = kept.session.runs[place];
-    if (run.file.isEmpty()) {
-      entry.path = run.model;
-      entry.textFile = run.textFile;
-      entry.base = run.base;
-      entry.seconds = run.forwardSeconds;
-      kept.made.push_back({run.id, place, run.trace});
-    }
+    if (run.file.isEmpty()) kept.made.push_back({run.id, place, run.trace});
     ++place;
   }
   return kept;

@@ -9,10 +9,13 @@
 #include <QLoggingCategory>
 
 #include "app/gui/document/evaluation_list.h"
+#include "app/gui/document/file_writer.h"
 #include "app/gui/document/opened_path.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/session.h"
+#include "backend/base/error.h"
+#include "backend/file/run_file.h"
 
 namespace foxscope::gui {
 namespace {
@@ -25,6 +28,22 @@ QString secondsText(double seconds) {
 }
 
 }  // namespace
+
+QString runsFolderOf(const QString& session) {
+  const QFileInfo file(session);
+  return file.dir().absoluteFilePath(file.completeBaseName() + kRunsFolder);
+}
+
+std::uint64_t bytesOfRun(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  std::uint64_t bytes = 0;
+  for (const ArraySpec& spec : kTraceArrays) {
+    bool any = false;
+    for (int index = 0; index < count_of(spec, info.layers) && !any; ++index) any = trace.has(spec.array, index);
+    if (any) bytes += bytes_of(spec, info, info.dtype);
+  }
+  return bytes;
+}
 
 SessionStore::SessionStore(RunList& runs, ModelRuns& models, EvaluationList& evaluations, QObject* parent)
     : QObject(parent), m_runs(runs), m_models(models), m_evaluations(evaluations) {}
@@ -144,7 +163,7 @@ Session SessionStore::session(const QJsonObject& windowState) const {
   for (const Run& run : m_runs) {
     if (!run.file.isEmpty() && !session.runFiles.contains(run.file)) session.runFiles += run.file;
     session.runs.push_back({run.file, run.plainName(), run.look});
-    if (run.kept.isEmpty() || !run.file.isEmpty()) continue;
+    if (!run.file.isEmpty()) continue;
     SessionRun& kept = session.runs.back();
     kept.kept = run.kept;
     kept.path = run.model;
@@ -159,26 +178,79 @@ Session SessionStore::session(const QJsonObject& windowState) const {
 
 void SessionStore::save(const QString& path, const QJsonObject& windowState) {
   Session session = this->session(windowState);
-  // What a window keeps by itself goes with the window.
-  for (SessionRun& run : session.runs) run.kept.clear();
-  std::vector<RunId> remade;
+  std::vector<RunId> again;
+  std::size_t place = 0;
   for (const Run& run : m_runs) {
-    if (isRemade(run)) remade.push_back(run.id);
+    QString& kept = session.runs[place++].kept;
+    // What a window keeps by itself goes with the window.
+    if (QFileInfo(kept).path() != runsFolderOf(path)) kept.clear();
+    if (!kept.isEmpty() || isRemade(run)) again.push_back(run.id);
   }
   JobRunner::Request<bool> request;
   request.work = [session, path](const Job&) {
     session.write(path);
     return std::optional<bool>(true);
   };
-  request.done = [this, path, remade, kept = session.text.file.isEmpty() ? session.text.content : std::string()](bool) {
-    m_file = path;
-    m_keptText = kept;
-    m_runs.setOfSession(remade);
+  request.done = [this, path, session, again](bool) {
+    takeSaved(path, session, again);
     tell(Message::Kind::note, tr("Saved %1").arg(path));
     emit pathOpened(path);
   };
   request.failed = [this](const QString& message) { tell(Message::Kind::error, message); };
   m_runs.jobs().submit(this, kSave, std::move(request));
+}
+
+void SessionStore::takeSaved(const QString& path, const Session& saved, const std::vector<RunId>& ofSession) {
+  m_file = path;
+  m_keptText = saved.text.file.isEmpty() ? saved.text.content : std::string();
+  m_runs.setOfSession(ofSession);
+}
+
+void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJsonObject& windowState) {
+  struct Made {
+    RunId id = kNoRun;
+    std::size_t place = 0;  ///< in the session
+    std::shared_ptr<const Trace> trace;
+  };
+  const auto session = std::make_shared<Session>(this->session(windowState));
+  std::vector<Made> made;
+  std::size_t place = 0;
+  for (const Run& run : m_runs) {
+    if (run.file.isEmpty()) made.push_back({run.id, place, run.trace});
+    ++place;
+  }
+  const auto work = [session, made, path](const Job& job) -> std::optional<bool> {
+    const QDir folder(runsFolderOf(path));
+    if (!made.empty() && !folder.mkpath(QStringLiteral("."))) {
+      throw Error(
+          tr("%1: cannot be made: check the folder, and that you may write to it").arg(folder.path()).toStdString());
+    }
+    for (const Made& run : made) {
+      SessionRun& entry = session->runs[run.place];
+      if (QFileInfo(entry.kept).path() == folder.path() && QFileInfo::exists(entry.kept)) continue;
+      entry.kept = folder.filePath(entry.model + QStringLiteral(".h5"));
+      const std::shared_ptr<const Trace> traces[] = {run.trace};
+      if (!write_run_file(entry.kept.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job))
+        return std::nullopt;
+    }
+    session->write(path);
+    return true;
+  };
+  files.writeFile(path, work, [this, path, session, made] {
+    std::vector<RunId> kept;
+    for (const Made& run : made) {
+      m_runs.setKept(run.id, session->runs[run.place].kept);
+      kept.push_back(run.id);
+    }
+    takeSaved(path, *session, kept);
+    emit pathOpened(path);
+  });
+}
+
+bool SessionStore::carriesRuns() const {
+  return !m_file.isEmpty() && std::ranges::any_of(m_runs, [this](const Run& run) {
+    return !run.kept.isEmpty() && QFileInfo(run.kept).path() == runsFolderOf(m_file);
+  });
 }
 
 // Opening a session makes again what its models made of its text.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,18 @@
 namespace foxscope::gui {
 
 class EvaluationList;
+class FileWriter;
 class ModelRuns;
 class RunList;
 struct OpenedSession;
 struct Session;
+
+/// The ending of a folder in which a session keeps runs that are in no file.
+inline const QString kRunsFolder = QStringLiteral(".runs");
+/// That folder: `name.runs` beside `name.json`.
+QString runsFolderOf(const QString& session);
+/// Bytes of the file of a run, about.
+std::uint64_t bytesOfRun(const Trace& trace);
 
 /// Saves runs, models, text and evaluations to a session file, and replaces them by the contents of a session file.
 /// Knows what would be lost if they were closed now.
@@ -30,6 +39,10 @@ class SessionStore : public QObject {
   [[nodiscard]] Session session(const QJsonObject& windowState) const;
   /// Writes a session file; messages report success and failure.
   void save(const QString& path, const QJsonObject& windowState);
+  /// Writes one with the runs that are in no file, in the folder beside it (runsFolderOf): opening it makes none again.
+  void saveWithRuns(FileWriter& files, const QString& path, const QJsonObject& windowState);
+  /// Whether the session file that is open keeps runs.
+  [[nodiscard]] bool carriesRuns() const;
   /// The session file that is open; empty: none.
   [[nodiscard]] const QString& file() const { return m_file; }
   [[nodiscard]] Unsaved unsaved() const;
@@ -61,6 +74,7 @@ class SessionStore : public QObject {
   enum Channel { kSave };
   void waitForNoText();
   [[nodiscard]] bool isRemade(const Run& run) const;
+  void takeSaved(const QString& path, const Session& saved, const std::vector<RunId>& ofSession);
   [[nodiscard]] bool isThere(const QString& session, const QString& what, const QString& path);
   void tell(Message::Kind kind, const QString& text);
 

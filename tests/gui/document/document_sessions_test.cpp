@@ -1,6 +1,7 @@
 // Sessions, saved and opened.
 #include <algorithm>
 
+#include <QFileInfo>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -23,6 +24,7 @@ class DocumentSessionsTest : public QObject {
   void aSessionOfUnsavedRunsMakesThemAgain();
   void aDerivedRunComesBackWithItsSession();
   void aSessionBringsBackRunsOfSeveralFiles();
+  void aSessionCarriesItsRuns();
 };
 
 void DocumentSessionsTest::aSessionWhoseTextFailsRunsNothingLater() {
@@ -127,6 +129,56 @@ void DocumentSessionsTest::aDerivedRunComesBackWithItsSession() {
   const auto after = again.runs()[2].trace->per_token_loss();
   QCOMPARE(again.runs()[2].name, "fox-pro-12m, all heads, gate 1");
   QVERIFY(std::equal(before.begin(), before.end(), after.begin(), after.end()));
+}
+
+void DocumentSessionsTest::aSessionCarriesItsRuns() {
+  const Folder folder;
+  const QString path = folder.path("with.json");
+  {
+    Document document;
+    document.modelRuns().setText({{}, "A story."});
+    for (const char* name : {"fox", "other"}) {
+      SyntheticRun wanted;
+      wanted.name = name;
+      document.runs().addModel(QStringLiteral("/models/%1").arg(name), name);
+      document.runs().addMade({kNoRun, name, make_trace(wanted), QStringLiteral("/models/%1").arg(name)});
+    }
+    // A file that something else keeps of a run is not the session's.
+    document.runs().setKept(document.runs()[0].id, folder.path("elsewhere.h5"));
+    QVERIFY(!document.sessions().carriesRuns());
+    document.sessions().saveWithRuns(document.files(), path, {});
+    QVERIFY(waitUntilIdle(document));
+    QVERIFY(document.sessions().carriesRuns());
+    QVERIFY(document.sessions().unsaved().empty());
+    QVERIFY(QFileInfo::exists(folder.path("with.runs/fox.h5")) && QFileInfo::exists(folder.path("with.runs/other.h5")));
+  }
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  QSignalSpy status(&document.modelRuns(), &ModelRuns::runStatusChanged);
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QCOMPARE(document.runs()[0].model, "/models/fox");
+  QVERIFY(document.runs()[0].file.isEmpty());
+  QVERIFY(document.runs()[1].trace->query_key() != nullptr);
+  QVERIFY(status.isEmpty());
+  QVERIFY(document.sessions().carriesRuns());
+  QVERIFY(document.sessions().unsaved().empty());
+  QCOMPARE(document.sessions().file(), path);
+  // Saved elsewhere without them it does not speak of this folder.
+  document.sessions().save(folder.path("without.json"), {});
+  QVERIFY(waitUntilIdle(document));
+  QFile plain(folder.path("without.json"));
+  QVERIFY(plain.open(QIODevice::ReadOnly));
+  QVERIFY(!plain.readAll().contains("with.runs"));
+  QVERIFY(!document.sessions().carriesRuns());
+  // A folder that cannot be made is named.
+  messages.clear();
+  document.sessions().saveWithRuns(document.files(), folder.write("file", "no folder") + "/session.json", {});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(messages.size(), 1);
+  QVERIFY2(textsOf(messages)[0].contains("session.runs: cannot be made: check the folder"),
+           qPrintable(textsOf(messages)[0]));
 }
 
 void DocumentSessionsTest::aSessionBringsBackRunsOfSeveralFiles() {

@@ -12,6 +12,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/session_store.h"
 #include "backend/base/index.h"
 
 namespace foxscope::gui {
@@ -556,7 +557,9 @@ void RunList::setOfSession(const std::vector<RunId>& runs) {
   for (Run& run : m_runs) {
     if (std::ranges::find(runs, run.id) == runs.end()) continue;
     run.ofSession = true;
-    run.saliencyLost = run.trace->has(TraceArray::log_forget_gradient);
+    // A session of the user's that keeps the run has its saliency too.
+    const bool kept = QFileInfo(run.kept).path().endsWith(kRunsFolder);
+    run.saliencyLost = !kept && run.trace->has(TraceArray::log_forget_gradient);
   }
 }
 
