@@ -46,7 +46,7 @@ class AccessibilityTest(CommandLineTest):
         text = self.write("text.txt", b"The fox ran over the hill, and nobody saw the fox.\n" * 4)
         run = self.folder / "run.h5"
         self.done("run", "-q", "--model", FOX, "--text", text, "-o", run)
-        heads = json.loads(self.done("heads", run, "--json").stdout)
+        heads = json.loads(self.done("heads", run, "--json"))
         wanted = next(head for head in heads["heads"] if (head["layer"], head["head"]) == (7, 2))
         said = self.ask(run)
         self.assertEqual(said["heads"]["rows"], 8)
