@@ -210,7 +210,7 @@ void describeCells(QWidget& widget, CellTable table) {
   cellTables().insert(&widget, std::move(table));
   if (known) return;
   // A widget that was given a name before has an interface already, without cells.
-  QAccessibleInterface* made = QAccessible::isActive() ? QAccessible::queryAccessibleInterface(&widget) : nullptr;
+  QAccessibleInterface* made = QAccessible::queryAccessibleInterface(&widget);
   if (made != nullptr && made->tableInterface() == nullptr) {
     QAccessible::deleteAccessibleInterface(QAccessible::uniqueId(made));
   }

@@ -216,7 +216,10 @@ const char* WordTable::keyOf(int column) {
   return column >= 0 && column < WordRows::kColumns ? kWordColumns[column].key : "";
 }
 
-int WordTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : WordRows::kColumns; }
+int WordTable::columnCount(const QModelIndex& parent) const {
+  if (parent.isValid()) return 0;
+  return WordRows::kColumns + (m_rows ? static_cast<int>(m_rows->others.size()) : 0);
+}
 
 QVariant WordTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};

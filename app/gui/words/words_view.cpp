@@ -294,11 +294,12 @@ void WordsView::requestExpected(const Run& run) {
 
 void WordsView::takeRows(std::shared_ptr<const WordRows> rows) {
   m_fresh = true;
+  m_words.setContent(std::move(rows));
+  // Other columns than before make the header forget which are hidden.
   for (const auto column : {WordRows::kDifference, WordRows::kExpected, WordRows::kShare, WordRows::kRank,
                             WordRows::kEntropy, WordRows::kGate}) {
-    m_list->setColumnHidden(column, !rows->has(column));
+    m_list->setColumnHidden(column, !m_words.content()->has(column));
   }
-  m_words.setContent(std::move(rows));
   layColumns();
   m_pages->setCurrentIndex(1);
   showCount();

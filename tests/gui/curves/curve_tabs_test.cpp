@@ -279,12 +279,17 @@ void CurveTabsTest::aDifferenceHasTheColoursOfBothRuns() {
   QVERIFY(entry.colour == line->colour && entry.second == line->second);
   // Both are drawn, in the lower strip.
   const QImage picture = scene.plot<curves::LossTab>().grab().toImage();
+  // Thin lines are mixed with the ground.
+  const auto nearly = [](const QColor& shown, const QColor& wanted) {
+    const int off[] = {shown.red() - wanted.red(), shown.green() - wanted.green(), shown.blue() - wanted.blue()};
+    return std::abs(off[0]) + std::abs(off[1]) + std::abs(off[2]) < 120;
+  };
   int first = 0;
   int second = 0;
   for (int y = picture.height() * 2 / 3; y < picture.height(); ++y) {
     for (int x = 0; x < picture.width(); ++x) {
-      first += picture.pixelColor(x, y) == line->colour ? 1 : 0;
-      second += picture.pixelColor(x, y) == line->second ? 1 : 0;
+      first += nearly(picture.pixelColor(x, y), line->colour) ? 1 : 0;
+      second += nearly(picture.pixelColor(x, y), line->second) ? 1 : 0;
     }
   }
   QVERIFY(first > 20 && second > 20);
