@@ -146,8 +146,8 @@ double errorOfShares(std::span<const double> row, std::span<const float> exact) 
   return error;
 }
 
-/// How far the entries of rounded vectors are off in the rows that are compared; of a linear mixer their shares of a row
-/// too, in units of the largest entry.
+/// How far the entries of rounded vectors are off in the rows that are compared; of a linear mixer their shares of a
+/// row too, in units of the largest entry.
 double errorOf(const Exact& exact, HeadVectors vectors, std::span<const float> normalizers) {
   RowEntries entries(exact.head, vectors);
   double error = 0;

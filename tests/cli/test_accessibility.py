@@ -35,7 +35,7 @@ class AccessibilityTest(CommandLineTest):
                            XDG_CONFIG_HOME=str(self.folder / "config"), XDG_STATE_HOME=str(self.folder / "state"),
                            XDG_CACHE_HOME=str(self.folder / "cache"), XDG_RUNTIME_DIR=str(self.folder))
         self.folder.chmod(0o700)
-        command = ["dbus-run-session", "--", "xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", SYSTEM_PYTHON, CLIENT,
+        command = ["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", "dbus-run-session", "--", SYSTEM_PYTHON, CLIENT,
                    PROGRAM, *arguments]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300,
                               env=environment)

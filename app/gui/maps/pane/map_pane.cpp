@@ -300,8 +300,7 @@ MapPane::Axes MapPane::axesOf(const PictureContent& content) const {
     if (default_axes(content.quantity, head, length()) != MapAxes::distance) continue;
     const QString time = QString::number(decay_time_of(head), 'g', 2);
     if (heads.size() == 1) return {MapAxes::distance, tr("decay time %1 tokens").arg(time)};
-    return {MapAxes::distance,
-            tr("%1: decay time %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
+    return {MapAxes::distance, tr("%1: decay time %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
   }
   return {};
 }
