@@ -583,8 +583,9 @@ void WindowFilesTest::theStepsOfATrainingBecomeAFilm() {
   test.window.training().bar().slider().setValue(1);
   QVERIFY(test.settle());
   QStringList seen;
-  connect(&test.document().runs(), &RunList::runsChanged, &test.window,
-          [&] { seen += test.document().runs()[0].model; });
+  connect(&test.document().runs(), &RunList::runsChanged, &test.window, [&] {
+    if (!test.document().runs().empty()) seen += test.document().runs()[0].model;
+  });
   emit test.window.training().filmWanted(path);
   QVERIFY(test.document().files().busy());
   QVERIFY(test.settle());
