@@ -40,7 +40,7 @@ struct RoundedGroup {
 
 /// Rounds queries and keys as coarsely as the entries allow. With a step of e / |k_a| for queries and e / |q_a| for
 /// keys (root mean squares of a channel a) all channels add the same error to q.k. e becomes smaller until no entry of
-/// the rows that are compared, 256 or all, is off by more than kLargestError. Of a softmax the normaliser of each row
+/// the rows that are compared, 2048 or all, is off by more than kLargestError. Of a softmax the normaliser of each row
 /// is moved by what rounding moved it, so that rows sum to what they summed to.
 /// @returns nothing if the job was stopped
 /// @throws Error for arrays that the trace did not keep

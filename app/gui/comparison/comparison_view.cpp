@@ -199,7 +199,8 @@ void ComparisonView::take(const Answer& answer) {
   const LossChange& difference = answer.whole.difference;
   const QString better = shortName(difference.mean.value < 0 ? model->name : minus->name);
   QString words = answerText(name, difference) + QStringLiteral("; ") + chanceText(difference.mean);
-  if (beyond_chance(difference.mean)) words += tr(": %1 predicts better").arg(better.toHtmlEscaped());
+  words += beyond_chance(difference.mean) ? tr(": %1 predicts better").arg(better.toHtmlEscaped())
+                                          : tr(": this text does not tell which is better");
   if (answer.shown) {
     const Range& range = answer.shown->positions;
     words += QStringLiteral("<br>") + tr("Positions %1 to %2, which are shown: %3 nats/token; %4")

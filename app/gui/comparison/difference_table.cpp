@@ -45,7 +45,11 @@ void DifferenceTable::resizeEvent(QResizeEvent* event) {
 
 void DifferenceTable::setRows(const std::vector<Row>& rows, const QString& model, const QString& minus) {
   clearContents();
-  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), tr("first"), tr("second")});
+  constexpr qsizetype kBrief = 9;
+  const auto brief = [](const QString& name) {
+    return name.size() <= kBrief ? name : name.left(kBrief - 1) + QStringLiteral("…");
+  };
+  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), brief(model), brief(minus)});
   for (const Column column : {kBefore, kToken}) {
     horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   }

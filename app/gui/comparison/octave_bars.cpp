@@ -129,7 +129,14 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
   for (int index = 0; index < static_cast<int>(m_octaves.size()); ++index) {
     const LossOctave& octave = m_octaves[index_of(index)];
     const QRectF shape = bar(index);
-    painter.fillRect(shape, signColour(octave.difference.value));
+    // What may be chance is an outline.
+    const QColor colour = signColour(octave.difference.value);
+    if (octave.difference.over.suffice() && beyond_chance(octave.difference)) {
+      painter.fillRect(shape, colour);
+    } else {
+      painter.setPen(QPen(colour, 1.5));
+      painter.drawRect(shape.adjusted(0.75, 0.75, -0.75, -0.75));
+    }
     const double error = errorOf(octave.difference);
     if (error > 0) {
       painter.setPen(QPen(palette().color(QPalette::Text), 1.2));

@@ -46,7 +46,7 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
 // Room for a value is kept whether there is one or not, and more for one that is longer.
 int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
-  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean −0.00000)")),
+  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean of 101: −0.00000)")),
                              fontMetrics().horizontalAdvance(QStringLiteral("  ") + entry.value));
   return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) + value;
 }

@@ -99,10 +99,10 @@ void CurveTabsTest::readsLossesOfPredictedTokens() {
     const double lossB = static_cast<double>(b.per_token_loss()[index]);
     QCOMPARE(reading.entries().size(), std::size_t{3});
     QCOMPARE(reading.entries()[0].name, "a");
-    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats (mean "));
-    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats (mean "));
+    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats (mean of "));
+    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats (mean of "));
     QCOMPARE(reading.entries()[2].name, "a − b");
-    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats (mean "));
+    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats (mean of "));
   }
 }
 

@@ -87,7 +87,10 @@ std::vector<std::size_t> extremes(const std::vector<ScatterPoint>& points, std::
   const auto take = [&](auto number, auto before) {
     std::vector<ScatterPoint> sorted = points;
     std::ranges::stable_sort(sorted, before, number);
-    for (std::size_t n = 0; n < std::min(names, sorted.size()); ++n) {
+    // Of equal heads none is at the end.
+    std::size_t count = std::min(names, sorted.size());
+    while (count > 0 && count < sorted.size() && !before(sorted[count - 1].*number, sorted[count].*number)) --count;
+    for (std::size_t n = 0; n < count; ++n) {
       if (std::ranges::find(chosen, sorted[n].head) == chosen.end()) chosen.push_back(sorted[n].head);
     }
   };
