@@ -175,7 +175,7 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     const int textRoom = textWidth(entry, corner);
     const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
     QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, textRoom - value));
-    if (value > 0 && name.size() <= 1) name.clear();
+    if (value > 0 && name.size() <= 1 && name != entry.name) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');
     painter.setPen(palette().color(QPalette::WindowText));

@@ -27,7 +27,10 @@ constexpr double kFaded = 0.82;  ///< of the ground over heads without the label
 QString numberOf(HeadQuantity quantity, double value) {
   if (std::isnan(value) || isSaliency(quantity)) return {};
   if (std::isinf(value)) return QStringLiteral("∞");
-  if (textOf(quantity).isShare) return value < 0.005 ? QStringLiteral("0") : QString::number(value, 'f', 2);
+  if (textOf(quantity).isShare) {
+    if (value == 0) return QStringLiteral("0");
+    return value < 0.005 ? QStringLiteral("<.01") : QString::number(value, 'f', 2);
+  }
   if (value >= 1e6) return QString::number(value / 1e6, 'g', 2) + QLatin1Char('M');
   if (value >= 1e4) return QString::number(value / 1e3, 'f', 0) + QLatin1Char('k');
   if (value >= 1e3) return QString::number(value / 1e3, 'f', 1) + QLatin1Char('k');

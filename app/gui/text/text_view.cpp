@@ -164,6 +164,8 @@ void TextView::computeSaliency(std::optional<Range> target) {
   const RunId run = m_runs.selection().head().run;
   const auto places = m_runs.placesOf(run).fromReference;
   if (target && places) target = places->part(*target);
+  // What cannot be computed is told, and changes nothing.
+  if (!m_modelRuns.saliencyObstacle(run).isEmpty()) return m_modelRuns.startSaliency(run, target);
   TintChoice choice = m_tools->choice();
   if (!isOwed(choice.kind)) choice.kind = TintKind::saliency;
   m_tools->setChoice(choice);

@@ -27,8 +27,16 @@ constexpr int kMostLayersNamed = 6;
 constexpr std::int64_t kMostNames = 20;
 constexpr Rgb kWithoutLabel{150, 150, 150};
 
-const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& name) {
+enum class Asked { yes, no };
+
+const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& name, Asked asked) {
   if (const HeadArray* found = find_array(model.numbers, name)) return *found;
+  if (asked == Asked::no) {
+    throw UsageError(
+        fmt::format("model '{}': {} is not known without attention: choose another statistic with {}, or "
+                    "run again with 'qk' and 'rows' in --keep",
+                    model.info.name, name, option));
+  }
   std::vector<std::string> names;
   for (const HeadArray& array : model.numbers) names.push_back(array.name);
   throw UsageError(fmt::format("{} {}: there is no such statistic{}: `foxscope heads --csv` names them", option, name,
@@ -105,7 +113,7 @@ std::vector<std::size_t> extremes(const std::vector<ScatterPoint>& points, std::
 std::vector<Curve> curvesByLabel(const std::vector<std::optional<HeadLabel>>& labels,
                                  const std::vector<ScatterPoint>& points, std::vector<std::size_t>& curveOf) {
   std::vector<Curve> curves;
-  constexpr int kShapes = 4;
+  constexpr int kShapes = 7;
   for (int n = 0; n <= kHeadLabels; ++n) {
     const bool labelled = n < kHeadLabels;
     const auto label = static_cast<HeadLabel>(std::min(n, kHeadLabels - 1));
@@ -144,8 +152,13 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
   const bool gated = forgets(model.info);
-  const HeadArray& x = statistic(model, "--x", !options.x.empty() ? options.x : gated ? "rate_decay_time" : "d50");
-  const HeadArray& y = statistic(model, "--y", options.y.empty() ? "d90_without_first" : options.y);
+  const HeadArray& x = statistic(model, "--x",
+                                 !options.x.empty() ? options.x
+                                 : gated            ? "rate_decay_time"
+                                                    : "d50",
+                                 options.x.empty() ? Asked::no : Asked::yes);
+  const HeadArray& y = statistic(model, "--y", options.y.empty() ? "d90_without_first" : options.y,
+                                 options.y.empty() ? Asked::no : Asked::yes);
   DrawnFigure drawn;
   std::vector<ScatterPoint> points;
   std::vector<double> across, up;
