@@ -48,8 +48,9 @@ QSet<QString> filesKeptBy(const QString& path) {
 
 /// Writes a session, then removes what the one before kept of runs that are gone: until the session is there, the one
 /// before can be opened. What else lies in the folder is the user's.
-void writeSession(const Session& session, const QString& path) {
-  QSet<QString> gone = filesKeptBy(path);
+/// @param spared  files that stay in any case
+void writeSession(const Session& session, const QString& path, const QSet<QString>& spared) {
+  QSet<QString> gone = filesKeptBy(path) - spared;
   session.write(path);
   for (const SessionRun& run : session.runs) {
     gone.remove(run.kept);
@@ -145,6 +146,7 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
     if (isThere(path, tr("evaluation"), file)) existing += file;
   }
   m_coming.clear();
+  m_unread.clear();
   for (const QString& file : existing) m_coming.insert(QFileInfo(file).absoluteFilePath());
   m_models.restore(text, session.settings);
   m_evaluations.clear();
@@ -183,7 +185,7 @@ bool SessionStore::endWaiting(const QString& path) {
 }
 
 void SessionStore::giveUpWaiting(const QString& path) {
-  m_coming.remove(path);
+  if (m_coming.remove(path)) m_unread.insert(path);
   if (path == m_runWhenRead) waitForNoText();
 }
 
@@ -215,7 +217,13 @@ Session SessionStore::session(const QJsonObject& windowState) const {
   return session;
 }
 
+bool SessionStore::mayWrite() {
+  if (isOpening()) tell(Message::Kind::warning, tr("The session is still being opened: save when its runs are there"));
+  return !isOpening();
+}
+
 void SessionStore::save(const QString& path, const QJsonObject& windowState) {
+  if (!mayWrite()) return;
   Session session = this->session(windowState);
   session.withRuns = false;
   std::vector<RunId> again;
@@ -230,8 +238,8 @@ void SessionStore::save(const QString& path, const QJsonObject& windowState) {
     if (!kept.isEmpty() || isRemade(run)) again.push_back(run.id);
   }
   JobRunner::Request<bool> request;
-  request.work = [session, path](const Job&) {
-    writeSession(session, path);
+  request.work = [session, path, unread = m_unread](const Job&) {
+    writeSession(session, path, unread);
     return std::optional<bool>(true);
   };
   request.done = [this, path, session, again, notKept](bool) {
@@ -252,6 +260,7 @@ void SessionStore::takeSaved(const QString& path, const Session& saved, const st
 }
 
 void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJsonObject& windowState) {
+  if (!mayWrite()) return;
   struct Made {
     RunId id = kNoRun;
     std::size_t place = 0;  ///< in the session
@@ -265,7 +274,7 @@ void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJ
     if (run.file.isEmpty()) made.push_back({run.id, place, run.trace});
     ++place;
   }
-  const auto work = [session, made, path](const Job& job) -> std::optional<bool> {
+  const auto work = [session, made, path, unread = m_unread](const Job& job) -> std::optional<bool> {
     const QDir folder(runsFolderOf(path));
     if (!made.empty() && !folder.mkpath(QStringLiteral("."))) {
       throw Error(
@@ -279,7 +288,7 @@ void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJ
       if (!write_run_file(entry.kept.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job))
         return std::nullopt;
     }
-    writeSession(*session, path);
+    writeSession(*session, path, unread);
     return true;
   };
   files.writeFile(path, work, [this, path, session, made] {

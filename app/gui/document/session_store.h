@@ -38,7 +38,8 @@ class SessionStore : public QObject {
 
   /// What there is, with the views' part in it, as a session file keeps it.
   [[nodiscard]] Session session(const QJsonObject& windowState) const;
-  /// Writes a session file; messages report success and failure.
+  /// Writes a session file; messages report success and failure. While one is being opened nothing is written: it would
+  /// be less than there was.
   void save(const QString& path, const QJsonObject& windowState);
   /// Writes one with the runs that are in no file, in the folder beside it (runsFolderOf): opening it makes none again.
   void saveWithRuns(FileWriter& files, const QString& path, const QJsonObject& windowState);
@@ -80,6 +81,7 @@ class SessionStore : public QObject {
   enum Channel { kSave };
   void waitForNoText();
   void takeSaved(const QString& path, const Session& saved, const std::vector<RunId>& ofSession);
+  [[nodiscard]] bool mayWrite();
   [[nodiscard]] bool isThere(const QString& session, const QString& what, const QString& path);
   void tell(Message::Kind kind, const QString& text);
 
@@ -89,6 +91,7 @@ class SessionStore : public QObject {
   QString m_file;
   bool m_withRuns = false;                 ///< the user saves m_file with runs
   QSet<QString> m_coming;                  ///< files of the session that are being opened
+  QSet<QString> m_unread;                  ///< those that could not be: perhaps somebody can mend them
   std::string m_keptText;                  ///< the text that stands in the session's file
   QString m_runWhenRead;                   ///< text file of a session whose models run when it is there; empty: none
   std::vector<ModelInput> m_wantedModels;  ///< those that run then

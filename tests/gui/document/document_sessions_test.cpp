@@ -28,6 +28,7 @@ class DocumentSessionsTest : public QObject {
   void aSessionBringsBackRunsOfSeveralFiles();
   void aSessionCarriesItsRuns();
   void aSessionWithRunsStaysOne();
+  void aSessionThatIsBeingOpenedIsNotSaved();
   void aRunThatCannotBeReadIsMadeAgain();
 };
 
@@ -267,6 +268,30 @@ void DocumentSessionsTest::aSessionWithRunsStaysOne() {
   QVERIFY(document.runs()[0].kept.isEmpty());
 }
 
+// Its runs are not there yet: their files would go.
+void DocumentSessionsTest::aSessionThatIsBeingOpenedIsNotSaved() {
+  const Folder folder;
+  const QString path = folder.path("with.json");
+  {
+    Document document;
+    makeWithRuns(document, path);
+    QVERIFY(waitUntilIdle(document));
+  }
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  connect(&document.sessions(), &SessionStore::sessionOpened, this, [&] {
+    document.sessions().saveWithRuns(document.files(), path, {});
+    document.sessions().save(path, {});
+  });
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  const QString refused = "The session is still being opened: save when its runs are there";
+  QCOMPARE(textsOf(messages), (QStringList{refused, refused}));
+  QCOMPARE(document.runs().size(), 2U);
+  QVERIFY(!document.sessions().isOpening());
+  QVERIFY(QFileInfo::exists(folder.path("with.runs/fox.h5")) && QFileInfo::exists(folder.path("with.runs/other.h5")));
+}
+
 // Its pins are shown, and its head is chosen when F5 has made it.
 void DocumentSessionsTest::aRunThatCannotBeReadIsMadeAgain() {
   const Folder folder;
@@ -307,6 +332,10 @@ void DocumentSessionsTest::aRunThatCannotBeReadIsMadeAgain() {
            QStringList{kept + ": is no run file, but the session keeps its run of fox there: press F5 "
                               "to make the run again"});
   QVERIFY(noise.modelRuns().text().content == "A story.");
+  // Whoever saves now may still want to mend it.
+  noise.sessions().saveWithRuns(noise.files(), path, {});
+  QVERIFY(waitUntilIdle(noise));
+  QVERIFY(QFileInfo::exists(kept));
 }
 
 void DocumentSessionsTest::aSessionBringsBackRunsOfSeveralFiles() {
