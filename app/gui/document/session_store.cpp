@@ -5,7 +5,9 @@
 #include <utility>
 
 #include <QDir>
+#include <QFile>
 #include <QFileInfo>
+#include <QJsonDocument>
 #include <QLoggingCategory>
 
 #include "app/gui/document/evaluation_list.h"
@@ -25,6 +27,37 @@ Q_LOGGING_CATEGORY(sessionLog, "foxscope.session", QtWarningMsg)
 QString secondsText(double seconds) {
   if (seconds < 60) return SessionStore::tr("%1 s").arg(seconds, 0, 'f', seconds < 10 ? 1 : 0);
   return SessionStore::tr("%1 min").arg(std::lround(seconds / 60));
+}
+
+/// Files that the session at a path keeps of runs in its folder; none where there is no session yet.
+QSet<QString> filesKeptBy(const QString& path) {
+  QFile file(path);
+  if (!file.open(QIODevice::ReadOnly)) return {};
+  QSet<QString> kept;
+  try {
+    const Session session =
+        Session::fromJson(QJsonDocument::fromJson(file.readAll()).object(), QFileInfo(path).absolutePath());
+    for (const SessionRun& run : session.runs) {
+      if (QFileInfo(run.kept).path() == runsFolderOf(path)) kept.insert(run.kept);
+    }
+  } catch (const Error& error) {
+    qCDebug(sessionLog).noquote() << path << "is replaced, and cannot be read:" << error.what();
+  }
+  return kept;
+}
+
+/// Writes a session, then removes what the one before kept of runs that are gone: until the session is there, the one
+/// before can be opened. What else lies in the folder is the user's.
+/// @param spared  files that stay in any case
+void writeSession(const Session& session, const QString& path, const QSet<QString>& spared) {
+  QSet<QString> gone = filesKeptBy(path) - spared;
+  session.write(path);
+  for (const SessionRun& run : session.runs) {
+    gone.remove(run.kept);
+    gone.remove(run.file);
+  }
+  for (const QString& file : gone) QFile::remove(file);
+  if (!gone.isEmpty()) QDir().rmdir(runsFolderOf(path));  // if it is empty
 }
 
 }  // namespace
@@ -73,6 +106,7 @@ bool SessionStore::awaitsText(const QString& path) const {
 void SessionStore::forget() {
   waitForNoText();
   m_file.clear();
+  m_withRuns = false;
   m_keptText.clear();
 }
 
@@ -90,6 +124,7 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   waitForNoText();
   // What a window kept by itself is in no file of the user's.
   m_file = session.autosave ? session.autosave->session : path;
+  m_withRuns = session.withRuns;
   m_keptText = session.autosave ? std::string() : session.text.content;
   std::vector<ModelInput> models;
   QStringList existing;
@@ -110,6 +145,9 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   for (const QString& file : session.evaluations) {
     if (isThere(path, tr("evaluation"), file)) existing += file;
   }
+  m_coming.clear();
+  m_unread.clear();
+  for (const QString& file : existing) m_coming.insert(QFileInfo(file).absoluteFilePath());
   m_models.restore(text, session.settings);
   m_evaluations.clear();
   m_runs.replace(models, session.runs, session.selection);
@@ -140,12 +178,14 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
 void SessionStore::runWantedModels() { m_models.startSessionRun(std::exchange(m_wantedModels, {})); }
 
 bool SessionStore::endWaiting(const QString& path) {
+  m_coming.remove(path);
   if (path != m_runWhenRead) return false;
   m_runWhenRead.clear();
   return true;
 }
 
 void SessionStore::giveUpWaiting(const QString& path) {
+  if (m_coming.remove(path)) m_unread.insert(path);
   if (path == m_runWhenRead) waitForNoText();
 }
 
@@ -171,27 +211,39 @@ Session SessionStore::session(const QJsonObject& windowState) const {
     kept.base = run.base;
     kept.seconds = run.forwardSeconds;
   }
-  session.selection = m_runs.selectionState().toJson();
+  session.withRuns = carriesRuns();
+  session.selection = m_runs.selectionToKeep().toJson();
   session.window = windowState;
   return session;
 }
 
+bool SessionStore::mayWrite() {
+  if (isOpening()) tell(Message::Kind::warning, tr("The session is still being opened: save when its runs are there"));
+  return !isOpening();
+}
+
 void SessionStore::save(const QString& path, const QJsonObject& windowState) {
+  if (!mayWrite()) return;
   Session session = this->session(windowState);
+  session.withRuns = false;
   std::vector<RunId> again;
+  std::vector<RunId> notKept;
   std::size_t place = 0;
   for (const Run& run : m_runs) {
     QString& kept = session.runs[place++].kept;
-    // What a window keeps by itself goes with the window.
-    if (QFileInfo(kept).path() != runsFolderOf(path)) kept.clear();
+    // What a window keeps by itself goes with the window. A run of the session's that nothing makes again stays in it.
+    const bool ofSession = !kept.isEmpty() && QFileInfo(kept).path() == runsFolderOf(path);
+    if (ofSession && isRemade(run)) notKept.push_back(run.id);
+    if (!ofSession || isRemade(run)) kept.clear();
     if (!kept.isEmpty() || isRemade(run)) again.push_back(run.id);
   }
   JobRunner::Request<bool> request;
-  request.work = [session, path](const Job&) {
-    session.write(path);
+  request.work = [session, path, unread = m_unread](const Job&) {
+    writeSession(session, path, unread);
     return std::optional<bool>(true);
   };
-  request.done = [this, path, session, again](bool) {
+  request.done = [this, path, session, again, notKept](bool) {
+    for (const RunId run : notKept) m_runs.setKept(run, {});
     takeSaved(path, session, again);
     tell(Message::Kind::note, tr("Saved %1").arg(path));
     emit pathOpened(path);
@@ -202,24 +254,27 @@ void SessionStore::save(const QString& path, const QJsonObject& windowState) {
 
 void SessionStore::takeSaved(const QString& path, const Session& saved, const std::vector<RunId>& ofSession) {
   m_file = path;
+  m_withRuns = saved.withRuns;
   m_keptText = saved.text.file.isEmpty() ? saved.text.content : std::string();
   m_runs.setOfSession(ofSession);
 }
 
 void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJsonObject& windowState) {
+  if (!mayWrite()) return;
   struct Made {
     RunId id = kNoRun;
     std::size_t place = 0;  ///< in the session
     std::shared_ptr<const Trace> trace;
   };
   const auto session = std::make_shared<Session>(this->session(windowState));
+  session->withRuns = true;
   std::vector<Made> made;
   std::size_t place = 0;
   for (const Run& run : m_runs) {
     if (run.file.isEmpty()) made.push_back({run.id, place, run.trace});
     ++place;
   }
-  const auto work = [session, made, path](const Job& job) -> std::optional<bool> {
+  const auto work = [session, made, path, unread = m_unread](const Job& job) -> std::optional<bool> {
     const QDir folder(runsFolderOf(path));
     if (!made.empty() && !folder.mkpath(QStringLiteral("."))) {
       throw Error(
@@ -233,7 +288,7 @@ void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJ
       if (!write_run_file(entry.kept.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job))
         return std::nullopt;
     }
-    session->write(path);
+    writeSession(*session, path, unread);
     return true;
   };
   files.writeFile(path, work, [this, path, session, made] {
@@ -244,12 +299,6 @@ void SessionStore::saveWithRuns(FileWriter& files, const QString& path, const QJ
     }
     takeSaved(path, *session, kept);
     emit pathOpened(path);
-  });
-}
-
-bool SessionStore::carriesRuns() const {
-  return !m_file.isEmpty() && std::ranges::any_of(m_runs, [this](const Run& run) {
-    return !run.kept.isEmpty() && QFileInfo(run.kept).path() == runsFolderOf(m_file);
   });
 }
 

@@ -40,6 +40,7 @@ class WindowUndoTest : public QObject {
   void aMissingTextIsOfferedSamples();
   void theListTellsNumbersAndSorts();
   void aKilledWindowIsContinued();
+  void theOfferSaysWhatIsNotKept();
   void messagesStandAtTheFoot();
   void onlyWhatIsShownFirstHasAPicture();
   void theTintFollowsTheChosenRun();
@@ -310,9 +311,26 @@ void WindowUndoTest::aKilledWindowIsContinued() {
   QVERIFY(status.isEmpty());
   QCOMPARE(next.maps().paneCount(), 4);
   QVERIFY(next.document().runs().selection().pin() == (Cursor{50, 20}));
+  QTRY_VERIFY_WITH_TIMEOUT(start->findChild<QCommandLinkButton*>("continue") == nullptr, kPatience);
   next.setRemembering(MainWindow::Remembering::off);
   next.close();
   qputenv("XDG_STATE_HOME", own.toUtf8());
+}
+
+void WindowUndoTest::theOfferSaysWhatIsNotKept() {
+  StartPage page;
+  const auto offer = [&](const LeftWork& work) {
+    page.setLeft({work});
+    return page.findChild<QCommandLinkButton*>("continue")->description();
+  };
+  LeftWork work;
+  QCOMPARE(offer(work), "Kept when the window ended without being closed. Nothing is computed again.");
+  work.left = QStringList{"fox", "other"};
+  work.waiting = QStringList{"third"};
+  work.lost = QStringList{"fourth"};
+  QCOMPARE(offer(work),
+           "Not kept, F5 computes it again: fox, other. Not run yet, F5 runs it: third. Not kept and lost, as its text "
+           "or its model is another now: fourth. Nothing else is computed again.");
 }
 
 void WindowUndoTest::messagesStandAtTheFoot() {
