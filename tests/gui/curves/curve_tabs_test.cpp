@@ -133,7 +133,7 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   const double mean =
       (static_cast<double>(loss[149]) + static_cast<double>(loss[150]) + static_cast<double>(loss[151])) / 3;
   const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
-  QVERIFY2(value.endsWith("(mean " + numberText(mean) + ')'), qPrintable(value));
+  QVERIFY2(value.endsWith("(mean of 3: " + numberText(mean) + ')'), qPrintable(value));
   scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
   QVERIFY(scene.settle());
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{1});

@@ -41,7 +41,7 @@ class MapsDistanceTest : public QObject {
   Q_OBJECT
 
  private slots:
-  void theKeyTogglesTheActivePane();
+  void theKeyTogglesAllPanes();
   void headsThatForgetFastAreByDistance();
   void aChoiceByHandStays();
   void pixelsAreThoseOfTheirDistances();
@@ -53,7 +53,7 @@ class MapsDistanceTest : public QObject {
   void linesHaveAllKeysOfTheirQueries();
 };
 
-void MapsDistanceTest::theKeyTogglesTheActivePane() {
+void MapsDistanceTest::theKeyTogglesAllPanes() {
   OpenMaps maps({traceOf(300)});
   QVERIFY(maps.settle());
   QAction* toggle = commandNamed(maps.view, "Axes: key or distance");
@@ -64,7 +64,7 @@ void MapsDistanceTest::theKeyTogglesTheActivePane() {
   QCOMPARE(maps.pane(0).axes(), MapAxes::distance);
   QCOMPARE(maps.pane(0).picture()->request.content.axes, MapAxes::distance);
   QVERIFY(maps.plot(0).geometryOfView().byDistance());
-  QCOMPARE(maps.pane(1).axes(), MapAxes::key);
+  QCOMPARE(maps.pane(1).axes(), MapAxes::distance);
   toggle->trigger();
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).axes(), MapAxes::key);
