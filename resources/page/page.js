@@ -19,14 +19,29 @@
   /** What F needs stands before this script, all else behind it. */
   const parsed = new Promise((done) => document.addEventListener('DOMContentLoaded', done, { once: true }));
   const inflated = new Map();
+  /** Read part by part: as a Response it would take thirty times as long. */
+  async function inflate(packed) {
+    const stream = new DecompressionStream('deflate-raw');
+    const writer = stream.writable.getWriter();
+    writer.write(packed);
+    writer.close();
+    const reader = stream.readable.getReader();
+    const parts = [];
+    for (let part = await reader.read(); !part.done; part = await reader.read()) parts.push(part.value);
+    const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+      bytes.set(part, at);
+      at += part.length;
+    }
+    return bytes;
+  }
   /** The bytes of a block, inflated once. */
   function block(id) {
     if (!inflated.has(id)) {
       inflated.set(id, (async () => {
         if (!byId(`block-${id}`)) await parsed;
-        const packed = new Blob([fromBase64(byId(`block-${id}`).textContent)]);
-        const bytes = new Response(packed.stream().pipeThrough(new DecompressionStream('deflate-raw')));
-        return new Uint8Array(await bytes.arrayBuffer());
+        return inflate(fromBase64(byId(`block-${id}`).textContent));
       })());
     }
     return inflated.get(id);
@@ -1698,7 +1713,13 @@
     later('maps', 'curve', 'tint', 'marks');
     await prepare(state.head);
     for (const head of heads) await prepare(head);
-    for (const head of heads) strip.small(head);
+    // Small pictures come one by one, and keep nobody waiting.
+    heads.reduce((before, head) => before.then(() => new Promise((done) => {
+      setTimeout(() => {
+        strip.small(head);
+        done();
+      });
+    })), Promise.resolve());
   }
 
   const failed = (error) => {
