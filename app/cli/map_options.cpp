@@ -59,19 +59,11 @@ std::vector<Quantity> parseQuantities(const std::string& text) {
 }
 
 Range distancesOf(const MapOptions& options, std::int64_t end) {
-  if (options.distances.empty()) return {1, end + 1};
   if (options.distances.starts_with("0:")) {
     throw UsageError(
         fmt::format("--distances {}: begin at 1: i - j + 1 of a query and itself is 1", options.distances));
   }
-  // ":9" begins at 1 as well.
-  const std::string asked = options.distances.starts_with(':') ? '1' + options.distances : options.distances;
-  try {
-    return figure::parseRange("--distances", asked, end + 1);
-  } catch (const UsageError&) {
-    throw UsageError(fmt::format("--distances {}: use distances with 1 <= A < B <= {}, which the last query has",
-                                 options.distances, end + 1));
-  }
+  return figure::parseRange("--distances", options.distances, {1, end + 1}, "distances", "which the last query has");
 }
 
 /// Every distance alone, or as many bins as are asked for that hold distances; a picture has a row for each of its

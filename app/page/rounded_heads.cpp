@@ -14,7 +14,6 @@
 namespace foxscope::page {
 namespace {
 
-constexpr std::int64_t kComparedRows = 2048;
 constexpr int kMostAttempts = 12;
 /// Standard deviation of a logit's error with which the search begins.
 constexpr double kFirstLogitError = 8e-4;

@@ -1714,12 +1714,7 @@
     await prepare(state.head);
     for (const head of heads) await prepare(head);
     // Small pictures come one by one, and keep nobody waiting.
-    heads.reduce((before, head) => before.then(() => new Promise((done) => {
-      setTimeout(() => {
-        strip.small(head);
-        done();
-      });
-    })), Promise.resolve());
+    heads.forEach((head) => setTimeout(() => strip.small(head)));
   }
 
   const failed = (error) => {

@@ -12,6 +12,7 @@
 #include "app/figure/token_text.h"
 #include "app/gui/comparison/difference_table.h"
 #include "app/gui/comparison/octave_bars.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/estimate_text.h"
 #include "backend/base/index.h"
@@ -26,7 +27,7 @@ constexpr int kTableShare = 3;
 /// A name as a sentence can hold it: a word without blanks would widen the window.
 QString shortName(const QString& name) {
   constexpr qsizetype kMost = 40;
-  return name.size() <= kMost ? name : name.left(kMost - 1) + QStringLiteral("…");
+  return shortened(name, kMost);
 }
 
 QString countWords(std::int64_t count) { return QLocale(QLocale::English).toString(static_cast<qlonglong>(count)); }

@@ -2,6 +2,7 @@
 
 #include <QHeaderView>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/estimate_text.h"
 
 namespace foxscope::gui {
@@ -46,10 +47,7 @@ void DifferenceTable::resizeEvent(QResizeEvent* event) {
 void DifferenceTable::setRows(const std::vector<Row>& rows, const QString& model, const QString& minus) {
   clearContents();
   constexpr qsizetype kBrief = 9;
-  const auto brief = [](const QString& name) {
-    return name.size() <= kBrief ? name : name.left(kBrief - 1) + QStringLiteral("…");
-  };
-  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), brief(model), brief(minus)});
+  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), shortened(model, kBrief), shortened(minus, kBrief)});
   for (const Column column : {kBefore, kToken}) {
     horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   }

@@ -129,7 +129,7 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
   for (int index = 0; index < static_cast<int>(m_octaves.size()); ++index) {
     const LossOctave& octave = m_octaves[index_of(index)];
     const QRectF shape = bar(index);
-    // What may be chance is an outline.
+    // A difference that may be chance is an outline.
     const QColor colour = signColour(octave.difference.value);
     if (octave.difference.over.suffice() && beyond_chance(octave.difference)) {
       painter.fillRect(shape, colour);

@@ -107,7 +107,7 @@ std::optional<LeftWork> workIn(const QString& folder, QStringList& messages) {
   }
   const QFileInfo file(QDir(folder).filePath(kSession));
   if (!file.exists()) {
-    // What could not be opened is there for a while, for who wants to look at it.
+    // A session that could not be opened stays a while, for who wants to look at it.
     const bool old = QFileInfo(folder).lastModified().daysTo(QDateTime::currentDateTime()) > kDamagedDays;
     if (old) QDir(folder).removeRecursively();
     return std::nullopt;
@@ -308,7 +308,7 @@ void Autosave::write() {
   m_quiet.stop();
   m_latest.stop();
   if (m_root.isEmpty() || m_finished) return;
-  // What a session keeps is on its way: without it there would be less than before.
+  // The runs that a session keeps are on their way: without them there would be less than before.
   if (m_sessions.isOpening()) return noteChange();
   if (m_writing) {
     m_again = true;

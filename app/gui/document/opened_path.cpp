@@ -165,7 +165,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
 
 OpenedContent openKeptRun(const QString& path, const QString& name, const std::stop_token& stop, RunCheck check) {
   std::ifstream stream(path.toStdString(), std::ios::binary);
-  // What is not there, or not for this user, is no damage.
+  // A file that is not there, or not for this user, is no damage.
   if (!stream) return openPath(path, stop, check);
   std::string head(8, '\0');
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));

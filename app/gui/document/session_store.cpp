@@ -231,7 +231,8 @@ void SessionStore::save(const QString& path, const QJsonObject& windowState) {
   std::size_t place = 0;
   for (const Run& run : m_runs) {
     QString& kept = session.runs[place++].kept;
-    // What a window keeps by itself goes with the window. A run of the session's that nothing makes again stays in it.
+    // A file that a window keeps by itself goes with the window. A run of the session's that nothing makes again stays
+    // in it.
     const bool ofSession = !kept.isEmpty() && QFileInfo(kept).path() == runsFolderOf(path);
     if (ofSession && isRemade(run)) notKept.push_back(run.id);
     if (!ofSession || isRemade(run)) kept.clear();

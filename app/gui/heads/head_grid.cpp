@@ -53,7 +53,7 @@ HeadGrid::HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWid
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
   connect(&m_runs, &RunList::runsChanged, this, &QWidget::updateGeometry);
-  // What has not come by then will not come.
+  // A number that has not come by then will not come.
   for (const JobRunner* runner : {&m_runs.jobs(), &m_runs.quickJobs()}) {
     connect(runner, &JobRunner::idle, this, [this] {
       if (!shownSteps(m_runs).of.isEmpty()) recolour();

@@ -170,7 +170,7 @@ void TextView::computeSaliency(std::optional<Range> target) {
   const RunId run = m_runs.selection().head().run;
   const auto places = m_runs.placesOf(run).fromReference;
   if (target && places) target = places->part(*target);
-  // What cannot be computed is told, and changes nothing.
+  // An obstacle is told, and nothing changes.
   if (!m_modelRuns.saliencyObstacle(run).isEmpty()) return m_modelRuns.startSaliency(run, target);
   TintChoice choice = m_tools->choice();
   if (!isOwed(choice.kind)) choice.kind = TintKind::saliency;

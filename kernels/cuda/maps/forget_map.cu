@@ -183,7 +183,7 @@ struct SumOf {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-/// What all lanes of a warp have, together.
+/// Combines the values of all lanes of a warp, for all of them.
 template <class Operation>
 __device__ double over_warp(double value, Operation operation) {
   for (int lanes = 16; lanes > 0; lanes /= 2) value = operation(value, __shfl_xor_sync(0xffffffffU, value, lanes));

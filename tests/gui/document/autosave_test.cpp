@@ -313,7 +313,7 @@ void AutosaveTest::whatIsTooLargeIsNamed() {
   QVERIFY(next.document.runs().empty());
   QCOMPARE(next.document.runs().models().size(), 0U);  // /models/fox is not there
   QVERIFY(!next.document.modelRuns().runStatus().running);
-  // What was run on another text than the one that F5 reads is lost.
+  // A run on another text than the one that F5 reads is lost.
   const Folder other;
   {
     Kept kept(other);

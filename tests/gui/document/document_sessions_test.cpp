@@ -322,7 +322,7 @@ void DocumentSessionsTest::aRunThatCannotBeReadIsMadeAgain() {
   QCOMPARE(document.runs().run(selection.head().run)->name, "fox");
   QVERIFY(selection.head().layer == 1 && selection.head().head == 2);
   QVERIFY(selection.pin() == (Cursor{20, 10}));
-  // What is no run file is no text either.
+  // A kept file that is no run file is no text either.
   folder.write("with.runs/fox.h5", QByteArray(5000, '\xd5'));
   Document noise;
   QSignalSpy ofNoise(&noise, &Document::messageRaised);

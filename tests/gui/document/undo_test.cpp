@@ -240,7 +240,7 @@ void UndoTest::aClosedEvaluationComesBack() {
   list.take({"/a/needle.h5", std::shared_ptr<const NeedleEvaluation>()});
   history.undo();
   QCOMPARE(list.size(), 3U);
-  // What is not open is no step.
+  // Closing what is not open is no step.
   list.close("/a/nowhere.h5");
   QVERIFY(!history.canUndo());
 }

@@ -647,7 +647,7 @@ void TrainingTest::aStepStaysUntilTheNextIsThere() {
   QVERIFY(pane.request());
   QVERIFY(heads.showsStep());
   QCOMPARE(pane.picture()->request.content.sides[0].head.trace, shown.only().trace);
-  // Of a run that is not of this training nothing stays.
+  // Nothing stays of a run that is not of this training.
   shown.document.runs().removeRow(shown.document.runs().listRows()[0]);
   QVERIFY(!pane.picture());
 }

@@ -629,7 +629,7 @@ void WindowFilesTest::aFrameIsWhatIsSeenBetweenTheBars() {
   test.document().modelRuns().setText({{}, "The fox ran over the hill, and nobody saw the fox."});
   test.document().modelRuns().startRun();
   QVERIFY(test.settle());
-  // Of docks in one place only one is seen.
+  // Only one dock of several in one place is seen.
   Docks& docks = test.window.docks();
   for (QDockWidget* dock : {&docks.curves(), &docks.predictions(), &docks.training()}) dock->show();
   test.window.tabifyDockWidget(&docks.curves(), &docks.predictions());
@@ -749,7 +749,7 @@ void WindowFilesTest::aFilmWithAStepThatCannotBeShownIsNotWritten() {
   QVERIFY2(errors[0].startsWith(path + ": not written, since step "), qPrintable(errors[0]));
   QVERIFY(!QFile::exists(path));
   QVERIFY(!test.said("Saved"));
-  // What somebody chooses later is told as ever.
+  // A failure of a step that somebody chooses later is told as ever.
   test.window.training().bar().slider().setValue(2);
   QVERIFY(test.settle());
   QCOMPARE(errors.size(), 2);

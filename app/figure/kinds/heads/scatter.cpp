@@ -27,11 +27,12 @@ constexpr int kMostLayersNamed = 6;
 constexpr std::int64_t kMostNames = 20;
 constexpr Rgb kWithoutLabel{150, 150, 150};
 
-enum class Asked { yes, no };
-
-const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& name, Asked asked) {
+/// @param asked  empty: the usual one
+const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& asked,
+                           const char* usual) {
+  const std::string name = asked.empty() ? usual : asked;
   if (const HeadArray* found = find_array(model.numbers, name)) return *found;
-  if (asked == Asked::no) {
+  if (asked.empty()) {
     throw UsageError(
         fmt::format("model '{}': {} is not known without attention: choose another statistic with {}, or "
                     "run again with 'qk' and 'rows' in --keep",
@@ -95,7 +96,7 @@ std::vector<std::size_t> extremes(const std::vector<ScatterPoint>& points, std::
   const auto take = [&](auto number, auto before) {
     std::vector<ScatterPoint> sorted = points;
     std::ranges::stable_sort(sorted, before, number);
-    // Of equal heads none is at the end.
+    // Equal heads are at no end.
     std::size_t count = std::min(names, sorted.size());
     while (count > 0 && count < sorted.size() && !before(sorted[count - 1].*number, sorted[count].*number)) --count;
     for (std::size_t n = 0; n < count; ++n) {
@@ -152,13 +153,8 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
   const bool gated = forgets(model.info);
-  const HeadArray& x = statistic(model, "--x",
-                                 !options.x.empty() ? options.x
-                                 : gated            ? "rate_decay_time"
-                                                    : "d50",
-                                 options.x.empty() ? Asked::no : Asked::yes);
-  const HeadArray& y = statistic(model, "--y", options.y.empty() ? "d90_without_first" : options.y,
-                                 options.y.empty() ? Asked::no : Asked::yes);
+  const HeadArray& x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
+  const HeadArray& y = statistic(model, "--y", options.y, "d90_without_first");
   DrawnFigure drawn;
   std::vector<ScatterPoint> points;
   std::vector<double> across, up;

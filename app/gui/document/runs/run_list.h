@@ -128,7 +128,7 @@ class RunList : public QObject {
   /// is open already; of the files of a session those alone that it names.
   [[nodiscard]] std::vector<Run> runsOfFile(const QString& path, const OpenedRunFile& opened);
   void addOfFile(const std::vector<Run>& runs);
-  /// What a session that is being opened calls the run that it keeps in a file; empty: it keeps none there.
+  /// The name that a session that is being opened gives the run that it keeps in a file; empty: it keeps none there.
   [[nodiscard]] QString keptIn(const QString& path) const;
   /// The file of a run that a session keeps could not be read. The run's pins are shown on the session's other runs of
   /// its text; the chosen head waits for the run to be made again.

@@ -31,7 +31,7 @@ class FilmExport : public QObject {
   [[nodiscard]] bool running() const { return m_clock.isActive(); }
   /// The part of the window between its bars.
   [[nodiscard]] QRect area() const;
-  /// What is seen there now, without messages, with a caption in the place of the slider.
+  /// A picture of it as it is seen now, without messages, with a caption in the place of the slider.
   [[nodiscard]] QImage frame();
 
  private:

@@ -149,7 +149,7 @@ QLabel* heading(const QString& text, double size) {
   return label;
 }
 
-/// What going on with a window's work brings back, and what not.
+/// Says what going on with a window's work brings back, and what not.
 QString aboutLeft(const LeftWork& work) {
   const auto names = [](const QStringList& list) { return list.join(QStringLiteral(", ")); };
   QStringList parts;
