@@ -58,11 +58,12 @@ std::vector<Quantity> parseQuantities(const std::string& text) {
   return quantities;
 }
 
-Range distancesOf(const MapOptions& options, std::int64_t length) {
-  if (options.distances.empty()) return {1, length + 1};
-  const Range distances = figure::parseRange("--distances", options.distances, length + 1);
-  if (distances.begin >= 1) return distances;
-  throw UsageError(fmt::format("--distances {}: begin at 1: i - j + 1 of a query and itself is 1", options.distances));
+Range distancesOf(const MapOptions& options, std::int64_t end) {
+  if (options.distances.starts_with("0:")) {
+    throw UsageError(
+        fmt::format("--distances {}: begin at 1: i - j + 1 of a query and itself is 1", options.distances));
+  }
+  return figure::parseRange("--distances", options.distances, {1, end + 1}, "distances", "which the last query has");
 }
 
 /// Every distance alone, or as many bins as are asked for that hold distances; a picture has a row for each of its
@@ -216,7 +217,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   const bool byDistance = axesOf(options) == MapAxes::distance;
   if (byDistance) {
     // What the size is asked of.
-    const Range distances = distancesOf(options, length);
+    const Range distances = distancesOf(options, request.rows.end);
     request.set_distances({distances.begin, distances.end});
   } else {
     request.columns = figure::parseRange("--cols", options.columns, length);

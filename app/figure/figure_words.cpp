@@ -85,19 +85,25 @@ std::vector<double> numbersOf(const FigureSpec& spec, std::string_view option) {
 }  // namespace
 
 Range parseRange(const std::string& option, const std::string& text, std::int64_t length) {
-  if (text.empty()) return {0, length};
+  return parseRange(option, text, {0, length}, "positions", "the text's length");
+}
+
+Range parseRange(const std::string& option, const std::string& text, const Range& within, std::string_view of,
+                 std::string_view end_of) {
+  if (text.empty()) return within;
   const std::size_t colon = text.find(':');
   const auto end = [&](std::string_view word, std::int64_t otherwise) {
     return word.empty() ? std::optional(otherwise) : numberIn<std::int64_t>(word);
   };
-  const auto first = end(std::string_view(text).substr(0, colon), 0);
-  const auto last = colon == std::string::npos ? std::nullopt : end(std::string_view(text).substr(colon + 1), length);
+  const auto first = end(std::string_view(text).substr(0, colon), within.begin);
+  const auto last =
+      colon == std::string::npos ? std::nullopt : end(std::string_view(text).substr(colon + 1), within.end);
   if (!first || !last || *first < 0 || *last < 0) {
-    throw UsageError(fmt::format("{} {}: write A:B for the positions from A up to, not including, B", option, text));
+    throw UsageError(fmt::format("{} {}: write A:B for the {} from A up to, not including, B", option, text, of));
   }
-  if (*first >= *last || *last > length) {
+  if (*first < within.begin || *first >= *last || *last > within.end) {
     throw UsageError(
-        fmt::format("{} {}: use positions with 0 <= A < B <= {}, the text's length", option, text, length));
+        fmt::format("{} {}: use {} with {} <= A < B <= {}, {}", option, text, of, within.begin, within.end, end_of));
   }
   return {*first, *last};
 }

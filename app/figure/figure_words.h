@@ -27,8 +27,13 @@ std::optional<Number> numberIn(std::string_view text) {
   return value;
 }
 
-/// "A:B", "A:" or ":B" within [0, length); an empty text is everything.
+/// "A:B", "A:" or ":B" within a range; an empty text is all of it.
+/// @param of   what the numbers are, as in "positions"
+/// @param end  what the range's end is, as in "the text's length"
 /// @throws UsageError naming the option and what is allowed
+Range parseRange(const std::string& option, const std::string& text, const Range& within, std::string_view of,
+                 std::string_view end);
+/// The same of positions of a text: within [0, length).
 Range parseRange(const std::string& option, const std::string& text, std::int64_t length);
 
 /// "A:B", "A:" or ":B".

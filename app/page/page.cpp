@@ -357,8 +357,9 @@ std::string exactnessText(double largest_error) {
   std::string text = "F by its closed form, from sums of log gates in float64.";
   if (largest_error > 0) {
     text += fmt::format(
-        " A from queries and keys that were rounded: compared with the program's, no entry is off by more than {:.1e}.",
-        largest_error);
+        " A from queries and keys that were rounded: no entry of the rows that were compared with the program's, {} or "
+        "all, is off by more than {:.1e}.",
+        kComparedRows, largest_error);
   }
   return text;
 }

@@ -14,7 +14,6 @@
 namespace foxscope::page {
 namespace {
 
-constexpr std::int64_t kComparedRows = 256;
 constexpr int kMostAttempts = 12;
 /// Standard deviation of a logit's error with which the search begins.
 constexpr double kFirstLogitError = 8e-4;
@@ -131,7 +130,23 @@ std::optional<Exact> exactOf(const HeadOf& head, const std::vector<float>& keys,
   return exact;
 }
 
-/// How far the entries of rounded vectors are off in the rows that are compared.
+/// How far shares |M_ij| / sum_k |M_ik| of a row are off.
+double errorOfShares(std::span<const double> row, std::span<const float> exact) {
+  double sum = 0;
+  double exact_sum = 0;
+  for (std::size_t key = 0; key < row.size(); ++key) {
+    sum += std::abs(row[key]);
+    exact_sum += std::abs(double{exact[key]});
+  }
+  double error = 0;
+  for (std::size_t key = 0; key < row.size() && sum > 0 && exact_sum > 0; ++key) {
+    error = std::max(error, std::abs(std::abs(row[key]) / sum - std::abs(double{exact[key]}) / exact_sum));
+  }
+  return error;
+}
+
+/// How far the entries of rounded vectors are off in the rows that are compared; of a linear mixer their shares of a
+/// row too, in units of the largest entry.
 double errorOf(const Exact& exact, HeadVectors vectors, std::span<const float> normalizers) {
   RowEntries entries(exact.head, vectors);
   double error = 0;
@@ -144,6 +159,8 @@ double errorOf(const Exact& exact, HeadVectors vectors, std::span<const float> n
       const double off = std::abs(row[key] - double{exact.rows[n][first + key]});
       if (!(off <= error)) error = off;
     }
+    if (!normalizers.empty()) continue;
+    error = std::max(error, exact.largest * errorOfShares(row, std::span(exact.rows[n]).subspan(first, row.size())));
   }
   return error;
 }

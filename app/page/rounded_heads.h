@@ -30,7 +30,10 @@ struct HeadGroup {
   std::vector<int> heads;
 };
 
-/// What the page needs of them for A or M.
+/// Rows of a head whose entries are compared with the program's at most.
+inline constexpr std::int64_t kComparedRows = 2048;
+
+/// The vectors and normalisers that the page needs for A or M.
 struct RoundedGroup {
   RoundedVectors keys;
   std::vector<RoundedVectors> queries;          ///< [heads of the group], equal ones too
@@ -40,8 +43,8 @@ struct RoundedGroup {
 
 /// Rounds queries and keys as coarsely as the entries allow. With a step of e / |k_a| for queries and e / |q_a| for
 /// keys (root mean squares of a channel a) all channels add the same error to q.k. e becomes smaller until no entry of
-/// the rows that are compared, 256 or all, is off by more than kLargestError. Of a softmax the normaliser of each row
-/// is moved by what rounding moved it, so that rows sum to what they summed to.
+/// the rows that are compared, kComparedRows or all, is off by more than kLargestError. Of a softmax the normaliser of
+/// each row is moved by what rounding moved it, so that rows sum to what they summed to.
 /// @returns nothing if the job was stopped
 /// @throws Error for arrays that the trace did not keep
 std::optional<RoundedGroup> round_group(const HeadGroup& group, const Job& job);

@@ -100,7 +100,7 @@ std::string estimate_text(const Estimate& estimate, int digits) {
 std::string groups_text(const ErrorGroups& over) {
   if (over.kind == ErrorGroups::Kind::blocks) {
     const std::string blocks = count_text(over.count, "block");
-    return over.tokens > 0 ? fmt::format("{} of {} tokens", blocks, over.tokens) : blocks;
+    return over.tokens > 0 ? fmt::format("{} of {}", blocks, count_text(over.tokens, "token")) : blocks;
   }
   const std::string documents = count_text(over.count, "document");
   const double missing = static_cast<double>(over.count) - over.effective;

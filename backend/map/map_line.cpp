@@ -9,7 +9,7 @@
 namespace foxscope {
 namespace {
 
-constexpr std::int64_t kBlock = 64;  ///< a diagonal is computed in squares of so many entries
+constexpr std::int64_t kDiagonalBlock = 64;  ///< a diagonal is computed in squares of so many entries
 
 std::optional<Image> entries_of(const LineRequest& line, const Range& rows, const Range& columns, const Job& job) {
   MapRequest request;
@@ -41,8 +41,8 @@ std::optional<std::vector<float>> diagonal_entries(const LineRequest& request, c
   std::vector<float> values;
   values.reserve(static_cast<std::size_t>(request.positions.size()));
   if (!prepare_rows(request, job)) return std::nullopt;
-  for (std::int64_t begin = request.positions.begin; begin < request.positions.end; begin += kBlock) {
-    const Range rows{begin, std::min(begin + kBlock, request.positions.end)};
+  for (std::int64_t begin = request.positions.begin; begin < request.positions.end; begin += kDiagonalBlock) {
+    const Range rows{begin, std::min(begin + kDiagonalBlock, request.positions.end)};
     const auto image = entries_of(request, rows, {request.line.key(rows.begin), request.line.key(rows.end)}, job);
     if (!image) return std::nullopt;
     for (std::int64_t n = 0; n < rows.size(); ++n) {

@@ -3,6 +3,7 @@ JSON. Run by test_accessibility.py, in a session bus and an X server of its own,
 accessibility_client.py PROGRAM PATH..."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,7 @@ def main():
     Atspi.init()
     begun = tempfile.mktemp()
     manager = subprocess.Popen(["openbox", "--startup", f"touch {begun}"], stderr=subprocess.DEVNULL)
+    wait_for(lambda: os.path.exists(begun), "the window manager")
     window = subprocess.Popen([sys.argv[1], "open", *sys.argv[2:]], stderr=subprocess.DEVNULL)
     try:
         heads = wait_for(lambda: table_named("Heads"), "the table of heads")

@@ -563,7 +563,7 @@ def head_of(folder):
 class PredictionsTest(CommandLineTest):
     def run_text(self, name, *options, model=FOX):
         path = self.folder / name
-        self.done("run", "--model", f"fox={model}", "--text", TEXT, "--length", 200, "-o", path, *options)
+        self.done("run", "--model", f"fox={model}", "--text", self.write("text.txt", TEXT * 12), "--length", 200, "-o", path, *options)
         return path
 
     def test_states_and_the_head_give_the_losses(self):
@@ -612,7 +612,7 @@ class PredictionsTest(CommandLineTest):
 
     def test_what_is_missing_is_said(self):
         path = self.run_text("run.h5", "--keep", "loss,predictions")
-        self.fails(1, [path, "give its checkpoint folder with --checkpoint"], "info", path, "--predictions", 3)
+        self.fails(1, [str(path), "give its checkpoint folder with --checkpoint"], "info", path, "--predictions", 3)
         self.fails(2, ["--checkpoint", "made none of the models of", "its weights are others"],
                    "info", path, "--predictions", 3, "--checkpoint", FOX.parent / "transformer-pro-12m")
         self.fails(2, "position 200: the run of 'fox' has positions 0 to 199",

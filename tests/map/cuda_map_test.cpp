@@ -15,6 +15,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/map/device/device_map.h"
+#include "backend/map/distance_axis.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/device_query_key_store.h"
 #include "backend/trace/recorder.h"
@@ -125,6 +126,62 @@ class CudaMap : public ::testing::Test {
 // Of the largest entry: float32's rounding, and that of sums of bfloat16's products.
 constexpr double kFloat32 = 2e-6;
 constexpr double kBfloat16 = 1e-5;
+
+/// By distance: a view of all, each distance alone, a part of the rows and distances, few and wide bins.
+std::vector<MapRequest> requests_by_distance(std::int64_t length) {
+  std::vector<MapRequest> requests;
+  const auto add = [&](Range rows, std::int64_t pixel_rows, std::vector<std::int64_t> edges) {
+    MapRequest request = rectangle(rows, rows, pixel_rows, 1);
+    request.set_distances(std::move(edges));
+    requests.push_back(std::move(request));
+  };
+  add({0, length}, 211, DistanceAxis{{1, length + 1}, 190}.edges());
+  add({40, length - 3}, 170, single_distances({1, 300}));
+  add({length / 3, length - 1}, length - 1 - length / 3, DistanceAxis{{90, length - 20}, 75}.edges());
+  add({5, length}, 13, {1, 2, 70, length + 1});
+  add({length - 40, length}, 40, {length - 4, length + 60});
+  return requests;
+}
+
+TEST_F(CudaMap, ByDistanceEqualsDenseFloat64) {
+  for (const auto& [dtype, tolerance] : {std::pair{DType::float32, kFloat32}, {DType::bfloat16, kBfloat16}}) {
+    for (const int head_dim : {16, 64, 128}) {
+      for (const std::int64_t window : {0, 260}) {
+        RunShape shape;
+        shape.length = 931;
+        shape.heads = 2;
+        shape.head_dim = head_dim;
+        shape.dtype = dtype;
+        shape.window = window;
+        const HeadOf head{make_run(shape), 0, 1};
+        SCOPED_TRACE(std::string(to_string(dtype)) + ", d " + std::to_string(head_dim) + ", window " +
+                     std::to_string(window));
+        for (const MapRequest& request : requests_by_distance(931)) expect_dense(head, request, tolerance);
+      }
+    }
+  }
+}
+
+TEST_F(CudaMap, ByDistanceEqualsTheCpuForDifferencesAndHeadsWithoutGates) {
+  RunShape shape;
+  shape.length = 700;
+  shape.heads = 2;
+  const auto run = make_run(shape);
+  shape.window = 120;
+  shape.seed = 5;
+  const auto other = make_run(shape);
+  shape.gated = false;
+  const auto ungated = make_run(shape);
+  for (MapRequest request : requests_by_distance(700)) {
+    request.head = {run, 0, 0};
+    expect_same(request, kFloat32);
+    request.minus = HeadOf{other, 0, 1};
+    expect_same(request, kFloat32);
+    request.head = {ungated, 0, 0};
+    request.minus.reset();
+    expect_same(request, kFloat32);
+  }
+}
 
 TEST_F(CudaMap, EqualsDenseFloat64OnARectangleOfALongRun) {
   for (const auto& [dtype, tolerance] : {std::pair{DType::float32, kFloat32}, {DType::bfloat16, kBfloat16}}) {

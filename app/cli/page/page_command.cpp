@@ -156,7 +156,7 @@ void addPageCommand(CLI::App& program, ParsedCommand& parsed) {
       ->add_option("--heads", options->heads,
                    "Heads whose maps the page holds: of the first model, or NAME:LAYER:HEAD of another (default: up to "
                    "eight, from the fastest to the slowest of each kind of layer)")
-      ->type_name("LAYER:HEAD,...");
+      ->type_name("L:H,...");
   command
       ->add_option("--model", options->model,
                    "First model, which foxscope.value of the page is about (default: the model that was run first)")

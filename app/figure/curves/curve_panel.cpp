@@ -21,7 +21,6 @@ constexpr double kFaint = 0.3;       ///< share of the colour in a raw line's
 constexpr double kBandAlpha = 0.22;  ///< bands lie over each other
 constexpr double kBarWidth = 0.7;    ///< of a bar of errors, widths of a curve
 constexpr double kPointRoom = 0.3;   ///< around the middle of a point, font sizes
-constexpr double kRightRoom = 0.5;   ///< beside the frame, font sizes
 constexpr double kMostLegend = 0.5;  ///< share of the axes that a legend above the curves may take
 const QColor kGrid(232, 232, 232);
 const QColor kMarker(110, 110, 110);
@@ -283,8 +282,6 @@ Margins CurvePanel::margins(const QSizeF& inner) const {
   const auto lines = titleLines(inner.width());
   margins.top = 0.4 * font + arrangement.above;
   if (!lines.empty()) margins.top += (static_cast<double>(lines.size()) * em::kLine + 0.1) * font;
-  // A frame at the very edge of the page looks cut off.
-  margins.right = kRightRoom * font;
   // Labels are centred on their ticks, which can be at the ends.
   for (const Tick& tick : arrangement.xTicks.major) {
     const double at = axisPosition(tick.value, arrangement.area.x, arrangement.area.xScale) * inner.width();

@@ -13,12 +13,14 @@ constexpr double kRadius = 1.4;      ///< of a disc, widths of the line
 constexpr double kSquare = 0.95;
 constexpr double kTriangle = 1.45;
 constexpr double kDiamond = 1.4;
+constexpr double kHole = 0.55;  ///< of a ring
+constexpr double kArm = 0.35;   ///< half the width of a cross's arms
 
-/// Corners on a circle around a place, the first above it.
-QPolygonF corners(const QPointF& place, double radius, int count) {
+/// Corners on a circle around a place, the first above it, or at another angle.
+QPolygonF corners(const QPointF& place, double radius, int count, double first = 90) {
   QPolygonF polygon;
   for (int n = 0; n < count; ++n) {
-    const QLineF arm = QLineF::fromPolar(radius, 90 + 360.0 * n / count);
+    const QLineF arm = QLineF::fromPolar(radius, first + 360.0 * n / count);
     polygon.append(place + arm.p2());
   }
   return polygon;
@@ -49,6 +51,16 @@ void drawPoint(Canvas& canvas, const QPointF& place, const Curve& curve, double 
       return canvas.polygon(corners(place, kTriangle * radius, 3), colour);
     case PointShape::diamond:
       return canvas.polygon(corners(place, kDiamond * radius, 4), colour);
+    case PointShape::ring:
+      canvas.disc(place, radius, colour);
+      return canvas.disc(place, kHole * radius, Qt::white);
+    case PointShape::cross:
+      for (const QPointF arm : {QPointF(kArm, 1), QPointF(1, kArm)}) {
+        canvas.fill(QRectF(place - arm * radius, place + arm * radius), colour);
+      }
+      return;
+    case PointShape::down:
+      return canvas.polygon(corners(place, kTriangle * radius, 3, -90), colour);
   }
 }
 

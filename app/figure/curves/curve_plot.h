@@ -15,7 +15,7 @@ namespace foxscope::figure {
 enum class LineStyle { solid, dashed, dotted, dashDotted, points };
 
 /// The shape that a value is drawn as where the line consists of points.
-enum class PointShape { disc, square, triangle, diamond };
+enum class PointShape { disc, square, triangle, diamond, ring, cross, down };
 
 /// One curve; NaN in x or y is a gap.
 struct Curve {

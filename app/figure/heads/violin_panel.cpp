@@ -48,7 +48,6 @@ Margins ViolinPanel::margins(const QSizeF& inner) const {
   Margins margins;
   margins.left = widestLabel(up, m_style) + (em::kTick + em::kPad) * font +
                  axisNameDepth(axisName(ownUpName(), up, inner.height(), m_style), m_style);
-  margins.right = 0.5 * font;
   margins.top = 0.4 * font;
   margins.bottom = (em::kDigitHeight + em::kTick + em::kPad) * font +
                    axisNameDepth(axisName(ownAcrossName(), {}, inner.width(), m_style), m_style);

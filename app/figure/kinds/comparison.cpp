@@ -51,7 +51,7 @@ struct Names {
 std::string answerOf(const LossComparison& comparison, const Names& names) {
   const Estimate& mean = comparison.difference.mean;
   std::string text =
-      fmt::format("{} − {}: {} nats per token over {} tokens, perplexity × {:.4f}.\n", names.run, names.minus,
+      fmt::format("{} − {}: {} nats per token over {} tokens, perplexity × {:.4f}.\n", names.run, names.minus,
                   differenceText(mean), comparison.difference.tokens, comparison.difference.perplexity_factor());
   if (!mean.over.suffice()) return text + "The text is too short for an error.";
   text += beyond_chance(mean)
@@ -154,6 +154,9 @@ DrawnFigure drawComparison(const std::shared_ptr<const Trace>& run, const std::s
 std::optional<DrawnFigure> drawComparison(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
   const auto [run, minus] = request.twoRuns();
+  if (run.trace == minus.trace) {
+    throw UsageError(fmt::format("--models {0},{0}: a model differs from itself in nothing", run.trace->info().name));
+  }
   ComparisonOptions options;
   options.positions = rangeOf(spec, "rows", run->info().length);
   if (const auto words = integerOf(spec, "words")) {

@@ -17,6 +17,7 @@ namespace {
 constexpr double kPanelGap = 0.7;    ///< between the labels of neighbouring panels, font sizes
 constexpr double kLeastPanelMm = 6;  ///< below, labels are all that would be seen
 constexpr int kRounds = 4;           ///< labels depend on sizes, sizes on labels: it settles in two or three
+constexpr double kRightRoom = 0.3;   ///< beside the last frame, font sizes
 
 double leastPanel() { return kLeastPanelMm / kMillimetresPerInch * kPointsPerInch; }
 
@@ -48,14 +49,15 @@ void PanelPage::arrange() {
   for (Line& column : m_columns) column.size = m_page.width() / static_cast<double>(m_columns.size()) / 1.5;
   for (Line& row : m_rows) row.size = m_columns.front().size;
   for (int round = 0; round < kRounds; ++round) {
-    measureMargins();
+    // Names that take one line more in the one size and one less in the other keep the larger room.
+    measureMargins(2 * round < kRounds ? Rooms::anew : Rooms::grow);
     shareWidth();
     shareHeight();
   }
   useWholeDots();
   // Titles of what is narrower now may take one line more; what is beside the panels keeps its room.
   const std::vector<Line> columns = m_columns;
-  measureMargins();
+  measureMargins(Rooms::anew);
   m_columns = columns;
   place();
 }
@@ -138,10 +140,14 @@ QSizeF PanelPage::sizeOf(const Item& item) const {
   return {span(m_columns, item.place.column, item.place.columns), span(m_rows, item.place.row, item.place.rows)};
 }
 
-void PanelPage::measureMargins() {
+void PanelPage::measureMargins(Rooms rooms) {
+  const std::vector<Line> rows = m_rows;
+  const std::vector<Line> columns = m_columns;
   for (auto* lines : {&m_rows, &m_columns}) {
     for (Line& line : *lines) line.before = line.after = 0;
   }
+  // A frame at the very edge of the page looks cut off.
+  m_columns.back().after = kRightRoom * m_font;
   for (const Item& item : m_items) {
     const Margins margins = item.panel->margins(sizeOf(item));
     const auto at = [](std::vector<Line>& lines, int index) -> Line& { return lines[index_of(index)]; };
@@ -153,6 +159,15 @@ void PanelPage::measureMargins() {
   }
   for (const SharedName& shared : m_acrossNames) m_rows[shared.line].after += nameHeight();
   for (const SharedName& shared : m_upNames) m_columns[shared.line].before += nameHeight();
+  if (rooms == Rooms::anew) return;
+  const auto keep = [](std::vector<Line>& lines, const std::vector<Line>& before) {
+    for (std::size_t n = 0; n < lines.size(); ++n) {
+      lines[n].before = std::max(lines[n].before, before[n].before);
+      lines[n].after = std::max(lines[n].after, before[n].after);
+    }
+  };
+  keep(m_rows, rows);
+  keep(m_columns, columns);
 }
 
 void PanelPage::shareWidth() {

@@ -78,7 +78,8 @@ class PanelPage {
   void shareAcrossNames();
   void shareUpNames();
   void countLines();
-  void measureMargins();
+  enum class Rooms { anew, grow };
+  void measureMargins(Rooms rooms);
   void shareWidth();
   void shareHeight();
   void keepProportions(double factor);

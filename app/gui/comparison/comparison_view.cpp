@@ -12,6 +12,7 @@
 #include "app/figure/token_text.h"
 #include "app/gui/comparison/difference_table.h"
 #include "app/gui/comparison/octave_bars.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/estimate_text.h"
 #include "backend/base/index.h"
@@ -26,7 +27,7 @@ constexpr int kTableShare = 3;
 /// A name as a sentence can hold it: a word without blanks would widen the window.
 QString shortName(const QString& name) {
   constexpr qsizetype kMost = 40;
-  return name.size() <= kMost ? name : name.left(kMost - 1) + QStringLiteral("…");
+  return shortened(name, kMost);
 }
 
 QString countWords(std::int64_t count) { return QLocale(QLocale::English).toString(static_cast<qlonglong>(count)); }
@@ -199,7 +200,8 @@ void ComparisonView::take(const Answer& answer) {
   const LossChange& difference = answer.whole.difference;
   const QString better = shortName(difference.mean.value < 0 ? model->name : minus->name);
   QString words = answerText(name, difference) + QStringLiteral("; ") + chanceText(difference.mean);
-  if (beyond_chance(difference.mean)) words += tr(": %1 predicts better").arg(better.toHtmlEscaped());
+  words += beyond_chance(difference.mean) ? tr(": %1 predicts better").arg(better.toHtmlEscaped())
+                                          : tr(": this text does not tell which is better");
   if (answer.shown) {
     const Range& range = answer.shown->positions;
     words += QStringLiteral("<br>") + tr("Positions %1 to %2, which are shown: %3 nats/token; %4")

@@ -2,6 +2,7 @@
 
 #include <QHeaderView>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/estimate_text.h"
 
 namespace foxscope::gui {
@@ -45,7 +46,8 @@ void DifferenceTable::resizeEvent(QResizeEvent* event) {
 
 void DifferenceTable::setRows(const std::vector<Row>& rows, const QString& model, const QString& minus) {
   clearContents();
-  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), tr("first"), tr("second")});
+  constexpr qsizetype kBrief = 9;
+  setHorizontalHeaderLabels({m_title, tr("token"), tr("nats"), shortened(model, kBrief), shortened(minus, kBrief)});
   for (const Column column : {kBefore, kToken}) {
     horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   }

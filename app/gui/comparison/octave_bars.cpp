@@ -120,10 +120,23 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
                      tick > 0 ? QStringLiteral("+") + numberText(tick) : numberText(tick));
   }
   const double room = inside.width() / static_cast<double>(m_octaves.size());
+  // As many beginnings are named as fit beside one another.
+  int widest = 0;
+  for (const LossOctave& octave : m_octaves) {
+    widest = std::max(widest, fontMetrics().horizontalAdvance(positionText(octave.positions.begin)));
+  }
+  const int every = std::max(1, static_cast<int>(std::ceil((widest + kGap) / room)));
   for (int index = 0; index < static_cast<int>(m_octaves.size()); ++index) {
     const LossOctave& octave = m_octaves[index_of(index)];
     const QRectF shape = bar(index);
-    painter.fillRect(shape, signColour(octave.difference.value));
+    // A difference that may be chance is an outline.
+    const QColor colour = signColour(octave.difference.value);
+    if (octave.difference.over.suffice() && beyond_chance(octave.difference)) {
+      painter.fillRect(shape, colour);
+    } else {
+      painter.setPen(QPen(colour, 1.5));
+      painter.drawRect(shape.adjusted(0.75, 0.75, -0.75, -0.75));
+    }
     const double error = errorOf(octave.difference);
     if (error > 0) {
       painter.setPen(QPen(palette().color(QPalette::Text), 1.2));
@@ -134,12 +147,14 @@ void OctaveBars::paintEvent(QPaintEvent* /*event*/) {
       for (const double y : {high, low}) painter.drawLine(QPointF(x - kWhisker, y), QPointF(x + kWhisker, y));
     }
     painter.setPen(mutedTextColour(palette()));
-    painter.drawText(QRectF(shape.center().x() - room / 2, inside.bottom() + kGap, room, line), Qt::AlignCenter,
-                     positionText(octave.positions.begin) + QStringLiteral("…"));
+    if (index % every != 0) continue;
+    painter.drawText(QRectF(shape.center().x() - widest, inside.bottom() + kGap, 2 * widest, line), Qt::AlignCenter,
+                     positionText(octave.positions.begin));
   }
-  const QString caption = tr("nats/token by position, ± 1 standard error");
-  painter.drawText(QRectF(0, inside.bottom() + kGap + line, width(), line), Qt::AlignCenter,
-                   fontMetrics().elidedText(caption, Qt::ElideRight, width()));
+  QString caption = tr("nats/token from a position on, ± 1 standard error");
+  if (fontMetrics().horizontalAdvance(caption) > width()) caption = tr("nats/token from position, ± 1 s.e.");
+  if (fontMetrics().horizontalAdvance(caption) > width()) caption = tr("from position, ± 1 s.e.");
+  painter.drawText(QRectF(0, inside.bottom() + kGap + line, width(), line), Qt::AlignCenter, caption);
 }
 
 bool OctaveBars::event(QEvent* event) {

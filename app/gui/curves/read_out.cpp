@@ -46,7 +46,7 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
 // Room for a value is kept whether there is one or not, and more for one that is longer.
 int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
-  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean −0.00000)")),
+  const int value = std::max(fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (mean of 101: −0.00000)")),
                              fontMetrics().horizontalAdvance(QStringLiteral("  ") + entry.value));
   return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) + value;
 }
@@ -175,7 +175,7 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     const int textRoom = textWidth(entry, corner);
     const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
     QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, textRoom - value));
-    if (value > 0 && name.size() <= 1) name.clear();
+    if (value > 0 && name.size() <= 1 && name != entry.name) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');
     painter.setPen(palette().color(QPalette::WindowText));

@@ -11,7 +11,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-constexpr int kListEms = 34;  // width of the list
+constexpr int kListEms = 38;  // width of the list
 constexpr int kLeastEms = 4;  // least width of a column
 
 /// The fewest decimals that leave the smallest value two digits that count, but none beyond the sixth digit of the

@@ -7,6 +7,7 @@
 
 #include <QImage>
 #include <QObject>
+#include <QSet>
 #include <QString>
 #include <QStringList>
 #include <QTimer>
@@ -28,7 +29,9 @@ class SessionStore;
 struct LeftWork {
   QString session;            ///< file to open
   QString title;              ///< "4 runs on black-beauty-1-3.txt, 08:20"
-  QStringList left;           ///< runs that were too large to be kept
+  QStringList left;           ///< runs that are not kept: F5 makes them again
+  QStringList lost;           ///< runs that are not kept, and F5 does not make them
+  QStringList waiting;        ///< models that had not run yet
   QImage picture;             ///< of its maps; null: none
   std::int64_t modified = 0;  ///< milliseconds since 1970
 };
@@ -40,8 +43,8 @@ class Autosave : public QObject {
   Q_OBJECT
 
  public:
-  static constexpr int kQuietMs = 2'000;    ///< after the last change
-  static constexpr int kLatestMs = 30'000;  ///< after the first change that is not written
+  static constexpr int kQuietMs = 2'000;   ///< after the last change, and when no map is being made
+  static constexpr int kLatestMs = 5'000;  ///< after the first change that is not written, whatever goes on
   /// Bytes of runs that are kept together, at most; nor do they take more than a quarter of the free disk.
   static constexpr std::uint64_t kMostBytes = 2'000'000'000;
   static constexpr int kMostLeft = 3;  ///< works of earlier windows; older ones are removed
@@ -81,6 +84,9 @@ class Autosave : public QObject {
   enum Channel { kWrite, kLook, kRemove };
   struct Kept;
   struct Looked;
+  void writeWhenQuiet();
+  void noteWaiting();
+  void tellTooLarge(const QStringList& runs);
   [[nodiscard]] bool makeFolder();
   [[nodiscard]] Kept shown() const;
 
@@ -95,7 +101,10 @@ class Autosave : public QObject {
   QString m_taken;  ///< folder that takeOver locked, before it is opened
   std::unique_ptr<FolderLock> m_takenLock;
   std::uint64_t m_mostBytes = kMostBytes;
-  QByteArray m_last;  ///< session that was written last
+  QByteArray m_last;         ///< session that was written last
+  bool m_drawn = false;      ///< no map was on its way when its picture was taken
+  QStringList m_waiting;     ///< models that were to run when this was looked at last
+  QSet<QString> m_tooLarge;  ///< runs of which the user knows that they are not kept
   bool m_writing = false;
   bool m_again = false;  ///< something changed while it was written
   bool m_finished = false;

@@ -52,13 +52,14 @@ void Document::open(const QStringList& paths) {
     const bool isPath = QFileInfo::exists(given);
     const QString path = isPath ? QFileInfo(given).absoluteFilePath() : given;
     JobRunner::Request<Opened> request;
-    request.work = [path, check = m_check](const Job& job) {
-      Opened opened{path, openPath(path, job.stop, check)};
+    request.work = [path, check = m_check, kept = m_runs.keptIn(path)](const Job& job) {
+      Opened opened{path, kept.isEmpty() ? openPath(path, job.stop, check) : openKeptRun(path, kept, job.stop, check)};
       return job.stopped() ? std::nullopt : std::optional(std::move(opened));
     };
     request.done = [this](Opened opened) { receive(std::move(opened)); };
     request.failed = [this, path](const QString& message) {
       m_sessions.giveUpWaiting(path);
+      m_runs.giveUpKept(path);
       tell(Message::Kind::error, message);
     };
     m_runs.jobs().submit(this, m_openChannel++, std::move(request));

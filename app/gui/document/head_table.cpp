@@ -270,10 +270,11 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     const bool lessThanBefore =
         before != m_known.end() && before->second.statistics.has_attention && !known.statistics.has_attention;
     if (m_runs.run(choice.run) == nullptr || lessThanBefore) return;
+    const bool isLast = before == m_known.end() && this->known() + 1 == total();
     m_known[choice] = std::move(known);
     const int row = rowOf(choice);
     if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
-    if (this->known() == total()) {
+    if (isLast) {
       emit valuesChanged();
     } else {
       announceLater(*this);

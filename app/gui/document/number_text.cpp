@@ -32,4 +32,8 @@ QString numberText(double value) {
   return numberOf(value, kDigits);
 }
 
+QString shortened(const QString& text, qsizetype letters) {
+  return text.size() <= letters ? text : text.left(letters - 1) + QStringLiteral("…");
+}
+
 }  // namespace foxscope::gui

@@ -14,4 +14,7 @@ QString numberOf(double value, int digits);
 /// "0.0123", "12345", "−3.2·10⁻⁹": four significant digits, true minus signs; "∞" and "–" for what is none.
 QString numberText(double value);
 
+/// A text as it is, or cut to so many letters, of which the last is then "…".
+QString shortened(const QString& text, qsizetype letters);
+
 }  // namespace foxscope::gui

@@ -133,7 +133,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
   }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw Error(fmt::format("{}: cannot be read: check the permissions", file.string()));
-  std::string head(4096, '\0');
+  std::string head(kSessionHead, '\0');
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<std::size_t>(stream.gcount()));
   stream.close();
@@ -161,6 +161,29 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
   if (size == 0)
     throw Error(fmt::format("{}: the file is empty: choose a text with at least one token", file.string()));
   return OpenedText{read_text(file, InvalidUtf8::refuse)};
+}
+
+OpenedContent openKeptRun(const QString& path, const QString& name, const std::stop_token& stop, RunCheck check) {
+  std::ifstream stream(path.toStdString(), std::ios::binary);
+  // A file that is not there, or not for this user, is no damage.
+  if (!stream) return openPath(path, stop, check);
+  std::string head(8, '\0');
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  stream.close();
+  const char* problem = "is no run file";
+  if (isHdf5(head)) {
+    problem = "is damaged";
+    try {
+      OpenedContent content = openPath(path, stop, check);
+      if (std::holds_alternative<OpenedRunFile>(content)) return content;
+      problem = "is no run file";
+    } catch (const Error& error) {
+      // Other problems, such as a newer version's file, have remedies of their own.
+      if (std::string_view(error.what()).find("`foxscope run`") == std::string_view::npos) throw;
+    }
+  }
+  throw Error(fmt::format("{}: {}, but the session keeps its run of {} there: press F5 to make the run again",
+                          path.toStdString(), problem, name.toStdString()));
 }
 
 }  // namespace foxscope::gui

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -45,6 +46,8 @@ using OpenedContent =
 /// Schema of session files that this program writes, and the newest that it reads.
 inline constexpr int kSessionSchema = 1;
 inline constexpr const char* kSessionKey = "foxscope_session";
+/// Bytes at the beginning of a session in which its key stands: names of files and runs come before it.
+inline constexpr std::size_t kSessionHead = 1U << 16U;
 
 /// Opens a path by what it holds: a folder with recipe.json and checkpoints is a training, another one or a hub id a
 /// checkpoint, a file with HDF5's signature a sweep over heads, an evaluation or a run file, as its `content` says, a
@@ -54,5 +57,10 @@ inline constexpr const char* kSessionKey = "foxscope_session";
 /// @param stop  ends the reading of a run file early; what is returned then is to be thrown away
 /// @param check  of run files
 OpenedContent openPath(const QString& path, const std::stop_token& stop = {}, RunCheck check = RunCheck::whole);
+
+/// Opens a file in which a session keeps a run, which is to be a run file.
+/// @param name  of the run
+/// @throws Error that names the run and F5, which makes it again, where it is none or is damaged
+OpenedContent openKeptRun(const QString& path, const QString& name, const std::stop_token& stop, RunCheck check);
 
 }  // namespace foxscope::gui

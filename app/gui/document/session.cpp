@@ -118,6 +118,10 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     made.seconds = kept["seconds"].toDouble();
     made.ofSession = !json.contains("autosave");
   }
+  // Older sessions do not say it. What a window kept by itself lies in no folder of a session's.
+  const bool any = !json.contains("autosave") &&
+                   std::ranges::any_of(session.runs, [](const SessionRun& run) { return !run.kept.isEmpty(); });
+  session.withRuns = json["with_runs"].toBool(any);
   for (const auto& file : json["evaluations"].toArray()) session.evaluations += lengthened(file.toString(), folder);
   session.selection = json["selection"].toObject();
   session.window = json["window"].toObject();
@@ -125,6 +129,8 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     const QJsonObject note = json["autosave"].toObject();
     session.autosave = AutosaveNote{note["session"].toString(), note["text"].toString(), {}, note["runs"].toInt()};
     for (const auto& name : note["left"].toArray()) session.autosave->left += name.toString();
+    for (const auto& name : note["lost"].toArray()) session.autosave->lost += name.toString();
+    for (const auto& name : note["waiting"].toArray()) session.autosave->waiting += name.toString();
   }
   return session;
 }
@@ -168,6 +174,7 @@ QJsonObject Session::toJson(const QString& folder) const {
                                             {"query_key", settings.keepQueryKey}}},
                    {"run_files", files},
                    {"runs", runList},
+                   {"with_runs", withRuns},
                    {"evaluations", evaluationFiles},
                    {"selection", selection},
                    {"window", window}};
@@ -175,6 +182,8 @@ QJsonObject Session::toJson(const QString& folder) const {
     json["autosave"] = QJsonObject{{"session", autosave->session},
                                    {"text", autosave->text},
                                    {"left", QJsonArray::fromStringList(autosave->left)},
+                                   {"lost", QJsonArray::fromStringList(autosave->lost)},
+                                   {"waiting", QJsonArray::fromStringList(autosave->waiting)},
                                    {"runs", autosave->runs}};
   }
   return json;

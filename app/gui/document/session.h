@@ -21,6 +21,7 @@ struct SelectionState {
   View view;
   std::vector<Cursor> locks = {};
 
+  bool operator==(const SelectionState&) const = default;
   [[nodiscard]] QJsonObject toJson() const;
   static SelectionState fromJson(const QJsonObject& json);
 };
@@ -44,10 +45,12 @@ struct SessionRun {
 
 /// What is to be said of a window's work before it is opened again.
 struct AutosaveNote {
-  QString session = {};   ///< file of the session that was open; empty: none
-  QString text = {};      ///< name of the text shown
-  QStringList left = {};  ///< runs that were too large to be kept
-  int runs = 0;           ///< that come back
+  QString session = {};      ///< file of the session that was open; empty: none
+  QString text = {};         ///< name of the text shown
+  QStringList left = {};     ///< runs that are not kept, or not yet: F5 makes them again
+  int runs = 0;              ///< that come back
+  QStringList lost = {};     ///< runs that are not kept, and that nothing makes again: the text or the model is another
+  QStringList waiting = {};  ///< models that were to run, or were running
 };
 
 /// A session file: everything that is needed to see the same again. JSON, `foxscope_session` is its schema number.
@@ -61,6 +64,7 @@ struct Session {
   QStringList evaluations;
   QJsonObject selection;  ///< SelectionState
   QJsonObject window;     ///< panes, docks, colours: the views' own
+  bool withRuns = false;  ///< the user saves it with the runs that are in no file
   /// Of what a window kept by itself (Autosave); nothing of a session that the user saved.
   std::optional<AutosaveNote> autosave = {};
 

@@ -70,7 +70,19 @@ Trainings::~Trainings() = default;
 
 void Trainings::tell(Message::Kind kind, const QString& text) { emit m_runs.messageRaised({kind, text}); }
 
+void Trainings::tellFailure(const QString& folder, const QString& message) {
+  if (!QFileInfo::exists(folder)) m_lacked += folder;
+  if (!m_quiet) return tell(Message::Kind::error, message);
+  if (m_failure.isEmpty()) m_failure = message;
+}
+
+void Trainings::setQuiet(bool quiet) {
+  m_quiet = quiet;
+  m_failure.clear();
+}
+
 void Trainings::readAgain(const QString& path) {
+  m_lacked.removeAll(path);
   if (m_refused.removeAll(path) > 0 || find(path) != nullptr) read(path);
 }
 
@@ -159,7 +171,8 @@ void Trainings::read(const QString& folder) {
   request.failed = [this, folder](const QString& message) {
     m_reading.removeAll(folder);
     m_refused += folder;
-    tell(Message::Kind::error, message);
+    // A folder that is gone takes its checkpoints with it: that is one thing to say.
+    if (!m_lacked.contains(folder) || QFileInfo::exists(folder)) tellFailure(folder, message);
   };
   m_runs.quickJobs().submit(this, m_readChannel++, std::move(request));
 }
@@ -172,6 +185,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
     return tell(Message::Kind::warning, tr("%1 has no checkpoint any more: its slider stays as it was").arg(folder));
   }
   m_refused.removeAll(folder);
+  m_lacked.removeAll(folder);
   const std::size_t newest = read->checkpoints.size() - 1;
   OpenTraining* open = find(folder);
   const bool isNew = open == nullptr;
@@ -325,7 +339,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     m_running.clear();
     OpenTraining* failed = find(folder);
     if (failed != nullptr) failed->wanted = failed->shown.value_or(failed->wanted);
-    tell(Message::Kind::error, message);
+    tellFailure(folder, message);
     emit changed();
   };
   request.progress = [this](const JobProgress& progress) {

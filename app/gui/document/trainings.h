@@ -61,6 +61,10 @@ class Trainings : public QObject {
   /// Whether the runs of the checkpoints behind the chosen one are made in the background, as many as there is memory
   /// for.
   void setAhead(bool ahead);
+  /// Whether the reason why a checkpoint cannot run, or a record cannot be read, is kept for who asked, not told.
+  void setQuiet(bool quiet);
+  /// The first reason that was kept; empty: all went well.
+  [[nodiscard]] const QString& failure() const { return m_failure; }
 
   /// A path was opened once more: what stands there of an open training is read once more.
   void readAgain(const QString& path);
@@ -104,6 +108,7 @@ class Trainings : public QObject {
   void stop();
   void receive(const Made& made);
   void tell(Message::Kind kind, const QString& text);
+  void tellFailure(const QString& folder, const QString& message);
 
   RunList& m_runs;
   const ModelRuns& m_modelRuns;
@@ -120,6 +125,9 @@ class Trainings : public QObject {
   bool m_ahead = false;
   QString m_runningAhead;     ///< checkpoint; empty: none
   QStringList m_failedAhead;  ///< checkpoints that could not run
+  bool m_quiet = false;
+  QString m_failure;     ///< that was kept
+  QStringList m_lacked;  ///< folders that are gone, which has been said
   std::unique_ptr<Engine> m_engine;
   QFileSystemWatcher m_watcher;
   QTimer m_changed;

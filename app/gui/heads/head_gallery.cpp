@@ -13,6 +13,7 @@ namespace foxscope::gui {
 namespace {
 
 constexpr int kLeastCell = 76;  // pixels from one picture to the next
+constexpr int kSmallCell = 50;  // where that has room for a layer in one line
 constexpr int kGalleryGap = 6;
 
 }  // namespace
@@ -64,7 +65,12 @@ void HeadGallery::arrange() {
   update();
 }
 
-int HeadGallery::columns(int width) const { return std::max(1, (width + kGalleryGap) / (kLeastCell + kGalleryGap)); }
+int HeadGallery::columns(int width) const {
+  const int count = std::max(1, (width + kGalleryGap) / (kLeastCell + kGalleryGap));
+  if (m_order || m_heads.empty()) return count;
+  const auto inLayer = static_cast<int>(std::ranges::count(m_heads, m_heads.front().layer, &HeadChoice::layer));
+  return inLayer > count && inLayer <= (width + kGalleryGap) / (kSmallCell + kGalleryGap) ? inLayer : count;
+}
 
 HeadGallery::Layout HeadGallery::layOut(int width) const {
   Layout layout;

@@ -27,7 +27,10 @@ constexpr double kFaded = 0.82;  ///< of the ground over heads without the label
 QString numberOf(HeadQuantity quantity, double value) {
   if (std::isnan(value) || isSaliency(quantity)) return {};
   if (std::isinf(value)) return QStringLiteral("∞");
-  if (textOf(quantity).isShare) return value < 0.005 ? QStringLiteral("0") : QString::number(value, 'f', 2);
+  if (textOf(quantity).isShare) {
+    if (value == 0) return QStringLiteral("0");
+    return value < 0.005 ? QStringLiteral("<.01") : QString::number(value, 'f', 2);
+  }
   if (value >= 1e6) return QString::number(value / 1e6, 'g', 2) + QLatin1Char('M');
   if (value >= 1e4) return QString::number(value / 1e3, 'f', 0) + QLatin1Char('k');
   if (value >= 1e3) return QString::number(value / 1e3, 'f', 1) + QLatin1Char('k');
@@ -50,15 +53,24 @@ HeadGrid::HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWid
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
   connect(&m_runs, &RunList::runsChanged, this, &QWidget::updateGeometry);
+  // A number that has not come by then will not come.
+  for (const JobRunner* runner : {&m_runs.jobs(), &m_runs.quickJobs()}) {
+    connect(runner, &JobRunner::idle, this, [this] {
+      if (!shownSteps(m_runs).of.isEmpty()) recolour();
+    });
+  }
 }
 
 void HeadGrid::setColouring(const HeadColouring& colouring) {
+  const bool other = colouring.kind != m_colouring.kind || colouring.quantity != m_colouring.quantity;
+  if (other) m_whole = {};
   m_colouring = colouring;
   recolour();
   updateGeometry();
 }
 
 void HeadGrid::setLabel(std::optional<HeadLabel> label) {
+  if (label != m_label) m_whole = {};
   m_label = label;
   update();
 }
@@ -92,7 +104,31 @@ double HeadGrid::shownValue(const HeadChoice& head) const {
   return std::nan("");
 }
 
+bool HeadGrid::isKnown(const HeadChoice& head) const {
+  if (hasNothingToShow(head)) return true;
+  if (const auto quantity = m_colouring.picture()) return m_pictures.of(head, *quantity) != nullptr;
+  const HeadStatistics* known = m_table.statistics(head);
+  if (known != nullptr && known->has_attention) return true;
+  return m_colouring.kind != HeadColouring::Kind::label && !std::isnan(shownValue(head));
+}
+
+bool HeadGrid::isWhole() const {
+  if (!m_runs.busy()) return true;
+  bool whole = true;
+  for (const Run& run : m_runs) {
+    if (run.look.hidden) continue;
+    forShownHeads(run, [&](const HeadChoice& head) { whole = whole && isKnown(head); });
+  }
+  return whole;
+}
+
+bool HeadGrid::isHeld() const {
+  if (m_whole.isNull() || m_whole.deviceIndependentSize().toSize() != size()) return false;
+  return m_wholeOf == shownSteps(m_runs).of && !isWhole();
+}
+
 void HeadGrid::recolour() {
+  if (isHeld()) return;
   std::vector<double> values;
   for (const Run& run : m_runs) {
     if (run.look.hidden) continue;
@@ -352,10 +388,31 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
                                     : tr("All runs are hidden: the eye in the list of runs shows them"));
     return;
   }
+  if (!isHeld()) keepWhole(blocks);
+  if (m_whole.isNull()) {
+    paintCells(painter, blocks);
+  } else {
+    painter.drawPixmap(0, 0, m_whole);
+  }
+  paintMarks(painter);
+}
+
+void HeadGrid::keepWhole(const std::vector<Block>& blocks) {
+  m_wholeOf = shownSteps(m_runs).of;
+  m_whole = {};
+  if (m_wholeOf.isEmpty() || !isWhole()) return;
+  m_whole = QPixmap(size() * devicePixelRatioF());
+  m_whole.setDevicePixelRatio(devicePixelRatioF());
+  m_whole.fill(Qt::transparent);
+  QPainter painter(&m_whole);
+  painter.setFont(font());
+  paintCells(painter, blocks);
+}
+
+void HeadGrid::paintCells(QPainter& painter, const std::vector<Block>& blocks) const {
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
   for (const Block& block : blocks) paintBlock(painter, block);
   paintNumbers(painter, blocks);
-  paintMarks(painter);
 }
 
 void HeadGrid::paintNumbers(QPainter& painter, const std::vector<Block>& blocks) const {
@@ -390,7 +447,10 @@ void HeadGrid::paintMarks(QPainter& painter) const {
 
 // The colours of differences belong to the ground.
 void HeadGrid::changeEvent(QEvent* event) {
-  if (event->type() == QEvent::PaletteChange) recolour();
+  if (event->type() == QEvent::PaletteChange) {
+    m_whole = {};
+    recolour();
+  }
   HeadCells::changeEvent(event);
 }
 

@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include <QPixmap>
+
 #include "app/figure/layer_kind.h"
 #include "app/gui/document/step_limits.h"
 #include "app/gui/heads/head_cells.h"
@@ -29,6 +31,9 @@ class HeadGrid : public HeadCells {
   [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const override;
   /// Says whether the colours' limits are over several steps of a training; empty: they are not.
   [[nodiscard]] QString limitsNote() const { return m_steps.note(); }
+  /// Whether what is shown of every head is there, or will not come. Until then a step of a training leaves the picture
+  /// of the one before.
+  [[nodiscard]] bool isWhole() const;
   /// The value that a cell's colour stands for.
   [[nodiscard]] double shownValue(const HeadChoice& head) const;
   /// The number in a head's cell: "0.22", "858", "1.2k"; empty where cells hold none, in this width or in these
@@ -69,6 +74,12 @@ class HeadGrid : public HeadCells {
   [[nodiscard]] QSize cellSize(int width) const;
   [[nodiscard]] int labelWidth() const;
   void recolour();
+  [[nodiscard]] bool isKnown(const HeadChoice& head) const;
+  /// Whether the last whole picture stands for that of another step, which is not whole.
+  [[nodiscard]] bool isHeld() const;
+  /// Keeps the picture of the cells where they are of a step, and whole.
+  void keepWhole(const std::vector<Block>& blocks);
+  void paintCells(QPainter& painter, const std::vector<Block>& blocks) const;
   /// The font in which all numbers fit into their cells; nothing where none does.
   [[nodiscard]] std::optional<QFont> fontOfNumbers() const;
   [[nodiscard]] bool isFaded(const HeadChoice& head) const;
@@ -85,6 +96,8 @@ class HeadGrid : public HeadCells {
   HeadColouring m_colouring;
   HeadColours m_colours;
   StepLimits m_steps;
+  QPixmap m_whole;    ///< the last whole picture of a step
+  QString m_wholeOf;  ///< ShownSteps::of
   std::optional<HeadLabel> m_label;
 };
 

@@ -607,6 +607,8 @@ void HeadsView::showLegend() {
   m_legend->show(m_grid->colours(), title);
 }
 
+bool HeadsView::showsStep() const { return !m_grid->isVisible() || m_grid->isWhole(); }
+
 bool HeadsView::isSettled() const { return m_table.known() == m_table.total() || !m_runs.busy(); }
 
 QJsonObject HeadsView::saveState() const {

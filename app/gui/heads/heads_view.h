@@ -48,6 +48,8 @@ class HeadsView : public QWidget, public ViewPart {
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override;
+  /// Whether the grid, where it is seen, shows the runs that there are now, not a step before.
+  [[nodiscard]] bool showsStep() const;
 
  private:
   [[nodiscard]] QWidget* makeGallery();

@@ -234,10 +234,14 @@ void MapsView::makePaneCommands() {
               tr("Keys beside queries, or distances above queries on a logarithmic axis, where fast heads can be read"),
               {QKeySequence(Qt::Key_X)}},
              [this] {
-               const MapAxes shown = pane(m_active).axes();
-               changeActive([shown](PaneState& state) {
-                 state.axes = shown == MapAxes::key ? MapAxes::distance : MapAxes::key;
-               });
+               // Maps that are seen together are read together.
+               const MapAxes wanted = pane(m_active).axes() == MapAxes::key ? MapAxes::distance : MapAxes::key;
+               for (int index = 0; index < paneCount(); ++index) {
+                 PaneState state = paneState(index);
+                 state.axes = wanted;
+                 pane(index).setState(state);
+               }
+               emit stateChanged();
              });
   m_firstKeyAction = addCommand({tr("Without key 0"),
                                  tr("Leave out the first key, where many heads park attention, in all panes of "

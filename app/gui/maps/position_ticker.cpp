@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "app/figure/maps/map_layout.h"
+#include "app/gui/document/number_text.h"
 
 namespace foxscope::gui {
 namespace {
@@ -40,8 +41,7 @@ std::int64_t AxisRun::own(std::int64_t ofReference) const {
 
 QString PositionTicker::labelOf(std::int64_t own) const {
   if (m_labels == Labels::numbers || !m_run.tokens) return QString::number(own);
-  const QString text = readText(*m_run.tokens, own, Whitespace::visible);
-  return text.size() <= kLongestLabel ? text : text.left(kLongestLabel - 1) + QChar(0x2026);
+  return shortened(readText(*m_run.tokens, own, Whitespace::visible), kLongestLabel);
 }
 
 void PositionTicker::generate(const QCPRange& range, const QLocale& /*locale*/, QChar /*formatChar*/, int /*precision*/,

@@ -8,6 +8,7 @@
 #include <QPainter>
 #include <QStyledItemDelegate>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -97,7 +98,7 @@ void PredictionTable::setRows(const std::vector<Row>& rows, const Shares& shares
       return cell;
     };
     put(kRank, QLocale(QLocale::English).toString(row.rank));
-    put(kToken, row.token.size() <= kMostLetters ? row.token : row.token.left(kMostLetters - 1) + QStringLiteral("…"));
+    put(kToken, shortened(row.token, kMostLetters));
     const auto share = [&](Column column, double p, const QColor& colour) {
       QTableWidgetItem* cell = put(column, shareText(p));
       cell->setData(Qt::UserRole, p);

@@ -122,21 +122,26 @@ double quantileOfSize(const std::vector<float>& values, double share) {
   return static_cast<double>(*place);
 }
 
-TintScale scaleFor(const TintRequest& request, const std::vector<float>& values) {
-  TintScale scale;
-  const bool hasExtremes = request.kind == TintKind::loss || hasSigns(request.kind);
-  const bool isShareOfOne = request.kind == TintKind::gate || request.kind == TintKind::forgetRow;
-  scale.diverging = hasSigns(request.kind);
-  scale.scaling = scale.diverging ? TintScaling::linear : request.scaling;
-  scale.upper = isShareOfOne ? 1 : quantileOfSize(values, hasExtremes ? kShownShare : 1);
-  if (!(scale.upper > 0)) scale.upper = 1;
+/// The end of a scale that is told, and with it the other end, and what lies beyond them.
+void setUpper(TintScale& scale, double upper, const std::vector<float>& values) {
+  scale.upper = upper;
   if (scale.diverging) scale.lower = -scale.upper;
   if (scale.scaling == TintScaling::logarithmic) scale.lower = scale.upper * std::pow(10, -kDecades);
+  scale.clipsAbove = scale.clipsBelow = false;
   for (const float value : values) {
     const auto v = static_cast<double>(value);
     if (v > scale.upper) scale.clipsAbove = true;
     if (v < scale.lower) scale.clipsBelow = true;
   }
+}
+
+TintScale scaleFor(const TintRequest& request, const std::vector<float>& values) {
+  TintScale scale;
+  const bool hasExtremes = request.kind == TintKind::loss || hasSigns(request.kind);
+  scale.diverging = hasSigns(request.kind);
+  scale.scaling = scale.diverging ? TintScaling::linear : request.scaling;
+  const double upper = hasOwnLimits(request.kind) ? quantileOfSize(values, hasExtremes ? kShownShare : 1) : 1;
+  setUpper(scale, upper > 0 ? upper : 1, values);
   return scale;
 }
 
@@ -165,6 +170,12 @@ bool isOwed(TintKind kind) { return kind == TintKind::saliency || kind == TintKi
 bool hasSigns(TintKind kind) { return isOwed(kind) || kind == TintKind::lossDifference; }
 
 bool isOfHead(TintKind kind) { return isRow(kind) || isOwed(kind) || kind == TintKind::gate; }
+
+bool hasOwnLimits(TintKind kind) { return kind != TintKind::gate && kind != TintKind::forgetRow; }
+
+void widen(Tint& tint, double upper) {
+  if (upper > tint.scale.upper) setUpper(tint.scale, upper, tint.value);
+}
 
 double TintScale::position(double value) const {
   if (std::isnan(value)) return value;

@@ -64,6 +64,12 @@ struct Tint {
   std::int64_t lastReadCell = -1;  ///< of a row: the query's own cell; what comes after, the query does not see
 };
 
+/// Lets the scale reach further, to the limit of other steps of a training.
+/// @param upper  no effect if the scale reaches as far
+void widen(Tint& tint, double upper);
+/// Whether the scale depends on the values: gates and F have that from 0 to 1.
+[[nodiscard]] bool hasOwnLimits(TintKind kind);
+
 /// The input of a tint.
 struct TintRequest {
   TintKind kind = TintKind::none;

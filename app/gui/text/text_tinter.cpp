@@ -83,6 +83,10 @@ void TextTinter::request() {
   const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools.choice().kind) &&
                              !chosen->trace->has(TraceArray::log_forget_gradient);
   m_tools.showRemedy(lacksSaliency && m_modelRuns.saliencyObstacle(chosen->id).isEmpty());
+  // Views hear of other runs before the head is one of theirs: it is asked for then, and the tint stays until it comes.
+  if (isOfHead(m_tools.choice().kind) && chosen == nullptr && !m_runs.empty()) {
+    return m_runs.quickJobs().cancel(this, kTint);
+  }
   const auto wanted = tintRequest();
   m_pending = wanted.has_value();
   if (!wanted) {
@@ -100,8 +104,31 @@ void TextTinter::request() {
 
 void TextTinter::takeTint(Tint tint) {
   m_pending = false;
+  const QString note = widenOverSteps(tint);
   m_page.setTint(std::make_shared<const Tint>(std::move(tint)));
+  m_tools.setCaption(caption() + note);
   showScale();
+}
+
+QString TextTinter::widenOverSteps(Tint& tint) {
+  if (tint.kind == TintKind::none || !hasOwnLimits(tint.kind)) return {};
+  const TintChoice& choice = m_tools.choice();
+  const HeadChoice& head = m_runs.selection().head();
+  QStringList what{toString(choice.kind), QString::number(static_cast<int>(choice.scaling()))};
+  if (isOfHead(choice.kind)) {
+    const Run* run = m_runs.run(head.run);
+    what += {run == nullptr ? QString() : run->name, QString::number(head.layer), QString::number(head.head)};
+  } else {
+    what += lossRun()->name;
+  }
+  if (choice.kind == TintKind::lossDifference) what += chosenRun(choice.minus, 1)->name;
+  if (isRow(choice.kind)) what += QString::number(tint.lastReadCell);
+  const ShownSteps shown = shownSteps(m_runs);
+  m_steps.take(shown, what.join(QLatin1Char(' ')), {tint.scale.lower, tint.scale.upper});
+  const auto limits = m_steps.limits(shown, what.join(QLatin1Char(' ')));
+  if (!limits) return {};
+  widen(tint, limits->second);
+  return m_steps.note();
 }
 
 void TextTinter::showScale() {

@@ -8,6 +8,7 @@
 
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/document/step_limits.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_tint.h"
 #include "app/gui/text/text_tool_row.h"
@@ -38,6 +39,8 @@ class TextTinter : public QObject {
   [[nodiscard]] const Run* lossRun() const;
   [[nodiscard]] const Run* chosenRun(const QString& name, std::size_t otherwise) const;
   [[nodiscard]] std::optional<std::int64_t> rowQuery() const;
+  /// Gives the tint the limits of all steps of a training that were shown. @returns words on them
+  QString widenOverSteps(Tint& tint);
   [[nodiscard]] QString caption() const;
   [[nodiscard]] QString headName() const;
   [[nodiscard]] QString placesNote() const;
@@ -47,6 +50,7 @@ class TextTinter : public QObject {
   TextToolRow& m_tools;
   TextPage& m_page;
   std::shared_ptr<const Trace> m_reference;
+  StepLimits m_steps;  ///< of the colours
   bool m_pending = false;
 };
 

@@ -17,6 +17,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/document/runs/saliency_action.h"
+#include "app/gui/document/step_limits.h"
 #include "app/gui/text/find_bar.h"
 #include "app/gui/text/go_bar.h"
 #include "app/gui/text/text_editor.h"
@@ -38,6 +39,11 @@ enum Channel { kShape, kSearch, kReadout, kMostSalient };
 
 /// How far behind a word the query stands that asks who remembers it.
 constexpr std::int64_t kLater = 500;
+
+bool sameTokens(const Trace* a, const Trace* b) {
+  if (a == nullptr || b == nullptr) return false;
+  return a->tokens()->id == b->tokens()->id && a->tokens()->input_id == b->tokens()->input_id;
+}
 
 }  // namespace
 
@@ -164,6 +170,8 @@ void TextView::computeSaliency(std::optional<Range> target) {
   const RunId run = m_runs.selection().head().run;
   const auto places = m_runs.placesOf(run).fromReference;
   if (target && places) target = places->part(*target);
+  // An obstacle is told, and nothing changes.
+  if (!m_modelRuns.saliencyObstacle(run).isEmpty()) return m_modelRuns.startSaliency(run, target);
   TintChoice choice = m_tools->choice();
   if (!isOwed(choice.kind)) choice.kind = TintKind::saliency;
   m_tools->setChoice(choice);
@@ -276,13 +284,17 @@ void TextView::takeRuns() {
   m_tools->setRuns(names);
   const Run* reference = m_runs.reference();
   const std::shared_ptr<const Trace> trace = reference != nullptr ? reference->trace : nullptr;
+  const QString steps = shownSteps(m_runs).of;
   if (trace != m_reference) {
+    const bool otherStep = !steps.isEmpty() && steps == m_steps && sameTokens(trace.get(), m_reference.get());
     m_reference = trace;
     m_tinter->setReference(trace);
     // The text that was asked for is there: it is shown.
     m_editing = false;
-    requestShape();
+    // At another step of a training it is the same one, and stays as it is.
+    if (!otherStep) requestShape();
   }
+  m_steps = steps;
   showMode();
   takeInputs();
   m_tinter->request();

@@ -111,6 +111,7 @@ class TextView : public QWidget, public ViewPart {
   QList<QAction*> m_tintCommands;  ///< of these, those that tint it
   std::string m_awaitedTarget;     ///< of the saliency whose strongest head is to be chosen; empty: none
   std::shared_ptr<const Trace> m_reference;
+  QString m_steps;  ///< ShownSteps::of
   Cursor m_lastPin;
   bool m_editing = false;
   bool m_shapePending = false;

@@ -41,6 +41,7 @@ void FilmPlayer::advance() {
   const OpenTraining* training = m_trainings.shown();
   if (training == nullptr || training->wanted == lastOf(*training)) return setPlaying(false);
   if (m_trainings.computing() || training->shown != training->wanted) return;
+  if (m_ready && !m_ready()) return;
   const std::size_t next = training->wanted + 1;
   const bool failed = m_trainings.failed(next);
   if (!failed && !m_trainings.known(next)) return;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include <QObject>
 #include <QString>
@@ -29,6 +31,8 @@ class FilmPlayer : public QObject {
   /// until another one is, or somebody says no.
   void setFollowing(bool following);
   [[nodiscard]] bool following() const { return m_following; }
+  /// It waits for this before it goes on: that what shows a checkpoint shows it. Without it, for the run alone.
+  void setReady(std::function<bool()> ready) { m_ready = std::move(ready); }
 
  signals:
   void changed();
@@ -39,6 +43,7 @@ class FilmPlayer : public QObject {
 
   Trainings& m_trainings;
   QTimer m_clock;
+  std::function<bool()> m_ready;
   bool m_following = false;
   // As they were seen last.
   QString m_folder;

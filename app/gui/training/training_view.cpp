@@ -6,6 +6,7 @@
 #include <QAction>
 #include <QEvent>
 #include <QFileDialog>
+#include <QFileInfo>
 #include <QLocale>
 #include <QSplitter>
 #include <QVBoxLayout>
@@ -145,8 +146,12 @@ void TrainingView::choosePath() {
 }
 
 void TrainingView::chooseFilm(const QString& name, const QString& filter) {
-  const QString path = QFileDialog::getSaveFileName(this, tr("Export film"), name, filter);
-  if (!path.isEmpty()) emit filmWanted(path);
+  // The dialog's own suffix, so that it asks before the file of that name is replaced.
+  QFileDialog dialog(this, tr("Export film"), QString(), filter);
+  dialog.setAcceptMode(QFileDialog::AcceptSave);
+  dialog.setDefaultSuffix(QFileInfo(name).suffix());
+  dialog.selectFile(name);
+  if (dialog.exec() == QDialog::Accepted) emit filmWanted(dialog.selectedFiles().value(0));
 }
 
 void TrainingView::exportTo(const QString& path) {

@@ -209,6 +209,11 @@ void describeCells(QWidget& widget, CellTable table) {
   const bool known = cellTables().contains(&widget);
   cellTables().insert(&widget, std::move(table));
   if (known) return;
+  // A widget that was given a name before has an interface already, without cells.
+  QAccessibleInterface* made = QAccessible::queryAccessibleInterface(&widget);
+  if (made != nullptr && made->tableInterface() == nullptr) {
+    QAccessible::deleteAccessibleInterface(QAccessible::uniqueId(made));
+  }
   QObject::connect(&widget, &QObject::destroyed, &widget, [](QObject* gone) { cellTables().remove(gone); });
 }
 

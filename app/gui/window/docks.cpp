@@ -6,6 +6,7 @@
 #include <QDataStream>
 #include <QMainWindow>
 #include <QMap>
+#include <QTabBar>
 #include <QTimer>
 
 namespace foxscope::gui {
@@ -190,6 +191,16 @@ bool Docks::hasItsSize() const {
   return m_window.isVisible() && m_window.size() != m_window.normalGeometry().size();
 }
 
+// Docks behind one another have their tabs below them, which are no part of a dock's height.
+int Docks::tabsBelow(QDockWidget& dock) const {
+  int height = 0;
+  if (m_window.tabifiedDockWidgets(&dock).isEmpty()) return height;
+  for (const auto* tabs : m_window.findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) {
+    if (tabs->count() > 0) height = std::max(height, tabs->sizeHint().height());
+  }
+  return height;
+}
+
 // QMainWindow keeps a state that does not fit a window yet to be maximised, and applies it at a later resize even if
 // another state was restored meanwhile, whose items are then gone: so it is given one state, when it has the room.
 void Docks::place(Size size) {
@@ -206,7 +217,8 @@ void Docks::place(Size size) {
     const int had = across ? sized.window.width() : sized.window.height();
     const int has = across ? m_window.width() : m_window.height();
     if (has >= had) continue;
-    const int wanted = (across ? before.width() : before.height()) * has / had;
+    const int below = across ? 0 : tabsBelow(*dock);
+    const int wanted = (across ? before.width() : before.height() + below) * has / had;
     m_window.resizeDocks({dock}, {wanted}, across ? Qt::Horizontal : Qt::Vertical);
   }
 }

@@ -76,6 +76,7 @@ class Docks : public QObject {
   enum class Size { pending, final };
   QDockWidget* add(QWidget* view, const QString& title, const QString& key);
   void place(Size size);
+  [[nodiscard]] int tabsBelow(QDockWidget& dock) const;
   [[nodiscard]] bool hasItsSize() const;
 
   QMainWindow& m_window;

@@ -2,8 +2,11 @@
 
 #include <utility>
 
+#include <QCheckBox>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QGridLayout>
+#include <QLocale>
 #include <QMenu>
 #include <QMessageBox>
 #include <QPushButton>
@@ -94,15 +97,38 @@ void FileCommands::locate(const QString& what) {
 }
 
 void FileCommands::saveSession() {
-  const QString& file = m_document.sessions().file();
+  SessionStore& sessions = m_document.sessions();
+  const QString file = sessions.file();
   if (file.isEmpty() || isDemo(file)) return saveSessionAs();
-  m_document.sessions().save(file, m_viewState());
+  if (sessions.carriesRuns()) return sessions.saveWithRuns(m_document.files(), file, m_viewState());
+  sessions.save(file, m_viewState());
 }
 
 void FileCommands::saveSessionAs() {
-  const QString path = QFileDialog::getSaveFileName(
-      &m_window, tr("Save session"), m_settings.folder() + "/session.foxscope.json", tr("Sessions (*.json)"));
-  if (!path.isEmpty()) m_document.sessions().save(path, m_viewState());
+  std::uint64_t bytes = 0;
+  for (const Run& run : std::as_const(m_document).runs()) {
+    if (run.file.isEmpty()) bytes += bytesOfRun(*run.trace);
+  }
+  QFileDialog dialog(&m_window, tr("Save session"), m_settings.folder(), tr("Sessions (*.json)"));
+  // The desktop's own dialog has no place for what is added.
+  dialog.setOption(QFileDialog::DontUseNativeDialog, bytes > 0);
+  dialog.setAcceptMode(QFileDialog::AcceptSave);
+  dialog.setDefaultSuffix(QStringLiteral("json"));
+  dialog.selectFile(QStringLiteral("session.foxscope.json"));
+  QCheckBox* withRuns = nullptr;
+  if (auto* grid = qobject_cast<QGridLayout*>(dialog.layout()); bytes > 0 && grid != nullptr) {
+    const QString size = QLocale().formattedDataSize(static_cast<qint64>(bytes), 0, QLocale::DataSizeSIFormat);
+    withRuns = new QCheckBox(tr("With &runs, %1: opening it computes nothing").arg(size));
+    withRuns->setChecked(m_document.sessions().carriesRuns());
+    grid->addWidget(withRuns, grid->rowCount(), 0, 1, grid->columnCount());
+  }
+  if (dialog.exec() != QDialog::Accepted || dialog.selectedFiles().isEmpty()) return;
+  const QString path = dialog.selectedFiles().front();
+  if (withRuns != nullptr && withRuns->isChecked()) {
+    m_document.sessions().saveWithRuns(m_document.files(), path, m_viewState());
+  } else {
+    m_document.sessions().save(path, m_viewState());
+  }
 }
 
 void FileCommands::saveRunFile() {

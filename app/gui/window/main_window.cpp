@@ -142,6 +142,7 @@ void MainWindow::makeViews() {
   m_effects = new EffectsView(runs, files, m_sweeps);
   m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
   m_training = new TrainingView(runs, files, m_trainings);
+  m_training->player().setReady([this] { return m_maps->isSettled() && m_text->isSettled() && m_heads->showsStep(); });
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},

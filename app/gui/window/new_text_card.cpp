@@ -88,6 +88,7 @@ NewTextCard::NewTextCard(RunList& runs, ModelRuns& modelRuns, QWidget& maps, con
   setObjectName(QStringLiteral("newText"));
   setFrameShape(QFrame::StyledPanel);
   setAutoFillBackground(true);
+  setBackgroundRole(QPalette::Base);  // not that of the veil
   m_text->setTextFormat(Qt::PlainText);
   m_text->setWordWrap(true);
   m_text->setMinimumWidth(fontMetrics().averageCharWidth() * kNewTextCharacters);

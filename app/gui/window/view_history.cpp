@@ -26,12 +26,8 @@ QJsonObject withoutFront(QJsonObject state) {
 
 bool namesHead(const QString& key) { return key == "run" || key == "layer" || key == "head"; }
 
-/// "Compare: A &only…" as words of a step.
-QString wordsOfCommand(const QAction& command) {
-  QString words = command.text().remove('&').remove(QStringLiteral("…"));
-  if (words.size() > 1 && words[1].isLower()) words[0] = words[0].toLower();
-  return words;
-}
+/// "Run with a C&hange…" as the words of a step.
+QString wordsOfCommand(const QAction& command) { return command.text().remove('&').remove(QStringLiteral("…")); }
 
 }  // namespace
 

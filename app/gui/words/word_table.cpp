@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "app/figure/token_text.h"
+#include "app/gui/document/number_text.h"
 #include "app/gui/views/estimate_text.h"
 #include "backend/base/index.h"
 
@@ -216,7 +217,10 @@ const char* WordTable::keyOf(int column) {
   return column >= 0 && column < WordRows::kColumns ? kWordColumns[column].key : "";
 }
 
-int WordTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : WordRows::kColumns; }
+int WordTable::columnCount(const QModelIndex& parent) const {
+  if (parent.isValid()) return 0;
+  return WordRows::kColumns + (m_rows ? static_cast<int>(m_rows->others.size()) : 0);
+}
 
 QVariant WordTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
@@ -258,8 +262,7 @@ QVariant WordTable::headerData(int section, Qt::Orientation orientation, int rol
   // Of several runs each column is named by its run.
   if (ofOther || (several && section == WordRows::kSurprisal)) {
     const QString of = ofOther ? m_rows->others[index_of(section - WordRows::kColumns)] : m_rows->run;
-    const bool whole = role == Qt::AccessibleTextRole || of.size() <= kNameLettersShown;
-    return tr("%1\n(nats)").arg(whole ? of : of.left(kNameLettersShown - 1) + QStringLiteral("…"));
+    return tr("%1\n(nats)").arg(role == Qt::AccessibleTextRole ? of : shortened(of, kNameLettersShown));
   }
   // "gate_2_1" of the file's column.
   if (section == WordRows::kGate && m_rows && !m_rows->table.gate_names.empty()) {

@@ -31,7 +31,7 @@ constexpr int kGapOfTools = 6;  ///< logical pixels
 constexpr int kWordLetters = 16;
 constexpr int kFilterLetters = 16;
 constexpr int kNumberLetters = 8;
-constexpr int kNameLetters = 14;  ///< of a run, above its surprisals
+constexpr int kNameLetters = 17;  ///< of a run, above its surprisals
 constexpr int kLeastBefore = 12;  ///< with less room what stands before a word is left out
 
 // The names that the command line has for them.
@@ -130,7 +130,9 @@ QWidget* WordsView::makeTools() {
 
 void WordsView::makeTable() {
   m_list->setModel(&m_words);
+  m_list->setTextElideMode(Qt::ElideLeft);  // what stands before a word ends at it
   m_list->installEventFilter(this);
+  m_list->viewport()->installEventFilter(this);
   m_filter->installEventFilter(this);
   m_list->setAccessibleName(tr("Words"));
   m_list->setSortingEnabled(true);
@@ -160,6 +162,11 @@ void WordsView::makeTable() {
 // Typing into the list narrows it, and goes on in the field above; from there Down and Return lead to the first word
 // that is left, Escape to all of them.
 bool WordsView::eventFilter(QObject* watched, QEvent* event) {
+  // The table gets its size after the view has got its own.
+  if (watched == m_list->viewport()) {
+    if (event->type() == QEvent::Resize && m_words.content()) layColumns();
+    return false;
+  }
   if (event->type() != QEvent::ShortcutOverride && event->type() != QEvent::KeyPress) return false;
   const auto& key = static_cast<const QKeyEvent&>(*event);
   const bool typed = !key.text().isEmpty() && key.text()[0].isPrint() && !key.text()[0].isSpace() &&
@@ -294,11 +301,12 @@ void WordsView::requestExpected(const Run& run) {
 
 void WordsView::takeRows(std::shared_ptr<const WordRows> rows) {
   m_fresh = true;
+  m_words.setContent(std::move(rows));
+  // Other columns than before make the header forget which are hidden.
   for (const auto column : {WordRows::kDifference, WordRows::kExpected, WordRows::kShare, WordRows::kRank,
                             WordRows::kEntropy, WordRows::kGate}) {
-    m_list->setColumnHidden(column, !rows->has(column));
+    m_list->setColumnHidden(column, !m_words.content()->has(column));
   }
-  m_words.setContent(std::move(rows));
   layColumns();
   m_pages->setCurrentIndex(1);
   showCount();
@@ -320,11 +328,6 @@ void WordsView::layColumns() {
     if (column != WordRows::kBefore && !header.isSectionHidden(column)) taken += header.sectionSize(column);
   }
   m_list->setColumnHidden(WordRows::kBefore, m_list->viewport()->width() - taken < kLeastBefore * letter);
-}
-
-void WordsView::resizeEvent(QResizeEvent* event) {
-  QWidget::resizeEvent(event);
-  if (m_words.content()) layColumns();
 }
 
 void WordsView::showMessage(const QString& message) {

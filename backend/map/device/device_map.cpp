@@ -94,8 +94,10 @@ bool device_mixes(const HeadOf& head, Quantity quantity) {
 }
 
 bool device_takes(const MapRequest& request, const HeadOf& head) {
-  if (request.channel || request.by_distance()) return false;
+  if (request.channel) return false;
   const bool alone = !request.minus && device_mixes(head, request.quantity);
+  // Tiles of linear mixers have no bins of distances there.
+  if (request.by_distance() && device_mixes(head, request.quantity)) return false;
   return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
 }
 
@@ -183,6 +185,7 @@ class DeviceMap {
       map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
     }
     place(map);
+    place_distances(map);
     const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);
     return deliver(map, workspace, image, [&] { return cuda::pooled_map(map, heads_->stream()); });
   }
@@ -200,6 +203,7 @@ class DeviceMap {
     map.value = request_.quantity == Quantity::forget ? cuda::ForgetValue::forget : cuda::ForgetValue::log_forget;
     map.reduction = reduction_of(request_.reduction);
     place(map);
+    place_distances(map);
     const std::size_t workspace = cuda::forget_map_workspace_bytes(map);
     return deliver(map, workspace, image, [&] { return cuda::forget_map(map, heads_->stream()); });
   }
@@ -212,6 +216,19 @@ class DeviceMap {
     map.column_end = request_.columns.end;
     map.pixel_rows = request_.pixel_rows;
     map.pixel_columns = request_.pixel_columns;
+  }
+
+  /// Beyond the text there are no distances.
+  template <typename Map>
+  void place_distances(Map& map) {
+    if (!request_.by_distance()) return;
+    const std::int64_t end = request_.head.trace->info().length + 1;
+    edges_.clear();
+    for (const std::int64_t distance : request_.distances) {
+      edges_.push_back(static_cast<int>(std::min(distance, end)));
+    }
+    map.column_end = edges_.back();
+    map.distance_edges = edges_.data();
   }
 
   /// Computes with pixels and workspace in place, and downloads the pixels.
@@ -233,6 +250,7 @@ class DeviceMap {
 
   const MapRequest& request_;
   std::shared_ptr<DeviceHeads> heads_;
+  std::vector<int> edges_;  ///< of bins of distances
 };
 
 }  // namespace

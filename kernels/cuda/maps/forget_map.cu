@@ -173,6 +173,73 @@ __global__ void fill(const __grid_constant__ Parameters p, const __grid_constant
   pixels[at] = static_cast<float>(result);
 }
 
+struct LeastOf {
+  __device__ double operator()(double a, double b) const { return min(a, b); }
+};
+struct LargestOf {
+  __device__ double operator()(double a, double b) const { return max(a, b); }
+};
+struct SumOf {
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+/// Combines the values of all lanes of a warp, for all of them.
+template <class Operation>
+__device__ double over_warp(double value, Operation operation) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) value = operation(value, __shfl_xor_sync(0xffffffffU, value, lanes));
+  return value;
+}
+
+/// One pixel by distance, by a warp: rows [bin.row_begin, bin.row_end), i - j in [bin.column_begin, bin.column_end).
+__device__ double distance_value(const Parameters& p, const double* c, const Bin& bin) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int near = bin.column_begin;
+  const int far = p.window > 0 ? min(bin.column_end, p.window) : bin.column_end;
+  const int first = max(bin.row_begin, near);
+  // c is a sum that goes on: what follows a NaN is NaN.
+  if (first >= bin.row_end || near >= far || isnan(c[bin.row_end - 1])) return nan("");
+  const auto gate = [&](int row, int key) {
+    const double x = c[row] - c[key];
+    return p.logarithm ? x : static_cast<double>(exp_of(x));
+  };
+  if (p.reduction != MapReduction::mean) {
+    const bool largest = p.reduction == MapReduction::max;
+    double x = largest ? -INFINITY : 0.0;
+    for (int row = first + lane; row < bin.row_end; row += 32) {
+      x = largest ? max(x, c[row] - c[row - near]) : min(x, c[row] - c[max(0, row - far + 1)]);
+    }
+    x = largest ? over_warp(x, LargestOf()) : over_warp(x, LeastOf());
+    return p.logarithm ? x : static_cast<double>(exp_of(x));
+  }
+  // Lanes share the keys of a row where there are many, else the rows.
+  const bool many = far - near >= 32;
+  double sum = 0;
+  double count = 0;
+  for (int row = many ? first : first + lane; row < bin.row_end; row += many ? 1 : 32) {
+    const int oldest = max(0, row - far + 1);
+    for (int key = many ? oldest + lane : oldest; key <= row - near; key += many ? 32 : 1) {
+      sum += gate(row, key);
+      count += 1;
+    }
+  }
+  return over_warp(sum, SumOf()) / over_warp(count, SumOf());
+}
+
+/// A warp a pixel.
+__global__ void fill_distances(const __grid_constant__ Parameters p, const double* gates, const double* minus,
+                               const int* edges, float* pixels) {
+  const int head = static_cast<int>(blockIdx.z);
+  const int row = static_cast<int>(blockIdx.y);
+  const int column = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  if (column >= p.pixel_columns) return;
+  const Bin bin = {edge(p.row_begin, p.rows, p.pixel_rows, row), edge(p.row_begin, p.rows, p.pixel_rows, row + 1),
+                   edges[column] - 1, edges[column + 1] - 1};
+  double result = distance_value(p, gates + std::int64_t{head} * p.length, bin);
+  if (minus != nullptr) result -= distance_value(p, minus + std::int64_t{head} * p.length, bin);
+  const std::int64_t at = (std::int64_t{head} * p.pixel_rows + row) * p.pixel_columns + column;
+  if (threadIdx.x % 32 == 0) pixels[at] = static_cast<float>(result);
+}
+
 std::size_t sums_of(const ForgetMap& map) {
   return static_cast<std::size_t>(map.heads * (map.pixel_rows + map.pixel_columns)) * sizeof(double);
 }
@@ -182,9 +249,14 @@ bool valid(const ForgetMap& map) {
   if (map.heads < 1 || map.heads > kMostGridRows || map.length < 1 || map.length > kMost || map.window < 0)
     return false;
   const bool rows = map.row_begin >= 0 && map.row_begin < map.row_end && map.row_end <= map.length;
-  const bool columns = map.column_begin >= 0 && map.column_begin < map.column_end && map.column_end <= map.length;
-  if (!rows || !columns || map.pixel_rows < 1 || map.pixel_rows > map.row_end - map.row_begin) return false;
-  if (map.pixel_columns < 1 || map.pixel_columns > map.column_end - map.column_begin) return false;
+  if (!rows || map.pixel_rows < 1 || map.pixel_rows > map.row_end - map.row_begin || map.pixel_columns < 1)
+    return false;
+  if (map.distance_edges != nullptr) {
+    if (map.column_begin < 1 || map.column_begin >= map.column_end || map.column_end > map.length + 1) return false;
+  } else {
+    const bool columns = map.column_begin >= 0 && map.column_begin < map.column_end && map.column_end <= map.length;
+    if (!columns || map.pixel_columns > map.column_end - map.column_begin) return false;
+  }
   if (map.cumulative_log_gate == nullptr || map.pixels == nullptr) return false;
   if (map.minus != nullptr && map.reduction != MapReduction::mean) return false;
   return map.workspace != nullptr || forget_map_workspace_bytes(map) == 0;
@@ -193,6 +265,7 @@ bool valid(const ForgetMap& map) {
 }  // namespace
 
 std::size_t forget_map_workspace_bytes(const ForgetMap& map) {
+  if (map.distance_edges != nullptr) return static_cast<std::size_t>(map.pixel_columns + 1) * sizeof(int);
   if (map.reduction != MapReduction::mean) return 0;
   return sums_of(map) * (map.minus == nullptr ? 1 : 2);
 }
@@ -214,6 +287,17 @@ Status forget_map(const ForgetMap& map, Stream stream) {
   p.reduction = map.reduction;
   // Among values of at most 0, as log F is, the one of largest size is the smallest; of F it is the largest.
   if (p.reduction == MapReduction::absmax) p.reduction = p.logarithm ? MapReduction::min : MapReduction::max;
+  if (map.distance_edges != nullptr) {
+    if (!succeeded(cudaMemcpyAsync(map.workspace, map.distance_edges, forget_map_workspace_bytes(map),
+                                   cudaMemcpyHostToDevice, stream))) {
+      return Status::failed;
+    }
+    const dim3 grid(static_cast<unsigned>((map.pixel_columns + kThreads / 32 - 1) / (kThreads / 32)),
+                    static_cast<unsigned>(map.pixel_rows), static_cast<unsigned>(map.heads));
+    fill_distances<<<grid, kThreads, 0, stream>>>(p, map.cumulative_log_gate, map.minus,
+                                                  static_cast<const int*>(map.workspace), map.pixels);
+    return launched();
+  }
   p.row_sum = static_cast<double*>(map.workspace);
   p.column_sum = p.row_sum + map.heads * map.pixel_rows;
   Parameters other = p;

@@ -98,22 +98,57 @@ struct WarpPixels {
       const int bin = column + item % columns;
       const int from = max(begin, p.column_edge[bin] - first_key);
       const int to = min(end, p.column_edge[bin + 1] - first_key);
-      gather_rows(first_row, item / columns * 4, from, to, bin);
+      gather_rows(first_row, item / columns * 4, bin, [&](int /*query*/) { return Keys{from, to}; });
     }
   }
 
-  __device__ __forceinline__ void gather_rows(int first_row, int first, int from, int to, int column) const {
+  /// The same of columns of pixels that are bins of distances: diagonals of the tile.
+  __device__ __forceinline__ void gather_diagonals(int first_row, int first_key, int begin, int end) const {
+    const int low = max(rows.begin - (first_key + end - 1) + 1, p.distance_begin);
+    const int high = min(rows.end - 1 - (first_key + begin) + 1, p.distance_end - 1);
+    if (low > high) return;
+    const int column = p.column_bin[low - p.distance_begin];
+    const int columns = p.column_bin[high - p.distance_begin] - column + 1;
+    for (int item = static_cast<int>(threadIdx.x) % 32; item < columns * 2 * Lines; item += 32) {
+      gather_diagonal(first_row, item / columns * 4, first_key, begin, end, column + item % columns);
+    }
+  }
+
+  /// Four rows of a tile, of each the keys [begin, end) whose distances are in one bin.
+  __device__ __forceinline__ void gather_diagonal(int first_row, int first, int first_key, int begin, int end,
+                                                  int column) const {
+    const int near = p.column_edge[column];
+    const int far = p.column_edge[column + 1];
+    // i - j + 1 in [near, far).
+    gather_rows(first_row, first, column, [&](int query) {
+      return Keys{max(begin, query - far + 2 - first_key), min(end, query - near + 2 - first_key)};
+    });
+  }
+
+  /// Keys of a row, from the tile's first one.
+  struct Keys {
+    int from;
+    int to;
+  };
+
+  /// Four rows of a tile, of each the keys that of(query) names, for one column of pixels.
+  template <class Of>
+  __device__ __forceinline__ void gather_rows(int first_row, int first, int column, const Of& of) const {
     int bin = -1;
     float value = identity(reduction());
     for (int n = first; n < first + 4 && first_row + n < rows.end; ++n) {
-      if (first_row + n < rows.begin) continue;
-      const int next = p.row_bin[first_row + n - p.row_begin];
+      const int query = first_row + n;
+      if (query < rows.begin) continue;
+      const Keys keys = of(query);
+      if (keys.from >= keys.to) continue;
+      const int next = p.row_bin[query - p.row_begin];
       if (bin >= 0 && next != bin) {
         put(p, std::int64_t{bin} * p.pixel_columns + column, value);
         value = identity(reduction());
       }
       bin = next;
-      for (int key = from; key < to; ++key) value = combine(value, stage[n * kStageStride + key], reduction());
+      for (int key = keys.from; key < keys.to; ++key)
+        value = combine(value, stage[n * kStageStride + key], reduction());
     }
     if (bin >= 0) put(p, std::int64_t{bin} * p.pixel_columns + column, value);
   }

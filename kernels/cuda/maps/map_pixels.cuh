@@ -30,11 +30,13 @@ struct PoolParameters {
   int tiles_per_item = 0;
   MapValue value = MapValue::attention;
   MapReduction reduction = MapReduction::max;
-  bool logarithm = false;            ///< extremes are those of the entries' logarithms: one exponential a pixel
-  bool staged = false;               ///< bins have fewer columns than a step
+  bool logarithm = false;    ///< extremes are those of the entries' logarithms: one exponential a pixel
+  bool staged = false;       ///< bins have fewer columns than a step, or are of distances
+  bool by_distance = false;  ///< columns of pixels are bins of distances i - j + 1
+  int distance_begin = 0, distance_end = 0;
   double limit = 0;                  ///< log2 below which tiles are left out, where a head has norms
   const int* row_bin = nullptr;      ///< [rows]
-  const int* column_bin = nullptr;   ///< [columns]
+  const int* column_bin = nullptr;   ///< [columns], or [distances]
   const int* row_edge = nullptr;     ///< [pixel_rows + 1]
   const int* column_edge = nullptr;  ///< [pixel_columns + 1]
   unsigned* extreme = nullptr;       ///< [pixels] order-preserving codes, for means kMet...; 0 before the launch

@@ -198,7 +198,11 @@ struct Pooling : WarpPixels<Mode, 4> {
       }
     }
     __syncwarp();
-    this->gather_stage(rows.begin, tile * kTileKeys, begin, end);
+    if (p.by_distance) {
+      this->gather_diagonals(rows.begin, tile * kTileKeys, begin, end);
+    } else {
+      this->gather_stage(rows.begin, tile * kTileKeys, begin, end);
+    }
     __syncwarp();
   }
 

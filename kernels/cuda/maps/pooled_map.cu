@@ -104,6 +104,23 @@ __global__ void plan_bins(std::int64_t begin, std::int64_t size, std::int64_t bi
   if (n <= bins) edge[n] = static_cast<int>(begin + n * size / bins);
 }
 
+/// bin[n] of distance begin + n among edges.
+__global__ void plan_distances(int begin, int size, const int* edge, int bins, int* bin) {
+  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (n >= size) return;
+  int low = 0;
+  int high = bins;  // edge[low] <= begin + n < edge[high]
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (edge[middle] <= begin + n) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  bin[n] = low;
+}
+
 /// Pairs of rows x columns with column <= row - lag.
 __device__ std::int64_t pairs_below(int row_begin, int row_end, int column_begin, int column_end, int lag) {
   const std::int64_t width = column_end - column_begin;
@@ -122,10 +139,15 @@ __global__ void fill_pixels(const __grid_constant__ PoolParameters p, std::int64
   const auto column = static_cast<int>(n % p.pixel_columns);
   const int r0 = p.row_edge[row];
   const int r1 = p.row_edge[row + 1];
-  const int c0 = p.column_edge[column];
-  const int c1 = p.column_edge[column + 1];
+  int c0 = p.column_edge[column];
+  int c1 = p.column_edge[column + 1];
+  if (p.by_distance) {
+    // Columns of i - j, of which row i has i + 1.
+    c0 = p.window > 0 ? min(c0 - 1, p.window) : c0 - 1;
+    c1 = p.window > 0 ? min(c1 - 1, p.window) : c1 - 1;
+  }
   std::int64_t count = pairs_below(r0, r1, c0, c1, 0);
-  if (p.window > 0) count -= pairs_below(r0, r1, c0, c1, p.window);
+  if (p.window > 0 && !p.by_distance) count -= pairs_below(r0, r1, c0, c1, p.window);
   if (count == 0) {
     out[n] = nanf("");
   } else if (p.reduction == MapReduction::mean) {
@@ -162,9 +184,16 @@ struct Workspace {
 bool sizes_valid(const PooledMap& map) {
   const std::int64_t length = map.head.length;
   const bool rows = map.row_begin >= 0 && map.row_begin < map.row_end && map.row_end <= length;
+  const bool pixel_rows = map.pixel_rows >= 1 && map.pixel_rows <= map.row_end - map.row_begin;
+  if (map.distance_edges != nullptr) {
+    // Keys that some row has at one of the distances.
+    const bool distances = map.column_begin >= 1 && map.column_begin < map.column_end && map.column_end <= length + 1;
+    return rows && distances && pixel_rows && map.pixel_columns >= 1 && map.column_begin <= map.row_end &&
+           map.distance_edges[0] == map.column_begin && map.distance_edges[map.pixel_columns] == map.column_end;
+  }
   const bool columns = map.column_begin >= 0 && map.column_begin < map.column_end && map.column_end <= length;
-  return rows && columns && map.pixel_rows >= 1 && map.pixel_rows <= map.row_end - map.row_begin &&
-         map.pixel_columns >= 1 && map.pixel_columns <= map.column_end - map.column_begin;
+  return rows && columns && pixel_rows && map.pixel_columns >= 1 &&
+         map.pixel_columns <= map.column_end - map.column_begin;
 }
 
 namespace {
@@ -228,8 +257,8 @@ Status run(const PooledMap& map, cudaStream_t stream, int multiprocessors, int s
   // Keys that no row sees are left alone.
   const std::int64_t oldest = p.window == 0 ? 0 : std::max<std::int64_t>(0, map.row_begin - p.window + 1);
   const std::int64_t rows = map.row_end - map.row_begin;
-  const std::int64_t first_key = std::max(map.column_begin, oldest);
-  const std::int64_t last_key = std::min(map.column_end, map.row_end);
+  const std::int64_t first_key = std::max<std::int64_t>(p.column_begin, oldest);
+  const std::int64_t last_key = std::min<std::int64_t>(p.column_end, map.row_end);
   if (first_key < last_key) {
     p.first_tile = static_cast<int>(first_key / kTileKeys);
     const auto tiles = static_cast<int>(tile_count(last_key) - p.first_tile);
@@ -251,6 +280,15 @@ Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream
   p.column_end = static_cast<int>(map.column_end);
   p.pixel_columns = static_cast<int>(map.pixel_columns);
   p.staged = map.column_end - map.column_begin < kStepKeys * map.pixel_columns;
+  if (map.distance_edges != nullptr) {
+    p.by_distance = p.staged = true;
+    p.distance_begin = p.column_begin;
+    p.distance_end = p.column_end;
+    // The keys at these distances: i - j in [begin - 1, end - 1).
+    p.column_begin = std::max(0, p.row_begin - p.distance_end + 2);
+    p.column_end = p.row_end - p.distance_begin + 1;
+    p.window = narrower(p.window, p.distance_end - 1, map.head.length);
+  }
   p.row_bin = reinterpret_cast<int*>(memory + plan.row_bin);
   p.column_bin = reinterpret_cast<int*>(memory + plan.column_bin);
   p.row_edge = reinterpret_cast<int*>(memory + plan.row_edge);
@@ -262,8 +300,19 @@ Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream
   const std::int64_t columns = map.column_end - map.column_begin;
   plan_bins<<<blocks_of(rows + 1, kThreads), kThreads, 0, stream>>>(
       map.row_begin, rows, map.pixel_rows, const_cast<int*>(p.row_bin), const_cast<int*>(p.row_edge));
-  plan_bins<<<blocks_of(columns + 1, kThreads), kThreads, 0, stream>>>(
-      map.column_begin, columns, map.pixel_columns, const_cast<int*>(p.column_bin), const_cast<int*>(p.column_edge));
+  if (!p.by_distance) {
+    plan_bins<<<blocks_of(columns + 1, kThreads), kThreads, 0, stream>>>(
+        map.column_begin, columns, map.pixel_columns, const_cast<int*>(p.column_bin), const_cast<int*>(p.column_edge));
+    return launched();
+  }
+  const auto edges = static_cast<std::size_t>(map.pixel_columns + 1) * sizeof(int);
+  if (!succeeded(
+          cudaMemcpyAsync(memory + plan.column_edge, map.distance_edges, edges, cudaMemcpyHostToDevice, stream))) {
+    return Status::failed;
+  }
+  plan_distances<<<blocks_of(columns, kThreads), kThreads, 0, stream>>>(
+      p.distance_begin, static_cast<int>(columns), p.column_edge, static_cast<int>(map.pixel_columns),
+      const_cast<int*>(p.column_bin));
   return launched();
 }
 

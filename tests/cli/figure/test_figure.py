@@ -176,16 +176,17 @@ class FileTest(FigureTest):
 
 @unittest.skipUnless(DRAWS, "built without Qt")
 class KindTest(FigureTest):
-    def test_maps_choose_heads_by_memory_and_say_which(self):
+    def test_maps_choose_heads_whose_memory_is_seen_and_say_which(self):
         said = self.draw("maps")
         self.assertIn("this is fox", said)
         heads = re.findall(r"(\d):(\d) \(([\d.e+]+) tokens\)", said)
         table = json.loads(self.done("heads", self.two_models(), "--model", "fox", "--json"))["heads"]
         times = {(head["layer"], head["head"]): head["rate_decay_time"] for head in table}
         chosen = [times[int(layer), int(head)] for layer, head, _ in heads]
-        self.assertEqual(len(chosen), 3)
-        self.assertEqual((chosen[0], chosen[-1]), (min(times.values()), max(times.values())))
+        self.assertEqual(len(chosen), 2)
         self.assertEqual(chosen, sorted(chosen))
+        # Of 64 tokens the others would be a diagonal, and nothing else.
+        self.assertEqual(chosen, sorted(times.values())[2:])
         text = self.text_of()
         for layer, head, _ in heads:
             self.assertRegex(text, rf"Layer\s{layer}, head\s{head}")

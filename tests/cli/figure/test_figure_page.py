@@ -70,8 +70,8 @@ class PageTest(CommandLineTest):
             self.assertRegex(line, r"CID TrueType +Identity-H +yes yes yes")
         first = path.read_bytes()
         self.assertEqual(self.draw(spec, self.run_file())[0].read_bytes(), first)
-        self.assertEqual(png_size(self.draw(self.page([self.loss()], width="icml", dpi=100), ending="png")[0])[0], 325)
-        self.assertNotIn("(a)", self.text_of(self.draw(self.page([self.loss()]))[0]))
+        self.assertEqual(png_size(self.draw(self.page([self.loss()], "one.json", width="icml", dpi=100), ending="png")[0])[0], 325)
+        self.assertNotIn("(a)", self.text_of(self.draw(self.page([self.loss()], "one.json"))[0]))
         svg, _ = self.draw(spec, self.run_file(), ending="svg")
         self.assertIn("<svg", svg.read_text())
 

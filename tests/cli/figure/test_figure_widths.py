@@ -14,8 +14,8 @@ from test_figure_training import write_training
 FIGURES = SOURCE / "resources" / "figures"
 POINTS = 72
 WIDTHS = [3.25, 2.65, 5.5]  # inches: a column of ICML, half of ICLR's text, all of it
-KINDS = ["ablation", "compare", "decay", "distance", "grid", "labels", "loss", "maps", "needle", "perplexity", "saliency",
-         "sweep", "text", "training"]
+KINDS = ["ablation", "compare", "comparison", "decay", "distance", "gates", "grid", "labels", "loss", "maps", "needle",
+         "perplexity", "pruning", "saliency", "scatter", "sweep", "text", "training"]
 POSITIONS = {"loss", "perplexity", "ablation", "needle"}  # have --train-length
 
 
@@ -35,7 +35,7 @@ class Word:
 @unittest.skipUnless(DRAWS, "built without Qt")
 class WidthsTest(FigureTest):
     def source_of(self, kind):
-        if kind in {"decay", "distance"}:
+        if kind in {"decay", "distance", "scatter"}:
             return FIGURES / "heads.h5"
         if kind in {"needle", "sweep", "saliency"}:
             return FIGURES / f"{kind}.h5"
@@ -84,16 +84,17 @@ class WidthsTest(FigureTest):
                 self.assertEqual(self.text_of().count("Forgetting"), 2)
 
     def test_titles_of_narrow_panels_are_brief_rather_than_small(self):
-        for kind, source in [("maps", self.two_models()), ("distance", FIGURES / "heads.h5")]:
+        for kind, source, heads in [("maps", self.two_models(), ["--heads", "0:0,0:1,1:0"]),
+                                    ("distance", FIGURES / "heads.h5", [])]:
             with self.subTest(kind):
-                self.draw(kind, "--width", "2.65in", files=[source])
+                self.draw(kind, *heads, "--width", "2.65in", files=[source])
                 words = self.page()[2]
                 self.assertTrue(any(re.fullmatch(r"L\d+", word.text) for word in words))
                 height = {text: max(word.bottom - word.top for word in words if word.text == text)
                           for text in ["(a)", "(c)", "0"]}
                 self.assertGreater(height["(a)"], 0.84 * height["0"])
                 self.assertAlmostEqual(height["(a)"], height["(c)"], delta=0.05 * height["(c)"])
-                self.draw(kind, "--width", "5.5in", files=[source])
+                self.draw(kind, *heads, "--width", "5.5in", files=[source])
                 self.assertIn("head", [word.text for word in self.page()[2]])
 
     def test_titles_beside_one_another_are_as_large(self):

@@ -99,10 +99,10 @@ void CurveTabsTest::readsLossesOfPredictedTokens() {
     const double lossB = static_cast<double>(b.per_token_loss()[index]);
     QCOMPARE(reading.entries().size(), std::size_t{3});
     QCOMPARE(reading.entries()[0].name, "a");
-    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats (mean "));
-    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats (mean "));
+    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats (mean of "));
+    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats (mean of "));
     QCOMPARE(reading.entries()[2].name, "a − b");
-    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats (mean "));
+    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats (mean of "));
   }
 }
 
@@ -133,7 +133,7 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   const double mean =
       (static_cast<double>(loss[149]) + static_cast<double>(loss[150]) + static_cast<double>(loss[151])) / 3;
   const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
-  QVERIFY2(value.endsWith("(mean " + numberText(mean) + ')'), qPrintable(value));
+  QVERIFY2(value.endsWith("(mean of 3: " + numberText(mean) + ')'), qPrintable(value));
   scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
   QVERIFY(scene.settle());
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{1});
@@ -279,12 +279,17 @@ void CurveTabsTest::aDifferenceHasTheColoursOfBothRuns() {
   QVERIFY(entry.colour == line->colour && entry.second == line->second);
   // Both are drawn, in the lower strip.
   const QImage picture = scene.plot<curves::LossTab>().grab().toImage();
+  // Thin lines are mixed with the ground.
+  const auto nearly = [](const QColor& shown, const QColor& wanted) {
+    const int off[] = {shown.red() - wanted.red(), shown.green() - wanted.green(), shown.blue() - wanted.blue()};
+    return std::abs(off[0]) + std::abs(off[1]) + std::abs(off[2]) < 120;
+  };
   int first = 0;
   int second = 0;
   for (int y = picture.height() * 2 / 3; y < picture.height(); ++y) {
     for (int x = 0; x < picture.width(); ++x) {
-      first += picture.pixelColor(x, y) == line->colour ? 1 : 0;
-      second += picture.pixelColor(x, y) == line->second ? 1 : 0;
+      first += nearly(picture.pixelColor(x, y), line->colour) ? 1 : 0;
+      second += nearly(picture.pixelColor(x, y), line->second) ? 1 : 0;
     }
   }
   QVERIFY(first > 20 && second > 20);

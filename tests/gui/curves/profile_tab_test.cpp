@@ -173,7 +173,7 @@ void ProfileTabTest::columnIsOfThePinnedElseTheHoveredKey() {
   QCOMPARE(reading.entries().size(), std::size_t{3});
   QCOMPARE(reading.entries()[0].name, "A");
   const double attention = attentionEntry(head, 60, 10);
-  QVERIFY(std::abs(reading.entries()[0].value.toDouble() - attention) < 1e-3 * attention);
+  QCOMPARE(reading.entries()[0].value, numberText(attention));
   QVERIFY(reading.place().contains("layer 1, head 2: key 10 reads"));
   QVERIFY(reading.place().contains(", query 60 reads"));
   QVERIFY(reading.place().endsWith("distance 50"));

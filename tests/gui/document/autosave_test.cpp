@@ -2,8 +2,11 @@
 #include "app/gui/document/autosave.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 #include <QDir>
+#include <QRegularExpression>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -22,10 +25,14 @@ class AutosaveTest : public QObject {
   void workComesBackWithoutComputing();
   void aRunThatComesBackIsKeptAgain();
   void aSavedSessionNeedsNothingThatIsKept();
+  void aSessionWithRunsStaysOneAfterACrash();
+  void aRunIsKeptWhileMoreGoesOn();
+  void modelsThatHadNotRunAreNamed();
   void windowsKeepTheirOwn();
   void aClosedWindowLeavesNothing();
   void whatIsTooLargeIsNamed();
   void aDamagedSessionIsToldOfOnce();
+  void anEmptySessionIsNoText();
   void oldWorkGoes();
   void aFolderThatCannotBeWrittenIsToldOfOnce();
 };
@@ -57,8 +64,8 @@ struct Kept {
     return waitUntilIdle(document) && QTest::qWaitFor([this] { return !autosave.busy(); }, 60'000);
   }
   /// Two runs that models made of a text, the second of them shown.
-  bool make() {
-    document.modelRuns().setText({"/texts/story.txt", "A story."});
+  bool make(const std::string& text = "A story.") {
+    document.modelRuns().setText({"/texts/story.txt", text});
     for (const char* name : {"fox", "other"}) {
       SyntheticRun wanted;
       wanted.name = name;
@@ -103,7 +110,7 @@ void AutosaveTest::workComesBackWithoutComputing() {
   QCOMPARE(next.left.size(), 1U);
   const LeftWork& work = next.left[0];
   QVERIFY2(work.title.startsWith("2 runs on story.txt, "), qPrintable(work.title));
-  QVERIFY(work.left.isEmpty());
+  QVERIFY(work.left.isEmpty() && work.lost.isEmpty() && work.waiting.isEmpty());
   QCOMPARE(work.picture.size(), QSize(4, 3));
   QSignalSpy views(&next.document.sessions(), &SessionStore::sessionOpened);
   QSignalSpy recent(&next.document, &Document::pathOpened);
@@ -132,6 +139,8 @@ void AutosaveTest::workComesBackWithoutComputing() {
   QCOMPARE(next.document.sessions().file(), QString());
   QCOMPARE(next.document.sessions().unsaved().runs, (QStringList{"fox", "other"}));
   QCOMPARE(next.document.sessions().unsaved().parts[0], "the run fox, 2.5 s to compute");
+  // It is not offered any more.
+  QVERIFY(next.left.empty());
 }
 
 // The folder is the next window's: it writes there, and a run that was taken out and comes back is written anew.
@@ -180,6 +189,63 @@ void AutosaveTest::aSavedSessionNeedsNothingThatIsKept() {
   QVERIFY(content.contains("\"fox\"") && !content.contains("\"kept\""));
 }
 
+void AutosaveTest::aSessionWithRunsStaysOneAfterACrash() {
+  const Folder folder;
+  {
+    Kept kept(folder);
+    QVERIFY(kept.make());
+    kept.document.sessions().saveWithRuns(kept.document.files(), folder.path("with.json"), {});
+    QVERIFY(kept.settle());
+    kept.autosave.write();
+    QVERIFY(kept.settle());
+  }
+  Kept next(folder);
+  QVERIFY(next.look());
+  next.document.open({next.left.at(0).session});
+  QVERIFY(next.settle());
+  QCOMPARE(next.document.sessions().file(), folder.path("with.json"));
+  QVERIFY(next.document.sessions().carriesRuns());
+}
+
+// Neither a map that takes its time nor the runs that follow keep a run from being written.
+void AutosaveTest::aRunIsKeptWhileMoreGoesOn() {
+  const Folder folder;
+  Kept kept(folder);
+  JobRunner::Request<bool> endless;
+  endless.work = [](const Job& job) -> std::optional<bool> {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait(lock, job.stop, [] { return false; });
+    return true;
+  };
+  kept.document.runs().jobs().submit(&kept.document, -1, std::move(endless));
+  kept.document.runs().addMade({kNoRun, "fox", make_trace({}), "/models/fox"});
+  QTRY_VERIFY_WITH_TIMEOUT(!kept.document.runs()[0].kept.isEmpty(), 60'000);
+  QVERIFY(kept.document.runs().jobs().busy());
+  QVERIFY(QFileInfo::exists(kept.document.runs()[0].kept));
+  kept.document.runs().jobs().cancel(&kept.document, -1);
+}
+
+void AutosaveTest::modelsThatHadNotRunAreNamed() {
+  const Folder folder;
+  {
+    Kept kept(folder);
+    kept.document.open({foxModel(), transformerModel()});
+    QVERIFY(kept.settle());
+    kept.document.modelRuns().setText({{}, "A story."});
+    kept.document.modelRuns().startRun();
+    QCOMPARE(kept.document.modelRuns().waiting(), (QStringList{"fox-pro-12m", "transformer-pro-12m"}));
+    QSignalSpy written(&kept.autosave, &Autosave::written);
+    kept.autosave.write();
+    QTRY_VERIFY_WITH_TIMEOUT(!written.isEmpty(), 60'000);
+  }
+  Kept next(folder);
+  QVERIFY(next.look());
+  QCOMPARE(next.left.at(0).waiting, (QStringList{"fox-pro-12m", "transformer-pro-12m"}));
+  QVERIFY(next.left[0].left.isEmpty());
+}
+
 void AutosaveTest::windowsKeepTheirOwn() {
   const Folder folder;
   Kept one(folder);
@@ -196,6 +262,12 @@ void AutosaveTest::windowsKeepTheirOwn() {
   QVERIFY(one.autosave.takeOver(one.left[0].session));
   QVERIFY(!two.autosave.takeOver(one.left[0].session));
   QCOMPARE(textsOf(two.messages), QStringList{"Another window goes on with this already"});
+  // Nor does one discard what the other has.
+  const QString taken = one.left[0].session;
+  two.autosave.discard(taken);
+  QVERIFY(two.settle());
+  QCOMPARE(two.messages.size(), 2);
+  QVERIFY(QFileInfo::exists(taken));
 }
 
 void AutosaveTest::aClosedWindowLeavesNothing() {
@@ -222,18 +294,36 @@ void AutosaveTest::whatIsTooLargeIsNamed() {
   {
     Kept kept(folder);
     kept.autosave.setMostBytes(1);
-    QVERIFY(kept.make());
+    QVERIFY(kept.make(make_trace({})->text()->content));
     QVERIFY(kept.document.runs()[0].kept.isEmpty());
+    // It is told when it happens, once.
+    kept.document.runs().selection().setPin({20, 10});
+    kept.autosave.write();
+    QVERIFY(kept.settle());
+    QCOMPARE(textsOf(kept.messages), QStringList{"Too large to be kept for the case of a crash: fox, other: save the "
+                                                 "session with runs (Ctrl+Shift+S)"});
   }
   Kept next(folder);
   QVERIFY(next.look());
   QCOMPARE(next.left.at(0).left, (QStringList{"fox", "other"}));
+  QVERIFY(next.left[0].lost.isEmpty());
   next.document.open({next.left[0].session});
   QVERIFY(next.settle());
   // Its models wait for F5.
   QVERIFY(next.document.runs().empty());
   QCOMPARE(next.document.runs().models().size(), 0U);  // /models/fox is not there
   QVERIFY(!next.document.modelRuns().runStatus().running);
+  // A run on another text than the one that F5 reads is lost.
+  const Folder other;
+  {
+    Kept kept(other);
+    kept.autosave.setMostBytes(1);
+    QVERIFY(kept.make());
+  }
+  Kept last(other);
+  QVERIFY(last.look());
+  QCOMPARE(last.left.at(0).lost, (QStringList{"fox", "other"}));
+  QVERIFY(last.left[0].left.isEmpty());
 }
 
 void AutosaveTest::aDamagedSessionIsToldOfOnce() {
@@ -248,10 +338,35 @@ void AutosaveTest::aDamagedSessionIsToldOfOnce() {
   QVERIFY(next.left.empty());
   QCOMPARE(next.messages.size(), 1);
   const QString message = textsOf(next.messages)[0];
-  QVERIFY2(message.startsWith("What a window kept at ") && message.contains("damaged session"), qPrintable(message));
+  const QRegularExpression sentence(
+      "^What a window kept at \\d\\d:\\d\\d cannot be opened: damaged session: .*: its runs can \\(Ctrl\\+Alt\\+O\\): "
+      "fox\\.h5, other\\.h5 in (.*)$");
+  const QRegularExpressionMatch match = sentence.match(message);
+  QVERIFY2(match.hasMatch(), qPrintable(message));
+  QVERIFY2(!message.contains("session.json"), qPrintable(message));
   QVERIFY(!message.contains('\n'));
   QVERIFY(next.look());
   QCOMPARE(next.messages.size(), 1);
+  next.document.open({match.captured(1) + "/fox.h5", match.captured(1) + "/other.h5"});
+  QVERIFY(next.settle());
+  QCOMPARE(next.document.runs().size(), 2U);
+}
+
+void AutosaveTest::anEmptySessionIsNoText() {
+  const Folder folder;
+  { QVERIFY(Kept(folder).make()); }
+  Kept next(folder);
+  QVERIFY(next.look());
+  const QString path = next.left.at(0).session;
+  for (const QString& run : QDir(QFileInfo(path).path()).entryList({"*.h5"})) {
+    QVERIFY(QFile::resize(QFileInfo(path).path() + '/' + run, 10));
+  }
+  QVERIFY(QFile::resize(path, 0));
+  QVERIFY(next.look());
+  QCOMPARE(next.messages.size(), 1);
+  const QString message = textsOf(next.messages)[0];
+  QVERIFY2(message.contains("cannot be opened: the session is empty: it is "), qPrintable(message));
+  QVERIFY2(message.endsWith("/damaged.json now") && !message.contains("text"), qPrintable(message));
 }
 
 void AutosaveTest::oldWorkGoes() {

@@ -4,6 +4,7 @@
 #include <QJsonArray>
 #include <QTest>
 
+#include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/undo_history.h"
 #include "tests/gui/document/document_support.h"
 #include "tests/gui/subject.h"
@@ -23,6 +24,7 @@ class UndoTest : public QObject {
   void commandsThatTakeThemselvesBackLeaveNoStep();
   void looksAndOrderComeBack();
   void typingIsOneStep();
+  void aClosedEvaluationComesBack();
   void fiftyStepsAreKept();
   void aRandomWalkGoesBackAndForth();
 };
@@ -218,6 +220,29 @@ void UndoTest::typingIsOneStep() {
   settings.limit = 0;
   models.setSettings(settings);
   QCOMPARE(document.runs().undoStack().undoText(), "read all tokens");
+}
+
+void UndoTest::aClosedEvaluationComesBack() {
+  UndoHistory history;
+  EvaluationList list(history);
+  for (const char* path : {"/a/loss.h5", "/a/needle.h5", "/a/heads.h5"}) {
+    list.take({QString::fromLatin1(path), std::shared_ptr<const NeedleEvaluation>()});
+  }
+  list.close("/a/needle.h5");
+  QCOMPARE(list.size(), 2U);
+  QCOMPARE(history.undoText(), "close needle.h5");
+  history.undo();
+  QCOMPARE(list.size(), 3U);
+  QCOMPARE(list[1].path, "/a/needle.h5");
+  history.redo();
+  QCOMPARE(list[1].path, "/a/heads.h5");
+  // Opened again meanwhile, it does not stand there twice.
+  list.take({"/a/needle.h5", std::shared_ptr<const NeedleEvaluation>()});
+  history.undo();
+  QCOMPARE(list.size(), 3U);
+  // Closing what is not open is no step.
+  list.close("/a/nowhere.h5");
+  QVERIFY(!history.canUndo());
 }
 
 void UndoTest::fiftyStepsAreKept() {

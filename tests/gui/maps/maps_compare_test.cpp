@@ -408,6 +408,8 @@ void MapsCompareTest::aModelAloneWithoutGatesOpensOnItsAttention() {
 
 void MapsCompareTest::panesKeepTheirOwnHead() {
   TwoModels maps;
+  maps.press(Qt::Key_2);
+  QVERIFY(maps.settle());
   maps.press(Qt::Key_K);
   QCOMPARE(maps.view.paneState(0).own, (NamedHead{"fox", 0, 0}));
   maps.document.runs().selection().setHead({maps.document.runs()[0].id, 1, 1});

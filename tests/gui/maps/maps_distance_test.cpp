@@ -41,7 +41,7 @@ class MapsDistanceTest : public QObject {
   Q_OBJECT
 
  private slots:
-  void theKeyTogglesTheActivePane();
+  void theKeyTogglesAllPanes();
   void headsThatForgetFastAreByDistance();
   void aChoiceByHandStays();
   void pixelsAreThoseOfTheirDistances();
@@ -53,7 +53,7 @@ class MapsDistanceTest : public QObject {
   void linesHaveAllKeysOfTheirQueries();
 };
 
-void MapsDistanceTest::theKeyTogglesTheActivePane() {
+void MapsDistanceTest::theKeyTogglesAllPanes() {
   OpenMaps maps({traceOf(300)});
   QVERIFY(maps.settle());
   QAction* toggle = commandNamed(maps.view, "Axes: key or distance");
@@ -64,7 +64,7 @@ void MapsDistanceTest::theKeyTogglesTheActivePane() {
   QCOMPARE(maps.pane(0).axes(), MapAxes::distance);
   QCOMPARE(maps.pane(0).picture()->request.content.axes, MapAxes::distance);
   QVERIFY(maps.plot(0).geometryOfView().byDistance());
-  QCOMPARE(maps.pane(1).axes(), MapAxes::key);
+  QCOMPARE(maps.pane(1).axes(), MapAxes::distance);
   toggle->trigger();
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).axes(), MapAxes::key);
@@ -75,7 +75,7 @@ void MapsDistanceTest::headsThatForgetFastAreByDistance() {
   OpenMaps maps({runWithDecayTimes({0.5, 200}, 400)}, std::nullopt);
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).axes(), MapAxes::distance);
-  QCOMPARE(maps.plot(0).caption(), QString("by distance: this head's decay time is 0.5 tokens"));
+  QCOMPARE(maps.plot(0).caption(), QString("decay time 0.5 tokens"));
   maps.document.runs().selection().setHead({maps.document.runs().front().id, 0, 1});
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(0).axes(), MapAxes::key);

@@ -1,13 +1,21 @@
+#include <initializer_list>
+
+#include <QApplication>
 #include <QDir>
 #include <QFile>
+#include <QFileDialog>
+#include <QLineEdit>
 #include <QSignalSpy>
 #include <QTest>
+#include <QTimer>
 #include <qcustomplot.h>
 
 #include "app/gui/document/head_table.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/maps/pane/map_pane.h"
+#include "app/gui/text/text_page.h"
+#include "app/gui/text/text_view.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/views/time_text.h"
 #include "backend/train/folder_lock.h"
@@ -40,6 +48,9 @@ class TrainingTest : public QObject {
   void theFilmEndsAtAStepThatCannotRun();
   void theNewestIsFollowed();
   void coloursKeepTheirLimitsOverTheSteps();
+  void aStepStaysUntilTheNextIsThere();
+  void theFilmWaitsForWhatShowsAStep();
+  void aFilmsNameGetsItsSuffix();
   void wordsStandBelowWhereThereIsNoRoomBeside();
   void whatIsMissingForAFilmIsSaid();
   void timesHaveTheDigitsOfAnEstimate();
@@ -547,6 +558,9 @@ void TrainingTest::coloursKeepTheirLimitsOverTheSteps() {
   HeadColouring byEntropy;
   byEntropy.quantity = HeadQuantity::entropy;
   heads.setColouring(byEntropy);
+  QJsonObject byHand = heads.saveState();
+  byHand["chosen"] = true;
+  heads.restoreState(byHand);
   const auto settle = [&] {
     return QTest::qWaitFor(
         [&] {
@@ -555,17 +569,17 @@ void TrainingTest::coloursKeepTheirLimitsOverTheSteps() {
         kPatience);
   };
   const auto limits = [&] {
-    const figure::ScaledColours& attention = maps.pane(1).picture()->colours;
-    return std::vector{heads.grid().colours().lower(), heads.grid().colours().upper(), attention.lower,
-                       attention.upper};
+    const figure::ScaledColours& map = maps.pane(0).picture()->colours;
+    return std::vector{heads.grid().colours().lower(), heads.grid().colours().upper(), map.lower, map.upper};
   };
   PaneState logits;
   logits.setQuantity(Quantity::logits);
-  maps.setPaneState(1, logits);
+  maps.setPaneState(0, logits);
   QVERIFY(settle());
   QCOMPARE(heads.grid().limitsNote(), QString());
   const std::vector<double> last = limits();
   shown.slider().setValue(0);
+  QTRY_COMPARE_WITH_TIMEOUT(heads.grid().limitsNote(), " · limits over 2 steps", kPatience);
   QVERIFY(settle());
   const std::vector<double> both = limits();
   for (const std::size_t lower : {0U, 2U}) {
@@ -573,16 +587,116 @@ void TrainingTest::coloursKeepTheirLimitsOverTheSteps() {
     QVERIFY(both[lower + 1] >= last[lower + 1]);
   }
   QVERIFY(both != last);
-  QCOMPARE(heads.grid().limitsNote(), " · limits over 2 steps");
   // Back at the first one, they are those of both.
   shown.slider().setValue(1);
   QVERIFY(settle());
-  QCOMPARE(limits(), both);
-  QVERIFY2(maps.pane(1).detailText().endsWith("limits over 2 steps"), qPrintable(maps.pane(1).detailText()));
+  QTRY_COMPARE(limits(), both);
+  QTRY_VERIFY2(maps.pane(0).detailText().endsWith("limits over 2 steps"), qPrintable(maps.pane(0).detailText()));
   // Another range has limits of its own.
-  maps.zoomTo({8, 4});
+  shown.document.runs().selection().setView({{4, 12}, {2, 10}});
+  QTRY_VERIFY(!maps.pane(0).detailText().contains("limits over"));
+}
+
+void TrainingTest::aStepStaysUntilTheNextIsThere() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  HeadTable table(shown.document.runs());
+  HeadsView heads(shown.document.runs(), shown.document.modelRuns(), table);
+  MapsView maps(shown.document.runs());
+  TextView text(shown.document.runs(), shown.document.modelRuns());
+  for (QWidget* view : std::initializer_list<QWidget*>{&heads, &maps, &text}) {
+    view->resize(500, 500);
+    view->show();
+  }
+  QVERIFY(shown.run());
+  HeadColouring byEntropy;
+  byEntropy.quantity = HeadQuantity::entropy;
+  heads.setColouring(byEntropy);
+  QJsonObject byHand = heads.saveState();
+  byHand["chosen"] = true;
+  heads.restoreState(byHand);
+  text.restoreState({{"tint", "gate"}});
+  const auto settle = [&] {
+    return QTest::qWaitFor(
+        [&] { return !shown.document.busy() && shown.view.isSettled() && maps.isSettled() && text.isSettled(); },
+        kPatience);
+  };
   QVERIFY(settle());
-  QVERIFY(!maps.pane(1).detailText().contains("limits over"));
+  shown.slider().setValue(1);
+  QVERIFY(settle());
+  auto* page = text.findChild<TextPage*>();
+  const MapPane& pane = maps.pane(0);
+  const PicturePointer map = pane.picture();
+  const QString title = pane.titleText();
+  const QImage grid = heads.grid().grab().toImage();
+  const QImage words = page->viewport()->grab().toImage();
+  QVERIFY(map && page->tint() != nullptr);
+  // Nothing of it is known yet but its run.
+  shown.slider().setValue(2);
+  QCOMPARE(shown.only().model, out.checkpoint(30));
+  QVERIFY(pane.picture() == map);
+  QCOMPARE(pane.titleText(), title);
+  QVERIFY(!pane.request());
+  QVERIFY(!heads.showsStep());
+  QCOMPARE(heads.grid().grab().toImage(), grid);
+  QCOMPARE(page->viewport()->grab().toImage(), words);
+  QVERIFY(settle());
+  QVERIFY(pane.picture() && pane.picture() != map);
+  QVERIFY(pane.request());
+  QVERIFY(heads.showsStep());
+  QCOMPARE(pane.picture()->request.content.sides[0].head.trace, shown.only().trace);
+  // Nothing stays of a run that is not of this training.
+  shown.document.runs().removeRow(shown.document.runs().listRows()[0]);
+  QVERIFY(!pane.picture());
+}
+
+void TrainingTest::theFilmWaitsForWhatShowsAStep() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  shown.slider().setValue(0);
+  QVERIFY(shown.settle());
+  int asked = 0;
+  constexpr int kNotReady = 3;
+  shown.view.player().setReady([&] {
+    ++asked;
+    return asked > kNotReady;
+  });
+  int before = -1;
+  connect(&shown.document.runs(), &RunList::runsChanged, &shown.view, [&] {
+    if (before < 0) before = asked;
+  });
+  shown.view.player().setPlaying(true);
+  QVERIFY(QTest::qWaitFor([&] { return !shown.view.player().playing(); }, kPatience));
+  QVERIFY(before > kNotReady);
+  QCOMPARE(shown.only().model, out.checkpoint(30));
+}
+
+void TrainingTest::aFilmsNameGetsItsSuffix() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QSignalSpy wanted(&shown.view, &TrainingView::filmWanted);
+  QTimer choose;
+  connect(&choose, &QTimer::timeout, &shown.view, [&] {
+    auto* dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
+    if (dialog == nullptr) return;
+    dialog->findChild<QLineEdit*>("fileNameEdit")->setText(out.folder.path("steps"));
+    QMetaObject::invokeMethod(dialog, "accept");
+  });
+  choose.start(20);
+  shown.view.commands()[6]->trigger();
+  QCOMPARE(wanted.size(), 1);
+  QCOMPARE(wanted[0][0].toString(), out.folder.path("steps.webp"));
+  if (!shown.view.commands()[7]->isEnabled()) return;  // without ffmpeg
+  shown.view.commands()[7]->trigger();
+  QCOMPARE(wanted.size(), 2);
+  QCOMPARE(wanted[1][0].toString(), out.folder.path("steps.mp4"));
 }
 
 void TrainingTest::wordsStandBelowWhereThereIsNoRoomBeside() {

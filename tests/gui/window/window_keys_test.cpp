@@ -43,7 +43,7 @@ namespace {
 QWidget* focused() { return QApplication::focusWidget(); }
 
 /// By the widget that has the keyboard.
-void press(QKeyCombination keys) { QTest::keyClick(focused(), keys.key(), keys.keyboardModifiers()); }
+void pressFocused(QKeyCombination keys) { QTest::keyClick(focused(), keys.key(), keys.keyboardModifiers()); }
 
 QAccessibleTableInterface* tableOf(QWidget& widget) {
   QAccessibleInterface* known = QAccessible::queryAccessibleInterface(&widget);
@@ -82,22 +82,22 @@ void WindowKeysTest::f6GoesFromPartToPart() {
   }
   QCOMPARE(parts.size(), 4);
   for (qsizetype n = 1; n <= parts.size(); ++n) {
-    press(Qt::Key_F6);
+    pressFocused(Qt::Key_F6);
     QVERIFY2(parts[n % parts.size()]->isAncestorOf(focused()), focused()->metaObject()->className());
   }
   // It comes back to what had the keyboard, and to the map that is active.
   QVERIFY(focused() == &test.window.headsView().grid());
   test.window.maps().setActivePane(1);
-  press(Qt::Key_F6);
+  pressFocused(Qt::Key_F6);
   QVERIFY(focused() == &test.window.maps().pane(1).plot());
   for (qsizetype n = 0; n < parts.size(); ++n) {
-    press(Qt::SHIFT | Qt::Key_F6);
+    pressFocused(Qt::SHIFT | Qt::Key_F6);
     QVERIFY(parts[(parts.size() - n) % parts.size()]->isAncestorOf(focused()));
   }
   // A part that is closed is left out.
   test.window.docks().text().hide();
   test.window.maps().pane(1).plot().setFocus();
-  press(Qt::Key_F6);
+  pressFocused(Qt::Key_F6);
   QVERIFY(parts[3]->isAncestorOf(focused()));
 }
 
@@ -113,9 +113,9 @@ void WindowKeysTest::theRingIsOutsideOfWhatHasTheKeyboard() {
     const QRect whole = seen.adjusted(-FocusRing::kWidth, -FocusRing::kWidth, FocusRing::kWidth, FocusRing::kWidth);
     QTRY_COMPARE(ring.outline()->geometry(), whole.intersected(test.window.rect()));
   };
-  press(Qt::Key_F6);
+  pressFocused(Qt::Key_F6);
   around(*focused());
-  press(Qt::Key_F6);
+  pressFocused(Qt::Key_F6);
   around(*focused());
   // It follows what it lies around.
   test.window.resize(1300, 850);
@@ -151,20 +151,20 @@ void WindowKeysTest::headsAreSteppedInTheOrderOfTheirNumber() {
   runs.selection().setHead(order.front().second);
   test.window.maps().pane(0).plot().setFocus();
   for (std::size_t n = 1; n < order.size(); ++n) {
-    press(Qt::Key_BracketRight);
+    pressFocused(Qt::Key_BracketRight);
     QCOMPARE(runs.selection().head(), order[n].second);
   }
-  press(Qt::Key_BracketRight);  // at the end
+  pressFocused(Qt::Key_BracketRight);  // at the end
   QCOMPARE(runs.selection().head(), order.back().second);
-  press(Qt::Key_BracketLeft);
+  pressFocused(Qt::Key_BracketLeft);
   QCOMPARE(runs.selection().head(), order[order.size() - 2].second);
   runs.selection().setHead({fox, 2, 3});
-  press(Qt::Key_Greater);
+  pressFocused(Qt::Key_Greater);
   QCOMPARE(runs.selection().head(), (HeadChoice{fox, 3, 3}));
-  press(Qt::Key_Less);
-  press(Qt::Key_Less);
-  press(Qt::Key_Less);
-  press(Qt::Key_Less);
+  pressFocused(Qt::Key_Less);
+  pressFocused(Qt::Key_Less);
+  pressFocused(Qt::Key_Less);
+  pressFocused(Qt::Key_Less);
   QCOMPARE(runs.selection().head(), (HeadChoice{fox, 0, 3}));
   // What is not known comes last.
   const auto unknown = [](const HeadChoice& head) { return head.head == 0 ? std::nan("") : head.layer; };
@@ -178,22 +178,22 @@ void WindowKeysTest::panesAndTabsHaveKeys() {
   QVERIFY(test.run(64));
   MapsView& maps = test.window.maps();
   test.window.headsView().grid().setFocus();
-  press(Qt::CTRL | Qt::Key_2);
+  pressFocused(Qt::CTRL | Qt::Key_2);
   QCOMPARE(maps.activePane(), 1);
   QVERIFY(focused() == &maps.pane(1).plot());
-  press(Qt::CTRL | Qt::Key_3);  // there are two
+  pressFocused(Qt::CTRL | Qt::Key_3);  // there are two
   QCOMPARE(maps.activePane(), 1);
   QCOMPARE(maps.paneCount(), 2);
-  press(Qt::CTRL | Qt::Key_1);
+  pressFocused(Qt::CTRL | Qt::Key_1);
   QCOMPARE(maps.activePane(), 0);
   CurvesView& curves = test.window.curves();
   curves.setTab(CurvesView::Tab::loss);
-  press(Qt::CTRL | Qt::Key_Tab);
+  pressFocused(Qt::CTRL | Qt::Key_Tab);
   QCOMPARE(curves.tab(), CurvesView::Tab::context);
-  press(Qt::CTRL | Qt::SHIFT | Qt::Key_Tab);
-  press(Qt::CTRL | Qt::SHIFT | Qt::Key_Tab);
+  pressFocused(Qt::CTRL | Qt::SHIFT | Qt::Key_Tab);
+  pressFocused(Qt::CTRL | Qt::SHIFT | Qt::Key_Tab);
   QCOMPARE(curves.tab(), CurvesView::Tab::saliency);
-  press(Qt::CTRL | Qt::Key_Tab);
+  pressFocused(Qt::CTRL | Qt::Key_Tab);
   QCOMPARE(curves.tab(), CurvesView::Tab::loss);
 }
 
@@ -208,23 +208,23 @@ void WindowKeysTest::theKeyMovesFromAnywhere() {
     selection.setPin({40, 20});
     const View view = selection.view();
     place->setFocus();
-    press(Qt::SHIFT | Qt::Key_Right);
+    pressFocused(Qt::SHIFT | Qt::Key_Right);
     QCOMPARE(selection.pin(), (Cursor{40, 21}));
-    press(Qt::SHIFT | Qt::Key_Left);
-    press(Qt::SHIFT | Qt::Key_Left);
+    pressFocused(Qt::SHIFT | Qt::Key_Left);
+    pressFocused(Qt::SHIFT | Qt::Key_Left);
     QCOMPARE(selection.pin(), (Cursor{40, 19}));
     QVERIFY(selection.view() == view);
   }
   // Not before the text, nor behind its query.
   selection.setPin({1, 0});
-  press(Qt::SHIFT | Qt::Key_Left);
+  pressFocused(Qt::SHIFT | Qt::Key_Left);
   QCOMPARE(selection.pin(), (Cursor{1, 0}));
-  press(Qt::SHIFT | Qt::Key_Right);
-  press(Qt::SHIFT | Qt::Key_Right);
+  pressFocused(Qt::SHIFT | Qt::Key_Right);
+  pressFocused(Qt::SHIFT | Qt::Key_Right);
   QCOMPARE(selection.pin(), (Cursor{1, 1}));
   // Without a key it begins at the query.
   selection.setPin({30, {}});
-  press(Qt::SHIFT | Qt::Key_Left);
+  pressFocused(Qt::SHIFT | Qt::Key_Left);
   QCOMPARE(selection.pin(), (Cursor{30, 30}));
   // Where one types it chooses letters.
   for (QAction* action : test.window.commands()) {
@@ -233,7 +233,7 @@ void WindowKeysTest::theKeyMovesFromAnywhere() {
   auto* editor = test.window.text().findChild<TextEditor*>();
   editor->setFocus();
   editor->moveCursor(QTextCursor::Start);
-  press(Qt::SHIFT | Qt::Key_Right);
+  pressFocused(Qt::SHIFT | Qt::Key_Right);
   QCOMPARE(editor->textCursor().selectedText().size(), 1);
   QCOMPARE(selection.pin(), (Cursor{30, 30}));
 }

@@ -255,7 +255,7 @@ void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKe
   QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
   QCOMPARE(maps.paneCount(), 2);
   // As any change it is undone and done again.
-  QUndoStack& undo = test.document().runs().undoStack();
+  UndoHistory& undo = test.document().runs().undoStack();
   test.key(Qt::Key_S);
   QCOMPARE(maps.paneCount(), 4);
   undo.undo();
@@ -411,15 +411,15 @@ void WindowReadingTest::evaluationsOpenAndTellTheirCells() {
   auto* tabs = test.window.evaluations().findChild<QTabWidget*>();
   tabs->setCurrentIndex(1);
   QVERIFY(test.settle());
-  auto* view = dock->findChild<EvaluationsView*>();
-  const auto grids = dock->findChildren<evaluations::ValueGrid*>();
+  EvaluationsView& view = test.window.evaluations();
+  const auto grids = view.findChildren<evaluations::ValueGrid*>();
   QVERIFY(!grids.empty() && grids[0]->isVisible());
   QTest::mouseMove(grids[0], grids[0]->cell(0, 1).center().toPoint() + QPoint(1, 1));
   QTest::mouseMove(grids[0], grids[0]->cell(0, 0).center().toPoint());
-  QTRY_VERIFY2(view->reading().contains("gain"), qPrintable(view->reading()));
+  QTRY_VERIFY2(view.reading().contains("gain"), qPrintable(view.reading()));
   // Its models are not open: it says what is missing.
   QTest::mouseDClick(grids[0], Qt::LeftButton, {}, grids[0]->cell(0, 0).center().toPoint());
-  QTRY_VERIFY2(view->reading().startsWith("To open this cell, first open"), qPrintable(view->reading()));
+  QTRY_VERIFY2(view.reading().startsWith("To open this cell, first open"), qPrintable(view.reading()));
 }
 
 // Of several one is marked, and it is the one that is shown.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <random>
+#include <utility>
 
 #include <QComboBox>
 #include <QCommandLinkButton>
@@ -14,8 +15,10 @@
 
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/text/text_tool_row.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/window/docks.h"
+#include "app/gui/window/figures/thumbnails.h"
 #include "app/gui/window/help/start_page.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/new_text_card.h"
@@ -37,7 +40,10 @@ class WindowUndoTest : public QObject {
   void aMissingTextIsOfferedSamples();
   void theListTellsNumbersAndSorts();
   void aKilledWindowIsContinued();
+  void theOfferSaysWhatIsNotKept();
   void messagesStandAtTheFoot();
+  void onlyWhatIsShownFirstHasAPicture();
+  void theTintFollowsTheChosenRun();
 };
 
 namespace {
@@ -77,11 +83,11 @@ void WindowUndoTest::keysAndClicksAreSteps() {
   history(test).clear();
   MapsView& maps = test.window.maps();
   type(test, "4");
-  QCOMPARE(history(test).undoText(), "four maps");
+  QCOMPARE(history(test).undoText(), "Four maps");
   type(test, "B");
-  QCOMPARE(history(test).undoText(), "compare: B only");
+  QCOMPARE(history(test).undoText(), "Compare: B only");
   type(test, "Q");
-  QCOMPARE(history(test).undoText(), "next quantity");
+  QCOMPARE(history(test).undoText(), "Next quantity");
   QCOMPARE(history(test).count(), 3);
   // A zoom has its own way back.
   type(test, "+");
@@ -104,7 +110,7 @@ void WindowUndoTest::keysAndClicksAreSteps() {
   const QJsonObject arranged = maps.saveState();
   type(test, "S");
   QVERIFY(maps.saveState() != arranged);
-  QCOMPARE(history(test).undoText(), "fastest and Slowest Head");
+  QCOMPARE(history(test).undoText(), "Fastest and Slowest Head");
   type(test, "Ctrl+Z");
   QCOMPARE(maps.saveState()["panes"], arranged["panes"]);
   QCOMPARE(maps.paneCount(), 2);
@@ -305,9 +311,26 @@ void WindowUndoTest::aKilledWindowIsContinued() {
   QVERIFY(status.isEmpty());
   QCOMPARE(next.maps().paneCount(), 4);
   QVERIFY(next.document().runs().selection().pin() == (Cursor{50, 20}));
+  QTRY_VERIFY_WITH_TIMEOUT(start->findChild<QCommandLinkButton*>("continue") == nullptr, kPatience);
   next.setRemembering(MainWindow::Remembering::off);
   next.close();
   qputenv("XDG_STATE_HOME", own.toUtf8());
+}
+
+void WindowUndoTest::theOfferSaysWhatIsNotKept() {
+  StartPage page;
+  const auto offer = [&](const LeftWork& work) {
+    page.setLeft({work});
+    return page.findChild<QCommandLinkButton*>("continue")->description();
+  };
+  LeftWork work;
+  QCOMPARE(offer(work), "Kept when the window ended without being closed. Nothing is computed again.");
+  work.left = QStringList{"fox", "other"};
+  work.waiting = QStringList{"third"};
+  work.lost = QStringList{"fourth"};
+  QCOMPARE(offer(work),
+           "Not kept, F5 computes it again: fox, other. Not run yet, F5 runs it: third. Not kept and lost, as its text "
+           "or its model is another now: fourth. Nothing else is computed again.");
 }
 
 void WindowUndoTest::messagesStandAtTheFoot() {
@@ -321,6 +344,38 @@ void WindowUndoTest::messagesStandAtTheFoot() {
   const QRect maps(test.window.maps().mapTo(&test.window, QPoint()), test.window.maps().size());
   QVERIFY(!place.intersects(maps));
   QVERIFY(test.window.height() - place.bottom() < 20);
+}
+
+void WindowUndoTest::onlyWhatIsShownFirstHasAPicture() {
+  const Folder folder;
+  const QString first = folder.path("first.h5");
+  const QString second = folder.path("second.h5");
+  {
+    Window test;
+    QVERIFY(test.run(64));
+    test.document().files().saveRunFile(first);
+    QVERIFY(test.settle());
+    QVERIFY(QFile::copy(first, second));
+  }
+  Window test;
+  test.window.setRemembering(MainWindow::Remembering::on);
+  test.document().open({first, second});
+  QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 4U, kPatience);
+  QVERIFY(test.settle());
+  test.window.close();
+  QVERIFY(!thumbnailOf(first).isNull());
+  QVERIFY(thumbnailOf(second).isNull());
+  forgetThumbnails({first});
+}
+
+void WindowUndoTest::theTintFollowsTheChosenRun() {
+  Window test;
+  QVERIFY(test.run(64));
+  const auto* tools = test.window.text().findChild<TextToolRow*>();
+  for (const Run& run : std::as_const(test.document()).runs()) {
+    test.document().runs().selection().setHead({run.id, 0, 0});
+    QVERIFY2(tools->caption().startsWith("loss of " + run.name), qPrintable(tools->caption()));
+  }
 }
 
 }  // namespace foxscope::gui::test

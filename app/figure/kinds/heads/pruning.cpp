@@ -74,16 +74,18 @@ double shareOfAll(const std::vector<PrunedHead>& heads) {
   return skipped / entries;
 }
 
-CurvePlot sharesByLayer(const std::vector<PrunedHead>& heads, const TraceInfo& info, const FigureStyle& style) {
+CurvePlot sharesByLayer(const std::vector<PrunedHead>& heads, double tolerance, const TraceInfo& info,
+                        const FigureStyle& style) {
   CurvePlot plot;
   plot.title = "Share of each head’s entries that is skipped";
   plot.xLabel = "layer";
   plot.yLabel = "skipped (%)";
-  plot.yLimits = AxisLimits{-3, 103};
+  plot.yLimits = AxisLimits{-8, 108};
   plot.xLimits = AxisLimits{-0.6, info.layers - 0.4};
   plot.heightOfWidth = 0.3;
   plot.level = kPercent * shareOfAll(heads);
-  plot.note = fmt::format("line: all heads, {:.1f} %", *plot.level);
+  plot.note = fmt::format("line: all heads, {:.1f} %; a row loses at most {} of its attention", *plot.level,
+                          writtenNumber(tolerance, 2));
   plot.legend = style.legend;
   constexpr int kMostLayers = 12;
   for (int layer = 0; layer < info.layers; layer += (info.layers + kMostLayers - 1) / kMostLayers) {
@@ -179,7 +181,8 @@ std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOp
   }
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, barLabelRoom(maps.front().request)),
                                  PanelPlace{0, across, blocks, 1});
-  page.add(std::make_unique<CurvePanel>(style.format, sharesByLayer(*bounds, info, style)), {blocks, 0, 1, across + 1});
+  page.add(std::make_unique<CurvePanel>(style.format, sharesByLayer(*bounds, options.tolerance, info, style)),
+           {blocks, 0, 1, across + 1});
   page.arrange();
 
   std::vector<Image> images;

@@ -27,8 +27,17 @@ constexpr int kMostLayersNamed = 6;
 constexpr std::int64_t kMostNames = 20;
 constexpr Rgb kWithoutLabel{150, 150, 150};
 
-const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& name) {
+/// @param asked  empty: the usual one
+const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& asked,
+                           const char* usual) {
+  const std::string name = asked.empty() ? usual : asked;
   if (const HeadArray* found = find_array(model.numbers, name)) return *found;
+  if (asked.empty()) {
+    throw UsageError(
+        fmt::format("model '{}': {} is not known without attention: choose another statistic with {}, or "
+                    "run again with 'qk' and 'rows' in --keep",
+                    model.info.name, name, option));
+  }
   std::vector<std::string> names;
   for (const HeadArray& array : model.numbers) names.push_back(array.name);
   throw UsageError(fmt::format("{} {}: there is no such statistic{}: `foxscope heads --csv` names them", option, name,
@@ -87,7 +96,10 @@ std::vector<std::size_t> extremes(const std::vector<ScatterPoint>& points, std::
   const auto take = [&](auto number, auto before) {
     std::vector<ScatterPoint> sorted = points;
     std::ranges::stable_sort(sorted, before, number);
-    for (std::size_t n = 0; n < std::min(names, sorted.size()); ++n) {
+    // Equal heads are at no end.
+    std::size_t count = std::min(names, sorted.size());
+    while (count > 0 && count < sorted.size() && !before(sorted[count - 1].*number, sorted[count].*number)) --count;
+    for (std::size_t n = 0; n < count; ++n) {
       if (std::ranges::find(chosen, sorted[n].head) == chosen.end()) chosen.push_back(sorted[n].head);
     }
   };
@@ -102,7 +114,7 @@ std::vector<std::size_t> extremes(const std::vector<ScatterPoint>& points, std::
 std::vector<Curve> curvesByLabel(const std::vector<std::optional<HeadLabel>>& labels,
                                  const std::vector<ScatterPoint>& points, std::vector<std::size_t>& curveOf) {
   std::vector<Curve> curves;
-  constexpr int kShapes = 4;
+  constexpr int kShapes = 7;
   for (int n = 0; n <= kHeadLabels; ++n) {
     const bool labelled = n < kHeadLabels;
     const auto label = static_cast<HeadLabel>(std::min(n, kHeadLabels - 1));
@@ -141,8 +153,8 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
   const bool gated = forgets(model.info);
-  const HeadArray& x = statistic(model, "--x", !options.x.empty() ? options.x : gated ? "rate_decay_time" : "d50");
-  const HeadArray& y = statistic(model, "--y", options.y.empty() ? "d90_without_first" : options.y);
+  const HeadArray& x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
+  const HeadArray& y = statistic(model, "--y", options.y, "d90_without_first");
   DrawnFigure drawn;
   std::vector<ScatterPoint> points;
   std::vector<double> across, up;

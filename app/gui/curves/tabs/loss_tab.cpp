@@ -41,10 +41,11 @@ std::pair<QColor, QColor> coloursOf(const RunLossDifference& difference, const Q
   return {first, first == second ? palette.color(QPalette::Text) : second};
 }
 
-QString reading(const Series& raw, const Series& mean, std::int64_t position) {
+QString reading(const Series& raw, const Series& mean, int window, std::int64_t position) {
   const auto index = raw.indexAt(static_cast<double>(position));
   if (!index) return numberText(std::numeric_limits<double>::quiet_NaN());
-  return LossTab::tr("%1 nats (mean %2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
+  return LossTab::tr("%1 nats (mean of %2: %3)")
+      .arg(numberText(raw.value[*index]), QString::number(window), numberText(mean.value[*index]));
 }
 
 /// The tokens of a run that cost most, worst first, as far as the reference run goes.
@@ -246,13 +247,14 @@ void LossTab::showReading() {
   std::vector<ReadOut::Entry> entries;
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw) continue;
-    entries.push_back({loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
-                       inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
+    entries.push_back(
+        {loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
+         inside && list().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, m_width, *position) : QString()});
   }
   for (const RunLossDifference& difference : m_curves.differences) {
     const auto [colour, second] = coloursOf(difference, palette());
     entries.push_back({nameOf(difference), colour, Qt::SolidLine,
-                       inside ? reading(*difference.raw, *difference.mean, *position) : QString(), second});
+                       inside ? reading(*difference.raw, *difference.mean, m_width, *position) : QString(), second});
   }
   readOut().setEntries(entries);
   if (!inside) {

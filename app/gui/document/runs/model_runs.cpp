@@ -173,6 +173,13 @@ ModelRuns::FindHead ModelRuns::headOf(const Run& run) const {
   return [heads = m_heads, trace = run.trace, models](const Job& job) { return heads->find(*trace, models, job); };
 }
 
+QStringList ModelRuns::waiting() const {
+  QStringList names;
+  if (!m_status.running) return names;
+  for (int place = m_status.index; place < m_status.count; ++place) names += shownName(m_queue[index_of(place)]);
+  return names;
+}
+
 QString ModelRuns::runObstacle() const {
   if (m_status.running) return tr("A run is in progress: wait for it, or cancel it");
   if (m_runs.models().empty()) {

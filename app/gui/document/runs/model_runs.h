@@ -44,6 +44,8 @@ class ModelRuns : public QObject {
   using FindHead = std::function<std::shared_ptr<const OutputHead>(const Job&)>;
   [[nodiscard]] FindHead headOf(const Run& run) const;
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
+  /// Names of the models that were to run and whose run is not there yet, that of the one that runs now first.
+  [[nodiscard]] QStringList waiting() const;
   /// The first thing that a run has to wait for, a line such as "No text yet: ..."; empty where a run can be made.
   [[nodiscard]] QString runObstacle() const;
   /// Says where there is no run what it waits for: runObstacle(), or F5.

@@ -12,6 +12,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/session_store.h"
 #include "backend/base/index.h"
 
 namespace foxscope::gui {
@@ -556,13 +557,29 @@ void RunList::setOfSession(const std::vector<RunId>& runs) {
   for (Run& run : m_runs) {
     if (std::ranges::find(runs, run.id) == runs.end()) continue;
     run.ofSession = true;
-    run.saliencyLost = run.trace->has(TraceArray::log_forget_gradient);
+    // A session of the user's that keeps the run has its saliency too.
+    const bool kept = QFileInfo(run.kept).path().endsWith(kRunsFolder);
+    run.saliencyLost = !kept && run.trace->has(TraceArray::log_forget_gradient);
   }
 }
 
 void RunList::setKept(RunId id, const QString& file) {
   const auto kept = std::ranges::find(m_runs, id, &Run::id);
   if (kept != m_runs.end()) kept->kept = file;
+}
+
+QString RunList::keptIn(const QString& path) const {
+  const auto found = std::ranges::find_if(m_wantedRuns, [&](const SessionRun& run) { return run.kept == path; });
+  return found == m_wantedRuns.end() ? QString() : found->model;
+}
+
+void RunList::giveUpKept(const QString& path) {
+  const auto gone = std::ranges::find_if(m_wantedRuns, [&](const SessionRun& run) { return run.kept == path; });
+  if (gone == m_wantedRuns.end()) return;
+  const QString chosen = SelectionState::fromJson(m_wantedSelection).run;
+  if (chosen == gone->model || chosen == gone->look.label) m_runUnread = true;
+  m_wantedRuns.erase(gone);
+  if (!m_runs.empty()) restoreSelection();
 }
 
 SelectionState RunList::selectionState() const {
@@ -575,6 +592,12 @@ SelectionState RunList::selectionState() const {
           m_selection.locks()};
 }
 
+SelectionState RunList::selectionToKeep() const {
+  const SelectionState shown = selectionState();
+  const SelectionState wanted = SelectionState::fromJson(m_wantedSelection);
+  return !wanted.run.isEmpty() && (m_runs.empty() || shown == m_meanwhile) ? wanted : shown;
+}
+
 void RunList::replace(const std::vector<ModelInput>& models, const std::vector<SessionRun>& runs,
                       const QJsonObject& selection) {
   m_models.clear();
@@ -583,6 +606,8 @@ void RunList::replace(const std::vector<ModelInput>& models, const std::vector<S
     if (model.look.colour < 0) m_models.back().look.colour = freeColour(m_runs, m_models);
   }
   m_wantedSelection = selection;
+  m_runUnread = false;
+  m_placeRestored = false;
   m_wantedRuns = runs;
   m_sessionRuns = runs;
   m_undo.clear();
@@ -664,11 +689,29 @@ void RunList::restoreSelection() {
   const Run* found = runNamed(state.run);
   if (found == nullptr) {
     qCDebug(selectionLog).noquote() << "the selection waits for the run" << state.run;
+    if (m_runUnread && !m_placeRestored && isPlaceOf(state.run)) {
+      m_placeRestored = true;
+      restorePlace(state);
+    }
+    m_meanwhile = selectionState();
     return;
   }
   m_wantedSelection = {};
   const HeadChoice choice{found->id, state.layer, state.head};
   if (headOf(choice)) m_selection.setHead(choice);
+  // Pins that were shown, and perhaps changed, while their run was missing stay.
+  if (!m_placeRestored || m_selection.pin() == Cursor()) restorePlace(state);
+}
+
+// A session that keeps its runs says what each read.
+bool RunList::isPlaceOf(const QString& run) const {
+  const Run* shown = reference();
+  const auto named = [&](const SessionRun& entry) { return entry.model == run || entry.look.label == run; };
+  const auto entry = std::ranges::find_if(m_sessionRuns, named);
+  return shown != nullptr && entry != m_sessionRuns.end() && shown->textFile == entry->textFile;
+}
+
+void RunList::restorePlace(const SelectionState& state) {
   const auto inside = [&](const std::optional<std::int64_t>& position) {
     return position && *position >= 0 && *position < length() ? position : std::nullopt;
   };

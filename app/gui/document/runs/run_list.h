@@ -128,6 +128,11 @@ class RunList : public QObject {
   /// is open already; of the files of a session those alone that it names.
   [[nodiscard]] std::vector<Run> runsOfFile(const QString& path, const OpenedRunFile& opened);
   void addOfFile(const std::vector<Run>& runs);
+  /// The name that a session that is being opened gives the run that it keeps in a file; empty: it keeps none there.
+  [[nodiscard]] QString keptIn(const QString& path) const;
+  /// The file of a run that a session keeps could not be read. The run's pins are shown on the session's other runs of
+  /// its text; the chosen head waits for the run to be made again.
+  void giveUpKept(const QString& path);
   /// Runs stand in a file now.
   void setFile(const std::vector<RunId>& runs, const QString& file);
   /// Opening a session makes these runs again.
@@ -137,6 +142,9 @@ class RunList : public QObject {
 
   /// The chosen head with its run's name, pins, locked pairs and range.
   [[nodiscard]] SelectionState selectionState() const;
+  /// The same for a session: while what the one before chose waits for its run, and the user chose nothing else, it is
+  /// that.
+  [[nodiscard]] SelectionState selectionToKeep() const;
   /// Puts the models of a session in the place of everything. Its runs come later, and find their order, their looks
   /// and what was chosen in them. The history of undo is forgotten, and with it the memory of removed runs.
   void replace(const std::vector<ModelInput>& models, const std::vector<SessionRun>& runs,
@@ -182,6 +190,8 @@ class RunList : public QObject {
   void leaveText();
   void enterText(int text);
   void restoreSelection();
+  void restorePlace(const SelectionState& state);
+  [[nodiscard]] bool isPlaceOf(const QString& run) const;
   void remove(std::optional<int> model, const std::vector<RunId>& ids, const QString& what);
 
   Selection m_selection;
@@ -194,6 +204,9 @@ class RunList : public QObject {
   int m_shownText = 0;                    ///< the one that the selection speaks of
   std::map<int, TextPlace> m_leftPlaces;  ///< where one was in texts that are not shown
   QJsonObject m_wantedSelection;          ///< of a session whose runs are still being made
+  bool m_runUnread = false;               ///< the file of the run that it names could not be read
+  bool m_placeRestored = false;           ///< its pins are shown already, on another run
+  SelectionState m_meanwhile;             ///< what is chosen while it waits, unless the user chooses something else
   std::vector<SessionRun> m_wantedRuns;   ///< of a session whose run files are still being opened
   std::vector<SessionRun> m_sessionRuns;  ///< their order and looks, until the user chooses another order
   UndoHistory m_undo;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include <QClipboard>
 #include <QContextMenuEvent>
@@ -79,7 +80,13 @@ void MapPane::connectParts() {
   connect(&m_pictures, &PanePictures::picturesChanged, this, &MapPane::showPictures);
   connect(&m_pictures, &PanePictures::progressed, this, &MapPane::showTexts);
   connect(&m_pictures, &PanePictures::outdated, this, &MapPane::refreshLater);
-  connect(&m_pictures, &PanePictures::told, this, [this](const QString& message) { m_message = message; });
+  connect(&m_pictures, &PanePictures::told, this, [this](const QString& message) {
+    m_message = message;
+    if (message.isEmpty() || !isHeld()) return;
+    // The picture would stand for one that cannot be made.
+    m_pictures.drop([this](const PictureContent& content) { return !m_heads.holds(content); });
+    showPictures();
+  });
   connect(&m_pictures, &PanePictures::firstPictureShown, this, &MapPane::firstPictureShown);
   connect(&m_pictures, &PanePictures::exactPictureShown, this, &MapPane::exactPictureShown);
   ColourBar* bar = &m_area->bar();
@@ -192,11 +199,21 @@ MapPlot& MapPane::plot() const { return m_area->plot(); }
 ColourBar& MapPane::bar() const { return m_area->bar(); }
 
 void MapPane::followRuns() {
-  m_pictures.drop([this](const PictureContent& content) { return !m_heads.holds(content); });
+  // At another step of a training nothing flickers: the picture stays until the next one is there.
+  const QString steps = shownSteps(m_runs).of;
+  const bool otherStep = !steps.isEmpty() && steps == std::exchange(m_shownOf, steps);
+  if (!otherStep) {
+    m_pictures.drop([this](const PictureContent& content) { return !m_heads.holds(content); });
+  }
   m_gestures->cancel();
   followText();
   showPictures();
   refreshLater();
+}
+
+bool MapPane::isHeld() const {
+  const PicturePointer shown = picture();
+  return shown && !m_heads.holds(shown->request.content);
 }
 
 void MapPane::followText() {
@@ -299,9 +316,8 @@ MapPane::Axes MapPane::axesOf(const PictureContent& content) const {
   for (const HeadOf& head : heads) {
     if (default_axes(content.quantity, head, length()) != MapAxes::distance) continue;
     const QString time = QString::number(decay_time_of(head), 'g', 2);
-    if (heads.size() == 1) return {MapAxes::distance, tr("by distance: this head's decay time is %1 tokens").arg(time)};
-    return {MapAxes::distance,
-            tr("by distance: the decay time of a head of %1 is %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
+    if (heads.size() == 1) return {MapAxes::distance, tr("decay time %1 tokens").arg(time)};
+    return {MapAxes::distance, tr("%1: decay time %2 tokens").arg(m_heads.axisRunOf(head).name, time)};
   }
   return {};
 }
@@ -370,7 +386,7 @@ void MapPane::refresh() {
 void MapPane::showPictures() {
   assert(QThread::currentThread() == thread());
   const PicturePointer shown = picture();
-  if (shown && m_pictures.isExact()) takeLimits(*shown);
+  if (shown && m_pictures.isExact() && !isHeld()) takeLimits(*shown);
   const bool empty = shown && shown->summary->empty;
   m_area->plot().setNotice(!empty ? QString()
                                   : tr("No key here is before its query: entries are at and below the diagonal. "
@@ -389,6 +405,7 @@ void MapPane::showNothing(const QString& notice) {
 }
 
 void MapPane::showTexts() {
+  if (isHeld()) return;
   const PicturePointer shown = picture();
   const PictureContent* content = shownContent();
   const auto& wanted = m_pictures.wanted();
@@ -423,6 +440,7 @@ void MapPane::showTexts() {
 
 const PictureContent* MapPane::shownContent() const {
   const PicturePointer shown = picture();
+  if (isHeld()) return nullptr;
   if (shown) return &shown->request.content;
   const auto& wanted = m_pictures.wanted();
   return wanted ? &wanted->content : nullptr;
@@ -436,6 +454,7 @@ void MapPane::showReadout() {
 }
 
 void MapPane::followEntry() {
+  if (isHeld()) return;
   m_row->follow();
   const Cursor cursor = readPlace(m_runs.selection());
   const PictureContent* content = isHidden() || !isOnText() ? nullptr : shownContent();
@@ -508,7 +527,7 @@ bool MapPane::isSettled() const {
 }
 
 std::optional<MapRequest> MapPane::request() const {
-  if (!m_pictures.isExact()) return std::nullopt;
+  if (!m_pictures.isExact() || isHeld()) return std::nullopt;
   const MapRequest& computed = m_pictures.exact()->computed;
   const bool read = computed.rows.size() > 0 && computed.columns.size() > 0;
   return read ? std::optional(computed) : std::nullopt;

@@ -134,8 +134,10 @@ class MapPane : public QWidget {
   [[nodiscard]] Axes axesOf(const PictureContent& content) const;
   /// The view as the plot shows it.
   [[nodiscard]] View shownView() const;
-  /// The content that the title speaks of; null where nothing is shown or wanted.
+  /// The content that the title speaks of; null where nothing is shown or wanted, or the picture is held.
   [[nodiscard]] const PictureContent* shownContent() const;
+  /// The picture is one of a step that is not shown any more; it stays until that of this step is there.
+  [[nodiscard]] bool isHeld() const;
   [[nodiscard]] Shading shading() const;
   /// What the limits of its colours are of, beside the steps of a training.
   [[nodiscard]] QString shadedContent() const;
@@ -167,6 +169,7 @@ class MapPane : public QWidget {
   PinnedRow* m_row = nullptr;  ///< read out
   PanePictures m_pictures;
   StepLimits m_steps;                   ///< of the colours, where the runs are steps of a training
+  QString m_shownOf;                    ///< ShownSteps::of, as it was last
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;

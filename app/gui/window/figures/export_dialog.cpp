@@ -195,13 +195,12 @@ void ExportDialog::makeForm() {
   m_form = new FigureForm;
   column->addWidget(m_form);
   column->addStretch(1);
-  auto* scroll = new QScrollArea;
-  scroll->setWidget(fields);
-  scroll->setWidgetResizable(true);
-  scroll->setFrameShape(QFrame::NoFrame);
-  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  scroll->setFixedWidth(kFormWidth);
-  parts->addWidget(scroll);
+  m_fields = new QScrollArea;
+  m_fields->setWidget(fields);
+  m_fields->setWidgetResizable(true);
+  m_fields->setFrameShape(QFrame::NoFrame);
+  m_fields->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  parts->addWidget(m_fields);
   m_preview = new FigurePreview(m_document.runs().jobs());
   parts->addWidget(m_preview, 1);
   whole->addLayout(parts, 1);
@@ -325,6 +324,9 @@ void ExportDialog::followSource() {
   }
   m_form->setOffer(offer);
   followKind();
+  // As wide as its fields need, as far as the preview has room beside them.
+  const int bar = QWidget::style()->pixelMetric(QStyle::PM_ScrollBarExtent);
+  m_fields->setFixedWidth(std::max(kFormWidth, m_fields->widget()->minimumSizeHint().width() + bar));
 }
 
 void ExportDialog::followKind() {

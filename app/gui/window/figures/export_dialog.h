@@ -20,6 +20,7 @@
 class QFormLayout;
 class QLabel;
 class QPushButton;
+class QScrollArea;
 class QVBoxLayout;
 
 namespace foxscope::gui {
@@ -115,6 +116,7 @@ class ExportDialog : public QDialog {
   QCheckBox* m_everyEntry = nullptr;
   QCheckBox* m_svgText = nullptr;
   FigureForm* m_form = nullptr;
+  QScrollArea* m_fields = nullptr;
   FigurePreview* m_preview = nullptr;
   QPushButton* m_copy = nullptr;
   QPushButton* m_spec = nullptr;

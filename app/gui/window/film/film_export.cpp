@@ -6,16 +6,21 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 
-#include <QDockWidget>
+#include <QLocale>
+#include <QMenuBar>
 #include <QPainter>
+#include <QStatusBar>
+#include <QToolBar>
 
 #include "app/figure/film/film_file.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/main_window.h"
+#include "app/gui/window/message_bar.h"
 #include "backend/base/error.h"
 
 namespace foxscope::gui {
@@ -53,10 +58,19 @@ class FrameQueue {
     m_ended = true;
     m_come.notify_one();
   }
+  /// There is no film, for this reason.
+  void fail(std::string reason) {
+    const std::lock_guard lock(m_mutex);
+    m_failure = std::move(reason);
+    m_come.notify_one();
+  }
   /// Waits for the next one. @returns nothing behind the last one, and when it was asked to stop
+  /// @throws Error with the reason why there is no film
   std::optional<QImage> take(const std::stop_token& stop) {
     std::unique_lock lock(m_mutex);
-    if (!m_come.wait(lock, stop, [this] { return m_ended || !m_pictures.empty(); })) return std::nullopt;
+    if (!m_come.wait(lock, stop, [this] { return m_ended || !m_failure.empty() || !m_pictures.empty(); }))
+      return std::nullopt;
+    if (!m_failure.empty()) throw Error(m_failure);
     if (m_pictures.empty()) return std::nullopt;
     QImage picture = std::move(m_pictures.front());
     m_pictures.pop_front();
@@ -68,6 +82,7 @@ class FrameQueue {
   std::mutex m_mutex;
   std::condition_variable_any m_come;
   std::deque<QImage> m_pictures;
+  std::string m_failure;
   bool m_ended = false;
 };
 
@@ -97,36 +112,53 @@ void FilmExport::write(const QString& path) {
   m_steps.clear();
   for (const TrainingCheckpoint& checkpoint : training->record->checkpoints) m_steps.push_back(checkpoint.step);
   m_next = 0;
+  m_drawing = m_failed = false;
   m_queue = std::make_shared<FrameQueue>();
   document.files().writeFile(path,
                              [queue = m_queue, path, total = m_steps.size()](const Job& job) -> std::optional<bool> {
                                const auto film = figure::makeFilm(path.toStdString());
+                               const auto steps = static_cast<std::int64_t>(total);
                                for (std::int64_t n = 0;; ++n) {
-                                 job.tell({n, static_cast<std::int64_t>(total), "steps", "filming the steps"});
+                                 const char* const stage = n < steps ? "looking at the steps" : "filming the steps";
+                                 job.tell({n, 2 * steps, "steps", stage});
                                  const std::optional<QImage> picture = queue->take(job.stop);
                                  if (job.stopped()) return std::nullopt;
                                  if (!picture) break;
-                                 film->add(*picture);
+                                 if (!picture->isNull()) film->add(*picture);
                                }
                                film->commit();
                                return true;
                              });
+  m_window.trainings().setQuiet(true);
   m_window.trainings().setAhead(true);
   m_clock.start();
   goOn();
 }
 
+// The limits of colours are those of all steps only when all have been shown: pictures are taken the second time.
 void FilmExport::goOn() {
   m_calm = m_tries = 0;
   const OpenTraining* training = m_window.trainings().shown();
-  for (; m_next < m_steps.size(); ++m_next) {
-    const auto place = placeOf(*training, m_steps[m_next]);
-    if (!place) continue;
-    m_window.trainings().choose(*place);
-    return;
+  for (const bool drawing : {m_drawing, true}) {
+    if (drawing != m_drawing) m_next = 0;
+    m_drawing = drawing;
+    for (; m_next < m_steps.size(); ++m_next) {
+      // A training that keeps few checkpoints may have removed one meanwhile.
+      const auto place = placeOf(*training, m_steps[m_next]);
+      if (!place) continue;
+      m_window.trainings().choose(*place);
+      return;
+    }
   }
   m_queue->end();
   end();
+}
+
+// The writer ends with the reason: it is the only error, and no file is left.
+void FilmExport::fail(const QString& reason) {
+  m_failed = true;
+  const QString step = QLocale().toString(static_cast<qlonglong>(m_steps[m_next]));
+  m_queue->fail(tr("%1: not written, since step %2 cannot be shown: %3").arg(m_path, step, reason).toStdString());
 }
 
 void FilmExport::end() {
@@ -134,43 +166,61 @@ void FilmExport::end() {
   m_clock.stop();
   Trainings& trainings = m_window.trainings();
   trainings.setAhead(false);
+  trainings.setQuiet(false);
   const OpenTraining* training = trainings.shown();
   if (training == nullptr || training->folder != m_folder) return;
   if (const auto place = placeOf(*training, m_before)) trainings.choose(*place);
 }
 
 void FilmExport::look() {
+  if (m_failed) return;
   Trainings& trainings = m_window.trainings();
   const OpenTraining* training = trainings.shown();
   if (training == nullptr || training->folder != m_folder || m_window.document().runs().empty()) {
     // Without what it shows there is no film.
     return m_window.document().files().cancelExport(m_path);
   }
+  if (!trainings.failure().isEmpty()) return fail(trainings.failure());
   const bool final = !trainings.computing() && m_window.isDrawn() && m_queue->hasRoom();
   m_calm = final ? m_calm + 1 : 0;
   if (m_calm < kFilmCalm) return;
   const bool wanted = training->chosen().step == m_steps[m_next] && training->shown == training->wanted;
-  if (wanted) m_queue->push(picture());
-  // Somebody chose another step meanwhile, or the step could not run: it is tried once more.
-  if (!wanted && m_tries++ == 0) {
+  const auto place = placeOf(*training, m_steps[m_next]);
+  // Somebody chose another step meanwhile: this one is tried once more.
+  if (!wanted && place) {
+    if (m_tries++ > 0) return fail(tr("another one was chosen: export the film again, and let it go by itself"));
     m_calm = 0;
-    if (const auto place = placeOf(*training, m_steps[m_next])) trainings.choose(*place);
-    return;
+    return trainings.choose(*place);
   }
+  if (wanted) m_queue->push(m_drawing ? frame() : QImage());
   ++m_next;
   goOn();
 }
 
-// What is between the window's bars, with a caption in the place of the slider.
-QImage FilmExport::picture() const {
+// Docks say little of it: one behind a tab keeps a place outside of the window.
+QRect FilmExport::area() const {
+  QRect area = m_window.rect();
+  const auto above = [&](const QWidget& bar) {
+    if (bar.isVisible()) area.setTop(std::max(area.top(), bar.geometry().bottom() + 1));
+  };
+  above(*m_window.menuBar());
+  for (const QToolBar* bar : m_window.findChildren<QToolBar*>(QString(), Qt::FindDirectChildrenOnly)) above(*bar);
+  if (m_window.statusBar()->isVisible()) area.setBottom(m_window.statusBar()->geometry().top() - 1);
+  return area;
+}
+
+QImage FilmExport::frame() {
   const QWidget& centre = *m_window.centralWidget();
-  QRect all = centre.geometry();
-  for (const QDockWidget* dock : m_window.findChildren<QDockWidget*>()) {
-    if (dock->isVisible() && !dock->isFloating()) all |= dock->geometry();
-  }
+  const QRect all = area();
+  // Messages lie over the window, and are not of the training.
+  auto* messages = m_window.findChild<MessageBar*>();
+  const bool told = messages->isVisible();
+  messages->hide();
   QPixmap shown = m_window.grab(all);
+  messages->setVisible(told);
   const QRect maps(m_window.maps().mapTo(&m_window, QPoint()), m_window.maps().size());
-  QRect caption(centre.geometry().left(), all.top(), centre.width(), maps.top() - all.top());
+  QRect caption(centre.geometry().left(), centre.geometry().top(), centre.width(),
+                maps.top() - centre.geometry().top());
   caption.translate(-all.topLeft());
   const OpenTraining& training = *m_window.trainings().shown();
   QPainter painter(&shown);

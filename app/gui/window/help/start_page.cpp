@@ -149,6 +149,22 @@ QLabel* heading(const QString& text, double size) {
   return label;
 }
 
+/// Says what going on with a window's work brings back, and what not.
+QString aboutLeft(const LeftWork& work) {
+  const auto names = [](const QStringList& list) { return list.join(QStringLiteral(", ")); };
+  QStringList parts;
+  if (!work.left.isEmpty()) parts += StartPage::tr("Not kept, F5 computes it again: %1.").arg(names(work.left));
+  if (!work.waiting.isEmpty()) parts += StartPage::tr("Not run yet, F5 runs it: %1.").arg(names(work.waiting));
+  if (!work.lost.isEmpty()) {
+    parts += StartPage::tr("Not kept and lost, as its text or its model is another now: %1.").arg(names(work.lost));
+  }
+  if (parts.isEmpty()) {
+    return StartPage::tr("Kept when the window ended without being closed. Nothing is computed again.");
+  }
+  parts += StartPage::tr("Nothing else is computed again.");
+  return parts.join(' ');
+}
+
 }  // namespace
 
 StartPage::StartPage(QWidget* parent) : QWidget(parent), m_column(new QWidget), m_questions(new QHBoxLayout) {
@@ -258,13 +274,8 @@ void StartPage::setInputs(const QString& text) {
 void StartPage::setLeft(const std::vector<LeftWork>& works) {
   clearLayout(*m_left);
   for (const LeftWork& work : works) {
-    QString about = tr("Kept when the window ended without being closed. Nothing is computed again.");
-    if (!work.left.isEmpty()) {
-      about = tr("Nothing is computed again, but %1: too large to be kept, F5 makes it again.")
-                  .arg(work.left.join(QStringLiteral(", ")));
-    }
     auto* row = new QHBoxLayout;
-    auto* button = new QCommandLinkButton(tr("Continue: %1").arg(work.title), about);
+    auto* button = new QCommandLinkButton(tr("Continue: %1").arg(work.title), aboutLeft(work));
     button->setObjectName(QStringLiteral("continue"));
     if (!work.picture.isNull()) {
       button->setIcon(QPixmap::fromImage(work.picture));
