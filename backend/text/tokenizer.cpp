@@ -26,7 +26,7 @@
 namespace foxscope {
 namespace {
 
-constexpr std::string_view kLowerBlock = "\xE2\x96\x81";  // U+2581, a space of SentencePiece
+constexpr std::string_view kSpaceBlock = "\xE2\x96\x81";  // U+2581, a space of SentencePiece
 
 Symbols symbols_of(const TokenizerDescription& description) {
   Symbols symbols;
@@ -54,10 +54,10 @@ Symbols symbols_of(const TokenizerDescription& description) {
 
 /// Whether words may be cut before each U+2581 that follows something else, because no merge joins the two.
 bool no_merge_crosses_blocks(const TokenizerDescription& description) {
-  if (description.symbols == SymbolKind::bytes || !description.model_token(std::string(kLowerBlock))) return false;
+  if (description.symbols == SymbolKind::bytes || !description.model_token(std::string(kSpaceBlock))) return false;
   return std::none_of(description.merges.begin(), description.merges.end(), [&](const Merge& merge) {
-    return !description.vocabulary.spelling(merge.left)->ends_with(kLowerBlock) &&
-           description.vocabulary.spelling(merge.right)->starts_with(kLowerBlock);
+    return !description.vocabulary.spelling(merge.left)->ends_with(kSpaceBlock) &&
+           description.vocabulary.spelling(merge.right)->starts_with(kSpaceBlock);
   });
 }
 
@@ -266,8 +266,8 @@ class Tokenizer::Encoder {
   std::size_t end_of_word(std::string_view text, std::size_t start) {
     if (tokenizer_.use_regex) return words_.match_end(text, start).value_or(text.size());
     if (!tokenizer_.cut_at_blocks) return text.size();
-    while (text.substr(start).starts_with(kLowerBlock)) start += kLowerBlock.size();
-    return std::min(text.find(kLowerBlock, start), text.size());
+    while (text.substr(start).starts_with(kSpaceBlock)) start += kSpaceBlock.size();
+    return std::min(text.find(kSpaceBlock, start), text.size());
   }
 
   /// Valid until the next call.
