@@ -14,6 +14,8 @@ namespace {
 
 // Of float32 arithmetic with logits and values near 1, whatever the gate does.
 constexpr double kLargestDifference = 3e-6;
+// Of logits, caps or sinks of 50 to 90: an ulp of float32 is 3.8e-6 there, or 7.6e-6.
+constexpr double kLargestDifferenceOfLargeLogits = 1e-5;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 constexpr Gate kGates[] = {Gate::none, Gate::near_one, Gate::mixed,     Gate::near_zero,
@@ -69,7 +71,7 @@ TEST(ForgettingAttention, EqualsFloat64WithCappedLogits) {
         ProblemOptions options{.heads = 2, .length = 300, .gate = gate, .window_size = window};
         options.logit_scale = 8;  // beyond the cap, where a reference of the logits as they are would be far too high
         options.logit_cap = cap;
-        expect_reference(computed(options, seed++));
+        expect_reference(computed(options, seed++), cap < 10 ? kLargestDifference : kLargestDifferenceOfLargeLogits);
       }
     }
   }
@@ -83,7 +85,7 @@ TEST(ForgettingAttention, EqualsFloat64WithSinks) {
         ProblemOptions options{.batch = 2, .heads = 2, .key_heads = 1, .length = 300, .gate = gate};
         options.window_size = window;
         options.sink = sink;
-        expect_reference(computed(options, seed++));
+        expect_reference(computed(options, seed++), sink < 10 ? kLargestDifference : kLargestDifferenceOfLargeLogits);
       }
     }
   }

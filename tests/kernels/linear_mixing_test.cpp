@@ -211,7 +211,11 @@ TEST(LinearMixing, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused([](LinearMixing& a) { a.state = nullptr; }));
   EXPECT_TRUE(refused([](LinearMixing& a) { a.output_stride = 3; }));
   EXPECT_TRUE(refused([](LinearMixing& a) { a.channel_decay = a.key; }));
-  EXPECT_TRUE(refused([](LinearMixing& a) { a.erase_read = a.erase_write = a.key; }));
+  EXPECT_TRUE(refused([](LinearMixing& a) { a.erase_write = a.key; }));
+  EXPECT_TRUE(refused([](LinearMixing& a) {
+    a.erase_read = a.erase_write = a.key;
+    a.delta_rule = true;
+  }));
   EXPECT_TRUE(refused([](LinearMixing& a) {
     a.decay = nullptr;
     a.channel_decay = a.erase_read = a.key;

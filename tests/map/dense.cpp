@@ -278,7 +278,7 @@ double largest_difference(const Image& image, const std::vector<double>& referen
     if (std::isnan(value) != std::isnan(reference[n])) return std::numeric_limits<double>::infinity();
     if (!std::isnan(value)) largest = test::largest_error(largest, value - reference[n]);
   }
-  return largest / largest_entry;
+  return largest == 0 ? 0 : largest / largest_entry;
 }
 
 }  // namespace foxscope::test

@@ -95,7 +95,9 @@ TEST(Entries, OfCappedLogitsAndWindowsByLayerEqualDenseOnes) {
         for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
           MapRequest request = request_of(head, quantity, {0, 300}, {0, 300}, 60, 50);
           request.reduction = reduction;
-          EXPECT_LT(largest_difference(computed(request), pool(entries, 300, request), largest_size(entries)), 2e-6)
+          // Logits near 50 are rounded by 2e-6, and an entry is their exponential.
+          EXPECT_LT(largest_difference(computed(request), pool(entries, 300, request), largest_size(entries)),
+                    cap < 10 ? 2e-6 : 5e-6)
               << to_string(quantity) << " " << to_string(reduction) << " layer " << layer << " cap " << cap;
         }
       }

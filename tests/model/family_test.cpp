@@ -1,6 +1,9 @@
 // Plain Transformers of other families: what transformers returns for a small checkpoint of each, and the continuation
 // against the pass over the whole.
 #include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -138,9 +141,13 @@ TEST_P(Family, CudaInBfloat16StaysNearTheLibrarysLosses) {
   if (model->config().attention_cap == 0 && !model->config().sinks) {
     EXPECT_TRUE(result.report.attention_kernel.starts_with("cuda ")) << result.report.attention_kernel;
   }
-  EXPECT_LE(
-      largest_difference(result.traces.front()->per_token_loss(), test::read_floats(wanted.golden, "per_token_loss")),
-      0.2);
+  const std::vector<float> losses = test::read_floats(wanted.golden, "per_token_loss");
+  const std::span<const float> found = result.traces.front()->per_token_loss();
+  ASSERT_EQ(found.size(), losses.size());
+  std::int64_t apart = 0;
+  for (std::size_t n = 0; n < losses.size(); ++n) apart += std::abs(found[n] - losses[n]) <= 0.2F ? 0 : 1;
+  // By rounding a position may choose another expert, whose output is no neighbour of the first one's.
+  EXPECT_LE(apart, model->config().mixture ? static_cast<std::int64_t>(losses.size()) / 10 : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Family,

@@ -418,6 +418,7 @@ TEST(DroppedExperts, WeighNothing) {
 TEST(KeptExperts, AreRefusedWhereThereAreNone) {
   test::AskedRun asked;
   asked.model = test::data_path("llama");
+  asked.input.ids = {1, 2, 3};
   asked.keep = {Keep::experts};
   EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { test::run(asked, {}); }),
                (Parts{"llama is no mixture of experts: leave experts out of --keep"}));

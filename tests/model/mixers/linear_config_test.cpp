@@ -537,7 +537,7 @@ TEST(LinearTraining, GradientsAreTheLosssSlopes) {
       EXPECT_GT(norm, 0);
       std::vector<float>& values = weights.values.at(parameter.name);
       const std::vector<float> before = values;
-      const double size = 4e-3 / std::max(norm, 1.0);
+      const double size = 1e-3 / std::max(norm, 1.0);
       const auto moved = [&](double step) {
         for (std::size_t n = 0; n < values.size(); ++n) {
           values[n] = static_cast<float>(static_cast<double>(before[n]) +

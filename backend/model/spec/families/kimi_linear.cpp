@@ -78,7 +78,15 @@ void read_latent(const ConfigKeys& keys, ModelConfig& config) {
 
 void read_kimi_experts(const ConfigKeys& keys, ModelConfig& config) {
   constexpr double kMostFactorOfKimi = 1e3;
-  if (!keys.has("num_experts")) return;
+  if (!keys.has("num_experts")) {
+    for (const char* of_experts :
+         {"first_k_dense_replace", "moe_layer_freq", "num_experts_per_token", "moe_intermediate_size",
+          "num_shared_experts", "moe_renormalize", "moe_router_activation_func", "routed_scaling_factor",
+          "num_expert_group", "topk_group"}) {
+      static_cast<void>(keys.has(of_experts));  // without experts they change nothing
+    }
+    return;
+  }
   ExpertMixture mixture;
   const std::string scores = keys.word("moe_router_activation_func", "sigmoid");
   if (scores != "sigmoid" && scores != "softmax") {
