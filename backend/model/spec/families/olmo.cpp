@@ -68,9 +68,14 @@ void read_delta_mixer(const ConfigKeys& keys, ModelConfig& config) {
   if (mixer.heads % mixer.key_heads != 0) {
     keys.fail("linear_num_value_heads", fmt::format("a multiple of linear_num_key_heads {}", mixer.key_heads));
   }
-  mixer.key_dim = static_cast<int>(keys.integer("linear_key_head_dim", 1, kMaxHeadDim));
-  mixer.value_dim = static_cast<int>(keys.integer("linear_value_head_dim", 1, kMaxHeadDim));
+  const std::int64_t usual = 3 * config.hidden_size / (4 * std::int64_t{mixer.key_heads});
+  mixer.key_dim = static_cast<int>(keys.integer("linear_key_head_dim", 1, kMaxHeadDim, usual));
+  mixer.value_dim = static_cast<int>(keys.integer("linear_value_head_dim", 1, kMaxHeadDim, 2 * mixer.key_dim));
   mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
+  for (const char* of_untrained :
+       {"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"}) {
+    static_cast<void>(keys.has(of_untrained));  // weights before training are drawn by it
+  }
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   mixer.query_norm = mixer.key_norm = LinearNorm::l2;
   mixer.query_factor = softmax_scale<double>(mixer.key_dim);
