@@ -143,12 +143,19 @@ std::shared_ptr<DeviceHeads> Trace::device_heads(int gpu) const {
   return device_heads_;
 }
 
-void Trace::check_head(int layer, int head) const {
+void Trace::check_layer(int layer) const {
   if (layer < 0 || layer >= info_.layers) {
     throw UsageError(
         fmt::format("model '{}' has no layer {}: layers are 0 to {}", info_.name, layer, info_.layers - 1));
   }
+}
+
+void Trace::check_head(int layer, int head) const {
+  check_layer(layer);
   const int heads = info_.mixer(layer).heads;
+  if (heads == 0) {
+    throw UsageError(fmt::format("model '{}' has no heads in layer {}, which is an MLP alone", info_.name, layer));
+  }
   if (head < 0 || head >= heads) {
     const std::string where = heads == info_.heads ? "" : fmt::format(" in layer {}", layer);
     throw UsageError(fmt::format("model '{}' has no head {}{}: heads are 0 to {}", info_.name, head, where, heads - 1));
@@ -312,8 +319,10 @@ std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
   return row<float>(TraceArray::log_forget_gradient, layer, head);
 }
 
+bool Trace::has_attention(int layer) const { return !lacking(layer) && info_.mixer(layer).kind().mixes; }
+
 std::optional<TraceArray> Trace::lacking(int layer) const {
-  check_head(layer, 0);
+  check_layer(layer);
   const LayerMixer mixer = info_.mixer(layer);
   // M of linear mixers is made of the gates and of what is kept beside queries and keys.
   const auto is_lacking = [&](const ArraySpec& spec) {

@@ -172,8 +172,8 @@ class Trace {
   /// The state behind the final norm, [L, D], bits of float16. @throws Error with the remedy where it was not kept
   [[nodiscard]] std::span<const std::uint16_t> prediction_state() const;
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
-  /// linear mixer queries, keys, beta and its decays.
-  [[nodiscard]] bool has_attention(int layer) const { return !lacking(layer); }
+  /// linear mixer queries, keys, beta and its decays. A layer without heads has none.
+  [[nodiscard]] bool has_attention(int layer) const;
   /// The first of these arrays that was not kept; none: entries can be computed.
   [[nodiscard]] std::optional<TraceArray> lacking(int layer) const;
 
@@ -196,6 +196,8 @@ class Trace {
   [[nodiscard]] std::shared_ptr<DeviceHeads> device_heads(int gpu) const;
 
   /// @throws UsageError naming the numbers that exist
+  void check_layer(int layer) const;
+  /// @throws UsageError naming the numbers that exist, or that the layer has none
   void check_head(int layer, int head) const;
   /// Queries and keys. @throws Error with the remedy where they were not kept
   [[nodiscard]] const QueryKeyStore& require_query_key() const;

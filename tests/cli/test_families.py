@@ -38,7 +38,7 @@ class PublishedTest(CommandLineTest):
 
     def attention_of(self, path, layer, head):
         output = self.folder / f"{layer}-{head}.npy"
-        self.done("map", path, "--layer", layer, "--head", head, "--quantity", "attention", "-o", output)
+        self.done("map", path, "--layer", layer, "--head", head, "--quantity", "attention", "-o", output, "--force")
         return numpy.nan_to_num(numpy.load(output))
 
     def check_maps(self, name):
@@ -79,7 +79,7 @@ class PublishedTest(CommandLineTest):
             self.assertEqual(file["models/gemma2"].attrs["logit_cap"], 4)
             found = file["models/gemma2/logits"][()]
         numpy.testing.assert_allclose(found, golden["logits"][0], atol=2e-4 * abs(golden["logits"]).max())
-        self.done("figure", "distance", "--run", path, "--heads", "0:0,1:0", "-o", self.folder / "distance.pdf")
+        self.done("figure", "distance", path, "--heads", "0:0,1:0", "-o", self.folder / "distance.pdf")
 
     def test_sinks_have_a_share_of_their_own(self):
         path, golden = self.check_maps("gpt_oss")
@@ -129,7 +129,7 @@ class HybridTest(CommandLineTest):
 
     def map_of(self, path, layer, head, quantity):
         output = self.folder / f"{layer}-{head}-{quantity}.npy"
-        self.done("map", path, "--layer", layer, "--head", head, "--quantity", quantity, "-o", output)
+        self.done("map", path, "--layer", layer, "--head", head, "--quantity", quantity, "-o", output, "--force")
         return numpy.nan_to_num(numpy.load(output))
 
     def check_maps(self, name, file_layer=int):

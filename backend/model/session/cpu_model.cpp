@@ -54,16 +54,15 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
   auto weights = reader.read_outside();
   if (!weights) return nullptr;
   const std::vector<Parameter> all = parameters(checkpoint.config());
-  for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
-    auto of_layer = reader.read_layer(layer);
-    if (!of_layer) return nullptr;
-    of_layer->logit_bound = bound_logits(checkpoint.config(), layer, *of_layer);
-    CpuForward::lay_out(checkpoint.config().linear_at(layer), *of_layer);
+  const bool whole = reader.read_layers([&](int layer, LayerWeights of_layer) {
+    of_layer.logit_bound = bound_logits(checkpoint.config(), layer, of_layer);
+    CpuForward::lay_out(checkpoint.config().linear_at(layer), of_layer);
     if (checkpoint.config().mixture_at(layer) != nullptr) {
-      of_layer->mapped = std::make_shared<const MappedExperts>(checkpoint, all, layer);
+      of_layer.mapped = std::make_shared<const MappedExperts>(checkpoint, all, layer);
     }
-    weights->layers.push_back(std::move(*of_layer));
-  }
+    weights->layers.push_back(std::move(of_layer));
+  });
+  if (!whole) return nullptr;
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));
 }
 

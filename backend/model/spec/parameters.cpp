@@ -211,7 +211,7 @@ void place_parameter(const ModelConfig& config, const Parameter& parameter, Floa
   }
   apply_factors(parameter, /*divides=*/false, values);
   FloatArray rows = as_rows(config, parameter, std::move(values));
-  if (parameter.first == 0 && weight.empty()) {
+  if (parameter.first == 0 && weight.capacity() == 0) {
     weight = std::move(rows);
     return;
   }

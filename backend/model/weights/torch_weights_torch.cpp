@@ -17,6 +17,8 @@ namespace {
 
 /// Rows of the head are a multiple of this.
 constexpr std::int64_t kHeadRows = 8;
+/// Numbers of a weight that go to a GPU at a time: 64 MiB.
+constexpr std::int64_t kUploadedNumbers = std::int64_t{1} << 24;
 
 /// A weight of a layer on a device, and the same on the host; null: it is a part of the merged projection there.
 struct WeightOfLayer {
@@ -128,13 +130,10 @@ bool TorchWeights::load(const ParameterSource& source, const Job& job) {
     if (!outside) return false;
     put_outside(*outside);
   }
-  for (int layer = 0; layer < config.layers; ++layer) {
-    auto host = reader.read_layer(layer);
-    if (!host) return false;
-    host->logit_bound = bound_logits(config, layer, *host);
-    layers.push_back(put_layer(layer, *host));
-  }
-  return true;
+  return reader.read_layers([this](int layer, LayerWeights host) {
+    host.logit_bound = bound_logits(config, layer, host);
+    layers.push_back(put_layer(layer, host));
+  });
 }
 
 void TorchWeights::put_frequencies() {
@@ -164,7 +163,17 @@ void TorchWeights::put_outside(const ModelWeights& host) {
 at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
   if (values.empty()) return {};
   if (lent_) return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);  // nothing writes to weights
-  return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place);
+  const at::Tensor host = at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);
+  if (!on_gpu()) return host.to(type, /*non_blocking=*/false, /*copy=*/true);
+  // The GPU rounds, a piece at a time: the host has no copy to make, and the GPU none of all of it in float32.
+  at::Tensor weight = at::empty(shape, at::TensorOptions(place).dtype(type));
+  const at::Tensor from = host.view(-1);
+  const at::Tensor to = weight.view(-1);
+  for (std::int64_t first = 0; first < from.numel(); first += kUploadedNumbers) {
+    const std::int64_t end = std::min(first + kUploadedNumbers, from.numel());
+    to.slice(0, first, end).copy_(from.slice(0, first, end).to(place));
+  }
+  return weight;
 }
 
 void TorchWeights::split_gates(TorchLayer& weights) const {

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -64,13 +68,14 @@ FloatArray WeightReader::read(const Parameter& parameter) {
   if (stopped()) return {};
   const std::int64_t elements = parameter.elements();
   const std::int64_t bytes = source_.bytes(parameter);
-  const std::int64_t before = done_;
   FloatArray values;
   // Memory is touched piece by piece too: that of a large table takes seconds.
   values.reserve(static_cast<std::size_t>(elements));
   source_.read(parameter, [&](std::span<const float> piece) {
     values.insert(values.end(), piece.begin(), piece.end());
-    done_ = before + static_cast<std::int64_t>(values.size()) * (bytes / elements);
+    const std::scoped_lock lock(mutex_);
+    if (stopped()) return false;
+    done_ += std::ssize(piece) * (bytes / elements);
     job_.tell({done_, total_, "bytes", "load"});
     return !stopped();
   });
@@ -90,8 +95,18 @@ std::optional<ModelWeights> WeightReader::read_outside() {
 
 std::optional<LayerWeights> WeightReader::read_layer(int layer) {
   LayerWeights weights;
+  const auto is_here = [layer](const Parameter& parameter) {
+    return parameter.of_layer != nullptr && parameter.layer == layer;
+  };
+  // A weight of several tensors has its memory at once.
   for (const Parameter& parameter : parameters_) {
-    if (parameter.of_layer == nullptr || parameter.layer != layer) continue;
+    if (!is_here(parameter) || parameter.first == 0) continue;
+    FloatArray& weight = weights.*parameter.of_layer;
+    const auto end = static_cast<std::size_t>(parameter.first + parameter.elements());
+    if (weight.capacity() < end) weight.reserve(end);
+  }
+  for (const Parameter& parameter : parameters_) {
+    if (!is_here(parameter)) continue;
     FloatArray values = read(parameter);
     if (stopped()) return std::nullopt;
     if (parameter.of_layer == &LayerWeights::decay_rate) check_decay_rates(parameter, values);
@@ -99,6 +114,23 @@ std::optional<LayerWeights> WeightReader::read_layer(int layer) {
   }
   if (config_.layer(layer).has_softmax()) finish_projection(config_, layer, weights);
   return weights;
+}
+
+bool WeightReader::read_layers(const std::function<void(int layer, LayerWeights weights)>& take) {
+  constexpr unsigned kMostThreads = 4;
+  const std::size_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
+  std::deque<std::future<std::optional<LayerWeights>>> coming;
+  int next = 0;
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    for (; next < config_.layers && coming.size() < threads; ++next) {
+      coming.push_back(std::async(std::launch::async, [this, next] { return read_layer(next); }));
+    }
+    std::optional<LayerWeights> weights = coming.front().get();
+    coming.pop_front();
+    if (!weights) return false;
+    take(layer, std::move(*weights));
+  }
+  return true;
 }
 
 }  // namespace foxscope

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -35,8 +36,8 @@ class CheckpointSource final : public ParameterSource {
   const Checkpoint& checkpoint_;
 };
 
-/// Reads weights as float32, one tensor after the other, and reports progress to the job. Once the job is stopped
-/// nothing more is read, and the weights given then are incomplete.
+/// Reads weights as float32 and reports progress to the job, to which one thread speaks at a time. Once the job is
+/// stopped nothing more is read, and the weights given then are incomplete.
 class WeightReader {
  public:
   enum class Experts { read, left };  ///< whether matrices of experts are read too
@@ -52,6 +53,10 @@ class WeightReader {
   /// Merged, and with the factors of queries in their rows.
   /// @returns nothing if the job was stopped
   std::optional<LayerWeights> read_layer(int layer);
+  /// Reads all layers, several at a time on threads of their own, which the source must allow.
+  /// @param take  gets them in their order
+  /// @returns whether take had all; false if the job was stopped
+  bool read_layers(const std::function<void(int layer, LayerWeights weights)>& take);
   [[nodiscard]] bool stopped() const { return job_.stopped(); }
 
  private:
@@ -59,6 +64,7 @@ class WeightReader {
   const ParameterSource& source_;
   const Job& job_;
   std::vector<Parameter> parameters_;
+  std::mutex mutex_;       ///< of what the job is told
   std::int64_t done_ = 0;  ///< bytes of the parameters
   std::int64_t total_ = 0;
 };
