@@ -336,8 +336,9 @@ std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
 }
 
 std::optional<TraceArray> Trace::lacking(int layer) const {
-  check_head(layer, 0);
+  check_layer(layer);
   const LayerMixer mixer = info_.mixer(layer);
+  if (mixer.heads == 0) return std::nullopt;
   // M of linear mixers is made of the gates and of what is kept beside queries and keys.
   const auto is_lacking = [&](const ArraySpec& spec) {
     if (spec.keep == Keep::query_key && spec.storage == Storage::store) return query_key() == nullptr;

@@ -179,7 +179,7 @@ class Trace {
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
   /// linear mixer queries, keys, beta and its decays.
   [[nodiscard]] bool has_attention(int layer) const { return !lacking(layer); }
-  /// The first of these arrays that was not kept; none: entries can be computed.
+  /// The first of these arrays that was not kept; none: entries can be computed, or the layer has no heads.
   [[nodiscard]] std::optional<TraceArray> lacking(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or

@@ -90,6 +90,10 @@ class PublishedTest(CommandLineTest):
             on_sink = head["attention"]["mass_on_sink"]
             self.assertGreater(on_sink, 0.01)
             self.assertAlmostEqual(on_sink, 1 - attention.sum(axis=1).mean(), delta=1e-5)
+        table = self.done("heads", path)
+        self.assertIn("on sink", table)
+        self.assertIn(f"{100 * heads[0]['attention']['mass_on_sink']:.1f}", table)
+        self.assertNotIn("on sink", self.done("heads", self.run_of("olmo2")[0]))
         self.assertIn("mass_on_sink", self.done("heads", path, "--csv").splitlines()[0].split(","))
         with h5py.File(path) as file:
             layer = file["models/gpt_oss/layers/00"]
@@ -222,6 +226,9 @@ class HybridTest(CommandLineTest):
     def test_a_layer_that_is_an_mlp_alone_has_no_heads(self):
         path, mixers = self.check_maps("nemotron_h")
         self.assertEqual(mixers, ["mamba2", "none", "attention", "none"])
+        heads = json.loads(self.done("heads", path, "--json"))["heads"]
+        self.assertEqual([head["layer"] for head in heads], [0] * 4 + [2] * 4)
+        self.assertRegex(self.done("heads", path), r"0 +0 +Mamba-2 [^\n]+\n")
         self.fails(1, "no heads", "map", path, "--head", "1:0", "--quantity", "mixing", "-o", self.folder / "no.npy")
         self.fails(2, "layer 1 has no heads", "run", "--model", PUBLISHED / "nemotron_h", "--ids",
                    self.folder / "nemotron_h.json", "--intervene", "1:*:cut", "-o", self.folder / "no.h5")
