@@ -91,6 +91,7 @@ void takeExperts(const TintRequest& request, Tint& tint) {
   if (!layer) {
     throw Error(fmt::format("model '{}': layer {} has no experts", request.run->info().name, request.layer));
   }
+  tint.experts.layer = *layer;
   const std::vector<ReadExpert> heaviest = heaviest_experts(*request.run, *layer);
   std::map<int, std::int64_t> counted;
   for (const ReadExpert& each : heaviest) {

@@ -59,6 +59,7 @@ struct TintScale {
 
 /// The experts that have a colour of their own (ExpertColours), and how many positions each is the heaviest of.
 struct TintedExperts {
+  int layer = 0;
   std::vector<int> number;    ///< by hue
   std::vector<double> share;  ///< of positions
   double others = 0;          ///< the share of all others together

@@ -7,7 +7,6 @@
 #include "app/gui/document/places.h"
 #include "app/gui/document/runs/gateless_name.h"
 #include "app/gui/document/runs/without_experts.h"
-#include "backend/map/statistics/expert_use.h"
 #include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
@@ -67,7 +66,7 @@ std::optional<TintRequest> TextTinter::tintRequest() const {
     request.layer = head->layer;
     request.head = head->head;
     if (isOwed(choice.kind) && !head->trace->has(TraceArray::log_forget_gradient)) return std::nullopt;
-    if (choice.kind == TintKind::expert && !expert_layer(*head->trace, head->layer)) return std::nullopt;
+    if (choice.kind == TintKind::expert && !head->trace->has(TraceArray::expert)) return std::nullopt;
   } else {
     request.run = lossRun()->trace;
     request.minus = chosenRun(choice.minus, 1)->trace;
@@ -173,15 +172,15 @@ QString TextTinter::placesNote() const {
 }
 
 QString TextTinter::expertCaption(const Run& run) const {
-  const int layer = m_runs.selection().head().layer;
   if (!run.trace->has(TraceArray::expert)) return withoutExperts(run);
-  const auto ofExperts = expert_layer(*run.trace, layer);
-  if (!ofExperts) return tr("layer %1 of %2 has no experts").arg(layer).arg(run.name);
   const Tint* tint = m_page.tint();
-  const bool known = !m_pending && tint != nullptr && tint->kind == TintKind::expert;
-  const QString words = tr("heaviest expert of %1 L%2, at the word read").arg(run.name).arg(*ofExperts);
-  return (known ? tr("%1; the stronger, the more weight, up to %2").arg(words, numberOf(tint->scale.upper, 3))
-                : words) +
+  if (m_pending || tint == nullptr || tint->kind != TintKind::expert) {
+    return tr("heaviest expert of %1, at the word read").arg(run.name) + placesNote();
+  }
+  return tr("heaviest expert of %1 L%2, at the word read; the stronger, the more weight, up to %3")
+             .arg(run.name)
+             .arg(tint->experts.layer)
+             .arg(numberOf(tint->scale.upper, 3)) +
          placesNote();
 }
 

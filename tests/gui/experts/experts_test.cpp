@@ -183,6 +183,9 @@ void ExpertsTest::withoutExpertsItSaysWhatToDo() {
   QSignalSpy raised(&shown.document.runs(), &RunList::messageRaised);
   for (QAction* command : shown.view.commands()) command->trigger();
   QCOMPARE(raised.size(), 1);
+  Experts layer({mixtureOf(-1)});
+  QVERIFY(layer.opened);
+  QCOMPARE(layer.view.message(), "Layer 0 of fox has no experts.");
   Experts none({});
   QVERIFY(none.view.message().endsWith('.'));
 }

@@ -128,7 +128,7 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   info.head_dim = kHeadDim;
   info.length = length;
   info.forgetting = {run.gated};
-  if (run.experts > 0) info.chosen_experts = 2;
+  if (run.experts != 0) info.chosen_experts = 2;
   info.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(kHeadDim)));
 
   std::mt19937 random(run.seed);

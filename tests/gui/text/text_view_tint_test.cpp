@@ -348,6 +348,11 @@ void TextViewTintTest::expertsAreOfferedWhereARunHasThem() {
   QVERIFY(with.came());
   QVERIFY(offered(with));
   QVERIFY(with.command("Tint text: Expert of the layer")->isVisible());
+  Shown layer({mixture(-1)});
+  QVERIFY(layer.came());
+  QVERIFY(layer.choose(TintKind::expert));
+  QVERIFY(layer.page->tint() == nullptr);
+  QCOMPARE(layer.tools->caption(), "model 'fox': layer 0 has no experts");
 }
 
 void TextViewTintTest::theTintIsPainted() {
