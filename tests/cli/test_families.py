@@ -70,6 +70,7 @@ class PublishedTest(CommandLineTest):
         model = json.loads(self.done("info", path, "--json"))["models"][0]
         self.assertEqual((model["window_size"], model["window_sizes"]), (0, [0, 24]))
         self.assertIn("layers 0 softmax attention, 1 attention, window of 24", self.done("info", path))
+        self.assertRegex(self.done("heads", path), r"\n +1 +0 +attention, window of 24 +inf")
         self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +\[0,24\]")
 
     def test_capped_logits(self):

@@ -87,7 +87,7 @@ std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
   using Head = HeadStatistics;
   const TraceInfo& info = report.run->info();
   std::vector<HeadColumn> columns = placeOfHead();
-  if (!info.mixers.empty()) {
+  if (!info.mixers.empty() || has_windows_by_layer(info)) {
     columns.push_back(statistic("mixer", "", [&info](const Head& head) { return mixer_text(info, head.layer); }));
   }
   columns.push_back(decayTime());

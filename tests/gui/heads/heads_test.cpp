@@ -677,6 +677,13 @@ void HeadsTest::layersOfSeveralKindsHaveAStripEach() {
     const figure::Rgb wanted = figure::layerKind(info, layer).colour;
     QCOMPARE(colourAt(grid, {first.left() - 6, first.center().y()}), QColor(wanted.red, wanted.green, wanted.blue));
   }
+  // Windows that layers do not share make two kinds.
+  foxscope::test::SyntheticRun windows;
+  windows.window_sizes = {8, 0};
+  const TraceInfo windowed = foxscope::test::make_trace(windows)->info();
+  QCOMPARE(figure::kindsOf(windowed).size(), std::size_t{2});
+  QCOMPARE(figure::kindsOf(windowed).front().words, std::string("attention, window of 8"));
+  QVERIFY(!(figure::layerKind(windowed, 0).colour == figure::layerKind(windowed, 1).colour));
   // A run of attention alone is as it was.
   const QRect with = grid.cell({shown.id, 0, 0});
   FileHeads plain;
