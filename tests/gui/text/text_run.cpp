@@ -151,9 +151,9 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   if (store && recorder.keeps(Keep::rows) && length <= kLongestNormalized) fillNormalizers(recorder, *store, gates);
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
   for (float& gradient : recorder.log_forget_gradient()) gradient = normal(random) / 1000;
-  if (run.experts > 0 && recorder.keeps(Keep::experts)) {
-    const Recorder::Experts into = recorder.experts(0);
-    for (std::size_t n = 0; n < into.experts.size(); n += 2) {
+  if (run.experts != 0 && recorder.keeps(Keep::experts)) {
+    const Recorder::Experts into = recorder.experts(0);  // none before they are written
+    for (std::size_t n = 0; run.experts > 0 && n < into.experts.size(); n += 2) {
       const auto expert = static_cast<std::int32_t>(random() % static_cast<unsigned>(run.experts));
       const float weight = 0.5F + static_cast<float>(random() % 1000) / 2000;
       into.experts[n] = expert;
