@@ -9,6 +9,7 @@
 #include "app/cli/command.h"
 #include "app/cli/eval/eval_loss_command.h"
 #include "app/cli/eval/eval_sweep_command.h"
+#include "app/cli/info/experts_report.h"
 #include "app/cli/info/predictions_report.h"
 #include "app/cli/map_options.h"
 #include "app/cli/text_table.h"
@@ -36,6 +37,9 @@ struct InfoOptions {
   std::vector<std::int64_t> predictions;  ///< positions
   std::vector<std::string> checkpoints;
   std::optional<int> top;
+  bool experts = false;
+  std::optional<int> layer;
+  bool csv = false;
 };
 
 Json numberOrNull(const std::optional<double>& value) {
@@ -233,6 +237,21 @@ std::string describePredictions(const InfoOptions& options, const Job& job) {
   return options.json ? predictionsJson(run, request, job) : predictionsText(run, request, job);
 }
 
+std::string describeExperts(const InfoOptions& options) {
+  if (options.csv && options.json) throw UsageError("info: --json and --csv exclude each other: choose one");
+  const RunFile run = RunFile::open(options.path, options.check);
+  const ExpertsRequest request{options.path, options.layer};
+  if (options.csv) return expertsCsv(run, request);
+  return options.json ? expertsJson(run, request) : expertsText(run, request);
+}
+
+void checkExperts(const InfoOptions& options) {
+  if (options.experts) return;
+  for (const auto& [name, given] : {std::pair("--layer", options.layer.has_value()), {"--csv", options.csv}}) {
+    if (given) throw UsageError(fmt::format("{} is for --experts: give that too", name));
+  }
+}
+
 void checkPredictions(const InfoOptions& options) {
   if (!options.predictions.empty()) return;
   for (const auto& [name, given] :
@@ -245,6 +264,10 @@ std::string describe(const InfoOptions& options, const Job& job) {
   if (options.supported) return describeSupported(options.json);
   if (options.path.empty()) throw UsageError("info: name a checkpoint folder or a file, or give --supported");
   checkPredictions(options);
+  checkExperts(options);
+  if (options.experts && !options.predictions.empty())
+    throw UsageError("info: --experts and --predictions exclude each other: choose one");
+  if (options.experts) return describeExperts(options);
   if (!options.predictions.empty()) return describePredictions(options, job);
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
@@ -270,6 +293,7 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope info owner/name\n"
                                     "  foxscope info run.h5 --json\n"
                                     "  foxscope info run.h5 --predictions 650 --checkpoint path/to/checkpoint\n"
+                                    "  foxscope info run.h5 --experts --layer 3\n"
                                     "  foxscope info --supported");
   command->add_option("path", options->path, "Checkpoint folder, hub id, run file, evaluation or file of maps")
       ->type_name("PATH");
@@ -289,13 +313,20 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
       ->allow_extra_args(false);
   command->add_option("--top", options->top, "With --predictions: how many of the likeliest tokens (default: 10)")
       ->type_name("N");
+  command->add_flag("--experts", options->experts,
+                    "Say instead how runs with --keep experts use the experts of their layers: for each expert the "
+                    "share of tokens that read it and where it is the heaviest, its mean weight, and the tokens that "
+                    "read it most");
+  command->add_option("--layer", options->layer, "With --experts: this layer alone (default: all that have experts)")
+      ->type_name("N");
+  command->add_flag("--csv", options->csv, "With --experts: print as CSV");
   addUnchecked(*command, options->check);
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) {
       noteUnchecked(context.console, options->path, options->check);
       const std::string description = describe(*options, context.job());
       if (context.stop.stop_requested()) return static_cast<int>(kInterrupted);
-      options->json ? Console::write(description) : Console::print(description);
+      options->json || options->csv ? Console::write(description) : Console::print(description);
       return static_cast<int>(kDone);
     };
   });

@@ -19,18 +19,21 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kGreen{0, 158, 115};
   constexpr Rgb kSkyBlue{86, 180, 233};
   constexpr Rgb kGrey{153, 153, 153};
+  constexpr Rgb kLavender{150, 150, 225};  ///< attention with a window beside attention without one
   // The colours in the order of kMixerKinds.
   constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue, kGrey});
   static_assert(kColours.size() == kMixerKinds.size());
   std::string words = mixer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);
   if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
-  return {words, kColours[index_of(mixer.mixer)]};
+  const bool windowed = has_windows_by_layer(info) && window_of(info, layer) > 0;
+  return {words, windowed ? kLavender : kColours[index_of(mixer.mixer)]};
 }
 
 std::vector<LayerKind> kindsOf(const TraceInfo& info) {
   std::vector<LayerKind> kinds;
-  for (int layer = 0; !info.mixers.empty() && layer < info.layers; ++layer) {
+  const bool several = !info.mixers.empty() || has_windows_by_layer(info);
+  for (int layer = 0; several && layer < info.layers; ++layer) {
     LayerKind kind = layerKind(info, layer);
     if (std::ranges::find(kinds, kind.words, &LayerKind::words) == kinds.end()) kinds.push_back(std::move(kind));
   }

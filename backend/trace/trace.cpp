@@ -144,10 +144,8 @@ std::shared_ptr<DeviceHeads> Trace::device_heads(int gpu) const {
 }
 
 void Trace::check_layer(int layer) const {
-  if (layer < 0 || layer >= info_.layers) {
-    throw UsageError(
-        fmt::format("model '{}' has no layer {}: layers are 0 to {}", info_.name, layer, info_.layers - 1));
-  }
+  if (layer >= 0 && layer < info_.layers) return;
+  throw UsageError(fmt::format("model '{}' has no layer {}: layers are 0 to {}", info_.name, layer, info_.layers - 1));
 }
 
 void Trace::check_head(int layer, int head) const {
@@ -220,6 +218,27 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   const std::size_t size = numbers.size() / static_cast<std::size_t>(rows);
   const int place = whole ? layer * heads + head : shared_head(mixer.heads, heads, head);
   return numbers.subspan(static_cast<std::size_t>(place) * size, size);
+}
+
+/// One layer's part of an array of all layers.
+template <typename T>
+std::span<const T> Trace::part_of_layer(TraceArray array, int layer) const {
+  check_layer(layer);
+  const ArraySpec& spec = spec_of(array);
+  assert(spec.repeat == Repeat::once);
+  const ArrayValues* const values = find(array, 0);
+  if (values == nullptr) throw not_kept(info_.name, spec.keep);
+  const std::span<const T> numbers = std::get<std::vector<T>>(*values);
+  const std::size_t size = numbers.size() / static_cast<std::size_t>(info_.layers);
+  return numbers.subspan(static_cast<std::size_t>(layer) * size, size);
+}
+
+std::span<const std::int32_t> Trace::experts(int layer) const {
+  return part_of_layer<std::int32_t>(TraceArray::expert, layer);
+}
+
+std::span<const float> Trace::expert_weights(int layer) const {
+  return part_of_layer<float>(TraceArray::expert_weight, layer);
 }
 
 std::span<const double> Trace::cumulative_log_gate(int layer, int head) const {
@@ -319,11 +338,10 @@ std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
   return row<float>(TraceArray::log_forget_gradient, layer, head);
 }
 
-bool Trace::has_attention(int layer) const { return !lacking(layer) && info_.mixer(layer).kind().mixes; }
-
 std::optional<TraceArray> Trace::lacking(int layer) const {
   check_layer(layer);
   const LayerMixer mixer = info_.mixer(layer);
+  if (mixer.heads == 0) return std::nullopt;
   // M of linear mixers is made of the gates and of what is kept beside queries and keys.
   const auto is_lacking = [&](const ArraySpec& spec) {
     if (spec.keep == Keep::query_key && spec.storage == Storage::store) return query_key() == nullptr;

@@ -169,12 +169,17 @@ class Trace {
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
   /// @throws Error likewise
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
+  /// The experts that each position of a layer reads, [L, k] by rank; -1 in a layer without experts.
+  /// @throws Error with the remedy where they were not kept, UsageError for a layer that does not exist
+  [[nodiscard]] std::span<const std::int32_t> experts(int layer) const;
+  /// What the outputs of these experts are multiplied by, [L, k]. @throws likewise
+  [[nodiscard]] std::span<const float> expert_weights(int layer) const;
   /// The state behind the final norm, [L, D], bits of float16. @throws Error with the remedy where it was not kept
   [[nodiscard]] std::span<const std::uint16_t> prediction_state() const;
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
-  /// linear mixer queries, keys, beta and its decays. A layer without heads has none.
-  [[nodiscard]] bool has_attention(int layer) const;
-  /// The first of these arrays that was not kept; none: entries can be computed.
+  /// linear mixer queries, keys, beta and its decays.
+  [[nodiscard]] bool has_attention(int layer) const { return !lacking(layer); }
+  /// The first of these arrays that was not kept; none: entries can be computed, or the layer has no heads.
   [[nodiscard]] std::optional<TraceArray> lacking(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or
@@ -211,6 +216,8 @@ class Trace {
                                   const std::function<std::vector<float>()>& compute) const;
   template <typename T>
   std::span<const T> row(TraceArray array, int layer, int head) const;
+  template <typename T>
+  std::span<const T> part_of_layer(TraceArray array, int layer) const;
 
   TraceInfo info_;
   std::shared_ptr<const Text> text_;

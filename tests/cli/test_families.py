@@ -1,6 +1,7 @@
 """Families of models as they are published: what `foxscope info` says of them, and runs whose layers differ in their windows, or
 whose logits are capped."""
 
+import csv
 import json
 import unittest
 
@@ -69,6 +70,7 @@ class PublishedTest(CommandLineTest):
         model = json.loads(self.done("info", path, "--json"))["models"][0]
         self.assertEqual((model["window_size"], model["window_sizes"]), (0, [0, 24]))
         self.assertIn("layers 0 softmax attention, 1 attention, window of 24", self.done("info", path))
+        self.assertRegex(self.done("heads", path), r"\n +1 +0 +attention, window of 24 +inf")
         self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +\[0,24\]")
 
     def test_capped_logits(self):
@@ -89,6 +91,10 @@ class PublishedTest(CommandLineTest):
             on_sink = head["attention"]["mass_on_sink"]
             self.assertGreater(on_sink, 0.01)
             self.assertAlmostEqual(on_sink, 1 - attention.sum(axis=1).mean(), delta=1e-5)
+        table = self.done("heads", path)
+        self.assertIn("on sink", table)
+        self.assertIn(f"{100 * heads[0]['attention']['mass_on_sink']:.1f}", table)
+        self.assertNotIn("on sink", self.done("heads", self.run_of("olmo2")[0]))
         self.assertIn("mass_on_sink", self.done("heads", path, "--csv").splitlines()[0].split(","))
         with h5py.File(path) as file:
             layer = file["models/gpt_oss/layers/00"]
@@ -109,6 +115,64 @@ class PublishedTest(CommandLineTest):
         self.assertRegex(told, r"not run +multi-token prediction")
         self.fails(2, "llama is no mixture of experts: leave experts out of --keep", "run", "--model", DATA / "llama", "--ids",
                    self.folder / "qwen3_moe.json", "--keep", "experts", "-o", self.folder / "no.h5")
+
+    def test_experts_are_a_table(self):
+        path, golden = self.run_of("qwen3_moe", keep="loss,experts")
+        ids = golden["input_ids"].reshape(-1)
+        with h5py.File(path) as file:
+            experts, weights = file["models/qwen3_moe/experts/expert"][()], file["models/qwen3_moe/experts/weight"][()]
+        layers = json.loads(self.done("info", path, "--experts", "--json"))["layers"]
+        self.assertEqual([(layer["layer"], layer["positions"], layer["experts_per_token"]) for layer in layers],
+                         [(0, ids.size, 2), (1, ids.size, 2)])
+        for layer in layers:
+            chosen, weight = experts[layer["layer"]], weights[layer["layer"]].astype(float)
+            first = chosen[numpy.arange(ids.size), weight.argmax(axis=1)]
+            self.assertEqual([use["expert"] for use in layer["experts"]], list(range(6)))
+            for use in layer["experts"]:
+                reads = (chosen == use["expert"]).any(axis=1)
+                self.assertEqual(use["positions"], reads.sum())
+                self.assertAlmostEqual(use["share"], reads.mean(), delta=1e-12)
+                self.assertEqual(use["heaviest"], (first == use["expert"]).sum())
+                self.assertAlmostEqual(use["heaviest_share"], (first == use["expert"]).mean(), delta=1e-12)
+                if not reads.any():
+                    self.assertIsNone(use["mean_weight"])
+                    self.assertEqual(use["tokens"], [])
+                    continue
+                self.assertAlmostEqual(use["mean_weight"], weight[chosen == use["expert"]].mean(), delta=1e-9)
+                numbers, counts = numpy.unique(ids[reads], return_counts=True)
+                self.assertEqual([token["count"] for token in use["tokens"]], sorted(counts.tolist(), reverse=True)[:5])
+                for token in use["tokens"]:
+                    self.assertEqual(token["count"], counts[numbers == token["id"]][0])
+        one = json.loads(self.done("info", path, "--experts", "--layer", 1, "--json"))["layers"]
+        self.assertEqual(one, layers[1:])
+        rows = list(csv.DictReader(self.done("info", path, "--experts", "--csv").splitlines()))
+        self.assertEqual([(row["model"], row["layer"], row["expert"]) for row in rows],
+                         [("qwen3_moe", str(layer), str(expert)) for layer in range(2) for expert in range(6)])
+        for row, use in zip(rows, layers[0]["experts"] + layers[1]["experts"], strict=True):
+            self.assertEqual(row["positions"], str(use["positions"]))
+            self.assertEqual([row[f"count_{n}"] for n in range(1, len(use["tokens"]) + 1)],
+                             [str(token["count"]) for token in use["tokens"]])
+            self.assertAlmostEqual(float(row["share"]), use["share"], delta=1e-12)
+        told = self.done("info", path, "--experts")
+        self.assertIn(f"2 of 6 a token, {ids.size} tokens", told)
+        self.assertRegex(told, r"expert +read by +heaviest +mean weight +tokens that read it most")
+
+    def test_without_experts_there_is_no_table(self):
+        path, _ = self.run_of("qwen3_moe", keep="loss")
+        self.fails(1, "qwen3_moe.h5: no model of it kept its chosen experts: run a mixture of experts again with --keep experts",
+                   "info", path, "--experts")
+        path, _ = self.run_of("nemotron_h-moe", keep="loss,experts")
+        layers = [layer["layer"] for layer in json.loads(self.done("info", path, "--experts", "--json"))["layers"]]
+        self.assertTrue(layers)
+        without = next(layer for layer in range(max(layers) + 1) if layer not in layers)
+        self.fails(1, f"model 'nemotron_h-moe': layer {without} has no experts: layers with experts are "
+                      + ", ".join(map(str, layers)), "info", path, "--experts", "--layer", without)
+        self.fails(2, "model 'nemotron_h-moe' has no layer 99", "info", path, "--experts", "--layer", 99)
+        self.fails(2, "--layer is for --experts: give that too", "info", path, "--layer", 0)
+        self.fails(2, "--csv is for --experts: give that too", "info", path, "--csv")
+        self.fails(2, "info: --json and --csv exclude each other: choose one", "info", path, "--experts", "--csv", "--json")
+        self.fails(2, "info: --experts and --predictions exclude each other: choose one", "info", path, "--experts",
+                   "--predictions", 3)
 
     def test_two_bases_and_norms_behind(self):
         for name in ["gemma3-published", "olmo3", "ministral3-published", "smollm3", "phi3"]:
@@ -163,6 +227,9 @@ class HybridTest(CommandLineTest):
     def test_a_layer_that_is_an_mlp_alone_has_no_heads(self):
         path, mixers = self.check_maps("nemotron_h")
         self.assertEqual(mixers, ["mamba2", "none", "attention", "none"])
+        heads = json.loads(self.done("heads", path, "--json"))["heads"]
+        self.assertEqual([head["layer"] for head in heads], [0] * 4 + [2] * 4)
+        self.assertRegex(self.done("heads", path), r"0 +0 +Mamba-2 [^\n]+\n")
         self.fails(1, "no heads", "map", path, "--head", "1:0", "--quantity", "mixing", "-o", self.folder / "no.npy")
         self.fails(2, "layer 1 has no heads", "run", "--model", PUBLISHED / "nemotron_h", "--ids",
                    self.folder / "nemotron_h.json", "--intervene", "1:*:cut", "-o", self.folder / "no.h5")

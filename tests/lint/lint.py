@@ -47,6 +47,7 @@ ALLOWED = {
     "app/gui/heads": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/comparison": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/predictions": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/experts": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/effects": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/maps": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/text": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},

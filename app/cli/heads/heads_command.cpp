@@ -77,7 +77,9 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
 /// The number of layers whose attention has statistics.
 int layersWithAttention(const Trace& trace) {
   int count = 0;
-  for (int layer = 0; layer < trace.info().layers; ++layer) count += trace.has_attention(layer) ? 1 : 0;
+  for (int layer = 0; layer < trace.info().layers; ++layer) {
+    count += trace.info().mixer(layer).heads > 0 && trace.has_attention(layer) ? 1 : 0;
+  }
   return count;
 }
 
@@ -98,7 +100,12 @@ Lacking lackingOf(const Trace& trace) {
   return {fmt::format("{} of layer {} was", name_of(spec_of(array)), layer), "that layer"};
 }
 
-bool hasAttention(const Trace& trace) { return layersWithAttention(trace) == trace.info().layers; }
+bool hasAttention(const Trace& trace) {
+  for (int layer = 0; layer < trace.info().layers; ++layer) {
+    if (!trace.has_attention(layer)) return false;
+  }
+  return true;
+}
 
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   MeasureOptions measure;

@@ -87,7 +87,7 @@ std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
   using Head = HeadStatistics;
   const TraceInfo& info = report.run->info();
   std::vector<HeadColumn> columns = placeOfHead();
-  if (!info.mixers.empty()) {
+  if (!info.mixers.empty() || has_windows_by_layer(info)) {
     columns.push_back(statistic("mixer", "", [&info](const Head& head) { return mixer_text(info, head.layer); }));
   }
   columns.push_back(decayTime());
@@ -107,6 +107,12 @@ std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
        ofAttention("entropy", "nats", [](const Head& head) { return numberCell(head.entropy, 2); }),
        ofAttention("on key 0", "%", [](const Head& head) { return numberCell(100 * head.mass_on_first, 1); }),
        ofAttention("on self", "%", [](const Head& head) { return numberCell(100 * head.mass_on_self, 1); })});
+  const auto hasSink = [](const ReportedHead& one) { return one.measures.statistics.mass_on_sink.has_value(); };
+  if (std::ranges::any_of(report.heads, hasSink)) {
+    columns.push_back(ofAttention("on sink", "%", [](const Head& head) {
+      return head.mass_on_sink ? numberCell(100 * *head.mass_on_sink, 1) : std::string("-");
+    }));
+  }
   if (!report.sortedBy.empty() && std::find(kShown.begin(), kShown.end(), report.sortedBy) == kShown.end()) {
     columns.push_back({{report.sortedBy}, [&report](const ReportedHead& head) { return sortedCell(report, head); }});
   }

@@ -31,8 +31,10 @@ std::optional<HeadChoice> headOfLayer(const RunList& runs, const HeadChoice& fro
   const Run* run = runs.run(from.run);
   if (run == nullptr) return std::nullopt;
   const TraceInfo& info = run->trace->info();
-  const int layer = from.layer + by;
-  if (layer < 0 || layer >= info.layers) return std::nullopt;
+  int layer = from.layer + by;
+  const auto exists = [&] { return layer >= 0 && layer < info.layers; };
+  while (exists() && info.mixer(layer).heads == 0) layer += by < 0 ? -1 : 1;
+  if (!exists()) return std::nullopt;
   const LayerMixer mixer = info.mixer(layer);
   const int step = shown_step(mixer);
   const int head = std::min(from.head / step, shown_heads(mixer) - 1) * step;

@@ -14,7 +14,8 @@ namespace foxscope::gui {
 std::optional<HeadChoice> headInOrder(const RunList& runs, const HeadChoice& from, int by,
                                       const std::function<double(const HeadChoice&)>& value);
 
-/// The head of the same number `by` layers further down, or the last one of a layer that has fewer.
+/// The head of the same number `by` layers further down, or the last one of a layer that has fewer. Layers without
+/// heads are passed over.
 std::optional<HeadChoice> headOfLayer(const RunList& runs, const HeadChoice& from, int by);
 
 }  // namespace foxscope::gui

@@ -68,6 +68,8 @@ double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
       return attention ? statistics.entropy : kUnknown;
     case HeadQuantity::massOnFirst:
       return attention ? statistics.mass_on_first : kUnknown;
+    case HeadQuantity::massOnSink:
+      return statistics.mass_on_sink.value_or(kUnknown);
     case HeadQuantity::saliencyAbsolute:
     case HeadQuantity::saliencyScale:
     case HeadQuantity::saliencyPerNat:
@@ -102,7 +104,9 @@ HeadQuantity scoreOf(HeadLabel label) {
   return static_cast<HeadQuantity>(kQuantitiesBesideScores + static_cast<int>(label));
 }
 
-bool isSaliency(HeadQuantity quantity) { return quantity >= HeadQuantity::saliencyAbsolute; }
+bool isSaliency(HeadQuantity quantity) {
+  return quantity >= HeadQuantity::saliencyAbsolute && quantity <= HeadQuantity::saliencyPerNat;
+}
 
 bool isOfGate(HeadQuantity quantity) {
   switch (quantity) {
@@ -154,6 +158,14 @@ HeadQuantityText textOf(HeadQuantity quantity) {
       return {tr("entropy"), tr("nats"), false, false, tr("of a row of attention, mean over queries")};
     case HeadQuantity::massOnFirst:
       return {tr("mass on key 0"), {}, false, true, tr("share of attention on the first position, mean over queries")};
+    case HeadQuantity::massOnSink:
+      return {
+          tr("mass on the sink"),
+          {},
+          false,
+          true,
+          tr("share of attention on the sink, a logit of the head without a token, mean over queries; only heads with "
+             "sinks have it")};
     case HeadQuantity::pinnedForget:
       // Linear: on a logarithmic scale a head that kept a thousandth looks half alive.
       return {tr("F(i, j) of the pin"),
@@ -479,6 +491,7 @@ QString termOf(HeadQuantity quantity) {
       return QStringLiteral("distance");
     case HeadQuantity::entropy:
     case HeadQuantity::massOnFirst:
+    case HeadQuantity::massOnSink:
       return QStringLiteral("entropy");
     case HeadQuantity::pinnedForget:
       return QStringLiteral("forget");

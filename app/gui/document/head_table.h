@@ -32,9 +32,10 @@ enum class HeadQuantity {
   saliencyAbsolute = firstScore + kHeadLabels,  ///< the numbers of HeadSaliency
   saliencyScale,                                ///< with its sign
   saliencyPerNat,
+  massOnSink,  ///< share of attention on the logit of a head's sink; sessions know quantities by number, so it is last
 };
 inline constexpr int kQuantitiesBesideScores = static_cast<int>(HeadQuantity::firstScore);
-inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::saliencyPerNat) + 1;
+inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::massOnSink) + 1;
 /// Is a number of saliency, which a run may not have kept.
 bool isSaliency(HeadQuantity quantity);
 /// Tells what a gate does: of a head without one, whose F is 1, there is nothing to tell.

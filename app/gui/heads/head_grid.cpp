@@ -511,17 +511,24 @@ std::optional<HeadChoice> HeadGrid::beside(const HeadChoice& from, Qt::Key arrow
   if (block == blocks.end()) return std::nullopt;
   const int step = block->step(from.layer);
   int column = from.head / step + (arrow == Qt::Key_Right ? 1 : arrow == Qt::Key_Left ? -1 : 0);
-  head.layer += arrow == Qt::Key_Down ? 1 : arrow == Qt::Key_Up ? -1 : 0;
-  if (head.layer >= block->layers && block + 1 != blocks.end()) {
-    ++block;
-    head.layer = 0;
-  } else if (head.layer < 0 && block != blocks.begin()) {
-    --block;
-    head.layer = block->layers - 1;
-  }
-  const int layer = std::clamp(head.layer, 0, block->layers - 1);
-  column = std::clamp(column, 0, shown_heads(m_runs.run(block->run)->trace->info().mixer(layer)) - 1);
-  return HeadChoice{block->run, layer, column * block->step(layer)};
+  const int down = arrow == Qt::Key_Down ? 1 : arrow == Qt::Key_Up ? -1 : 0;
+  int heads = 0;
+  // A layer without heads is passed over.
+  do {
+    head.layer += down;
+    if (head.layer >= block->layers) {
+      if (block + 1 == blocks.end()) return from;
+      ++block;
+      head.layer = 0;
+    } else if (head.layer < 0) {
+      if (block == blocks.begin()) return from;
+      --block;
+      head.layer = block->layers - 1;
+    }
+    heads = shown_heads(m_runs.run(block->run)->trace->info().mixer(head.layer));
+  } while (heads == 0 && down != 0);
+  column = std::clamp(column, 0, std::max(0, heads - 1));
+  return HeadChoice{block->run, head.layer, column * block->step(head.layer)};
 }
 
 }  // namespace foxscope::gui

@@ -39,7 +39,8 @@ constexpr int kMostListed = 20;   // entries of the box that are seen at once
 
 /// Whether numbers of one run may be subtracted from those of another: not those of the pinned pair, nor labels.
 bool isSubtracted(const HeadColouring& colouring) {
-  return colouring.kind == ColouringKind::quantity && colouring.quantity < HeadQuantity::pinnedForget;
+  return colouring.kind == ColouringKind::quantity &&
+         (colouring.quantity < HeadQuantity::pinnedForget || colouring.quantity == HeadQuantity::massOnSink);
 }
 
 /// The chosen head is brought into sight, when the area knows how high the cells are.
@@ -485,6 +486,7 @@ void HeadsView::fillMetrics() {
   add(tr("pictures of F"), tr("a small forget matrix for every head"), ColouringKind::forgetPicture, none);
   begin(tr("Attention"));
   addNumbers(HeadQuantity::distance50, HeadQuantity::massOnFirst);
+  addNumbers(HeadQuantity::massOnSink, HeadQuantity::massOnSink);
   add(tr("pictures of A"), tr("a small attention map for every head"), ColouringKind::attentionPicture, none);
   begin(tr("At the pin"));
   addNumbers(HeadQuantity::pinnedForget, HeadQuantity::pinnedSurvival);

@@ -102,13 +102,15 @@ void TextPage::makeRamp() {
   const bool diverging = m_tint && m_tint->scale.diverging;
   m_ramp =
       std::make_unique<TintRamp>(palette(), diverging ? TintRamp::Course::diverging : TintRamp::Course::sequential);
+  m_hues = std::make_unique<ExpertColours>(palette());
 }
 
 QColor TextPage::tintColour(std::int64_t cell) const {
   if (!m_tint || cell < 0 || cell >= static_cast<std::int64_t>(m_tint->value.size())) return {};
   const float value = m_tint->value[index_of(cell)];
   if (std::isnan(value)) return {};
-  return m_ramp->at(m_tint->scale.position(static_cast<double>(value)));
+  const double position = m_tint->scale.position(static_cast<double>(value));
+  return m_tint->hue.empty() ? m_ramp->at(position) : m_hues->at(m_tint->hue[index_of(cell)], position);
 }
 
 void TextPage::updateCell(std::optional<std::int64_t> cell) {

@@ -11,6 +11,7 @@
 #include "app/gui/text/text_layout.h"
 #include "app/gui/text/text_tint.h"
 #include "app/gui/text/tint_ramp.h"
+#include "app/gui/views/expert_colours.h"
 
 namespace foxscope::gui {
 
@@ -99,6 +100,7 @@ class TextPage : public QAbstractScrollArea {
   std::unique_ptr<TextLayout> m_layout;
   std::shared_ptr<const Tint> m_tint;
   std::unique_ptr<TintRamp> m_ramp;
+  std::unique_ptr<ExpertColours> m_hues;  ///< of experts
   Cursor m_pin;
   Cursor m_hover;
   View m_view;

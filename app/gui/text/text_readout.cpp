@@ -10,6 +10,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/map/pair_reading.h"
+#include "backend/map/statistics/expert_use.h"
 
 namespace foxscope::gui {
 namespace {
@@ -71,6 +72,20 @@ QString pairLine(const HeadOf& head, std::int64_t query, std::int64_t key) {
   return line;
 }
 
+/// "experts of fox L3: 5 (0.62), 2 (0.38)", the heaviest first; empty where the run has none.
+QString expertLine(const ReadoutRequest& request) {
+  if (request.headRun < 0) return {};
+  const auto& run = request.runs[index_of(request.headRun)];
+  const auto layer = expert_layer(*run.trace, request.layer);
+  const auto here = TokenPlaces(*request.reference, *run.trace).readerOfCell(request.cell);
+  if (!layer || !here) return {};
+  QStringList experts;
+  for (const ReadExpert& each : experts_read(*run.trace, *layer, *here)) {
+    experts += QStringLiteral("%1 (%2)").arg(each.expert).arg(number(each.weight, 2));
+  }
+  return tr("experts of %1 L%2: %3").arg(run.name.toHtmlEscaped()).arg(*layer).arg(experts.join(QStringLiteral(", ")));
+}
+
 QStringList headLines(const ReadoutRequest& request) {
   QStringList lines;
   if (request.headRun < 0) return lines;
@@ -110,6 +125,7 @@ QString readoutOf(const ReadoutRequest& request) {
     lines += tr("The last token: it is predicted, but no position reads it.");
   }
   lines += headLines(request);
+  if (const QString experts = expertLine(request); !experts.isEmpty()) lines += experts;
   return QStringLiteral("<qt>%1</qt>").arg(lines.join(QStringLiteral("<br>")));
 }
 

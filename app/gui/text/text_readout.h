@@ -28,8 +28,9 @@ struct ReadoutRequest {
 };
 
 /// All that is known of a word, as HTML for a tooltip: the position that predicts it and the one that reads it, each
-/// with what it reads, what it predicts and its loss in every run; the gate where it is read; F and A to the pin. A
-/// number that cannot be read from a run is left out. Reads the traces, so it belongs on a job's thread.
+/// with what it reads, what it predicts and its loss in every run; the gate where it is read; F and A to the pin; the
+/// experts of the layer. A number that cannot be read from a run is left out. Reads the traces, so it belongs on a
+/// job's thread.
 QString readoutOf(const ReadoutRequest& request);
 
 }  // namespace foxscope::gui

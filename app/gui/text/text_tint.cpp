@@ -4,14 +4,17 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "app/gui/document/places.h"
+#include "app/gui/views/expert_colours.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/map/map.h"
+#include "backend/map/statistics/expert_use.h"
 #include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
@@ -21,7 +24,7 @@ constexpr double kDecades = 4;        // a logarithmic scale shows
 constexpr double kShownShare = 0.99;  // of losses within the scale; the rest has the last colour
 constexpr float kAbsent = std::numeric_limits<float>::quiet_NaN();
 
-constexpr std::array<std::pair<TintKind, const char*>, 9> kWords{{
+constexpr std::array<std::pair<TintKind, const char*>, 10> kWords{{
     {TintKind::none, "none"},
     {TintKind::loss, "loss"},
     {TintKind::lossDifference, "loss_difference"},
@@ -31,6 +34,7 @@ constexpr std::array<std::pair<TintKind, const char*>, 9> kWords{{
     {TintKind::gate, "gate"},
     {TintKind::saliency, "saliency"},
     {TintKind::keyLogit, "key_logit"},
+    {TintKind::expert, "expert"},
 }};
 
 std::span<const float> lossOf(const Trace& trace) {
@@ -79,6 +83,36 @@ std::vector<float> changesBy(const TintRequest& request) {
   if (request.kind == TintKind::keyLogit) value = key_logit_gradient(gradient);
   for (float& one : value) one = static_cast<float>(change_by_one_percent(static_cast<double>(one)));
   return value;
+}
+
+/// The weight of the heaviest expert where each cell is read, and which it is.
+void takeExperts(const TintRequest& request, Tint& tint) {
+  const std::optional<int> layer = expert_layer(*request.run, request.layer);
+  if (!layer) {
+    throw Error(fmt::format("model '{}': layer {} has no experts", request.run->info().name, request.layer));
+  }
+  tint.experts.layer = *layer;
+  const std::vector<ReadExpert> heaviest = heaviest_experts(*request.run, *layer);
+  std::map<int, std::int64_t> counted;
+  for (const ReadExpert& each : heaviest) {
+    if (each.expert >= 0) ++counted[each.expert];
+  }
+  tint.experts.number = ExpertColours::coloured(counted);
+  const auto positions = static_cast<double>(heaviest.size());
+  for (const int expert : tint.experts.number) {
+    tint.experts.share.push_back(static_cast<double>(std::exchange(counted[expert], 0)) / positions);
+  }
+  for (const auto& [expert, count] : counted) tint.experts.others += static_cast<double>(count) / positions;
+  std::vector<float> weight;
+  std::vector<float> number;
+  for (const ReadExpert& each : heaviest) {
+    weight.push_back(each.expert < 0 ? kAbsent : static_cast<float>(each.weight));
+    number.push_back(static_cast<float>(ExpertColours::hueOf(each.expert, tint.experts.number)));
+  }
+  tint.value = readByCell(request, weight);
+  for (const float hue : readByCell(request, number)) {
+    tint.hue.push_back(std::isnan(hue) ? ExpertColours::kHues : static_cast<int>(hue));
+  }
 }
 
 /// exp(S_j) / sum exp(S_j) of one row, whose normaliser costs no more than the row itself.
@@ -169,7 +203,9 @@ bool isOwed(TintKind kind) { return kind == TintKind::saliency || kind == TintKi
 
 bool hasSigns(TintKind kind) { return isOwed(kind) || kind == TintKind::lossDifference; }
 
-bool isOfHead(TintKind kind) { return isRow(kind) || isOwed(kind) || kind == TintKind::gate; }
+bool isOfHead(TintKind kind) {
+  return isRow(kind) || isOwed(kind) || kind == TintKind::gate || kind == TintKind::expert;
+}
 
 bool hasOwnLimits(TintKind kind) { return kind != TintKind::gate && kind != TintKind::forgetRow; }
 
@@ -223,6 +259,8 @@ std::optional<Tint> computeTint(const TintRequest& request, const Job& job) {
     for (std::size_t n = 0; n < other.size(); ++n) tint.value[n] -= other[n];
   } else if (request.kind == TintKind::gate) {
     tint.value = readByCell(request, gateLoss(request));
+  } else if (request.kind == TintKind::expert) {
+    takeExperts(request, tint);
   } else if (isOwed(request.kind)) {
     tint.value = readByCell(request, changesBy(request));
   } else {

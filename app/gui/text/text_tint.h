@@ -23,10 +23,11 @@ enum class TintKind {
   gate,            ///< 1 - f of one head, by the position that reads the word
   saliency,        ///< what raising that gate by 1 % changes, nats, likewise
   keyLogit,        ///< what 0.01 more in the logits of the word as a key changes, nats, likewise
+  expert,          ///< the heaviest expert of a layer, as strong as its weight, by the position that reads the word
 };
-inline constexpr TintKind kTintKinds[] = {TintKind::none,       TintKind::loss,      TintKind::lossDifference,
-                                          TintKind::gate,       TintKind::forgetRow, TintKind::attentionRow,
-                                          TintKind::ungatedRow, TintKind::saliency,  TintKind::keyLogit};
+inline constexpr TintKind kTintKinds[] = {
+    TintKind::none,         TintKind::loss,       TintKind::lossDifference, TintKind::gate,     TintKind::forgetRow,
+    TintKind::attentionRow, TintKind::ungatedRow, TintKind::saliency,       TintKind::keyLogit, TintKind::expert};
 
 /// The word for session files, and back; an unknown word is nothing.
 QString toString(TintKind kind);
@@ -38,7 +39,7 @@ std::optional<TintKind> tintKindFromString(const QString& word);
 [[nodiscard]] bool isOwed(TintKind kind);
 /// Has values on both sides of zero.
 [[nodiscard]] bool hasSigns(TintKind kind);
-/// Belongs to one head: rows, the gate, saliency.
+/// Belongs to one head, or to its layer: rows, the gate, saliency; experts.
 [[nodiscard]] bool isOfHead(TintKind kind);
 
 enum class TintScaling { linear, logarithmic };
@@ -56,10 +57,20 @@ struct TintScale {
   [[nodiscard]] double position(double value) const;
 };
 
+/// The experts that have a colour of their own (ExpertColours), and how many positions each is the heaviest of.
+struct TintedExperts {
+  int layer = 0;
+  std::vector<int> number;    ///< by hue
+  std::vector<double> share;  ///< of positions
+  double others = 0;          ///< the share of all others together
+};
+
 /// A value for every cell of the text.
 struct Tint {
   TintKind kind = TintKind::none;
-  std::vector<float> value;  ///< [L + 1], by cell of the reference run; NaN where there is none
+  std::vector<float> value;   ///< [L + 1], by cell of the reference run; NaN where there is none
+  std::vector<int> hue = {};  ///< [L + 1] of experts: a hue of ExpertColours
+  TintedExperts experts = {};
   TintScale scale;
   std::int64_t lastReadCell = -1;  ///< of a row: the query's own cell; what comes after, the query does not see
 };

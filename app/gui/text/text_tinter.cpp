@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/document/number_text.h"
 #include "app/gui/document/places.h"
 #include "app/gui/document/runs/gateless_name.h"
+#include "app/gui/document/runs/without_experts.h"
 #include "backend/map/statistics/head_saliency.h"
 
 namespace foxscope::gui {
@@ -64,6 +66,7 @@ std::optional<TintRequest> TextTinter::tintRequest() const {
     request.layer = head->layer;
     request.head = head->head;
     if (isOwed(choice.kind) && !head->trace->has(TraceArray::log_forget_gradient)) return std::nullopt;
+    if (choice.kind == TintKind::expert && !head->trace->has(TraceArray::expert)) return std::nullopt;
   } else {
     request.run = lossRun()->trace;
     request.minus = chosenRun(choice.minus, 1)->trace;
@@ -93,6 +96,7 @@ void TextTinter::request() {
     m_runs.quickJobs().cancel(this, kTint);
     m_page.setTint(nullptr);
     m_tools.setScale(nullptr, {});
+    m_tools.setExperts(nullptr);
     return;
   }
   JobRunner::Request<Tint> request;
@@ -135,13 +139,17 @@ void TextTinter::showScale() {
   const Tint* tint = m_page.tint();
   const bool isShown = tint != nullptr && tint->kind != TintKind::none;
   const bool inNats = isShown && (tint->kind == TintKind::loss || hasSigns(tint->kind));
-  m_tools.setScale(isShown ? &tint->scale : nullptr, inNats ? tr("nats") : QString());
+  const bool ofExperts = isShown && tint->kind == TintKind::expert;
+  // Hues have no scale that a bar shows.
+  m_tools.setScale(isShown && !ofExperts ? &tint->scale : nullptr, inNats ? tr("nats") : QString());
+  m_tools.setExperts(ofExperts ? &tint->experts : nullptr);
 }
 
 void TextTinter::failTint(const QString& message) {
   m_pending = false;
   m_page.setTint(nullptr);
   m_tools.setScale(nullptr, {});
+  m_tools.setExperts(nullptr);
   m_tools.setCaption(message);
 }
 
@@ -161,6 +169,19 @@ QString TextTinter::placesNote() const {
                                          : differs(lossRun()) || (choice.kind == TintKind::lossDifference &&
                                                                   differs(chosenRun(choice.minus, 1)));
   return any ? tr(" · other tokens, matched by their place in the text") : QString();
+}
+
+QString TextTinter::expertCaption(const Run& run) const {
+  if (!run.trace->has(TraceArray::expert)) return withoutExperts(run);
+  const Tint* tint = m_page.tint();
+  if (m_pending || tint == nullptr || tint->kind != TintKind::expert) {
+    return tr("heaviest expert of %1, at the word read").arg(run.name) + placesNote();
+  }
+  return tr("heaviest expert of %1 L%2, at the word read; the stronger, the more weight, up to %3")
+             .arg(run.name)
+             .arg(tint->experts.layer)
+             .arg(numberOf(tint->scale.upper, 3)) +
+         placesNote();
 }
 
 QString TextTinter::caption() const {
@@ -191,6 +212,7 @@ QString TextTinter::caption() const {
                                  : tr("0.01 more in the logits of a word as a key of %1 changes %2 by this");
     return sentence.arg(headName(), target) + placesNote();
   }
+  if (choice.kind == TintKind::expert) return expertCaption(*run);
   const int layer = m_runs.selection().head().layer;
   const bool ofGate = choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow;
   if (ofGate && !forgets(run->trace->info(), layer)) {

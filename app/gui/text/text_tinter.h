@@ -42,6 +42,7 @@ class TextTinter : public QObject {
   /// Gives the tint the limits of all steps of a training that were shown. @returns words on them
   QString widenOverSteps(Tint& tint);
   [[nodiscard]] QString caption() const;
+  [[nodiscard]] QString expertCaption(const Run& run) const;
   [[nodiscard]] QString headName() const;
   [[nodiscard]] QString placesNote() const;
 

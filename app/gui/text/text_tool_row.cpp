@@ -11,6 +11,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/text/tint_bar.h"
+#include "app/gui/text/tint_legend.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/elided_label.h"
 #include "app/gui/views/flow_layout.h"
@@ -43,6 +44,8 @@ QString tintTip(TintKind kind) {
     case TintKind::keyLogit:
       return TextToolRow::tr(
           "The effect of adding 0.01 to every logit of each word as a key of the chosen head, in the same colours");
+    case TintKind::expert:
+      return TextToolRow::tr("The heaviest expert where each word is read, in the layer of the chosen head");
   }
   return {};
 }
@@ -76,6 +79,8 @@ QString tintName(TintKind kind) {
       return TextToolRow::tr("Saliency of gates");
     case TintKind::keyLogit:
       return TextToolRow::tr("Saliency of keys");
+    case TintKind::expert:
+      return TextToolRow::tr("Expert of the layer");
   }
   return {};
 }
@@ -116,6 +121,7 @@ TextToolRow::TextToolRow(QWidget* parent)
       m_log(toggle(this, tr("Log"), tr("Logarithmic scale, four decades"))),
       m_edit(new QToolButton(this)),
       m_bar(new TintBar(this)),
+      m_legend(new TintLegend(this)),
       m_caption(new ElidedLabel(this)),
       m_remedy(new QToolButton(this)),
       m_notice(new QLabel(this)) {
@@ -151,9 +157,11 @@ TextToolRow::TextToolRow(QWidget* parent)
   rows->setContentsMargins(6, 4, 6, 4);
   rows->setSpacing(3);
   rows->addLayout(first);
+  rows->addWidget(m_legend);
   rows->addLayout(m_scaleRow);
   rows->addWidget(m_notice);
   m_notice->hide();
+  m_legend->hide();
   m_remedy->setObjectName(QStringLiteral("tintRemedy"));
   m_remedy->hide();
 
@@ -188,14 +196,25 @@ TextToolRow::TextToolRow(QWidget* parent)
 
 void TextToolRow::fillKinds() {
   for (const TintKind kind : kTintKinds) {
-    m_kind->addItem(tintName(kind), toString(kind));
-    m_kind->setItemData(m_kind->count() - 1, tintTip(kind), Qt::ToolTipRole);
+    if (kind != TintKind::expert) addKind(kind);
   }
   connect(m_kind, &QComboBox::activated, this, [this](int index) {
+    const auto kind = tintKindFromString(m_kind->itemData(index).toString());
+    if (!kind) return;
     TintChoice choice = m_choice;
-    choice.kind = kTintKinds[index];
+    choice.kind = *kind;
     choose(choice);
   });
+}
+
+void TextToolRow::addKind(TintKind kind) {
+  m_kind->addItem(tintName(kind), toString(kind));
+  m_kind->setItemData(m_kind->count() - 1, tintTip(kind), Qt::ToolTipRole);
+}
+
+void TextToolRow::offerExperts(bool offers) {
+  m_offersExperts = offers;
+  showChoice();
 }
 
 void TextToolRow::choose(const TintChoice& choice) {
@@ -243,6 +262,10 @@ void TextToolRow::showRun(QComboBox* combo, const QString& name, int otherwise) 
 void TextToolRow::showChoice() {
   const bool shows = m_mode == Mode::run;
   const TintKind kind = m_choice.kind;
+  const bool experts = m_offersExperts || kind == TintKind::expert;
+  const int ofExperts = m_kind->findData(toString(TintKind::expert));
+  if (experts && ofExperts < 0) addKind(TintKind::expert);
+  if (!experts && ofExperts >= 0) m_kind->removeItem(ofExperts);
   m_kind->setCurrentIndex(m_kind->findData(toString(kind)));
   const bool follows = kind == TintKind::loss && m_run->findText(m_choice.run) < 0;
   showRun(m_run, follows ? m_followed : m_choice.run, 0);
@@ -252,7 +275,7 @@ void TextToolRow::showChoice() {
   m_minusPart->setVisible(shows && kind == TintKind::lossDifference);
   m_pointer->setVisible(shows && isRow(kind));
   m_pointer->setChecked(m_choice.query == RowQuery::pointer);
-  m_log->setVisible(shows && kind != TintKind::none && !hasSigns(kind));
+  m_log->setVisible(shows && kind != TintKind::none && kind != TintKind::expert && !hasSigns(kind));
   m_log->setChecked(m_choice.scaling() == TintScaling::logarithmic);
   m_caption->setVisible(shows);
   // The meaning of saliency's numbers is shown whole, below their scale, where the text has room for that.
@@ -261,11 +284,17 @@ void TextToolRow::showChoice() {
   m_caption->setWrapped(whole);
   m_remedy->setVisible(shows && m_isRemedied);
   if (!shows) m_bar->hide();
+  if (!shows || kind != TintKind::expert) m_legend->hide();
 }
 
 void TextToolRow::setScale(const TintScale* scale, const QString& unit) {
   m_bar->setVisible(scale != nullptr && m_mode == Mode::run);
   if (scale != nullptr) m_bar->setScale(*scale, unit);
+}
+
+void TextToolRow::setExperts(const TintedExperts* experts) {
+  m_legend->setVisible(experts != nullptr && m_mode == Mode::run);
+  if (experts != nullptr) m_legend->setExperts(*experts);
 }
 
 void TextToolRow::setCaption(const QString& caption) { m_caption->setFullText(caption); }

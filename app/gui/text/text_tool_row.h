@@ -19,6 +19,7 @@ namespace foxscope::gui {
 
 class ElidedLabel;
 class TintBar;
+class TintLegend;
 
 /// The query of a row.
 enum class RowQuery { pinned, pointer };
@@ -62,6 +63,10 @@ class TextToolRow : public QWidget {
 
   /// Shows the scale; none where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
+  /// Shows which colours experts have; null: the tint is of none.
+  void setExperts(const TintedExperts* experts);
+  /// Whether experts are among the tints to choose from: some run has kept them.
+  void offerExperts(bool offers);
   void setCaption(const QString& caption);
   /// Keeps scale and caption in one line: the text is low.
   void setLow(bool low);
@@ -82,6 +87,7 @@ class TextToolRow : public QWidget {
 
  private:
   void fillKinds();
+  void addKind(TintKind kind);
   void showChoice();
   void choose(const TintChoice& choice);
   void showRun(QComboBox* combo, const QString& name, int otherwise) const;
@@ -98,9 +104,11 @@ class TextToolRow : public QWidget {
   QCheckBox* m_log;
   QToolButton* m_edit;
   TintBar* m_bar;
+  TintLegend* m_legend;
   ElidedLabel* m_caption;
   QToolButton* m_remedy;
   bool m_isRemedied = false;
+  bool m_offersExperts = false;
   bool m_low = false;
   QBoxLayout* m_scaleRow = nullptr;
   QLabel* m_notice;

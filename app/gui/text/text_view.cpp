@@ -161,6 +161,7 @@ void TextView::makeCommands() {
              m_tinter->request();
            });
     m_tintCommands += m_pageCommands.back();
+    if (kind == TintKind::expert) m_tintExperts = m_pageCommands.back();
   }
   connect(addCommand(tr("Edit text or show run"), tr("Switches between the text that was run and the text to run"), {}),
           &QAction::triggered, this, [this] { setEditing(!m_editing); });
@@ -282,6 +283,9 @@ void TextView::takeRuns() {
   QStringList names;
   for (const Run* run : m_runs.runsOnText()) names += run->name;
   m_tools->setRuns(names);
+  m_offersExperts =
+      std::ranges::any_of(m_runs.runsOnText(), [](const Run* run) { return run->trace->has(TraceArray::expert); });
+  m_tools->offerExperts(m_offersExperts);
   const Run* reference = m_runs.reference();
   const std::shared_ptr<const Trace> trace = reference != nullptr ? reference->trace : nullptr;
   const QString steps = shownSteps(m_runs).of;
@@ -346,6 +350,8 @@ void TextView::showMode() {
   m_stack->setCurrentIndex(showsPage ? 0 : 1);
   m_tools->setMode(showsPage ? TextToolRow::Mode::run : hasRun ? TextToolRow::Mode::editor : TextToolRow::Mode::empty);
   for (QAction* action : m_pageCommands) action->setEnabled(showsPage);
+  m_tintExperts->setVisible(m_offersExperts);
+  m_tintExperts->setEnabled(showsPage && m_offersExperts);
   m_commands.back()->setEnabled(hasRun);
   if (!showsPage) closeBars();
   m_tinter->showScale();

@@ -107,9 +107,11 @@ class TextView : public QWidget, public ViewPart {
   QLabel* m_editorNote;
   QToolButton* m_clear;
   QList<QAction*> m_commands;
-  QList<QAction*> m_pageCommands;  ///< that need a run's text
-  QList<QAction*> m_tintCommands;  ///< of these, those that tint it
-  std::string m_awaitedTarget;     ///< of the saliency whose strongest head is to be chosen; empty: none
+  QList<QAction*> m_pageCommands;    ///< that need a run's text
+  QList<QAction*> m_tintCommands;    ///< of these, those that tint it
+  QAction* m_tintExperts = nullptr;  ///< is there where a run has kept its experts
+  bool m_offersExperts = false;
+  std::string m_awaitedTarget;  ///< of the saliency whose strongest head is to be chosen; empty: none
   std::shared_ptr<const Trace> m_reference;
   QString m_steps;  ///< ShownSteps::of
   Cursor m_lastPin;

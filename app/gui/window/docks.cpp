@@ -58,6 +58,7 @@ Docks::Docks(QMainWindow& window, const Views& views, std::function<Content()> c
   m_words = add(views.words, tr("Words"), QStringLiteral("words"));
   m_comparison = add(views.comparison, tr("Compare"), QStringLiteral("comparison"));
   m_predictions = add(views.predictions, tr("Predictions"), QStringLiteral("predictions"));
+  m_experts = add(views.experts, tr("Experts"), QStringLiteral("experts"));
   m_effects = add(views.effects, tr("Effects"), QStringLiteral("effects"));
   m_evaluations = add(views.evaluations, tr("Evaluations"), QStringLiteral("evaluations"));
   m_training = add(views.training, tr("Training"), QStringLiteral("training"));
@@ -96,6 +97,7 @@ void Docks::reset() {
                           {m_words, Qt::BottomDockWidgetArea, false},
                           {m_comparison, Qt::BottomDockWidgetArea, content.comparison},
                           {m_predictions, Qt::BottomDockWidgetArea, content.predictions},
+                          {m_experts, Qt::BottomDockWidgetArea, content.experts},
                           {m_effects, Qt::BottomDockWidgetArea, content.effects},
                           {m_evaluations, Qt::BottomDockWidgetArea, content.evaluations},
                           {m_training, Qt::BottomDockWidgetArea, content.training}};
@@ -106,7 +108,7 @@ void Docks::reset() {
     place.dock->setFloating(false);
     m_window.addDockWidget(place.area, place.dock);
   }
-  for (QDockWidget* dock : {m_comparison, m_words, m_predictions, m_effects, m_evaluations, m_training})
+  for (QDockWidget* dock : {m_comparison, m_words, m_predictions, m_experts, m_effects, m_evaluations, m_training})
     m_window.tabifyDockWidget(m_curves, dock);
   for (const Place& place : places) place.dock->setVisible(place.shown);
   m_firstRuns = true;
@@ -139,6 +141,7 @@ void Docks::follow() {
     for (QDockWidget* dock : {m_heads, m_runs, m_text, m_words, m_curves}) dock->hide();
     m_comparison->setVisible(content.comparison);
     m_predictions->setVisible(content.predictions);
+    m_experts->setVisible(content.experts);
     m_effects->setVisible(content.effects);
     m_evaluations->setVisible(content.evaluations);
     m_training->setVisible(content.training);
@@ -152,6 +155,7 @@ void Docks::follow() {
   if (content.evaluations) m_evaluations->show();
   if (content.comparison) m_comparison->show();
   if (content.predictions) m_predictions->show();
+  if (content.experts) m_experts->show();
   if (content.effects) m_effects->show();
   if (content.training) m_training->show();
 }

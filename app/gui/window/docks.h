@@ -12,8 +12,8 @@ class QMainWindow;
 namespace foxscope::gui {
 
 /// The docks around the maps: where they stand, and when they are in sight. They stand beside what is open, not beside
-/// the first page; those of predictions, evaluations, effects and trainings come by themselves, and go with what they
-/// show.
+/// the first page; those of predictions, experts, evaluations, effects and trainings come by themselves, and go with
+/// what they show.
 class Docks : public QObject {
   Q_OBJECT
 
@@ -26,6 +26,7 @@ class Docks : public QObject {
     QWidget* words;
     QWidget* comparison;
     QWidget* predictions;
+    QWidget* experts;
     QWidget* effects;
     QWidget* evaluations;
     QWidget* training;
@@ -35,6 +36,7 @@ class Docks : public QObject {
     bool anything = false;    ///< that docks of runs could show
     bool comparison = false;  ///< two runs on one text
     bool predictions = false;
+    bool experts = false;
     bool effects = false;
     bool evaluations = false;
     bool training = false;
@@ -48,6 +50,7 @@ class Docks : public QObject {
   [[nodiscard]] QDockWidget& words() const { return *m_words; }
   [[nodiscard]] QDockWidget& comparison() const { return *m_comparison; }
   [[nodiscard]] QDockWidget& predictions() const { return *m_predictions; }
+  [[nodiscard]] QDockWidget& experts() const { return *m_experts; }
   [[nodiscard]] QDockWidget& effects() const { return *m_effects; }
   [[nodiscard]] QDockWidget& evaluations() const { return *m_evaluations; }
   [[nodiscard]] QDockWidget& training() const { return *m_training; }
@@ -88,6 +91,7 @@ class Docks : public QObject {
   QDockWidget* m_words;
   QDockWidget* m_comparison;
   QDockWidget* m_predictions;
+  QDockWidget* m_experts;
   QDockWidget* m_effects;
   QDockWidget* m_evaluations;
   QDockWidget* m_training;

@@ -29,6 +29,7 @@
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/effects/effects_view.h"
 #include "app/gui/evaluations/evaluations_view.h"
+#include "app/gui/experts/experts_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/predictions/predictions_view.h"
@@ -139,6 +140,7 @@ void MainWindow::makeViews() {
   m_curves = new CurvesView(runs, modelRuns);
   m_comparison = new ComparisonView(runs);
   m_predictions = new PredictionsView(runs, modelRuns);
+  m_experts = new ExpertsView(runs, modelRuns, files);
   m_effects = new EffectsView(runs, files, m_sweeps);
   m_evaluations = new EvaluationsView(m_document.evaluations(), runs, modelRuns, files);
   m_training = new TrainingView(runs, files, m_trainings);
@@ -152,6 +154,7 @@ void MainWindow::makeViews() {
              {"curves", tr("&Curves"), m_curves},
              {"comparison", tr("C&ompare"), m_comparison},
              {"predictions", tr("&Predictions"), m_predictions},
+             {"experts", tr("E&xperts"), m_experts},
              {"effects", tr("&Effects"), m_effects},
              {"evaluations", tr("E&valuations"), m_evaluations},
              {"training", tr("Tra&ining"), m_training}};
@@ -182,15 +185,18 @@ void MainWindow::makeViews() {
 
   const auto* numbers = new RunNumbers(runs, this);
   auto* list = new RunListView(runs, *numbers);
-  const Docks::Views views{m_heads,      list,          m_text,    m_curves,      m_words,
-                           m_comparison, m_predictions, m_effects, m_evaluations, m_training};
+  const Docks::Views views{m_heads,       list,      m_text,    m_curves,      m_words,   m_comparison,
+                           m_predictions, m_experts, m_effects, m_evaluations, m_training};
   m_docks = new Docks(*this, views, [this] {
     const RunList& open = m_document.runs();
     const bool predictions =
         std::any_of(open.begin(), open.end(), [](const Run& run) { return keeps_predictions(*run.trace); });
+    const bool experts =
+        std::any_of(open.begin(), open.end(), [](const Run& run) { return run.trace->has(TraceArray::expert); });
     return Docks::Content{anythingOpen(),
                           open.runsOnText().size() > 1,
                           predictions,
+                          experts,
                           m_sweeps.shown() != nullptr,
                           !m_document.evaluations().empty() && !evaluationsAlone(),
                           !m_trainings.open().empty()};
@@ -277,7 +283,7 @@ QMenu* MainWindow::addMenuOf(const Part& part) {
   const auto is = [&](std::initializer_list<const ViewPart*> parts) {
     return std::find(parts.begin(), parts.end(), part.part) != parts.end();
   };
-  if (is({m_words, m_curves, m_comparison})) return m_viewMenu->addMenu(part.title);
+  if (is({m_words, m_curves, m_comparison, m_experts})) return m_viewMenu->addMenu(part.title);
   if (is({m_effects, m_evaluations, m_training})) return m_runMenu->addMenu(part.title);
   return menuBar()->addMenu(part.title);
 }
@@ -438,6 +444,7 @@ void MainWindow::makeHelpMenu() {
   m_effects->setWhatsThis(QStringLiteral("change"));
   m_training->setWhatsThis(QStringLiteral("training"));
   m_docks->predictions().setWhatsThis(QStringLiteral("predictions"));
+  m_docks->experts().setWhatsThis(QStringLiteral("experts"));
 }
 
 QList<QAction*> MainWindow::commands() const {
@@ -457,6 +464,7 @@ QList<QAction*> MainWindow::commands() const {
 void MainWindow::connectDocument() {
   const auto showEffects = [this] { Docks::bringForward(m_docks->effects()); };
   connect(m_predictions, &PredictionsView::available, this, [this] { m_docks->predictions().show(); });
+  connect(m_experts, &ExpertsView::available, this, [this] { m_docks->experts().show(); });
   connect(m_comparison, &ComparisonView::answered, this, [this] { m_docks->comparison().show(); });
   connect(m_effects, &EffectsView::answered, this, [this, showEffects] {
     // What was asked for in the predictions is answered there.
@@ -732,7 +740,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
     // Docks come with what they show.
-    for (QDockWidget* dock : {&m_docks->comparison(), &m_docks->predictions(), &m_docks->effects(),
+    for (QDockWidget* dock : {&m_docks->comparison(), &m_docks->predictions(), &m_docks->experts(), &m_docks->effects(),
                               &m_docks->evaluations(), &m_docks->training()}) {
       dock->hide();
     }

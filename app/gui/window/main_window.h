@@ -34,6 +34,7 @@ class HeadsView;
 class Help;
 class MapsView;
 class MessageBar;
+class ExpertsView;
 class PredictionsView;
 class StartPage;
 class TextView;
@@ -60,6 +61,7 @@ class MainWindow : public QMainWindow {
   WordsView& words() { return *m_words; }
   ComparisonView& comparison() { return *m_comparison; }
   PredictionsView& predictions() { return *m_predictions; }
+  ExpertsView& experts() { return *m_experts; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
   TrainingView& training() { return *m_training; }
@@ -156,6 +158,7 @@ class MainWindow : public QMainWindow {
   CurvesView* m_curves = nullptr;
   ComparisonView* m_comparison = nullptr;
   PredictionsView* m_predictions = nullptr;
+  ExpertsView* m_experts = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
   TrainingView* m_training = nullptr;

@@ -45,6 +45,10 @@ constexpr WordColumnText kWordColumns[WordRows::kColumns] = {
      QT_TRANSLATE_NOOP("WordTable",
                        "How much the chosen head forgets where the word is read: −log of its forget gate f, averaged "
                        "over the word's tokens, in thousandths of a nat")},
+    {"expert", QT_TRANSLATE_NOOP("WordTable", "expert"),
+     QT_TRANSLATE_NOOP(
+         "WordTable",
+         "The heaviest expert of the layer where the token is read in which the word begins, and its weight")},
     {"tokens", QT_TRANSLATE_NOOP("WordTable", "tokens"),
      QT_TRANSLATE_NOOP("WordTable", "Number of tokens in the word")},
     {"sentence", QT_TRANSLATE_NOOP("WordTable", "sentence"),
@@ -54,7 +58,7 @@ constexpr WordColumnText kWordColumns[WordRows::kColumns] = {
 };
 
 bool isWholeNumber(int column) {
-  return column == WordRows::kRank || (column > WordRows::kGate && column < WordRows::kColumns);
+  return column == WordRows::kRank || (column > WordRows::kExpert && column < WordRows::kColumns);
 }
 
 bool isText(int column) {
@@ -86,6 +90,7 @@ std::vector<double> alphabetPlaces(const std::vector<QString>& strings) {
 WordRows::WordRows(WordContent content) : table(std::move(content.table)), run(std::move(content.run)) {
   constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
   number.resize(kColumns);
+  expertLayer = content.expertLayer;
   for (const SurprisalWord& word : table.words) {
     const WordNumbers numbers = numbers_of(table, word);
     const bool has = word.first < word.end;
@@ -98,6 +103,10 @@ WordRows::WordRows(WordContent content) : table(std::move(content.table)), run(s
     number[kRank].push_back(numbers.rank > 0 ? static_cast<double>(numbers.rank) : kNoNumber);
     number[kGate].push_back(numbers.gate.empty() || !has ? kNoNumber : thousandthsForgotten(numbers.gate.front()));
     number[kShare].push_back(known ? content.share[first] : kNoNumber);
+    // The token is read by the position behind the one that predicts it.
+    const bool read = has && first + 1 < content.experts.size() && content.experts[first + 1].expert >= 0;
+    number[kExpert].push_back(read ? static_cast<double>(content.experts[first + 1].expert) : kNoNumber);
+    expertWeight.push_back(read ? content.experts[first + 1].weight : kNoNumber);
     number[kTokens].push_back(static_cast<double>(word.end - word.first));
     number[kSentence].push_back(static_cast<double>(word.sentence));
     number[kByte].push_back(static_cast<double>(word.byte_start));
@@ -239,6 +248,11 @@ QVariant WordTable::data(const QModelIndex& index, int role) const {
   if (role != Qt::DisplayRole) return {};
   if (std::isnan(value)) return QStringLiteral("–");
   if (std::isinf(value)) return QStringLiteral("∞");
+  if (column == WordRows::kExpert) {
+    return QStringLiteral("%1 (%2)")
+        .arg(static_cast<int>(value))
+        .arg(QString::number(m_rows->expertWeight[word], 'g', 2));
+  }
   if (column == WordRows::kDifference) return signedText(value, kWordDigits);
   return isWholeNumber(column) ? QString::number(static_cast<qint64>(value)) : QString::number(value, 'f', kWordDigits);
 }
@@ -268,6 +282,9 @@ QVariant WordTable::headerData(int section, Qt::Orientation orientation, int rol
   if (section == WordRows::kGate && m_rows && !m_rows->table.gate_names.empty()) {
     const QStringList parts = QString::fromStdString(m_rows->table.gate_names.front()).split(QLatin1Char('_'));
     return tr("−log f L%1 H%2\n(10⁻³ nats)").arg(parts.value(1), parts.value(2));
+  }
+  if (section == WordRows::kExpert && m_rows && m_rows->expertLayer) {
+    return tr("expert\nof L%1").arg(*m_rows->expertLayer);
   }
   return tr(text.name);
 }

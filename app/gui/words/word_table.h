@@ -11,6 +11,7 @@
 
 #include "backend/base/index.h"
 #include "backend/eval/surprisal/surprisal_table.h"
+#include "backend/map/statistics/expert_use.h"
 
 namespace foxscope::gui {
 
@@ -25,6 +26,8 @@ struct WordContent {
   Surprisals table;                        ///< of the chosen head's run
   std::vector<std::string> expected = {};  ///< [T] the likeliest token in each token's place; empty: not known
   std::vector<double> share = {};          ///< [T] its p
+  std::vector<ReadExpert> experts = {};    ///< [T] the heaviest of each position; empty: not known
+  std::optional<int> expertLayer = {};     ///< whose they are
   std::vector<Other> others = {};
   /// The runs whose surprisals are subtracted: places among others, -1 for the chosen head's.
   std::optional<std::pair<int, int>> difference = {};
@@ -43,6 +46,7 @@ struct WordRows {
     kRank,
     kEntropy,
     kGate,
+    kExpert,
     kTokens,
     kSentence,
     kByte
@@ -54,6 +58,8 @@ struct WordRows {
   std::vector<QString> others;              ///< names of the other runs
   std::pair<QString, QString> difference;   ///< names of the runs in kDifference; empty: there is none
   std::vector<QString> string;              ///< [W]
+  std::vector<double> expertWeight;         ///< [W] of the expert in kExpert
+  std::optional<int> expertLayer;           ///< whose experts these are
   std::vector<QString> expected;            ///< [W] the likeliest token where the word begins; empty: not known
   std::vector<std::vector<double>> number;  ///< [columns][W]; of words their place in the alphabet or the text
 

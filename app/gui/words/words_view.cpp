@@ -265,6 +265,8 @@ std::shared_ptr<const WordRows> WordsView::makeRows(const HeadOf& head, const QS
     content.expected = expected->token;
     content.share = expected->share;
   }
+  content.expertLayer = expert_layer(*head.trace, head.layer);
+  if (content.expertLayer) content.experts = heaviest_experts(*head.trace, *content.expertLayer);
   for (const OtherRun& other : others) {
     content.others.push_back({other.name, surprisals_of({other.trace, 0, 0}, kTextName, rule, {})});
   }
@@ -304,7 +306,7 @@ void WordsView::takeRows(std::shared_ptr<const WordRows> rows) {
   m_words.setContent(std::move(rows));
   // Other columns than before make the header forget which are hidden.
   for (const auto column : {WordRows::kDifference, WordRows::kExpected, WordRows::kShare, WordRows::kRank,
-                            WordRows::kEntropy, WordRows::kGate}) {
+                            WordRows::kEntropy, WordRows::kGate, WordRows::kExpert}) {
     m_list->setColumnHidden(column, !m_words.content()->has(column));
   }
   layColumns();

@@ -233,6 +233,18 @@ void DistanceTabTest::showsLinearMixers() {
       tabOf(scene, kLogits).message(),
       "Content and decay are added in the logits of softmax attention, and mamba has no softmax. Distance and Decay "
       "show how far it remembers.");
+  // Of a hybrid it is the layer that has none.
+  SyntheticRun hybrid = linearRun();
+  hybrid.keep.insert(Keep::rows);
+  hybrid.mixers[1].mixer = Mixer::attention;
+  Scene both({hybrid});
+  both.document.runs().selection().setHead({both.document.runs()[0].id, 0, 2});
+  QVERIFY(both.show(Tab::content));
+  QVERIFY2(tabOf(both, kLogits).message().contains("and layer 0 of mamba has no softmax"),
+           qPrintable(tabOf(both, kLogits).message()));
+  both.document.runs().selection().setHead({both.document.runs()[0].id, 1, 2});
+  QVERIFY(both.show(Tab::content));
+  QVERIFY2(plotOf(both, kLogits).isVisible(), qPrintable(tabOf(both, kLogits).message()));
 }
 
 void DistanceTabTest::saysWhyThereIsNothing() {

@@ -14,6 +14,7 @@
 #include "app/figure/colour_map.h"
 #include "app/figure/curves/curve_palette.h"
 #include "app/figure/heads/head_label_colour.h"
+#include "app/gui/document/head_steps.h"
 #include "app/gui/heads/head_legend.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/views/theme.h"
@@ -51,6 +52,7 @@ class HeadsTest : public QObject {
   void saliencyIsKnownWhereItWasKept();
   void saliencyThatIsMissingIsComputedByAButton();
   void layersOfSeveralKindsHaveAStripEach();
+  void layersWithoutHeadsArePassedOver();
   void ofMambaEveryNthChannelIsShown();
   void manyHeadsAreAllSeenHoveredAndChosen_data();
   void manyHeadsAreAllSeenHoveredAndChosen();
@@ -675,6 +677,13 @@ void HeadsTest::layersOfSeveralKindsHaveAStripEach() {
     const figure::Rgb wanted = figure::layerKind(info, layer).colour;
     QCOMPARE(colourAt(grid, {first.left() - 6, first.center().y()}), QColor(wanted.red, wanted.green, wanted.blue));
   }
+  // Windows that layers do not share make two kinds.
+  foxscope::test::SyntheticRun windows;
+  windows.window_sizes = {8, 0};
+  const TraceInfo windowed = foxscope::test::make_trace(windows)->info();
+  QCOMPARE(figure::kindsOf(windowed).size(), std::size_t{2});
+  QCOMPARE(figure::kindsOf(windowed).front().words, std::string("attention, window of 8"));
+  QVERIFY(!(figure::layerKind(windowed, 0).colour == figure::layerKind(windowed, 1).colour));
   // A run of attention alone is as it was.
   const QRect with = grid.cell({shown.id, 0, 0});
   FileHeads plain;
@@ -687,6 +696,35 @@ void HeadsTest::layersOfSeveralKindsHaveAStripEach() {
     const bool channels = info.mixer(layer).decays_by_channel();
     QCOMPARE(grid.description({shown.id, layer, 0}).contains("decay times of channels"), channels);
   }
+}
+
+// Layers that are an MLP alone.
+void HeadsTest::layersWithoutHeadsArePassedOver() {
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  const LayerMixer attention{Mixer::attention, Decay::none, 2, 2, 2, 2, 4, 4};
+  const LayerMixer mlp{.mixer = Mixer::none, .decay = Decay::none};
+  run.mixers = {attention, mlp, mlp, attention, mlp};
+  QVERIFY(heads.open(run));
+  heads.view.resize(300, 500);
+  heads.view.show();
+  HeadGrid& grid = heads.view.grid();
+  const RunId shown = heads.document.runs()[0].id;
+  Selection& selection = heads.document.runs().selection();
+  QCOMPARE(heads.table.rowCount(), 4);
+  selection.setHead({shown, 0, 1});
+  QTest::keyClick(&grid, Qt::Key_Down);
+  QVERIFY(selection.head() == (HeadChoice{shown, 3, 1}));
+  QTest::keyClick(&grid, Qt::Key_Down);
+  QVERIFY(selection.head() == (HeadChoice{shown, 3, 1}));
+  QTest::keyClick(&grid, Qt::Key_Up);
+  QVERIFY(selection.head() == (HeadChoice{shown, 0, 1}));
+  QTest::keyClick(&grid, Qt::Key_Up);
+  QVERIFY(selection.head() == (HeadChoice{shown, 0, 1}));
+  QVERIFY(headOfLayer(heads.document.runs(), {shown, 0, 1}, 1) == (HeadChoice{shown, 3, 1}));
+  QVERIFY(headOfLayer(heads.document.runs(), {shown, 3, 1}, -1) == (HeadChoice{shown, 0, 1}));
+  QVERIFY(!headOfLayer(heads.document.runs(), {shown, 3, 1}, 1));
+  QTRY_VERIFY(heads.table.statistics({shown, 3, 1}) != nullptr);
 }
 
 // Each channel of Mamba is a head, of which the views show no more than 64 of a layer.

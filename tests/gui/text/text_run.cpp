@@ -128,6 +128,7 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   info.head_dim = kHeadDim;
   info.length = length;
   info.forgetting = {run.gated};
+  if (run.experts != 0) info.chosen_experts = 2;
   info.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(kHeadDim)));
 
   std::mt19937 random(run.seed);
@@ -150,6 +151,17 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   if (store && recorder.keeps(Keep::rows) && length <= kLongestNormalized) fillNormalizers(recorder, *store, gates);
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
   for (float& gradient : recorder.log_forget_gradient()) gradient = normal(random) / 1000;
+  if (run.experts != 0 && recorder.keeps(Keep::experts)) {
+    const Recorder::Experts into = recorder.experts(0);  // none before they are written
+    for (std::size_t n = 0; run.experts > 0 && n < into.experts.size(); n += 2) {
+      const auto expert = static_cast<std::int32_t>(random() % static_cast<unsigned>(run.experts));
+      const float weight = 0.5F + static_cast<float>(random() % 1000) / 2000;
+      into.experts[n] = expert;
+      into.experts[n + 1] = (expert + 1) % run.experts;
+      into.weights[n] = 1 - weight;
+      into.weights[n + 1] = weight;
+    }
+  }
   if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[7:8]";
   std::shared_ptr<const Text> text;
   if (run.withText) text = std::make_shared<const Text>(Text{run.text, sha256(run.text)});

@@ -20,6 +20,9 @@ struct TextRun {
   std::vector<std::pair<std::int64_t, std::int64_t>> tokens;  ///< bytes of each
   bool withText = true;
   bool gated = true;
+  /// Experts that a position may read, of which it reads two where these are kept (Keep::experts); -1: the layer has
+  /// none.
+  int experts = 0;
   KeepSet keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
   unsigned seed = 1;
 };

@@ -236,7 +236,9 @@ void TextViewTest::oneToken() {
   QCOMPARE(shown.page->textLayout()->lineCount(), 1);
   shown.press(Qt::Key_End, Qt::ControlModifier);
   QCOMPARE(shown.selection().pin().query, std::optional<std::int64_t>(0));
-  for (const TintKind kind : kTintKinds) QVERIFY(shown.choose(kind));
+  for (const TintKind kind : kTintKinds) {
+    if (kind != TintKind::expert) QVERIFY(shown.choose(kind));  // of runs that kept experts
+  }
 }
 
 void TextViewTest::stateComesBackBeforeItsRuns() {

@@ -5,8 +5,12 @@
 #include <QStyleOptionComboBox>
 #include <QTest>
 
+#include "app/gui/text/text_readout.h"
 #include "app/gui/text/tint_bar.h"
+#include "app/gui/text/tint_legend.h"
+#include "app/gui/views/expert_colours.h"
 #include "app/gui/views/theme.h"
+#include "backend/map/statistics/expert_use.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/text/text_shown.h"
 
@@ -25,6 +29,8 @@ class TextViewTintTest : public QObject {
   void aModelWithoutGatesSaysSo();
   void aRunWithoutQueriesAndKeysSaysSo();
   void theScaleIsShownWithItsEndsAndUnit();
+  void expertsHaveAColourEach();
+  void expertsAreOfferedWhereARunHasThem();
   void theTintIsPainted();
   void coloursFollowThePalette();
   void saliencySaysOfWhichLossItIs();
@@ -256,6 +262,97 @@ void TextViewTintTest::theScaleIsShownWithItsEndsAndUnit() {
   QCOMPARE(bar->lowerText(), "0");
   QVERIFY(shown.choose(TintKind::none));
   QVERIFY(!bar->isVisible());
+}
+
+TextRun mixture(int experts) {
+  TextRun run = words(300);
+  run.experts = experts;
+  run.keep.insert(Keep::experts);
+  return run;
+}
+
+void TextViewTintTest::expertsHaveAColourEach() {
+  QApplication::setPalette(lightPalette());
+  Shown shown({mixture(9)});
+  QVERIFY(shown.came());
+  QVERIFY(shown.choose(TintKind::expert));
+  const Tint& tint = *shown.page->tint();
+  const auto heaviest = heaviest_experts(shown.trace(), 0);
+  std::map<int, std::int64_t> counted;
+  for (const ReadExpert& each : heaviest) ++counted[each.expert];
+  QCOMPARE(tint.experts.number, ExpertColours::coloured(counted));
+  QCOMPARE(tint.experts.number.size(), static_cast<std::size_t>(ExpertColours::kHues));
+  double all = tint.experts.others;
+  for (const double share : tint.experts.share) all += share;
+  QVERIFY(std::abs(all - 1) < 1e-12 && tint.experts.others > 0);
+  const ExpertColours colours(shown.page->palette());
+  for (const std::int64_t cell : {0, 1, 40, 299}) {
+    const ReadExpert& expert = heaviest[index_of(cell)];
+    QCOMPARE(shown.valueAt(cell), static_cast<float>(expert.weight));
+    const int hue = ExpertColours::hueOf(expert.expert, tint.experts.number);
+    QCOMPARE(shown.page->tintColour(cell), colours.at(hue, expert.weight / tint.scale.upper));
+  }
+  // No position reads the last word.
+  QVERIFY(!shown.page->tintColour(300).isValid());
+  const auto* legend = shown.tools->findChild<TintLegend*>();
+  QVERIFY(legend->isVisible() && !shown.tools->findChild<TintBar*>()->isVisible());
+  QCOMPARE(legend->texts().size(), ExpertColours::kHues + 1);
+  QCOMPARE(legend->texts().front(), QString::number(tint.experts.number.front()));
+  QCOMPARE(legend->texts().back(), "others");
+  ReadoutRequest readout;
+  readout.reference = shown.document.runs().reference()->trace;
+  readout.runs = {{"fox", readout.reference}};
+  readout.headRun = 0;
+  readout.cell = 40;
+  const std::vector<ReadExpert> read = experts_read(shown.trace(), 0, 40);
+  const auto words = [](const ReadExpert& each) {
+    return QStringLiteral("%1 (%2)").arg(each.expert).arg(QString::number(each.weight, 'g', 2));
+  };
+  QVERIFY2(readoutOf(readout).contains("experts of fox L0: " + words(read[0]) + ", " + words(read[1])),
+           qPrintable(readoutOf(readout)));
+  // In a narrow dock it takes more rows.
+  QVERIFY(legend->heightForWidth(80) > legend->heightForWidth(2000));
+  QVERIFY2(
+      shown.tools->caption().startsWith("heaviest expert of fox L0, at the word read; the stronger, the more weight"),
+      qPrintable(shown.tools->caption()));
+  for (auto* button : shown.tools->findChildren<QAbstractButton*>()) {
+    if (button->accessibleName() == "Log") QVERIFY(!button->isVisible());
+  }
+  QVERIFY(shown.choose(TintKind::loss));
+  QVERIFY(!legend->isVisible());
+  // Few experts have a colour each, by number.
+  Shown few({mixture(3)});
+  QVERIFY(few.came());
+  QVERIFY(few.choose(TintKind::expert));
+  QCOMPARE(few.page->tint()->experts.number, (std::vector<int>{0, 1, 2}));
+  QCOMPARE(few.tools->findChild<TintLegend*>()->texts(), (QStringList{"0", "1", "2"}));
+}
+
+void TextViewTintTest::expertsAreOfferedWhereARunHasThem() {
+  const auto offered = [](const Shown& shown) {
+    for (const QComboBox* combo : shown.tools->findChildren<QComboBox*>()) {
+      if (combo->accessibleName() == "Tint") return combo->findData(toString(TintKind::expert)) >= 0;
+    }
+    return false;
+  };
+  Shown without({words(120)});
+  QVERIFY(without.came());
+  QVERIFY(!offered(without));
+  QVERIFY(!without.command("Tint text: Expert of the layer")->isVisible());
+  // A session may ask for it all the same.
+  without.view.restoreState({{"tint", "expert"}});
+  QVERIFY(without.settle());
+  QVERIFY(offered(without) && without.page->tint() == nullptr);
+  QCOMPARE(without.tools->caption(), "the file of fox holds no experts: write it with foxscope run --keep experts");
+  Shown with({mixture(4)});
+  QVERIFY(with.came());
+  QVERIFY(offered(with));
+  QVERIFY(with.command("Tint text: Expert of the layer")->isVisible());
+  Shown layer({mixture(-1)});
+  QVERIFY(layer.came());
+  QVERIFY(layer.choose(TintKind::expert));
+  QVERIFY(layer.page->tint() == nullptr);
+  QCOMPARE(layer.tools->caption(), "model 'fox': layer 0 has no experts");
 }
 
 void TextViewTintTest::theTintIsPainted() {

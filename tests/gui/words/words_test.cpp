@@ -29,6 +29,7 @@ class WordsTest : public QObject {
   void anotherHeadHasAnotherGate();
   void anotherRunsSurprisalsStandBeside();
   void whatWasExpectedIsListed();
+  void theExpertOfEachWordIsListed();
   void rowsAreCopied();
   void allWordsAreWritten();
   void theStateComesBack();
@@ -313,6 +314,28 @@ void WordsTest::whatWasExpectedIsListed() {
              static_cast<double>(numbers.rank));
     QCOMPARE(model.index(row, WordRows::kEntropy).data(WordTable::ValueRole).toDouble(), numbers.entropy);
   }
+}
+
+void WordsTest::theExpertOfEachWordIsListed() {
+  TextRun run = Words::run();
+  run.experts = 5;
+  run.keep.insert(Keep::experts);
+  Words words(run);
+  QVERIFY(words.opened);
+  QVERIFY(!words.view.table().isColumnHidden(WordRows::kExpert));
+  QCOMPARE(words.model().headerData(WordRows::kExpert, Qt::Horizontal).toString(), QStringLiteral("expert\nof L0"));
+  const auto heaviest = heaviest_experts(*words.document.runs()[0].trace, 0);
+  const Surprisals expected = words.expected();
+  for (int row = 0; row < 14; ++row) {
+    // The position behind the one that predicts a token reads it.
+    const ReadExpert& expert = heaviest[index_of(expected.words[index_of(row)].first + 1)];
+    QCOMPARE(words.number(row, WordRows::kExpert), static_cast<double>(expert.expert));
+    QCOMPARE(words.model().index(row, WordRows::kExpert).data().toString(),
+             QStringLiteral("%1 (%2)").arg(expert.expert).arg(QString::number(expert.weight, 'g', 2)));
+  }
+  Words without;
+  QVERIFY(without.opened);
+  QVERIFY(without.view.table().isColumnHidden(WordRows::kExpert));
 }
 
 void WordsTest::rowsAreCopied() {

@@ -154,9 +154,13 @@ void DistanceTab::regroup() {
       const bool shown = measures != nullptr && profileOf(*measures, kinds().front().profile) != nullptr;
       known = known || shown;
       if (measures == nullptr || shown) continue;
-      const bool softmax = run.trace->info().mixer(one.layer).has_softmax();
+      const TraceInfo& info = run.trace->info();
+      const bool softmax = info.mixer(one.layer).has_softmax();
+      // Other layers of a hybrid have one.
+      const bool hybrid = !softmax && info.has_softmax();
+      const QString name = hybrid ? tr("layer %1 of %2").arg(one.layer).arg(run.name) : run.name;
       QStringList& missing = softmax ? without : linear;
-      if (!missing.contains(run.name)) missing += run.name;
+      if (!missing.contains(name)) missing += name;
     }
     if (group && known) m_groups.push_back(*group);
   }

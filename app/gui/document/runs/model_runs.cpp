@@ -50,6 +50,12 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
   return question;
 }
 
+/// Runs of the window keep what a mixture of experts chose.
+RunRequest withExperts(RunRequest run, const OpenedModel& model) {
+  if (model.config.mixture) run.keep.insert(Keep::experts);
+  return run;
+}
+
 /// The reason why a run cannot be made once more; empty where it can.
 QString obstacleTo(const Run& run, const QString& doing) {
   if (run.model.isEmpty()) {
@@ -342,7 +348,7 @@ void ModelRuns::estimateMemory() {
     for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
       std::vector<RunEstimate> estimates;
       for (const OpenedModel& model : models) {
-        const auto estimate = estimate_run(model, run, count, job);
+        const auto estimate = estimate_run(model, withExperts(run, model), count, job);
         if (!estimate) return std::nullopt;
         estimates.push_back(*estimate);
         if (estimate->cut) estimated.cut.push_back(estimate->cut);
@@ -408,7 +414,8 @@ void ModelRuns::runNext() {
     for (const QString& text : model.interventions) {
       wanted.interventions.push_back(Intervention::parse(text.toStdString()));
     }
-    auto result = run_model(plan_run(engine.open(wanted), run, cut), job);
+    const OpenedModel opened = engine.open(wanted);
+    auto result = run_model(plan_run(opened, withExperts(run, opened), cut), job);
     if (!result) return std::nullopt;
     return Produced{model, representativeHead(*result->trace), std::move(*result)};
   };

@@ -47,7 +47,10 @@ std::optional<PaneHead> PaneHeads::right(const PaneState& state) const {
   if (const auto near = nearest(state)) return found(*near);
   if (const Run* other = otherRun(from->choice.run)) {
     const TraceInfo& info = other->trace->info();
-    const int layer = std::min(from->choice.layer, info.layers - 1);
+    int layer = std::min(from->choice.layer, info.layers - 1);
+    // Of a layer without heads those of the next one above stand for it, or below.
+    while (layer > 0 && info.mixer(layer).heads == 0) --layer;
+    while (layer + 1 < info.layers && info.mixer(layer).heads == 0) ++layer;
     return found(HeadChoice{other->id, layer, std::min(from->choice.head, info.mixer(layer).heads - 1)});
   }
   const int heads = from->head.trace->info().mixer(from->choice.layer).heads;

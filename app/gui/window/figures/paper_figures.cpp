@@ -29,6 +29,14 @@ struct Chosen {
   Range columns;
 };
 
+/// Whether a layer of softmax attention forgets, so that its rows end somewhere.
+bool prunes(const TraceInfo& info) {
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (info.mixer(layer).has_softmax() && forgets(info, layer)) return true;
+  }
+  return false;
+}
+
 std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
   std::vector<PaperFigure> figures;
   const auto add = [&](const QString& name, const char* kind) -> RunFigure& {
@@ -46,7 +54,7 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
     add(tr("how the gates of every head are distributed"), "gates");
   }
   add(tr("heads over two of their statistics"), "scatter");
-  if (forgets(info) && info.mixer(0).has_softmax() && chosen.run.trace->query_key() != nullptr) {
+  if (prunes(info) && chosen.run.trace->query_key() != nullptr) {
     add(tr("what pruning may skip"), "pruning");
   }
   if (chosen.run.trace->has(TraceArray::log_forget_gradient)) {
