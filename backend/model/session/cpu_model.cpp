@@ -58,7 +58,7 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
     auto of_layer = reader.read_layer(layer);
     if (!of_layer) return nullptr;
     of_layer->logit_bound = bound_logits(checkpoint.config(), layer, *of_layer);
-    CpuForward::lay_out(checkpoint.config().linear_at(layer), *of_layer);
+    CpuForward::lay_out(checkpoint.config(), layer, *of_layer);
     if (checkpoint.config().mixture_at(layer) != nullptr) {
       of_layer->mapped = std::make_shared<const MappedExperts>(checkpoint, all, layer);
     }
