@@ -47,12 +47,6 @@ void validate(const RunRequest& request, const OpenedModel& model) {
                     "on a GPU: leave saliency out of --keep",
                     model.folder.string(), config.model_type));
   }
-  if (request.keep.contains(Keep::saliency) && config.path) {
-    throw UsageError(
-        fmt::format("{}: {} passes keys on from position to position, through which saliency is not computed: leave "
-                    "saliency out of --keep",
-                    model.folder.string(), config.model_type));
-  }
   const TraceSizes sizes = sizes_of(config, 1);
   const auto linear = std::ranges::find_if_not(sizes.mixers, &LayerMixer::has_softmax);
   if (linear == sizes.mixers.end() || !request.keep.contains(Keep::saliency)) return;

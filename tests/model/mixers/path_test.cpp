@@ -102,6 +102,33 @@ TEST(PathOptions, GatesAreChangedAsSoftmaxSeesThem) {
   }
 }
 
+/// The loss by a factor of log f is the sum over positions of its gradient by log f times log f.
+TEST(PathOptions, SaliencyIsTheSlopeOfTheLoss) {
+  const test::TemporaryFolder folder;
+  const json config = tiny_path();
+  test::write_checkpoint(folder, config, test::random_weights(config));
+  const Checkpoint checkpoint = Checkpoint::open(folder.text());
+  const auto loss_of = [&](const std::vector<Intervention>& changes, const KeepSet& keep) {
+    test::Batch batch = path_batch(140, keep);
+    batch.interventions = changes;
+    return test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), batch).traces.front();
+  };
+  const auto trace = loss_of({}, {Keep::loss, Keep::gates, Keep::query_key, Keep::saliency});
+  EXPECT_EQ(trace->erase_read(1, 0).size(), 140U * 8U);
+  const auto c = trace->cumulative_log_gate(1, 2);
+  const auto gradient = trace->log_forget_gradient(1, 2);
+  double slope = 0;
+  for (std::size_t n = 1; n < c.size(); ++n) slope += static_cast<double>(gradient[n]) * (c[n] - c[n - 1]);
+  const auto mean = [&](const char* change) {
+    double sum = 0;
+    for (const float loss : loss_of({Intervention::parse(change)}, {Keep::loss})->per_token_loss()) {
+      sum += static_cast<double>(loss) / 140;
+    }
+    return sum;
+  };
+  EXPECT_NEAR(slope, (mean("1:2:scale=1.05") - mean("1:2:scale=0.95")) / 0.1, 2e-2 * std::abs(slope) + 2e-5);
+}
+
 TEST(PathConfig, RefusesWhatDoesNotFit) {
   const auto refusal = [](const json& keys) {
     return test::error_of([&] { ModelConfig::from_json(tiny_path(keys).dump(), "dir/config.json"); });

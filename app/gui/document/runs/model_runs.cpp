@@ -278,11 +278,6 @@ QString ModelRuns::saliencyObstacle(RunId id) const {
       std::ranges::any_of(info.mixers, [](const LayerMixer& one) { return one.mixer == Mixer::attention; });
   for (int layer = 0; layer < info.layers; ++layer) {
     const LayerMixer& own = info.mixer(layer);
-    if (own.path) {
-      return tr("%1 has PaTH attention, which passes keys on from position to position: saliency is not computed "
-                "through it")
-          .arg(from->name);
-    }
     if (own.mixer == Mixer::attention || (!mixed && own.decay == Decay::head)) continue;
     const QString mixer = QString::fromLatin1(to_string(own.mixer)).replace('_', ' ');
     return tr("%1 has layers of %2: saliency needs a model in which every layer is attention, or decays as a whole "

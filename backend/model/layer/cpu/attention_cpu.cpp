@@ -30,7 +30,8 @@ AttentionCpu::AttentionCpu(CpuPass& pass)
   if (config_.path) {
     path_.emplace(pass);
     const std::int64_t before = path_->rows_before();
-    pass_.need({.wide = columns_.count + path_->wide(), .more_normed = before, .more_wide = before});
+    pass_.need(
+        {.normed = pass.hidden(), .wide = columns_.count + path_->wide(), .more_normed = before, .more_wide = before});
   }
   // Shifts read the projection of one row more.
   pass.need({.normed = pass.hidden(),

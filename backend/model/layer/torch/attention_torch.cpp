@@ -184,7 +184,8 @@ void TorchAttentionSteps::sum_gates(int layer) {
   cumulative_ = at::Tensor();
   if (!pass_.gated(layer)) return;
   const bool changed = pass_.changes_gates(layer);
-  if (pass_.by_kernel() && !changed && !pass_.continues()) return sum_gates_by_kernel(layer);
+  const bool plain = !changed && pass_.config().log_gate_factor == 1;
+  if (pass_.by_kernel() && plain && !pass_.continues()) return sum_gates_by_kernel(layer);
   const at::Device& place = pass_.weights().place;
   const std::int64_t heads = pass_.config().heads;
   const std::int64_t length = pass_.length();
@@ -238,6 +239,7 @@ bool TorchAttentionSteps::attend(int layer) {
     } else {
       const auto done = attend_in_tiles(layer, cumulative_, pass_.input().pruning_tolerance);
       if (!done) return false;
+      pass_.report().attention_kernel = "composed";
       pass_.report().attention_blocks += done->blocks;
       pass_.report().skipped_blocks += done->skipped_blocks;
     }
