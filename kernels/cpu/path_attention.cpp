@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kDepthStep = 16;  ///< of mixing_product
 /// Positions of all heads together whose tables are there at once, if one head has no more.
 constexpr std::int64_t kTablePositions = 16'384;
+constexpr double kSlack = 1 + 1e-4;  ///< for float32's rounding in a bound on logits
 constexpr double kNatsOfTwo = 0.6931471805599453;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -46,6 +47,7 @@ class PathTables {
     const std::size_t rows = at(heads * blocks_ * kMapTile);
     for (std::vector<float>* of : {&key_, &write_, &read_, &at_end_, &left_}) of->resize(rows * at(depth_));
     near_.resize(rows * at(kMapTile));
+    longest_.resize(at(heads * blocks_));
     if (values) value_.resize(rows * at(depth_));
   }
 
@@ -69,6 +71,19 @@ class PathTables {
     copy(value, value_);
     prepare_path_block(of(head, block), read_.data() + row * depth_, at_end_.data() + row * depth_,
                        left_.data() + row * depth_, near_.data() + row * kMapTile);
+    longest_[at(head * blocks_ + block)] = largest_norm(key_.data() + row * depth_, size(block), depth_);
+  }
+  /// When all blocks of a head are prepared.
+  void finish(std::int64_t head) {
+    double* const longest = longest_.data() + head * blocks_;
+    for (std::int64_t block = 1; block < blocks_; ++block) {
+      // NaN goes on: then nothing is skipped.
+      if (!(longest[block] >= longest[block - 1])) longest[block] = longest[block - 1] + 0 * longest[block];
+    }
+  }
+  /// Largest |k| up to a block's end.
+  [[nodiscard]] double longest(std::int64_t head, std::int64_t block) const {
+    return longest_[at(head * blocks_ + block)];
   }
 
   [[nodiscard]] PathBlock of(std::int64_t head, std::int64_t block) const {
@@ -88,6 +103,7 @@ class PathTables {
  private:
   std::int64_t length_, head_dim_, depth_, blocks_;
   std::vector<float> key_, write_, read_, at_end_, left_, value_, near_;
+  std::vector<double> longest_;  ///< [heads, blocks]
 };
 
 /// The rows of one tile of queries with their online softmax, in units of log2.
@@ -126,7 +142,16 @@ class PathRows {
     std::fill_n(sum_, kMapTile, 0.0);
     std::fill_n(plain_maximum_, kMapTile, kNothing);
     std::fill_n(plain_sum_, kMapTile, 0.0);
+    const double query =
+        largest_norm(head.query + begin_ * of.head_dim, count, of.head_dim) * static_cast<double>(of.scale) * kLog2E;
+    blocks.total += tile + 1;
     for (std::int64_t block = tile; block >= 0; --block) {
+      const double logit = query * tables.longest(key_head, block);
+      if (block < tile && head.c != nullptr && head.without_gate == nullptr &&
+          is_negligible(head.c, (block + 1) * kMapTile, logit, of.pruning_tolerance, count)) {
+        blocks.skipped += block + 1;
+        break;
+      }
       if (block % kBlocksOfLook == 0 && stop.stop_requested()) return false;
       const PathBlock keys = tables.of(key_head, block);
       meet_path_block(keys, (tile - block) * kMapTile, queries_.data(), rows_.data(), scratch_.data(), tile_.data());
@@ -149,7 +174,23 @@ class PathRows {
     return true;
   }
 
+  AttentionBlocks blocks;
+
  private:
+  /// Whether the keys before `end` hold no more than the tolerance of any row.
+  /// @param logit  that none of them exceeds, in units of log2
+  [[nodiscard]] bool is_negligible(const double* c, std::int64_t end, double logit, double tolerance,
+                                   std::int64_t count) const {
+    constexpr double kNothingAtAll = -160;  // whose power of 2 is 0 in float32
+    const double limit = tolerance > 0 ? std::max(kNothingAtAll, std::log2(tolerance)) : kNothingAtAll;
+    const double most = std::log2(static_cast<double>(end)) + logit * kSlack - c[end - 1] * kLog2E;
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      const double row = static_cast<double>(maximum_[lane]) + std::log2(sum_[lane]);
+      if (!(most + c[begin_ + lane] * kLog2E - row <= limit)) return false;
+    }
+    return true;
+  }
+
   void add_gate(const double* c, std::int64_t first, std::int64_t keys, std::int64_t count) {
     double of_rows[kMapTile] = {};
     std::copy_n(c + begin_, count, of_rows);
@@ -259,7 +300,7 @@ void meet_path_block(const PathBlock& block, std::int64_t offset, const float* q
 }
 
 Status path_attention(const ForgettingAttention& arguments, const float* erase_read, const float* erase_write,
-                      Executor& executor, const std::stop_token& stop) {
+                      Executor& executor, const std::stop_token& stop, AttentionBlocks* blocks) {
   const ForgettingAttention& a = arguments;
   if (!is_sound(a, erase_read, erase_write)) return Status::invalid_argument;
   const std::int64_t group = a.heads / a.key_heads;
@@ -279,6 +320,7 @@ Status path_attention(const ForgettingAttention& arguments, const float* erase_r
                      a.value + begin);
     });
     if (stop.stop_requested()) return Status::cancelled;
+    for (std::int64_t head = 0; head < count; ++head) tables.finish(head);
     // Later rows see more keys: they go first, so that the threads finish together.
     executor.run(count * group * tables.blocks(), [&](std::int64_t task, int thread) {
       const std::int64_t key_head = task % (count * group) / group;
@@ -295,6 +337,11 @@ Status path_attention(const ForgettingAttention& arguments, const float* erase_r
       if (stopped || !workers[at(thread)].run(a, of, tables, key_head, tile, stop)) stopped = true;
     });
     if (stopped) return Status::cancelled;
+  }
+  for (const PathRows& worker : workers) {
+    if (blocks == nullptr) break;
+    blocks->total += worker.blocks.total;
+    blocks->skipped += worker.blocks.skipped;
   }
   return Status::ok;
 }

@@ -43,17 +43,20 @@ void meet_path_block(const PathBlock& block, std::int64_t offset, const float* q
                      float* tile);
 
 /// Forgetting attention whose keys are passed on from position to position, O = softmax(S scale + D) V with S_ij =
-/// q_i^T (I + b_i e_i^T)^T ... (I + b_(j+1) e_(j+1)^T)^T k_j, tile by tile with an online softmax from the diagonal
-/// backwards. Memory is O(L) beside the arguments: tables of a few heads of keys at a time.
-/// @param arguments    without window, cap and sinks, whose rows of queries, keys and values are contiguous; nothing is
-///                     pruned
+/// q_i^T (I + b_i e_i^T) ... (I + b_(j+1) e_(j+1)^T) k_j, tile by tile with an online softmax from the diagonal
+/// backwards. Memory is O(L) beside the arguments: tables of a few heads of keys at a time. Where there is a gate, rows
+/// stop where all that remains can hold no more than the tolerance of any of them, by |q| max|k| scale and the gate: no
+/// position makes a key longer, as b_j = -beta_j e_j with |e_j| <= 1 and beta_j from 0 to 2. Nothing stops before its
+/// end where log_normalizer_without_gate is asked for.
+/// @param arguments    without window, cap and sinks, whose rows of queries, keys and values are contiguous
 /// @param erase_read   [B, H_kv, L, d] e
 /// @param erase_write  [B, H_kv, L, d] b
 /// @param stop         polled on the way
+/// @param blocks       may be null
 /// @returns cancelled, with outputs incomplete; invalid_argument
 /// @throws std::bad_alloc only
 Status path_attention(const ForgettingAttention& arguments, const float* erase_read, const float* erase_write,
-                      Executor& executor, const std::stop_token& stop);
+                      Executor& executor, const std::stop_token& stop, AttentionBlocks* blocks);
 
 /// Keys of some heads as they meet a query behind the last position, k_j + all that the positions behind j add.
 /// @param key, erase_read, erase_write  [heads, L, d]

@@ -133,7 +133,8 @@ TEST(PathAttention, IsTheRecurrenceFromKeyToKey) {
   ThreadPool pool(2);
   for (const PathShape& s : shapes) {
     PathProblem problem(s);
-    ASSERT_EQ(path_attention(problem.arguments(), problem.read.data(), problem.write.data(), pool, {}), Status::ok);
+    ASSERT_EQ(path_attention(problem.arguments(), problem.read.data(), problem.write.data(), pool, {}, nullptr),
+              Status::ok);
     for (std::int64_t head = 0; head < s.batch * s.heads; ++head) {
       const PathReference wanted(problem, head, head / (s.heads / s.key_heads));
       for (std::int64_t i = 0; i < s.length; ++i) {
@@ -149,6 +150,31 @@ TEST(PathAttention, IsTheRecurrenceFromKeyToKey) {
         }
       }
     }
+  }
+}
+
+TEST(PathAttention, WhatAGateForgetsIsSkipped) {
+  ThreadPool pool(2);
+  PathProblem problem({1, 2, 1, 700, 16, true});
+  for (double& c : problem.gate) c *= 20;
+  ForgettingAttention a = problem.arguments();
+  a.log_normalizer_without_gate = nullptr;
+  const auto run = [&](double tolerance) {
+    AttentionBlocks blocks;
+    a.pruning_tolerance = tolerance;
+    EXPECT_EQ(path_attention(a, problem.read.data(), problem.write.data(), pool, {}, &blocks), Status::ok);
+    EXPECT_EQ(blocks.total, 2 * 11 * 12 / 2);
+    return blocks.skipped;
+  };
+  const std::int64_t exactly = run(0);
+  const std::vector<float> wanted = problem.output;
+  EXPECT_GT(run(0x1p-24), exactly);
+  EXPECT_GT(exactly, 0);
+  for (std::size_t n = 0; n < wanted.size(); ++n) ASSERT_NEAR(problem.output[n], wanted[n], 1e-6F);
+  const PathReference reference(problem, 1, 0);
+  for (std::int64_t n = 0; n < 700 * 16; ++n) {
+    ASSERT_NEAR(static_cast<double>(wanted[static_cast<std::size_t>((n / 16 * 2 + 1) * 16 + n % 16)]),
+                reference.output[static_cast<std::size_t>(n)], 5e-6);
   }
 }
 
@@ -185,7 +211,7 @@ TEST(PathAttention, RefusesWhatItDoesNotComputeAndStops) {
   const auto status = [&](auto change) {
     ForgettingAttention a = problem.arguments();
     change(a);
-    return path_attention(a, problem.read.data(), problem.write.data(), pool, {});
+    return path_attention(a, problem.read.data(), problem.write.data(), pool, {}, nullptr);
   };
   EXPECT_EQ(status([](ForgettingAttention& a) { a.window_size = 5; }), Status::invalid_argument);
   EXPECT_EQ(status([](ForgettingAttention& a) { a.logit_cap = 5; }), Status::invalid_argument);
@@ -194,8 +220,9 @@ TEST(PathAttention, RefusesWhatItDoesNotComputeAndStops) {
   EXPECT_EQ(status([](ForgettingAttention& a) { a.value = nullptr; }), Status::invalid_argument);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(path_attention(problem.arguments(), problem.read.data(), problem.write.data(), pool, stop.get_token()),
-            Status::cancelled);
+  EXPECT_EQ(
+      path_attention(problem.arguments(), problem.read.data(), problem.write.data(), pool, stop.get_token(), nullptr),
+      Status::cancelled);
 }
 
 }  // namespace

@@ -76,8 +76,12 @@ void PathCpu::split(int layer, const CpuPass::Rows& rows, std::int64_t first, co
 }
 
 bool PathCpu::attend(int layer, std::int64_t first, const kernels::cpu::ForgettingAttention& arguments) {
-  const kernels::Status status = kernels::cpu::path_attention(
-      arguments, erase_read_.data() + at(first), erase_write_.data() + at(first), pass_.team(), pass_.job().stop);
+  kernels::cpu::AttentionBlocks blocks;
+  const kernels::Status status =
+      kernels::cpu::path_attention(arguments, erase_read_.data() + at(first), erase_write_.data() + at(first),
+                                   pass_.team(), pass_.job().stop, &blocks);
+  pass_.report().attention_blocks += blocks.total;
+  pass_.report().skipped_blocks += blocks.skipped;
   if (status == kernels::Status::invalid_argument) {
     throw ShapeError(fmt::format("[path_attention] {} heads of {} over {} positions are not supported", config_.heads,
                                  config_.head_dim, length_));
