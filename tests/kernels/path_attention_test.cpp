@@ -1,6 +1,6 @@
 #include "kernels/cpu/path_attention.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/pooled_map.h"
 #include "kernels/executor.h"
 
 namespace foxscope::kernels::cpu {
@@ -175,6 +176,61 @@ TEST(PathAttention, WhatAGateForgetsIsSkipped) {
   for (std::int64_t n = 0; n < 700 * 16; ++n) {
     ASSERT_NEAR(static_cast<double>(wanted[static_cast<std::size_t>((n / 16 * 2 + 1) * 16 + n % 16)]),
                 reference.output[static_cast<std::size_t>(n)], 5e-6);
+  }
+}
+
+// Strips of maps begin at any row, so that some of their rows start in one block and some in the next.
+TEST(PathAttention, RowsThatBeginAnywhereMeetTheSameKeys) {
+  constexpr std::int64_t kLength = 300;
+  constexpr std::int64_t kDim = 16;
+  PathProblem p({1, 1, 1, kLength, kDim, false});
+  std::vector<float> at_end(p.key.size()), left(p.key.size()), near(static_cast<std::size_t>(kLength * kMapTile));
+  const auto block_at = [&](std::int64_t first) {
+    PathBlock block;
+    block.size = std::min(kMapTile, kLength - first);
+    block.depth = kDim;
+    block.key = p.key.data() + first * kDim;
+    block.write = p.write.data() + first * kDim;
+    block.at_end = at_end.data() + first * kDim;
+    block.left = left.data() + first * kDim;
+    block.near = near.data() + first * kMapTile;
+    return block;
+  };
+  for (std::int64_t first = 0; first < kLength; first += kMapTile) {
+    prepare_path_block(block_at(first), p.read.data() + first * kDim, at_end.data() + first * kDim,
+                       left.data() + first * kDim, near.data() + first * kMapTile);
+  }
+  std::vector<float> queries(kDim * kMapTile), rows(queries.size());
+  std::vector<float> scratch(kMapTile * kMapTile), tile(scratch.size());
+  for (const std::int64_t begin : {0, 37, 64, 200, 250, 299}) {
+    const std::int64_t end = std::min(begin + kMapTile, kLength);
+    pack_queries(p.query.data() + begin * kDim, end - begin, kDim, 1.0, queries.data());
+    std::ranges::fill(rows, 0.0F);
+    std::vector<std::vector<double>> r;
+    for (std::int64_t row = begin; row < end; ++row) {
+      r.emplace_back(p.query.begin() + row * kDim, p.query.begin() + (row + 1) * kDim);
+    }
+    for (std::int64_t first = (end - 1) / kMapTile * kMapTile; first >= 0; first -= kMapTile) {
+      const PathBlock block = block_at(first);
+      meet_path_block(block, begin - first, queries.data(), rows.data(), scratch.data(), tile.data());
+      for (std::int64_t key = block.size - 1; key >= 0; --key) {
+        for (std::int64_t row = std::max(begin, first + key); row < end; ++row) {
+          std::vector<double>& own = r[static_cast<std::size_t>(row - begin)];
+          double product = 0;
+          double erased = 0;
+          for (std::int64_t n = 0; n < kDim; ++n) {
+            product += own[static_cast<std::size_t>(n)] * static_cast<double>(block.key[key * kDim + n]);
+            erased += own[static_cast<std::size_t>(n)] * static_cast<double>(block.write[key * kDim + n]);
+          }
+          ASSERT_NEAR(static_cast<double>(tile[static_cast<std::size_t>(key * kMapTile + row - begin)]), product, 2e-5)
+              << row << " " << first + key;
+          for (std::int64_t n = 0; n < kDim; ++n) {
+            own[static_cast<std::size_t>(n)] +=
+                erased * static_cast<double>(p.read[static_cast<std::size_t>((first + key) * kDim + n)]);
+          }
+        }
+      }
+    }
   }
 }
 
