@@ -130,7 +130,9 @@ Facts runFacts(const Trace& trace) {
       {"type", info.model_type},
       {"layers", fmt::format("{} with {} heads of size {}{}", info.layers, info.heads, info.head_dim,
                              info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
-      {"gate", forgets(info) ? info.mixers.empty() ? "forget gate" : "decay" : "none"},
+      {"gate", !forgets(info)                                               ? "none"
+               : std::ranges::all_of(info.mixers, &LayerMixer::has_softmax) ? "forget gate"
+                                                                            : "decay"},
       {"tokens", countText(info.length)},
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},

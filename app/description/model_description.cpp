@@ -250,6 +250,13 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
   unlessOne("residual_factor", "factor of what layers add", config.residual_factor);
   unlessOne("logit_factor", "factor of logits", config.logit_factor);
   if (config.sinks) options.push_back({"sinks", "sinks", true});
+  if (config.path) {
+    options.push_back({"path", "keys are passed on", true});
+    options.push_back({"path_rank", "rank of what they are passed on by",
+                       config.path->rank > 0 ? Json(config.path->rank) : Json(nullptr)});
+    options.push_back({"convolution", "convolution", config.path->taps});
+    unlessOne("log_gate_factor", "factor of log gates", config.log_gate_factor);
+  }
   if (config.projection_limit > 0) {
     options.push_back({"projection_limit", "limit of queries, keys and values", config.projection_limit});
   }

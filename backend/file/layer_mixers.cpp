@@ -50,6 +50,11 @@ LayerMixer read_mixer(const Hdf5Object& layer, Hdf5Heap& heap) {
     layer.file().fail_damaged(layer.path() + "@sinks", fmt::format("is {}, not 0, or 1 of softmax attention", sinks));
   }
   mixer.sinks = sinks == 1;
+  const std::int64_t path = layer.integer_attribute("path").value_or(0);
+  if (path != 0 && (path != 1 || !mixer.has_softmax())) {
+    layer.file().fail_damaged(layer.path() + "@path", fmt::format("is {}, not 0, or 1 of softmax attention", path));
+  }
+  mixer.path = path == 1;
   if (const std::string problem = mixer_problem(mixer); !problem.empty()) {
     layer.file().fail_damaged(layer.path(), problem);
   }
@@ -72,6 +77,7 @@ void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo&
       writer.attribute(of_layer, extent.name, std::int64_t{mixer.*extent.member});
     }
     if (mixer.sinks) writer.attribute(of_layer, "sinks", std::int64_t{1});
+    if (mixer.path) writer.attribute(of_layer, "path", std::int64_t{1});
   }
   writer.attribute(group, "mixers", names);
 }

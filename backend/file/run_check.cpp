@@ -68,7 +68,7 @@ std::span<const T> row_of(const std::shared_ptr<const ArrayValues>& values, int 
 class AttentionCheck {
  public:
   AttentionCheck(const Trace& trace, const std::string& file, std::int64_t reach, RunCheckReport& report)
-      : info_(trace.info()), file_(file), store_(*trace.query_key()), report_(report) {
+      : trace_(trace), info_(trace.info()), file_(file), store_(*trace.query_key()), report_(report) {
     // The first row is of one key: no gate has a part in it.
     for (int n = 0; n < kCheckedRows; ++n) rows_.push_back((reach - 1) * n / (kCheckedRows - 1));
     rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
@@ -102,6 +102,10 @@ class AttentionCheck {
         sums.back().sum[kind] = std::exp(*arrays.sink - static_cast<double>(arrays.normalizers[kind][index_of(row)]));
       }
     }
+    if (mixer.path) {
+      add_passed(layer, head, arrays, queries, sums);
+      return sums;
+    }
     for (std::int64_t begin = 0; begin <= rows_.back(); begin += kKeysAtOnce) {
       const std::int64_t end = std::min(begin + kKeysAtOnce, rows_.back() + 1);
       const auto keys =
@@ -118,7 +122,36 @@ class AttentionCheck {
     return sums;
   }
 
-  static double dot(std::span<const float> query, std::span<const float> key) {
+  /// Adds the keys of rows that are passed on from key to key, from the diagonal to the left (LayerMixer::path).
+  /// @param queries  [rows, d]
+  void add_passed(int layer, int head, const HeadArrays& arrays, std::span<const float> queries,
+                  std::vector<RowSum>& sums) const {
+    const LayerMixer mixer = info_.mixer(layer);
+    const auto dim = static_cast<std::size_t>(mixer.head_dim);
+    const int key_head = shared_head(mixer.heads, mixer.key_heads, head);
+    const std::span<const float> read = trace_.erase_read(layer, head);
+    const std::span<const float> write = trace_.erase_write(layer, head);
+    std::vector<double> left(queries.begin(), queries.end());
+    std::vector<float> scratch;
+    for (std::int64_t end = rows_.back() + 1; end > 0;) {
+      const std::int64_t begin = std::max<std::int64_t>(0, end - kKeysAtOnce);
+      const auto keys = store_.rows(Part::key, layer, key_head, begin, end, scratch);
+      for (std::int64_t j = end - 1; j >= begin; --j) {
+        const auto key = keys.subspan(index_of(j - begin) * dim, dim);
+        for (std::size_t n = 0; n < sums.size(); ++n) {
+          if (rows_[n] < j) continue;
+          const std::span<double> r = std::span(left).subspan(n * dim, dim);
+          add(sums[n], dot(r, key), j, arrays);
+          const double erased = dot(r, write.subspan(index_of(j) * dim, dim));
+          for (std::size_t k = 0; k < dim; ++k) r[k] += erased * static_cast<double>(read[index_of(j) * dim + k]);
+        }
+      }
+      end = begin;
+    }
+  }
+
+  template <typename Number>
+  static double dot(std::span<Number> query, std::span<const float> key) {
     double sum = 0;
     for (std::size_t n = 0; n < query.size(); ++n) sum += static_cast<double>(query[n]) * static_cast<double>(key[n]);
     return sum;
@@ -167,6 +200,7 @@ class AttentionCheck {
                     has_gate(kind) && row.row > 0 ? ", cumulative_log_gate" : "", kUncheckedRemedy));
   }
 
+  const Trace& trace_;
   const TraceInfo& info_;
   const std::string& file_;
   const QueryKeyStore& store_;
@@ -193,6 +227,8 @@ LayerArrays read_layer(const Trace& trace, int layer) {
   for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
     if (has_gate(kind) && gated && arrays.gates == nullptr) continue;
     if (info.mixer(layer).sinks && !trace.has(TraceArray::sink_logit, layer)) continue;
+    const bool passed = trace.has(TraceArray::erase_read, layer) && trace.has(TraceArray::erase_write, layer);
+    if (info.mixer(layer).path && !passed) continue;
     arrays.normalizers[kind] = source.read(kNormalizers[kind], layer);
   }
   return arrays;

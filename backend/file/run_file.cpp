@@ -482,7 +482,8 @@ bool is_newer(const LayerMixer& mixer) {
 
 /// The oldest schema whose readers take a run for what it is.
 std::int64_t schema_of(const TraceInfo& info) {
-  const bool sinks = std::ranges::any_of(info.mixers, &LayerMixer::sinks);
+  const bool sinks =
+      std::ranges::any_of(info.mixers, [](const LayerMixer& mixer) { return mixer.sinks || mixer.path; });
   const bool newer = std::ranges::any_of(info.mixers, is_newer);
   if (has_windows_by_layer(info) || info.logit_cap > 0 || sinks || newer) return kAttentionSchema;
   return info.mixers.empty() ? kSchema : kMixerSchema;

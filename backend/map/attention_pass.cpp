@@ -239,6 +239,7 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
   std::vector<float> row_sums;
   const Range whole{0, entries.length};
   if (!entries.prepare_mixing(whole, whole, FirstKey::counted, job, team, row_sums)) return std::nullopt;
+  if (!entries.prepare_path(whole, whole, team)) return std::nullopt;
   if (entries.mixing == nullptr && entries.gated && !entries.measure_keys({.norms = true}, whole, team))
     return std::nullopt;
   const auto length = static_cast<std::size_t>(entries.length);

@@ -151,7 +151,7 @@ class EntryMap {
     if (request.by_distance()) window_ = common_window(window_, request.distances.back() - 1);
     for (HeadEntries& head : entries_) {
       head.logarithm = pixels_.logarithm();
-      if (head.mixing != nullptr || request.rows.size() < kLongRows) band_ = kBandRows;
+      if (head.mixing != nullptr || head.path != nullptr || request.rows.size() < kLongRows) band_ = kBandRows;
     }
   }
 
@@ -349,7 +349,7 @@ bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
   const std::span<const double> gate = entries.gate;
   if (!gate.empty() && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
   const bool largest = request.reduction == Reduction::max || request.reduction == Reduction::absmax;
-  return largest && !request.minus && entries.is_softmax() &&
+  return largest && !request.minus && entries.is_softmax() && entries.path == nullptr &&
          request.rows.size() * request.columns.size() >= kSearchedEntries * pixels &&
          kernels::cpu::rounds_logits(entries.head_dim);
 }
@@ -374,6 +374,7 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
       if (!added.prepare_mixing(request.rows, request.keys(), request.first_key, job, team, own)) return false;
       continue;
     }
+    if (!added.prepare_path(request.rows, request.keys(), team)) return false;
     if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
     // Logits without a gate do not fall with distance: there is nothing to skip.
     HeadEntries::KeyMeasures measures;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backend/base/index.h"
+#include "kernels/cpu/mixing.h"
 #include "kernels/log2e.h"
 
 namespace foxscope {
@@ -67,6 +68,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
     if (quantity != Quantity::logits) sink = of.trace->sink_logit(of.layer, of.head);
     store = &of.trace->require_query_key();
     key_head = shared_head(mixer.heads, mixer.key_heads, of.head);
+    if (mixer.path) path = std::make_shared<MixingEntries>(of, Quantity::logits);
   }
 }
 
@@ -87,6 +89,10 @@ bool HeadEntries::prepare_mixing(const Range& rows, const Range& columns, FirstK
     }
   }
   return mixing->prepare(rows, columns, team);
+}
+
+bool HeadEntries::prepare_path(const Range& rows, const Range& columns, Team& team) {
+  return path == nullptr || path->prepare(rows, columns, team);
 }
 
 bool HeadEntries::is_softmax() const {
@@ -112,6 +118,7 @@ void HeadEntries::leave_out_gate(std::span<const float> rows) {
 
 void HeadEntries::leave_out_content(std::span<const float> rows) {
   store = nullptr;
+  path = nullptr;
   sink.reset();
   normalizer = rows;
 }
@@ -162,12 +169,14 @@ EntryReader::EntryReader(const HeadEntries& entries) : entries_(entries) {
   strips_.resize(kLongBandRows / kMapTile);
   if (entries.store != nullptr) packed_.resize(static_cast<std::size_t>(kLongBandRows * entries.head_dim));
   if (entries.quantity == Quantity::gate_effect) second_.resize(kMapTile * kMapTile);
+  if (entries.path != nullptr) path_ = entries.path->reader(kSmallestExponent);
   if (!entries.rounded_keys.empty()) rounded_.resize(static_cast<std::size_t>(kLongBandRows * entries.head_dim));
 }
 
 void EntryReader::set_band(const Range& rows) {
   assert(rows.begin >= 0 && rows.size() <= kLongBandRows && rows.end <= entries_.length);
   std::span<const float> queries;
+  if (path_ != nullptr) path_->set_band(rows);
   if (entries_.store != nullptr) {
     queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,
                                    rows.end, query_scratch_);
@@ -223,6 +232,12 @@ void EntryReader::read_keys() {
 }
 
 void EntryReader::logits(std::int64_t strip, const Range& keys, float* out) {
+  if (path_ != nullptr) {
+    const double unit = entries_.quantity == Quantity::logits ? 1.0 : kernels::kLog2E;
+    path_->tile(strip, keys, out);
+    kernels::cpu::scale(static_cast<float>(entries_.scale * unit), keys.size() * kMapTile, out);
+    return;
+  }
   read_keys();
   kernels::cpu::logit_tile(packed_.data() + strip * kMapTile * entries_.head_dim,
                            keys_.data() + (keys.begin - chunk_.begin) * entries_.head_dim, keys.size(),

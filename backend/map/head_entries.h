@@ -36,6 +36,8 @@ struct HeadEntries {
   /// @param own  holds row sums that were made for these rows alone
   bool prepare_mixing(const Range& rows, const Range& columns, FirstKey first_key, const Job& job, Team& team,
                       std::vector<float>& own);
+  /// Prepares logits that are passed on from key to key (LayerMixer::path). @returns false if the job was stopped
+  bool prepare_path(const Range& rows, const Range& columns, Team& team);
   /// Whether entries come from a softmax, which has their logarithms first.
   [[nodiscard]] bool is_softmax() const;
   [[nodiscard]] std::unique_ptr<TileReader> reader() const;
@@ -80,6 +82,8 @@ struct HeadEntries {
   std::vector<std::int32_t> rounded_offset;
   std::vector<kernels::cpu::RoundedKeys> rounded_blocks;
   std::shared_ptr<MixingEntries> mixing;  ///< of a linear mixer, where the quantity is not its scalar decay
+  /// Products of queries and keys of attention that erases (LayerMixer::path); null: they are those of the store.
+  std::shared_ptr<MixingEntries> path;
 };
 
 /// Tiles of softmax attention and of F: queries of a band packed, keys fetched chunk by chunk.
@@ -121,6 +125,7 @@ class EntryReader final : public TileReader {
   std::vector<float> query_scratch_;
   std::vector<float> key_scratch_;
   std::vector<float> second_;
+  std::unique_ptr<TileReader> path_;  ///< of HeadEntries::path
   Range chunk_;
   std::span<const float> keys_;
 };

@@ -114,6 +114,7 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
   entries.logarithm = true;
   std::vector<float> normalizer(static_cast<std::size_t>(entries.length), std::numeric_limits<float>::quiet_NaN());
   Team team(job);
+  if (!entries.prepare_path(rows, {0, rows.end}, team)) return {};
   std::vector<std::unique_ptr<RowWorker>> workers(static_cast<std::size_t>(team.threads()));
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done =
@@ -140,6 +141,7 @@ std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> normalizer(static_cast<std::size_t>(entries.length), kNone);
   Team team(job);
+  if (!entries.prepare_path(rows, {0, rows.end}, team)) return {};
   std::vector<std::unique_ptr<RowWorker>> workers(static_cast<std::size_t>(team.threads()));
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done = team.run({"leaving out key 0", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {

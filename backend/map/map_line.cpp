@@ -104,6 +104,7 @@ std::optional<std::vector<float>> line_entries(const LineRequest& request, const
 bool needs_all_rows(const HeadOf& head, Quantity quantity) {
   const Trace& trace = *head.trace;
   const LayerMixer mixer = trace.info().mixer(head.layer);
+  if (mixer.path && quantity != Quantity::forget && quantity != Quantity::log_forget) return true;
   if (mixer.has_softmax()) {
     return takes_ungated_rows(quantity) && forgets(trace.info(), head.layer) &&
            !trace.knows_log_normalizer_without_gate(head.layer, head.head);

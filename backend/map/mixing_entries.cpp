@@ -12,6 +12,7 @@
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_map.h"
 #include "kernels/cpu/mixing.h"
+#include "kernels/cpu/path_attention.h"
 #include "kernels/cpu/pooled_map.h"
 #include "kernels/log2e.h"
 
@@ -62,14 +63,14 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   const TraceInfo& info = trace.info();
   trace.check_head(of.layer, of.head);
   mixer_ = info.mixer(of.layer);
-  assert(!mixer_.has_softmax());
+  assert(!mixer_.has_softmax() || (mixer_.path && which == Quantity::logits));
   erases_ = mixer_.erases() && quantity_ != Quantity::forget;
   query_head_ = shared_head(mixer_.heads, mixer_.query_heads, of.head);
   key_head_ = shared_head(mixer_.heads, mixer_.key_heads, of.head);
   length_ = info.length;
   channels_ = mixer_.head_dim;
   depth_ = (channels_ + kDepthStep - 1) / kDepthStep * kDepthStep;
-  if (mixer_.decays_by_head()) gate_ = trace.cumulative_log_gate(of.layer, of.head);
+  if (mixer_.decays_by_head() && !mixer_.path) gate_ = trace.cumulative_log_gate(of.layer, of.head);
   if (mixer_.decays_by_channel()) {
     sums_ = trace.cumulative_log_decay(of.layer, of.head);
     decay_ = sums_.values;
@@ -80,6 +81,11 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   }
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
+  if (mixer_.path) {
+    erase_read_ = trace.erase_read(of.layer, of.head);
+    erase_write_ = trace.erase_write(of.layer, of.head);
+    return;
+  }
   if (erases_ && (mixer_.decays_by_channel() || mixer_.keeps_erasing())) recurrence_.emplace(of);
   if (mixer_.decays_by_channel()) return;
   if (gate_.empty()) {
@@ -143,7 +149,9 @@ void MixingEntries::prepare_block(std::int64_t block, std::vector<float>& scratc
   std::vector<float> padded;
   padded_rows(TraceArray::key, keys, scratch, padded);
   float* const out = at_end_.data() + (keys.begin - first_) * depth_;
-  if (erases_) {
+  if (mixer_.path) {
+    prepare_path(block, keys, padded.data());
+  } else if (erases_) {
     prepare_delta(block, keys, padded.data());
   } else {
     for (std::int64_t key = keys.begin; key < keys.end; ++key) {
@@ -201,6 +209,23 @@ void MixingEntries::prepare_delta(std::int64_t block, const Range& keys, const f
   std::copy_n(whole.begin(), size * depth_, out);
 }
 
+void MixingEntries::padded_erasing(std::span<const float> rows, const Range& keys, std::vector<float>& out) const {
+  out.assign(index_of(keys.size() * depth_), 0.0F);
+  for (std::int64_t row = 0; row < keys.size(); ++row) {
+    std::copy_n(rows.begin() + (keys.begin + row) * channels_, channels_, out.begin() + row * depth_);
+  }
+}
+
+void MixingEntries::prepare_path(std::int64_t block, const Range& keys, const float* padded) {
+  std::vector<float> read;
+  std::vector<float> write;
+  padded_erasing(erase_read_, keys, read);
+  padded_erasing(erase_write_, keys, write);
+  const std::int64_t at = (keys.begin - first_) * depth_;
+  cpu::prepare_path_block({.size = keys.size(), .depth = depth_, .key = padded, .write = write.data()}, read.data(),
+                          at_end_.data() + at, left_.data() + at, inverse_.data() + block * kMapTile * kMapTile);
+}
+
 /// Tiles of a linear mixer. Those of the delta rule come from the diagonal to the left: one to the right of the last
 /// one begins anew.
 class MixingReader final : public TileReader {
@@ -241,6 +266,7 @@ class MixingReader final : public TileReader {
   void near_scalar_tile(const Strip& strip, const Range& keys, float* out);
   void near_channel_tile(const Strip& strip, const Range& keys, float* out);
   void delta_tile(Strip& strip, const Range& keys, float* out);
+  void meet_block(Strip& strip, const Range& block, float* out);
   void pass_block(Strip& strip, const Range& block, float* out);
   void pass_keys(Strip& strip, const Range& block, float* out);
   void start_rows(Strip& strip, const Range& block, float* out);
@@ -405,6 +431,8 @@ void MixingReader::delta_tile(Strip& strip, const Range& keys, float* out) {
     if (strip.nothing_left) {
       std::fill(whole_.begin(), whole_.end(), 0.0F);
       strip.next = wanted.begin;
+    } else if (of_.mixer_.path) {
+      meet_block(strip, block, whole_.data());
     } else if (of_.goes_key_by_key()) {
       pass_keys(strip, block, whole_.data());
     } else {
@@ -412,6 +440,23 @@ void MixingReader::delta_tile(Strip& strip, const Range& keys, float* out) {
     }
   }
   std::copy_n(whole_.begin() + (keys.begin - wanted.begin) * kMapTile, keys.size() * kMapTile, out);
+}
+
+/// The same of attention that erases.
+void MixingReader::meet_block(Strip& strip, const Range& block, float* out) {
+  const std::int64_t first = block.begin - of_.first_;
+  of_.padded_rows(TraceArray::key, block, scratch_, keys_);
+  of_.padded_erasing(of_.erase_write_, block, queries_);
+  started_.resize(kMapTile * kMapTile);
+  const cpu::PathBlock keys{block.size(),
+                            of_.depth_,
+                            keys_.data(),
+                            queries_.data(),
+                            of_.at_end(block.begin),
+                            of_.left_.data() + first * of_.depth_,
+                            of_.inverse_.data() + first * kMapTile};
+  cpu::meet_path_block(keys, strip.rows.begin - block.begin, strip.packed.data(), strip.left.data(), started_.data(),
+                       out);
 }
 
 /// Entries of a block, and what it leaves of the queries.

@@ -14,17 +14,19 @@
 namespace foxscope {
 
 /// The source of the entries of one head of a linear mixer: M with y_i = sum_j M_ij v_j (docs/maps.md), its size as a
-/// share of its row, or F where each channel decays. Shared by the threads of a map, read only once it is prepared.
+/// share of its row, or F where each channel decays. Of softmax attention that erases (LayerMixer::path) it is the
+/// source of logits times sqrt(d). Shared by the threads of a map, read only once it is prepared.
 ///
 /// Keys are taken in blocks of 64. The contribution of a block to any later query is prepared once, relative to the
 /// block's last position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j
 /// k_j), so that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn
-/// what is left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Where each
-/// channel of a delta rule decays, and where a trace keeps what is erased, queries meet the keys one by one.
+/// what is left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Attention
+/// that erases goes likewise by three (kernels/cpu/path_attention.h). Where each channel of a delta rule decays, and
+/// where a linear mixer's trace keeps what is erased, queries meet the keys one by one.
 class MixingEntries {
  public:
-  /// @param of     a head of a linear mixer
-  /// @param which  mixing, attention, or forget where each channel decays
+  /// @param of     a head of a linear mixer, or of attention that erases
+  /// @param which  mixing, attention, or forget where each channel decays; logits of attention
   /// @throws Error for parts that the trace did not keep, UsageError for another quantity
   MixingEntries(const HeadOf& of, Quantity which);
 
@@ -41,6 +43,9 @@ class MixingEntries {
   struct Block;
   void prepare_block(std::int64_t block, std::vector<float>& scratch);
   void prepare_delta(std::int64_t block, const Range& keys, const float* padded);
+  void prepare_path(std::int64_t block, const Range& keys, const float* padded);
+  /// Rows of b or e, as padded_rows.
+  void padded_erasing(std::span<const float> rows, const Range& keys, std::vector<float>& out) const;
   /// Rows of queries or keys, [rows, depth] padded with zeros; keys of channel decays times beta, where there is one.
   void padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch, std::vector<float>& out) const;
   [[nodiscard]] double c(std::int64_t position) const { return gate_.empty() ? 0.0 : gate_[index_of(position)]; }
@@ -72,10 +77,13 @@ class MixingEntries {
   std::span<const float> row_sizes_;
   std::int64_t first_ = 0;  ///< of the prepared keys, a multiple of 64
   std::int64_t end_ = 0;
-  std::vector<float> at_end_;       ///< [keys, depth]
-  std::vector<float> left_;         ///< delta rule, [keys, depth]: -exp(c_l - c_(first - 1)) k_l
-  std::vector<float> inverse_;      ///< delta rule, [keys, 64]: rows of the inverse of each block's triangle
-  std::vector<double> block_norm_;  ///< largest norm of at_end_ in each block
+  std::vector<float> at_end_;  ///< [keys, depth]
+  /// Delta rule, [keys, depth]: -exp(c_l - c_(first - 1)) k_l; of attention kernels::cpu::PathBlock::left.
+  std::vector<float> left_;
+  /// Delta rule, [keys, 64]: rows of the inverse of each block's triangle; of attention PathBlock::near.
+  std::vector<float> inverse_;
+  std::span<const float> erase_read_, erase_write_;  ///< [L, d] e and b of attention
+  std::vector<double> block_norm_;                   ///< largest norm of at_end_ in each block
 };
 
 /// Sum over j of |M_ij| of some rows, or without key 0.

@@ -23,7 +23,7 @@ MixingRecurrence::MixingRecurrence(const HeadOf& head) {
   if (by_channel_) {
     sums_ = trace.cumulative_log_decay(head.layer, head.head);
     c_ = sums_.values;
-  } else {
+  } else if (!mixer.has_softmax()) {
     c_ = trace.cumulative_log_gate(head.layer, head.head);
   }
   if (mixer.kind().writes_beta) beta_ = trace.beta(head.layer, head.head);
@@ -38,7 +38,8 @@ double MixingRecurrence::entry(std::int64_t position, std::span<const float> key
 }
 
 void MixingRecurrence::decays(std::int64_t position, std::span<double> alpha) const {
-  if (position == 0) return;
+  if (c_.empty()) std::ranges::fill(alpha, 1.0);
+  if (position == 0 || c_.empty()) return;
   const std::size_t step = by_channel_ ? alpha.size() : 1;
   const std::size_t first = index_of(position) * step;
   for (std::size_t n = 0; n < step; ++n) alpha[n] = std::exp(c_[first + n] - c_[first + n - step]);

@@ -7,9 +7,10 @@
 
 namespace foxscope {
 
-/// One row of M of a mixer that erases (MixerKind), in float64, from the diagonal to the left: r = q_i; at each
-/// position j = i, i - 1, ... the entry is M_ij = beta_j r.k_j, and then the position is passed, r <- a_j r + e_j
-/// (b_j.r); for the delta rule that is r <- a_j (r - M_ij k_j). It holds no row itself: threads share it.
+/// One row of M of a mixer that erases (MixerKind), or of logits times sqrt(d) of attention that does, in float64, from
+/// the diagonal to the left: r = q_i; at each position j = i, i - 1, ... the entry is M_ij = beta_j r.k_j, and then the
+/// position is passed, r <- a_j r + e_j (b_j.r); for the delta rule that is r <- a_j (r - M_ij k_j). It holds no row
+/// itself: threads share it.
 class MixingRecurrence {
  public:
   /// @param head  of a layer that erases; its trace must outlive the recurrence
@@ -30,7 +31,7 @@ class MixingRecurrence {
  private:
   bool by_channel_;
   ChannelSums sums_;                    ///< keeps `c_` alive where each channel decays
-  std::span<const double> c_;           ///< [L], or [L, d] where each channel decays, nats
+  std::span<const double> c_;           ///< [L], or [L, d] where each channel decays, nats; empty: a_j = 1
   std::span<const float> beta_;         ///< [L]; empty: 1
   std::span<const float> erase_read_;   ///< [L, d] e; empty: what is erased is at the position's own key
   std::span<const float> erase_write_;  ///< [L, d] b

@@ -59,7 +59,7 @@ void pass_keys(const HeadOf& head, const Range& between, std::span<const float> 
   }
 }
 
-/// M by the recurrence from the query back to the key (docs/maps.md), in float64.
+/// M by the recurrence from the query back to the key (docs/maps.md), in float64; of attention that erases q.k.
 double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
   const Trace& trace = *head.trace;
   const LayerMixer mixer = trace.info().mixer(head.layer);
@@ -102,6 +102,19 @@ void read_mixing(const HeadOf& head, std::int64_t query, std::int64_t key, PairR
   reading.attention = size == 0 ? 0.0 : std::abs(reading.mixing) / static_cast<double>(size);
 }
 
+/// q_i.k_j of softmax attention.
+double product_of(const HeadOf& head, std::int64_t query, std::int64_t key) {
+  const QueryKeyStore& store = *head.trace->query_key();
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const int key_head = key_head_of(head.trace->info(), head.layer, head.head);
+  const auto q = store.rows(QueryKeyStore::Part::query, head.layer, head.head, query, query + 1, query_scratch);
+  const auto k = store.rows(QueryKeyStore::Part::key, head.layer, key_head, key, key + 1, key_scratch);
+  double dot = 0;
+  for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
+  return dot;
+}
+
 void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
   const Trace& trace = *head.trace;
   const TraceInfo& info = trace.info();
@@ -109,14 +122,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   const LayerMixer mixer = info.mixer(head.layer);
   if (!mixer.has_softmax()) return read_mixing(head, query, key, reading);
   reading.has_attention = true;
-  const int key_head = shared_head(mixer.heads, mixer.key_heads, head.head);
-  std::vector<float> query_scratch;
-  std::vector<float> key_scratch;
-  const QueryKeyStore& store = *trace.query_key();
-  const auto q = store.rows(QueryKeyStore::Part::query, head.layer, head.head, query, query + 1, query_scratch);
-  const auto k = store.rows(QueryKeyStore::Part::key, head.layer, key_head, key, key + 1, key_scratch);
-  double dot = 0;
-  for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
+  const double dot = mixer.path ? mixing_entry(head, query, key) : product_of(head, query, key);
   reading.logit = capped_logit(info, dot * static_cast<double>(info.softmax_scale));
   const double normalizer = trace.log_normalizer(head.layer, head.head)[index_of(query)];
   if (const auto sink = trace.sink_logit(head.layer, head.head)) reading.sink_share = std::exp(*sink - normalizer);

@@ -13,6 +13,7 @@ namespace foxscope {
 inline std::string mixer_text(const TraceInfo& info, int layer) {
   const LayerMixer mixer = info.mixer(layer);
   if (!mixer.has_softmax()) return mixer_words(mixer);
+  if (mixer.path) return forgets(info, layer) ? "PaTH attention with a forget gate" : mixer_words(mixer);
   if (const std::int64_t window = window_of(info, layer); window > 0) {
     return fmt::format("attention, window of {}", window);
   }

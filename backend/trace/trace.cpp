@@ -345,7 +345,8 @@ std::optional<TraceArray> Trace::lacking(int layer) const {
   // M of linear mixers is made of the gates and of what is kept beside queries and keys.
   const auto is_lacking = [&](const ArraySpec& spec) {
     if (spec.keep == Keep::query_key && spec.storage == Storage::store) return query_key() == nullptr;
-    const bool makes_rows = mixer.has_softmax() ? spec.array == TraceArray::log_normalizer
+    const bool erases = spec.array == TraceArray::erase_read || spec.array == TraceArray::erase_write;
+    const bool makes_rows = mixer.has_softmax() ? spec.array == TraceArray::log_normalizer || erases
                                                 : spec.keep == Keep::gates || spec.keep == Keep::query_key;
     return makes_rows && belongs_to(spec, mixer) && !has(spec.array, layer);
   };

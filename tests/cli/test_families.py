@@ -224,6 +224,20 @@ class HybridTest(CommandLineTest):
         for name in ["fla-rwkv7", "fla-comba", "fla-kda"]:
             self.check_maps(name)
 
+    def test_keys_that_are_passed_on(self):
+        for name, words in [("fla-path_attn", "PaTH attention"), ("fla-path_attn-fox", "with a forget gate")]:
+            path, values = self.run_of(name)
+            self.assertIn(words, self.done("info", path))
+            for layer, head in [(0, 1), (1, 3)]:
+                wanted = values[f"layers.{layer}.attention"][0, head]
+                found = self.map_of(path, layer, head, "attention")[-wanted.shape[0]:]
+                numpy.testing.assert_allclose(found, wanted, atol=1e-4, err_msg=f"{name} {layer} {head}")
+            self.assertTrue(json.loads(self.done("heads", path, "--json")))
+            with h5py.File(path) as file:
+                layer = next(iter(file["models"].values()))["layers/01"]
+                self.assertEqual(layer.attrs["path"], 1)
+                self.assertEqual(layer["erase_read"].shape, layer["key"].shape)
+
     def test_a_layer_that_is_an_mlp_alone_has_no_heads(self):
         path, mixers = self.check_maps("nemotron_h")
         self.assertEqual(mixers, ["mamba2", "none", "attention", "none"])

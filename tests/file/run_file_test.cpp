@@ -37,6 +37,7 @@ std::vector<SyntheticRun> variants() {
   runs.push_back({.name = "newer", .keep = kEverything, .mixers = newer_mixers()});
   runs.push_back({.name = "newer-losses", .keep = {Keep::loss}, .mixers = newer_mixers()});
   runs.push_back({.name = "sinks", .mixers = sink_mixers()});
+  runs.push_back({.name = "path", .mixers = path_mixers()});
   runs.push_back({.name = "hybrid-losses", .keep = {Keep::loss}, .mixers = all_mixers()});
   return runs;
 }
@@ -67,12 +68,17 @@ TEST_F(RunFileTest, TheSchemaIsTheOldestThatReadsARunAsItIs) {
   EXPECT_EQ(schema({.window_sizes = {0, 5}}), 3);
   EXPECT_EQ(schema({.logit_cap = 0.7}), 3);
   EXPECT_EQ(schema({.mixers = sink_mixers()}), 3);
+  EXPECT_EQ(schema({.mixers = path_mixers()}), 3);
   EXPECT_EQ(schema({.mixers = newer_mixers()}), 3);
 }
 
 TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    const Traces traces = make_traces({{.length = 130, .dtype = dtype}});
+  const SyntheticRun runs[] = {{.length = 130},
+                               {.length = 130, .dtype = DType::bfloat16},
+                               {.length = 130, .mixers = path_mixers()},
+                               {.length = 130, .dtype = DType::bfloat16, .mixers = path_mixers()}};
+  for (const SyntheticRun& run : runs) {
+    const Traces traces = make_traces({run});
     write_run(file("run.h5"), traces);
     const auto opened = RunFile::open(file("run.h5")).trace({});
     for (const Quantity quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,

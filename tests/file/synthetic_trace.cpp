@@ -45,10 +45,34 @@ std::vector<double> random_gates(const SyntheticRun& run, int heads, bool gated,
   return c;
 }
 
+/// What keys are passed on by, of each position of each head of keys: e of length 1, and b = -beta e.
+void fill_directions(Recorder& recorder, int layer, std::mt19937& random) {
+  const LayerMixer mixer = recorder.info().mixer(layer);
+  if (!mixer.path) return;
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform(0, 2);
+  const std::span<float> read = recorder.array<float>(TraceArray::erase_read, layer);
+  const std::span<float> write = recorder.array<float>(TraceArray::erase_write, layer);
+  const auto dim = static_cast<std::size_t>(mixer.head_dim);
+  for (std::size_t first = 0; first < read.size(); first += dim) {
+    float sum = 0;
+    for (float& number : read.subspan(first, dim)) {
+      number = normal(random);
+      sum += number * number;
+    }
+    const float beta = uniform(random);
+    for (std::size_t n = first; n < first + dim; ++n) {
+      read[n] /= std::sqrt(sum);
+      write[n] = -beta * read[n];
+    }
+  }
+}
+
 /// lse_i = log sum_j exp(s q_i.k_j + c_i - c_j), densely, with the sinks' exponentials; zero where q and k are not
-/// kept.
+/// kept. Keys are passed on by e and b where these are not empty.
 void fill_log_normalizer(const std::vector<double>& c, std::span<const float> sinks, const HostQueryKeyStore* store,
-                         const TraceInfo& run, int layer, bool with_gate, std::span<float> normalizer) {
+                         const TraceInfo& run, int layer, bool with_gate, std::span<const float> read,
+                         std::span<const float> write, std::span<float> normalizer) {
   if (store == nullptr || !store->has(Part::query) || normalizer.empty()) return;
   const LayerMixer mixer = run.mixer(layer);
   std::vector<float> query_scratch;
@@ -59,15 +83,21 @@ void fill_log_normalizer(const std::vector<double>& c, std::span<const float> si
     const auto k =
         store->rows(Part::key, layer, shared_head(mixer.heads, mixer.key_heads, head), 0, run.length, key_scratch);
     const double* gate = c.data() + head * run.length;
+    const auto of_keys = index_of(shared_head(mixer.heads, mixer.key_heads, head) * run.length) * dim;
     for (std::int64_t i = 0; i < run.length; ++i) {
       double sum = sinks.empty() ? 0.0 : std::exp(static_cast<double>(sinks[index_of(head)]));
       const std::int64_t window = window_of(run, layer);
       const std::int64_t first = window > 0 ? std::max<std::int64_t>(0, i - window + 1) : 0;
-      for (std::int64_t j = first; j <= i; ++j) {
+      std::vector<double> r;
+      for (std::size_t n = 0; n < dim; ++n) r.push_back(static_cast<double>(q[index_of(i) * dim + n]));
+      for (std::int64_t j = i; j >= first; --j) {
         double dot = 0;
-        for (std::size_t n = 0; n < dim; ++n) {
-          dot += static_cast<double>(q[static_cast<std::size_t>(i) * dim + n]) *
-                 static_cast<double>(k[static_cast<std::size_t>(j) * dim + n]);
+        for (std::size_t n = 0; n < dim; ++n) dot += r[n] * static_cast<double>(k[index_of(j) * dim + n]);
+        if (!read.empty()) {
+          const std::size_t at = of_keys + index_of(j) * dim;
+          double erased = 0;
+          for (std::size_t n = 0; n < dim; ++n) erased += r[n] * static_cast<double>(write[at + n]);
+          for (std::size_t n = 0; n < dim; ++n) r[n] += erased * static_cast<double>(read[at + n]);
         }
         const double logit = static_cast<double>(run.softmax_scale) * dot;
         const double capped = run.logit_cap > 0 ? run.logit_cap * std::tanh(logit / run.logit_cap) : logit;
@@ -185,6 +215,12 @@ std::vector<LayerMixer> sink_mixers() {
   return {mixer, mixer};
 }
 
+std::vector<LayerMixer> path_mixers() {
+  LayerMixer mixer = attention_layer(4, 2, 8);
+  mixer.path = true;
+  return {mixer, mixer};
+}
+
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
   std::mt19937 random(run.seed);
   std::normal_distribution<float> normal;
@@ -205,14 +241,23 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
     fill_stored(recorder, run, layer, random);
     const std::span<float> sinks = recorder.array<float>(TraceArray::sink_logit, layer);
     for (float& sink : sinks) sink = normal(random);
-    fill_log_normalizer(c, sinks, store.get(), info, layer, true, recorder.log_normalizer(layer));
-    fill_log_normalizer(c, sinks, store.get(), info, layer, false, recorder.log_normalizer_without_gate(layer));
+    fill_directions(recorder, layer, random);
+    std::span<const float> read;
+    std::span<const float> write;
+    if (info.mixer(layer).path) {
+      read = recorder.array<float>(TraceArray::erase_read, layer);
+      write = recorder.array<float>(TraceArray::erase_write, layer);
+    }
+    fill_log_normalizer(c, sinks, store.get(), info, layer, true, read, write, recorder.log_normalizer(layer));
+    fill_log_normalizer(c, sinks, store.get(), info, layer, false, read, write,
+                        recorder.log_normalizer_without_gate(layer));
   }
   if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[0:37]";
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
   for (const ArraySpec& spec : kTraceArrays) {
     if (spec.storage != Storage::raw || spec.number != ArrayNumber::float32) continue;
     for (int index = 0; index < count_of(spec, info.layers); ++index) {
+      if (spec.repeat == Repeat::layers && info.mixer(index).path) continue;  // they are there
       for (float& number : recorder.array<float>(spec.array, index)) number = normal(random);
     }
   }

@@ -39,5 +39,7 @@ std::vector<LayerMixer> all_mixers();
 std::vector<LayerMixer> newer_mixers();
 /// Two layers of softmax attention whose heads have sinks.
 std::vector<LayerMixer> sink_mixers();
+/// Two layers of softmax attention whose keys are passed on from position to position.
+std::vector<LayerMixer> path_mixers();
 
 }  // namespace foxscope::test

@@ -254,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, FamilyGradient,
                                          "published/ministral3-published", "published/olmo3", "published/phi3",
                                          "published/smollm3", "published/gemma2", "published/gemma3-text",
                                          "transformer-llama", "fox-llama-fixed-gate", "fox-pro-shared-qknorm",
-                                         "fla-fox"),
+                                         "fla-fox", "published/fla-path_attn", "published/fla-path_attn-fox"),
                          test::fixture_test_name);
 
 }  // namespace

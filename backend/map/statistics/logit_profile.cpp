@@ -6,7 +6,9 @@
 #include <span>
 
 #include "backend/base/index.h"
+#include "backend/map/band_tiles.h"
 #include "backend/map/device/device_profile.h"
+#include "backend/map/head_entries.h"
 #include "backend/map/team.h"
 
 namespace foxscope {
@@ -57,11 +59,62 @@ double sum_capped(const Rows& rows, const DistanceBin& bin, const TraceInfo& inf
   return sum;
 }
 
+/// Bands of rows are dealt out to so many tasks, each with sums of its own: sums then do not depend on the number of
+/// threads.
+constexpr std::int64_t kPathTasks = 16;
+
+/// Sums of q_i.k_j of keys that are passed on from position to position, tile by tile: each depends on all between.
+/// @returns false if the job was stopped
+bool sum_passed(const HeadOf& head, std::span<const DistanceBin> bins, const Job& job, std::span<double> sums) {
+  using kernels::cpu::kMapTile;
+  HeadEntries entries(head, Quantity::logits, {});
+  Team team(job);
+  const Range whole{0, entries.length};
+  if (!entries.prepare_path(whole, whole, team)) return false;
+  const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
+  const std::int64_t tasks = std::min(kPathTasks, bands);
+  std::vector<std::vector<double>> of_distance(index_of(tasks));
+  const bool done = team.run({"averaging logits", "tokens", entries.length}, tasks, [&](std::int64_t task, int thread) {
+    std::vector<double>& own = of_distance[index_of(task)];
+    own.resize(index_of(entries.length));
+    const auto reader = entries.reader();
+    std::vector<float> values(index_of(kMapTile * kMapTile));
+    for (std::int64_t band = bands - 1 - task; band >= 0; band -= tasks) {
+      const Range rows{band * kBandRows, std::min((band + 1) * kBandRows, entries.length)};
+      reader->set_band(rows);
+      const bool whole_band = for_each_tile(
+          rows, whole, entries.window, team, [&](const Range& keys) { reader->set_chunk(keys); },
+          [&](const BandTile& tile) {
+            reader->tile(tile.strip, tile.keys, values.data());
+            for (std::int64_t key = std::max<std::int64_t>(1, tile.keys.begin); key < tile.keys.end; ++key) {
+              const float* const line = values.data() + (key - tile.keys.begin) * kMapTile;
+              for (std::int64_t row = std::max(key, tile.rows.begin); row < tile.rows.end; ++row) {
+                own[index_of(row - key)] += static_cast<double>(line[row - tile.rows.begin]);
+              }
+            }
+          });
+      if (!whole_band) return;
+      team.advance(rows.size(), thread);
+    }
+  });
+  if (!done) return false;
+  const auto scale = static_cast<double>(head.trace->info().softmax_scale);
+  for (std::size_t bin = 0; bin < bins.size(); ++bin) {
+    for (const std::vector<double>& own : of_distance) {
+      const std::int64_t end = std::min(bins[bin].to, entries.length);
+      for (std::int64_t distance = bins[bin].from; distance < end; ++distance) sums[bin] += own[index_of(distance)];
+    }
+    sums[bin] /= scale;
+  }
+  return true;
+}
+
 /// The same for all bins, on the job's threads. @returns false if the job was stopped
 bool sum_products(const HeadOf& head, std::span<const DistanceBin> bins, const Job& job, std::span<double> sums) {
   const TraceInfo& info = head.trace->info();
   const QueryKeyStore& store = head.trace->require_query_key();
   const LayerMixer mixer = info.mixer(head.layer);
+  if (mixer.path) return sum_passed(head, bins, job, sums);
   const int key_head = shared_head(mixer.heads, mixer.key_heads, head.head);
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;

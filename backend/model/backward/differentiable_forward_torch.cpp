@@ -69,7 +69,7 @@ DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::i
 
 std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
   const bool by_kernel = steps_ == Steps::kernels && attention_kernels_take(pass_.weights()) &&
-                         config().attention_cap == 0 && !config().sinks;
+                         config().attention_cap == 0 && !config().sinks && !config().path;
   return std::make_unique<DifferentiableAttentionSteps>(pass_, gate_sums_, log_gates_, by_kernel);
 }
 

@@ -26,6 +26,7 @@ void DifferentiableAttentionSteps::sum_gates(int layer) {
 bool DifferentiableAttentionSteps::attend(int layer) {
   if (!(by_kernel_ ? attend_by_kernel(layer) : attend_composed(layer))) return false;
   record_heads(pass_, layer, query_, key_, value_, cumulative_);
+  if (erase_read_.defined()) record_erasing(pass_, layer, erase_read_.detach(), erase_write_.detach());
   return true;
 }
 

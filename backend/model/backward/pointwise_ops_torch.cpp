@@ -15,7 +15,7 @@ bool PointwiseOps::take(const TorchWeights& weights) {
          config.query_key_norm != QueryKeyNorm::whole && config.pre_norm && !config.post_norm &&
          config.embedding_factor == 1 && config.residual_factor == 1 && config.logit_factor == 1 &&
          config.attention_cap == 0 && config.logit_cap == 0 && !config.sinks && config.projection_limit == 0 &&
-         !config.mixture;
+         !config.mixture && !config.path;
 }
 
 std::unique_ptr<PointwiseOps> PointwiseOps::make(const TorchWeights& weights, std::int64_t length) {

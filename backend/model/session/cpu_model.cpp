@@ -56,7 +56,7 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
   const std::vector<Parameter> all = parameters(checkpoint.config());
   const bool whole = reader.read_layers([&](int layer, LayerWeights of_layer) {
     of_layer.logit_bound = bound_logits(checkpoint.config(), layer, of_layer);
-    CpuForward::lay_out(checkpoint.config().linear_at(layer), of_layer);
+    CpuForward::lay_out(checkpoint.config(), layer, of_layer);
     if (checkpoint.config().mixture_at(layer) != nullptr) {
       of_layer.mapped = std::make_shared<const MappedExperts>(checkpoint, all, layer);
     }

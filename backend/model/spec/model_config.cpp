@@ -112,6 +112,7 @@ LayerMixer ModelConfig::layer(int index) const {
   if (mixer != nullptr) return mixer->layer();
   LayerMixer attention_of_layer = attention_layer(heads, key_heads, head_dim);
   attention_of_layer.sinks = sinks;
+  attention_of_layer.path = path.has_value();
   return attention_of_layer;
 }
 

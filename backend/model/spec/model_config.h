@@ -77,6 +77,17 @@ struct LatentKeys {
   double epsilon = 1e-6;
 };
 
+/// The directions that logits of attention are reflected along between a key and a query (PaTH attention, Yang et al.
+/// 2025, section 3), in the place of a rotary embedding: with w_t = l2(silu(conv(W_w n))), or l2(W_w n), and beta_t = 2
+/// sigmoid(W_b n + b), each a key head's,
+///
+///     s_ij = q_i^T (I - beta_i w_i w_i^T) ... (I - beta_(j+1) w_(j+1) w_(j+1)^T) k_j / sqrt(d).
+struct PathDirections {
+  int rank = 0;           ///< of W_w; 0: it is one matrix
+  int taps = 0;           ///< of the convolution; 0: there is none, and no silu
+  double epsilon = 1e-6;  ///< l2(x) = x / sqrt(sum(x^2) + epsilon)
+};
+
 /// Layers whose x is normed before it is read, and goes on normed: x <- alpha n + beta mixer(n), n = norm(x), and
 /// likewise of the MLP (MiniMax).
 struct NormedResidual {
@@ -158,6 +169,9 @@ struct ModelConfig {
   bool sinks = false;           ///< softmax is over a logit of each head beside those of keys, which has no value
   double projection_limit = 0;  ///< queries behind their norm, keys likewise and values are clipped to it; 0: are not
   std::optional<LatentKeys> latent;
+  std::optional<PathDirections> path;
+  /// log f is log sigmoid times it: where logits and gates are scaled together, the f that softmax sees (PaTH-FoX).
+  double log_gate_factor = 1;
   std::optional<NormedResidual> normed_residual;
   double attention_cap = 0;  ///< logits of attention are cap tanh(s / cap); 0: s
   double logit_cap = 0;      ///< those of tokens likewise
@@ -227,7 +241,7 @@ struct ModelConfig {
   [[nodiscard]] bool is_hybrid() const;
   /// Whether models of it are trained: of hybrids Samba alone, and no mixture of experts.
   [[nodiscard]] bool is_trained() const {
-    return !mixture && !latent && !normed_residual && (!linear || linear->is_trained()) &&
+    return !mixture && !latent && !path && !normed_residual && (!linear || linear->is_trained()) &&
            (!is_hybrid() || linear->decay == LinearDecay::rates);
   }
   [[nodiscard]] int heads_of(int layer) const { return this->layer(layer).heads; }

@@ -40,6 +40,7 @@ using nlohmann::json;
 const std::array kFamilies = {&family::kFox,
                               &family::kTransformer,
                               &family::kFlaFox,
+                              &family::kPath,
                               &family::kGpt2,
                               &family::kGptNeox,
                               &family::kLlama,

@@ -166,7 +166,11 @@ ProjectionColumns::ProjectionColumns(const ModelConfig& config) {
   key_shift = value + config.key_size();
   value_shift = key_shift + (config.key_shift ? config.key_heads : 0);
   forget = value_shift + (config.value_shift ? config.key_heads : 0);
-  count = forget + (config.forget_gate == ForgetGate::full ? config.heads : 0);
+  path = forget + (config.forget_gate == ForgetGate::full ? config.heads : 0);
+  count = path_beta = path;
+  if (!config.path) return;
+  path_beta += config.path->rank > 0 ? config.path->rank : config.key_size();
+  count = path_beta + config.key_heads;
 }
 
 void ParameterList::add(const std::string& name, std::vector<std::int64_t> shape, FloatArray ModelWeights::*weight) {

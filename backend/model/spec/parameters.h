@@ -33,7 +33,7 @@ class MappedExperts;
 /// [out, in]. Weights that a configuration does not have are empty.
 struct LayerWeights {
   FloatArray attention_norm, attention_norm_bias;  ///< [D]; empty: x is read as it is
-  FloatArray projection;       ///< [columns, D]: query, key, value, key shift, value shift, forget gate
+  FloatArray projection;       ///< [columns, D]: query, key, value, key shift, value shift, forget gate, w, beta
   FloatArray projection_bias;  ///< [columns]
   FloatArray query_norm;       ///< [H d]
   FloatArray key_norm;         ///< [H_kv d]
@@ -42,6 +42,7 @@ struct LayerWeights {
   FloatArray output_norm;      ///< [H d]; of a linear mixer [norm_size], or one number a channel
   FloatArray output;           ///< [D, H d]
   FloatArray output_bias;      ///< [D]
+  FloatArray path_up;          ///< [H_kv d, rank] W_2 of PathDirections
   FloatArray latent_norm;      ///< [rank] of LatentKeys
   FloatArray latent_up;        ///< [H (own_dim + value_dim), rank], of each head the rows of its key, then of its value
   FloatArray residual_norm, mlp_residual_norm;    ///< [D] of NormedResidual
@@ -108,6 +109,8 @@ struct ProjectionColumns {
   std::int64_t key_shift = 0;
   std::int64_t value_shift = 0;
   std::int64_t forget = 0;
+  std::int64_t path = 0;       ///< of PathDirections, w before its convolution, or its low rank
+  std::int64_t path_beta = 0;  ///< logits of its beta
   std::int64_t count = 0;
 };
 

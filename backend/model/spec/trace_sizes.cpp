@@ -19,7 +19,7 @@ TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
   sizes.vocabulary_size = config.vocabulary_size;
   sizes.hidden_size = config.hidden_size;
   if (config.mixture) sizes.chosen_experts = config.mixture->chosen;
-  if (config.mixers.empty() && !config.sinks) return sizes;
+  if (config.mixers.empty() && !config.sinks && !config.path) return sizes;
   std::vector<LayerMixer> mixers;
   mixers.reserve(static_cast<std::size_t>(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) mixers.push_back(config.layer(layer));

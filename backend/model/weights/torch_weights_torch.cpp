@@ -73,6 +73,7 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::query_correction, &LayerWeights::query_correction},
     {&TorchLayer::latent_norm, &LayerWeights::latent_norm},
     {&TorchLayer::latent_up, &LayerWeights::latent_up},
+    {&TorchLayer::path_up, &LayerWeights::path_up},
     {&TorchLayer::residual_norm, &LayerWeights::residual_norm},
     {&TorchLayer::mlp_residual_norm, &LayerWeights::mlp_residual_norm},
     {&TorchLayer::pre_norm, &LayerWeights::pre_norm},
@@ -284,6 +285,10 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   if (bias.defined()) {
     weights.gates_bias = bias.slice(0, matrix_rows).contiguous();
     if (config.query_key_value_bias) weights.projection_bias = bias.slice(0, 0, matrix_rows).contiguous();
+  }
+  if (config.path) {
+    weights.path_up = put(host.path_up, {config.key_size(), config.path->rank}, at::kFloat);
+    weights.convolution = put(host.convolution, {config.key_size(), config.path->taps}, at::kFloat);
   }
   weights.query_norm = put(host.query_norm, {config.heads, config.head_dim}, at::kFloat);
   weights.key_norm = put(host.key_norm, {config.key_heads, config.head_dim}, at::kFloat);

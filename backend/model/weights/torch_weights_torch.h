@@ -28,7 +28,7 @@ struct TorchLayer {
   at::Tensor convolution, convolution_bias, x_proj, x_proj_bias, decay_up, decay_bias, decay_rate, skip, query_map,
       query_map_bias, key_map, key_map_bias, output_gate_bias, feedback_decay, query_correction, pre_norm,
       pre_norm_bias, shift, mlp_shift, decay_down, erase_down, value_down, gate_down, erase_up, value_up, erase_bias,
-      value_bias, unit_key, key_share, bonus, output_norm_bias, latent_norm, latent_up, residual_norm,
+      value_bias, unit_key, key_share, bonus, output_norm_bias, latent_norm, latent_up, path_up, residual_norm,
       mlp_residual_norm;
   /// Both as one matrix on a GPU: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;

@@ -58,6 +58,7 @@ std::string mixer_problem(const LayerMixer& mixer) {
 }
 
 const char* mixer_words(const LayerMixer& mixer) {
+  if (mixer.path) return "PaTH attention";
   const char* const words = mixer.kind().words[index_of(mixer.decay)];
   return words != nullptr ? words : mixer.kind().name;
 }

@@ -23,13 +23,17 @@ struct LayerMixer {
   /// Whether the softmax is over a logit of the head beside those of keys, its sink, so that a row's sum falls short of
   /// 1 by the sink's share.
   bool sinks = false;
+  /// Whether keys reach a query through what the positions between erase (PaTH attention, Yang et al. 2025): the logit
+  /// of softmax attention is M_ij / sqrt(d) of the recurrence of MixerKind with a_t = 1, e_t = w_t and b_t = -beta_t
+  /// w_t.
+  bool path = false;
 
   [[nodiscard]] constexpr const MixerKind& kind() const { return kind_of(mixer); }
   [[nodiscard]] constexpr bool has_softmax() const { return kind().softmax; }
-  /// Whether a position erases part of the state, so that M is computed from the diagonal to the left.
-  [[nodiscard]] constexpr bool erases() const { return kind().erases != Erasing::nothing; }
+  /// Whether a position erases part of the state, so that M, or a logit, is computed from the diagonal to the left.
+  [[nodiscard]] constexpr bool erases() const { return path || kind().erases != Erasing::nothing; }
   /// Whether a trace keeps the vectors of erasing, b and e.
-  [[nodiscard]] constexpr bool keeps_erasing() const { return kind().erases == Erasing::arrays; }
+  [[nodiscard]] constexpr bool keeps_erasing() const { return path || kind().erases == Erasing::arrays; }
   /// Whether it can forget.
   [[nodiscard]] constexpr bool decays() const { return decay != Decay::none; }
   /// Whether one decay a head is all that it forgets by.

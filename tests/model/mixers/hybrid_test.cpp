@@ -2,6 +2,7 @@
 // each, the continuation against the pass over the whole, and the maps that a trace gives.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -23,10 +24,16 @@ using test::largest_difference;
 constexpr double kHybridShare = 2e-4;
 constexpr double kHybridEntryBound = 1e-4;
 
+/// The file of maps of linear layers; of a model without such layers that of its outputs.
+std::string maps_of(const std::string& folder) {
+  const std::string maps = folder + "/golden_maps.safetensors";
+  return std::filesystem::exists(maps) ? maps : folder + "/golden.safetensors";
+}
+
 struct HybridGolden {
   explicit HybridGolden(const std::string& name)
       : golden(test::data_path("published/" + name) + "/golden.safetensors"),
-        maps(test::data_path("published/" + name) + "/golden_maps.safetensors"),
+        maps(maps_of(test::data_path("published/" + name))),
         checkpoint(Checkpoint::open(test::data_path("published/" + name))),
         ids(test::read_ids(golden, "input_ids")),
         labels(test::read_ids(golden, "labels")),
@@ -405,7 +412,8 @@ INSTANTIATE_TEST_SUITE_P(Published, Hybrid,
                                          "fla-hgrn2-hybrid", "fla-retnet", "fla-linear_attn", "fla-mamba2", "mamba2-hf",
                                          "bamba", "granitemoehybrid-dense", "falcon_h1", "nemotron_h", "olmo_hybrid",
                                          "falcon_mamba", "recurrent_gemma", "fla-kda", "fla-comba", "fla-rwkv7",
-                                         "granitemoehybrid-moe", "nemotron_h-moe", "kimi_linear", "minimax"),
+                                         "granitemoehybrid-moe", "nemotron_h-moe", "kimi_linear", "minimax",
+                                         "fla-path_attn", "fla-path_attn-fox"),
                          test::fixture_test_name);
 
 }  // namespace

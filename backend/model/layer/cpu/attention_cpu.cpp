@@ -27,6 +27,12 @@ AttentionCpu::AttentionCpu(CpuPass& pass)
     const std::int64_t raised = config_.heads * std::int64_t{latent.own_dim + latent.value_dim};
     pass_.need({.wide = std::max(projected_ + columns_.count + raised, config_.attended_size())});
   }
+  if (config_.path) {
+    path_.emplace(pass);
+    const std::int64_t before = path_->rows_before();
+    pass_.need(
+        {.normed = pass.hidden(), .wide = columns_.count + path_->wide(), .more_normed = before, .more_wide = before});
+  }
   // Shifts read the projection of one row more.
   pass.need({.normed = pass.hidden(),
              .wide = std::max(columns_.count, config_.query_size()),
@@ -70,12 +76,13 @@ bool AttentionCpu::project(int layer) {
   return pass_.for_rows([&](const CpuPass::Rows& rows) { project_rows(layer, rows); });
 }
 
-/// Queries, keys, values and log f. The shift needs the projection of the row before: it is computed once more, so that
-/// chunks do not wait for each other.
+/// Queries, keys, values and log f. The shift needs the projection of the row before, and a convolution of some rows:
+/// it is computed once more, so that chunks do not wait for each other.
 void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   const LayerWeights& weights = pass_.weights(layer);
   const bool shifted = config_.key_shift || config_.value_shift;
-  const std::int64_t first = shifted && rows.begin % length_ > 0 ? rows.begin - 1 : rows.begin;
+  const std::int64_t before_row = path_ ? path_->rows_before() : shifted ? 1 : 0;
+  const std::int64_t first = rows.begin - std::min(before_row, rows.begin % length_);
   float* wide = rows.scratch.wide.data();
   pass_.norm_input(layer, first, rows.end, rows.scratch.normed.data());
   pass_.multiply({.rows = rows.end - first,
@@ -97,6 +104,7 @@ void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
     if (row % length_ == 0) before = pass_.continues() ? pass_.layer_state(layer, row).previous.data() : zeros_.data();
     cpu_rows::split_heads(config_, weights, projected, before, heads_of(layer, row));
   }
+  if (path_) path_->split(layer, rows, first, wide, wide + (rows.end - first) * columns_.count);
   if (!pass_.has_states()) return;
   for (std::int64_t sequence = rows.begin / length_; sequence < rows.end / length_; ++sequence) {
     const float* last = wide + ((sequence + 1) * length_ - 1 - first) * columns_.count;
@@ -204,7 +212,9 @@ bool AttentionCpu::attend(int layer) {
     for (std::int64_t first = 0; first < batch; first += count) {
       if (!attend_whole(layer, first, count)) return false;
     }
-    for (std::int64_t sequence = 0; pass_.has_states() && sequence < batch; ++sequence) start_cache(layer, sequence);
+    for (std::int64_t sequence = 0; pass_.has_states() && sequence < batch; ++sequence) {
+      if (!start_cache(layer, sequence)) return false;
+    }
   }
   for (std::int64_t sequence = 0; pass_.has_states() && sequence < batch; ++sequence) {
     pass_.cpu_state(sequence).drop_keys(layer, config_.attention[index_of(layer)].window_size,
@@ -213,7 +223,7 @@ bool AttentionCpu::attend(int layer) {
   return true;
 }
 
-bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t count) {
+kernels::cpu::ForgettingAttention AttentionCpu::arguments_of(int layer, std::int64_t first, std::int64_t count) {
   const auto strides = [&](std::int64_t heads) {
     return kernels::cpu::AttentionStrides{heads * length_ * head_dim_, length_ * head_dim_, head_dim_};
   };
@@ -243,6 +253,17 @@ bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t coun
   arguments.logit_cap = static_cast<float>(config_.attention_cap);
   if (config_.sinks) arguments.sink = pass_.weights(layer).sinks.data();
   arguments.pruning_tolerance = pass_.input().pruning_tolerance;
+  return arguments;
+}
+
+bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t count) {
+  const kernels::cpu::ForgettingAttention arguments = arguments_of(layer, first, count);
+  const Probe& probe = pass_.probes()[index_of(first)];
+  if (path_) {
+    if (!path_->attend(layer, first, arguments)) return false;
+    if (probe.recorder() != nullptr) probe.take_normalizers(layer, log_normalizer_, without_gate_);
+    return true;
+  }
   kernels::cpu::AttentionBlocks blocks;
   const kernels::Status status = kernels::cpu::forgetting_attention(arguments, pass_.team(), pass_.job().stop, &blocks);
   if (status == kernels::Status::invalid_argument) {
@@ -262,8 +283,14 @@ bool AttentionCpu::attend_whole(int layer, std::int64_t first, std::int64_t coun
 }
 
 /// The state takes keys, values and gates of a whole text up.
-void AttentionCpu::start_cache(int layer, std::int64_t sequence) {
-  const float* const keys = keys_[index_of(sequence)];
+bool AttentionCpu::start_cache(int layer, std::int64_t sequence) {
+  const float* keys = keys_[index_of(sequence)];
+  FloatArray passed;
+  if (path_) {
+    passed = path_->keys_at_end(sequence, keys);
+    if (passed.empty()) return false;
+    keys = passed.data();
+  }
   const float* const values = values_[index_of(sequence)];
   const std::size_t size = cumulative_.size() / index_of(pass_.batch());
   const auto cumulative = std::span(cumulative_).subspan(index_of(sequence) * size, size);
@@ -279,6 +306,7 @@ void AttentionCpu::start_cache(int layer, std::int64_t sequence) {
       pages.append(keys + at, values + at);
     }
   });
+  return true;
 }
 
 /// One position of each sequence against the keys that its state holds.
@@ -287,6 +315,7 @@ void AttentionCpu::attend_next(int layer) {
   const std::int64_t group = heads / config_.key_heads;
   const std::int64_t window = config_.attention[index_of(layer)].window_size;
   std::int64_t keys = 0;
+  if (path_) path_->pass_cached(layer);
   for (std::int64_t sequence = 0; sequence < pass_.batch(); ++sequence) {
     CpuState::Layer& cache = pass_.layer_state(layer, sequence);
     for (std::size_t head = 0; head < cache.heads.size(); ++head) {

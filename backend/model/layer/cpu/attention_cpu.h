@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/model/layer/cpu/cpu_pass.h"
 #include "backend/model/layer/cpu/cpu_rows.h"
+#include "backend/model/layer/cpu/path_cpu.h"
 #include "backend/model/layer/mixer_steps.h"
 #include "backend/model/spec/parameters.h"
+#include "kernels/cpu/forgetting_attention.h"
 
 namespace foxscope {
 
@@ -30,7 +33,10 @@ class AttentionCpu final : public MixerSteps {
   void raise_latent(int layer, std::int64_t count, float* projected);
   /// @param count  sequences from the first on: one, or several that nothing is recorded of
   bool attend_whole(int layer, std::int64_t first, std::int64_t count);
-  void start_cache(int layer, std::int64_t sequence);
+  /// Those of the sequences of attend_whole, their normalisers included.
+  [[nodiscard]] kernels::cpu::ForgettingAttention arguments_of(int layer, std::int64_t first, std::int64_t count);
+  /// @returns false if the job was stopped
+  bool start_cache(int layer, std::int64_t sequence);
   void attend_next(int layer);
   void project_output_rows(int layer, const CpuPass::Rows& rows);
 
@@ -49,6 +55,7 @@ class AttentionCpu final : public MixerSteps {
   FloatArray log_normalizer_;                    ///< [H, n] of a whole text
   FloatArray without_gate_;                      ///< likewise, where the probe keeps it
   FloatArray zeros_;                             ///< the projection before the first position
+  std::optional<PathCpu> path_;                  ///< where keys are passed on
 };
 
 }  // namespace foxscope

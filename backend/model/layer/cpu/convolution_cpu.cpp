@@ -14,9 +14,9 @@ ConvolutionCpu::ConvolutionCpu(CpuPass& pass)
   pass.need({.normed = pass.hidden(), .wide = columns_.count, .more_normed = before_, .more_wide = before_ + 1});
 }
 
-void ConvolutionCpu::lay_out(const LinearMixer& mixer, LayerWeights& weights) {
+void ConvolutionCpu::lay_out(int count, LayerWeights& weights) {
   if (weights.convolution.empty()) return;
-  const auto taps = static_cast<std::size_t>(mixer.convolution);
+  const auto taps = static_cast<std::size_t>(count);
   const std::size_t columns = weights.convolution.size() / taps;
   weights.convolution_taps.resize(weights.convolution.size());
   for (std::size_t n = 0; n < weights.convolution.size(); ++n) {

@@ -24,7 +24,7 @@ class ConvolutionCpu {
 
   explicit ConvolutionCpu(CpuPass& pass);
   /// Puts the convolution's weights with a channel's neighbours beside it.
-  static void lay_out(const LinearMixer& mixer, LayerWeights& weights);
+  static void lay_out(int taps, LayerWeights& weights);
 
   [[nodiscard]] const LinearColumns& columns() const { return columns_; }
   /// Projects rows; to be called in a step for rows, when the layer's projection is packed.

@@ -43,6 +43,8 @@ PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   bytes.per_token = 4 * ((config.paired ? 2 : 1) * hidden + std::max(hidden, queries) +
                          config.widest_rotary() * std::max<std::int64_t>(1, std::ssize(config.rotaries)) + 1) +
                     heads * (8 + 8 + 4) + config.linear_bytes_per_position();
+  // e and b, and the tables of heads at a time.
+  if (config.path) bytes.per_token += 4 * (2 * keys + 6 * (config.head_dim + 16) + 64);
   if (config.mixture) bytes += MixtureCpu::bytes(config);
   if (keep.contains(Keep::ungated)) bytes.per_token += heads * 4;
   if (!keep.contains(Keep::query_key)) bytes.per_token += 4 * (queries + keys);
@@ -50,9 +52,13 @@ PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   return bytes;
 }
 
-void CpuForward::lay_out(const LinearMixer* mixer, LayerWeights& weights) {
-  if (mixer == nullptr) return;
-  ConvolutionCpu::lay_out(*mixer, weights);
+void CpuForward::lay_out(const ModelConfig& config, int layer, LayerWeights& weights) {
+  const LinearMixer* const mixer = config.linear_at(layer);
+  if (mixer == nullptr) {
+    if (config.path) ConvolutionCpu::lay_out(config.path->taps, weights);
+    return;
+  }
+  ConvolutionCpu::lay_out(mixer->convolution, weights);
   if (mixer->is_selective()) MambaCpu::lay_out(*mixer, weights);
 }
 

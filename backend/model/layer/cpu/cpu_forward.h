@@ -26,8 +26,7 @@ class CpuForward final : public Forward {
   static PassBytes bytes(const ModelConfig& config, const KeepSet& keep);
 
   /// Lays the weights of a layer out as the steps read them.
-  /// @param mixer  null: attention
-  static void lay_out(const LinearMixer* mixer, LayerWeights& weights);
+  static void lay_out(const ModelConfig& config, int layer, LayerWeights& weights);
 
   void predict_next(std::span<const std::span<float>> log_probabilities) override {
     prediction_.predict_next(log_probabilities);

@@ -31,17 +31,33 @@ double remaining_bound(const CachedAttention& arguments, std::int64_t end, doubl
 
 void KeyValuePages::append(const float* key, const float* value) {
   const std::int64_t slot = end_ % kPageKeys;
-  if (slot == 0) {
-    pages_.push_back(pool_->take());
-  } else if (pages_.back().use_count() > 1) {
-    const std::shared_ptr<float> shared = std::exchange(pages_.back(), pool_->take());
-    std::copy_n(shared.get(), numbers_of_page(head_dim_), pages_.back().get());
-  }
-  float* page = pages_.back().get();
+  if (slot == 0) pages_.push_back(pool_->take());
+  float* page = own_page(pages_.size() - 1);
   for (std::int64_t n = 0; n < head_dim_; ++n) page[n * kPageKeys + slot] = key[n];
   std::copy(value, value + head_dim_, page + (kPageKeys + slot) * head_dim_);
   largest_key_ = std::max(largest_key_, norm(key, head_dim_));
   ++end_;
+}
+
+float* KeyValuePages::own_page(std::size_t index) {
+  std::shared_ptr<float>& page = pages_[index];
+  if (page.use_count() > 1) {
+    const std::shared_ptr<float> shared = std::exchange(page, pool_->take());
+    std::copy_n(shared.get(), numbers_of_page(head_dim_), page.get());
+  }
+  return page.get();
+}
+
+void KeyValuePages::pass(const float* erase_read, const float* erase_write) {
+  PageWeights products;
+  for (std::size_t index = 0; index < pages_.size(); ++index) {
+    float* const keys = own_page(index);
+    cpu_steps::page_logits(erase_read, keys, head_dim_, 1.0F, products);
+    for (std::int64_t n = 0; n < head_dim_; ++n) {
+      float* const row = keys + n * kPageKeys;
+      for (std::size_t key = 0; key < products.size(); ++key) row[key] += erase_write[n] * products[key];
+    }
+  }
 }
 
 void KeyValuePages::drop_before(std::int64_t position) {

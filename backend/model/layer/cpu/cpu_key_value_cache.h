@@ -28,6 +28,9 @@ class KeyValuePages {
 
   /// @param key, value  [d]
   void append(const float* key, const float* value);
+  /// Every key k becomes k + b (e.k), as it meets the queries behind a position that erases (PathDirections).
+  /// @param erase_read, erase_write  [d] e and b
+  void pass(const float* erase_read, const float* erase_write);
   /// Lets go of whole pages before a position.
   void drop_before(std::int64_t position);
 
@@ -41,6 +44,8 @@ class KeyValuePages {
   [[nodiscard]] const float* values(std::int64_t position) const { return page(position) + head_dim_ * kPageKeys; }
 
  private:
+  /// A page to write to, which no copy shares.
+  float* own_page(std::size_t index);
   [[nodiscard]] const float* page(std::int64_t position) const {
     return pages_[index_of((position - first_) / kPageKeys)].get();
   }

@@ -137,7 +137,7 @@ void split_heads(const ModelConfig& config, const LayerWeights& weights, const f
   if (config.forget_gate != ForgetGate::full) return;
   assert(rows.log_gate != nullptr);
   for (std::int64_t head = 0; head < config.heads; ++head) {
-    rows.log_gate[head * rows.gate_stride] = log_sigmoid(row[columns.forget + head]);
+    rows.log_gate[head * rows.gate_stride] = config.log_gate_factor * log_sigmoid(row[columns.forget + head]);
   }
 }
 

@@ -29,6 +29,10 @@ CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> inte
       recurrent.window.resize(static_cast<std::size_t>(config.carried_size(layer) - size));
       continue;
     }
+    if (config.path) {
+      layers_[index_of(layer)].window.resize(
+          static_cast<std::size_t>(std::max(0, config.path->taps - 1) * config.key_size()));
+    }
     if (!config.gated() && !changes_gates(interventions, layer)) continue;
     layers_[index_of(layer)].gates.resize(static_cast<std::size_t>(config.heads));
   }

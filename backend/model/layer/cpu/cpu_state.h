@@ -35,7 +35,7 @@ class CpuState final : public ForwardState {
     FloatArray previous;               ///< [columns] merged projection of the last position
     FloatArray recurrent;              ///< [H, d, d_v] S of a linear mixer, which has none of the above
     std::size_t recurrent_heads = 0;   ///< H of S
-    FloatArray window;                 ///< [taps - 1, columns] projections that its convolution reads again
+    FloatArray window;  ///< [taps - 1, columns] projections that its convolution, or PathDirections', reads again
   };
   [[nodiscard]] Layer& layer(int index) { return layers_[index_of(index)]; }
 

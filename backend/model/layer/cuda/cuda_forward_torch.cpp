@@ -13,7 +13,8 @@ bool CudaForward::takes(const TorchWeights& weights) {
   if (!weights.on_gpu() || weights.dtype != DType::bfloat16 || config.norm != NormKind::rms ||
       config.mlp != MlpKind::swiglu || config.parallel_residual || config.mlp_bias || config.is_hybrid() ||
       !config.pre_norm || config.post_norm || config.embedding_factor != 1 || config.residual_factor != 1 ||
-      config.logit_factor != 1 || config.logit_cap != 0 || config.mixture || config.latent || config.normed_residual) {
+      config.logit_factor != 1 || config.logit_cap != 0 || config.mixture || config.latent || config.path ||
+      config.normed_residual) {
     return false;
   }
   return config.attends() ? CudaAttentionSteps::takes(weights) : CudaLinearSteps::takes(weights);

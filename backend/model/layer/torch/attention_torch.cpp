@@ -10,6 +10,7 @@
 #include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
+#include "backend/model/layer/torch/path_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 #include "backend/model/spec/interventions.h"
 #include "kernels/cpu/gate_scan.h"
@@ -63,12 +64,41 @@ bool TorchAttentionSteps::project(int layer) {
     key = key.clamp(-limit, limit);
     value = value.clamp(-limit, limit);
   }
+  if (config.path) project_path(layer, gates);
   rotate(layer, query, key);
   const auto heads_first = [&](const at::Tensor& x) { return x.transpose(1, 2).to(matrix).contiguous(); };
   query_ = heads_first(query);
   key_ = heads_first(key);
   value_ = heads_first(value);
   return true;
+}
+
+/// What keys are passed on by.
+/// @param gates  [B, n, ...] of all columns behind the values'
+void TorchAttentionSteps::project_path(int layer, const at::Tensor& gates) {
+  const ModelConfig& config = pass_.config();
+  const PathDirections& path = *config.path;
+  const TorchLayer& weights = pass_.weights(layer);
+  const ProjectionColumns& columns = pass_.weights().columns;
+  const std::int64_t first = columns.path - columns.key_shift;
+  const std::int64_t beta = columns.path_beta - columns.key_shift;
+  at::Tensor w = gates.slice(2, first, beta);
+  if (path.rank > 0) w = at::matmul(w, weights.path_up.t());
+  if (path.taps > 0) {
+    const std::int64_t before = path.taps - 1;
+    at::Tensor window = at::zeros({pass_.batch(), before, config.key_size()}, w.options());
+    if (pass_.continues()) window = pass_.torch_state().layer(layer).window.unsqueeze(0);
+    const at::Tensor seen = at::cat({window, w}, 1);
+    for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
+      pass_.torch_state(b).layer(layer).window = seen[b].slice(0, seen.size(1) - before).clone();
+    }
+    w = at::silu(composed_convolution(w, window, weights.convolution, at::Tensor()));
+  }
+  w = w.unflatten(2, {config.key_heads, config.head_dim});
+  w = w / (w.square().sum(3, true) + path.epsilon).sqrt();
+  const at::Tensor share = 2 * at::sigmoid(gates.slice(2, beta, beta + config.key_heads)).unsqueeze(3);
+  erase_read_ = w.transpose(1, 2).contiguous();
+  erase_write_ = -(share * w).transpose(1, 2).contiguous();
 }
 
 /// Queries, keys and values by way of a low rank (LatentKeys).
@@ -145,14 +175,17 @@ at::Tensor TorchAttentionSteps::log_gates(int layer) const {
   const std::int64_t first = columns.forget - columns.key_shift;
   const at::Tensor logits = constant.defined() ? constant.view({1, 1, heads}).expand({batch, length, heads})
                                                : gates_.slice(1, first, first + heads).view({batch, length, heads});
-  return at::log_sigmoid(logits.to(at::kDouble)).transpose(1, 2).contiguous();
+  const at::Tensor log_gate = at::log_sigmoid(logits.to(at::kDouble));
+  const double factor = pass_.config().log_gate_factor;
+  return (factor == 1 ? log_gate : log_gate * factor).transpose(1, 2).contiguous();
 }
 
 void TorchAttentionSteps::sum_gates(int layer) {
   cumulative_ = at::Tensor();
   if (!pass_.gated(layer)) return;
   const bool changed = pass_.changes_gates(layer);
-  if (pass_.by_kernel() && !changed && !pass_.continues()) return sum_gates_by_kernel(layer);
+  const bool plain = !changed && pass_.config().log_gate_factor == 1;
+  if (pass_.by_kernel() && plain && !pass_.continues()) return sum_gates_by_kernel(layer);
   const at::Device& place = pass_.weights().place;
   const std::int64_t heads = pass_.config().heads;
   const std::int64_t length = pass_.length();
@@ -201,15 +234,17 @@ bool TorchAttentionSteps::attend(int layer) {
   if (pass_.continues()) {
     attend_next(layer);
   } else {
-    if (pass_.by_kernel() && pass_.config().attention_cap == 0 && !pass_.config().sinks) {
+    if (pass_.by_kernel() && pass_.config().attention_cap == 0 && !pass_.config().sinks && !pass_.config().path) {
       attend_by_kernel(layer);
     } else {
       const auto done = attend_in_tiles(layer, cumulative_, pass_.input().pruning_tolerance);
       if (!done) return false;
+      pass_.report().attention_kernel = "composed";
       pass_.report().attention_blocks += done->blocks;
       pass_.report().skipped_blocks += done->skipped_blocks;
     }
     record_heads(pass_, layer, query_, key_, value_, cumulative_);
+    if (erase_read_.defined()) record_erasing(pass_, layer, erase_read_, erase_write_);
     start_states(layer);
   }
   for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
@@ -223,7 +258,9 @@ void TorchAttentionSteps::start_states(int layer) {
   for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
     TorchState::Layer& cache = pass_.torch_state(b).layer(layer);
     // Copies of their own: the originals may lie in a store that goes before the state does.
-    cache.key.start(key_[b].clone(at::MemoryFormat::Contiguous));
+    // Keys that are passed on are changed by every position: they are held in float32.
+    cache.key.start(erase_read_.defined() ? PathBlocks(key_[b], erase_read_[b], erase_write_[b]).keys_at_end()
+                                          : key_[b].clone(at::MemoryFormat::Contiguous));
     cache.value.start(value_[b].clone(at::MemoryFormat::Contiguous));
     if (cumulative_.defined()) cache.cumulative_log_gate.start(cumulative_[b]);
   }
@@ -241,6 +278,8 @@ std::optional<ComposedAttentionResult> TorchAttentionSteps::attend_in_tiles(int 
   attention.window_size = config.attention[index_of(layer)].window_size;
   attention.logit_cap = config.attention_cap;
   attention.sink = pass_.weights(layer).sinks;
+  attention.erase_read = erase_read_;
+  attention.erase_write = erase_write_;
   attention.pruning_tolerance = tolerance;
   attention.without_gate_as_well = pass_.keeps(Keep::ungated);
   const auto attended = composed_forgetting_attention(attention, pass_.job().stop);
@@ -283,7 +322,16 @@ void TorchAttentionSteps::attend_next(int layer) {
   const std::int64_t position = pass_.first_position();
   TorchState::Layer& cache = pass_.torch_state().layer(layer);
   assert(cache.first + cache.key.size() == position);
-  cache.key.append(key_[0]);
+  at::Tensor query = query_[0];
+  if (erase_read_.defined()) {
+    const at::Tensor keys = cache.key.rows();
+    const at::Tensor met = at::matmul(keys, erase_read_[0].mT());  // [H_kv, n, 1]
+    cache.key.start(keys + met * erase_write_[0]);
+    cache.key.append(key_[0].to(at::kFloat));
+    query = query.to(at::kFloat);
+  } else {
+    cache.key.append(key_[0]);
+  }
   cache.value.append(value_[0]);
   if (cumulative_.defined()) cache.cumulative_log_gate.append(cumulative_[0]);
   const std::int64_t dim = config.head_dim;
@@ -294,7 +342,7 @@ void TorchAttentionSteps::attend_next(int layer) {
   const at::Tensor key = cache.key.rows().slice(1, left);
   const at::Tensor value = cache.value.rows().slice(1, left);
   at::Tensor logits =
-      composed_steps::products_to_float(query_[0].reshape({config.key_heads, group, dim}), key.transpose(1, 2)) *
+      composed_steps::products_to_float(query.reshape({config.key_heads, group, dim}), key.transpose(1, 2)) *
       softmax_scale<double>(dim);
   logits = composed_steps::capped(logits, config.attention_cap);
   if (cumulative_.defined()) {

@@ -43,12 +43,16 @@ class TorchAttentionSteps : public MixerSteps {
   at::Tensor value_;       ///< likewise
   at::Tensor gates_;       ///< [B n, ...] float32 logits of shifts and forget gate; undefined where there are none
   at::Tensor cumulative_;  ///< [B, H, n] float64 c; undefined where every f is 1
-  at::Tensor attended_;    ///< [B n, H, d] o in the run's dtype, or float32
+  at::Tensor
+      erase_read_;  ///< [B, H_kv, n, d] float32 e and b that keys are passed on by (PathDirections); or undefined
+  at::Tensor erase_write_;
+  at::Tensor attended_;  ///< [B n, H, d] o in the run's dtype, or float32
 
  private:
   [[nodiscard]] at::Tensor norm_heads(const at::Tensor& heads, const at::Tensor& weight) const;
   void rotate(int layer, at::Tensor& query, at::Tensor& key) const;
   void project_latent(int layer);
+  void project_path(int layer, const at::Tensor& gates);
   void sum_gates_by_kernel(int layer);
   void start_states(int layer);
   void attend_by_kernel(int layer);

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include "backend/model/layer/torch/composed_steps_torch.h"
+#include "backend/model/layer/torch/path_torch.h"
 
 namespace foxscope {
 namespace {
@@ -110,7 +111,8 @@ class Composition {
     value_ = flat(a.value);
     if (a.sink.defined()) sink_ = a.sink.repeat({batch});
     if (a.cumulative_log_gate.defined()) gate_ = a.cumulative_log_gate.reshape({heads_, length_});
-    if (gate_.defined() && tolerance_ > 0 && !without_gate_) prepare_bounds();
+    if (a.erase_read.defined()) path_.emplace(query_, key_, flat(a.erase_read), flat(a.erase_write));
+    if (gate_.defined() && tolerance_ > 0 && !without_gate_ && !path_) prepare_bounds();
   }
 
   bool run(const std::stop_token& stop, at::Tensor& output, at::Tensor& normalizer,
@@ -145,6 +147,7 @@ class Composition {
   /// Adds all key tiles of the query rows [begin, end) to the states.
   bool tile(std::int64_t begin, std::int64_t end, SoftmaxState& state, SoftmaxState& plain,
             const std::stop_token& stop) {
+    if (path_) path_->begin(begin, end);
     const at::Tensor query = query_.slice(1, begin, end).to(at::kFloat);
     const std::int64_t first_key = window_ > 0 ? std::max<std::int64_t>(0, begin - window_ + 1) : 0;
     add_tile(query, begin, end, begin, end, at::Tensor(), state, plain);
@@ -190,11 +193,16 @@ class Composition {
   }
 
   void add_tile(const at::Tensor& query, std::int64_t begin, std::int64_t end, std::int64_t key_begin,
-                std::int64_t key_end, const at::Tensor& which, SoftmaxState& state, SoftmaxState& plain) const {
+                std::int64_t key_end, const at::Tensor& which, SoftmaxState& state, SoftmaxState& plain) {
     const auto pick = [&which](const at::Tensor& all) { return which.defined() ? all.index_select(0, which) : all; };
-    const at::Tensor key = pick(key_.slice(1, key_begin, key_end)).to(at::kFloat);
     const at::Tensor value = pick(value_.slice(1, key_begin, key_end)).to(at::kFloat);
-    at::Tensor logits = at::bmm(pick(query), key.transpose(1, 2)).mul_(scale_);
+    at::Tensor logits;
+    if (path_) {
+      logits = path_->products(key_begin, key_end).mul_(scale_);
+    } else {
+      const at::Tensor key = pick(key_.slice(1, key_begin, key_end)).to(at::kFloat);
+      logits = at::bmm(pick(query), key.transpose(1, 2)).mul_(scale_);
+    }
     if (cap_ > 0) logits = composed_steps::capped(logits, cap_);
     mask(logits, begin, key_begin);
     if (without_gate_) plain.add(logits, at::Tensor(), which);
@@ -239,13 +247,14 @@ class Composition {
   std::int64_t length_ = 0;
   at::Tensor query_, key_, value_, gate_, sink_;
   at::Tensor host_gate_, query_norm_, key_norm_;
+  std::optional<PathProducts> path_;
 };
 
 }  // namespace
 
 std::optional<ComposedAttentionResult> composed_forgetting_attention(const ComposedAttention& arguments,
                                                                      const std::stop_token& stop) {
-  const TensorFloat32Scope scope(arguments.query.scalar_type() == at::kBFloat16);
+  const TensorFloat32Scope scope(arguments.query.scalar_type() == at::kBFloat16 && !arguments.erase_read.defined());
   if (arguments.query.is_cpu()) choose_code_of_exp_and_log();
   Composition composition(arguments);
   ComposedAttentionResult result;

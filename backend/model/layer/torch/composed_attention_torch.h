@@ -16,9 +16,12 @@ struct ComposedAttention {
   at::Tensor cumulative_log_gate;  ///< [B, H, L] float64, nats, non-increasing; undefined: no gate
   double scale = 0;                ///< 1/sqrt(d)
   double logit_cap = 0;            ///< softmax is of cap tanh(q.k scale / cap) + D; 0: of the logits as they are
-  at::Tensor sink;                 ///< [H] float32 logits that every row's softmax is over beside; undefined: none
-  std::int64_t window_size = 0;    ///< row i sees i-w < j <= i; 0: all j <= i
-  double pruning_tolerance = 0;    ///< largest share of a row's attention that may be skipped; 0: none
+  /// [B, H_kv, L, d] float32 e and b that keys are passed on by (kernels/cpu/path_attention.h); undefined: they are
+  /// not.
+  at::Tensor erase_read, erase_write;
+  at::Tensor sink;               ///< [H] float32 logits that every row's softmax is over beside; undefined: none
+  std::int64_t window_size = 0;  ///< row i sees i-w < j <= i; 0: all j <= i
+  double pruning_tolerance = 0;  ///< largest share of a row's attention that may be skipped; 0: none
   bool without_gate_as_well = false;
 };
 
@@ -32,8 +35,10 @@ struct ComposedAttentionResult {
 
 /// Forgetting attention, O = softmax(Q K^T scale + D) V with D[i,j] = c[i] - c[j] for j <= i (Lin et al. 2025, eq. 6),
 /// composed of LibTorch operations, tile by tile with an online softmax: the twin of the fused kernels, and what runs
-/// on hardware without one. Logits, softmax and sums are float32. Key tiles are visited from the diagonal backwards,
-/// and a head leaves when all that remains holds no more than the tolerance of any row of the query tile.
+/// on hardware without one. Where keys are passed on, a row's logits are computed from the diagonal to the left, block
+/// of 64 keys by block, and nothing is skipped. Logits, softmax and sums are float32. Key tiles are visited from the
+/// diagonal backwards, and a head leaves when all that remains holds no more than the tolerance of any row of the query
+/// tile.
 /// @returns nothing if it was stopped
 std::optional<ComposedAttentionResult> composed_forgetting_attention(const ComposedAttention& arguments,
                                                                      const std::stop_token& stop);

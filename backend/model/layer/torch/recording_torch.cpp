@@ -81,6 +81,15 @@ void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at:
   }
 }
 
+void record_erasing(TorchPass& pass, int layer, const at::Tensor& read, const at::Tensor& write) {
+  for (std::int64_t b = 0; b < pass.batch(); ++b) {
+    Recorder* const into = pass.recorder(b);
+    if (into == nullptr || !into->keeps(Keep::query_key)) continue;
+    pass.keep(read[b], [into, layer] { return into->array<float>(TraceArray::erase_read, layer).data(); });
+    pass.keep(write[b], [into, layer] { return into->array<float>(TraceArray::erase_write, layer).data(); });
+  }
+}
+
 void record_normalizers(TorchPass& pass, int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate) {
   for (std::int64_t b = 0; b < pass.batch(); ++b) {
     Recorder* const into = pass.recorder(b);

@@ -21,6 +21,9 @@ void record_prediction_state(const TorchPass& pass, const at::Tensor& rows);
 void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   const at::Tensor& cumulative);
 
+/// What keys of attention are passed on by.  @param read, write  [B, H_kv, n, d] float32
+void record_erasing(TorchPass& pass, int layer, const at::Tensor& read, const at::Tensor& write);
+
 /// Row normalisers of attention.
 /// @param log_normalizer  [B, H, n] float32 nats; undefined where no probe keeps it
 /// @param without_gate    likewise

@@ -7,6 +7,7 @@
 #include "backend/model/layer/torch/attention_torch.h"
 #include "backend/model/layer/torch/linear_torch.h"
 #include "backend/model/layer/torch/mlp_torch.h"
+#include "backend/model/layer/torch/path_torch.h"
 #include "backend/model/layer/torch/prediction_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 #include "backend/model/layer/torch/rwkv7_torch.h"
@@ -21,6 +22,8 @@ PassBytes TorchForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   // Each of LibTorch's operations has a result of its own.
   const std::int64_t queries = config.query_size();
   bytes.per_token += 4 * 2 * (queries + 2 * config.key_size()) + 4 * 4 * std::max(config.hidden_size, queries);
+  // Blocks of keys that are passed on, of every head.
+  if (config.path) bytes.per_token += 4 * std::int64_t{config.heads} * (6 * config.head_dim + 4 * PathBlocks::kKeys);
   return bytes;
 }
 

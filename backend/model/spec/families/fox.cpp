@@ -1,5 +1,5 @@
 // The Forgetting Transformer and its Transformer baseline as the authors publish them (Lin et al. 2025), and as the FLA
-// library writes them.
+// library writes them; as that library writes it, PaTH attention with a forget gate or without (Yang et al. 2025).
 #include "backend/model/spec/families/fox.h"
 
 #include <array>
@@ -32,9 +32,8 @@ void read_fox_sizes(const ConfigKeys& keys, ModelConfig& config) {
   read_swiglu_width(keys, config);
 }
 
-/// Reads the keys that all three families have.
-void read_common(const ConfigKeys& keys, ModelConfig& config) {
-  read_fox_sizes(keys, config);
+/// Reads the keys about what is around attention.
+void read_around_attention(const ConfigKeys& keys, ModelConfig& config) {
   config.norm_epsilon = keys.number("norm_eps", 0.0, 1.0, 1e-6);
   config.tie_word_embeddings = keys.flag("tie_word_embeddings", false);
   read_bos(keys, config);
@@ -43,6 +42,12 @@ void read_common(const ConfigKeys& keys, ModelConfig& config) {
   if (!keys.flag("elementwise_affine", true)) {
     keys.fail("elementwise_affine", "true: norms without weights are not read");
   }
+}
+
+/// Reads the keys that all families of FoX have.
+void read_common(const ConfigKeys& keys, ModelConfig& config) {
+  read_fox_sizes(keys, config);
+  read_around_attention(keys, config);
   config.output_gate = keys.flag("use_output_gate", false);
   if (keys.flag("qk_norm", false)) config.query_key_norm = QueryKeyNorm::per_head;
 }
@@ -109,12 +114,50 @@ void read_fla(const ConfigKeys& keys, ModelConfig& config) {
   refuse_fox_rest(keys, /*authors=*/false);
 }
 
-/// The names that differ between the two libraries.
+/// PaTH attention. FLA's layer has a norm of queries and keys that its model never asks for.
+void read_path(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr int kHeads = 32;
+  constexpr int kRank = 32;
+  constexpr int kTaps = 3;
+  read_sizes(keys, {.heads = "num_heads", .key_heads = "num_kv_heads", .head_dim = nullptr, .heads_otherwise = kHeads},
+             config);
+  read_swiglu_width(keys, config);
+  read_around_attention(keys, config);
+  config.path.emplace();
+  if (keys.flag("use_low_rank_w", true)) config.path->rank = kRank;
+  if (keys.flag("use_w_shortconv", true)) config.path->taps = kTaps;
+  config.forget_gate = keys.flag("use_forget_gate", false) ? ForgetGate::full : ForgetGate::none;
+  // Logits and gates are scaled together.
+  if (config.gated()) config.log_gate_factor = softmax_scale<double>(config.head_dim);
+  if (keys.has("attnres_block_size")) keys.refuse("attnres_block_size", "null");
+  if (keys.flag("use_qk_norm", false)) keys.refuse("use_qk_norm", "false");
+  refuse_fox_rest(keys, /*authors=*/false);
+}
+
+/// The names that differ between the libraries.
 struct FoxNames {
   const char* forget;
   const char* output_gate;
   bool one_matrix;  ///< gate and up of the MLP lie in one
 };
+
+/// What keys are passed on by.
+void list_path_directions(const ModelConfig& config, ParameterList& list) {
+  const PathDirections& path = *config.path;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t keys = config.key_size();
+  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  if (path.rank > 0) {
+    list.add("attn.w_proj.0.weight", {path.rank, hidden}, &W::projection, columns.path * hidden);
+    list.add("attn.w_proj.1.weight", {keys, path.rank}, &W::path_up);
+  } else {
+    list.add("attn.w_proj.weight", {keys, hidden}, &W::projection, columns.path * hidden);
+  }
+  if (path.taps > 0) list.add("attn.w_conv1d.weight", {keys, 1, path.taps}, &W::convolution);
+  list.add("attn.bt_proj.weight", {config.key_heads, hidden}, &W::projection, columns.path_beta * hidden);
+  list.add("attn.bt_proj.bias", {config.key_heads}, &W::projection_bias, columns.path_beta);
+}
 
 void list_fox_like(const ModelConfig& config, const FoxNames& names, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
@@ -155,6 +198,7 @@ void list_fox_like(const ModelConfig& config, const FoxNames& names, ParameterLi
     } else if (config.gated()) {
       list.add("attn.fgate_bias", {config.heads}, &W::constant_gate);
     }
+    if (config.path) list_path_directions(config, list);
     if (config.output_gate) {
       list.add(fmt::format("attn.{}.weight", names.output_gate), {queries, hidden}, &W::output_gate);
     }
@@ -177,10 +221,15 @@ void list_fla(const ModelConfig& config, ParameterList& list) {
   list_fox_like(config, {"f_proj", "g_proj", false}, list);
 }
 
+void list_path(const ModelConfig& config, ParameterList& list) {
+  list_fox_like(config, {"g_proj", nullptr, false}, list);
+}
+
 }  // namespace
 
 const ModelFamily kFox = {"forgetting_transformer-project_fox", "", "model.", read_fox, list_project_fox};
 const ModelFamily kTransformer = {"transformer-project_fox", "", "model.", read_transformer, list_project_fox};
 const ModelFamily kFlaFox = {"forgetting_transformer", "FoX of the FLA library", "model.", read_fla, list_fla};
+const ModelFamily kPath = {"path_attn", "PaTH and PaTH-FoX", "model.", read_path, list_path};
 
 }  // namespace foxscope::family
