@@ -80,7 +80,7 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   }
   store_ = &trace.require_query_key();
   if (mixer_.kind().writes_beta) beta_ = trace.beta(of.layer, of.head);
-  if (erases_ && (mixer_.decays_by_channel() || mixer_.keeps_erasing())) recurrence_.emplace(of);
+  if (erases_ && (mixer_.decays_by_channel() || !mixer_.erases_own_key())) recurrence_.emplace(of);
   if (mixer_.decays_by_channel()) return;
   if (gate_.empty()) {
     zeros_.resize(index_of(length_));
