@@ -161,7 +161,7 @@ class HybridTest(CommandLineTest):
             self.check_maps(name)
 
     def test_steps_of_a_position_are_heads(self):
-        path, values = self.run_of("fla-gated_deltaproduct")
+        path, _ = self.run_of("fla-gated_deltaproduct")
         values = golden("published/fla-gated_deltaproduct", "golden_maps")
         for layer, head in [(0, 0), (0, 5), (1, 7)]:
             wanted = values[f"layers.{layer}.mixing"][head // 2, :, head % 2::2]

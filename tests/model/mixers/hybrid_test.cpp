@@ -250,13 +250,13 @@ TEST_P(Hybrid, IsChangedByInterventions) {
 /// The steps of a position share its decay, and each can be cut by itself: y is the sum of what they give.
 TEST(DeltaProduct, StepsShareTheDecayAndAreCutOneByOne) {
   const HybridGolden wanted("fla-gated_deltaproduct");
-  const auto run = [&](const CausalLM& model, const std::string& change) {
+  const auto run = [&](CausalLM& model, const std::string& change) {
     test::Batch batch;
     batch.input_ids = wanted.ids;
     batch.labels = wanted.labels;
     batch.keep = {Keep::logits};
     batch.interventions = {Intervention::parse(change)};
-    const auto logits = test::run_batch(const_cast<CausalLM&>(model), batch).traces.front()->source().logits();
+    const auto logits = test::run_batch(model, batch).traces.front()->source().logits();
     return std::vector<float>(logits.begin(), logits.end());
   };
   const auto fast = wanted.load();
