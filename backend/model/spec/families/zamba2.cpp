@@ -62,7 +62,7 @@ void read_zamba_activation(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 /// Which layers of the file are hybrid.
-std::vector<bool> read_hybrid_layers(const ConfigKeys& keys, int layers) {
+std::vector<bool> read_block_types(const ConfigKeys& keys, int layers) {
   constexpr const char* kTypes = "layers_block_type";
   std::vector<bool> hybrid(index_of(layers));
   if (!keys.has(kTypes)) {
@@ -118,7 +118,7 @@ void read_zamba2(const ConfigKeys& keys, ModelConfig& config) {
   read_zamba_rotary(keys, config);
   // Logits are q.k / sqrt(head_dim / 2).
   config.query_factor = std::sqrt(2.0);
-  const std::vector<bool> hybrid = read_hybrid_layers(keys, config.layers);
+  const std::vector<bool> hybrid = read_block_types(keys, config.layers);
   const AttentionLayer attention = config.attention.front();
   for (const bool both : hybrid) {
     if (both) config.mixers.push_back(Mixer::attention);
