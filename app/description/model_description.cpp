@@ -272,6 +272,10 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
   options.push_back({"state", "state of a head", fmt::format("{} x {}", mixer->key_dim, mixer->value_dim)});
   options.push_back({"decay", "decay by", to_string(mixer->layer().decay)});
   options.push_back({"convolution", "convolution", mixer->convolution});
+  if (mixer->steps > 1) options.push_back({"steps", "steps of a position", mixer->steps});
+  if (config.side_attention) {
+    options.push_back({"shared_blocks", "transformers that attention's layers share", config.shared_blocks});
+  }
   return options;
 }
 

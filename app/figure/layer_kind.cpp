@@ -18,10 +18,11 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kVermilion{213, 94, 0};
   constexpr Rgb kGreen{0, 158, 115};
   constexpr Rgb kSkyBlue{86, 180, 233};
+  constexpr Rgb kBrown{140, 86, 75};
   constexpr Rgb kGrey{153, 153, 153};
   constexpr Rgb kLavender{150, 150, 225};  ///< attention with a window beside attention without one
   // The colours in the order of kMixerKinds.
-  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue, kGrey});
+  constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue, kBrown, kGrey});
   static_assert(kColours.size() == kMixerKinds.size());
   std::string words = mixer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);

@@ -74,7 +74,9 @@ std::string why_no_decay(const TraceInfo& info, const Trace& trace, int layer) {
 std::string why_no_mixing(const TraceInfo& info, const Trace& trace, int layer) {
   const LayerMixer mixer = info.mixer(layer);
   const char* letter = mixer.has_softmax() ? "A" : "M";
-  if (mixer.keeps_erasing()) return fmt::format("a page does not hold {} of the mixer {}", letter, mixer_words(mixer));
+  if (mixer.erases() && !mixer.erases_own_key()) {
+    return fmt::format("a page does not hold {} of the mixer {}", letter, mixer_words(mixer));
+  }
   if (!trace.has_attention(layer)) {
     return fmt::format("the run did not keep what {} is computed from (--keep gates,rows,qk)", letter);
   }

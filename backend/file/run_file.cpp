@@ -469,6 +469,7 @@ std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& na
 bool is_newer(const LayerMixer& mixer) {
   switch (mixer.mixer) {
     case Mixer::none:
+    case Mixer::delta_product:
       return true;
     case Mixer::gated_linear_attention:
       return mixer.decay != Decay::channel;

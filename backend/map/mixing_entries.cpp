@@ -86,7 +86,7 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
     erase_write_ = trace.erase_write(of.layer, of.head);
     return;
   }
-  if (erases_ && (mixer_.decays_by_channel() || mixer_.keeps_erasing())) recurrence_.emplace(of);
+  if (erases_ && (mixer_.decays_by_channel() || !mixer_.erases_own_key())) recurrence_.emplace(of);
   if (mixer_.decays_by_channel()) return;
   if (gate_.empty()) {
     zeros_.resize(index_of(length_));

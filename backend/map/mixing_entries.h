@@ -21,8 +21,9 @@ namespace foxscope {
 /// block's last position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j
 /// k_j), so that a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn
 /// what is left of a query at e into entries (docs/maps.md), so that a query passes a block by two products. Attention
-/// that erases goes likewise by three (kernels/cpu/path_attention.h). Where each channel of a delta rule decays, and
-/// where a linear mixer's trace keeps what is erased, queries meet the keys one by one.
+/// that erases goes likewise by three (kernels/cpu/path_attention.h). Where each channel of a delta rule decays, where
+/// a linear mixer's trace keeps what is erased, and where a position takes several steps, queries meet the keys one by
+/// one.
 class MixingEntries {
  public:
   /// @param of     a head of a linear mixer, or of attention that erases

@@ -27,12 +27,30 @@ MixingRecurrence::MixingRecurrence(const HeadOf& head) {
     c_ = trace.cumulative_log_gate(head.layer, head.head);
   }
   if (mixer.kind().writes_beta) beta_ = trace.beta(head.layer, head.head);
+  if (mixer.steps() > 1) {
+    const QueryKeyStore& store = trace.require_query_key();
+    const int own = head.head % mixer.steps();
+    std::vector<float> scratch;
+    for (int step = mixer.steps() - 1; step >= 0; --step) {
+      if (step == own) continue;
+      const int other = head.head - own + step;
+      const auto keys = store.rows(TraceArray::key, head.layer, other, 0, trace.info().length, scratch);
+      (step > own ? later_ : earlier_).push_back({{keys.begin(), keys.end()}, trace.beta(head.layer, other)});
+    }
+  }
   if (!mixer.keeps_erasing()) return;
   erase_read_ = trace.erase_read(head.layer, head.head);
   erase_write_ = trace.erase_write(head.layer, head.head);
 }
 
-double MixingRecurrence::entry(std::int64_t position, std::span<const float> key, std::span<const double> r) const {
+void MixingRecurrence::take_step(const Step& step, std::int64_t position, std::span<double> r) {
+  const auto key = std::span(step.key).subspan(index_of(position) * r.size(), r.size());
+  const double held = static_cast<double>(step.beta[index_of(position)]) * dot(r, key);
+  for (std::size_t n = 0; n < r.size(); ++n) r[n] -= held * static_cast<double>(key[n]);
+}
+
+double MixingRecurrence::entry(std::int64_t position, std::span<const float> key, std::span<double> r) const {
+  for (const Step& step : later_) take_step(step, position, r);
   const float beta = beta_.empty() ? 1.0F : beta_[index_of(position)];
   return static_cast<double>(beta) * dot(r, key);
 }
@@ -49,7 +67,9 @@ void MixingRecurrence::decays(std::int64_t position, std::span<double> alpha) co
 void MixingRecurrence::pass(std::int64_t position, std::span<const float> key, double entry,
                             std::span<const double> alpha, std::span<double> r) const {
   if (erase_read_.empty()) {
-    for (std::size_t n = 0; n < r.size(); ++n) r[n] = alpha[n] * (r[n] - entry * static_cast<double>(key[n]));
+    for (std::size_t n = 0; n < r.size(); ++n) r[n] -= entry * static_cast<double>(key[n]);
+    for (const Step& step : earlier_) take_step(step, position, r);
+    for (std::size_t n = 0; n < r.size(); ++n) r[n] *= alpha[n];
     return;
   }
   const std::size_t first = index_of(position) * r.size();

@@ -45,11 +45,11 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
-/// Passes a query over all keys behind one (MixingRecurrence).
+/// M of a query and a key, by passing the query over all keys behind that one (MixingRecurrence).
 /// @param between  that key and the query
 /// @param k        [query - key + 1, d]
 /// @param r        [d] the query
-void pass_keys(const HeadOf& head, const Range& between, std::span<const float> k, std::vector<double>& r) {
+double entry_behind(const HeadOf& head, const Range& between, std::span<const float> k, std::vector<double>& r) {
   const MixingRecurrence recurrence(head);
   std::vector<double> alpha(r.size());
   for (std::int64_t position = between.end; position > between.begin; --position) {
@@ -57,6 +57,7 @@ void pass_keys(const HeadOf& head, const Range& between, std::span<const float> 
     recurrence.decays(position, alpha);
     recurrence.pass(position, key, recurrence.entry(position, key, r), alpha, r);
   }
+  return recurrence.entry(between.begin, k.first(r.size()), r);
 }
 
 /// M by the recurrence from the query back to the key (docs/maps.md), in float64; of attention that erases q.k.
@@ -79,10 +80,7 @@ double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
     return sum;
   };
   const double beta = mixer.kind().writes_beta ? static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) : 1.0;
-  if (mixer.erases()) {
-    pass_keys(head, {key, query}, k, r);
-    return beta * product(key);
-  }
+  if (mixer.erases()) return entry_behind(head, {key, query}, k, r);
   if (mixer.decays_by_channel()) {
     const std::vector<double> later = trace.log_decay_at(head.layer, head.head, query);
     const std::vector<double> earlier = trace.log_decay_at(head.layer, head.head, key);

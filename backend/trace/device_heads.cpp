@@ -40,8 +40,9 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
 }
 
 std::optional<cuda::MixingKind> mixing_kind(const LayerMixer& mixer) {
-  if (mixer.has_softmax() || mixer.has_rates() || mixer.keeps_erasing()) return std::nullopt;
+  if (mixer.has_softmax() || mixer.has_rates()) return std::nullopt;
   if (mixer.erases()) {
+    if (!mixer.erases_own_key()) return std::nullopt;
     return mixer.decays_by_channel() ? std::nullopt : std::optional(cuda::MixingKind::delta_rule);
   }
   if (mixer.decays_by_channel()) return cuda::MixingKind::channel_decay;

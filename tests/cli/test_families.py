@@ -238,6 +238,16 @@ class HybridTest(CommandLineTest):
                 self.assertEqual(layer.attrs["path"], 1)
                 self.assertEqual(layer["erase_read"].shape, layer["key"].shape)
 
+    def test_steps_of_a_position_are_heads(self):
+        path, _ = self.run_of("fla-gated_deltaproduct")
+        values = golden("published/fla-gated_deltaproduct", "golden_maps")
+        for layer, head in [(0, 0), (0, 5), (1, 7)]:
+            wanted = values[f"layers.{layer}.mixing"][head // 2, :, head % 2::2]
+            found = self.map_of(path, layer, head, "mixing")[-wanted.shape[0]:]
+            numpy.testing.assert_allclose(found, wanted, atol=1e-4 * abs(wanted).max(), err_msg=f"{layer} {head}")
+        self.fails(2, "8 heads that share the decays of 4", "run", "--model", PUBLISHED / "fla-gated_deltaproduct", "--ids",
+                   self.folder / "fla-gated_deltaproduct.json", "--intervene", "1:2:one", "-o", self.folder / "no.h5")
+
     def test_a_layer_that_is_an_mlp_alone_has_no_heads(self):
         path, mixers = self.check_maps("nemotron_h")
         self.assertEqual(mixers, ["mamba2", "none", "attention", "none"])
@@ -256,6 +266,10 @@ class HybridTest(CommandLineTest):
     def test_two_mixers_of_one_layer_are_two_layers(self):
         _, mixers = self.check_maps("falcon_h1", file_layer=lambda layer: layer // 2)
         self.assertEqual(mixers, ["attention", "mamba2"] * 2)
+
+    def test_attention_beside_the_stream_is_a_layer(self):
+        _, mixers = self.check_maps("zamba2", file_layer=lambda layer: min(layer, 1))
+        self.assertEqual(mixers, ["mamba2", "attention", "mamba2"])
 
 
 if __name__ == "__main__":

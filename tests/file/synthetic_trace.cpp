@@ -206,7 +206,8 @@ std::vector<LayerMixer> newer_mixers() {
           {Mixer::gated_linear_attention, Decay::none, 4, 4, 2, 2, 5, 7},
           {Mixer::gated_linear_attention, Decay::head, 2, 2, 2, 2, 8, 8},
           {Mixer::diagonal_plus_low_rank, Decay::head, 4, 2, 2, 4, 6, 5},
-          {Mixer::mamba, Decay::head, 10, 1, 1, 10, 1, 1}};
+          {Mixer::mamba, Decay::head, 10, 1, 1, 10, 1, 1},
+          {Mixer::delta_product, Decay::head, 6, 3, 6, 6, 5, 4}};
 }
 
 std::vector<LayerMixer> sink_mixers() {

@@ -26,6 +26,14 @@ struct LinearHead {
     const auto k = store.rows(TraceArray::key, head.layer, shared_head(mixer.heads, mixer.key_heads, head.head), 0,
                               length, scratch);
     key.assign(k.begin(), k.end());
+    own_step = head.head % mixer.steps();
+    for (int step = 0; step < mixer.steps() && mixer.steps() > 1; ++step) {
+      const int other = head.head - own_step + step;
+      const auto keys = store.rows(TraceArray::key, head.layer, other, 0, length, scratch);
+      step_keys.emplace_back(keys.begin(), keys.end());
+      const auto betas = trace.beta(head.layer, other);
+      step_betas.emplace_back(betas.begin(), betas.end());
+    }
     if (mixer.decay == Decay::head) {
       const auto c = trace.cumulative_log_gate(head.layer, head.head);
       sums.assign(c.begin(), c.end());
@@ -62,7 +70,16 @@ struct LinearHead {
     const auto first = key.begin() + static_cast<std::ptrdiff_t>(position) * mixer.head_dim;
     std::vector<double> w(first, first + mixer.head_dim);
     for (std::size_t n = 0; n < width; ++n) w[n] *= beta_at(position);
+    for (std::size_t other = index_of(own_step) + 1; other < step_keys.size(); ++other) erase(other, position, w);
     return w;
+  }
+  /// What a step of a position takes away.
+  void erase(std::size_t other, std::int64_t position, std::vector<double>& w) const {
+    const std::vector<double>& keys = step_keys[other];
+    const double overlap = step_betas[other][index_of(position)] * dot(keys, position, w);
+    for (std::size_t n = 0; n < w.size(); ++n) {
+      w[n] -= overlap * keys[static_cast<std::size_t>(position) * w.size() + n];
+    }
   }
   void step(std::int64_t position, std::vector<double>& w) const {
     const double erased = erase_read.empty() ? 0 : dot(erase_read, position, w);
@@ -70,6 +87,7 @@ struct LinearHead {
       w[n] *= decay(position, static_cast<int>(n));
       if (!erase_write.empty()) w[n] += erase_write[static_cast<std::size_t>(position) * w.size() + n] * erased;
     }
+    for (std::size_t other = 0; other < step_keys.size(); ++other) erase(other, position, w);
     if (mixer.mixer != Mixer::delta_rule) return;
     const double overlap = beta_at(position) * dot(key, position, w);
     for (std::size_t n = 0; n < w.size(); ++n) {
@@ -79,6 +97,8 @@ struct LinearHead {
 
   LayerMixer mixer;
   std::int64_t length = 0;
+  int own_step = 0;
+  std::vector<std::vector<double>> step_keys, step_betas;  ///< of all steps of a position; empty where it has one
   std::vector<double> query;
   std::vector<double> key;
   std::vector<double> sums;
@@ -98,6 +118,7 @@ LayerMixer low_rank_mixer(int head_dim) {
   return {Mixer::diagonal_plus_low_rank, Decay::channel, 4, 2, 2, 4, head_dim, 8};
 }
 LayerMixer comba_mixer(int head_dim) { return {Mixer::diagonal_plus_low_rank, Decay::head, 4, 4, 2, 4, head_dim, 8}; }
+LayerMixer delta_product_mixer(int head_dim) { return {Mixer::delta_product, Decay::head, 6, 2, 6, 6, head_dim, 8}; }
 LayerMixer linear_attention_mixer(int head_dim) {
   return {Mixer::gated_linear_attention, Decay::none, 4, 4, 2, 2, head_dim, 8};
 }
@@ -107,9 +128,9 @@ LayerMixer retention_mixer(int head_dim) {
 LayerMixer rg_lru_mixer() { return {Mixer::mamba, Decay::head, 6, 1, 1, 6, 1, 1}; }
 LayerMixer mamba_mixer(int head_dim) { return {Mixer::mamba, Decay::rates, 6, 1, 1, 6, head_dim, 1}; }
 std::vector<LayerMixer> linear_mixers() {
-  return {mamba2_mixer(),           gla_mixer(),       delta_mixer(), gated_delta_mixer(),
-          channel_delta_mixer(),    low_rank_mixer(),  comba_mixer(), mamba_mixer(),
-          linear_attention_mixer(), retention_mixer(), rg_lru_mixer()};
+  return {mamba2_mixer(),           gla_mixer(),       delta_mixer(),  gated_delta_mixer(),
+          channel_delta_mixer(),    low_rank_mixer(),  comba_mixer(),  mamba_mixer(),
+          linear_attention_mixer(), retention_mixer(), rg_lru_mixer(), delta_product_mixer()};
 }
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
@@ -123,11 +144,12 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
   std::normal_distribution<float> normal;
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   const auto width = static_cast<std::size_t>(shape.mixer.head_dim);
+  const bool unit_keys = shape.mixer.mixer == Mixer::delta_rule || shape.mixer.mixer == Mixer::delta_product;
   for (const TraceArray part : {TraceArray::query, TraceArray::key}) {
     const std::span<std::byte> bytes = store->layer(part, 0);
     std::vector<float> numbers(bytes.size() / static_cast<std::size_t>(size_of(shape.dtype)));
     for (float& number : numbers) number = normal(random);
-    for (std::size_t row = 0; row < numbers.size() && shape.mixer.mixer == Mixer::delta_rule; row += width) {
+    for (std::size_t row = 0; row < numbers.size() && unit_keys; row += width) {
       const std::span<float> key = std::span(numbers).subspan(row, width);
       double square = 0;
       for (const float number : key) square += static_cast<double>(number) * static_cast<double>(number);
@@ -160,6 +182,13 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
     }
   };
   fill(recorder.cumulative_log_gate(0), 1);
+  // Steps have one decay.
+  const auto steps = static_cast<std::size_t>(shape.mixer.steps());
+  const std::span<double> gates = recorder.cumulative_log_gate(0);
+  const auto row_length = static_cast<std::size_t>(shape.length);
+  for (std::size_t n = 0; n < gates.size() && steps > 1; ++n) {
+    gates[n] = gates[n / row_length / steps * steps * row_length + n % row_length];
+  }
   fill(recorder.cumulative_log_decay(0), width);
   // Rates of a head from a fourth of the fastest on, with a mean of 1.
   const std::span<double> rates = recorder.decay_rate(0);

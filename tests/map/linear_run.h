@@ -29,6 +29,7 @@ LayerMixer gated_delta_mixer(int head_dim = 16);
 LayerMixer channel_delta_mixer(int head_dim = 14);  ///< Kimi Delta Attention
 LayerMixer low_rank_mixer(int head_dim = 18);       ///< RWKV-7
 LayerMixer comba_mixer(int head_dim = 13);
+LayerMixer delta_product_mixer(int head_dim = 11);
 LayerMixer linear_attention_mixer(int head_dim = 21);
 LayerMixer retention_mixer(int head_dim = 17);
 LayerMixer rg_lru_mixer();
@@ -36,7 +37,8 @@ LayerMixer mamba_mixer(int head_dim = 12);
 std::vector<LayerMixer> linear_mixers();
 
 /// M of rows [first, end) in float64 by the forward recurrence: w = beta_j k_j at key j, w <- alpha_t (w - (0 or beta_t
-/// k_t) k_t.w), or alpha_t w + b_t (e_t.w), at every later t, M_ij = q_i.w. [rows, L], NaN above the diagonal.
+/// k_t) k_t.w), or alpha_t w + b_t (e_t.w), at every later t, M_ij = q_i.w. [rows, L], NaN above the diagonal. Of steps
+/// of a position w goes on at once through the later steps of j, and at later t through all of them.
 std::vector<double> dense_mixing(const HeadOf& head, const Range& rows);
 /// One entry by the same recurrence.
 double mixing_entry(const HeadOf& head, std::int64_t row, std::int64_t key);

@@ -128,11 +128,14 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
       {Mixer::diagonal_plus_low_rank,
        Decay::channel,
        "diagonal plus low rank",
-       {TraceArray::cumulative_log_decay, TraceArray::erase_read, TraceArray::erase_write}}};
+       {TraceArray::cumulative_log_decay, TraceArray::erase_read, TraceArray::erase_write}},
+      {Mixer::delta_product, Decay::none, "delta product", {TraceArray::beta}},
+      {Mixer::delta_product, Decay::head, "gated delta product", {TraceArray::cumulative_log_gate, TraceArray::beta}}};
   for (const MixerKind& kind : kMixerKinds) {
     if (!kind.mixes) continue;
     for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
-      const LayerMixer mixer{kind.mixer, decay, 4, 2, 2, 4, 3, 5};
+      // Steps share no keys.
+      const LayerMixer mixer{kind.mixer, decay, 4, 2, kind.erases == Erasing::several ? 4 : 2, 4, 3, 5};
       SCOPED_TRACE(std::string(kind.name) + " " + to_string(decay));
       const auto row =
           std::ranges::find_if(allowed, [&](const Row& one) { return one.mixer == kind.mixer && one.decay == decay; });
@@ -145,6 +148,16 @@ TEST(TraceArrays, OfAMixerAreThoseThatMakeItsRows) {
       EXPECT_EQ(has(mixer), row->arrays);
     }
   }
+}
+
+TEST(TraceArrays, StepsOfAPositionShareNoKeysAndNoValues) {
+  const LayerMixer mixer{Mixer::delta_product, Decay::head, 6, 2, 6, 6, 4, 4};
+  EXPECT_EQ(mixer_problem(mixer), "");
+  EXPECT_EQ(mixer.steps(), 3);
+  EXPECT_EQ((LayerMixer{Mixer::delta_rule, Decay::head, 6, 2, 6, 6, 4, 4}.steps()), 1);
+  LayerMixer shares = mixer;
+  shares.key_heads = 2;
+  EXPECT_EQ(mixer_problem(shares), "6 heads that are steps cannot share keys or values");
 }
 
 TEST(TraceArrays, ALayerWithoutAMixerHasNone) {

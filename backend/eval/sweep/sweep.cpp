@@ -122,8 +122,9 @@ class SweepWork {
     change.head = head;
     PassOptions options = plan_.options;
     options.interventions.push_back(change);
-    ForwardRequest::Start start{layer, {}};
-    if (layer > 0) start.hidden = unchanged_->hidden_states(layer, plan_.config.hidden_size);
+    const int first = plan_.config.reads_with_previous(layer) ? layer - 1 : layer;
+    ForwardRequest::Start start{first, {}};
+    if (first > 0) start.hidden = unchanged_->hidden_states(first, plan_.config.hidden_size);
     Recorder recorder(evaluation_.info, {Keep::loss}, nullptr);
     if (!pass(recorder, start, options)) return false;
     const std::span<const float> losses = recorder.per_token_loss();

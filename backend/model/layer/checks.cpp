@@ -23,11 +23,12 @@ void check_decay(const Intervention& intervention, const ModelConfig& config) {
                       "is the only intervention on it",
                       intervention.text(), layer, mixer_words(mixer)));
     }
-    if (mixer.sums_channels() && mixer.key_heads != mixer.heads && intervention.head != -1) {
+    const int decays = mixer.sums_channels() ? mixer.key_heads : mixer.heads / mixer.steps();
+    if (decays != mixer.heads && intervention.head != -1) {
       throw UsageError(
           fmt::format("--intervene '{}': layer {} has {} heads that share the decays of {}: use * for the "
                       "head, to change all",
-                      intervention.text(), layer, mixer.heads, mixer.key_heads));
+                      intervention.text(), layer, mixer.heads, decays));
     }
   }
 }

@@ -40,6 +40,15 @@ bool Forward::run_normed_layer(int layer) {
   return norm_residual(layer, /*mlp=*/true) && feed_forward(layer) && scale_residual(config().normed_residual->mlp);
 }
 
+bool Forward::run_side_layer(int layer) {
+  MixerSteps& steps = mixer(layer);
+  if (!steps.project(layer)) return false;
+  steps.sum_gates(layer);
+  if (!steps.attend(layer)) return false;
+  step_aside();
+  return steps.project_output(layer) && feed_forward(layer) && step_back(layer);
+}
+
 void Forward::tell(int done) const { job().tell({done, config().layers + 1, "layers", "forward"}); }
 
 /// The layer of the paper (Lin et al. 2025, figure 2). With a parallel residual (GPT-NeoX) the MLP reads what attention
@@ -49,6 +58,7 @@ bool Forward::run_layer(int layer) {
   if (!config().has_mixer(layer)) return feed_forward(layer);
   if (config().paired) hold_input(layer);
   if (config().normed_residual) return run_normed_layer(layer);
+  if (config().is_aside(layer)) return run_side_layer(layer);
   MixerSteps& steps = mixer(layer);
   if (!steps.project(layer)) return false;
   steps.sum_gates(layer);

@@ -55,6 +55,8 @@ class Forward : protected ForwardPass {
   bool run_layer(int layer);
   /// The same of layers whose x goes on normed (NormedResidual).
   bool run_normed_layer(int layer);
+  /// The same of layers beside the stream (ModelConfig::side_attention).
+  bool run_side_layer(int layer);
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
@@ -75,6 +77,10 @@ class Forward : protected ForwardPass {
   virtual bool scale_residual(double factor) = 0;
   /// Keeps x as it enters the first of two paired layers, for the mixer of the second.
   virtual void hold_input(int layer) = 0;
+  /// Keeps x; from here on what a step would add to x takes its place (ModelConfig::side_attention).
+  virtual void step_aside() = 0;
+  /// t = W x, of which the mixer of the layer behind reads the sum with the x that was kept; x is that x again.
+  virtual bool step_back(int layer) = 0;
   /// Logits and losses of norm(x), as far as the probes keep them.
   virtual bool predict() = 0;
   /// Waits for what is under way, and hands over what the probes keep.

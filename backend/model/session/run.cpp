@@ -51,7 +51,7 @@ void validate(const RunRequest& request, const OpenedModel& model) {
   const auto linear = std::ranges::find_if_not(sizes.mixers, &LayerMixer::has_softmax);
   if (linear == sizes.mixers.end() || !request.keep.contains(Keep::saliency)) return;
   const char* const mixer = to_string(linear->mixer);
-  if (config.attends() || !linear->decays_by_head()) {
+  if (config.attends() || !linear->decays_by_head() || linear->steps() > 1) {
     throw UsageError(
         fmt::format("{}: {} has layers of {}{}, and saliency needs a model in which every layer is attention, or "
                     "decays as a whole head: leave saliency out of --keep",

@@ -28,11 +28,14 @@ std::int64_t LinearMixer::carried_size() const {
 std::int64_t LinearMixer::bytes_per_position() const {
   const std::int64_t channels = decays_by_channel() ? key_size() : heads;
   // Steps of a selective mixer and, where they are changed, of decays.
-  const std::int64_t steps = is_selective() ? 2 * std::int64_t{heads} : 0;
+  const std::int64_t selected = is_selective() ? 2 * std::int64_t{heads} : 0;
+  // Steps one after the other, with their decays, and what is read after each.
+  const std::int64_t in_steps =
+      steps == 1 ? 0 : 4 * (key_size() + value_size() + steps * (query_size() + output_size()) + 2 * heads);
   const std::int64_t erased = erases_by_arrays() ? (shifts_tokens() ? 6 : 2) * key_size() : 0;
-  return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + steps +
+  return 4 * (LinearColumns(*this).count + query_size() + key_size() + value_size() + 2 * output_size() + selected +
               erased) +
-         8 * channels;
+         8 * channels + in_steps;
 }
 
 LinearMixer::HeadDecay LinearMixer::head_decay(double logit, double rate) const {
@@ -135,7 +138,7 @@ LinearColumns::LinearColumns(const LinearMixer& mixer) {
   beta = take(mixer.beta == LinearBeta::one ? 0 : mixer.heads);
   decay = mixer.beta == LinearBeta::step ? beta : next;
   if (mixer.decays_by_low_rank()) take(mixer.decay_rank);
-  if (mixer.decay == LinearDecay::rate && mixer.beta != LinearBeta::step) take(mixer.heads);
+  if (mixer.decay == LinearDecay::rate && mixer.beta != LinearBeta::step) take(mixer.states());
   count = next;
 }
 

@@ -90,12 +90,17 @@ enum class LinearSkip {
 /// The selective scan of Mamba is this with a head for each channel h of its input: d_v = 1, v its input behind the
 /// convolution, d the size of its state, k = B and q = C of all heads, beta_t = dt_ht, log alpha_tn = -dt_ht exp(A_hn).
 /// So is RG-LRU, with d = 1 and k = q = 1.
+///
+/// DeltaProduct (Siems et al. 2025) takes `steps` steps of the delta rule for each position, which share its decay.
+/// Each step is a head (MixerKind): it has keys, values and beta of its own, and an output and a state are of all steps
+/// of a query head.
 struct LinearMixer {
   Mixer kind = Mixer::mamba2;
   int heads = 0;        ///< H, of states and of values as the operator takes them
   int query_heads = 0;  ///< head h reads query head h / (H / query_heads), and likewise of the others
   int key_heads = 0;    ///< of keys, and of decays a channel
   int value_heads = 0;
+  int steps = 1;      ///< of a position; heads h steps, ..., h steps + steps - 1 have one state, decay and output
   int key_dim = 0;    ///< d
   int value_dim = 0;  ///< d_v
 
@@ -143,7 +148,9 @@ struct LinearMixer {
   [[nodiscard]] std::int64_t query_size() const { return static_cast<std::int64_t>(query_heads) * key_dim; }
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * key_dim; }
   [[nodiscard]] std::int64_t value_size() const { return static_cast<std::int64_t>(value_heads) * value_dim; }
-  [[nodiscard]] std::int64_t output_size() const { return static_cast<std::int64_t>(heads) * value_dim; }
+  /// Heads that have a state, a decay and an output of their own.
+  [[nodiscard]] int states() const { return heads / steps; }
+  [[nodiscard]] std::int64_t output_size() const { return static_cast<std::int64_t>(states()) * value_dim; }
   /// Numbers of a layer's S.
   [[nodiscard]] std::int64_t state_size() const { return output_size() * key_dim; }
   /// Rows before a row that its convolution reads.
@@ -163,8 +170,8 @@ struct LinearMixer {
   [[nodiscard]] bool erases_by_arrays() const { return erasing != LinearErasing::none; }
   /// Whether models of it are trained: their untrained weights are known (initial_linear_weights.h).
   [[nodiscard]] bool is_trained() const {
-    return decay <= LinearDecay::low_rank && feature_map == LinearFeatureMap::none && !selected_norm_epsilon &&
-           !erases_by_arrays() && gate_activation == LinearActivation::silu && !rotary;
+    return steps == 1 && decay <= LinearDecay::low_rank && feature_map == LinearFeatureMap::none &&
+           !selected_norm_epsilon && !erases_by_arrays() && gate_activation == LinearActivation::silu && !rotary;
   }
   /// Whether what is projected is mixed with the position before, each part in its own way (RWKV-7).
   [[nodiscard]] bool shifts_tokens() const { return erasing == LinearErasing::unit_keys; }
@@ -177,7 +184,7 @@ struct LinearMixer {
   }
   /// Keys are 1 - alpha, made of the logits of decays.
   [[nodiscard]] bool keys_are_of_decays() const { return decay == LinearDecay::of_keys; }
-  [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
+  [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule || kind == Mixer::delta_product; }
   /// Whether step (or decay and beta), keys and queries are made of what the convolution gives, not of the layer's
   /// input.
   [[nodiscard]] bool is_selective() const { return kind == Mixer::mamba; }
@@ -263,7 +270,7 @@ struct LinearColumns {
   std::int64_t value = 0;
   std::int64_t precise = 0;  ///< from here on in float32
   std::int64_t beta = 0;     ///< [H]
-  std::int64_t decay = 0;    ///< [H], or the low rank; Mamba-2's is beta's
+  std::int64_t decay = 0;    ///< [states()], or the low rank; Mamba-2's is beta's
   std::int64_t count = 0;
   [[nodiscard]] std::int64_t convolved_size() const { return precise - convolved; }
 };

@@ -124,6 +124,12 @@ struct ModelConfig {
   bool mlp_alone = false;  ///< a layer is a mixer or an MLP (Mixer::none), and none is both
   /// Layers 2n and 2n + 1 are one of the file: both mixers read what enters the first, and an MLP follows the second.
   bool paired = false;
+  /// Layers of attention stand beside the stream (Zamba2): with E the embedding of a position and n = norm([x, E]) they
+  /// make t = W mlp(norm(W_o attention(n))), without residuals. The mixer of the layer behind reads x + t, and x stays.
+  bool side_attention = false;
+  int shared_blocks = 1;            ///< the n-th layer beside the stream has the weights of the (n mod this)-th
+  int adapter_rank = 0;             ///< of what such a layer adds to matrices of the MLP
+  bool attention_adapters = false;  ///< and to those of queries, keys and values
   int layers = 0;
   int heads = 0;
   int key_heads = 0;
@@ -253,6 +259,7 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {
     if (mlp_alone && has_mixer(layer)) return 0;
     if (paired && layer % 2 == 0) return 0;
+    if (side_attention && !is_attention(layer)) return 0;
     if (const ExpertMixture* const experts = mixture_at(layer)) return experts->shared_size;
     return linear_intermediate_size > 0 && linear_at(layer) != nullptr ? linear_intermediate_size : intermediate_size;
   }
@@ -262,8 +269,21 @@ struct ModelConfig {
   }
   [[nodiscard]] bool has_mlp() const { return intermediate_size > 0 || mixture; }  ///< else layers are a mixer alone
   [[nodiscard]] bool has_mlp(int layer) const { return intermediate_of(layer) > 0 || mixture_at(layer) != nullptr; }
-  /// Whether a layer's mixer reads what entered the layer before it.
-  [[nodiscard]] bool reads_with_previous(int layer) const { return paired && layer % 2 == 1; }
+  /// Whether a layer stands beside the stream.
+  [[nodiscard]] bool is_aside(int layer) const { return side_attention && is_attention(layer); }
+  /// Whether a layer's mixer reads what the layer before it left for it, in place of x.
+  [[nodiscard]] bool reads_with_previous(int layer) const {
+    return (paired && layer % 2 == 1) || (layer > 0 && is_aside(layer - 1));
+  }
+  /// Numbers that a layer's mixer reads for a position.
+  [[nodiscard]] std::int64_t input_size(int layer) const { return (is_aside(layer) ? 2 : 1) * hidden_size; }
+  /// The layer of the file that a layer is, or is a part of.
+  [[nodiscard]] int layer_of_file(int layer) const {
+    if (paired) return layer / 2;
+    int before = layer;
+    for (int other = 0; other < layer; ++other) before -= is_aside(other) ? 1 : 0;
+    return before;
+  }
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
   /// Whether the output gate is SiLU, not a sigmoid; behind an output norm the authors' is always a sigmoid.
   [[nodiscard]] bool gates_by_silu() const {

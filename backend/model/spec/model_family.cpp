@@ -31,6 +31,7 @@
 #include "backend/model/spec/families/phi3.h"
 #include "backend/model/spec/families/recurrent_gemma.h"
 #include "backend/model/spec/families/rwkv7.h"
+#include "backend/model/spec/families/zamba2.h"
 
 namespace foxscope {
 namespace {
@@ -73,12 +74,14 @@ const std::array kFamilies = {&family::kFox,
                               &family::kLinearAttention,
                               &family::kKda,
                               &family::kComba,
+                              &family::kGatedDeltaProduct,
                               &family::kRwkv7,
                               &family::kOlmoHybrid,
                               &family::kBamba,
                               &family::kGraniteHybrid,
                               &family::kNemotronH,
                               &family::kFalconH1,
+                              &family::kZamba2,
                               &family::kRecurrentGemma,
                               &family::kKimiLinear,
                               &family::kMiniMax,

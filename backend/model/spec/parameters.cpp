@@ -62,6 +62,13 @@ HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
     case ParameterLayout::qkvz_per_key_head:
     case ParameterLayout::ba_per_key_head:
       return key_head_rows(*config.linear_at(parameter.layer), parameter.layout);
+    case ParameterLayout::steps_first: {
+      const LinearMixer& mixer = *config.linear_at(parameter.layer);
+      const std::int64_t dim = parameter.shape[0] / mixer.heads;
+      HeadRows rows{mixer.steps, {}};
+      for (std::int64_t head = 0; head < mixer.states(); ++head) rows.parts.push_back({dim, head * mixer.steps * dim});
+      return rows;
+    }
     case ParameterLayout::gate_last: {
       const std::int64_t half = parameter.shape[0] / 2;
       return {1, {{half, half}, {half, 0}}};

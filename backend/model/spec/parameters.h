@@ -45,7 +45,11 @@ struct LayerWeights {
   FloatArray path_up;          ///< [H_kv d, rank] W_2 of PathDirections
   FloatArray latent_norm;      ///< [rank] of LatentKeys
   FloatArray latent_up;        ///< [H (own_dim + value_dim), rank], of each head the rows of its key, then of its value
-  FloatArray residual_norm, mlp_residual_norm;    ///< [D] of NormedResidual
+  FloatArray residual_norm, mlp_residual_norm;  ///< [D] of NormedResidual
+  FloatArray side_output;                       ///< [D, D] W of a layer beside the stream
+  /// Adapters, products of low rank that are added to a matrix when it is read: [ranks, in] and [out, rank]. Those of
+  /// the projection are one each of queries, keys and values.
+  FloatArray projection_down, projection_up, mlp_in_down, mlp_in_up;
   FloatArray attention_post_norm, mlp_post_norm;  ///< [D] of what attention and the MLP made
   FloatArray mlp_norm, mlp_norm_bias;             ///< [D]
   FloatArray mlp_in;                              ///< [2 I, D]: gate, then up; [I, D] without a gate
@@ -125,6 +129,7 @@ enum class ParameterLayout {
   qkvz_per_key_head,   ///< for each key head its rows of query, key, value and the output's gate; the weight has the
                        ///< gate's first, then all queries, keys and values (Qwen3-Next)
   ba_per_key_head,     ///< for each key head its rows of beta, then of the decay
+  steps_first,         ///< for each step of a position its heads, which the weight has the other way round
   gate_last,           ///< the second half comes first in the weight (Mamba's input, then the output's gate)
   expert_pairs,        ///< of each expert its rows of gate and up by turns
   experts_transposed,  ///< [E, in, out]

@@ -49,7 +49,7 @@ double spectral_bound(const FloatArray& matrix, std::int64_t rows) {
 /// @param norm  weights of the head's norm; null without
 double longest(const ModelConfig& config, const LayerWeights& weights, std::int64_t row, const float* norm) {
   const std::int64_t dim = config.head_dim;
-  const std::int64_t hidden = config.hidden_size;
+  const auto hidden = std::ssize(weights.attention_norm);  // numbers that the projection reads
   const auto largest = [](const float* values, std::int64_t count) {
     double most = 0;
     for (std::int64_t n = 0; n < count; ++n) most = std::max(most, std::abs(static_cast<double>(values[n])));

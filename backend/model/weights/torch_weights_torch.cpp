@@ -76,6 +76,7 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::path_up, &LayerWeights::path_up},
     {&TorchLayer::residual_norm, &LayerWeights::residual_norm},
     {&TorchLayer::mlp_residual_norm, &LayerWeights::mlp_residual_norm},
+    {&TorchLayer::side_output, &LayerWeights::side_output},
     {&TorchLayer::pre_norm, &LayerWeights::pre_norm},
     {&TorchLayer::pre_norm_bias, &LayerWeights::pre_norm_bias},
     {&TorchLayer::shift, &LayerWeights::shift},
@@ -267,7 +268,9 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
     put_linear(*mixer, host, weights);
     return weights;
   }
-  weights.attention_norm = put(host.attention_norm, {hidden}, at::kFloat);
+  const std::int64_t read = config.input_size(layer);
+  weights.attention_norm = put(host.attention_norm, {read}, at::kFloat);
+  weights.side_output = put(host.side_output, {hidden, hidden}, matrix);
   weights.attention_norm_bias = put(host.attention_norm_bias, {hidden}, at::kFloat);
   if (config.latent) {
     weights.projection = put(host.projection, {config.latent_columns(), hidden}, matrix);
@@ -278,7 +281,7 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
     weights.logit_bound = host.logit_bound;
     return weights;
   }
-  const at::Tensor projection = put(host.projection, {columns.count, hidden}, at::kFloat);
+  const at::Tensor projection = put(host.projection, {columns.count, read}, at::kFloat);
   weights.gates = projection.slice(0, matrix_rows).contiguous();
   split_gates(weights);
   const at::Tensor bias = put(host.projection_bias, {columns.count}, at::kFloat);

@@ -30,6 +30,7 @@ struct TorchLayer {
       pre_norm_bias, shift, mlp_shift, decay_down, erase_down, value_down, gate_down, erase_up, value_up, erase_bias,
       value_bias, unit_key, key_share, bonus, output_norm_bias, latent_norm, latent_up, path_up, residual_norm,
       mlp_residual_norm;
+  at::Tensor side_output;
   /// Both as one matrix on a GPU: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];

@@ -5,12 +5,14 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/index.h"
 #include "backend/model/weights/mapped_experts.h"
 
 namespace foxscope {
@@ -32,8 +34,45 @@ void finish_projection(const ModelConfig& config, int layer, LayerWeights& weigh
     scale(weights.query_norm, columns.key);
     return;
   }
-  scale(weights.projection, columns.key * config.hidden_size);
+  scale(weights.projection, columns.key * config.input_size(layer));
   scale(weights.projection_bias, columns.key);
+}
+
+/// W += U D of rows [first, end) of W [out, in].
+/// @param down  [rank, in]
+/// @param up    [out, rank]
+void add_adapter(std::int64_t first, std::int64_t end, std::span<const float> down, std::span<const float> up,
+                 std::int64_t rank, FloatArray& matrix) {
+  const std::int64_t in = std::ssize(down) / rank;
+  for (std::int64_t row = first; row < end; ++row) {
+    float* const to = matrix.data() + row * in;
+    for (std::int64_t n = 0; n < rank; ++n) {
+      const float factor = up[index_of(row * rank + n)];
+      const float* const from = down.data() + n * in;
+      for (std::int64_t column = 0; column < in; ++column) to[column] += factor * from[column];
+    }
+  }
+}
+
+/// Adds the adapters of a layer to its matrices, and lets go of them.
+void merge_adapters(const ModelConfig& config, LayerWeights& weights) {
+  if (!weights.mlp_in_down.empty()) {
+    const std::int64_t rank = std::ssize(weights.mlp_in_down) / config.hidden_size;
+    const std::int64_t out = std::ssize(weights.mlp_in_up) / rank;
+    add_adapter(0, out, weights.mlp_in_down, weights.mlp_in_up, rank, weights.mlp_in);
+    weights.mlp_in_down = weights.mlp_in_up = {};
+  }
+  if (weights.projection_down.empty()) return;
+  const ProjectionColumns columns(config);
+  const std::int64_t rank = std::ssize(weights.projection_up) / columns.key_shift;
+  const std::span<const float> down = weights.projection_down;
+  const std::size_t each = down.size() / 3;
+  const std::int64_t ends[] = {0, columns.key, columns.value, columns.key_shift};
+  for (std::size_t part = 0; part < 3; ++part) {
+    add_adapter(ends[part], ends[part + 1], down.subspan(part * each, each), weights.projection_up, rank,
+                weights.projection);
+  }
+  weights.projection_down = weights.projection_up = {};
 }
 
 /// log alpha = -exp(A) dt must be a number.
@@ -112,6 +151,7 @@ std::optional<LayerWeights> WeightReader::read_layer(int layer) {
     if (parameter.of_layer == &LayerWeights::decay_rate) check_decay_rates(parameter, values);
     place_parameter(config_, parameter, std::move(values), weights.*parameter.of_layer);
   }
+  merge_adapters(config_, weights);
   if (config_.layer(layer).has_softmax()) finish_projection(config_, layer, weights);
   return weights;
 }

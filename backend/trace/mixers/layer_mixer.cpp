@@ -50,6 +50,9 @@ std::string mixer_problem(const LayerMixer& mixer) {
       return fmt::format("{} heads cannot share {} {} heads", mixer.heads, heads, what);
     }
   }
+  if (mixer.steps() > 1 && (mixer.key_heads != mixer.heads || mixer.value_heads != mixer.heads)) {
+    return fmt::format("{} heads that are steps cannot share keys or values", mixer.heads);
+  }
   if (mixer.head_dim < 1 || mixer.value_dim < 1) return "a head has no channels";
   if (mixer.kind().words[index_of(mixer.decay)] == nullptr) {
     return fmt::format("{} cannot have a decay by {}", to_string(mixer.mixer), to_string(mixer.decay));

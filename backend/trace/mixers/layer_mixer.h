@@ -34,6 +34,10 @@ struct LayerMixer {
   [[nodiscard]] constexpr bool erases() const { return path || kind().erases != Erasing::nothing; }
   /// Whether a trace keeps the vectors of erasing, b and e.
   [[nodiscard]] constexpr bool keeps_erasing() const { return path || kind().erases == Erasing::arrays; }
+  /// Whether what is erased stands at a position's own key, and nowhere else.
+  [[nodiscard]] constexpr bool erases_own_key() const { return kind().erases == Erasing::own_key; }
+  /// Steps of a position, each of which is a head (MixerKind).
+  [[nodiscard]] constexpr int steps() const { return kind().erases == Erasing::several ? heads / query_heads : 1; }
   /// Whether it can forget.
   [[nodiscard]] constexpr bool decays() const { return decay != Decay::none; }
   /// Whether one decay a head is all that it forgets by.

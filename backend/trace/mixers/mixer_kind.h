@@ -14,10 +14,20 @@ namespace foxscope {
 /// Mamba-2; linear attention, with or without a decay (RetNet, GLA, HGRN2); the delta rule, with or without a decay
 /// (DeltaNet, Gated DeltaNet, Kimi Delta Attention); the selective state space of the first Mamba, and RG-LRU, each
 /// channel of which is a head with one value; a recurrence whose transition is any diagonal plus a matrix of rank one
-/// (RWKV-7 and what is like it). Layers of some models have no mixer: they are an MLP alone.
-enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba, diagonal_plus_low_rank, none };
-/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", "diagonal_plus_low_rank", "none", as run
-/// files name them.
+/// (RWKV-7 and what is like it); the delta rule in several steps a position (DeltaProduct). Layers of some models have
+/// no mixer: they are an MLP alone.
+enum class Mixer {
+  attention,
+  mamba2,
+  gated_linear_attention,
+  delta_rule,
+  mamba,
+  diagonal_plus_low_rank,
+  delta_product,
+  none,
+};
+/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", "diagonal_plus_low_rank", "delta_product",
+/// "none", as run files name them.
 const char* to_string(Mixer mixer);
 /// The mixer of this name; none for another name.
 std::optional<Mixer> parse_mixer(std::string_view name);
@@ -37,6 +47,7 @@ enum class Erasing {
   nothing,  ///< b_t = 0
   own_key,  ///< what the state holds at the position's key: b_t = -beta_t k_t, e_t = a_t k_t
   arrays,   ///< a trace keeps b_t and e_t (TraceArray::erase_write, erase_read)
+  several,  ///< what it holds at several keys, one after the other (MixerKind)
 };
 
 /// The description of a kind of mixer, wherever runs are recorded, written, read, mapped and described; no other place
@@ -57,9 +68,19 @@ enum class Erasing {
 /// | diagonal plus low rank (RWKV-7, Comba) | one a channel, or one a head | an array | an array |
 /// | RG-LRU | one a head, of d = 1, which is a channel | 0 | |
 ///
-/// A mixer that is a case of a row needs no new one. Where arrays erase, beta is within k. A gated DeltaProduct takes
-/// several steps with one decay for each position; such a kind is a row of kMixerKinds, its arrays rows of
-/// kTraceArrays, and its row of M stands in MixingEntries and in mixing_entry (pair_reading.cpp).
+/// A mixer that is a case of a row needs no new one. Where arrays erase, beta is within k.
+///
+/// DeltaProduct takes n steps for each position, which have one decay, and a key, a value and a beta each:
+///
+///     S <- a_t S;  for m = 0, ..., n - 1:  S <- S + beta_tm k_tm (v_tm - S^T k_tm)^T;  y_t = S^T q_t.
+///
+/// So it has n matrices for each query head, y_i = sum over m and j of M^m_ij v_jm, each of which is a head here: heads
+/// h n, ..., h n + n - 1 are the steps of query head h. With the row r of query i
+///
+///     for j = i, ..., 0:  for m = n - 1, ..., 0:  M^m_ij = beta_jm r.k_jm, r <- r - M^m_ij k_jm;  r <- a_j r.
+///
+/// A kind that is no such case is a row of kMixerKinds, its arrays rows of kTraceArrays, and its row of M stands in
+/// MixingRecurrence.
 struct MixerKind {
   Mixer mixer;
   const char* name;  ///< in files
@@ -75,7 +96,7 @@ struct MixerKind {
   bool mixes = true;  ///< else the layer has no heads, and a trace keeps no arrays of it
 };
 
-inline constexpr std::array<MixerKind, 7> kMixerKinds = {{
+inline constexpr std::array<MixerKind, 8> kMixerKinds = {{
     {.mixer = Mixer::attention,
      .name = "attention",
      .words = {"attention", "attention", nullptr, nullptr},
@@ -98,6 +119,11 @@ inline constexpr std::array<MixerKind, 7> kMixerKinds = {{
      .name = "diagonal_plus_low_rank",
      .words = {nullptr, "decay plus low rank", "diagonal plus low rank", nullptr},
      .erases = Erasing::arrays},
+    {.mixer = Mixer::delta_product,
+     .name = "delta_product",
+     .words = {"delta product", "gated delta product", nullptr, nullptr},
+     .erases = Erasing::several,
+     .writes_beta = true},
     {.mixer = Mixer::none, .name = "none", .words = {"MLP", nullptr, nullptr, nullptr}, .mixes = false},
 }};
 

@@ -11,6 +11,7 @@
 
 #include "backend/base/index.h"
 #include "backend/map/map_line.h"
+#include "backend/model/layer/checks.h"
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/model_test_support.h"
@@ -46,7 +47,7 @@ struct HybridGolden {
     return load_torch_model(checkpoint, Device{}, DType::float32);
   }
   /// The layer of the file that a layer of the model is.
-  [[nodiscard]] int layer_of_file(int layer) const { return checkpoint.config().paired ? layer / 2 : layer; }
+  [[nodiscard]] int layer_of_file(int layer) const { return checkpoint.config().layer_of_file(layer); }
   SafetensorsFile golden;
   SafetensorsFile maps;
   Checkpoint checkpoint;
@@ -72,16 +73,18 @@ double check_outputs(const Trace& trace, const HybridGolden& wanted) {
   return of_logits / wanted.largest;
 }
 
-/// The last rows of maps of a layer, [heads, rows, L], against a golden of these.
+/// The last rows of maps of a layer, [heads, rows, L], against a golden of these. A head with several steps a position
+/// has a golden column for each of them, [heads, rows, L steps].
 /// @returns the largest error, by row in parts of its largest entry where the entries have no bound
 double check_maps(const std::shared_ptr<const Trace>& trace, int layer, Quantity quantity, const SafetensorsFile& file,
                   const std::string& name) {
   const auto& shape = file.tensors().at(name).shape;
   const std::vector<float> wanted = test::read_floats(file, name);
   const std::size_t first = shape.size() - 3;
-  const std::int64_t heads = shape[first];
+  const std::int64_t steps = trace->info().mixer(layer).steps();
+  const std::int64_t heads = shape[first] * steps;
   const std::int64_t rows = shape[first + 1];
-  const std::int64_t length = shape[first + 2];
+  const std::int64_t length = shape[first + 2] / steps;
   double worst = 0;
   for (std::int64_t head = 0; head < heads; ++head) {
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -96,7 +99,10 @@ double check_maps(const std::shared_ptr<const Trace>& trace, int layer, Quantity
       const auto entries = line_entries(request, Job());
       EXPECT_TRUE(entries.has_value());
       if (!entries) return std::numeric_limits<double>::infinity();
-      const auto of_row = std::span(wanted).subspan(index_of((head * rows + row) * length), index_of(length));
+      std::vector<float> of_row;
+      for (std::int64_t key = 0; key < length; ++key) {
+        of_row.push_back(wanted[index_of(((head / steps * rows + row) * length + key) * steps + head % steps)]);
+      }
       double largest = quantity == Quantity::attention ? 1 : 0;
       double error = 0;
       for (std::size_t key = 0; key <= index_of(query); ++key) {
@@ -117,7 +123,17 @@ double check_log_decays(const Trace& trace, int layer, const SafetensorsFile& ma
   if (!maps.tensors().contains(name)) return 0;
   const LayerMixer mixer = trace.info().mixer(layer);
   const bool by_channel = mixer.sums_channels();
-  const std::vector<float> wanted = test::read_floats(maps, name);
+  std::vector<float> wanted = test::read_floats(maps, name);
+  const auto steps = static_cast<std::size_t>(mixer.steps());
+  if (steps > 1) {
+    const auto length = static_cast<std::size_t>(trace.info().length);
+    std::vector<float> repeated;
+    for (std::size_t row = 0; row < wanted.size() / length * steps; ++row) {
+      const auto of_row = std::span(wanted).subspan(row / steps * length, length);
+      repeated.insert(repeated.end(), of_row.begin(), of_row.end());
+    }
+    wanted = repeated;
+  }
   const std::vector<double> sums = trace.source().copy<double>(
       by_channel ? TraceArray::cumulative_log_decay : TraceArray::cumulative_log_gate, layer);
   EXPECT_EQ(sums.size(), wanted.size()) << name;
@@ -149,10 +165,17 @@ void check_layers(const std::shared_ptr<const Trace>& trace, const HybridGolden&
       of_decays = std::max(of_decays, check_log_decays(*trace, layer, wanted.maps, prefix + "log_decay"));
     }
     if (!mixer.kind().writes_beta || !wanted.maps.tensors().contains(prefix + "beta")) continue;
-    EXPECT_LE(largest_difference(trace->source().copy<float>(TraceArray::beta, layer),
-                                 test::read_floats(wanted.maps, prefix + "beta")),
-              1e-5)
-        << prefix;
+    // Steps are side by side in the golden's rows.
+    const std::vector<float> found = trace->source().copy<float>(TraceArray::beta, layer);
+    const std::vector<float> golden = test::read_floats(wanted.maps, prefix + "beta");
+    const auto steps = static_cast<std::size_t>(mixer.steps());
+    const auto length = static_cast<std::size_t>(trace->info().length);
+    std::vector<float> in_turn(found.size());
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      const std::size_t head = n / length;
+      in_turn[(head / steps * length + n % length) * steps + head % steps] = found[n];
+    }
+    EXPECT_LE(largest_difference(in_turn, golden), 1e-5) << prefix;
   }
   testing::Test::RecordProperty("attention", std::to_string(of_attention));
   testing::Test::RecordProperty("mixing", std::to_string(of_mixing));
@@ -231,6 +254,29 @@ TEST_P(Hybrid, IsChangedByInterventions) {
   }
 }
 
+/// The steps of a position share its decay, and each can be cut by itself: y is the sum of what they give.
+TEST(DeltaProduct, StepsShareTheDecayAndAreCutOneByOne) {
+  const HybridGolden wanted("fla-gated_deltaproduct");
+  const auto run = [&](CausalLM& model, const std::string& change) {
+    test::Batch batch;
+    batch.input_ids = wanted.ids;
+    batch.labels = wanted.labels;
+    batch.keep = {Keep::logits};
+    batch.interventions = {Intervention::parse(change)};
+    const auto logits = test::run_batch(model, batch).traces.front()->source().logits();
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto fast = wanted.load();
+  const auto twin = wanted.load_composed();
+  const std::vector<float> one = run(*fast, "1:3:cut");
+  EXPECT_LE(largest_difference(one, run(*twin, "1:3:cut")), kHybridShare * wanted.largest);
+  EXPECT_GT(largest_difference(one, run(*fast, "1:2:cut")), 5e-4 * wanted.largest);
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 check_interventions(std::vector{Intervention::parse("0:3:one")}, wanted.checkpoint.config(), 96);
+               }),
+               (test::Parts{"layer 0 has 8 heads that share the decays of 4", "use * for the head"}));
+}
+
 using nlohmann::json;
 using test::Parts;
 
@@ -283,6 +329,14 @@ json tiny_hybrid(const std::string& model_type, const json& keys = json::object(
                    {"full_attn_alpha_factor", 2},
                    {"mlp_alpha_factor", 1.25},
                    {"mlp_beta_factor", 0.75}});
+  } else if (model_type == "zamba2") {
+    config.update({{"layers_block_type", {"mamba", "hybrid", "hybrid", "hybrid"}},
+                   {"num_hidden_layers", 4},
+                   {"num_key_value_heads", 2},
+                   {"num_mem_blocks", 2},
+                   {"adapter_rank", 3},
+                   {"n_mamba_heads", 4},
+                   {"mamba_d_state", 6}});
   } else {
     config.update(mamba);
   }
@@ -327,6 +381,10 @@ TEST(HybridOptions, TwoWaysToComputeAgree) {
       {"kimi_linear", {{"num_experts", nullptr}}},
       {"minimax", {{"head_dim", 6}, {"full_attn_beta_factor", 0.5}}},
       {"minimax", {{"layer_types", nullptr}, {"num_hidden_layers", 3}}},
+      {"zamba2", {{"use_mem_rope", true}, {"use_shared_attention_adapter", true}}},
+      {"zamba2", {{"use_mem_rope", true}, {"use_long_context", true}, {"add_bias_linear", true}}},
+      {"zamba2", {{"num_mem_blocks", 1}, {"num_key_value_heads", 1}, {"mamba_ngroups", 2}, {"hidden_act", "silu"}}},
+      {"zamba2", {{"layers_block_type", {"mamba", "mamba", "mamba", "mamba"}}, {"tie_word_embeddings", false}}},
   };
   for (const auto& [model_type, keys] : options) {
     SCOPED_TRACE(std::string(model_type) + " " + keys.dump());
@@ -401,8 +459,19 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
                (Parts{"layer_types is a list", "for each of 2 layers"}));
   EXPECT_PRED2(test::says, refusal("minimax", {{"mlp_alpha_factor", 0}}), (Parts{"mlp_alpha_factor is 0"}));
   EXPECT_PRED2(test::says, refusal("minimax", {{"sliding_window", 8}}), (Parts{"sliding_window is 8"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"layers_block_type", {"mamba", "hybrid"}}}),
+               (Parts{"layers_block_type is a list", "for each of 4 layers"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"layers_block_type", nullptr}}), (Parts{"layers_block_type"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"hybrid_layer_ids", {1, 2}}}),
+               (Parts{"hybrid_layer_ids is a list", "[1,2,3]"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"attention_head_dim", 8}}), (Parts{"attention_head_dim is 8", "16"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"hidden_act", "relu"}}), (Parts{"hidden_act is \"relu\""}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"gated_linear_unit", false}}), (Parts{"gated_linear_unit is false"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"num_key_value_heads", 1}, {"use_shared_attention_adapter", true}}),
+               (Parts{"use_shared_attention_adapter is true"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"mamba_headdim", 7}}), (Parts{"n_mamba_heads is 4"}));
   for (const char* name : {"bamba", "granitemoehybrid", "nemotron_h", "falcon_h1", "olmo_hybrid", "recurrent_gemma",
-                           "kimi_linear", "minimax"}) {
+                           "kimi_linear", "minimax", "zamba2"}) {
     EXPECT_PRED2(test::says, refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
   }
 }
@@ -413,7 +482,7 @@ INSTANTIATE_TEST_SUITE_P(Published, Hybrid,
                                          "bamba", "granitemoehybrid-dense", "falcon_h1", "nemotron_h", "olmo_hybrid",
                                          "falcon_mamba", "recurrent_gemma", "fla-kda", "fla-comba", "fla-rwkv7",
                                          "granitemoehybrid-moe", "nemotron_h-moe", "kimi_linear", "minimax",
-                                         "fla-path_attn", "fla-path_attn-fox"),
+                                         "fla-path_attn", "fla-path_attn-fox", "fla-gated_deltaproduct", "zamba2"),
                          test::fixture_test_name);
 
 }  // namespace

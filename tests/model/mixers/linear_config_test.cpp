@@ -52,7 +52,7 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
   } else {
     config.update({{"num_heads", 2}, {"intermediate_size", 12}});
     if (model_type.starts_with("hgrn2")) config["expand_ratio"] = 8;
-    for (const char* name : {"gated_deltanet", "kda", "comba", "rwkv7"}) {
+    for (const char* name : {"gated_deltanet", "gated_deltaproduct", "kda", "comba", "rwkv7"}) {
       if (model_type == name) config["head_dim"] = 8;
     }
   }
@@ -248,7 +248,7 @@ TEST(LinearConfig, NewerMixersRefuseWhatDoesNotFit) {
                (Parts{"tie_feature_map_qk is true"}));
   EXPECT_PRED2(test::says, linear_refusal("linear_attn", {{"norm_feature_map", true}}),
                (Parts{"norm_feature_map is true"}));
-  for (const char* name : {"kda", "comba"}) {
+  for (const char* name : {"kda", "comba", "gated_deltaproduct"}) {
     EXPECT_PRED2(test::says, linear_refusal(name, {{"num_v_heads", 4}}), (Parts{"num_v_heads is 4", "of keys, 2"}));
   }
   EXPECT_PRED2(test::says, linear_refusal("kda", {{"lower_bound", 1.0}}), (Parts{"lower_bound is 1"}));
@@ -256,7 +256,11 @@ TEST(LinearConfig, NewerMixersRefuseWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"value_dim", {16, 8}}}), (Parts{"value_dim is a list"}));
   EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"norm_bias", false}}), (Parts{"norm_bias is false"}));
   EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"hidden_act", "relu"}}), (Parts{"hidden_act is \"relu\""}));
-  for (const char* name : {"retnet", "linear_attn", "kda", "comba", "rwkv7", "falcon_mamba"}) {
+  EXPECT_PRED2(test::says, linear_refusal("gated_deltaproduct", {{"num_householder", 0}}),
+               (Parts{"num_householder is 0"}));
+  EXPECT_PRED2(test::says, linear_refusal("gated_deltaproduct", {{"conv_bias", true}}), (Parts{"conv_bias is true"}));
+  EXPECT_PRED2(test::says, linear_refusal("gated_deltaproduct", {{"expand_v", 0.01}}), (Parts{"expand_v is 0.01"}));
+  for (const char* name : {"retnet", "linear_attn", "kda", "comba", "gated_deltaproduct", "rwkv7", "falcon_mamba"}) {
     EXPECT_PRED2(test::says, linear_refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
   }
 }
@@ -343,6 +347,11 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
       {"kda", {{"allow_neg_eigval", true}, {"use_short_conv", false}}},
       {"comba", {{"use_inner_decay", false}, {"expand_v", 0.5}}},
       {"comba", {{"use_output_correction", false}, {"use_output_gate", false}, {"use_short_conv", false}}},
+      {"gated_deltaproduct", {{"num_householder", 3}, {"expand_v", 0.5}, {"use_forget_gate", true}}},
+      {"gated_deltaproduct", {{"num_householder", 2}, {"use_output_gate", false}, {"use_short_conv", false}}},
+      {"gated_deltaproduct", {{"allow_neg_eigval", true}, {"use_forget_gate", true}, {"head_dim", 5}}},
+      {"gated_deltaproduct",
+       {{"num_householder", 2}, {"expand_v", 1.0}, {"attn", {{"layers", {1}}, {"num_heads", 2}, {"window_size", 9}}}}},
       {"rwkv7", {{"fuse_norm", false}, {"tie_word_embeddings", true}}},
       {"falcon_mamba", {{"use_bias", true}, {"mixer_rms_eps", 1e-3}}},
   };

@@ -34,7 +34,7 @@ AttentionCpu::AttentionCpu(CpuPass& pass)
         {.normed = pass.hidden(), .wide = columns_.count + path_->wide(), .more_normed = before, .more_wide = before});
   }
   // Shifts read the projection of one row more.
-  pass.need({.normed = pass.hidden(),
+  pass.need({.normed = (config_.side_attention ? 2 : 1) * pass.hidden(),
              .wide = std::max(columns_.count, config_.query_size()),
              .more_normed = 1,
              .more_wide = 1,
@@ -72,7 +72,7 @@ bool AttentionCpu::project(int layer) {
   pass_.find_places(TraceArray::value, layer, config_.key_heads * size, memory.value, values_);
   log_gate_.resize(pass_.gated(layer) ? index_of(config_.heads * pass_.rows()) : 0);
   cumulative_.resize(log_gate_.size());
-  pass_.pack(0, pass_.rows(), pass_.weights(layer).projection, pass_.hidden());
+  pass_.pack(0, pass_.rows(), pass_.weights(layer).projection, config_.input_size(layer));
   return pass_.for_rows([&](const CpuPass::Rows& rows) { project_rows(layer, rows); });
 }
 
@@ -87,9 +87,9 @@ void AttentionCpu::project_rows(int layer, const CpuPass::Rows& rows) {
   pass_.norm_input(layer, first, rows.end, rows.scratch.normed.data());
   pass_.multiply({.rows = rows.end - first,
                   .columns = projected_,
-                  .depth = pass_.hidden(),
+                  .depth = config_.input_size(layer),
                   .in = rows.scratch.normed.data(),
-                  .in_stride = pass_.hidden(),
+                  .in_stride = config_.input_size(layer),
                   .weight = weights.projection.data(),
                   .out = wide,
                   .out_stride = projected_});

@@ -40,7 +40,9 @@ PassBytes CpuForward::bytes(const ModelConfig& config, const KeepSet& keep) {
   const std::int64_t keys = config.key_size();
   PassBytes bytes;
   // The residual stream, what heads attend to, angles, losses; of the layer at hand log f, c and normalisers.
-  bytes.per_token = 4 * ((config.paired ? 2 : 1) * hidden + std::max(hidden, queries) +
+  std::int64_t streams = config.paired ? 2 : 1;
+  if (config.side_attention) streams = 3;  // x, what the mixer behind reads, the embedding
+  bytes.per_token = 4 * (streams * hidden + std::max(hidden, queries) +
                          config.widest_rotary() * std::max<std::int64_t>(1, std::ssize(config.rotaries)) + 1) +
                     heads * (8 + 8 + 4) + config.linear_bytes_per_position();
   // e and b, and the tables of heads at a time.
@@ -67,17 +69,25 @@ void CpuForward::begin() {
   if (attention_) attention_->begin();
   report().attention_kernel = attention_ ? "cpu-tiled" : "cpu-chunked";
   FloatArray& residual = pass_.memory().residual;
-  if (!input().hidden.empty()) {
+  if (input().hidden.empty()) {
+    embed(residual);
+  } else {
     std::ranges::copy(input().hidden, residual.begin());
-    return;
   }
+  if (!config().side_attention) return;
+  CpuWorkspace::grow(pass_.memory().embedded, index_of(rows() * pass_.hidden()));
+  embed(pass_.memory().embedded);
+}
+
+/// The embedding of all rows.
+void CpuForward::embed(FloatArray& into) const {
   const ModelWeights& weights = pass_.weights();
   const std::int64_t hidden = pass_.hidden();
   for (std::int64_t row = 0; row < rows(); ++row) {
     const std::int32_t id = input().ids[index_of(row)];
     assert(id >= 0 && id < config().vocabulary_size);
     const float* from = weights.embedding.data() + id * hidden;
-    float* const to = residual.data() + row * hidden;
+    float* const to = into.data() + row * hidden;
     std::copy(from, from + hidden, to);
     if (config().embedding_factor != 1) {
       const auto factor = static_cast<float>(config().embedding_factor);
@@ -100,6 +110,36 @@ void CpuForward::hold_input(int layer) {
   const auto size = static_cast<std::ptrdiff_t>(rows() * pass_.hidden());
   const FloatArray& residual = pass_.memory().residual;
   pass_.memory().entered.assign(residual.begin(), residual.begin() + size);
+}
+
+void CpuForward::step_aside() {
+  const auto size = static_cast<std::ptrdiff_t>(rows() * pass_.hidden());
+  const FloatArray& residual = pass_.memory().residual;
+  pass_.memory().entered.assign(residual.begin(), residual.begin() + size);
+  pass_.replace_residual(true);
+}
+
+bool CpuForward::step_back(int layer) {
+  const FloatArray& weight = pass_.weights(layer).side_output;
+  const std::int64_t hidden = pass_.hidden();
+  pass_.replace_residual(false);
+  pass_.pack(0, rows(), weight, hidden);
+  return pass_.for_rows([&](const CpuPass::Rows& rows) {
+    const std::int64_t numbers = rows.count() * hidden;
+    float* const made = pass_.memory().residual.data() + rows.begin * hidden;
+    float* const entered = pass_.memory().entered.data() + rows.begin * hidden;
+    float* const beside = rows.scratch.normed.data();
+    pass_.multiply({.rows = rows.count(),
+                    .columns = hidden,
+                    .depth = hidden,
+                    .in = made,
+                    .in_stride = hidden,
+                    .weight = weight.data(),
+                    .out = beside,
+                    .out_stride = hidden});
+    std::copy_n(entered, numbers, made);
+    cpu_steps::add(beside, numbers, entered);
+  });
 }
 
 bool CpuForward::norm_residual(int layer, bool mlp) {

@@ -40,12 +40,16 @@ class CpuForward final : public Forward {
   MixerSteps& mixer(int layer) override;
   bool feed_forward(int layer) override { return mlp_.feed_forward(layer); }
   void hold_input(int layer) override;
+  void step_aside() override;
+  bool step_back(int layer) override;
   bool norm_residual(int layer, bool mlp) override;
   bool scale_residual(double factor) override;
   bool predict() override;
   void keep_hidden(int layer) override;
 
  private:
+  void embed(FloatArray& into) const;
+
   CpuPass pass_;
   std::optional<AttentionCpu> attention_;  ///< none: no layer is attention
   std::unique_ptr<MixerSteps> linear_;     ///< of the other layers; null: there are none

@@ -66,6 +66,7 @@ void CpuPass::allocate() {
 void CpuPass::begin_run(const ForwardPass& run) {
   ForwardPass::operator=(run);
   packed_ = {};
+  replaces_ = false;
 }
 
 void CpuPass::find_places(TraceArray array, int layer, std::int64_t numbers, FloatArray& own,
@@ -99,8 +100,20 @@ void CpuPass::norm(const FloatArray& weight, const FloatArray& bias, std::int64_
 
 void CpuPass::norm_input(int layer, std::int64_t begin, std::int64_t end, float* out) const {
   const LayerWeights& of = weights(layer);
+  if (config().is_aside(layer)) return norm_beside(of.attention_norm, begin, end, out);
   norm_rows(config().reads_with_previous(layer) ? memory_->entered : memory_->residual, of.attention_norm,
             of.attention_norm_bias, begin, end, out);
+}
+
+/// norm([x, E]) of some rows.
+void CpuPass::norm_beside(const FloatArray& weight, std::int64_t begin, std::int64_t end, float* out) const {
+  const auto epsilon = static_cast<float>(config().norm_epsilon);
+  for (std::int64_t row = begin; row < end; ++row) {
+    float* const to = out + (row - begin) * 2 * hidden();
+    std::copy_n(memory_->residual.data() + row * hidden(), hidden(), to);
+    std::copy_n(memory_->embedded.data() + row * hidden(), hidden(), to + hidden());
+    cpu_steps::rms_norm(to, weight.data(), 2 * hidden(), epsilon, to);
+  }
 }
 
 void CpuPass::norm_rows(const FloatArray& rows, const FloatArray& weight, const FloatArray& bias, std::int64_t begin,
@@ -128,6 +141,7 @@ void CpuPass::add_to_residual(const Rows& rows, const RowsIn& in, const FloatArr
                               const FloatArray& post_norm) {
   using Into = kernels::cpu::MatrixProduct::Into;
   const bool apart = !post_norm.empty() || config().residual_factor != 1;
+  assert(!(apart && replaces_));
   float* const out = apart ? rows.scratch.normed.data() : memory_->residual.data() + rows.begin * hidden();
   multiply({.rows = rows.count(),
             .columns = hidden(),
@@ -137,7 +151,7 @@ void CpuPass::add_to_residual(const Rows& rows, const RowsIn& in, const FloatArr
             .weight = weight.data(),
             .out = out,
             .out_stride = hidden(),
-            .into = apart ? Into::overwrite : Into::add});
+            .into = apart || replaces_ ? Into::overwrite : Into::add});
   add_to_rows(bias, rows.count(), out);
   if (apart) add_made(rows, out, post_norm);
 }

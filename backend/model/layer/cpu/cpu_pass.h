@@ -82,7 +82,7 @@ class CpuPass final : public ForwardPass {
 
   /// Norms rows [begin, end) of the residual stream, or copies them where the weight is empty.  @param out  [rows, D]
   void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
-  /// The same of what the mixer of a layer reads.
+  /// The same of what the mixer of a layer reads, as many numbers of a row as config().input_size() says.
   void norm_input(int layer, std::int64_t begin, std::int64_t end, float* out) const;
   /// @param bias  as wide as the rows, or empty
   static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);
@@ -98,6 +98,8 @@ class CpuPass final : public ForwardPass {
   /// @param post_norm  likewise
   void add_to_residual(const Rows& rows, const RowsIn& in, const FloatArray& weight, const FloatArray& bias,
                        const FloatArray& post_norm = {});
+  /// From here on what is added to x takes its place, or no more so.
+  void replace_residual(bool replaces) { replaces_ = replaces; }
   /// x += r made, or x += r norm(made), of rows of the residual stream.  @param made  [rows, D], which is overwritten
   void add_made(const Rows& rows, float* made, const FloatArray& post_norm);
 
@@ -124,6 +126,7 @@ class CpuPass final : public ForwardPass {
   };
   void norm_rows(const FloatArray& rows, const FloatArray& weight, const FloatArray& bias, std::int64_t begin,
                  std::int64_t end, float* out) const;
+  void norm_beside(const FloatArray& weight, std::int64_t begin, std::int64_t end, float* out) const;
   [[nodiscard]] const float* packed_of(const kernels::cpu::MatrixProduct& product) const;
 
   const ModelWeights& weights_;
@@ -134,7 +137,8 @@ class CpuPass final : public ForwardPass {
   std::unique_ptr<CpuWorkspace> memory_;
   std::size_t normed_ = 0, wide_ = 0, output_ = 0;  ///< numbers that parts need
   std::array<PackedMatrix, 2> packed_;              ///< for the step at hand
-  std::vector<std::vector<int>> cut_heads_;         ///< [B] of the layer at hand
+  bool replaces_ = false;
+  std::vector<std::vector<int>> cut_heads_;  ///< [B] of the layer at hand
 };
 
 }  // namespace foxscope

@@ -21,7 +21,8 @@ struct CpuWorkspace {
   std::vector<Scratch> scratch;      ///< one a thread
   std::array<FloatArray, 2> packed;  ///< matrices in panels, for all rows of a step
   FloatArray residual;               ///< [B, n, D]
-  FloatArray entered;                ///< [B, n, D] the same as it entered the first of two paired layers
+  FloatArray entered;                ///< [B, n, D] what the mixer of a layer reads that reads with the one before it
+  FloatArray embedded;               ///< [B, n, D] the embedding, where layers beside the stream read it
   FloatArray query, key, value;      ///< [B, H, n, d], [B, H_kv, n, d]; where no probe lends memory
   FloatArray attended;               ///< [B, n, H d]; in the end [B, n, D] behind the final norm
 

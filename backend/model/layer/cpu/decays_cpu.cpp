@@ -35,7 +35,7 @@ DecaysCpu::DecaysCpu(CpuPass& pass)
     : pass_(pass), mixer_(*pass.config().linear), columns_(mixer_), length_(pass.length()) {
   const std::int64_t rows = pass.rows();
   if (mixer_.decays_by_head()) {
-    log_decay_.resize(index_of(rows * mixer_.heads));
+    log_decay_.resize(index_of(rows * mixer_.states()));
     decay_.resize(log_decay_.size());
   }
   if (mixer_.decays_by_channel()) channel_decay_.resize(index_of(rows * mixer_.key_size()));
@@ -73,18 +73,19 @@ void DecaysCpu::split_heads(int layer, std::int64_t row, const float* precise) {
   const std::int64_t position = row % length_;
   const float* const betas = precise + columns_.beta - columns_.precise;
   const float* const decays = precise + columns_.decay - columns_.precise;
-  for (std::int64_t head = 0; head < mixer_.heads; ++head) {
-    const std::size_t at = index_of((sequence * mixer_.heads + head) * length_ + position);
-    LinearMixer::HeadDecay made;
-    if (mixer_.decay == LinearDecay::rate) {
-      made =
-          mixer_.head_decay(static_cast<double>(decays[head]) + static_cast<double>(weights.decay_bias[index_of(head)]),
-                            static_cast<double>(weights.decay_rate[index_of(head)]));
-      log_decay_[at] = made.log_decay;
-    }
-    if (beta_.empty()) continue;
-    const bool is_step = mixer_.beta == LinearBeta::step;
-    beta_[at] = is_step ? static_cast<float>(made.step) : mixer_.beta_of(cpu_steps::sigmoid(betas[head]));
+  const auto at = [&](std::int64_t head, std::int64_t heads) {
+    return index_of((sequence * heads + head) * length_ + position);
+  };
+  const bool is_step = mixer_.beta == LinearBeta::step;
+  for (std::int64_t head = 0; head < mixer_.states() && mixer_.decay == LinearDecay::rate; ++head) {
+    const LinearMixer::HeadDecay made =
+        mixer_.head_decay(static_cast<double>(decays[head]) + static_cast<double>(weights.decay_bias[index_of(head)]),
+                          static_cast<double>(weights.decay_rate[index_of(head)]));
+    log_decay_[at(head, mixer_.states())] = made.log_decay;
+    if (is_step) beta_[at(head, mixer_.heads)] = static_cast<float>(made.step);
+  }
+  for (std::int64_t head = 0; head < mixer_.heads && !beta_.empty() && !is_step; ++head) {
+    beta_[at(head, mixer_.heads)] = mixer_.beta_of(cpu_steps::sigmoid(betas[head]));
   }
 }
 
@@ -97,7 +98,7 @@ void DecaysCpu::sum(int layer) {
 
 void DecaysCpu::make_constant_decays(int layer) {
   for (std::size_t n = 0; n < log_decay_.size(); ++n) {
-    const auto head = static_cast<int>(n / index_of(length_) % index_of(mixer_.heads));
+    const auto head = static_cast<int>(n / index_of(length_) % index_of(mixer_.states()));
     log_decay_[n] = mixer_.constant_log_decay(head, layer, pass_.config().layers);
   }
 }
@@ -107,13 +108,22 @@ void DecaysCpu::change_decays(int layer) {
   for (std::size_t sequence = 0; size > 0 && sequence < pass_.probes().size(); ++sequence) {
     double* const log_decay = log_decay_.data() + sequence * size;
     const Probe& probe = pass_.probes()[sequence];
-    probe.change_gates(layer, mixer_.heads, pass_.first_position(), length_, log_decay);
+    probe.change_gates(layer, mixer_.states(), pass_.first_position(), length_, log_decay);
     if (!probe.keeps(Keep::gates)) continue;
     std::vector<double> sums(size);
-    kernels::cpu::cumulative_log_gate(log_decay, mixer_.heads, length_, sums.data());
-    probe.take_gates(layer, sums);
+    kernels::cpu::cumulative_log_gate(log_decay, mixer_.states(), length_, sums.data());
+    probe.take_gates(layer, mixer_.steps == 1 ? sums : of_all_steps(sums));
   }
   std::ranges::transform(log_decay_, decay_.begin(), [](double nats) { return static_cast<float>(std::exp(nats)); });
+}
+
+/// The sums of each state, [states(), n], once for each of its steps.
+std::vector<double> DecaysCpu::of_all_steps(const std::vector<double>& sums) const {
+  std::vector<double> repeated;
+  for (auto first = sums.begin(); first != sums.end(); first += length_) {
+    for (int step = 0; step < mixer_.steps; ++step) repeated.insert(repeated.end(), first, first + length_);
+  }
+  return repeated;
 }
 
 void DecaysCpu::change_channels(int layer) {
@@ -195,7 +205,7 @@ void DecaysCpu::check_decays(int layer) const {
   }
   if (const auto bad = std::ranges::find_if(decay_, not_a_decay); bad != decay_.end()) {
     const std::ptrdiff_t index = bad - decay_.begin();
-    throw_bad_decay(place_of(index, mixer_.heads), log_decay_[index_of(index)]);
+    throw_bad_decay(place_of(index, mixer_.states()), log_decay_[index_of(index)]);
   }
   if (const auto bad = std::ranges::find_if(beta_, [](float beta) { return !std::isfinite(beta); });
       bad != beta_.end()) {

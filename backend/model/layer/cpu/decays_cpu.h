@@ -41,6 +41,7 @@ class DecaysCpu {
   }
   void make_constant_decays(int layer);
   void change_decays(int layer);
+  [[nodiscard]] std::vector<double> of_all_steps(const std::vector<double>& sums) const;
   void change_channels(int layer);
   void exponentiate_channels(int layer, std::int64_t sequence, std::int64_t head);
   [[nodiscard]] LinearMixer::ChannelDecay channel_of(int layer, std::int64_t head, std::int64_t channel) const;
@@ -53,8 +54,8 @@ class DecaysCpu {
   std::int64_t length_;             ///< n
   std::span<const float> bound_;    ///< [key_heads d] of the layer's decays; empty: 0
   std::vector<FloatArray> bounds_;  ///< of all layers, made when they are first needed
-  std::vector<double> log_decay_;   ///< [B, H, n] nats; empty where channels decay or nothing does
-  FloatArray decay_;                ///< [B, H, n] alpha
+  std::vector<double> log_decay_;   ///< [B, states(), n] nats; empty where channels decay or nothing does
+  FloatArray decay_;                ///< [B, states(), n] alpha
   FloatArray channel_decay_;        ///< [B, key_heads, n, d] first logits, then alpha
   FloatArray beta_;                 ///< [B, H, n]; empty: 1
 };

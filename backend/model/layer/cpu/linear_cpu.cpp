@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -53,6 +54,7 @@ LinearCpu::LinearCpu(CpuPass& pass)
 }
 
 bool LinearCpu::project(int layer) {
+  layer_ = layer;
   CpuWorkspace& memory = pass_.memory();
   pass_.find_places(TraceArray::query, layer, mixer_.query_size() * length_, memory.query, queries_);
   pass_.find_places(TraceArray::key, layer, mixer_.key_size() * length_, memory.key, keys_);
@@ -273,12 +275,70 @@ bool LinearCpu::mix(int layer, std::int64_t sequence) {
   arguments.state = pass_.has_states() ? pass_.layer_state(layer, sequence).recurrent.data() : state_.data();
   arguments.output = pass_.memory().attended.data() + sequence * length_ * mixer_.output_size();
   arguments.output_stride = mixer_.output_size();
+  if (mixer_.steps > 1) return mix_steps(sequence, arguments);
+  return run_mixing(arguments);
+}
+
+bool LinearCpu::run_mixing(const kernels::cpu::LinearMixing& arguments) const {
   const kernels::Status status = kernels::cpu::linear_mixing(arguments, pass_.team(), pass_.job().stop);
   if (status == kernels::Status::invalid_argument) {
     throw ShapeError(fmt::format("[linear_mixing] {} heads of {} and {} over {} positions are not supported",
                                  mixer_.heads, mixer_.key_dim, mixer_.value_dim, length_));
   }
   return status == kernels::Status::ok;
+}
+
+/// The delta rule over the steps of all positions: only the first of a position decays, and only the last is read.
+bool LinearCpu::mix_steps(std::int64_t sequence, kernels::cpu::LinearMixing& arguments) {
+  const std::int64_t states = mixer_.states();
+  const std::int64_t length = length_ * mixer_.steps;
+  const auto make = [&](FloatArray& array, std::int64_t width, float value) {
+    array.assign(index_of(states * length * width), value);
+  };
+  make(steps_.query, mixer_.key_dim, 0);
+  make(steps_.key, mixer_.key_dim, 0);
+  make(steps_.value, mixer_.value_dim, 0);
+  make(steps_.decay, 1, 1);
+  make(steps_.beta, 1, 0);
+  make(steps_.output, mixer_.value_dim, 0);
+  pass_.team().run(mixer_.heads, [&](std::int64_t head, int /*thread*/) { put_steps(sequence, head); });
+  float* const output = std::exchange(arguments.output, steps_.output.data());
+  arguments.heads = arguments.query_heads = arguments.key_heads = arguments.value_heads = mixer_.states();
+  arguments.length = length;
+  arguments.query = steps_.query.data();
+  arguments.key = steps_.key.data();
+  arguments.value = steps_.value.data();
+  arguments.decay = steps_.decay.data();
+  arguments.beta = steps_.beta.data();
+  if (!run_mixing(arguments)) return false;
+  const std::int64_t size = mixer_.output_size();
+  for (std::int64_t row = 0; row < length_; ++row) {
+    std::copy_n(steps_.output.data() + ((row + 1) * mixer_.steps - 1) * size, size, output + row * size);
+  }
+  return true;
+}
+
+/// The positions of a head as steps. A head that is cut has no values: what it gives is a product of them.
+void LinearCpu::put_steps(std::int64_t sequence, std::int64_t head) {
+  const std::int64_t steps = mixer_.steps;
+  const std::int64_t key_dim = mixer_.key_dim;
+  const std::int64_t value_dim = mixer_.value_dim;
+  const std::int64_t step = head % steps;
+  const std::int64_t state = head / steps;
+  const float* const query = queries_[index_of(sequence)] + state * length_ * key_dim;
+  const float* const key = keys_[index_of(sequence)] + head * length_ * key_dim;
+  const float* const value = values_[index_of(sequence)] + head * length_ * value_dim;
+  const float* const decay = decays_.decay(sequence);
+  const float* const beta = decays_.beta(sequence);
+  const bool cut = pass_.probes()[index_of(sequence)].cuts_head(layer_, static_cast<int>(head));
+  for (std::int64_t row = 0; row < length_; ++row) {
+    const std::int64_t at = (state * length_ + row) * steps + step;
+    std::copy_n(key + row * key_dim, key_dim, steps_.key.data() + at * key_dim);
+    if (!cut) std::copy_n(value + row * value_dim, value_dim, steps_.value.data() + at * value_dim);
+    steps_.beta[index_of(at)] = beta[head * length_ + row];
+    if (step == 0 && decay != nullptr) steps_.decay[index_of(at)] = decay[state * length_ + row];
+    if (step == steps - 1) std::copy_n(query + row * key_dim, key_dim, steps_.query.data() + at * key_dim);
+  }
 }
 
 bool LinearCpu::project_output(int layer) {
@@ -289,7 +349,7 @@ bool LinearCpu::project_output(int layer) {
     float* const mixed = pass_.memory().attended.data();
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       finish(layer, row, mixed + row * size);
-      pass_.cut_heads(row, mixer_.value_dim, mixed + row * size);
+      if (mixer_.steps == 1) pass_.cut_heads(row, mixer_.value_dim, mixed + row * size);
     }
     const LayerWeights& weights = pass_.weights(layer);
     pass_.add_to_residual(rows, {mixed + rows.begin * size, size, size}, weights.output, weights.output_bias);

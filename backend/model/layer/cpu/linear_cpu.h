@@ -10,6 +10,7 @@
 #include "backend/model/layer/cpu/decays_cpu.h"
 #include "backend/model/layer/mixer_steps.h"
 #include "backend/model/spec/linear_mixer.h"
+#include "kernels/cpu/linear_mixing.h"
 
 namespace foxscope {
 
@@ -35,12 +36,16 @@ class LinearCpu final : public MixerSteps {
   void norm_head(LinearNorm norm, double factor, float* x) const;
   void scale_keys(std::int64_t sequence);
   bool mix(int layer, std::int64_t sequence);
+  bool run_mixing(const kernels::cpu::LinearMixing& arguments) const;
+  bool mix_steps(std::int64_t sequence, kernels::cpu::LinearMixing& arguments);
+  void put_steps(std::int64_t sequence, std::int64_t head);
   void finish(int layer, std::int64_t row, float* mixed) const;
   void multiply_gate(std::int64_t row, float* mixed) const;
 
   CpuPass& pass_;
   const LinearMixer& mixer_;
   std::int64_t length_;  ///< n
+  int layer_ = 0;        ///< at hand
   ConvolutionCpu convolution_;
   const LinearColumns& columns_;
   DecaysCpu decays_;
@@ -48,7 +53,14 @@ class LinearCpu final : public MixerSteps {
   std::optional<RotaryTable> rotary_;            ///< [n], or where there is one position of each text [B]
   FloatArray gate_;                              ///< [B n, H d_v] z
   FloatArray erase_read_, erase_write_;  ///< [B, key_heads, n, d] e and b; empty where nothing is erased by them
-  FloatArray state_;                     ///< [H, d, d_v] where nothing is to follow
+  FloatArray state_;                     ///< [states(), d, d_v] where nothing is to follow
+  /// The steps of one sequence as positions of their own; empty where a position has one.
+  struct StepSequence {
+    FloatArray query, key, value;  ///< [states(), n steps, width]
+    FloatArray decay, beta;        ///< [states(), n steps]
+    FloatArray output;             ///< [n steps, states() d_v]
+  };
+  StepSequence steps_;
 };
 
 }  // namespace foxscope

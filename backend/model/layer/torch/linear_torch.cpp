@@ -230,7 +230,7 @@ at::Tensor TorchLinearSteps::constant_decay(int layer) const {
       .expand({pass_.batch(), pass_.length(), mixer_.heads});
 }
 
-/// log alpha [B, H, n] or [B, key_heads, n, d] float64, beta, and what goes with the decay of keys or steps.
+/// log alpha [B, states(), n] or [B, key_heads, n, d] float64, beta, and what goes with the decay of keys or steps.
 /// @param gates  [B, n, ...] float32 the projection's precise columns; where the mixer selects, logits of steps
 void TorchLinearSteps::put_decay(int layer, const at::Tensor& gates, at::Tensor& key) {
   const TorchLayer& weights = pass_.weights(layer);
@@ -246,7 +246,7 @@ void TorchLinearSteps::put_decay(int layer, const at::Tensor& gates, at::Tensor&
     operands_.beta = step.transpose(1, 2);
     log_decay = -(step.to(at::kDouble) * mean.to(at::kDouble));
   } else if (mixer_.decay == LinearDecay::rate) {
-    at::Tensor step = at::softplus(gate(columns_.decay, mixer_.heads) + weights.decay_bias);
+    at::Tensor step = at::softplus(gate(columns_.decay, mixer_.states()) + weights.decay_bias);
     if (mixer_.beta == LinearBeta::step) {
       step = step.clamp(mixer_.lowest_step, mixer_.highest_step);
       operands_.beta = step.transpose(1, 2);
@@ -340,7 +340,7 @@ void TorchLinearSteps::check_decays(int layer) const {
 bool TorchLinearSteps::attend(int layer) {
   at::Tensor state;
   if (pass_.continues()) state = pass_.torch_state().layer(layer).recurrent.unsqueeze(0);
-  const auto mixed = mix(state);
+  const auto mixed = mixer_.steps > 1 ? mix_steps(layer, state) : mix(state);
   if (!mixed) return false;
   mixed_ = *mixed;
   for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
@@ -354,6 +354,44 @@ std::optional<at::Tensor> TorchLinearSteps::mix(at::Tensor& state) {
   const bool fused = fused_linear_takes(operands_, pass_.weights().matrix);
   return fused ? fused_linear_mixing(operands_, state, pass_.job().stop)
                : composed_linear_mixing(operands_, state, pass_.job().stop);
+}
+
+/// The delta rule over the steps of all positions, of which the first decays and the last is read. Heads that are cut
+/// have no values: what they give is a product of them.
+std::optional<at::Tensor> TorchLinearSteps::mix_steps(int layer, at::Tensor& state) {
+  const std::int64_t steps = mixer_.steps;
+  LinearOperands whole = operands_;
+  // [B, states steps, n, ...] as [B, states, n steps, ...]
+  const auto in_turn = [&](const at::Tensor& x) {
+    return x.unflatten(1, {mixer_.states(), steps}).transpose(2, 3).flatten(2, 3);
+  };
+  const auto beside = [&](const at::Tensor& x) {
+    auto sizes = x.sizes().vec();
+    sizes.insert(sizes.begin() + 3, steps - 1);
+    return at::zeros(sizes, x.options());
+  };
+  operands_.heads = mixer_.states();
+  operands_.query = at::cat({beside(whole.query), whole.query.unsqueeze(3)}, 3).flatten(2, 3);
+  operands_.key = in_turn(whole.key);
+  at::Tensor value = whole.value;
+  for (std::int64_t b = 0; b < pass_.batch(); ++b) {
+    for (int head = 0; head < mixer_.heads; ++head) {
+      if (!pass_.probes()[index_of(b)].cuts_head(layer, head)) continue;
+      if (value.is_same(whole.value)) value = value.clone();
+      value[b][head].zero_();
+    }
+  }
+  operands_.value = in_turn(value);
+  operands_.beta = in_turn(whole.beta);
+  if (whole.log_decay.defined()) {
+    operands_.log_decay =
+        at::cat({whole.log_decay.unsqueeze(3), beside(whole.log_decay)}, 3).flatten(2, 3).contiguous();
+    whole.log_decay = whole.log_decay.repeat_interleave(steps, 1);
+  }
+  const auto mixed = mix(state);
+  operands_ = std::move(whole);
+  if (!mixed) return std::nullopt;
+  return mixed->unflatten(2, {pass_.length(), steps}).select(3, steps - 1);
 }
 
 bool TorchLinearSteps::project_output(int layer) {

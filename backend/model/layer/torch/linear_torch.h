@@ -33,8 +33,9 @@ class TorchLinearSteps : public MixerSteps {
   /// @param gates   [B n, ...] float32, LinearColumns' from `precise` on of the product of what `normed` was rounded
   /// from
   void project_rows(int layer, const at::Tensor& normed, const at::Tensor& gates);
-  /// y [B, H, n, d_v]; nothing if the job was stopped.
-  /// @param state  [B, H, d, d_v] before the first position, undefined: 0; left as it is behind the last, where states
+  /// y [B, states(), n, d_v]; nothing if the job was stopped.
+  /// @param state  [B, states(), d, d_v] before the first position, undefined: 0; left as it is behind the last, where
+  /// states
   ///               are kept
   virtual std::optional<at::Tensor> mix(at::Tensor& state);
   /// y + D v, normed and gated: what the last product reads, [B n, H d_v] float32, or bfloat16 where a kernel makes it
@@ -57,6 +58,7 @@ class TorchLinearSteps : public MixerSteps {
   at::Tensor convolve(int layer, const at::Tensor& projected, bool& activated) const;
   void change_decays(int layer);
   void check_decays(int layer) const;
+  std::optional<at::Tensor> mix_steps(int layer, at::Tensor& state);
 
   const LinearMixer& mixer_;
   const LinearColumns columns_;

@@ -85,7 +85,8 @@ void add_mlp(TorchPass& pass, int layer) {
   const std::int64_t most = pass.weights(layer).mlp_shift.defined() ? pass.rows() : kMlpRows;
   for (std::int64_t begin = 0; begin < pass.rows(); begin += most) {
     at::Tensor rows = pass.residual.slice(0, begin, std::min(begin + most, pass.rows()));
-    rows.add_(mlp_output(pass, layer, rows, take), pass.config().residual_factor);
+    const at::Tensor made = mlp_output(pass, layer, rows, take);
+    pass.replaces_residual() ? rows.copy_(made) : rows.add_(made, pass.config().residual_factor);
   }
   if (!experts.empty()) record_experts(pass, layer, at::cat(experts), at::cat(weights));
 }

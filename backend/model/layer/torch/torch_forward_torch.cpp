@@ -4,7 +4,9 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/base/index.h"
 #include "backend/model/layer/torch/attention_torch.h"
+#include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/linear_torch.h"
 #include "backend/model/layer/torch/mlp_torch.h"
 #include "backend/model/layer/torch/path_torch.h"
@@ -38,13 +40,21 @@ void TorchForward::begin() {
     pass_.residual = at::tensor(at::ArrayRef<float>(hidden.data(), hidden.size()), at::kFloat)
                          .view({rows(), config().hidden_size})
                          .to(weights.place);
-    return;
+  } else {
+    pass_.residual = embedding();
   }
-  pass_.residual = weights.embedding.index_select(0, pass_.put(input().ids));
-  if (config().embedding_factor != 1) pass_.residual = pass_.residual * config().embedding_factor;
-  if (!weights.positions.defined()) return;
+  if (config().side_attention) pass_.embedded = embedding();
+}
+
+/// [B n, D]
+at::Tensor TorchForward::embedding() const {
+  const TorchWeights& weights = pass_.weights();
+  at::Tensor rows = weights.embedding.index_select(0, pass_.put(input().ids));
+  if (config().embedding_factor != 1) rows = rows * config().embedding_factor;
+  if (!weights.positions.defined()) return rows;
   const at::Tensor table = weights.positions.slice(0, first_position(), first_position() + length());
-  pass_.residual.view({batch(), length(), -1}).add_(table);
+  rows.view({batch(), length(), -1}).add_(table);
+  return rows;
 }
 
 MixerSteps& TorchForward::mixer(int layer) {
@@ -79,6 +89,21 @@ bool TorchForward::feed_forward(int layer) {
 
 void TorchForward::hold_input(int layer) {
   if (!config().reads_with_previous(layer)) pass_.entered = pass_.residual.clone();
+}
+
+void TorchForward::step_aside() {
+  pass_.entered = pass_.residual;
+  pass_.replace_residual(true);
+}
+
+bool TorchForward::step_back(int layer) {
+  const TorchWeights& weights = pass_.weights();
+  pass_.replace_residual(false);
+  const at::Tensor made =
+      composed_steps::affine(pass_.residual.to(weights.matrix), weights.layers[index_of(layer)].side_output, {});
+  pass_.residual = pass_.entered;
+  pass_.entered = pass_.entered + made;
+  return !job().stopped();
 }
 
 bool TorchForward::norm_residual(int layer, bool mlp) {

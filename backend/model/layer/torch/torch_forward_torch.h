@@ -30,6 +30,8 @@ class TorchForward : public Forward {
   MixerSteps& mixer(int layer) final;
   bool feed_forward(int layer) override;
   void hold_input(int layer) override;
+  void step_aside() override;
+  bool step_back(int layer) override;
   bool norm_residual(int layer, bool mlp) override;
   bool scale_residual(double factor) override;
   bool predict() override;
@@ -51,6 +53,8 @@ class TorchForward : public Forward {
   TorchPass pass_;
 
  private:
+  [[nodiscard]] at::Tensor embedding() const;
+
   std::unique_ptr<MixerSteps> attention_;
   std::unique_ptr<MixerSteps> linear_;
 };

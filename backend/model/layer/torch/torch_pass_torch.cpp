@@ -37,7 +37,7 @@ PassBytes TorchPass::bytes(const ModelConfig& config, DType dtype, const KeepSet
   // Ids, labels, losses; the residual stream, and where it is kept its norm; the norm with what rounding took from it,
   // projection, heads and what they attend to; gates and normalisers; the attention kernel's workspace.
   const bool states = keep.contains(Keep::hidden) || keep.contains(Keep::predictions);
-  bytes.per_token = 20 + 4 * config.hidden_size * (states ? 2 : 1) +
+  bytes.per_token = 20 + 4 * config.hidden_size * ((states ? 2 : 1) + (config.side_attention ? 4 : 0)) +
                     (keep.contains(Keep::predictions) ? (size + 2) * config.hidden_size : 0) +
                     2 * size * config.hidden_size + size * (projected + gate) + size * (projected + queries) +
                     std::int64_t{config.heads} * (8 + 4 + 4 + 24);
@@ -81,8 +81,15 @@ at::Tensor TorchPass::norm(const at::Tensor& x, const at::Tensor& weight, const 
   return composed_steps::layer_norm(x, weight, bias, config().norm_epsilon);
 }
 
+at::Tensor TorchPass::mixer_input(int layer) const {
+  if (config().is_aside(layer)) return at::cat({residual, embedded}, 1);
+  return config().reads_with_previous(layer) ? entered : residual;
+}
+
 void TorchPass::add(const at::Tensor& made) {
-  if (sums_apart_) {
+  if (replaces_) {
+    residual = made;
+  } else if (sums_apart_) {
     residual = at::add(residual, made, config().residual_factor);
   } else {
     residual.add_(made, config().residual_factor);
@@ -90,6 +97,7 @@ void TorchPass::add(const at::Tensor& made) {
 }
 
 void TorchPass::cut_heads(int layer, at::Tensor& output) const {
+  if (config().layer(layer).steps() > 1) return;  // what is read is of several heads, whose values were cut
   const int heads = config().heads_of(layer);
   const std::int64_t dim = output.size(1) / heads;
   bool own = !at::GradMode::is_enabled();  // else what made it may need it in the backward pass

@@ -33,7 +33,10 @@ class TorchPass : public ForwardPass {
   static PassBytes bytes(const ModelConfig& config, DType dtype, const KeepSet& keep);
 
   /// Takes over which run it is from here on.
-  void begin_run(const ForwardPass& run) { ForwardPass::operator=(run); }
+  void begin_run(const ForwardPass& run) {
+    ForwardPass::operator=(run);
+    replaces_ = false;
+  }
   /// Makes ready what whole texts leave for the host: copies beside the layers, and the count of attention's blocks.
   void begin_texts();
   void end_layer();
@@ -70,18 +73,21 @@ class TorchPass : public ForwardPass {
   void check(kernels::Status status, const char* step) const;
 
   /// What the mixer of a layer reads.
-  [[nodiscard]] const at::Tensor& mixer_input(int layer) const {
-    return config().reads_with_previous(layer) ? entered : residual;
-  }
+  [[nodiscard]] at::Tensor mixer_input(int layer) const;
+  /// From here on what is added to x takes its place, or no more so.
+  void replace_residual(bool replaces) { replaces_ = replaces; }
+  [[nodiscard]] bool replaces_residual() const { return replaces_; }
 
   at::Tensor residual;  ///< [B n, D] float32 x
-  at::Tensor entered;   ///< [B n, D] the same as it entered the first of two paired layers
+  at::Tensor entered;   ///< [B n, D] what the mixer of a layer reads that reads with the one before it
+  at::Tensor embedded;  ///< [B n, D] the embedding, where layers beside the stream read it
   at::Tensor blocks;    ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:
   const TorchWeights& weights_;
   bool by_kernel_;
   bool sums_apart_ = false;
+  bool replaces_ = false;
   kernels::cuda::AttentionBlocks block_count_;
   std::optional<LayerDownloads> downloads_;  ///< after what it fills; from a GPU
 };

@@ -1,6 +1,7 @@
 // HGRN2 (Qin et al. 2024), GLA (Yang et al. 2024), DeltaNet and Gated DeltaNet (Yang et al. 2024, 2025), as the FoX
 // authors' baselines and as the FLA library writes them. As that library alone writes them: RetNet (Sun et al. 2023),
-// linear attention (Katharopoulos et al. 2020), Kimi Delta Attention (Kimi Team 2025), Comba (Hu et al. 2025).
+// linear attention (Katharopoulos et al. 2020), Kimi Delta Attention (Kimi Team 2025), Comba (Hu et al. 2025), Gated
+// DeltaProduct (Siems et al. 2025).
 #include "backend/model/spec/families/linear_attention.h"
 
 #include <array>
@@ -403,6 +404,27 @@ void read_comba(const ConfigKeys& keys, ModelConfig& config) {
   finish_reading(keys, Dialect::fla, config);
 }
 
+void read_gated_delta_product(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr std::int64_t kMostSteps = 64;
+  read_around_mixer(keys, config);
+  require_swish(keys);
+  LinearMixer& mixer = *config.linear;
+  mixer.heads = 6;
+  mixer.key_dim = 256;
+  read_delta_heads(keys, 2, mixer);
+  mixer.gate_activation = LinearActivation::silu;
+  mixer.steps = static_cast<int>(keys.integer("num_householder", 1, kMostSteps, 1));
+  // One step a position is the delta rule.
+  mixer.kind = mixer.steps > 1 ? Mixer::delta_product : Mixer::delta_rule;
+  mixer.heads *= mixer.steps;
+  mixer.key_heads = mixer.value_heads = mixer.heads;
+  if (keys.flag("use_forget_gate", false)) mixer.decay = LinearDecay::rate;
+  mixer.beta = keys.flag("allow_neg_eigval", false) ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
+  if (keys.flag("use_output_gate", true)) mixer.gate = LinearGate::after_norm;
+  if (keys.flag("conv_bias", false)) keys.refuse("conv_bias", "false");
+  finish_reading(keys, Dialect::fla, config);
+}
+
 /// The names of a layer's tensors, where kinds differ.
 struct LinearNames {
   std::string_view key = "k";  ///< before _proj and _conv1d
@@ -428,10 +450,10 @@ void list_rates(const ModelConfig& config, ParameterList& list) {
   const LinearColumns columns(mixer);
   const std::int64_t hidden = config.hidden_size;
   using W = LayerWeights;
-  list.add("attn.A_log", {mixer.heads}, &W::decay_rate);
+  list.add("attn.A_log", {mixer.states()}, &W::decay_rate);
   if (mixer.decay == LinearDecay::rate) {
-    list.add("attn.a_proj.weight", {mixer.heads, hidden}, &W::projection, columns.decay * hidden);
-    list.add("attn.dt_bias", {mixer.heads}, &W::decay_bias);
+    list.add("attn.a_proj.weight", {mixer.states(), hidden}, &W::projection, columns.decay * hidden);
+    list.add("attn.dt_bias", {mixer.states()}, &W::decay_bias);
     return;
   }
   list.add("attn.f_proj.0.weight", {mixer.decay_rank, hidden}, &W::projection, columns.decay * hidden);
@@ -474,24 +496,25 @@ void list_mixer(const ModelConfig& config, const LinearNames& names, ParameterLi
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t heads = mixer.heads;
   using W = LayerWeights;
-  const auto project = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
-    list.add(fmt::format("attn.{}_proj.weight", name), {rows, hidden}, &W::projection, column * hidden);
+  const auto of_steps = mixer.steps > 1 ? ParameterLayout::steps_first : ParameterLayout::rows;
+  const auto project = [&](std::string_view name, std::int64_t rows, std::int64_t column, ParameterLayout layout) {
+    list.add(fmt::format("attn.{}_proj.weight", name), {rows, hidden}, &W::projection, column * hidden, layout);
   };
-  const auto mix = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
-    project(name, rows, column);
+  const auto mix = [&](std::string_view name, std::int64_t rows, std::int64_t column, ParameterLayout layout) {
+    project(name, rows, column, layout);
     if (mixer.convolution == 0) return;
     list.add(fmt::format("attn.{}_conv1d.weight", name), {rows, 1, mixer.convolution}, &W::convolution,
-             (column - columns.convolved) * mixer.convolution);
+             (column - columns.convolved) * mixer.convolution, layout);
   };
-  mix("q", mixer.query_size(), columns.query);
-  mix(names.key, mixer.key_size(), columns.key);
-  mix(names.value, mixer.value_size(), columns.value);
+  mix("q", mixer.query_size(), columns.query, ParameterLayout::rows);
+  mix(names.key, mixer.key_size(), columns.key, of_steps);
+  mix(names.value, mixer.value_size(), columns.value, of_steps);
   if (mixer.feature_map == LinearFeatureMap::product) {
     list_feature_map(mixer, "q", &W::query_map, &W::query_map_bias, list);
     list_feature_map(mixer, "k", &W::key_map, &W::key_map_bias, list);
   }
   if (mixer.gate != LinearGate::none) list_gate(config, list);
-  if (mixer.beta != LinearBeta::one) project("b", heads, columns.beta);
+  if (mixer.beta != LinearBeta::one) project("b", heads, columns.beta, of_steps);
   if (config.inner_decay) list.add("attn.decay", {heads}, &W::feedback_decay);
   if (mixer.corrects_queries) list.add("attn.D", {heads}, &W::query_correction);
   if (mixer.decay == LinearDecay::rate || mixer.decay == LinearDecay::channel_rate) {
@@ -570,6 +593,8 @@ const ModelFamily kRetNet = {"retnet", "RetNet", "model.", read_retnet, list_gla
 const ModelFamily kLinearAttention = {"linear_attn", "linear attention", "model.", read_linear_attention,
                                       list_linear_attention};
 const ModelFamily kKda = {"kda", "Kimi Delta Attention", "model.", read_kda, list_fla_delta_net};
+const ModelFamily kGatedDeltaProduct = {"gated_deltaproduct", "Gated DeltaProduct", "model.", read_gated_delta_product,
+                                        list_fla_delta_net};
 const ModelFamily kComba = {"comba", "Comba", "model.", read_comba, list_fla_delta_net};
 
 }  // namespace foxscope::family
