@@ -176,12 +176,12 @@ Metaspace::Prepend read_prepend_scheme(const json& step, const std::string& name
                "; give a checkpoint with always, first or never");
 }
 
-constexpr const char* kLowerBlock = "\xE2\x96\x81";  // U+2581
+constexpr const char* kDefaultReplacement = "\xE2\x96\x81";  // U+2581
 
 void read_metaspace(const json& step, TokenizerDescription& description) {
   const std::string& name = description.name;
   Metaspace metaspace;
-  metaspace.replacement = one_character(step, "replacement", kLowerBlock, name);
+  metaspace.replacement = one_character(step, "replacement", kDefaultReplacement, name);
   metaspace.prepend = read_prepend_scheme(step, name);
   if (flag(step, "split", true, name)) {
     description.splits.push_back({pcre2_of_literal(metaspace.replacement), name + ": the pattern of Metaspace",
@@ -234,7 +234,7 @@ DecoderStep read_decoder_step(const json& one, const std::string& name) {
   }
   if (type == "Metaspace") {
     return {.kind = Kind::metaspace,
-            .what = one_character(one, "replacement", kLowerBlock, name),
+            .what = one_character(one, "replacement", kDefaultReplacement, name),
             .prepended = read_prepend_scheme(one, name) != Metaspace::Prepend::never};
   }
   if (type == "Replace") {
