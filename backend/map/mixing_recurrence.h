@@ -10,8 +10,8 @@ namespace foxscope {
 
 /// One row of M of a mixer that erases (MixerKind), or of logits times sqrt(d) of attention that does, in float64, from
 /// the diagonal to the left: r = q_i; at each position j = i, i - 1, ... the entry is M_ij = beta_j r.k_j, and then the
-/// position is passed, r <- a_j r + e_j (b_j.r); for the delta rule that is r <- a_j (r - M_ij k_j). Of several steps of
-/// a position r passes the later ones before the head's own entry, and the earlier ones behind it. It holds no row
+/// position is passed, r <- a_j r + e_j (b_j.r); for the delta rule that is r <- a_j (r - M_ij k_j). Of several steps
+/// of a position r passes the later ones before the head's own entry, and the earlier ones behind it. It holds no row
 /// itself: threads share it.
 class MixingRecurrence {
  public:
