@@ -82,6 +82,20 @@ TEST_F(Sweep, IsAsManySingleRuns) {
   }
 }
 
+/// Layers that read what the one before them left for them.
+TEST_F(Sweep, OfLayersThatReadWithTheOneBeforeIsAsManySingleRuns) {
+  request_.change = Intervention::parse_change("cut");
+  for (const char* name : {"falcon_h1", "zamba2"}) {
+    model_.model = test::data_path("published/" + std::string(name));
+    const SweepEvaluation sweep = this->sweep();
+    for (int layer = 0; layer < sweep.info.layers; ++layer) {
+      const std::string text = std::to_string(layer) + ":1:cut";
+      EXPECT_LE(test::largest_difference(sweep.changed_loss[sweep.place_of(layer, 1)], losses_with({text})), 1e-5)
+          << name << " " << text;
+    }
+  }
+}
+
 TEST_F(Sweep, OfAChangedModelChangesItFurther) {
   model_.interventions = {Intervention::parse("1:0:cut")};
   const SweepEvaluation sweep = this->sweep();

@@ -71,11 +71,15 @@ class SweepWork {
   /// Layers of a pass, the prediction counted as one.
   [[nodiscard]] std::int64_t layers_from(int layer) const { return layers_ - layer + 1; }
 
+  /// The layer that a pass begins with which is to change a layer: one that reads with the layer before it needs that
+  /// too.
+  [[nodiscard]] int first_of(int layer) const { return plan_.config.reads_with_previous(layer) ? layer - 1 : layer; }
+
   void count_layers() {
     total_ = layers_from(0);
     for (int layer = 0; layer < layers_; ++layer) {
       for (int head = 0; head < evaluation_.info.mixer(layer).heads; ++head) {
-        if (!evaluation_.knows(layer, head)) total_ += layers_from(layer);
+        if (!evaluation_.knows(layer, head)) total_ += layers_from(first_of(layer));
       }
     }
   }
@@ -122,7 +126,7 @@ class SweepWork {
     change.head = head;
     PassOptions options = plan_.options;
     options.interventions.push_back(change);
-    const int first = plan_.config.reads_with_previous(layer) ? layer - 1 : layer;
+    const int first = first_of(layer);
     ForwardRequest::Start start{first, {}};
     if (first > 0) start.hidden = unchanged_->hidden_states(first, plan_.config.hidden_size);
     Recorder recorder(evaluation_.info, {Keep::loss}, nullptr);
