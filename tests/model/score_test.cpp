@@ -158,9 +158,12 @@ void check_golden_scores(CausalLM& model, const std::string& name) {
                              std::span(labels).subspan(b * length, length)});
   }
   const auto scores = model.score(request, {}).value();
-  for (std::size_t row = 0; row < ids.size(); ++row) {
+  // Some fixtures hold the last rows alone.
+  const std::size_t first = ids.size() - logits.size() / vocabulary;
+  for (std::size_t row = first; row < ids.size(); ++row) {
     expect_position(scores[row / length][row % length],
-                    DensePosition(std::span(logits).subspan(row * vocabulary, vocabulary)), labels[row], 1e-3);
+                    DensePosition(std::span(logits).subspan((row - first) * vocabulary, vocabulary)), labels[row],
+                    1e-3);
   }
 }
 

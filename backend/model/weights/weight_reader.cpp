@@ -163,7 +163,8 @@ bool WeightReader::read_layers(const std::function<void(int layer, LayerWeights 
   int next = 0;
   for (int layer = 0; layer < config_.layers; ++layer) {
     for (; next < config_.layers && coming.size() < threads; ++next) {
-      coming.push_back(std::async(std::launch::async, [this, next] { return read_layer(next); }));
+      coming.push_back(
+          std::async(std::launch::async | std::launch::deferred, [this, next] { return read_layer(next); }));
     }
     std::optional<LayerWeights> weights = coming.front().get();
     coming.pop_front();
