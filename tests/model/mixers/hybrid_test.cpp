@@ -390,7 +390,16 @@ TEST(HybridOptions, TwoWaysToComputeAgree) {
     SCOPED_TRACE(std::string(model_type) + " " + keys.dump());
     const test::TemporaryFolder folder;
     const json config = tiny_hybrid(model_type, keys);
-    test::write_checkpoint(folder, config, test::random_weights(config));
+    std::vector<test::NamedTensor> weights = test::random_weights(config);
+    if (model_type == std::string("zamba2")) {
+      // Its attention beside the stream is sharp with weights as large: float32 is 4e-4 of the largest logit from
+      // float64 then, in transformers too.
+      for (test::NamedTensor& tensor : weights) {
+        if (tensor.name.find("norm") != std::string::npos) continue;
+        for (float& value : tensor.values) value *= 0.4F;
+      }
+    }
+    test::write_checkpoint(folder, config, weights);
     const Checkpoint checkpoint = Checkpoint::open(folder.text());
     test::Batch batch;
     batch.keep = {Keep::logits};
