@@ -259,7 +259,7 @@ class HybridTest(CommandLineTest):
                    self.folder / "nemotron_h.json", "--intervene", "1:*:cut", "-o", self.folder / "no.h5")
         with h5py.File(path) as file:
             layer = next(iter(file["models"].values()))["layers/01"]
-            self.assertEqual(layer.attrs["mixer"], b"none")
+            self.assertEqual(layer.attrs["mixer"], "none")
             self.assertEqual(layer.attrs["heads"], 0)
             self.assertEqual(len(layer), 0)
 
