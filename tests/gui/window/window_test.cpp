@@ -233,7 +233,7 @@ void WindowTest::thePartsGoBackToTheirPlaces() {
   QCoreApplication::processEvents();
   // The lists of runs and words, the comparison, evaluations, effects and trainings are out of sight at first.
   auto docks = test.window.findChildren<QDockWidget*>();
-  QCOMPARE(docks.size(), 10);
+  QCOMPARE(docks.size(), 11);
   auto* effects = test.window.findChild<QDockWidget*>("effects");
   docks.removeIf([](const QDockWidget* dock) { return !dock->isVisible(); });
   QCOMPARE(docks.size(), 3);
