@@ -142,6 +142,26 @@ TEST(Checkpoint, AHeadThatIsNotThereIsTheEmbeddingWhereNothingIsSaid) {
   EXPECT_TRUE(tied(false));
 }
 
+TEST(Checkpoint, ATiedHeadIsTheEmbeddingItself) {
+  const Checkpoint published = Checkpoint::open(test::data_path("published/qwen2-window"));
+  ASSERT_TRUE(published.config().tie_word_embeddings);
+  std::vector<NamedTensor> tensors = tensors_of(published);
+  const auto embedding = std::ranges::find(tensors, "model.embed_tokens.weight", &NamedTensor::name);
+  ASSERT_NE(embedding, tensors.end());
+  NamedTensor head = *embedding;
+  head.name = "lm_head.weight";
+  tensors.push_back(head);
+  const TemporaryFolder same;
+  test::write_checkpoint(same, json::parse(published.config().json), tensors);
+  EXPECT_TRUE(Checkpoint::open(same.text()).config().tie_word_embeddings);
+  tensors.back().values.back() += 1;
+  const TemporaryFolder other;
+  test::write_checkpoint(other, json::parse(published.config().json), tensors);
+  EXPECT_PRED2(test::says, open_error(other.text()),
+               (test::Parts{"lm_head.weight is another matrix than model.embed_tokens.weight",
+                            "set tie_word_embeddings false"}));
+}
+
 TEST(Checkpoint, ConfigMayBeNeitherFolderNorHuge) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / "config.json");

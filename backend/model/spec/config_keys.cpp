@@ -109,6 +109,11 @@ bool ConfigKeys::is_misspelt(const std::string& key) const {
 void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const {
   for (const auto& [key, found] : object_.items()) {
     if (asked_.contains(key) || is_among(key, harmless)) continue;
+    if (key == "is_causal") {
+      // A switch that is on where nothing is said.
+      if (says_no(found) && !found.is_null()) refuse("is_causal", "true");
+      continue;
+    }
     const auto* const known =
         std::ranges::find_if(kKnownKeys, [&key = key](const KnownKey& entry) { return matches(key, entry.name); });
     const bool has_reason = known != std::end(kKnownKeys);

@@ -260,12 +260,12 @@ void read_longrope(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rota
   scaling.short_factors = read_pair_factors(keys, "short_factor", rotary.dim / 2);
   scaling.long_factors = read_pair_factors(keys, "long_factor", rotary.dim / 2);
   scaling.original_length = read_original_length(keys, whole);
-  // The lengths that a model is made for decide, where both are said.
-  double stretch = keys.number("factor", 1e-6, kMostStretched, 1);
+  // As transformers has it: the factor, and without one the lengths that the model is made for.
+  double stretch = 1;
   if (whole.has("max_position_embeddings")) {
-    const double longest = whole.number("max_position_embeddings", 1, kLongest);
-    if (longest != scaling.original_length || !keys.has("factor")) stretch = longest / scaling.original_length;
+    stretch = whole.number("max_position_embeddings", 1, kLongest) / scaling.original_length;
   }
+  stretch = keys.number("factor", 1e-6, kMostStretched, stretch);
   if (scaling.original_length > 1 && stretch > 1) {
     rotary.factor = std::sqrt(1 + std::log(stretch) / std::log(scaling.original_length));
   }

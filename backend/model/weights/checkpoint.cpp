@@ -220,6 +220,28 @@ bool Checkpoint::take_unread(const std::string& name) {
   return true;
 }
 
+/// A head that is another matrix than the embeddings would be left out.
+void Checkpoint::check_tied(const TensorView& head) const {
+  constexpr std::size_t kCompared = std::size_t{1} << 20;  // bytes at both ends
+  const std::vector<Parameter> all = parameters(config_);
+  const auto embedding = std::ranges::find_if(
+      all, [](const Parameter& parameter) { return parameter.of_model == &ModelWeights::embedding; });
+  const auto found = embedding == all.end() ? tensors_.end() : tensors_.find(embedding->name);
+  if (found == tensors_.end()) return;
+  const std::span<const std::byte> own = head.bytes;
+  const std::span<const std::byte> other = found->second.bytes;
+  const std::size_t compared = std::min(own.size(), kCompared);
+  if (head.dtype == found->second.dtype && own.size() == other.size() &&
+      std::ranges::equal(own.first(compared), other.first(compared)) &&
+      std::ranges::equal(own.last(compared), other.last(compared))) {
+    return;
+  }
+  throw Error(fmt::format(
+      "{}: {} is another matrix than {}, and the model's embeddings are tied: set tie_word_embeddings false "
+      "in config.json, or remove {} from the weights",
+      folder_.string(), config_.head_name, embedding->name, config_.head_name));
+}
+
 void Checkpoint::check_tensors() {
   const ModelFamily& family = *config_.family;
   choose_names();
@@ -245,6 +267,7 @@ void Checkpoint::check_tensors() {
   for (const auto& [name, view] : tensors_) {
     if (known.contains(name) || take_unread(name)) continue;
     const bool tied = config_.tie_word_embeddings && name == config_.head_name;
+    if (tied) check_tied(view);
     if (!tied && (family.is_buffer == nullptr || !family.is_buffer(name))) {
       unexpected.push_back(name);
       continue;

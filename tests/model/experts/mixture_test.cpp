@@ -415,6 +415,30 @@ TEST(DroppedExperts, WeighNothing) {
   EXPECT_PRED2(test::says, said(*llama, "0:*:drop=0"), (Parts{"--intervene '0:*:drop=0': the model has no experts"}));
 }
 
+/// Nobody looks at the experts of a file before they are read.
+TEST(MappedExperts, ThatAreNoNumbersAreNamed) {
+  const test::TemporaryFolder folder;
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy_file(test::data_path(std::string("published/mixtral/") + file), folder.path() / file);
+  }
+  const std::string file = (folder.path() / "model.safetensors").string();
+  std::uint64_t place = 0;
+  {
+    const SafetensorsFile mapped(file);
+    const TensorView& view = mapped.tensors().at("model.layers.1.block_sparse_moe.experts.2.w2.weight");
+    place = static_cast<std::uint64_t>(view.bytes.data() - mapped.bytes().data());
+  }
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(place))
+      << std::string(64, '\xff');
+  test::AskedRun asked;
+  asked.model = folder.text();
+  for (std::int32_t id = 3; id < 60; ++id) asked.input.ids.push_back(id);
+  asked.device = DeviceChoice::parse("cpu");
+  asked.bos = 1;
+  EXPECT_PRED2(test::says, test::error_of([&] { test::run(asked, {}); }),
+               (Parts{"layer 1: the sum of experts ", "2", "is not a finite number at position "}));
+}
+
 TEST(KeptExperts, AreRefusedWhereThereAreNone) {
   test::AskedRun asked;
   asked.model = test::data_path("llama");

@@ -382,7 +382,7 @@ TEST(HybridOptions, TwoWaysToComputeAgree) {
       {"minimax", {{"head_dim", 6}, {"full_attn_beta_factor", 0.5}}},
       {"minimax", {{"layer_types", nullptr}, {"num_hidden_layers", 3}}},
       {"zamba2", {{"use_mem_rope", true}, {"use_shared_attention_adapter", true}}},
-      {"zamba2", {{"use_mem_rope", true}, {"use_long_context", true}, {"add_bias_linear", true}}},
+      {"zamba2", {{"use_mem_rope", true}, {"add_bias_linear", true}}},
       {"zamba2", {{"num_mem_blocks", 1}, {"num_key_value_heads", 1}, {"mamba_ngroups", 2}, {"hidden_act", "silu"}}},
       {"zamba2", {{"layers_block_type", {"mamba", "mamba", "mamba", "mamba"}}, {"tie_word_embeddings", false}}},
   };
@@ -475,6 +475,8 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
                (Parts{"hybrid_layer_ids is a list", "[1,2,3]"}));
   EXPECT_PRED2(test::says, refusal("zamba2", {{"attention_head_dim", 8}}), (Parts{"attention_head_dim is 8", "16"}));
   EXPECT_PRED2(test::says, refusal("zamba2", {{"hidden_act", "relu"}}), (Parts{"hidden_act is \"relu\""}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"use_long_context", true}}), (Parts{"use_long_context is true"}));
+  EXPECT_PRED2(test::says, refusal("zamba2", {{"is_causal", false}}), (Parts{"is_causal is false", "runs true"}));
   EXPECT_PRED2(test::says, refusal("zamba2", {{"gated_linear_unit", false}}), (Parts{"gated_linear_unit is false"}));
   EXPECT_PRED2(test::says, refusal("zamba2", {{"num_key_value_heads", 1}, {"use_shared_attention_adapter", true}}),
                (Parts{"use_shared_attention_adapter is true"}));

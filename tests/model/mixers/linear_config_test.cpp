@@ -239,6 +239,15 @@ TEST(LinearConfig, SambaRefusesWhatDoesNotFit) {
                (Parts{"intermediate_size is 48", "expand times hidden_size, 32"}));
 }
 
+TEST(LinearConfig, RanksOfRwkv7AreItsClasssUnlessTheyAreNull) {
+  const LinearMixer absent = *linear_config("rwkv7").linear;
+  EXPECT_EQ(absent.decay_rank, 64);
+  EXPECT_EQ(absent.erase_rank, 64);
+  EXPECT_EQ(absent.value_rank, 16);
+  EXPECT_EQ(absent.gate_rank, 128);
+  EXPECT_EQ(linear_config("rwkv7", {{"decay_low_rank_dim", nullptr}}).linear->decay_rank, 32);
+}
+
 TEST(LinearConfig, NewerMixersRefuseWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("retnet", {{"feature_map", "relu"}}), (Parts{"feature_map is \"relu\""}));
   EXPECT_PRED2(test::says, linear_refusal("retnet", {{"expand_k", 0.125}}), (Parts{"expand_k", "even number"}));

@@ -1,9 +1,15 @@
 #include "backend/model/layer/cpu/mixture_cpu.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
 #include "backend/model/layer/cpu/cpu_steps.h"
 #include "backend/model/layer/cpu/mlp_cpu.h"
 #include "backend/model/weights/mapped_experts.h"
@@ -54,7 +60,26 @@ bool MixtureCpu::mix(int layer) {
     if (!multiply_pieces(layer, first, last)) return false;
     first = last;
   }
+  check_made(layer);
   return true;
+}
+
+/// Nobody looked at the matrices of experts when the model was loaded.
+void MixtureCpu::check_made(int layer) const {
+  const std::int64_t hidden = pass_.hidden();
+  for (std::int64_t row = 0; row < pass_.rows(); ++row) {
+    const auto made = std::span(made_).subspan(index_of(row * hidden), index_of(hidden));
+    if (std::isfinite(std::accumulate(made.begin(), made.end(), 0.0F))) continue;
+    std::string experts;
+    for (const ChosenExpert& one :
+         std::span(chosen_).subspan(index_of(row * mixture_.chosen), index_of(mixture_.chosen))) {
+      experts += fmt::format("{}{}", experts.empty() ? "" : ", ", one.expert);
+    }
+    throw Error(
+        fmt::format("layer {}: the sum of experts {} is not a finite number at position {}: a weight of one of them is "
+                    "NaN or an infinity; the training diverged or the file is damaged",
+                    layer, experts, row % pass_.length()));
+  }
 }
 
 bool MixtureCpu::choose(int layer) {

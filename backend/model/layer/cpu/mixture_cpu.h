@@ -42,6 +42,7 @@ class MixtureCpu {
   void drop_experts(int layer);
   void keep_choice(int layer);
   void sort_pairs();
+  void check_made(int layer) const;
   bool multiply_pieces(int layer, std::int64_t first, std::int64_t last);
   void read_in(int layer, const Piece& piece, std::int64_t place, std::int64_t unit, std::int64_t count, int thread);
   void add_out(int layer, const Piece& piece, std::int64_t place, std::int64_t column, std::int64_t count, int thread);

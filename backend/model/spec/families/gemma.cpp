@@ -49,6 +49,7 @@ void read_gemma2(const ConfigKeys& keys, ModelConfig& config) {
 
 /// Where layers are not listed, every so manieth sees all.
 std::int64_t read_pattern(const ConfigKeys& keys) {
+  static_cast<void>(keys.has("sliding_window_pattern"));  // some files have both
   const char* const key = keys.has("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
   return keys.integer(key, 1, kMaxLayers, 6);
 }

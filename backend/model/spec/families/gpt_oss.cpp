@@ -18,6 +18,8 @@ void read_gpt_oss(const ConfigKeys& keys, ModelConfig& config) {
   config.sinks = true;
   config.mlp = MlpKind::clamped;
   config.mlp_limit = keys.number("swiglu_limit", 1e-6, kMostLimit, 7);
+  constexpr double kAlpha = 1.702;  // as MlpKind::clamped has it
+  if (keys.number("swiglu_alpha", 0, kMostLimit, kAlpha) != kAlpha) keys.refuse("swiglu_alpha", "1.702");
   const std::int64_t window = read_window(keys, 128);
   read_windows(
       keys, window, [&](int layer) { return window > 0 && layer % 2 == 0; }, config);

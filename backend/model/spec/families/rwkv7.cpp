@@ -16,12 +16,13 @@ namespace {
 
 constexpr std::int64_t kMostRank = 1 << 14;
 
-/// A rank that grows with the root of the hidden size where the file does not say.
-int read_rank(const ConfigKeys& keys, const char* key, double factor, const ModelConfig& config) {
+/// A rank, which grows with the root of the hidden size where the key is null.
+/// @param absent  of its configuration class
+int read_rank(const ConfigKeys& keys, const char* key, std::int64_t absent, double factor, const ModelConfig& config) {
   constexpr double kStep = 32;
   const double root = factor * std::sqrt(static_cast<double>(config.hidden_size));
   const auto otherwise = static_cast<std::int64_t>(std::max(kStep, std::round(root / kStep) * kStep));
-  return static_cast<int>(keys.integer(key, 1, kMostRank, otherwise));
+  return static_cast<int>(keys.integer(key, 1, kMostRank, keys.is_null(key) ? otherwise : absent));
 }
 
 /// The widths of values by layer: all the hidden size.
@@ -77,12 +78,12 @@ void read_rwkv7(const ConfigKeys& keys, ModelConfig& config) {
   check_values(keys, config);
   const double wide = mixer.key_dim / 64.0;  // heads of more than 64 numbers have higher ranks
   mixer.decay = LinearDecay::bounded;
-  mixer.decay_rank = read_rank(keys, "decay_low_rank_dim", 2.5 * wide, config);
+  mixer.decay_rank = read_rank(keys, "decay_low_rank_dim", 64, 2.5 * wide, config);
   mixer.erasing = LinearErasing::unit_keys;
-  mixer.erase_rank = read_rank(keys, "a_low_rank_dim", 2.5 * wide, config);
-  mixer.value_rank = read_rank(keys, "v_low_rank_dim", 1.7 * wide, config);
+  mixer.erase_rank = read_rank(keys, "a_low_rank_dim", 64, 2.5 * wide, config);
+  mixer.value_rank = read_rank(keys, "v_low_rank_dim", 16, 1.7 * wide, config);
   mixer.gate = LinearGate::after_norm;
-  mixer.gate_rank = read_rank(keys, "gate_low_rank_dim", 5, config);
+  mixer.gate_rank = read_rank(keys, "gate_low_rank_dim", 128, 5, config);
   mixer.norm_size = mixer.value_dim;
   mixer.norm_epsilon = config.norm_epsilon * mixer.key_dim;
   // Without the fused norm the library divides by the norm itself, unless it is below 1e-12.

@@ -90,18 +90,14 @@ std::vector<bool> read_block_types(const ConfigKeys& keys, int layers) {
 }
 
 void read_zamba_rotary(const ConfigKeys& keys, ModelConfig& config) {
-  const bool stretched = keys.flag("use_long_context", false);
+  // Older code of the family scales the base of its rotary embedding then, transformers 5 does not.
+  if (keys.flag("use_long_context", false)) keys.refuse("use_long_context", "false");
   if (!keys.flag("use_mem_rope", false)) {
     // Heads do not turn, whatever these say.
     for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters"}) static_cast<void>(keys.has(key));
     return;
   }
   read_rotary(keys, {.otherwise = {}}, config);
-  if (!stretched) return;
-  constexpr double kLonger = 8;
-  const double dim = config.head_dim;
-  if (dim <= 2) keys.refuse("use_long_context", "false where heads have 2 numbers");
-  for (Rotary& rotary : config.rotaries) rotary.base *= std::pow(kLonger, dim / (dim - 2));
 }
 
 /// A hybrid layer is two here: its transformer, which stands beside the stream, and Mamba-2.
