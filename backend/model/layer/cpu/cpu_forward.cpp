@@ -20,6 +20,12 @@ std::unique_ptr<MixerSteps> make_linear(CpuPass& pass) {
   return std::make_unique<LinearCpu>(pass);
 }
 
+/// Copies x of all rows to CpuWorkspace::entered.
+void keep_residual(CpuPass& pass) {
+  const FloatArray& residual = pass.memory().residual;
+  pass.memory().entered.assign(residual.begin(), residual.begin() + pass.rows() * pass.hidden());
+}
+
 }  // namespace
 
 CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
@@ -107,15 +113,11 @@ MixerSteps& CpuForward::mixer(int layer) {
 
 void CpuForward::hold_input(int layer) {
   if (config().reads_with_previous(layer)) return;
-  const auto size = static_cast<std::ptrdiff_t>(rows() * pass_.hidden());
-  const FloatArray& residual = pass_.memory().residual;
-  pass_.memory().entered.assign(residual.begin(), residual.begin() + size);
+  keep_residual(pass_);
 }
 
 void CpuForward::step_aside() {
-  const auto size = static_cast<std::ptrdiff_t>(rows() * pass_.hidden());
-  const FloatArray& residual = pass_.memory().residual;
-  pass_.memory().entered.assign(residual.begin(), residual.begin() + size);
+  keep_residual(pass_);
   pass_.replace_residual(true);
 }
 
