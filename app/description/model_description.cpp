@@ -166,7 +166,7 @@ std::vector<std::string> differences(const ModelConfig& config, bool gated, bool
   return differences;
 }
 
-/// What a mixture of experts is.
+/// Describes a mixture of experts.
 void addExperts(const ModelConfig& config, std::vector<ConfigOption>& options) {
   const ExpertMixture& mixture = *config.mixture;
   const auto sparse = std::ranges::count(config.sparse, true);

@@ -172,7 +172,7 @@ class Trace {
   /// The experts that each position of a layer reads, [L, k] by rank; -1 in a layer without experts.
   /// @throws Error with the remedy where they were not kept, UsageError for a layer that does not exist
   [[nodiscard]] std::span<const std::int32_t> experts(int layer) const;
-  /// What the outputs of these experts are multiplied by, [L, k]. @throws likewise
+  /// The outputs of these experts are multiplied by these weights, [L, k]. @throws likewise
   [[nodiscard]] std::span<const float> expert_weights(int layer) const;
   /// The state behind the final norm, [L, D], bits of float16. @throws Error with the remedy where it was not kept
   [[nodiscard]] std::span<const std::uint16_t> prediction_state() const;

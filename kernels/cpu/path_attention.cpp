@@ -36,7 +36,7 @@ void solve_triangle(const float* a, std::int64_t size, std::int64_t width, float
   }
 }
 
-/// What the blocks of some heads of keys need; a head's rows are whole blocks of kMapTile.
+/// Tables of the blocks of some heads of keys; a head's rows are whole blocks of kMapTile.
 class PathTables {
  public:
   PathTables(std::int64_t heads, std::int64_t length, std::int64_t head_dim, bool values)

@@ -45,7 +45,7 @@ std::vector<double> random_gates(const SyntheticRun& run, int heads, bool gated,
   return c;
 }
 
-/// What keys are passed on by, of each position of each head of keys: e of length 1, and b = -beta e.
+/// Each position of each head of keys passes keys on by e of length 1 and b = -beta e.
 void fill_directions(Recorder& recorder, int layer, std::mt19937& random) {
   const LayerMixer mixer = recorder.info().mixer(layer);
   if (!mixer.path) return;

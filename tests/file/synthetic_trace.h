@@ -35,7 +35,7 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run);
 
 /// A model with a layer of each kind of mixer, with extents of its own.
 std::vector<LayerMixer> all_mixers();
-/// Those that files of schema 2 lack, and a layer without a mixer.
+/// Mixers that files of schema 2 lack, and a layer without one.
 std::vector<LayerMixer> newer_mixers();
 /// Two layers of softmax attention whose heads have sinks.
 std::vector<LayerMixer> sink_mixers();

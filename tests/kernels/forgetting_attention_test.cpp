@@ -14,7 +14,7 @@ namespace {
 
 // Of float32 arithmetic with logits and values near 1, whatever the gate does.
 constexpr double kLargestDifference = 3e-6;
-// Of logits, caps or sinks of 50 to 90: an ulp of float32 is 3.8e-6 there, or 7.6e-6.
+// Logits, caps or sinks are 50 to 90 here, where an ulp of float32 is 3.8e-6 or 7.6e-6.
 constexpr double kLargestDifferenceOfLargeLogits = 1e-5;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 

@@ -122,7 +122,7 @@ TEST(Entries, OfHeadsWithSinksEqualDenseOnes) {
         EXPECT_LT(largest_difference(computed(request), pool(entries, 300, request), largest_size(entries)), 2e-6)
             << to_string(quantity) << " head " << layer_head;
       }
-      // What a row lacks to 1 is on the sink.
+      // The sink holds what a row lacks to 1.
       const Image whole = computed(exact(head, Quantity::attention, {0, 300}, {0, 300}));
       for (const std::int64_t row : {0, 17, 299}) {
         EXPECT_NEAR(row_sum(whole, row) + pair_reading(head, row, 0).sink_share.value(), 1, 2e-6);

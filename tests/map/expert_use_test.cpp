@@ -106,7 +106,7 @@ TEST(ExpertUse, IsWhatPositionsCountAndAddUpTo) {
 TEST(ExpertUse, ListsWhatIsReadWhereTheNumberOfExpertsIsNotKnown) {
   const auto run = random_run(64, {Mixer::attention}, {0});
   EXPECT_EQ(std::ssize(expert_use(*run, 0, 0, 0)), kExperts - 1);
-  // What a configuration says takes no more memory than any model has experts.
+  // A configuration that names more experts than any model has takes no more memory than this.
   EXPECT_EQ(std::ssize(expert_use(*run, 0, 2'000'000'000, 0)), 1 << 16);
 }
 

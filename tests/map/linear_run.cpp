@@ -73,7 +73,7 @@ struct LinearHead {
     for (std::size_t other = index_of(own_step) + 1; other < step_keys.size(); ++other) erase(other, position, w);
     return w;
   }
-  /// What a step of a position takes away.
+  /// Takes away what a step of a position erases.
   void erase(std::size_t other, std::int64_t position, std::vector<double>& w) const {
     const std::vector<double>& keys = step_keys[other];
     const double overlap = step_betas[other][index_of(position)] * dot(keys, position, w);

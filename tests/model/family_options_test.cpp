@@ -237,7 +237,7 @@ class FamilyTwin {
     return x / at::sqrt(x.square().mean(-1, true) + epsilon) * factor;
   }
 
-  /// What rope_parameters says, or the keys of older files, of a layer; null where its heads do not turn.
+  /// A layer's entry of rope_parameters, or the keys of older files; null where its heads do not turn.
   [[nodiscard]] json rope(int layer) const {
     if (sizes_.type == "smollm3" && config_.at("no_rope_layers").at(static_cast<std::size_t>(layer)) == 0) return {};
     const double base = value_of(config_, "rope_theta", value_of(config_, "rotary_emb_base", 10000.0));

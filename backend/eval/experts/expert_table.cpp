@@ -16,7 +16,7 @@
 namespace foxscope {
 namespace {
 
-/// What cannot be read is said where a model is opened.
+/// A configuration that cannot be read is an error where its model is opened, and not here.
 std::optional<ModelConfig> config_of(const TraceInfo& info) {
   if (info.config.empty()) return std::nullopt;
   try {

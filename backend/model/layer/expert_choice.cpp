@@ -13,7 +13,7 @@ namespace foxscope {
 namespace {
 
 constexpr float kOut = -std::numeric_limits<float>::infinity();
-/// What the sum of weights is at least divided by where no score is above 0.
+/// Weights are divided by their sum, which counts as this where no score is above 0.
 constexpr double kLeastSum = 1e-20;
 
 void make_scores(ExpertMixture::Scores kind, std::span<float> logits) {

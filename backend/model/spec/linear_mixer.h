@@ -26,7 +26,7 @@ enum class LinearNorm {
   share,  ///< x / (sum(x) + kLinearShareEpsilon)
 };
 
-/// What keys and queries of linear attention go through, the same for all heads.
+/// Keys and queries of linear attention go through this map, the same for all heads.
 enum class LinearFeatureMap {
   none,
   product,  ///< (W_1 x + b_1) (W_2 x + b_2), entry by entry
@@ -46,7 +46,7 @@ enum class LinearDecay {
   bounded,         ///< -exp(-1/2) sigmoid(W_2 tanh(W_1 x) + b) a channel (RWKV-7)
 };
 
-/// What a position takes away of the state, by arrays e and b (MixerKind).
+/// A position takes this away of the state, by arrays e and b (MixerKind).
 enum class LinearErasing {
   none,
   /// e = p, b = -beta k with p = k sigmoid(d), normed as keys are, d a head's (Comba)
@@ -215,7 +215,7 @@ struct LinearMixer {
   /// log alpha of a channel of RG-LRU whose gate is 1, -8 softplus(A) nats.
   /// @param rate  A
   [[nodiscard]] static double recurrent_log_decay(float rate);
-  /// What a layer knows of the decay of one channel.
+  /// The decay of one channel, as far as a layer knows it.
   struct ChannelDecay {
     double bound = 0;  ///< that alpha is not below; 0: none
     double rate = 0;   ///< A, of LinearDecay::channel_rate

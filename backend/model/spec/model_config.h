@@ -53,7 +53,7 @@ constexpr bool is_gated(MlpKind kind) {
   return kind == MlpKind::swiglu || kind == MlpKind::geglu || kind == MlpKind::geglu_erf || kind == MlpKind::clamped;
 }
 
-/// What the softmax attention of a layer has that other layers of its model may not have.
+/// The softmax attention of a layer has this for itself: other layers of its model may differ.
 struct AttentionLayer {
   std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: all j <= i
   int rotary = -1;               ///< of ModelConfig::rotaries; below 0: heads do not turn
@@ -140,7 +140,7 @@ struct ModelConfig {
   bool post_norm = false;         ///< what they make is normed before it is added to x
   MlpKind mlp = MlpKind::swiglu;  ///< of experts too
   double mlp_limit = 0;           ///< of MlpKind::clamped
-  /// What the layers have in the place of an MLP that `sparse` names; their intermediate_of is the shared expert's.
+  /// Layers that `sparse` names have it in the place of an MLP; their intermediate_of is the shared expert's.
   std::optional<ExpertMixture> mixture;
   std::vector<bool> sparse;        ///< [layers]; empty: no layer
   bool parallel_residual = false;  ///< x + attention(norm x) + mlp(norm' x), both of the same x

@@ -242,7 +242,7 @@ void read_yarn(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rotary) 
   rotary.factor = keys.number("attention_factor", 1e-6, kMostStretched, rotary.factor);
 }
 
-/// What each pair's frequency is divided by.
+/// Each pair's frequency is divided by one of these.
 std::vector<double> read_pair_factors(const ConfigKeys& keys, const char* key, int pairs) {
   const json& list = keys.value(key);
   const auto sound = [](const json& value) {

@@ -47,7 +47,7 @@ struct Rotary {
   }
   /// Whether texts of two lengths have the same frequencies.
   [[nodiscard]] bool turns_alike(std::int64_t length, std::int64_t other) const;
-  /// What the queries of a position are multiplied by.
+  /// The queries of a position are multiplied by this.
   [[nodiscard]] double query_factor(std::int64_t position) const;
   /// Whether it does nothing but turn heads of so many numbers whole.
   [[nodiscard]] bool is_plain(int head_dim) const {

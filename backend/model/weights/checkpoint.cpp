@@ -170,8 +170,8 @@ void Checkpoint::open_weights() {
   }
 }
 
-/// What names begin with, and whether the head is the embedding, as far as the config leaves it open: language models
-/// lie deeper in the files of models of text and pictures.
+/// Finds out from the tensors how names begin and whether the head is the embedding, where the config leaves it open:
+/// language models lie deeper in the files of models of text and pictures.
 void Checkpoint::choose_names() {
   const std::string family_prefix = config_.name_prefix;
   const std::string first = parameters(config_).front().name.substr(family_prefix.size());

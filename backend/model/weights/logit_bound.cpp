@@ -56,7 +56,7 @@ double longest(const ModelConfig& config, const LayerWeights& weights, std::int6
     return most;
   };
   if (norm != nullptr) {
-    // Of all heads' numbers one head may have them all.
+    // One head may hold all that the norm over all heads leaves.
     const bool whole = config.query_key_norm == QueryKeyNorm::whole;
     const auto normed = static_cast<double>(!whole                      ? dim
                                             : row < config.query_size() ? config.query_size()

@@ -77,7 +77,7 @@ struct TorchWeights : WeightTensors {
   at::Device place;
   at::ScalarType matrix;
   ProjectionColumns columns;
-  /// Of each of the config's rotaries, [dim / 2] float64 (Rotary::frequencies), for texts up to the length that it was
+  /// Each of the config's rotaries has [dim / 2] float64 (Rotary::frequencies), for texts up to the length that it was
   /// first trained on.
   std::vector<at::Tensor> frequencies;
   /// The same for texts of a length.

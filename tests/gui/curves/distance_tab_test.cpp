@@ -233,7 +233,7 @@ void DistanceTabTest::showsLinearMixers() {
       tabOf(scene, kLogits).message(),
       "Content and decay are added in the logits of softmax attention, and mamba has no softmax. Distance and Decay "
       "show how far it remembers.");
-  // Of a hybrid it is the layer that has none.
+  // A hybrid names the layer that has none.
   SyntheticRun hybrid = linearRun();
   hybrid.keep.insert(Keep::rows);
   hybrid.mixers[1].mixer = Mixer::attention;

@@ -124,7 +124,7 @@ void ExpertsTest::coloursAreThoseOfTheText() {
       QVERIFY2(std::max(a, b) / std::min(a, b) >= 4.5, qPrintable(QString::number(hue)));
     }
   }
-  // Those that are the heaviest most often, by number.
+  // Experts that are the heaviest most often have colours, by number.
   const std::vector<int> coloured =
       ExpertColours::coloured({{0, 5}, {1, 0}, {2, 9}, {3, 1}, {4, 5}, {5, 5}, {6, 5}, {7, 5}, {8, 1}});
   QCOMPARE(coloured, (std::vector<int>{0, 2, 4, 5, 6, 7}));

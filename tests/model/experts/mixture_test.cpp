@@ -292,7 +292,7 @@ TEST(KeptExperts, DenseLayersHaveNone) {
   }
 }
 
-/// What no fixture has: the steps of the CPU and those of LibTorch, which share no code, and the next position's.
+/// Options that no fixture has: the CPU's steps against LibTorch's, which share no code, and the next position's.
 TEST(MixtureOptions, TwoWaysToComputeAgree) {
   const std::pair<const char*, json> options[] = {
       {"olmoe", {{"clip_qkv", 0.4}}},

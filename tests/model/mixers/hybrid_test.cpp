@@ -52,7 +52,7 @@ struct HybridGolden {
   SafetensorsFile maps;
   Checkpoint checkpoint;
   std::vector<std::int32_t> ids, labels;
-  /// Those of the last positions.
+  /// The library's numbers of the last positions.
   std::vector<float> logits, losses;
   double largest = 0;
 };
@@ -344,7 +344,7 @@ json tiny_hybrid(const std::string& model_type, const json& keys = json::object(
   return config;
 }
 
-/// What no fixture has: the steps of the CPU and those of LibTorch, which share no code, and the next position's.
+/// Options that no fixture has: the CPU's steps against LibTorch's, which share no code, and the next position's.
 TEST(HybridOptions, TwoWaysToComputeAgree) {
   const std::pair<const char*, json> options[] = {
       {"bamba", {{"attention_bias", true}, {"mlp_bias", true}, {"mamba_proj_bias", true}, {"mamba_n_groups", 2}}},

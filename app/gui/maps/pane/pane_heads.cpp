@@ -48,7 +48,7 @@ std::optional<PaneHead> PaneHeads::right(const PaneState& state) const {
   if (const Run* other = otherRun(from->choice.run)) {
     const TraceInfo& info = other->trace->info();
     int layer = std::min(from->choice.layer, info.layers - 1);
-    // Of a layer without heads those of the next one above stand for it, or below.
+    // A layer without heads is replaced by the next one above that has some, or else below.
     while (layer > 0 && info.mixer(layer).heads == 0) --layer;
     while (layer + 1 < info.layers && info.mixer(layer).heads == 0) ++layer;
     return found(HeadChoice{other->id, layer, std::min(from->choice.head, info.mixer(layer).heads - 1)});

@@ -33,7 +33,7 @@ class AttentionCpu final : public MixerSteps {
   void raise_latent(int layer, std::int64_t count, float* projected);
   /// @param count  sequences from the first on: one, or several that nothing is recorded of
   bool attend_whole(int layer, std::int64_t first, std::int64_t count);
-  /// Those of the sequences of attend_whole, their normalisers included.
+  /// The kernel's arguments for the sequences of attend_whole, with their normalisers.
   [[nodiscard]] kernels::cpu::ForgettingAttention arguments_of(int layer, std::int64_t first, std::int64_t count);
   /// @returns false if the job was stopped
   bool start_cache(int layer, std::int64_t sequence);
@@ -46,8 +46,8 @@ class AttentionCpu final : public MixerSteps {
   std::int64_t head_dim_;
   ProjectionColumns columns_;
   std::int64_t projected_;  ///< columns of the projection: of LatentKeys not yet queries, keys and values
-  /// Of each of the config's rotaries: one for all texts [n], where it does not depend on a text's length, else one
-  /// for each [B, n]; where there is one position of each text [B].
+  /// Each of the config's rotaries has a table: [n] for all texts, where it does not depend on their length, else
+  /// [B, n]; [B] where each text has one position.
   std::vector<RotaryTable> rotary_;
   std::vector<float*> queries_, keys_, values_;  ///< [B] of the layer at hand
   std::vector<double> log_gate_;                 ///< [B, H, n] nats; empty where every f is 1

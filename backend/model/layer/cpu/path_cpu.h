@@ -9,7 +9,7 @@
 
 namespace foxscope {
 
-/// What keys of attention are passed on by (PathDirections) on the CPU: of each position e = w and b = -beta w.
+/// Passes keys of attention on (PathDirections) on the CPU: a position does it by e = w and b = -beta w.
 class PathCpu {
  public:
   explicit PathCpu(CpuPass& pass);

@@ -121,7 +121,7 @@ void Rwkv7Cpu::project_rows(int layer, const CpuPass::Rows& rows) {
   }
 }
 
-/// What a part of the projection reads.
+/// Makes the rows that a part of the projection reads.
 void Rwkv7Cpu::mix(int layer, std::int64_t part, const Parts& parts) const {
   const float* const share = pass_.weights(layer).shift.data() + part * hidden_;
   for (std::int64_t row = 0; row < parts.count; ++row) {

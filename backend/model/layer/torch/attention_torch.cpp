@@ -73,7 +73,7 @@ bool TorchAttentionSteps::project(int layer) {
   return true;
 }
 
-/// What keys are passed on by.
+/// Makes e and b, which pass keys on.
 /// @param gates  [B, n, ...] of all columns behind the values'
 void TorchAttentionSteps::project_path(int layer, const at::Tensor& gates) {
   const ModelConfig& config = pass_.config();

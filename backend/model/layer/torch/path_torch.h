@@ -30,8 +30,8 @@ class PathProducts {
                const at::Tensor& erase_write);
   /// Takes rows up; begin is a multiple of 64.
   void begin(std::int64_t begin, std::int64_t end);
-  /// Of the rows with the keys [begin, end), [N, rows, end - begin] float32, which are those of the rows themselves or
-  /// end where the last ended; begin is a multiple of 64. Keys behind a row mean nothing.
+  /// Products of the rows with the keys [begin, end), [N, rows, end - begin] float32. The keys are the rows' own, or
+  /// end where the last ones began; begin is a multiple of 64. Keys behind a row mean nothing.
   at::Tensor products(std::int64_t begin, std::int64_t end);
 
  private:

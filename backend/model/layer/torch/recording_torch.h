@@ -21,7 +21,7 @@ void record_prediction_state(const TorchPass& pass, const at::Tensor& rows);
 void record_heads(TorchPass& pass, int layer, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   const at::Tensor& cumulative);
 
-/// What keys of attention are passed on by.  @param read, write  [B, H_kv, n, d] float32
+/// Records e and b, which pass keys of attention on.  @param read, write  [B, H_kv, n, d] float32
 void record_erasing(TorchPass& pass, int layer, const at::Tensor& read, const at::Tensor& write);
 
 /// Row normalisers of attention.
@@ -29,7 +29,7 @@ void record_erasing(TorchPass& pass, int layer, const at::Tensor& read, const at
 /// @param without_gate    likewise
 void record_normalizers(TorchPass& pass, int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
 
-/// What a mixture of experts chose.
+/// Records the experts that a mixture chose.
 /// @param experts  [B n, k] int64
 /// @param weights  [B n, k] float32
 void record_experts(TorchPass& pass, int layer, const at::Tensor& experts, const at::Tensor& weights);

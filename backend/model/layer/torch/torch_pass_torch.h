@@ -72,7 +72,7 @@ class TorchPass : public ForwardPass {
   /// @throws Error if a kernel was not launched
   void check(kernels::Status status, const char* step) const;
 
-  /// What the mixer of a layer reads.
+  /// The rows that the mixer of a layer reads.
   [[nodiscard]] at::Tensor mixer_input(int layer) const;
   /// From here on what is added to x takes its place, or no more so.
   void replace_residual(bool replaces) { replaces_ = replaces; }

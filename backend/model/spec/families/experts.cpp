@@ -1,4 +1,4 @@
-// What families with mixtures of experts share.
+// Families with mixtures of experts share these readers and lists.
 #include "backend/model/spec/families/experts.h"
 
 #include <algorithm>

@@ -141,7 +141,7 @@ struct FoxNames {
   bool one_matrix;  ///< gate and up of the MLP lie in one
 };
 
-/// What keys are passed on by.
+/// Lists the tensors that pass keys on.
 void list_path_directions(const ModelConfig& config, ParameterList& list) {
   const PathDirections& path = *config.path;
   const std::int64_t hidden = config.hidden_size;

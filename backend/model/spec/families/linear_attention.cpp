@@ -444,7 +444,7 @@ void list_feature_map(const LinearMixer& mixer, const char* which, FloatArray La
   }
 }
 
-/// What decays are made of, where heads or channels have a rate A.
+/// Lists the tensors of decays, where heads or channels have a rate A.
 void list_rates(const ModelConfig& config, ParameterList& list) {
   const LinearMixer& mixer = *config.linear;
   const LinearColumns columns(mixer);

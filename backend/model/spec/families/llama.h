@@ -20,7 +20,7 @@ extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
 extern const ModelFamily kQwen3_5Moe;
 
-/// What a family like Llama has where the file does not say.
+/// A family like Llama has these where the file does not say.
 struct LlamaDefaults {
   int head_dim = 0;   ///< 0: hidden size / heads
   int heads = 0;      ///< 0: the key is required

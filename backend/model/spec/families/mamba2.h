@@ -33,7 +33,7 @@ struct Mamba2Keys {
 /// The mixer of such a file, with the norm's epsilon of `config`; its norm is over the channels of a group.
 void read_mamba2_mixer(const ConfigKeys& keys, const Mamba2Keys& names, ModelConfig& config);
 
-/// What a file's projections are multiplied by.
+/// A file's projections are multiplied by these.
 struct Mamba2Factors {
   float input = 1;                                 ///< what the projection reads
   std::optional<std::array<float, 5>> parts = {};  ///< z, x, B, C and dt, which the projection makes

@@ -263,7 +263,7 @@ void read_falcon_h1(const ConfigKeys& keys, ModelConfig& config) {
     const std::vector<double> factors = read_factors(keys, key, static_cast<std::size_t>(count));
     for (int n = 0; n < count; ++n) config.factors.emplace(fmt::format("{}.{}", key, n), factors[index_of(n)]);
   }
-  // What the MLP and the mixer have is said by other keys.
+  // Other keys say what the MLP and the mixer have.
   for (const char* key : {"mamba_expand", "mamba_use_mlp", "mlp_expansion_factor"}) static_cast<void>(keys.has(key));
   config.paired = true;
   const AttentionLayer attention = config.attention.front();
@@ -275,7 +275,7 @@ void read_falcon_h1(const ConfigKeys& keys, ModelConfig& config) {
   refuse_mamba2_rest(keys);
 }
 
-/// What attention's matrices are multiplied by.
+/// Attention's matrices are multiplied by these.
 struct AttentionFactors {
   float input = 1;
   float key = 1;

@@ -77,7 +77,7 @@ void read_minimax(const ConfigKeys& keys, ModelConfig& config) {
       {.experts = "num_local_experts", .experts_otherwise = 8, .chosen_otherwise = 2, .size = "intermediate_size"},
       mixture);
   mixture.normalized = true;
-  // What is added is in parts of what x is multiplied by behind it.
+  // The sum is in parts of the factor that multiplies x behind it.
   mixture.factor = config.normed_residual->mlp_factor / config.normed_residual->mlp;
   use_experts(
       mixture, [](int /*layer*/) { return true; }, config);

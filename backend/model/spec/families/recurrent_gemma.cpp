@@ -87,7 +87,7 @@ void read_recurrent_gemma(const ConfigKeys& keys, ModelConfig& config) {
     config.query_key_value_bias = config.output_bias = false;
     use_linear_mixer_alone(config);
   }
-  // Of untrained weights.
+  // Untrained weights are drawn by these.
   static_cast<void>(keys.has("w_init_variance_scale"));
   static_cast<void>(keys.has("final_w_init_variance_scale"));
   keys.refuse_others(harmless_keys());

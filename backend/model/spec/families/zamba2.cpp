@@ -66,7 +66,7 @@ std::vector<bool> read_block_types(const ConfigKeys& keys, int layers) {
   constexpr const char* kTypes = "layers_block_type";
   std::vector<bool> hybrid(index_of(layers));
   if (!keys.has(kTypes)) {
-    // Those of the first model, of 54 layers.
+    // The first model had 54 layers, and these were hybrid.
     constexpr int kLayers = 54;
     if (layers != kLayers) keys.fail(kTypes, fmt::format("\"mamba\" or \"hybrid\" for each of {} layers", layers));
     for (const int layer : {6, 12, 18, 24, 30, 36, 42, 47, 51}) hybrid[index_of(layer)] = true;
