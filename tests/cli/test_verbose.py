@@ -5,6 +5,7 @@ import unittest
 
 import h5py
 import numpy
+import safetensors.numpy
 
 from support import DATA, DRAWS, FOX, NO_DISPLAY, TEXT, CommandLineTest, read_safetensors, set_config, set_tensor
 
@@ -71,6 +72,8 @@ class VerboseTest(CommandLineTest):
     def test_a_tensor_that_tied_embeddings_do_not_need_is_skipped(self):
         folder = self.copy_of("fox-llama")
         set_config(folder, tie_word_embeddings=True)
+        embeddings = safetensors.numpy.load_file(folder / "model.safetensors")["model.embeddings.weight"]
+        set_tensor(folder, "lm_head.weight", lambda tensor: embeddings)
         run = ["run", "--model", folder, "--ids", self.ids_file("fox-llama"), "-o", self.folder / "run.h5", "--force"]
         self.assertIn(f"[model] {folder}: lm_head.weight is skipped: embeddings are tied", self.lines(*run))
         set_config(folder, tie_word_embeddings=False)
