@@ -9,7 +9,7 @@
 
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
-#include "backend/trace/mixer_text.h"
+#include "backend/eval/experts/expert_table.h"
 
 namespace foxscope {
 namespace {
@@ -143,14 +143,19 @@ Facts runFacts(const Trace& trace) {
     std::string mixers;
     for (int layer = 0; layer < info.layers; ++layer) {
       int last = layer;
-      while (last + 1 < info.layers && mixer_text(info, last + 1) == mixer_text(info, layer)) ++last;
-      mixers += fmt::format("{}{}{} {}", layer == 0 ? "" : ", ", layer, last > layer ? fmt::format("-{}", last) : "",
-                            mixer_text(info, layer));
+      const std::string words = layer_text(info, layer);
+      while (last + 1 < info.layers && layer_text(info, last + 1) == words) ++last;
+      mixers +=
+          fmt::format("{}{}{} {}", layer == 0 ? "" : ", ", layer, last > layer ? fmt::format("-{}", last) : "", words);
       layer = last;
     }
     facts.emplace_back("mixers", "layers " + mixers);
   }
-  if (trace.has(TraceArray::expert)) facts.emplace_back("experts", expertsFact(trace));
+  if (trace.has(TraceArray::expert)) {
+    facts.emplace_back("experts", expertsFact(trace));
+  } else if (is_mixture(info).value_or(false)) {
+    facts.emplace_back("experts", kExpertsNotKept);
+  }
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
   if (info.logit_cap > 0) facts.emplace_back("logits", fmt::format("capped at {:.6g}", info.logit_cap));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/index.h"
-#include "backend/trace/mixer_text.h"
+#include "backend/eval/experts/expert_table.h"
 #include "backend/trace/shown_heads.h"
 
 namespace foxscope::figure {
@@ -24,7 +24,7 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   // The colours in the order of kMixerKinds.
   constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue, kBrown, kGrey});
   static_assert(kColours.size() == kMixerKinds.size());
-  std::string words = mixer_text(info, layer);
+  std::string words = layer_text(info, layer);
   const LayerMixer mixer = info.mixer(layer);
   if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
   const bool windowed = has_windows_by_layer(info) && window_of(info, layer) > 0;

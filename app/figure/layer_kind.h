@@ -10,7 +10,7 @@ namespace foxscope::figure {
 
 /// The mixer of a layer: in words, and the colour that it has beside other kinds.
 struct LayerKind {
-  std::string words;  ///< of mixer_text
+  std::string words;  ///< of layer_text
   Rgb colour;         ///< of Okabe and Ito's palette, apart in grey print and for the colour-blind; lavender of windows
 };
 

@@ -10,6 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/eval/experts/expert_table.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -113,6 +114,10 @@ void requireHead(const TraceInfo& info, const HeadIndex& head) {
   const bool inLayers = head.layer >= 0 && head.layer < info.layers;
   const int heads = inLayers ? info.mixer(head.layer).heads : info.heads;
   if (inLayers && head.head >= 0 && head.head < heads) return;
+  if (heads == 0) {
+    throw UsageError(fmt::format("model '{}' has no head {}:{}: layer {} has no heads, only {}", info.name, head.layer,
+                                 head.head, head.layer, experts_of(info, head.layer) > 0 ? "experts" : "an MLP"));
+  }
   throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name, head.layer,
                                head.head, info.layers - 1, heads - 1));
 }

@@ -6,11 +6,12 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "backend/base/csv_field.h"
 #include "backend/base/error.h"
+#include "backend/base/number_ranges.h"
 #include "backend/model/spec/model_config.h"
+#include "backend/trace/mixer_text.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope {
@@ -37,7 +38,7 @@ std::vector<int> layers_with_experts(const Trace& run) {
 [[noreturn]] void refuse_without(const Trace& run, const std::string& where) {
   const std::vector<int> layers = layers_with_experts(run);
   throw Error(fmt::format("model '{}': {} no experts{}", run.info().name, where,
-                          layers.empty() ? "" : fmt::format(": layers with experts are {}", fmt::join(layers, ", "))));
+                          layers.empty() ? "" : ": layers with experts are " + ranges_text(layers)));
 }
 
 ExpertTable table_of(std::shared_ptr<const Trace> run, int layer) {
@@ -57,6 +58,11 @@ int experts_of(const TraceInfo& info, int layer) {
   if (!config || layer < 0 || layer >= config->layers) return 0;
   const ExpertMixture* const mixture = config->mixture_at(layer);
   return mixture == nullptr ? 0 : mixture->experts;
+}
+
+std::string layer_text(const TraceInfo& info, int layer) {
+  const bool mixes = info.mixer(layer).kind().mixes;
+  return !mixes && experts_of(info, layer) > 0 ? "experts" : mixer_text(info, layer);
 }
 
 double ExpertTable::share(const ExpertUse& use) const {
