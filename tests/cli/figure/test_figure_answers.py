@@ -158,10 +158,24 @@ class ScatterTest(AnswersTest):
 
     def test_layers_without_heads_are_not_counted(self):
         run = self.run_fixture("published/nemotron_h")
+        # Attention has no decay time, and is drawn by its distance beside Mamba.
         rows = self.numbers("scatter", run, "--colour-by", "layer")
-        self.assertEqual({row["row"] for row in rows}, {f"0:{head}" for head in range(4)})
-        _, said = self.words("scatter", run)
+        self.assertEqual({row["row"] for row in rows}, {f"{layer}:{head}" for layer in (0, 2) for head in range(4)})
+        _, said = self.words("scatter", run, "--x", "rate_decay_time")
         self.assertIn("4 of 8 heads are left out: rate_decay_time or d90_without_first is not finite there", said)
+
+    def test_layers_without_a_gate_are_told(self):
+        run = self.run_fixture("published/olmo_hybrid")
+        for kind in ("gates", "decay"):
+            self.assertIn("layers without a gate are left out: 1", self.words(kind, run)[1])
+        self.assertNotIn("--heads", self.words("decay", run)[1])
+        _, said = self.words("distance", run)
+        self.assertRegex(said, r"0:\d \(.* tokens\); of layers without a gate 1:\d, half of whose attention is within .* tokens; "
+                               "--heads chooses others")
+        self.assertIn("mean logits are left out: not all of these heads have a softmax", said)
+        self.assertNotIn("mean logits", self.words("distance", run, "--heads", "0:0")[1])
+        self.assertIn("a gate is the geometric mean over channels",
+                      self.words("gates", self.run_fixture("published/fla-kda", "kda.h5"))[1])
 
     def test_what_it_refuses(self):
         heads = GALLERY / "heads.h5"

@@ -108,12 +108,10 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
 
   ViolinPanel::Content content;
   std::vector<std::vector<double>> groups;
-  std::vector<int> open;
+  bool byChannel = false;
   for (int layer = 0; layer < info.layers; ++layer) {
-    if (!forgets(info, layer)) {
-      if (info.mixer(layer).heads > 0) open.push_back(layer);
-      continue;
-    }
+    if (!forgets(info, layer)) continue;
+    byChannel = byChannel || info.mixer(layer).sums_channels();
     const int count = info.mixer(layer).heads;
     for (int head = 0; head < count; ++head) {
       if (job.stopped()) return std::nullopt;
@@ -127,8 +125,12 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
       }
     }
   }
-  if (!open.empty()) {
-    drawn.notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, ranges_text(open)));
+  if (const std::vector<int> layers = layersWithoutGate(info); !layers.empty()) {
+    drawn.notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, ranges_text(layers)));
+  }
+  if (byChannel) {
+    drawn.notes.push_back(
+        fmt::format("{}: where each channel decays, a gate is the geometric mean over channels", info.name));
   }
   content.edges = edgesFor(groups, options.scale);
   content.scale = options.scale == GatesOptions::Scale::gate ? AxisScale::linear : AxisScale::logarithmic;

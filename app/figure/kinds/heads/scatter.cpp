@@ -156,7 +156,7 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 }  // namespace
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
-  const bool gated = forgets(model.info);
+  const bool gated = forgets(model.info) && layersWithoutGate(model.info).empty();
   const HeadArray& x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
   const HeadArray& y = statistic(model, "--y", options.y, "d90_without_first");
   DrawnFigure drawn;
