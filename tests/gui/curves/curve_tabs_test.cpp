@@ -500,6 +500,16 @@ void CurveTabsTest::modelWithoutGates() {
   QCOMPARE(scene.tab<curves::DecayTab>().message(), "No forget gate, so nothing decays: plain.");
   QVERIFY(scene.show(Tab::profile));
   QCOMPARE(scene.tab<curves::ProfileTab>().note(), "plain has no forget gate: F is 1 everywhere.");
+  // A hybrid names the layers that have none.
+  Scene hybrid({hybridRun()});
+  const RunId run = hybrid.document.runs()[0].id;
+  hybrid.document.runs().selection().setHead({run, 0, 1});
+  QVERIFY(hybrid.show(Tab::decay));
+  const auto& decay = hybrid.tab<curves::DecayTab>();
+  QCOMPARE(decay.note(), "No forget gate in layers 1 of hybrid.");
+  QVERIFY(hybrid.tab<curves::DecayTab>().readOut().place().startsWith("hybrid, layer 0, head 1: decay time "));
+  hybrid.document.runs().selection().setHead({run, 1, 2});
+  QTRY_COMPARE(hybrid.tab<curves::DecayTab>().readOut().place(), "layer 1 of hybrid has no forget gate");
 }
 
 void CurveTabsTest::decayChoosesHeads() {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include <QApplication>
@@ -25,6 +26,9 @@
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
+#include "backend/file/run_file.h"
+#include "backend/map/pair_reading.h"
+#include "tests/file/synthetic_trace.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -39,6 +43,7 @@ class WindowTest : public QObject {
   void keysRunAndCancel();
   void fromATokenToTheHeadsThatRememberItInTwoClicks();
   void theReadoutNamesWhatIsReadAndPredicted();
+  void theReadoutNamesMeansOfChannels();
   void thePaletteFindsCommands();
   void everyShortcutIsThereOnce();
   void messagesLeaveTheStateAlone();
@@ -131,6 +136,31 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   QVERIFY(told.contains("A " + number(reading.attention)));
   QVERIFY(told.contains("logit " + number(reading.logit) + " nats"));
   QVERIFY(told.contains("log F " + number(reading.log_forget) + " nats"));
+}
+
+void WindowTest::theReadoutNamesMeansOfChannels() {
+  Window test;
+  foxscope::test::SyntheticRun run;
+  run.mixers = {foxscope::test::all_mixers()[2], foxscope::test::all_mixers()[4]};  // GLA, and DeltaNet without a decay
+  run.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
+  const std::shared_ptr<const Trace> traces[] = {foxscope::test::make_trace(run)};
+  const QString path = test.folder.path("run.h5");
+  write_run_file(path.toStdString(), traces, {"test", ""}, Overwrite::force, {});
+  test.document().open({path});
+  QVERIFY(test.settle());
+  const Run& shown = test.document().runs()[0];
+  test.document().runs().selection().setHead({shown.id, 0, 1});
+  test.document().runs().selection().setPin({30, 10});
+  QVERIFY(test.settle());
+  const PairReading reading = pair_reading({shown.trace, 0, 1}, 30, 10);
+  QVERIFY(reading.forget > 1.01 * std::exp(reading.log_forget));
+  const auto told = [&test] { return test.window.findChild<Readout*>()->text(); };
+  const auto number = [](double value) { return numberOf(value, 3); };
+  QVERIFY2(told().contains("F " + number(reading.forget) + " (mean of channels)"), qPrintable(told()));
+  QVERIFY2(told().contains("log F " + number(reading.log_forget) + " nats (mean of channels)"), qPrintable(told()));
+  test.document().runs().selection().setHead({shown.id, 1, 1});
+  QVERIFY(test.settle());
+  QVERIFY2(told().contains("layer 1, head 1") && !told().contains("F "), qPrintable(told()));
 }
 
 void WindowTest::thePaletteFindsCommands() {
