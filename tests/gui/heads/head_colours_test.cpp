@@ -60,6 +60,9 @@ void HeadColoursTest::theScaleIsLogarithmicWhereNumbersSpread() {
   QCOMPARE(colours.colour(10), QColor(middle.red, middle.green, middle.blue));
   QCOMPARE(colours.colour(INFINITY), colours.colour(100));
   QCOMPARE(colours.colour(NAN).alpha(), 0);
+  const HeadColours distances({HeadColouring::Kind::quantity, HeadQuantity::distance50, kNoRun}, {0, 2, 200});
+  QCOMPARE(distances.colour(0), distances.colour(2));
+  QCOMPARE(distances.ticks().front().text, "10");
   QStringList labels;
   for (const auto& tick : colours.ticks()) labels += tick.text;
   QCOMPARE(labels, (QStringList{"1", "10", "100"}));
