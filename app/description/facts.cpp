@@ -9,6 +9,7 @@
 
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
+#include "backend/base/index.h"
 #include "backend/eval/experts/expert_table.h"
 
 namespace foxscope {
@@ -140,13 +141,13 @@ Facts runFacts(const Trace& trace) {
                                info.has_softmax() ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
                                                   : std::string())}};
   if (!info.mixers.empty() || has_windows_by_layer(info)) {
+    const std::vector<std::string> texts = layer_texts(info);
     std::string mixers;
     for (int layer = 0; layer < info.layers; ++layer) {
       int last = layer;
-      const std::string words = layer_text(info, layer);
-      while (last + 1 < info.layers && layer_text(info, last + 1) == words) ++last;
-      mixers +=
-          fmt::format("{}{}{} {}", layer == 0 ? "" : ", ", layer, last > layer ? fmt::format("-{}", last) : "", words);
+      while (last + 1 < info.layers && texts[index_of(last + 1)] == texts[index_of(layer)]) ++last;
+      mixers += fmt::format("{}{}{} {}", layer == 0 ? "" : ", ", layer, last > layer ? fmt::format("-{}", last) : "",
+                            texts[index_of(layer)]);
       layer = last;
     }
     facts.emplace_back("mixers", "layers " + mixers);

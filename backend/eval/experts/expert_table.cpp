@@ -1,5 +1,6 @@
 #include "backend/eval/experts/expert_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <optional>
@@ -25,6 +26,12 @@ std::optional<ModelConfig> config_of(const TraceInfo& info) {
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+int experts_in(const std::optional<ModelConfig>& config, int layer) {
+  if (!config || layer < 0 || layer >= config->layers) return 0;
+  const ExpertMixture* const mixture = config->mixture_at(layer);
+  return mixture == nullptr ? 0 : mixture->experts;
 }
 
 std::vector<int> layers_with_experts(const Trace& run) {
@@ -53,16 +60,17 @@ std::optional<bool> is_mixture(const TraceInfo& info) {
   return config ? std::optional(config->mixture.has_value()) : std::nullopt;
 }
 
-int experts_of(const TraceInfo& info, int layer) {
-  const std::optional<ModelConfig> config = config_of(info);
-  if (!config || layer < 0 || layer >= config->layers) return 0;
-  const ExpertMixture* const mixture = config->mixture_at(layer);
-  return mixture == nullptr ? 0 : mixture->experts;
-}
+int experts_of(const TraceInfo& info, int layer) { return experts_in(config_of(info), layer); }
 
-std::string layer_text(const TraceInfo& info, int layer) {
-  const bool mixes = info.mixer(layer).kind().mixes;
-  return !mixes && experts_of(info, layer) > 0 ? "experts" : mixer_text(info, layer);
+std::vector<std::string> layer_texts(const TraceInfo& info) {
+  const bool all_mix = std::ranges::all_of(info.mixers, [](const LayerMixer& mixer) { return mixer.kind().mixes; });
+  const std::optional<ModelConfig> config = all_mix ? std::nullopt : config_of(info);
+  std::vector<std::string> texts;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const bool experts = !info.mixer(layer).kind().mixes && experts_in(config, layer) > 0;
+    texts.push_back(experts ? "experts" : mixer_text(info, layer));
+  }
+  return texts;
 }
 
 double ExpertTable::share(const ExpertUse& use) const {

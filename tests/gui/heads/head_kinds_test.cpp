@@ -33,7 +33,7 @@ void HeadKindsTest::layersOfSeveralKindsHaveAStripEach() {
   QVERIFY(kinds.size() > 3);
   for (int layer = 0; layer < info.layers; ++layer) {
     const QRect first = grid.cell({shown.id, layer, 0});
-    const figure::Rgb wanted = figure::layerKind(info, layer).colour;
+    const figure::Rgb wanted = figure::kindColour(info, layer);
     QCOMPARE(colourAt(grid, {first.left() - 6, first.center().y()}), QColor(wanted.red, wanted.green, wanted.blue));
   }
   // Windows that layers do not share make two kinds.
@@ -42,7 +42,7 @@ void HeadKindsTest::layersOfSeveralKindsHaveAStripEach() {
   const TraceInfo windowed = foxscope::test::make_trace(windows)->info();
   QCOMPARE(figure::kindsOf(windowed).size(), std::size_t{2});
   QCOMPARE(figure::kindsOf(windowed).front().words, std::string("attention, window of 8"));
-  QVERIFY(!(figure::layerKind(windowed, 0).colour == figure::layerKind(windowed, 1).colour));
+  QVERIFY(!(figure::kindColour(windowed, 0) == figure::kindColour(windowed, 1)));
   // A run of attention alone is as it was.
   const QRect with = grid.cell({shown.id, 0, 0});
   FileHeads plain;
