@@ -83,17 +83,12 @@ void ExpertsView::refresh() {
   const Run* run = m_runs.run(choice.run);
   if (run == nullptr) return showMessage(m_modelRuns.noRunText() + '.');
   if (!run->trace->has(TraceArray::expert)) return showMessage(withoutExperts(*run) + '.');
-  using Found = std::optional<ExpertTable>;
-  JobRunner::Request<Found> request;
-  request.work = [trace = run->trace, layer = choice.layer](const Job&) -> std::optional<Found> {
-    const std::optional<int> ofExperts = expert_layer(*trace, layer);
-    return ofExperts ? Found(expert_table(trace, *ofExperts)) : Found();
+  JobRunner::Request<ExpertTable> request;
+  request.work = [trace = run->trace, layer = choice.layer](const Job&) -> std::optional<ExpertTable> {
+    return expert_table(trace, expert_layer(*trace, layer).value_or(layer));
   };
-  request.done = [this, name = run->name, layer = choice.layer](const Found& table) {
-    if (!table) return showMessage(tr("Layer %1 of %2 has no experts.").arg(layer).arg(name));
-    take(*table, name);
-  };
-  request.failed = [this](const QString& message) { showMessage(message); };
+  request.done = [this, name = run->name](const ExpertTable& table) { take(table, name); };
+  request.failed = [this](const QString& message) { showMessage(message + '.'); };
   m_runs.quickJobs().submit(this, kTable, std::move(request));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <QEvent>
 #include <QPainter>
 
 #include "app/figure/heads/head_label_colour.h"
