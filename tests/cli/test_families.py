@@ -283,7 +283,7 @@ class HybridTest(CommandLineTest):
 
     def test_changes_of_gates_that_are_not_there(self):
         self.run_of("olmo_hybrid")
-        self.fails(2, ["layer 1 has no gates, f is 1 there", "layers with gates are 0; use cut"], "run", "--model",
+        self.fails(2, ["layer 1 of olmo_hybrid has no gates, f is 1 there", "layers with gates are 0; use cut"], "run", "--model",
                    PUBLISHED / "olmo_hybrid", "--ids", self.folder / "olmo_hybrid.json", "--intervene", "1:*:one", "-o",
                    self.folder / "no.h5")
 

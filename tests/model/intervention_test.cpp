@@ -149,7 +149,7 @@ TEST(ForgetsChanged, IsTrueWhereAHeadForgetsAfterAllChanges) {
 std::string refused_gates(const ModelConfig& config, const std::vector<std::string>& texts) {
   std::vector<Intervention> changes;
   for (const std::string& text : texts) changes.push_back(Intervention::parse(text));
-  return test::error_of<UsageError>([&] { check_gates_change(changes, config); });
+  return test::error_of<UsageError>([&] { check_gates_change(changes, config, "tiny"); });
 }
 
 TEST(GatesThatChange, AreNamedWhereAChangeFindsNone) {
@@ -158,9 +158,9 @@ TEST(GatesThatChange, AreNamedWhereAChangeFindsNone) {
     const std::string change = std::string("*:*:") + kind;
     EXPECT_EQ(refused_gates(plain.config(), {change}),
               "--intervene '" + change +
-                  "': the model has no gates, f is 1 there: use cut, or constant=f below 1, which gives it gates");
+                  "': tiny has no gates, f is 1 there: use cut, or constant=f below 1, which gives it gates");
     EXPECT_PRED2(test::says, refused_gates(plain.config(), {std::string("1:0:") + kind}),
-                 (test::Parts{"layer 1 has no gates, f is 1 there: nor has any other layer; use cut"}));
+                 (test::Parts{"layer 1 of tiny has no gates, f is 1 there: nor has any other layer; use cut"}));
   }
   for (const char* kind : {"cut", "constant=0.5", "zero@3"}) {
     EXPECT_EQ(refused_gates(plain.config(), {std::string("*:*:") + kind}), "");
@@ -168,11 +168,11 @@ TEST(GatesThatChange, AreNamedWhereAChangeFindsNone) {
   // What acts before gives gates, of its own layer.
   EXPECT_EQ(refused_gates(plain.config(), {"1:*:constant=0.5", "1:0:scale=2"}), "");
   EXPECT_PRED2(test::says, refused_gates(plain.config(), {"1:*:constant=0.5", "0:0:scale=2"}),
-               (test::Parts{"'0:0:scale=2': layer 0 has no gates", "layers with gates are 1"}));
+               (test::Parts{"'0:0:scale=2': layer 0 of tiny has no gates", "layers with gates are 1"}));
 
   const Checkpoint hybrid = Checkpoint::open(test::data_path("samba"));
   EXPECT_PRED2(test::says, refused_gates(hybrid.config(), {"1:*:one"}),
-               (test::Parts{"layer 1 has no gates", "layers with gates are 0, 2; use cut"}));
+               (test::Parts{"layer 1 of tiny has no gates", "layers with gates are 0, 2; use cut"}));
   EXPECT_EQ(refused_gates(hybrid.config(), {"*:*:one"}), "");
   EXPECT_EQ(refused_gates(hybrid.config(), {"2:*:mean"}), "");
   const Checkpoint gated = Checkpoint::open(test::data_path("fox-pro"));
@@ -183,11 +183,12 @@ TEST(GatesThatChange, AreNamedWhereAChangeFindsNone) {
 
 TEST(GatesThatChange, AreLookedForBeforeAModelIsRead) {
   ModelRequest request;
+  request.name = "plain";
   request.model = test::data_path("transformer-pro");
   request.device = DeviceChoice::parse("cpu");
   request.interventions = {Intervention::parse("0:0:one")};
   EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { (void)Engine().open(request); }),
-               (test::Parts{"--intervene '0:0:one': layer 0 has no gates"}));
+               (test::Parts{"--intervene '0:0:one': layer 0 of plain has no gates"}));
 }
 
 TEST_P(Interventions, ActOnTheGatesTheyName) {

@@ -105,7 +105,8 @@ void check_interventions(std::span<const Intervention> interventions, const Mode
   }
 }
 
-void check_gates_change(std::span<const Intervention> interventions, const ModelConfig& config) {
+void check_gates_change(std::span<const Intervention> interventions, const ModelConfig& config,
+                        std::string_view model) {
   using Kind = Intervention::Kind;
   for (std::size_t n = 0; n < interventions.size(); ++n) {
     const Intervention& intervention = interventions[n];
@@ -123,7 +124,8 @@ void check_gates_change(std::span<const Intervention> interventions, const Model
     if (found) continue;
     throw UsageError(fmt::format(
         "--intervene '{}': {} has no gates, f is 1 there: {}use cut, or constant=f below 1, which gives it gates",
-        intervention.text(), intervention.layer < 0 ? "the model" : fmt::format("layer {}", intervention.layer),
+        intervention.text(),
+        intervention.layer < 0 ? std::string(model) : fmt::format("layer {} of {}", intervention.layer, model),
         gated.empty() ? (intervention.layer < 0 ? "" : "nor has any other layer; ")
                       : fmt::format("layers with gates are {}; ", ranges_text(gated))));
   }
