@@ -9,7 +9,8 @@
 
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
-#include "backend/trace/mixer_text.h"
+#include "backend/base/index.h"
+#include "backend/eval/experts/expert_table.h"
 
 namespace foxscope {
 namespace {
@@ -140,17 +141,22 @@ Facts runFacts(const Trace& trace) {
                                info.has_softmax() ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
                                                   : std::string())}};
   if (!info.mixers.empty() || has_windows_by_layer(info)) {
+    const std::vector<std::string> texts = layer_texts(info);
     std::string mixers;
     for (int layer = 0; layer < info.layers; ++layer) {
       int last = layer;
-      while (last + 1 < info.layers && mixer_text(info, last + 1) == mixer_text(info, layer)) ++last;
+      while (last + 1 < info.layers && texts[index_of(last + 1)] == texts[index_of(layer)]) ++last;
       mixers += fmt::format("{}{}{} {}", layer == 0 ? "" : ", ", layer, last > layer ? fmt::format("-{}", last) : "",
-                            mixer_text(info, layer));
+                            texts[index_of(layer)]);
       layer = last;
     }
     facts.emplace_back("mixers", "layers " + mixers);
   }
-  if (trace.has(TraceArray::expert)) facts.emplace_back("experts", expertsFact(trace));
+  if (trace.has(TraceArray::expert)) {
+    facts.emplace_back("experts", expertsFact(trace));
+  } else if (is_mixture(info).value_or(false)) {
+    facts.emplace_back("experts", kExpertsNotKept);
+  }
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
   if (info.logit_cap > 0) facts.emplace_back("logits", fmt::format("capped at {:.6g}", info.logit_cap));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);

@@ -120,9 +120,21 @@ nlohmann::ordered_json windows(const ModelConfig& config) {
   return windows;
 }
 
-// "16 Mamba-2", or "6 gated delta rule, 2 attention".
+/// How many layers have experts and no mixer.
+std::int64_t expertsAlone(const ModelConfig& config) {
+  std::int64_t layers = 0;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    layers += !config.has_mixer(layer) && config.mixture_at(layer) != nullptr ? 1 : 0;
+  }
+  return layers;
+}
+
+// "16 Mamba-2", "6 gated delta rule, 2 attention", or "23 Mamba-2, 6 attention, 23 experts".
 std::string mixerNames(const ModelConfig& config) {
   std::string names;
+  const auto add = [&names](std::int64_t layers, const char* words) {
+    if (layers > 0) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", layers, words);
+  };
   const TraceSizes sizes = sizes_of(config, 1);
   std::vector<LayerMixer> kinds;
   for (const LayerMixer& mixer : sizes.mixers) {
@@ -131,7 +143,12 @@ std::string mixerNames(const ModelConfig& config) {
   std::ranges::stable_partition(kinds, [](const LayerMixer& mixer) { return !mixer.has_softmax(); });
   for (const LayerMixer& kind : kinds) {
     const auto count = std::ranges::count(sizes.mixers, kind.mixer, &LayerMixer::mixer);
-    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, mixer_words(kind));
+    if (kind.kind().mixes) {
+      add(count, mixer_words(kind));
+    } else {
+      add(count - expertsAlone(config), mixer_words(kind));
+      add(expertsAlone(config), "experts");
+    }
   }
   return names;
 }

@@ -237,7 +237,7 @@ std::vector<FigureKind> kinds() {
        model() +
            Options{{"--x", "NAME", Takes::text,
                     "Statistic across, as `foxscope heads` and docs/maps.md name it (default: rate_decay_time, without "
-                    "gates d50)"},
+                    "a gate in every layer d50)"},
                    {"--y", "NAME", Takes::text, "Statistic up (default: d90_without_first)"},
                    {"--colour-by,--color-by", "label|layer", Takes::text,
                     "What colours tell (default: label, where labels are known)"},
@@ -264,7 +264,8 @@ std::vector<FigureKind> kinds() {
        "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
        kHeads,
        model() +
-           Options{{"--heads", "L:H,...", Takes::list, "Heads to show (default: of short, middle and long memory)"},
+           Options{{"--heads", "L:H,...", Takes::list,
+                    "Heads to show (default: of short, middle and long memory, and one without a gate beside them)"},
                    {"--with-first", nullptr, Takes::flag, "Count the attention on key 0, where many heads park"}} +
            curves() + runs(),
        drawing<drawDistance>(),

@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 
 #include "backend/base/index.h"
-#include "backend/trace/mixer_text.h"
+#include "backend/eval/experts/expert_table.h"
 #include "backend/trace/shown_heads.h"
 
 namespace foxscope::figure {
 
-LayerKind layerKind(const TraceInfo& info, int layer) {
+Rgb kindColour(const TraceInfo& info, int layer) {
   constexpr Rgb kBlue{0, 114, 178};
   constexpr Rgb kOrange{230, 159, 0};
   constexpr Rgb kPink{204, 121, 167};
@@ -24,19 +24,20 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   // The colours in the order of kMixerKinds.
   constexpr auto kColours = std::to_array<Rgb>({kBlue, kOrange, kPink, kVermilion, kGreen, kSkyBlue, kBrown, kGrey});
   static_assert(kColours.size() == kMixerKinds.size());
-  std::string words = mixer_text(info, layer);
-  const LayerMixer mixer = info.mixer(layer);
-  if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
   const bool windowed = has_windows_by_layer(info) && window_of(info, layer) > 0;
-  return {words, windowed ? kLavender : kColours[index_of(mixer.mixer)]};
+  return windowed ? kLavender : kColours[index_of(info.mixer(layer).mixer)];
 }
 
 std::vector<LayerKind> kindsOf(const TraceInfo& info) {
   std::vector<LayerKind> kinds;
-  const bool several = !info.mixers.empty() || has_windows_by_layer(info);
-  for (int layer = 0; several && layer < info.layers; ++layer) {
-    LayerKind kind = layerKind(info, layer);
-    if (std::ranges::find(kinds, kind.words, &LayerKind::words) == kinds.end()) kinds.push_back(std::move(kind));
+  if (info.mixers.empty() && !has_windows_by_layer(info)) return kinds;
+  std::vector<std::string> texts = layer_texts(info);
+  for (int layer = 0; layer < info.layers; ++layer) {
+    std::string& words = texts[index_of(layer)];
+    const LayerMixer mixer = info.mixer(layer);
+    if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
+    if (std::ranges::find(kinds, words, &LayerKind::words) != kinds.end()) continue;
+    kinds.push_back({std::move(words), kindColour(info, layer)});
   }
   return kinds;
 }

@@ -10,12 +10,12 @@ namespace foxscope::figure {
 
 /// The mixer of a layer: in words, and the colour that it has beside other kinds.
 struct LayerKind {
-  std::string words;  ///< of mixer_text
+  std::string words;  ///< of layer_texts
   Rgb colour;         ///< of Okabe and Ito's palette, apart in grey print and for the colour-blind; lavender of windows
 };
 
-/// The kind of a layer of a run.
-LayerKind layerKind(const TraceInfo& info, int layer);
+/// The colour of the kind of a layer.
+Rgb kindColour(const TraceInfo& info, int layer);
 
 /// The kinds that a model has, in the order of the layers that have them first; none for a model of attention alone
 /// whose layers have one window.

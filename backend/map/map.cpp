@@ -226,7 +226,7 @@ Reduction default_reduction(Quantity quantity, bool difference) {
 std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
   const LayerMixer mixer = info.mixer(layer);
   if (mixer.has_softmax()) return {};
-  if (!mixer.kind().mixes) return fmt::format("layer {} has no heads: it is an MLP alone", layer);
+  if (!mixer.kind().mixes) return fmt::format("layer {} has no heads: it does not mix positions", layer);
   switch (quantity) {
     case Quantity::forget:
     case Quantity::log_forget:

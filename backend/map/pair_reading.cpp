@@ -25,6 +25,15 @@ void check_pair(const HeadOf& head, std::int64_t query, std::int64_t key) {
   }
 }
 
+/// F of a head whose channels decay each in its own way: the mean of exp(P_query - P_key).
+double mean_over_channels(const HeadOf& head, std::int64_t query, std::int64_t key) {
+  const std::vector<double> later = head.trace->log_decay_at(head.layer, head.head, query);
+  const std::vector<double> earlier = head.trace->log_decay_at(head.layer, head.head, key);
+  double sum = 0;
+  for (std::size_t channel = 0; channel < later.size(); ++channel) sum += std::exp(later[channel] - earlier[channel]);
+  return sum / static_cast<double>(later.size());
+}
+
 void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
   const TraceInfo& info = head.trace->info();
   reading.forward_survival = static_cast<double>(info.length - 1 - key);
@@ -32,7 +41,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
   const double at_key = c[index_of(key)];
   reading.log_forget = c[index_of(query)] - at_key;
-  reading.forget = std::exp(reading.log_forget);
+  reading.forget = info.mixer(head.layer).decays_by_channel() ? mean_over_channels(head, query, key)
+                                                              : std::exp(reading.log_forget);
   // c never increases: the first position after the key where F has fallen below the level.
   const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
   const auto fallen =

@@ -9,8 +9,10 @@ namespace foxscope {
 
 /// The reading of one head at one query and one key at or before it.
 struct PairReading {
-  double log_forget = 0;  ///< c_query - c_key, nats
-  double forget = 1;      ///< F(query, key), what the gates in between let through
+  double log_forget = 0;  ///< c_query - c_key, nats; where each channel decays the mean of P_query - P_key
+  /// F(query, key), what the gates in between let through, as maps have it: where each channel decays the mean over
+  /// channels, which is more than exp(log_forget).
+  double forget = 1;
   /// Tokens after the key at which F(., key) falls to 1/e, log F interpolated linearly between tokens; where it never
   /// does, the distance to the end of the text.
   double forward_survival = 0;

@@ -152,7 +152,8 @@ void Trace::check_head(int layer, int head) const {
   check_layer(layer);
   const int heads = info_.mixer(layer).heads;
   if (heads == 0) {
-    throw UsageError(fmt::format("model '{}' has no heads in layer {}, which is an MLP alone", info_.name, layer));
+    throw UsageError(
+        fmt::format("model '{}' has no heads in layer {}, which does not mix positions", info_.name, layer));
   }
   if (head < 0 || head >= heads) {
     const std::string where = heads == info_.heads ? "" : fmt::format(" in layer {}", layer);

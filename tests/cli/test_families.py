@@ -7,7 +7,7 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, CommandLineTest, golden
+from support import DATA, DRAWS, CommandLineTest, golden
 
 PUBLISHED = DATA / "published"
 
@@ -159,8 +159,12 @@ class PublishedTest(CommandLineTest):
 
     def test_without_experts_there_is_no_table(self):
         path, _ = self.run_of("qwen3_moe", keep="loss")
-        self.fails(1, "qwen3_moe.h5: no model of it kept its chosen experts: run a mixture of experts again with --keep experts",
-                   "info", path, "--experts")
+        self.fails(1, "qwen3_moe.h5: no model of it kept its chosen experts: run it again with --keep experts", "info", path,
+                   "--experts")
+        self.assertRegex(self.done("info", path), r"experts +not kept: run it again with --keep experts\n")
+        other, _ = self.run_of("olmo2", keep="loss")
+        self.fails(1, "olmo2.h5: no model of it is a mixture of experts", "info", other, "--experts")
+        self.assertNotIn("experts", self.done("info", other))
         path, _ = self.run_of("nemotron_h-moe", keep="loss,experts")
         layers = [layer["layer"] for layer in json.loads(self.done("info", path, "--experts", "--json"))["layers"]]
         self.assertTrue(layers)
@@ -255,13 +259,33 @@ class HybridTest(CommandLineTest):
         self.assertEqual([head["layer"] for head in heads], [0] * 4 + [2] * 4)
         self.assertRegex(self.done("heads", path), r"0 +0 +Mamba-2 [^\n]+\n")
         self.fails(2, "no heads", "map", path, "--head", "1:0", "--quantity", "mixing", "-o", self.folder / "no.npy")
-        self.fails(2, "layer 1 has no heads", "run", "--model", PUBLISHED / "nemotron_h", "--ids",
+        self.fails(2, "layer 1 has no heads, only an MLP", "run", "--model", PUBLISHED / "nemotron_h", "--ids",
                    self.folder / "nemotron_h.json", "--intervene", "1:*:cut", "-o", self.folder / "no.h5")
+        self.fails(2, "model 'nemotron_h' has no head 1:0: layer 1 has no heads, only an MLP", "page", path, "--heads", "1:0",
+                   "-o", self.folder / "no.html")
+        self.assertIn("layers 0 Mamba-2, 1 MLP, 2 softmax attention, 3 MLP", self.done("info", path))
+        if DRAWS:
+            self.fails(2, "layer 1 has no heads, only an MLP", "figure", "distance", path, "--heads", "1:0", "-o",
+                       self.folder / "no.pdf")
         with h5py.File(path) as file:
             layer = next(iter(file["models"].values()))["layers/01"]
             self.assertEqual(layer.attrs["mixer"], "none")
             self.assertEqual(layer.attrs["heads"], 0)
             self.assertEqual(len(layer), 0)
+
+    def test_a_layer_that_is_experts_alone_is_called_so(self):
+        path, _ = self.run_of("nemotron_h-moe")
+        self.assertIn("layers 0 Mamba-2, 1 experts, 2 softmax attention, 3 experts", self.done("info", path))
+        self.assertRegex(self.done("info", PUBLISHED / "nemotron_h-moe"), r"1 Mamba-2, 1 attention, 2 experts")
+        self.fails(2, "layer 1 has no heads, only experts", "page", path, "--heads", "1:0", "-o", self.folder / "no.html")
+        self.fails(2, "layer 3 has no heads, only experts", "run", "--model", PUBLISHED / "nemotron_h-moe", "--ids",
+                   self.folder / "nemotron_h-moe.json", "--intervene", "3:0:cut", "-o", self.folder / "no.h5")
+
+    def test_changes_of_gates_that_are_not_there(self):
+        self.run_of("olmo_hybrid")
+        self.fails(2, ["layer 1 of olmo_hybrid has no gates, f is 1 there", "layers with gates are 0; use cut"], "run", "--model",
+                   PUBLISHED / "olmo_hybrid", "--ids", self.folder / "olmo_hybrid.json", "--intervene", "1:*:one", "-o",
+                   self.folder / "no.h5")
 
     def test_two_mixers_of_one_layer_are_two_layers(self):
         _, mixers = self.check_maps("falcon_h1", file_layer=lambda layer: layer // 2)

@@ -190,6 +190,18 @@ TEST_F(Sweep, RefusesChangesThatChangeNothing) {
   }
 }
 
+/// Layers without a mixer have nothing that could decay, and no heads to change.
+TEST_F(Sweep, PassesOverLayersWithoutHeads) {
+  model_.model = test::data_path("published/nemotron_h");
+  request_.change = Intervention::parse_change("one");
+  const SweepEvaluation evaluation = sweep();
+  for (int head = 0; head < evaluation.info.heads; ++head) {
+    EXPECT_TRUE(evaluation.knows(0, head));
+    EXPECT_FALSE(evaluation.knows(1, head));
+  }
+  EXPECT_NE(evaluation.change_of(0, 0).mean.value, 0);
+}
+
 TEST_F(Sweep, RefusesLossesThatAreNoNumbers) {
   auto weights = test::random_weights(config_);
   for (auto& tensor : weights) {

@@ -8,6 +8,7 @@
 #include "app/figure/curves/curve_palette.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/distance.h"
+#include "app/figure/kinds/labels.h"
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/perplexity.h"
 #include "app/figure/kinds/sweep.h"
@@ -190,6 +191,31 @@ TEST(Losses, OfDifferentTextsTheySaySo) {
 }
 
 /// Mass that is the same in every octave of 1 + distance.
+/// How many pixels of a figure of labels are those of cells without one.
+int unlabelled_pixels(const LayerMixer& second_layer) {
+  EvaluatedHeads model;
+  model.info.name = "m";
+  model.info.length = 8;
+  model.info.set_mixers({attention_layer(2, 2, 8), second_layer});
+  for (int label = 0; label < kHeadLabels; ++label) {
+    model.numbers.push_back(
+        {std::string("label_") + text_of(static_cast<HeadLabel>(label)).key, "1", std::vector<double>(4, 0.0), {}});
+  }
+  const QImage page =
+      rendered(figure::drawLabels({&model, 1}, style_of(Kind::png)).file, Kind::png, figure::FigureFormat{}.dpi);
+  int count = 0;
+  for (int y = 0; y < page.height(); ++y) {
+    for (int x = 0; x < page.width(); ++x) count += page.pixelColor(x, y) == QColor(236, 236, 236) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(Labels, LayersWithoutHeadsHaveNoCells) {
+  const int all = unlabelled_pixels(attention_layer(2, 2, 8));
+  ASSERT_GT(all, 100);
+  EXPECT_NEAR(unlabelled_pixels({.mixer = Mixer::none, .decay = Decay::none}), 0.5 * all, 0.05 * all);
+}
+
 EvaluatedHeads level_head(std::int64_t length) {
   EvaluatedHeads model;
   model.info.name = "level";

@@ -89,6 +89,26 @@ TEST(PairReading, ReadsTheGateAloneWhereNothingElseWasKept) {
   EXPECT_LT(reading.forget, 1.0);
 }
 
+TEST(PairReading, ForgetIsThatOfTheMapWhereChannelsDecay) {
+  for (const LayerMixer& mixer : linear_mixers()) {
+    if (!mixer.decays()) continue;
+    const auto run = make_linear_run({mixer, 120});
+    MapRequest request;
+    request.head = {run, 0, 1};
+    request.rows = request.columns = {0, 120};
+    request.pixel_rows = request.pixel_columns = 120;
+    for (const auto& [query, key] : {std::pair(119, 0), std::pair(100, 97), std::pair(60, 60)}) {
+      const PairReading reading = pair_reading({run, 0, 1}, query, key);
+      const auto entry = [&, at = index_of(query * 120 + key)](Quantity quantity) {
+        request.quantity = quantity;
+        return static_cast<double>(compute_map(request, {})->value[at]);
+      };
+      EXPECT_NEAR(reading.forget, entry(Quantity::forget), 1e-6) << to_string(mixer.mixer);
+      EXPECT_NEAR(reading.log_forget, entry(Quantity::log_forget), 1e-5 * (1 - reading.log_forget));
+    }
+  }
+}
+
 TEST(PairReading, OfALinearMixerIsItsEntry) {
   for (const LayerMixer& mixer : linear_mixers()) {
     const auto run = make_linear_run({mixer, 300});

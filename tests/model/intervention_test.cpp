@@ -1,10 +1,14 @@
 // Changes to gates and heads: how they are written, and what they do to a run.
 #include <cmath>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/model/layer/checks.h"
+#include "backend/model/session/engine.h"
 #include "backend/model/session/torch_model.h"
 #include "backend/model/spec/interventions.h"
 #include "tests/model/model_test_support.h"
@@ -140,6 +144,51 @@ TEST(ForgetsChanged, IsTrueWhereAHeadForgetsAfterAllChanges) {
   for (const char* change : {"1:0:one", "0:*:one", "1:*:mean", "*:*:cut", "1:*:scale=0.1"}) {
     EXPECT_TRUE(after({change}, true)) << change;
   }
+}
+
+std::string refused_gates(const ModelConfig& config, const std::vector<std::string>& texts) {
+  std::vector<Intervention> changes;
+  for (const std::string& text : texts) changes.push_back(Intervention::parse(text));
+  return test::error_of<UsageError>([&] { check_gates_change(changes, config, "tiny"); });
+}
+
+TEST(GatesThatChange, AreNamedWhereAChangeFindsNone) {
+  const Checkpoint plain = Checkpoint::open(test::data_path("transformer-pro"));
+  for (const char* kind : {"one", "mean", "scale=2", "constant=1"}) {
+    const std::string change = std::string("*:*:") + kind;
+    EXPECT_EQ(refused_gates(plain.config(), {change}),
+              "--intervene '" + change +
+                  "': tiny has no gates, f is 1 there: use cut, or constant=f below 1, which gives it gates");
+    EXPECT_PRED2(test::says, refused_gates(plain.config(), {std::string("1:0:") + kind}),
+                 (test::Parts{"layer 1 of tiny has no gates, f is 1 there: nor has any other layer; use cut"}));
+  }
+  for (const char* kind : {"cut", "constant=0.5", "zero@3"}) {
+    EXPECT_EQ(refused_gates(plain.config(), {std::string("*:*:") + kind}), "");
+  }
+  // What acts before gives gates, of its own layer.
+  EXPECT_EQ(refused_gates(plain.config(), {"1:*:constant=0.5", "1:0:scale=2"}), "");
+  EXPECT_PRED2(test::says, refused_gates(plain.config(), {"1:*:constant=0.5", "0:0:scale=2"}),
+               (test::Parts{"'0:0:scale=2': layer 0 of tiny has no gates", "layers with gates are 1"}));
+
+  const Checkpoint hybrid = Checkpoint::open(test::data_path("samba"));
+  EXPECT_PRED2(test::says, refused_gates(hybrid.config(), {"1:*:one"}),
+               (test::Parts{"layer 1 of tiny has no gates", "layers with gates are 0, 2; use cut"}));
+  EXPECT_EQ(refused_gates(hybrid.config(), {"*:*:one"}), "");
+  EXPECT_EQ(refused_gates(hybrid.config(), {"2:*:mean"}), "");
+  const Checkpoint gated = Checkpoint::open(test::data_path("fox-pro"));
+  for (const char* kind : {"one", "mean", "scale=2", "constant=1"}) {
+    EXPECT_EQ(refused_gates(gated.config(), {std::string("0:0:") + kind}), "");
+  }
+}
+
+TEST(GatesThatChange, AreLookedForBeforeAModelIsRead) {
+  ModelRequest request;
+  request.name = "plain";
+  request.model = test::data_path("transformer-pro");
+  request.device = DeviceChoice::parse("cpu");
+  request.interventions = {Intervention::parse("0:0:one")};
+  EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { (void)Engine().open(request); }),
+               (test::Parts{"--intervene '0:0:one': layer 0 of plain has no gates"}));
 }
 
 TEST_P(Interventions, ActOnTheGatesTheyName) {

@@ -47,12 +47,6 @@ constexpr Column kColumns[] = {{"rate_decay_time", "decay time"},
                                {"locality_by_content_without_first", "by content"},
                                {"locality_by_decay_without_first", "by decay"}};
 
-/// Whether the layer has so many heads: arrays have room for the most that a layer has.
-bool isThere(const EvaluatedHeads& model, std::size_t head) {
-  const auto heads = static_cast<std::size_t>(model.info.heads);
-  return static_cast<int>(head % heads) < model.info.mixer(static_cast<int>(head / heads)).heads;
-}
-
 std::string modelTable(const EvaluatedHeads& model) {
   std::vector<std::string> header = {"layer", "head"};
   std::vector<std::string> units = {"", ""};
@@ -70,7 +64,7 @@ std::string modelTable(const EvaluatedHeads& model) {
   TextTable table(std::move(header), std::vector(columns, TextTable::Align::right));
   table.addRow(std::move(units));
   for (std::size_t head = 0; head < model.head_count(); ++head) {
-    if (!isThere(model, head)) continue;
+    if (!model.has_head(head)) continue;
     const auto heads = static_cast<std::size_t>(model.info.heads);
     const auto layer = static_cast<int>(head / heads);
     std::vector<std::string> cells = {std::to_string(head / heads), std::to_string(head % heads)};
@@ -122,7 +116,7 @@ Json classesJson(const EvaluatedHeads& model, std::size_t head) {
 Json modelJson(const EvaluatedHeads& model) {
   Json heads = Json::array();
   for (std::size_t head = 0; head < model.head_count(); ++head) {
-    if (!isThere(model, head)) continue;
+    if (!model.has_head(head)) continue;
     const auto count = static_cast<std::size_t>(model.info.heads);
     Json numbers = Json::object();
     for (const HeadArray& array : model.numbers) {
@@ -198,7 +192,7 @@ std::string evaluatedHeadsCsv(const HeadsEvaluation& evaluation) {
   std::string text = fmt::format("model,layer,head,{}\n", fmt::join(names, ","));
   for (const EvaluatedHeads& model : evaluation.models) {
     for (std::size_t head = 0; head < model.head_count(); ++head) {
-      if (!isThere(model, head)) continue;
+      if (!model.has_head(head)) continue;
       const auto heads = static_cast<std::size_t>(model.info.heads);
       const NamedNumbers columns = columnsOf(model, head);
       const std::map<std::string, double> values(columns.begin(), columns.end());

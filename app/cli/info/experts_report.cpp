@@ -19,7 +19,9 @@ using Json = nlohmann::ordered_json;
 std::vector<ExpertTable> tablesOf(const RunFile& file, const ExpertsRequest& request) {
   std::vector<ExpertTable> tables;
   bool kept = false;
+  bool mixture = false;
   for (const auto& run : file.default_first()) {
+    mixture = mixture || is_mixture(run->info()).value_or(true);
     if (!run->has(TraceArray::expert)) continue;
     kept = true;
     if (request.layer) {
@@ -29,10 +31,9 @@ std::vector<ExpertTable> tablesOf(const RunFile& file, const ExpertsRequest& req
     for (ExpertTable& table : expert_tables(run)) tables.push_back(std::move(table));
   }
   if (kept) return tables;
+  if (!mixture) throw Error(fmt::format("{}: no model of it is a mixture of experts", request.path));
   throw Error(
-      fmt::format("{}: no model of it kept its chosen experts: run a mixture of experts again with --keep "
-                  "experts",
-                  request.path));
+      fmt::format("{}: no model of it kept its chosen experts: run it again with --keep experts", request.path));
 }
 
 std::string inQuotes(const std::string& text) {
@@ -102,6 +103,10 @@ std::string expertsCsv(const RunFile& file, const ExpertsRequest& request) { ret
 std::string expertsText(const RunFile& file, const ExpertsRequest& request) {
   std::string text;
   for (const ExpertTable& table : tablesOf(file, request)) text += (text.empty() ? "" : "\n") + tableText(table);
+  for (const auto& run : file.default_first()) {
+    if (run->has(TraceArray::expert) || !is_mixture(run->info()).value_or(false)) continue;
+    text += '\n' + nameValueLines({{"model", run->info().name}, {"  experts", kExpertsNotKept}});
+  }
   return text;
 }
 

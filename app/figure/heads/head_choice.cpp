@@ -10,6 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/eval/experts/expert_table.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -17,6 +18,7 @@ namespace foxscope::figure {
 namespace {
 
 constexpr const char* kByDecay = "decay time";
+constexpr const char* kOthers = "; --heads chooses others";
 constexpr double kMostMemories = 10;  // a map of more of the longest memory is a thin diagonal
 constexpr double kMemoriesShown = 8;
 constexpr double kThinnest = 50;    // parts of a map's side that a memory is seen in
@@ -113,8 +115,20 @@ void requireHead(const TraceInfo& info, const HeadIndex& head) {
   const bool inLayers = head.layer >= 0 && head.layer < info.layers;
   const int heads = inLayers ? info.mixer(head.layer).heads : info.heads;
   if (inLayers && head.head >= 0 && head.head < heads) return;
+  if (heads == 0) {
+    throw UsageError(fmt::format("model '{}' has no head {}:{}: layer {} has no heads, only {}", info.name, head.layer,
+                                 head.head, head.layer, experts_of(info, head.layer) > 0 ? "experts" : "an MLP"));
+  }
   throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name, head.layer,
                                head.head, info.layers - 1, heads - 1));
+}
+
+std::vector<int> layersWithoutGate(const TraceInfo& info) {
+  std::vector<int> layers;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (info.mixer(layer).heads > 0 && !forgets(info, layer)) layers.push_back(layer);
+  }
+  return layers;
 }
 
 ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by) {
@@ -140,8 +154,7 @@ ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, 
     choice.note += fmt::format("{}{}:{} ({:.3g} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
                                reach.head.head, reach.tokens);
   }
-  choice.note =
-      fmt::format("{}: heads of short to long memory by {}: {}; --heads chooses others", model, by, choice.note);
+  choice.note = fmt::format("{}: heads of short to long memory by {}: {}", model, by, choice.note);
   return choice;
 }
 
@@ -161,6 +174,7 @@ std::optional<HeadsOnMap> headsOnMap(const RunOnDevice& trace, const std::option
   HeadsOnMap map;
   map.region = asked.value_or(MapRegion{positions, positions});
   map.chosen = chooseByReach(seenOn(trace, *reaches, map.region), info.name, kByDecay);
+  map.chosen.note += kOthers;
   if (!asked && positions.end < info.length) map.chosen.note += croppedNote(positions, info.length);
   return map;
 }
@@ -203,7 +217,10 @@ std::optional<ChosenHeads> representativeHeads(const RunOnDevice& trace, const J
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();
-  return chooseByReach(*reaches, info.name, forgets(info) ? kByDecay : "half of the attention's distance");
+  ChosenHeads chosen =
+      chooseByReach(*reaches, info.name, forgets(info) ? kByDecay : "half of the attention's distance");
+  chosen.note += kOthers;
+  return chosen;
 }
 
 }  // namespace foxscope::figure

@@ -20,6 +20,9 @@ struct HeadIndex {
 /// @throws UsageError naming the layers and the heads that there are
 void requireHead(const TraceInfo& info, const HeadIndex& head);
 
+/// Layers that have heads, none of which forgets.
+std::vector<int> layersWithoutGate(const TraceInfo& info);
+
 /// Heads that show what a model does, and why they were chosen.
 struct ChosenHeads {
   std::vector<HeadIndex> heads;

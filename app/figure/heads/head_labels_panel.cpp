@@ -46,6 +46,7 @@ void HeadLabelsPanel::draw(Canvas& canvas, const QRectF& whole) const {
   for (std::size_t index = 0; index < m_content.labels.size(); ++index) {
     const auto heads = static_cast<std::size_t>(m_content.heads);
     const std::size_t layer = index / heads;
+    if (static_cast<int>(index % heads) >= m_content.headsOf[layer]) continue;
     const QRectF cell(inner.left() + static_cast<double>(index % heads) * side,
                       inner.top() + static_cast<double>(layer) * side, side - kCellGap, side - kCellGap);
     if (m_content.labels[index]) {

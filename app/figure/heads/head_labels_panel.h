@@ -17,6 +17,7 @@ class HeadLabelsPanel final : public Panel {
     int layers = 0;
     int heads = 0;
     std::vector<std::optional<HeadLabel>> labels;  ///< [layers, heads]; nothing where a head has none
+    std::vector<int> headsOf;                      ///< [layers] how many heads there are
     std::string title;                             ///< above; may be empty
     double cell = 0;                               ///< from one cell to the next, points
   };

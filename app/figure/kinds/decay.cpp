@@ -15,6 +15,7 @@
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/base/number_ranges.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -372,6 +373,10 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   for (const EvaluatedHeads* model : gated) {
     const ChosenHeads choice = representativeHeads(*model);
     if (!model->by_channel.empty() || !model->by_class.empty()) drawn.notes.push_back(choice.note);
+    if (const std::vector<int> layers = layersWithoutGate(model->info); !layers.empty()) {
+      drawn.notes.push_back(
+          fmt::format("{}: layers without a gate are left out: {}", model->info.name, ranges_text(layers)));
+    }
     if (!model->by_channel.empty()) {
       page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, style, gated.size() > 1)), {row, 0});
       page.add(std::make_unique<CurvePanel>(style.format, channelDistribution(*model, choice, style)), {row++, 1});

@@ -115,6 +115,33 @@ CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool fir
   return plot;
 }
 
+/// Of the heads that do not forget, beside others that do, the one with the middle distance of half of its attention.
+std::optional<Reach> headWithoutDecay(const EvaluatedHeads& model) {
+  if (!forgets(model.info)) return std::nullopt;
+  const HeadArray& half = requireArray(model, model.numbers, "d50");
+  std::vector<Reach> reaches;
+  for (std::size_t place = 0; place < model.head_count(); ++place) {
+    const auto layer = static_cast<int>(place) / model.info.heads;
+    if (!model.has_head(place) || forgets(model.info, layer) || std::isnan(half.value[place])) continue;
+    reaches.push_back({{layer, static_cast<int>(place) % model.info.heads}, half.value[place]});
+  }
+  if (reaches.empty()) return std::nullopt;
+  std::ranges::stable_sort(reaches, std::less<>(), &Reach::tokens);
+  return reaches[reaches.size() / 2];
+}
+
+/// Heads of short to long memory, and one without any decay where the model has such heads beside them.
+ChosenHeads headsFor(const EvaluatedHeads& model) {
+  ChosenHeads choice = representativeHeads(model);
+  if (const auto other = headWithoutDecay(model)) {
+    choice.heads.push_back(other->head);
+    choice.note += fmt::format("; of layers without a gate {}:{}, half of whose attention is within {:.3g} tokens",
+                               other->head.layer, other->head.head, other->tokens);
+  }
+  choice.note += "; --heads chooses others";
+  return choice;
+}
+
 /// The same limits for all plots of a row, so that heads can be compared.
 void shareLimits(std::vector<CurvePlot>& plots, double least) {
   AxisLimits limits{0, 0};
@@ -170,13 +197,15 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   }
   std::vector<HeadIndex> heads = options.heads;
   if (heads.empty()) {
-    ChosenHeads choice = representativeHeads(model);
+    ChosenHeads choice = headsFor(model);
     heads = std::move(choice.heads);
     drawn.notes.push_back(std::move(choice.note));
   }
   std::vector<CurvePlot> masses, logits;
   for (const HeadIndex& head : heads) (void)placeOf(model, head);
   const bool split = std::ranges::all_of(heads, [&](const HeadIndex& head) { return splits(model, head); });
+  const bool linear = std::ranges::none_of(heads, [&](const HeadIndex& head) { return splits(model, head); });
+  if (!split && !linear) drawn.notes.push_back("mean logits are left out: not all of these heads have a softmax");
   for (const HeadIndex& head : heads) {
     masses.push_back(massPlot(model, options, head, masses.empty(), split));
     if (split) logits.push_back(logitPlot(model, head, logits.empty()));

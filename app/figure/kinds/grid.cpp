@@ -77,7 +77,7 @@ std::optional<DrawnFigure> drawGrid(const RunOnDevice& trace, const GridOptions&
   if (kinds.size() > 1) {
     std::vector<Rgb> ofLayers;
     ofLayers.reserve(static_cast<std::size_t>(info.layers));
-    for (int layer = 0; layer < info.layers; ++layer) ofLayers.push_back(layerKind(info, layer).colour);
+    for (int layer = 0; layer < info.layers; ++layer) ofLayers.push_back(kindColour(info, layer));
     grid.setKinds(std::move(ofLayers));
     page.add(std::make_unique<LegendPanel>(style.format, legendOf(kinds), ""), {1, 0, 1, 2});
   }

@@ -76,8 +76,14 @@ DrawnFigure drawLabels(std::span<const EvaluatedHeads> models, const FigureStyle
   PanelPage page(style);
   int column = 0;
   for (const EvaluatedHeads& model : models) {
-    HeadLabelsPanel::Content content{model.info.layers, model.info.heads, strongestLabels(model),
-                                     models.size() > 1 ? style.label(model.info.name) : "", placed.cell};
+    std::vector<int> headsOf;
+    for (int layer = 0; layer < model.info.layers; ++layer) headsOf.push_back(model.info.mixer(layer).heads);
+    HeadLabelsPanel::Content content{model.info.layers,
+                                     model.info.heads,
+                                     strongestLabels(model),
+                                     std::move(headsOf),
+                                     models.size() > 1 ? style.label(model.info.name) : "",
+                                     placed.cell};
     page.add(std::make_unique<HeadLabelsPanel>(style.format, std::move(content)), {0, column++});
   }
   page.add(std::make_unique<LabelLegendPanel>(style.format),

@@ -9,12 +9,14 @@
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
+#include "app/figure/heads/head_choice.h"
 #include "app/figure/kinds/passage_words.h"
 #include "app/figure/maps/map_panel.h"
 #include "app/figure/page/panel_page.h"
 #include "app/figure/text_panel.h"
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
+#include "backend/base/number_ranges.h"
 
 namespace foxscope::figure {
 namespace {
@@ -100,6 +102,18 @@ ScaledColours coloursOf(const std::vector<double>& values, PassageTint tintedBy)
   return colours;
 }
 
+/// A text whose tokens are all tinted alike says nothing.
+void requireDecay(const TraceInfo& info, const HeadIndex& head) {
+  if (forgets(info, head.layer)) return;
+  std::vector<int> gated;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (forgets(info, layer)) gated.push_back(layer);
+  }
+  throw UsageError(fmt::format(
+      "figure text: head {} of {} has no gate, f is 1 everywhere: use --tint loss or attention{}", wordOf(head),
+      info.name, gated.empty() ? "" : fmt::format(", or --head of the layers {}, which have one", ranges_text(gated))));
+}
+
 void requireQuery(const PassageOptions& options, std::int64_t length) {
   if (options.query && (*options.query < 0 || *options.query >= length)) {
     throw UsageError(fmt::format("position {}: the text has 0 to {}", *options.query, length - 1));
@@ -129,6 +143,7 @@ std::optional<DrawnFigure> drawPassage(const RunOnDevice& trace, const PassageOp
     }
     trace->check_head(chosen.head->layer, chosen.head->head);
     head = {trace, chosen.head->layer, chosen.head->head};
+    if (chosen.tint != PassageTint::attention) requireDecay(trace->info(), *chosen.head);
   }
   if (fromQuery && !options.query) {
     drawn.notes.push_back(fmt::format("from position {}, which reads {}; --position chooses another", *chosen.query,

@@ -6,7 +6,6 @@
 #include <QHBoxLayout>
 #include <QLocale>
 #include <QSignalBlocker>
-#include <QStackedLayout>
 #include <QVBoxLayout>
 
 #include "app/figure/token_text.h"
@@ -48,7 +47,6 @@ ComparisonView::ComparisonView(RunList& runs, QWidget* parent)
       m_minus(new ElidedCombo),
       m_swap(new QToolButton),
       m_sentence(new QLabel),
-      m_hint(new QLabel),
       m_bars(new OctaveBars),
       m_better(new DifferenceTable(tr("better"))),
       m_worse(new DifferenceTable(tr("worse"))) {
@@ -71,11 +69,7 @@ ComparisonView::ComparisonView(RunList& runs, QWidget* parent)
   parts->addWidget(m_better, kTableShare);
   parts->addWidget(m_worse, kTableShare);
   layout->addLayout(parts, 1);
-  m_hint->setWordWrap(true);
-  m_hint->setAlignment(Qt::AlignCenter);
-  m_pages = new QStackedLayout(this);
-  m_pages->addWidget(answer);
-  m_pages->addWidget(m_hint);
+  m_pages = new MessagePages(answer, this);
   for (DifferenceTable* table : {m_better, m_worse}) {
     connect(table, &DifferenceTable::positionChosen, this, [this](qint64 position) {
       if (const Run* model = chosen(*m_model)) m_runs.goTo(model->id, position);
@@ -105,13 +99,10 @@ void ComparisonView::makeTools() {
   });
 }
 
-QString ComparisonView::hint() const { return m_pages->currentWidget() == m_hint ? m_hint->text() : QString(); }
-
-void ComparisonView::showHint(const QString& words) {
+void ComparisonView::showMessage(const QString& message) {
   m_runs.quickJobs().cancel(this, kAnswer);
   m_asked = false;
-  m_hint->setText(words);
-  m_pages->setCurrentWidget(m_hint);
+  m_pages->showMessage(message);
 }
 
 const Run* ComparisonView::chosen(const QComboBox& box) const {
@@ -147,7 +138,7 @@ void ComparisonView::follow() {
   }
   const int before = std::exchange(m_onText, static_cast<int>(runs.size()));
   if (runs.size() < 2) {
-    return showHint(
+    return showMessage(
         tr("Run a second model on the same text to see here which of the two predicts it better, by how "
            "much, and where."));
   }
@@ -168,11 +159,11 @@ void ComparisonView::ask() {
   const Run* model = chosen(*m_model);
   const Run* minus = chosen(*m_minus);
   if (model == nullptr || minus == nullptr) return;
-  if (model == minus) return showHint(tr("A model differs from itself in nothing: choose two."));
+  if (model == minus) return showMessage(tr("A model differs from itself in nothing: choose two."));
   if (model->trace->tokens()->id != minus->trace->tokens()->id) {
-    return showHint(tr("%1 and %2 read different tokens, and losses are compared token by token. Perplexity by the "
-                       "byte is in the curves.")
-                        .arg(shortName(model->name), shortName(minus->name)));
+    return showMessage(tr("%1 and %2 read different tokens, and losses are compared token by token. Perplexity by the "
+                          "byte is in the curves.")
+                           .arg(shortName(model->name), shortName(minus->name)));
   }
   JobRunner::Request<Answer> request;
   request.work = [answer = Answer{model->id, minus->id, {}, {}}, own = model->trace, other = minus->trace,
@@ -186,7 +177,7 @@ void ComparisonView::ask() {
     return made;
   };
   request.done = [this](const Answer& answer) { take(answer); };
-  request.failed = [this](const QString& message) { showHint(message); };
+  request.failed = [this](const QString& message) { showMessage(message); };
   m_asked = true;
   m_runs.quickJobs().submit(this, kAnswer, std::move(request));
 }
@@ -215,7 +206,7 @@ void ComparisonView::take(const Answer& answer) {
   const LossChange& tokens = answer.shown ? answer.shown->difference : difference;
   showTokens(*m_better, tokens.helped, *model, *minus);
   showTokens(*m_worse, tokens.hurt, *model, *minus);
-  m_pages->setCurrentIndex(0);
+  m_pages->showContent();
 }
 
 void ComparisonView::showTokens(DifferenceTable& table, const std::vector<TokenChange>& tokens, const Run& model,

@@ -8,10 +8,9 @@
 #include <QWidget>
 
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/views/message_pages.h"
 #include "app/gui/views/view_part.h"
 #include "backend/eval/loss/loss_comparison.h"
-
-class QStackedLayout;
 
 namespace foxscope::gui {
 
@@ -29,7 +28,7 @@ class ComparisonView : public QWidget, public ViewPart {
 
   [[nodiscard]] QString sentence() const { return m_sentence->text(); }
   /// The line instead of the answer; empty while there is one.
-  [[nodiscard]] QString hint() const;
+  [[nodiscard]] QString message() const { return m_pages->message(); }
   [[nodiscard]] QComboBox& model() const { return *m_model; }
   [[nodiscard]] QComboBox& minus() const { return *m_minus; }
   [[nodiscard]] QToolButton& swap() const { return *m_swap; }
@@ -66,7 +65,7 @@ class ComparisonView : public QWidget, public ViewPart {
   void ask();
   void take(const Answer& answer);
   void showTokens(DifferenceTable& table, const std::vector<TokenChange>& tokens, const Run& model, const Run& minus);
-  void showHint(const QString& words);
+  void showMessage(const QString& message);
   [[nodiscard]] const Run* chosen(const QComboBox& box) const;
   /// The range shown, in positions of a run; nothing where that is its whole text.
   [[nodiscard]] std::optional<Range> rangeShown(const Run& run) const;
@@ -76,11 +75,10 @@ class ComparisonView : public QWidget, public ViewPart {
   QComboBox* m_minus;
   QToolButton* m_swap;
   QLabel* m_sentence;
-  QLabel* m_hint;
   OctaveBars* m_bars;
   DifferenceTable* m_better;
   DifferenceTable* m_worse;
-  QStackedLayout* m_pages;
+  MessagePages* m_pages;
   std::optional<Pair> m_wanted;  ///< by a session, before its runs are there
   bool m_asked = false;          ///< an answer is on its way
   int m_onText = 0;              ///< runs that were offered last

@@ -10,7 +10,6 @@
 #include <QHBoxLayout>
 #include <QLocale>
 #include <QMimeData>
-#include <QStackedLayout>
 
 #include "app/gui/document/runs/without_experts.h"
 #include "app/gui/views/icon.h"
@@ -26,11 +25,7 @@ ExpertsView::ExpertsView(RunList& runs, const ModelRuns& modelRuns, FileWriter& 
       m_files(files),
       m_caption(new ElidedLabel),
       m_export(new QToolButton),
-      m_list(new ExpertList),
-      m_message(new QLabel) {
-  m_message->setAlignment(Qt::AlignCenter);
-  m_message->setWordWrap(true);
-  m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
+      m_list(new ExpertList) {
   auto* tools = new QHBoxLayout;
   tools->addWidget(m_caption, 1);
   tools->addWidget(m_export);
@@ -39,10 +34,7 @@ ExpertsView::ExpertsView(RunList& runs, const ModelRuns& modelRuns, FileWriter& 
   column->setContentsMargins(0, 0, 0, 0);
   column->addLayout(tools);
   column->addWidget(m_list, 1);
-  m_pages = new QStackedLayout(this);
-  m_pages->setContentsMargins(6, 4, 6, 4);
-  m_pages->addWidget(m_message);
-  m_pages->addWidget(page);
+  m_pages = new MessagePages(page, this);
   makeCommands();
   connect(&m_runs, &RunList::runsChanged, this, &ExpertsView::followRuns);
   connect(&m_modelRuns, &ModelRuns::noRunTextChanged, this, &ExpertsView::outdate);
@@ -66,8 +58,6 @@ void ExpertsView::makeCommands() {
   m_list->addAction(copying);
   m_list->setContextMenuPolicy(Qt::ActionsContextMenu);
 }
-
-QString ExpertsView::message() const { return m_pages->currentIndex() == 0 ? m_message->text() : QString(); }
 
 void ExpertsView::showEvent(QShowEvent* event) {
   QWidget::showEvent(event);
@@ -93,17 +83,12 @@ void ExpertsView::refresh() {
   const Run* run = m_runs.run(choice.run);
   if (run == nullptr) return showMessage(m_modelRuns.noRunText() + '.');
   if (!run->trace->has(TraceArray::expert)) return showMessage(withoutExperts(*run) + '.');
-  using Found = std::optional<ExpertTable>;
-  JobRunner::Request<Found> request;
-  request.work = [trace = run->trace, layer = choice.layer](const Job&) -> std::optional<Found> {
-    const std::optional<int> ofExperts = expert_layer(*trace, layer);
-    return ofExperts ? Found(expert_table(trace, *ofExperts)) : Found();
+  JobRunner::Request<ExpertTable> request;
+  request.work = [trace = run->trace, layer = choice.layer](const Job&) -> std::optional<ExpertTable> {
+    return expert_table(trace, expert_layer(*trace, layer).value_or(layer));
   };
-  request.done = [this, name = run->name, layer = choice.layer](const Found& table) {
-    if (!table) return showMessage(tr("Layer %1 of %2 has no experts.").arg(layer).arg(name));
-    take(*table, name);
-  };
-  request.failed = [this](const QString& message) { showMessage(message); };
+  request.done = [this, name = run->name](const ExpertTable& table) { take(table, name); };
+  request.failed = [this](const QString& message) { showMessage(message + '.'); };
   m_runs.quickJobs().submit(this, kTable, std::move(request));
 }
 
@@ -117,14 +102,13 @@ void ExpertsView::take(const ExpertTable& table, const QString& run) {
                              .arg(table.run->info().chosen_experts)
                              .arg(table.experts.size())
                              .arg(locale.toString(static_cast<qlonglong>(table.positions()))));
-  m_pages->setCurrentIndex(1);
+  m_pages->showContent();
 }
 
 void ExpertsView::showMessage(const QString& message) {
   m_runs.quickJobs().cancel(this, kTable);
   m_fresh = true;
-  m_message->setText(message);
-  m_pages->setCurrentIndex(0);
+  m_pages->showMessage(message);
 }
 
 void ExpertsView::exportShown() {

@@ -8,9 +8,8 @@
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/experts/expert_list.h"
 #include "app/gui/views/elided_label.h"
+#include "app/gui/views/message_pages.h"
 #include "app/gui/views/view_part.h"
-
-class QStackedLayout;
 
 namespace foxscope::gui {
 
@@ -25,7 +24,7 @@ class ExpertsView : public QWidget, public ViewPart {
   [[nodiscard]] ExpertList& list() { return *m_list; }
   [[nodiscard]] QString caption() const { return m_caption->text(); }
   /// The line instead of the table; empty while that is shown.
-  [[nodiscard]] QString message() const;
+  [[nodiscard]] QString message() const { return m_pages->message(); }
   /// Writes the tables of all layers as `foxscope info --experts --csv` does, in the background.
   void exportTo(const QString& path);
 
@@ -56,8 +55,7 @@ class ExpertsView : public QWidget, public ViewPart {
   ElidedLabel* m_caption;
   QToolButton* m_export;
   ExpertList* m_list;
-  QLabel* m_message;
-  QStackedLayout* m_pages;
+  MessagePages* m_pages;
   QList<QAction*> m_commands;
   bool m_any = false;
   bool m_fresh = false;

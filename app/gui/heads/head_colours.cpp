@@ -41,7 +41,10 @@ HeadColours::HeadColours(const HeadColouring& colouring, const std::vector<doubl
     m_upper = 1;
   } else if (textOf(colouring.quantity).logarithmic && m_upper > 0) {
     m_logarithmic = true;
-    m_lower = std::max(m_lower, m_upper * std::pow(10.0, -kMostDecades));
+    // A distance of 0 has the colour of the smallest one that has a logarithm.
+    double positive = m_upper;
+    for (const double value : finite) positive = value > 0 ? std::min(positive, value) : positive;
+    m_lower = std::max(positive, m_upper * std::pow(10.0, -kMostDecades));
   }
   if (!(m_upper > m_lower)) {
     m_upper += std::max(1e-9, std::abs(m_upper) * 0.1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <QEvent>
 #include <QPainter>
 
 #include "app/figure/heads/head_label_colour.h"
@@ -327,7 +328,7 @@ void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
   const int size = cellSize(width()).height();
   const TraceInfo& info = m_runs.run(block.run)->trace->info();
   for (int layer = 0; layer < block.layers; ++layer) {
-    const figure::Rgb colour = figure::layerKind(info, layer).colour;
+    const figure::Rgb colour = figure::kindColour(info, layer);
     painter.fillRect(QRect(block.corner.x() - kStrip - kRing, block.corner.y() + layer * size, kStrip, size - 1),
                      QColor(colour.red, colour.green, colour.blue));
   }

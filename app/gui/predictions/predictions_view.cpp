@@ -8,7 +8,6 @@
 #include <QHBoxLayout>
 #include <QLocale>
 #include <QScrollArea>
-#include <QStackedLayout>
 #include <QVBoxLayout>
 
 #include "app/figure/token_text.h"
@@ -62,12 +61,7 @@ struct PredictionsView::Asked {
 };
 
 PredictionsView::PredictionsView(RunList& runs, ModelRuns& modelRuns, QWidget* parent)
-    : QWidget(parent),
-      m_runs(runs),
-      m_modelRuns(modelRuns),
-      m_caption(new ElidedLabel),
-      m_gate(new QToolButton),
-      m_hint(new QLabel) {
+    : QWidget(parent), m_runs(runs), m_modelRuns(modelRuns), m_caption(new ElidedLabel), m_gate(new QToolButton) {
   auto* answer = new QWidget;
   auto* layout = new QVBoxLayout(answer);
   layout->setContentsMargins(8, 6, 8, 6);
@@ -86,13 +80,7 @@ PredictionsView::PredictionsView(RunList& runs, ModelRuns& modelRuns, QWidget* p
   m_lists->setSpacing(12);
   scroll->setWidget(lists);
   layout->addWidget(scroll, 1);
-  m_hint->setWordWrap(true);
-  m_hint->setAlignment(Qt::AlignCenter);
-  m_hint->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  m_hint->setContentsMargins(8, 6, 8, 6);
-  m_pages = new QStackedLayout(this);
-  m_pages->addWidget(answer);
-  m_pages->addWidget(m_hint);
+  m_pages = new MessagePages(answer, this);
   m_gate->setAutoRaise(true);
   connect(m_gate, &QToolButton::clicked, this, &PredictionsView::askForGate);
   connect(&m_runs, &RunList::runsChanged, this, &PredictionsView::followRuns);
@@ -128,8 +116,6 @@ PredictionsView::Panel PredictionsView::makePanel() {
   return panel;
 }
 
-QString PredictionsView::hint() const { return m_pages->currentWidget() == m_hint ? m_hint->text() : QString(); }
-
 int PredictionsView::lists() const {
   return static_cast<int>(std::ranges::count_if(m_panels, [](const Panel& panel) { return !panel.whole->isHidden(); }));
 }
@@ -158,12 +144,11 @@ void PredictionsView::outdate() {
   if (isVisible()) refresh();
 }
 
-void PredictionsView::showHint(const QString& words) {
+void PredictionsView::showMessage(const QString& message) {
   m_runs.quickJobs().cancel(this, kAnswer);
   m_asked = false;
   m_answer.reset();
-  m_hint->setText(words);
-  m_pages->setCurrentWidget(m_hint);
+  m_pages->showMessage(message);
 }
 
 // What a run lacks to tell its predictions, before its model is looked for.
@@ -178,10 +163,10 @@ QString PredictionsView::obstacleOf(const Run& run) const {
 void PredictionsView::refresh() {
   const std::optional<std::int64_t> query = m_runs.selection().pin().query;
   const std::vector<const Run*> runs = m_runs.runsOnText();
-  if (m_runs.empty()) return showHint(m_modelRuns.noRunText() + '.');
-  if (runs.empty()) return showHint(tr("All runs on this text are hidden: the eye in the list of runs shows them."));
+  if (m_runs.empty()) return showMessage(m_modelRuns.noRunText() + '.');
+  if (runs.empty()) return showMessage(tr("All runs on this text are hidden: the eye in the list of runs shows them."));
   if (!query) {
-    return showHint(
+    return showMessage(
         tr("Pin a position, by a click into the text or a map, to see here which tokens the models expected there."));
   }
   std::vector<Asked> asked;
@@ -212,7 +197,7 @@ void PredictionsView::refresh() {
     return answer;
   };
   request.done = [this](Answer answer) { take(std::move(answer)); };
-  request.failed = [this](const QString& message) { showHint(message); };
+  request.failed = [this](const QString& message) { showMessage(message); };
   m_asked = true;
   m_runs.quickJobs().submit(this, kAnswer, std::move(request));
 }
@@ -310,7 +295,7 @@ void PredictionsView::showAnswer() {
     m_panels[n].whole->setVisible(used);
     if (used) showRun(m_panels[n], m_answer->runs[n], longest);
   }
-  m_pages->setCurrentIndex(0);
+  m_pages->showContent();
 }
 
 void PredictionsView::showRun(Panel& panel, const Told& told, double longest) {

@@ -12,10 +12,10 @@
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/predictions/prediction_table.h"
 #include "app/gui/views/elided_label.h"
+#include "app/gui/views/message_pages.h"
 #include "app/gui/views/view_part.h"
 
 class QHBoxLayout;
-class QStackedLayout;
 
 namespace foxscope::gui {
 
@@ -29,7 +29,7 @@ class PredictionsView : public QWidget, public ViewPart {
   PredictionsView(RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
 
   /// The line instead of the lists; empty while they are shown.
-  [[nodiscard]] QString hint() const;
+  [[nodiscard]] QString message() const { return m_pages->message(); }
   [[nodiscard]] QString caption() const { return m_caption->text(); }
   [[nodiscard]] QToolButton& gate() const { return *m_gate; }
   /// The lists that are shown, one a run, and what stands above each.
@@ -83,7 +83,7 @@ class PredictionsView : public QWidget, public ViewPart {
   void followRuns();
   void outdate();
   void refresh();
-  void showHint(const QString& words);
+  void showMessage(const QString& message);
   void take(Answer answer);
   void showAnswer();
   void showRun(Panel& panel, const Told& told, double longest);
@@ -95,9 +95,8 @@ class PredictionsView : public QWidget, public ViewPart {
   ModelRuns& m_modelRuns;
   ElidedLabel* m_caption;
   QToolButton* m_gate;
-  QLabel* m_hint;
   QHBoxLayout* m_lists;
-  QStackedLayout* m_pages;
+  MessagePages* m_pages;
   std::vector<Panel> m_panels;
   std::optional<Answer> m_answer;  ///< that is shown
   bool m_asked = false;            ///< an answer is on its way, or is to be asked for

@@ -60,13 +60,16 @@ QString gateLine(const HeadOf& head, const QString& name, std::int64_t position)
   const auto c = head.trace->cumulative_log_gate(head.layer, head.head);
   const auto n = static_cast<std::size_t>(position);
   const double f = std::exp(n == 0 ? c[0] : c[n] - c[n - 1]);
-  return tr("%1: gate f = %2").arg(name, number(f));
+  const bool channels = head.trace->info().mixer(head.layer).decays_by_channel();
+  return tr("%1: gate f = %2").arg(name, number(f)) + (channels ? tr(", geometric mean of its channels") : QString());
 }
 
 QString pairLine(const HeadOf& head, std::int64_t query, std::int64_t key) {
   const PairReading reading = pair_reading(head, query, key);
   const QString pair = QStringLiteral("(%1, %2)").arg(query).arg(key);
-  QString line = QStringLiteral("F%1 = %2").arg(pair, number(reading.forget));
+  const bool channels = head.trace->info().mixer(head.layer).decays_by_channel();
+  QString line = QStringLiteral("F%1 = %2").arg(pair, number(reading.forget)) +
+                 (channels ? tr(", mean of its channels") : QString());
   if (reading.has_attention) line += QStringLiteral(", A%1 = %2").arg(pair, number(reading.attention));
   if (reading.sink_share) line += tr(", on the sink %1").arg(number(*reading.sink_share));
   return line;

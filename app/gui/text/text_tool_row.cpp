@@ -318,9 +318,7 @@ QString TextToolRow::caption() const { return m_caption->text(); }
 QString TextToolRow::notice() const { return m_notice->text(); }
 
 void TextToolRow::colourTexts() {
-  QPalette muted = palette();
-  muted.setColor(QPalette::WindowText, mutedTextColour(muted));
-  m_caption->setPalette(muted);
+  muteText(*m_caption, palette());
   QPalette noticed = palette();
   noticed.setColor(QPalette::WindowText, pinnedQueryColour(noticed));
   m_notice->setPalette(noticed);

@@ -107,6 +107,12 @@ QColor mutedTextColour(const QPalette& palette) {
   return mixed(palette.color(QPalette::Base), palette.color(QPalette::Text), 0.72);
 }
 
+void muteText(QWidget& label, const QPalette& palette) {
+  QPalette muted = palette;
+  muted.setColor(QPalette::WindowText, mutedTextColour(palette));
+  label.setPalette(muted);
+}
+
 QPalette lightPalette() { return made(QColor(0xf5f5f3), Qt::white, QColor(0x1f2328), QColor(0x2563a8)); }
 
 QPalette darkPalette() { return made(QColor(0x202225), QColor(0x17181a), QColor(0xe3e3e0), QColor(0x3f7fc4)); }

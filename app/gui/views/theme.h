@@ -3,6 +3,7 @@
 #include <QColor>
 #include <QPalette>
 #include <QPixmap>
+#include <QWidget>
 #include <Qt>
 
 #include "app/figure/colour_map.h"
@@ -35,6 +36,8 @@ const figure::ColourMap& divergingColours(const QPalette& palette);
 /// Lines of axes and grids, and text of less weight.
 QColor lineColour(const QPalette& palette);
 QColor mutedTextColour(const QPalette& palette);
+/// Lets a label have that colour of a palette.
+void muteText(QWidget& label, const QPalette& palette);
 
 /// The window's own two palettes.
 QPalette lightPalette();

@@ -20,9 +20,7 @@ Preferences::Preferences(ModelRuns& modelRuns, Settings& settings, QWidget* pare
   form->addRow(tr("&Theme"), m_theme);
 
   auto* ofRuns = new QLabel(tr("For runs, from the next one on (F5):"));
-  QPalette muted = ofRuns->palette();
-  muted.setColor(QPalette::WindowText, mutedTextColour(muted));
-  ofRuns->setPalette(muted);
+  muteText(*ofRuns, ofRuns->palette());
   form->addRow(ofRuns);
   const RunSettings& run = m_modelRuns.settings();
   m_device = new QComboBox;

@@ -80,8 +80,12 @@ void Readout::tell() {
     if (query && key) parts += tr("distance %1").arg(*query - *key);
     parts += tr("layer %1, head %2").arg(choice.layer).arg(choice.head);
     if (m_reading->has_mixing) parts += QStringLiteral("M %1").arg(number(m_reading->mixing));
-    parts += QStringLiteral("F %1").arg(number(m_reading->forget));
-    parts += tr("log F %1 nats").arg(number(m_reading->log_forget));
+    const LayerMixer mixer = run->trace->info().mixer(choice.layer);
+    const QString means = mixer.decays_by_channel() ? tr(" (mean of channels)") : QString();
+    if (mixer.decays()) {
+      parts += QStringLiteral("F %1%2").arg(number(m_reading->forget), means);
+      parts += tr("log F %1 nats%2").arg(number(m_reading->log_forget), means);
+    }
     if (m_reading->has_attention) {
       // Of a model without attention it is the share of its row's |M|.
       const QString name = m_reading->has_mixing ? tr("|M| share") : QStringLiteral("A");

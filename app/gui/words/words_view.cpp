@@ -13,7 +13,6 @@
 #include <QKeyEvent>
 #include <QLocale>
 #include <QMimeData>
-#include <QStackedLayout>
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 
@@ -68,21 +67,14 @@ WordsView::WordsView(RunList& runs, ModelRuns& modelRuns, FileWriter& files, QWi
       m_rule(new ElidedCombo),
       m_count(new QLabel),
       m_export(new QToolButton),
-      m_list(new NumberTable),
-      m_message(new QLabel) {
+      m_list(new NumberTable) {
   makeTable();
-  m_message->setAlignment(Qt::AlignCenter);
-  m_message->setWordWrap(true);
-  m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
   auto* page = new QWidget;
   auto* column = new QVBoxLayout(page);
   column->setContentsMargins(0, 0, 0, 0);
   column->addWidget(makeTools());
   column->addWidget(m_list, 1);
-  m_pages = new QStackedLayout(this);
-  m_pages->setContentsMargins(6, 4, 6, 4);
-  m_pages->addWidget(m_message);
-  m_pages->addWidget(page);
+  m_pages = new MessagePages(page, this);
   makeCommands();
   connect(&m_runs, &RunList::runsChanged, this, &WordsView::outdate);
   connect(&m_runs, &RunList::modelsChanged, this, [this] {
@@ -203,8 +195,6 @@ void WordsView::makeCommands() {
 
 WordRule WordsView::wordRule() const { return kWordRules[std::max(0, m_rule->currentIndex())].second; }
 
-QString WordsView::message() const { return m_pages->currentIndex() == 0 ? m_message->text() : QString(); }
-
 void WordsView::showEvent(QShowEvent* event) {
   QWidget::showEvent(event);
   if (!m_fresh) refresh();
@@ -310,7 +300,7 @@ void WordsView::takeRows(std::shared_ptr<const WordRows> rows) {
     m_list->setColumnHidden(column, !m_words.content()->has(column));
   }
   layColumns();
-  m_pages->setCurrentIndex(1);
+  m_pages->showContent();
   showCount();
   followPin();
 }
@@ -334,8 +324,7 @@ void WordsView::layColumns() {
 
 void WordsView::showMessage(const QString& message) {
   m_fresh = true;
-  m_message->setText(message);
-  m_pages->setCurrentIndex(0);
+  m_pages->showMessage(message);
 }
 
 void WordsView::showCount() {

@@ -12,12 +12,12 @@
 #include "app/gui/document/file_writer.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/views/message_pages.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/words/word_table.h"
 #include "backend/eval/surprisal/trace_surprisal.h"
 
 class QMimeData;
-class QStackedLayout;
 
 namespace foxscope::gui {
 
@@ -34,7 +34,7 @@ class WordsView : public QWidget, public ViewPart {
   [[nodiscard]] QLineEdit& filter() { return *m_filter; }
   [[nodiscard]] QComboBox& rule() { return *m_rule; }
   /// The line instead of the table; empty while that is shown.
-  [[nodiscard]] QString message() const;
+  [[nodiscard]] QString message() const { return m_pages->message(); }
   /// The content that Ctrl+C copies: the chosen rows, all where none is chosen.
   [[nodiscard]] QMimeData* copied() const;
   /// Writes all words as `foxscope eval surprisal --words` does, in the background.
@@ -96,8 +96,7 @@ class WordsView : public QWidget, public ViewPart {
   QLabel* m_count;
   QToolButton* m_export;
   QTableView* m_list;
-  QLabel* m_message;
-  QStackedLayout* m_pages;
+  MessagePages* m_pages;
   QList<QAction*> m_commands;
   Known m_known;
   RunId m_run = kNoRun;                  ///< of what is shown

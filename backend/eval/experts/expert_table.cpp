@@ -1,16 +1,18 @@
 #include "backend/eval/experts/expert_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "backend/base/csv_field.h"
 #include "backend/base/error.h"
+#include "backend/base/number_ranges.h"
 #include "backend/model/spec/model_config.h"
+#include "backend/trace/mixer_text.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope {
@@ -26,6 +28,12 @@ std::optional<ModelConfig> config_of(const TraceInfo& info) {
   }
 }
 
+int experts_in(const std::optional<ModelConfig>& config, int layer) {
+  if (!config || layer < 0 || layer >= config->layers) return 0;
+  const ExpertMixture* const mixture = config->mixture_at(layer);
+  return mixture == nullptr ? 0 : mixture->experts;
+}
+
 std::vector<int> layers_with_experts(const Trace& run) {
   std::vector<int> layers;
   for (int layer = 0; layer < run.info().layers; ++layer) {
@@ -37,7 +45,7 @@ std::vector<int> layers_with_experts(const Trace& run) {
 [[noreturn]] void refuse_without(const Trace& run, const std::string& where) {
   const std::vector<int> layers = layers_with_experts(run);
   throw Error(fmt::format("model '{}': {} no experts{}", run.info().name, where,
-                          layers.empty() ? "" : fmt::format(": layers with experts are {}", fmt::join(layers, ", "))));
+                          layers.empty() ? "" : ": layers with experts are " + ranges_text(layers)));
 }
 
 ExpertTable table_of(std::shared_ptr<const Trace> run, int layer) {
@@ -52,11 +60,17 @@ std::optional<bool> is_mixture(const TraceInfo& info) {
   return config ? std::optional(config->mixture.has_value()) : std::nullopt;
 }
 
-int experts_of(const TraceInfo& info, int layer) {
-  const std::optional<ModelConfig> config = config_of(info);
-  if (!config || layer < 0 || layer >= config->layers) return 0;
-  const ExpertMixture* const mixture = config->mixture_at(layer);
-  return mixture == nullptr ? 0 : mixture->experts;
+int experts_of(const TraceInfo& info, int layer) { return experts_in(config_of(info), layer); }
+
+std::vector<std::string> layer_texts(const TraceInfo& info) {
+  const bool all_mix = std::ranges::all_of(info.mixers, [](const LayerMixer& mixer) { return mixer.kind().mixes; });
+  const std::optional<ModelConfig> config = all_mix ? std::nullopt : config_of(info);
+  std::vector<std::string> texts;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const bool experts = !info.mixer(layer).kind().mixes && experts_in(config, layer) > 0;
+    texts.push_back(experts ? "experts" : mixer_text(info, layer));
+  }
+  return texts;
 }
 
 double ExpertTable::share(const ExpertUse& use) const {

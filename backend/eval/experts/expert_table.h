@@ -14,8 +14,12 @@ namespace foxscope {
 
 /// Whether a run's model is a mixture of experts, by its configuration; none where that cannot be read.
 std::optional<bool> is_mixture(const TraceInfo& info);
+/// The words for the experts of a mixture's run that did not keep them.
+inline constexpr const char* kExpertsNotKept = "not kept: run it again with --keep experts";
 /// E, experts of a layer, by the configuration of the run's model; 0: none, or not known.
 int experts_of(const TraceInfo& info, int layer);
+/// What stands in each layer of a run, for people: its mixer (mixer_text), else "experts" or "MLP".
+std::vector<std::string> layer_texts(const TraceInfo& info);
 
 /// How a run uses the experts of one layer: a row an expert, also of those that no position reads.
 struct ExpertTable {

@@ -41,8 +41,14 @@ struct EvaluatedHeads {
   /// [layers, H, kTokenClasses] mean_log_gate, gate_lower_quartile, gate_median, gate_upper_quartile, share_below_half
   std::vector<HeadArray> by_class;
 
+  /// Places of heads in the arrays.
   [[nodiscard]] std::size_t head_count() const {
     return static_cast<std::size_t>(info.layers) * static_cast<std::size_t>(info.heads);
+  }
+  /// Whether the layer has so many heads: arrays have room for the most that a layer has.
+  [[nodiscard]] bool has_head(std::size_t place) const {
+    const auto heads = static_cast<std::size_t>(info.heads);
+    return static_cast<int>(place % heads) < info.mixer(static_cast<int>(place / heads)).heads;
   }
   /// The groups that errors are over: the documents of all windows. A number that some windows do not have is over
   /// fewer.

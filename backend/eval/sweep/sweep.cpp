@@ -26,7 +26,8 @@ void check_change(const Intervention& change, const OpenedModel& model) {
   using Kind = Intervention::Kind;
   const bool scales = change.kind == Kind::one || change.kind == Kind::mean || change.kind == Kind::scale;
   const TraceSizes sizes = sizes_of(config, 1);
-  const auto undecayed = std::ranges::find_if_not(sizes.mixers, &LayerMixer::decays);
+  const auto undecayed =
+      std::ranges::find_if(sizes.mixers, [](const LayerMixer& mixer) { return mixer.kind().mixes && !mixer.decays(); });
   if (undecayed != sizes.mixers.end() && change.kind != Kind::cut) {
     throw UsageError(
         fmt::format("--change {}: the {} of {} does not decay, so there is nothing to change: use --change cut",

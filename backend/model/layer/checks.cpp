@@ -1,8 +1,13 @@
 #include "backend/model/layer/checks.h"
 
+#include <algorithm>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/number_ranges.h"
+#include "backend/model/spec/interventions.h"
 #include "backend/model/spec/trace_sizes.h"
 #include "backend/text/token_ids.h"
 #include "backend/trace/mixer_text.h"
@@ -89,13 +94,40 @@ void check_interventions(std::span<const Intervention> interventions, const Mode
       }
       check("expert", intervention.expert, config.mixture->experts);
     } else if (intervention.layer >= 0 && !config.has_mixer(intervention.layer)) {
-      throw UsageError(fmt::format("--intervene '{}': layer {} has no heads: it is an MLP alone", intervention.text(),
-                                   intervention.layer));
+      throw UsageError(fmt::format("--intervene '{}': layer {} has no heads, only {}", intervention.text(),
+                                   intervention.layer,
+                                   config.mixture_at(intervention.layer) != nullptr ? "experts" : "an MLP"));
     }
     check("head", intervention.head,
           intervention.layer < 0 ? sizes_of(config, 1).heads : config.heads_of(intervention.layer));
     check_decay(intervention, config);
     if (intervention.kind == Intervention::Kind::zero) check("position", intervention.position, length);
+  }
+}
+
+void check_gates_change(std::span<const Intervention> interventions, const ModelConfig& config,
+                        std::string_view model) {
+  using Kind = Intervention::Kind;
+  for (std::size_t n = 0; n < interventions.size(); ++n) {
+    const Intervention& intervention = interventions[n];
+    const bool keeps_one = intervention.kind == Kind::one || intervention.kind == Kind::mean ||
+                           intervention.kind == Kind::scale ||
+                           (intervention.kind == Kind::constant && intervention.value == 1);
+    if (!keeps_one) continue;
+    std::vector<int> gated;  // layers, by the model or by what acts before
+    for (int layer = 0; layer < config.layers; ++layer) {
+      if (config.decays(layer) || forgets_changed(interventions.first(n), layer, config.heads_of(layer), false)) {
+        gated.push_back(layer);
+      }
+    }
+    const bool found = intervention.layer < 0 ? !gated.empty() : std::ranges::binary_search(gated, intervention.layer);
+    if (found) continue;
+    throw UsageError(fmt::format(
+        "--intervene '{}': {} has no gates, f is 1 there: {}use cut, or constant=f below 1, which gives it gates",
+        intervention.text(),
+        intervention.layer < 0 ? std::string(model) : fmt::format("layer {} of {}", intervention.layer, model),
+        gated.empty() ? (intervention.layer < 0 ? "" : "nor has any other layer; ")
+                      : fmt::format("layers with gates are {}; ", ranges_text(gated))));
   }
 }
 

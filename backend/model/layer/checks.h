@@ -49,6 +49,11 @@ void check_length(std::int64_t length, const ModelConfig& config);
 ///         where nothing decays
 void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length);
 
+/// Changes of gates that leave f = 1 as it is (`one`, `mean`, `scale=s`, `constant=1`) are of heads that have gates, by
+/// the model or by a change before. The passes of a sweep, which goes through all heads, need not.
+/// @throws UsageError naming the layers with gates
+void check_gates_change(std::span<const Intervention> interventions, const ModelConfig& config, std::string_view model);
+
 /// Checks the options that a pass over `length` positions depends on beside their ids.
 /// @throws UsageError as check_length, check_pruning and check_interventions do
 void check_pass(const PassOptions& options, const ModelConfig& config, std::int64_t length);

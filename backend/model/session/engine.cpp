@@ -100,6 +100,7 @@ OpenedModel::OpenedModel(const ModelRequest& asked, std::shared_ptr<Memory> memo
   parameters = checkpoint.parameter_count();
   if (request.bos) check_bos(*request.bos, config.vocabulary_size);
   check_interventions(request.interventions, config, kAnyLength);
+  check_gates_change(request.interventions, config, request.name);
   options = {pruning_of(request, checkpoint), request.interventions};
   device = Device::of(request.device);
   if (!device.cuda) parameters -= checkpoint.mapped_parameter_count();

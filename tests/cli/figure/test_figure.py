@@ -254,6 +254,10 @@ class KindTest(FigureTest):
                 self.assertIn("The fox ran over the hill.", self.text_of())
         self.assertIn("naïve", self.text_of())
         self.assertIn("狐", self.text_of())
+        hybrid = self.run_fixture("published/olmo_hybrid", "hybrid.h5")
+        for tint in ["gate", "forget"]:
+            self.refuses(["head 1:2 of olmo_hybrid has no gate", "--tint loss or attention", "of the layers 0,"], "text", hybrid,
+                         "--tint", tint, "--head", "1:2")
         said = self.draw("text", "--tint", "attention", "--head", "0:0", files=[run])
         self.assertRegex(said, r"from position \d+, which reads “.*”; --position chooses another")
 

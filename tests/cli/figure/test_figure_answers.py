@@ -156,6 +156,27 @@ class ScatterTest(AnswersTest):
         self.assertIn("decay time (tokens)", words)
         self.assertNotRegex(self.words("scatter", heads, "--names", "0")[0], r"\b\d:\d\b")
 
+    def test_layers_without_heads_are_not_counted(self):
+        run = self.run_fixture("published/nemotron_h")
+        # Attention has no decay time, and is drawn by its distance beside Mamba.
+        rows = self.numbers("scatter", run, "--colour-by", "layer")
+        self.assertEqual({row["row"] for row in rows}, {f"{layer}:{head}" for layer in (0, 2) for head in range(4)})
+        _, said = self.words("scatter", run, "--x", "rate_decay_time")
+        self.assertIn("4 of 8 heads are left out: rate_decay_time or d90_without_first is not finite there", said)
+
+    def test_layers_without_a_gate_are_told(self):
+        run = self.run_fixture("published/olmo_hybrid")
+        for kind in ("gates", "decay"):
+            self.assertIn("layers without a gate are left out: 1", self.words(kind, run)[1])
+        self.assertNotIn("--heads", self.words("decay", run)[1])
+        _, said = self.words("distance", run)
+        self.assertRegex(said, r"0:\d \(.* tokens\); of layers without a gate 1:\d, half of whose attention is within .* tokens; "
+                               "--heads chooses others")
+        self.assertIn("mean logits are left out: not all of these heads have a softmax", said)
+        self.assertNotIn("mean logits", self.words("distance", run, "--heads", "0:0")[1])
+        self.assertIn("a gate is the geometric mean over channels",
+                      self.words("gates", self.run_fixture("published/fla-kda", "kda.h5"))[1])
+
     def test_what_it_refuses(self):
         heads = GALLERY / "heads.h5"
         out = self.folder / "x.pdf"
@@ -190,6 +211,22 @@ class PruningTest(AnswersTest):
                 panel = next(row["panel"] for row in rows if re.match(rf"Layer {layer}, head {head} ", row["panel"]))
                 first = [int(row["value"]) for row in rows if row["panel"] == panel and row["series"] == "first key kept"]
                 numpy.testing.assert_array_equal(first, kept.argmax(axis=1))
+
+    def test_heads_without_a_gate_are_named(self):
+        run = self.run_file("--intervene", "2:*:one", "--intervene", "3:1:one", models=(FOX,))
+        words, said = self.words("pruning", run)
+        self.assertIn("fox-pro-12m: 5 of 32 heads of attention have no gate: nothing of them is skipped", said)
+        self.assertIn("5 heads without a gate at 0 %", words)
+        self.assertNotRegex(said, r"maps of [^\n]*(2:\d|3:1)")
+        words, _ = self.words("pruning", run, "--heads", "2:0,3:0")
+        self.assertRegex(words, r"Layer 2, head 0 Layer 3, head 0 no gate \d+\.\d % skipped")
+
+    def test_models_without_gates_in_their_attention(self):
+        out = self.folder / "x.pdf"
+        self.fails(2, "samba has no gate in its softmax attention, which alone is pruned: nothing can be skipped", "figure",
+                   "pruning", self.run_fixture("samba"), "-o", out)
+        self.fails(2, "gla has no softmax attention, which alone is pruned: nothing can be skipped", "figure", "pruning",
+                   self.run_fixture("gla", "gla.h5"), "-o", out)
 
     def test_its_words(self):
         run = self.run_file(models=(FOX,))

@@ -43,7 +43,7 @@ struct Compared {
     return runDemo(document, tokens) && settled();
   }
   bool settled() {
-    return QTest::qWaitFor([this] { return view.isSettled() && view.hint().isEmpty(); }, kPatience);
+    return QTest::qWaitFor([this] { return view.isSettled() && view.message().isEmpty(); }, kPatience);
   }
   [[nodiscard]] std::span<const float> losses(std::size_t run) const {
     return document.runs()[run].trace->per_token_loss();
@@ -133,12 +133,14 @@ void ComparisonTest::aClickOnATokenGoesThere() {
 
 void ComparisonTest::oneRunSaysWhatToDo() {
   Compared compared;
-  QVERIFY2(compared.view.hint().startsWith("Run a second model on the same text"), qPrintable(compared.view.hint()));
+  QVERIFY2(compared.view.message().startsWith("Run a second model on the same text"),
+           qPrintable(compared.view.message()));
   QVERIFY(compared.run(80));
   QVERIFY2(compared.view.sentence().contains("no errors: the text gives 2 blocks of 40 tokens, and an error takes 8"),
            qPrintable(compared.view.sentence()));
   compared.document.runs().removeRun(compared.document.runs()[1].id);
-  QVERIFY2(compared.view.hint().startsWith("Run a second model on the same text"), qPrintable(compared.view.hint()));
+  QVERIFY2(compared.view.message().startsWith("Run a second model on the same text"),
+           qPrintable(compared.view.message()));
   QVERIFY(compared.view.isSettled());
   compared.view.minus().setCurrentIndex(-1);
   compared.document.runs().undoStack().undo();
@@ -165,7 +167,7 @@ void ComparisonTest::otherTokensAreNotCompared() {
   QVERIFY(compared.run(80));
   compared.view.minus().setCurrentIndex(0);
   emit compared.view.minus().activated(0);
-  QCOMPARE(compared.view.hint(), QString("A model differs from itself in nothing: choose two."));
+  QCOMPARE(compared.view.message(), QString("A model differs from itself in nothing: choose two."));
   compared.view.minus().setCurrentIndex(1);
   emit compared.view.minus().activated(1);
   QVERIFY(compared.settled());

@@ -500,6 +500,18 @@ void CurveTabsTest::modelWithoutGates() {
   QCOMPARE(scene.tab<curves::DecayTab>().message(), "No forget gate, so nothing decays: plain.");
   QVERIFY(scene.show(Tab::profile));
   QCOMPARE(scene.tab<curves::ProfileTab>().note(), "plain has no forget gate: F is 1 everywhere.");
+  // A hybrid names the layers that have none.
+  Scene hybrid({hybridRun()});
+  const RunId run = hybrid.document.runs()[0].id;
+  hybrid.document.runs().selection().setHead({run, 0, 1});
+  QVERIFY(hybrid.show(Tab::decay));
+  QCOMPARE(hybrid.tab<curves::DecayTab>().note(), "No forget gate in layers 1 of hybrid.");
+  QVERIFY(hybrid.tab<curves::DecayTab>().readOut().place().startsWith("hybrid, layer 0, head 1: decay time "));
+  hybrid.document.runs().selection().setHead({run, 1, 2});
+  QTRY_COMPARE(hybrid.tab<curves::DecayTab>().readOut().place(), "layer 1 of hybrid has no forget gate");
+  hybrid.document.runs().selection().setHead({run, 0, 1});
+  QVERIFY(hybrid.show(Tab::gate));
+  QCOMPARE(hybrid.tab<curves::GateTab>().note(), "Each channel decays by itself: f is the geometric mean of them.");
 }
 
 void CurveTabsTest::decayChoosesHeads() {

@@ -1,6 +1,7 @@
 // Attention and logits against distance: what is drawn is what the statistics of heads say.
 #include "app/gui/curves/tabs/distance_tab.h"
 
+#include <QRegularExpression>
 #include <QTest>
 
 #include "app/gui/curves/distance_plot.h"
@@ -245,6 +246,13 @@ void DistanceTabTest::showsLinearMixers() {
   both.document.runs().selection().setHead({both.document.runs()[0].id, 1, 2});
   QVERIFY(both.show(Tab::content));
   QVERIFY2(plotOf(both, kLogits).isVisible(), qPrintable(tabOf(both, kLogits).message()));
+  // Without a gate nothing is told of one.
+  Scene ungated({hybridRun()});
+  ungated.document.runs().selection().setHead({ungated.document.runs()[0].id, 1, 2});
+  QVERIFY(ungated.show(Tab::distance));
+  const QString told = tabOf(ungated, kAttention).readOut().place();
+  QVERIFY2(told.contains(QRegularExpression("^hybrid, layer 1, head 2: nearer by -?[\\d.]+ octaves, without a gate$")),
+           qPrintable(told));
 }
 
 void DistanceTabTest::saysWhyThereIsNothing() {

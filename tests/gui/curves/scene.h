@@ -59,6 +59,15 @@ inline SyntheticRun linearRun() {
   return run;
 }
 
+/// A run of a layer of linear attention that decays by channel, and one of softmax attention without a gate.
+inline SyntheticRun hybridRun() {
+  SyntheticRun run = named("hybrid", 80);
+  run.gated = false;
+  run.mixers = {foxscope::test::all_mixers()[2], attention_layer(4, 2, 8)};
+  run.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::values};
+  return run;
+}
+
 /// A document with runs, and the view on it.
 class Scene {
  public:

@@ -185,7 +185,7 @@ void ExpertsTest::withoutExpertsItSaysWhatToDo() {
   QCOMPARE(raised.size(), 1);
   Experts layer({mixtureOf(-1)});
   QVERIFY(layer.opened);
-  QCOMPARE(layer.view.message(), "Layer 0 of fox has no experts.");
+  QCOMPARE(layer.view.message(), "model 'fox': layer 0 has no experts.");
   Experts none({});
   QVERIFY(none.view.message().endsWith('.'));
 }

@@ -426,7 +426,7 @@ void MapsViewTest::tokensAreNamedInSmallLetters() {
 
 namespace {
 
-/// A run of a FoX, and one of two layers of Mamba-2.
+/// A run of a FoX, one of two layers of Mamba-2, and one of linear attention that decays by channel.
 std::vector<std::shared_ptr<const Trace>> softmaxAndLinear() {
   SyntheticRun fox;
   fox.name = "fox";
@@ -441,7 +441,12 @@ std::vector<std::shared_ptr<const Trace>> softmaxAndLinear() {
   mixer.head_dim = mixer.value_dim = 8;
   run.mixers = {mixer, mixer};
   run.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
-  return {make_trace(fox), make_trace(run)};
+  SyntheticRun channels = run;
+  channels.name = "gla";
+  mixer.mixer = Mixer::gated_linear_attention;
+  mixer.decay = Decay::channel;
+  channels.mixers = {mixer, mixer};
+  return {make_trace(fox), make_trace(run), make_trace(channels)};
 }
 
 }  // namespace
@@ -462,6 +467,11 @@ void MapsViewTest::linearMixersSayWhatTheirEntriesAre() {
   maps.setQuantity(Quantity::attention);
   QVERIFY(maps.settle());
   QVERIFY(maps.pane().meaningText().startsWith("A: |M| of a row, divided by its sum"));
+  // Of several decays a head F is one number.
+  maps.document.runs().selection().setHead({maps.document.runs()[2].id, 0, 1});
+  maps.setQuantity(Quantity::forget);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().meaningText(), "F: the decay of M, mean of its channels; M: y = M v, signed");
 }
 
 void MapsViewTest::mixingBecomesAttentionOfAHeadThatHasIt() {

@@ -99,7 +99,7 @@ void PredictionsTest::eachRunTellsWhatItExpected() {
   QVERIFY(shown.runBoth());
   QCOMPARE(available.size(), 1);
   QVERIFY(shown.pin(150));
-  QCOMPARE(shown.view.hint(), QString());
+  QCOMPARE(shown.view.message(), QString());
   QCOMPARE(shown.view.lists(), 2);
   QCOMPARE(shown.view.title(0), QStringLiteral("fox-pro-12m"));
   QCOMPARE(shown.view.title(1), QStringLiteral("transformer-pro-12m"));
@@ -255,11 +255,11 @@ void PredictionsTest::filesWithoutPredictionsSayWhatToDo() {
 
 void PredictionsTest::withoutAPinOrARunItSaysWhatToDo() {
   Expecting shown;
-  QVERIFY(shown.view.hint().startsWith("No model yet"));
+  QVERIFY(shown.view.message().startsWith("No model yet"));
   QVERIFY(shown.runBoth());
-  QVERIFY2(shown.view.hint().startsWith("Pin a position, by a click"), qPrintable(shown.view.hint()));
+  QVERIFY2(shown.view.message().startsWith("Pin a position, by a click"), qPrintable(shown.view.message()));
   QVERIFY(shown.pin(3));
-  QCOMPARE(shown.view.hint(), QString());
+  QCOMPARE(shown.view.message(), QString());
 }
 
 }  // namespace foxscope::gui::test

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_request.h"
@@ -15,6 +14,7 @@
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/base/number_ranges.h"
 #include "backend/map/statistics/gate_statistics.h"
 
 namespace foxscope::figure {
@@ -101,19 +101,17 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
     drawn.notes.push_back(
         fmt::format("{}: {} heads have no room for a violin each: one is a layer's; --each head draws "
                     "them all the same",
-                    info.name, info.layers * info.heads));
+                    info.name, info.head_count()));
   }
   const Range positions = options.positions.value_or(Range{0, info.length});
   if (positions.end < 2) throw UsageError("figure gates: one position has no gate in any F: choose more");
 
   ViolinPanel::Content content;
   std::vector<std::vector<double>> groups;
-  std::vector<int> open;
+  bool byChannel = false;
   for (int layer = 0; layer < info.layers; ++layer) {
-    if (!forgets(info, layer)) {
-      open.push_back(layer);
-      continue;
-    }
+    if (!forgets(info, layer)) continue;
+    byChannel = byChannel || info.mixer(layer).sums_channels();
     const int count = info.mixer(layer).heads;
     for (int head = 0; head < count; ++head) {
       if (job.stopped()) return std::nullopt;
@@ -127,8 +125,12 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
       }
     }
   }
-  if (!open.empty()) {
-    drawn.notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, fmt::join(open, ", ")));
+  if (const std::vector<int> layers = layersWithoutGate(info); !layers.empty()) {
+    drawn.notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, ranges_text(layers)));
+  }
+  if (byChannel) {
+    drawn.notes.push_back(
+        fmt::format("{}: where each channel decays, a gate is the geometric mean over channels", info.name));
   }
   content.edges = edgesFor(groups, options.scale);
   content.scale = options.scale == GatesOptions::Scale::gate ? AxisScale::linear : AxisScale::logarithmic;

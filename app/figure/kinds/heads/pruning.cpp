@@ -16,6 +16,7 @@
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/base/plural.h"
 
 namespace foxscope::figure {
 namespace {
@@ -27,8 +28,27 @@ constexpr double kHeadsBeside = 0.6;  ///< of a layer's room
 /// A head and what is skipped of it.
 struct PrunedHead {
   HeadIndex head;
+  bool gated = true;  ///< else f is 1 throughout, and nothing is skipped
   PruningBound bound;
 };
+
+/// @throws UsageError where no layer of softmax attention has a gate
+void requireGate(const TraceInfo& info) {
+  bool attends = false;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (!info.mixer(layer).has_softmax()) continue;
+    if (forgets(info, layer)) return;
+    attends = true;
+  }
+  throw UsageError(fmt::format("figure pruning: {} has no {}: nothing can be skipped by it", info.name,
+                               !attends        ? "softmax attention, which alone is pruned"
+                               : forgets(info) ? "gate in its softmax attention, which alone is pruned"
+                                               : "gate"));
+}
+
+std::int64_t ungatedOf(const std::vector<PrunedHead>& heads) {
+  return std::ranges::count(heads, false, &PrunedHead::gated);
+}
 
 /// Every head with softmax attention. Nothing if the job was stopped.
 std::optional<std::vector<PrunedHead>> boundsOf(const RunOnDevice& trace, double tolerance, const Job& job) {
@@ -40,19 +60,21 @@ std::optional<std::vector<PrunedHead>> boundsOf(const RunOnDevice& trace, double
       job.tell({static_cast<std::int64_t>(heads.size()), std::int64_t{info.layers} * info.heads, "heads", "bounding"});
       auto bound = pruning_bound({trace, layer, head}, tolerance, job);
       if (!bound) return std::nullopt;
-      heads.push_back({{layer, head}, std::move(*bound)});
+      const bool gated = forgets(info, layer) && trace->cumulative_log_gate(layer, head).back() != 0;
+      heads.push_back({{layer, head}, gated, std::move(*bound)});
     }
   }
   return heads;
 }
 
-/// The heads whose share is nearest to a quarter, a half and three quarters, each once, the smallest share first.
+/// The heads with a gate whose share is nearest to a quarter, a half and three quarters, each once, the smallest share
+/// first.
 std::vector<HeadIndex> tellingHeads(const std::vector<PrunedHead>& heads) {
   std::vector<const PrunedHead*> chosen;
   for (const double share : {0.25, 0.5, 0.75}) {
     const PrunedHead* nearest = nullptr;
     for (const PrunedHead& head : heads) {
-      if (std::ranges::find(chosen, &head) != chosen.end()) continue;
+      if (!head.gated || std::ranges::find(chosen, &head) != chosen.end()) continue;
       const auto away = [&](const PrunedHead& one) { return std::abs(one.bound.share() - share); };
       if (nearest == nullptr || away(head) < away(*nearest)) nearest = &head;
     }
@@ -86,6 +108,9 @@ CurvePlot sharesByLayer(const std::vector<PrunedHead>& heads, double tolerance, 
   plot.level = kPercent * shareOfAll(heads);
   plot.note = fmt::format("line: all heads, {:.1f} %; a row loses at most {} of its attention", *plot.level,
                           writtenNumber(tolerance, 2));
+  if (const std::int64_t ungated = ungatedOf(heads); ungated > 0) {
+    plot.note += fmt::format("\n{} {} without a gate at 0 %", ungated, plural(ungated, "head"));
+  }
   plot.legend = style.legend;
   constexpr int kMostLayers = 12;
   for (int layer = 0; layer < info.layers; layer += (info.layers + kMostLayers - 1) / kMostLayers) {
@@ -120,9 +145,7 @@ std::vector<std::int64_t> boundaryIn(const PruningBound& bound, const Range& row
 std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOptions& options,
                                        const FigureStyle& style, const Job& job) {
   const TraceInfo& info = trace->info();
-  if (!forgets(info)) {
-    throw UsageError(fmt::format("figure pruning: {} has no gate: nothing can be skipped by it", info.name));
-  }
+  requireGate(info);
   for (const HeadIndex& head : options.heads) requireHead(info, head);
   if (options.heads.size() > kMostMaps) {
     throw UsageError(fmt::format("--heads: at most {} have room for their maps", kMostMaps));
@@ -130,7 +153,6 @@ std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOp
   requireShown(options.limits, {&options.quantity, 1});
   const auto bounds = boundsOf(trace, options.tolerance, job);
   if (!bounds) return std::nullopt;
-  if (bounds->empty()) throw UsageError(fmt::format("figure pruning: {} has no softmax attention", info.name));
   DrawnFigure drawn;
   std::vector<HeadIndex> heads = options.heads;
   if (heads.empty()) {
@@ -144,16 +166,17 @@ std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOp
   const Range rows = options.rows.value_or(Range{0, info.length});
   const Range columns = options.columns.value_or(Range{0, info.length});
   std::vector<std::string> titles;
-  std::vector<const PruningBound*> shown;
+  std::vector<const PrunedHead*> shown;
   for (const HeadIndex& head : heads) {
     const auto found = std::ranges::find(*bounds, head, &PrunedHead::head);
     if (found == bounds->end()) {
       throw UsageError(
           fmt::format("--heads {}: this layer has no softmax attention, so nothing is pruned", wordOf(head)));
     }
-    shown.push_back(&found->bound);
-    titles.push_back(fmt::format("Layer\u00a0{}, head\u00a0{}\n{:.1f}\u00a0% skipped", head.layer, head.head,
-                                 kPercent * found->bound.share()));
+    shown.push_back(&*found);
+    titles.push_back(fmt::format("Layer\u00a0{}, head\u00a0{}\n", head.layer, head.head) +
+                     (found->gated ? fmt::format("{:.1f}\u00a0% skipped", kPercent * found->bound.share())
+                                   : std::string("no gate")));
   }
   const int across = std::min<int>(3, static_cast<int>(heads.size()));
   const int blocks = (static_cast<int>(heads.size()) + across - 1) / across;
@@ -176,7 +199,7 @@ std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOp
     map.request.reduction = default_reduction(options.quantity, false);
     map.request.rows = rows;
     map.request.columns = columns;
-    map.bound = shown[n];
+    map.bound = &shown[n]->bound;
     maps.push_back(map);
   }
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, barLabelRoom(maps.front().request)),
@@ -217,6 +240,10 @@ std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOp
   drawn.notes.push_back(fmt::format(
       "left of the line an entry is skipped: all of a row together hold at most {} of it; of all heads {:.1f} %",
       writtenNumber(options.tolerance, 3), kPercent * shareOfAll(*bounds)));
+  if (const std::int64_t ungated = ungatedOf(*bounds); ungated > 0) {
+    drawn.notes.push_back(fmt::format("{}: {} of {} heads of attention have no gate: nothing of them is skipped",
+                                      info.name, ungated, bounds->size()));
+  }
   drawn.file = page.paint(origin);
   return drawn;
 }

@@ -137,10 +137,14 @@ std::vector<Curve> curvesByLabel(const std::vector<std::optional<HeadLabel>>& la
 std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<ScatterPoint>& points,
                                  std::vector<std::size_t>& curveOf) {
   std::vector<Curve> curves(static_cast<std::size_t>(model.info.layers));
-  const int step = (model.info.layers + kMostLayersNamed - 1) / kMostLayersNamed;
+  std::vector<bool> drawn(curves.size());
+  for (const ScatterPoint& point : points) drawn[point.head / static_cast<std::size_t>(model.info.heads)] = true;
+  const auto layers = static_cast<int>(std::ranges::count(drawn, true));
+  const int step = (layers + kMostLayersNamed - 1) / kMostLayersNamed;
+  int place = 0;  // among the layers that are drawn
   for (int layer = 0; layer < model.info.layers; ++layer) {
     Curve& curve = curves[index_of(layer)];
-    if (layer % step == 0) curve.name = fmt::format("layer {}", layer);
+    if (drawn[index_of(layer)] && place++ % step == 0) curve.name = fmt::format("layer {}", layer);
     curve.series = fmt::format("layer {}", layer);
     curve.ownColour = layerColour(layer, model.info.layers);
   }
@@ -152,14 +156,17 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 }  // namespace
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
-  const bool gated = forgets(model.info);
+  const bool gated = forgets(model.info) && layersWithoutGate(model.info).empty();
   const HeadArray& x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
   const HeadArray& y = statistic(model, "--y", options.y, "d90_without_first");
   DrawnFigure drawn;
   std::vector<ScatterPoint> points;
   std::vector<double> across, up;
+  std::size_t heads = 0;
   std::size_t left = 0;
   for (std::size_t head = 0; head < model.head_count(); ++head) {
+    if (!model.has_head(head)) continue;
+    ++heads;
     if (!std::isfinite(x.value[head]) || !std::isfinite(y.value[head])) {
       ++left;
       continue;
@@ -174,7 +181,7 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
   }
   if (left > 0) {
     drawn.notes.push_back(fmt::format("{}: {} of {} heads are left out: {} or {} is not finite there", model.info.name,
-                                      left, model.head_count(), x.name, y.name));
+                                      left, heads, x.name, y.name));
   }
   const auto labels = labelsOf(model);
   if (options.colours == ScatterOptions::Colours::label && !labels) {

@@ -10,9 +10,7 @@
 #include <QLabel>
 #include <QMenu>
 #include <QMimeData>
-#include <QStackedLayout>
 #include <QToolBar>
-#include <QToolButton>
 #include <QVBoxLayout>
 
 #include "app/gui/curves/position_plot.h"
@@ -26,12 +24,6 @@ namespace {
 
 /// Lines of text below which a tab's plot needs the room of its legend.
 constexpr int kLowTab = 14;
-
-void mute(QLabel& label, const QPalette& palette) {
-  QPalette muted = palette;
-  muted.setColor(QPalette::WindowText, mutedTextColour(muted));
-  label.setPalette(muted);
-}
 
 }  // namespace
 
@@ -52,24 +44,8 @@ CurveTab::CurveTab(RunList& runs, const ModelRuns& modelRuns, const QString& nam
   m_plotPage->setSpacing(2);
   m_plotPage->addWidget(m_readOut);
   m_plotPage->addWidget(m_note);
-  auto* messagePage = new QWidget(this);
-  m_message = new QLabel;
-  m_message->setAlignment(Qt::AlignCenter);
-  m_message->setWordWrap(true);
-  m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  m_remedy = new QToolButton;
-  m_remedy->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-  m_remedy->hide();
-  auto* messages = new QVBoxLayout(messagePage);
-  messages->addStretch();
-  messages->addWidget(m_message);
-  messages->addWidget(m_remedy, 0, Qt::AlignHCenter);
-  messages->addStretch();
-  m_pages = new QStackedLayout(this);
-  m_pages->addWidget(messagePage);
-  m_pages->addWidget(plotWidget);
-  mute(*m_note, palette());
-  mute(*m_message, palette());
+  m_pages = new MessagePages(plotWidget, this);
+  muteText(*m_note, palette());
   Selection& selection = runs.selection();
   connect(&runs, &RunList::runsChanged, this, &CurveTab::outdate);
   connect(&runs, &RunList::referenceChanged, this, &CurveTab::outdate);
@@ -181,8 +157,6 @@ QAction* CurveTab::addChoice(const QString& name, const QString& text, const QSt
   return action;
 }
 
-QString CurveTab::message() const { return m_pages->currentIndex() == 0 ? m_message->text() : QString(); }
-
 QString CurveTab::note() const { return m_note->text(); }
 
 void CurveTab::outdate() {
@@ -194,17 +168,14 @@ void CurveTab::showPlot(const QString& note) {
   m_fresh = true;
   m_note->setText(note);
   m_note->setVisible(!note.isEmpty());
-  m_pages->setCurrentIndex(1);
+  m_pages->showContent();
   restyle();
   showReading();
 }
 
 void CurveTab::showMessage(const QString& message, QAction* remedy) {
   m_fresh = true;
-  m_message->setText(message);
-  if (remedy != nullptr) m_remedy->setDefaultAction(remedy);
-  m_remedy->setVisible(remedy != nullptr);
-  m_pages->setCurrentIndex(0);
+  m_pages->showMessage(message, remedy);
 }
 
 void CurveTab::showEvent(QShowEvent* event) {
@@ -224,8 +195,7 @@ void CurveTab::resizeEvent(QResizeEvent* event) {
 void CurveTab::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);
   if (event->type() != QEvent::PaletteChange) return;
-  mute(*m_note, palette());
-  mute(*m_message, palette());
+  muteText(*m_note, palette());
   if (m_fresh && message().isEmpty()) {
     restyle();
     showReading();

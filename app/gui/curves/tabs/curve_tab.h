@@ -11,14 +11,13 @@
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
+#include "app/gui/views/message_pages.h"
 
 class QAction;
 class QLabel;
 class QMenu;
 class QMimeData;
-class QStackedLayout;
 class QToolBar;
-class QToolButton;
 class QVBoxLayout;
 
 namespace foxscope::gui::curves {
@@ -52,9 +51,9 @@ class CurveTab : public QWidget {
   /// The tab as a picture, and the numbers behind it as tab-separated values; null where there is a message.
   [[nodiscard]] QMimeData* copied();
   /// The line instead of the plot; empty while the plot is shown.
-  [[nodiscard]] QString message() const;
+  [[nodiscard]] QString message() const { return m_pages->message(); }
   /// The button below that line, which does something about it; not visible where nothing can be done.
-  [[nodiscard]] QToolButton& remedy() const { return *m_remedy; }
+  [[nodiscard]] QToolButton& remedy() const { return m_pages->remedy(); }
   /// The line under the plot; empty where there is none.
   [[nodiscard]] QString note() const;
 
@@ -104,9 +103,7 @@ class CurveTab : public QWidget {
   QToolBar* m_controls;
   ReadOut* m_readOut;
   QLabel* m_note;
-  QLabel* m_message;
-  QToolButton* m_remedy;
-  QStackedLayout* m_pages;
+  MessagePages* m_pages;
   QVBoxLayout* m_plotPage;
   std::vector<QAction*> m_choices;
   bool m_fresh = false;

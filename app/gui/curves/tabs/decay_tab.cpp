@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/figure/heads/head_choice.h"
 #include "app/gui/curves/decay_plot.h"
 #include "app/gui/curves/read_out.h"
 #include "app/gui/document/number_text.h"
+#include "app/gui/document/runs/gateless_name.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/number_ranges.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -48,9 +51,16 @@ void DecayTab::take(std::vector<DecaySpectrum> spectra) {
                                      [](const HeadDecay& head) { return std::isinf(head.time); });
     if (spectrum.heads.empty()) {
       ungated += spectrum.run.name;
-    } else if (never > 0) {
+      continue;
+    }
+    if (never > 0) {
       notes += tr("%n head(s) of %1 never forget and are not drawn.", nullptr, static_cast<int>(never))
                    .arg(spectrum.run.name);
+    }
+    const std::vector<int> without = figure::layersWithoutGate(spectrum.run.trace->info());
+    if (!without.empty()) {
+      notes +=
+          tr("No forget gate in layers %1 of %2.").arg(QString::fromStdString(ranges_text(without)), spectrum.run.name);
     }
   }
   if (!ungated.empty()) notes.prepend(tr("No forget gate, so nothing decays: %1.").arg(ungated.join(tr(", "))));
@@ -81,6 +91,11 @@ void DecayTab::showReading() {
     if (!told && found != spectrum.heads.end()) told = *found;
   }
   readOut().setEntries(entries);
+  const Run* run = list().run(chosen.run);
+  if (!told && run != nullptr && !forgets(run->trace->info(), chosen.layer)) {
+    return readOut().setPlace(
+        tr("%1 has no forget gate").arg(gatelessName(run->name, run->trace->info(), chosen.layer)));
+  }
   if (!told || list().run(told->head.run) == nullptr) {
     return readOut().setPlace(tr("T = −1 / mean(log f): after T tokens 1/e (37 %) of a token is left"));
   }

@@ -238,9 +238,11 @@ QString DistanceTab::told() const {
   double decay = 0;
   double divergence = 0;
   double heads = 0;
+  bool gated = false;
   for (const HeadChoice& one : group.heads) {
     const HeadMeasures* measures = m_profiles.of(one);
     if (measures == nullptr || !measures->split) continue;
+    gated = gated || forgets(group.run.trace->info(), one.layer);
     total += measures->split->locality_without_first.total();
     content += measures->split->locality_without_first.by_content();
     decay += measures->split->locality_without_first.by_decay();
@@ -248,6 +250,7 @@ QString DistanceTab::told() const {
     ++heads;
   }
   if (heads == 0) return group.name;
+  if (!gated) return tr("%1: nearer by %2 octaves, without a gate").arg(group.name).arg(total / heads, 0, 'f', 2);
   return tr("%1: nearer by %2 octaves, %3 by content and %4 by decay; the gate changes A by %5 nats")
       .arg(group.name)
       .arg(total / heads, 0, 'f', 2)

@@ -85,12 +85,16 @@ GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& ref
 void GateTab::take(Gate gate) {
   m_gate = std::move(gate);
   m_list->setTokens(m_gate.events);
-  const bool differ = !m_gate.series->position.empty();
-  showPlot(
-      differ
-          ? tr("Tokens differ: tokens of %1 are drawn at the positions of %2 that begin at the same place in the text.")
-                .arg(m_gate.run, list().reference()->name)
-          : QString());
+  QStringList notes;
+  if (m_gate.trace->info().mixer(m_gate.head.layer).decays_by_channel()) {
+    notes += tr("Each channel decays by itself: f is the geometric mean of them.");
+  }
+  if (!m_gate.series->position.empty()) {
+    notes +=
+        tr("Tokens differ: tokens of %1 are drawn at the positions of %2 that begin at the same place in the text.")
+            .arg(m_gate.run, list().reference()->name);
+  }
+  showPlot(notes.join(' '));
 }
 
 PlotContent GateTab::content(const QPalette& palette) const {

@@ -133,12 +133,17 @@ QString meaningOf(const PictureContent& content) {
     return !side.head.trace->info().mixer(side.head.layer).has_softmax();
   };
   if (std::none_of(content.sides.begin(), content.sides.end(), isLinear)) return {};
+  const auto byChannel = [](const PictureSide& side) {
+    return side.head.trace->info().mixer(side.head.layer).decays_by_channel();
+  };
   switch (content.quantity) {
     case Quantity::mixing:
       return tr("M: y = M v, signed; F: its decay");
     case Quantity::forget:
     case Quantity::log_forget:
-      return tr("F: the decay of M; M: y = M v, signed");
+      return std::any_of(content.sides.begin(), content.sides.end(), byChannel)
+                 ? tr("F: the decay of M, mean of its channels; M: y = M v, signed")
+                 : tr("F: the decay of M; M: y = M v, signed");
     case Quantity::attention:
       return tr("A: |M| of a row, divided by its sum; M: y = M v, signed");
     default:

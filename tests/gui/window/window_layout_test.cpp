@@ -1,0 +1,305 @@
+// Where the parts of the window stand, how large they are, and their light and dark colours.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <QApplication>
+#include <QDockWidget>
+#include <QFile>
+#include <QScreen>
+#include <QStatusBar>
+#include <QTest>
+#include <QToolButton>
+
+#include "app/gui/curves/curves_view.h"
+#include "app/gui/evaluations/evaluations_view.h"
+#include "app/gui/heads/heads_view.h"
+#include "app/gui/maps/map_plot.h"
+#include "app/gui/maps/maps_view.h"
+#include "app/gui/maps/pane/map_pane.h"
+#include "app/gui/text/text_view.h"
+#include "app/gui/views/icon.h"
+#include "app/gui/views/theme.h"
+#include "app/gui/window/docks.h"
+#include "tests/gui/subject.h"
+#include "tests/gui/window/window_shown.h"
+
+namespace foxscope::gui::test {
+
+class WindowLayoutTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void initTestCase();
+  void docksStandBesideWhatIsOpen();
+  void thePartsGoBackToTheirPlaces();
+  void mapsFillTheirPanes();
+  void itFitsASmallScreen_data();
+  void itFitsASmallScreen();
+  void itIsNeverLargerThanItsScreen();
+  void docksShrinkWithTheWindow();
+  void partsComeIntoSightWithoutWideningIt_data();
+  void partsComeIntoSightWithoutWideningIt();
+  void lightAndDarkAreBothReadable();
+  void iconsTakeTheColoursOfTheTheme();
+};
+
+void WindowLayoutTest::initTestCase() { useOwnSettings(); }
+
+// With nothing open the first page stands alone; docks come back as they were.
+void WindowLayoutTest::docksStandBesideWhatIsOpen() {
+  Window test;
+  const auto visible = [&] {
+    QStringList names;
+    for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
+      if (dock->isVisible()) names += dock->objectName();
+    }
+    names.sort();
+    return names;
+  };
+  QCOMPARE(visible(), QStringList());
+  QVERIFY(test.run(64));
+  // Two runs on one text are compared.
+  QCOMPARE(visible(), (QStringList{"comparison", "curves", "heads", "predictions", "text"}));
+  test.window.findChild<QDockWidget*>("text")->hide();
+  auto* heads = test.window.findChild<QDockWidget*>("heads");
+  test.window.addDockWidget(Qt::RightDockWidgetArea, heads);
+  QTRY_VERIFY(heads->x() > test.window.width() / 2);
+  test.document().clear();
+  QCOMPARE(visible(), QStringList());
+  QVERIFY(test.run(64));
+  QCOMPARE(visible(), (QStringList{"comparison", "curves", "heads", "predictions"}));
+  QCOMPARE(test.window.dockWidgetArea(heads), Qt::RightDockWidgetArea);
+  // An evaluation alone is something that is open, and has the centre.
+  test.document().clear();
+  test.document().open({source("resources/figures/loss.h5")});
+  QTRY_VERIFY(test.window.evaluations().isVisible());
+  QCOMPARE(visible(), QStringList());
+}
+
+void WindowLayoutTest::thePartsGoBackToTheirPlaces() {
+  Window test;
+  test.document().modelRuns().setText({{}, "Something is open."});
+  QVERIFY(test.settle());
+  QCoreApplication::processEvents();
+  // The lists of runs and words, the comparison, evaluations, effects and trainings are out of sight at first.
+  auto docks = test.window.findChildren<QDockWidget*>();
+  QCOMPARE(docks.size(), 11);
+  auto* effects = test.window.findChild<QDockWidget*>("effects");
+  docks.removeIf([](const QDockWidget* dock) { return !dock->isVisible(); });
+  QCOMPARE(docks.size(), 3);
+  std::map<QDockWidget*, QRect> places;
+  for (QDockWidget* dock : docks) places[dock] = dock->geometry();
+  effects->show();
+  effects->raise();
+  docks[0]->hide();
+  docks[1]->setFloating(true);
+  test.window.addDockWidget(Qt::TopDockWidgetArea, docks[2]);
+  const auto actions = test.window.findChildren<QAction*>();
+  const auto reset = std::find_if(actions.begin(), actions.end(),
+                                  [](const QAction* action) { return action->text() == "Reset &Layout"; });
+  QVERIFY(reset != actions.end());
+  (*reset)->trigger();
+  for (QDockWidget* dock : docks) {
+    QVERIFY(dock->isVisible() && !dock->isFloating());
+    QTRY_COMPARE(dock->geometry(), places[dock]);
+  }
+  QVERIFY(!effects->isVisible());
+}
+
+void WindowLayoutTest::mapsFillTheirPanes() {
+  Window test(source("resources/demo.json"), {1600, 1000});
+  QVERIFY(test.run(256));
+  QCOMPARE(test.window.size(), QSize(1600, 1000));
+  QCOMPARE(test.window.maps().paneCount(), 2);
+  for (int index = 0; index < 2; ++index) {
+    const MapPane& pane = test.window.maps().pane(index);
+    const QSize map = pane.plot().geometryOfView().rect.size();
+    QCOMPARE(map.width(), map.height());
+    const double share = static_cast<double>(map.width()) * map.height() / (pane.width() * pane.height());
+    QVERIFY2(share >= 0.70,
+             qPrintable(QString("%1 of %2 x %3: %4").arg(map.width()).arg(pane.width()).arg(pane.height()).arg(share)));
+  }
+}
+
+void WindowLayoutTest::itFitsASmallScreen_data() {
+  QTest::addColumn<QString>("session");
+  QTest::addColumn<QSize>("size");
+  for (const char* name : {"demo", "demo-forgets", "demo-wins", "demo-remembers"}) {
+    QTest::newRow(name) << QStringLiteral("resources/%1.json").arg(name) << QSize(1024, 700);
+  }
+  // 1366 x 768, and 1280 x 800 or 2560 x 1600 at twice the size, without the frame.
+  QTest::newRow("small laptop") << QStringLiteral("resources/demo.json") << QSize(1354, 724);
+  QTest::newRow("13 inches") << QStringLiteral("resources/demo.json") << QSize(1268, 756);
+}
+
+void WindowLayoutTest::itFitsASmallScreen() {
+  QFETCH(QString, session);
+  QFETCH(QSize, size);
+  Window test(source("resources/demo.json"), size);
+  test.document().open({source(session)});
+  QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 2U, kPatience);
+  QVERIFY(test.settle());
+  const QSize shown = test.window.size();
+  QStringList least{QStringLiteral("window %1 x %2").arg(shown.width()).arg(shown.height())};
+  for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
+    const QSize hint = dock->minimumSizeHint();
+    if (dock->isVisible()) {
+      least += QStringLiteral("%1 %2 x %3").arg(dock->objectName()).arg(hint.width()).arg(hint.height());
+    }
+  }
+  const QSize centre = test.window.centralWidget()->minimumSizeHint();
+  least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
+  QVERIFY2(shown == size, qPrintable(least.join(", ")));
+  // Every part is inside; the text has a quarter of the width at most, and low windows give curves a third.
+  for (auto* part : std::initializer_list<QWidget*>{&test.window.docks().heads(), &test.window.docks().text(),
+                                                    &test.window.docks().curves(), &test.window.maps()}) {
+    QVERIFY(part->isVisible());
+    QVERIFY(test.window.rect().contains(QRect(part->mapTo(&test.window, QPoint()), part->size())));
+  }
+  QVERIFY(test.window.rect().contains(test.window.statusBar()->geometry()));
+  QVERIFY(test.window.docks().text().width() * 4 <= size.width() + 4);
+  // Evaluations behind them need more.
+  const int curves = test.window.docks().curves().height();
+  const int most = test.document().evaluations().empty() ? 36 : 45;
+  QVERIFY2(curves * 100 <= most * size.height(), qPrintable(QString::number(curves)));
+}
+
+void WindowLayoutTest::itIsNeverLargerThanItsScreen() {
+  MainWindow window({});
+  window.setRemembering(MainWindow::Remembering::off);
+  window.resizeToFit({100'000, 100'000});
+  const QSize room = window.screen()->availableSize();
+  QVERIFY(window.width() < room.width() && window.height() < room.height());
+  QVERIFY(window.width() > room.width() * 9 / 10 && window.height() > room.height() * 8 / 10);
+  window.resizeToFit({780, 560});
+  QCOMPARE(window.size(), QSize(780, 560).expandedTo(window.minimumSizeHint()));
+}
+
+// Docks that were placed in a larger window shrink as the window does, not the maps alone.
+void WindowLayoutTest::docksShrinkWithTheWindow() {
+  QByteArray state;
+  double curves = 0;
+  double text = 0;
+  {
+    Window test(source("resources/demo.json"), {1800, 1150});
+    QVERIFY(test.run(64));
+    Docks& docks = test.window.docks();
+    test.window.resizeDocks({&docks.curves()}, {500}, Qt::Vertical);
+    test.window.resizeDocks({&docks.text()}, {480}, Qt::Horizontal);
+    QCoreApplication::processEvents();
+    curves = docks.curves().height() / 1150.0;
+    text = docks.text().width() / 1800.0;
+    QVERIFY(curves > 0.4 && text > 0.25);
+    state = docks.state();
+  }
+  for (const QSize& size : {QSize(1300, 760), QSize(1800, 1150)}) {
+    Window test(source("resources/demo.json"), size);
+    QVERIFY(test.run(64));
+    test.window.docks().restore(state);
+    QCoreApplication::processEvents();
+    QCOMPARE(test.window.size(), size);
+    const double height = test.window.docks().curves().height();
+    const double width = test.window.docks().text().width();
+    const int least = test.window.centralWidget()->minimumSizeHint().height();
+    QVERIFY2(std::abs(height / size.height() - curves) < 0.03,
+             qPrintable(QString("%1 of %2, maps %3").arg(height).arg(curves).arg(least)));
+    QVERIFY2(std::abs(width / size.width() - text) < 0.03, qPrintable(QString::number(width)));
+  }
+}
+
+void WindowLayoutTest::partsComeIntoSightWithoutWideningIt_data() {
+  QTest::addColumn<bool>("dark");
+  QTest::newRow("light") << false;
+  QTest::newRow("dark") << true;
+}
+
+// The docks of runs come when a file is opened, out of the first page: in between they ask for no more than when they
+// stand in their places.
+void WindowLayoutTest::partsComeIntoSightWithoutWideningIt() {
+  QFETCH(bool, dark);
+  QApplication::setPalette(dark ? darkPalette() : lightPalette());
+  const Folder folder;
+  const QString file = folder.path("run.h5");
+  {
+    Document document;
+    QVERIFY(runDemo(document, 64));
+    document.files().saveRunFile(file);
+    QVERIFY(QTest::qWaitFor([&] { return document.files().exports().empty() && !document.busy(); }, kPatience));
+  }
+  const auto widthAfterOpening = [&](const QSize& size, int& least) {
+    Window test(source("resources/demo.json"), size);
+    test.document().open({file});
+    static_cast<void>(QTest::qWaitFor([&] { return test.document().runs().size() == 2; }, kPatience));
+    static_cast<void>(test.settle());
+    least = test.window.minimumSizeHint().width();
+    return test.window.width();
+  };
+  int least = 0;
+  QCOMPARE(widthAfterOpening({1400, 900}, least), 1400);
+  QVERIFY2(least < 1000, qPrintable(QString::number(least)));
+  const QSize narrow(least + 20, 700);
+  QCOMPARE(widthAfterOpening(narrow, least), narrow.width());
+  // Nor do the grids of many models: those that have no room are scrolled to.
+  QVERIFY(QFile::copy(source("resources/figures/needle.h5"), folder.path("needle.h5")));
+  Window test(source("resources/demo.json"), {1024, 700});
+  test.document().open({file, source("resources/figures/needle.h5"), folder.path("needle.h5"),
+                        source("resources/figures/heads.h5"), source("resources/figures/loss.h5")});
+  QTRY_COMPARE_WITH_TIMEOUT(test.document().evaluations().size(), 4U, kPatience);
+  QVERIFY(test.settle());
+  QCOMPARE(test.window.width(), 1024);
+  QApplication::setPalette(lightPalette());
+}
+
+void WindowLayoutTest::lightAndDarkAreBothReadable() {
+  Window test;
+  QVERIFY(test.run(64));
+  for (const QPalette& palette : {lightPalette(), darkPalette()}) {
+    QApplication::setPalette(palette);
+    QCoreApplication::processEvents();
+    QVERIFY(test.settle());
+    QVERIFY(isDark(test.window.palette()) == isDark(palette));
+    const auto* chip = test.window.findChild<QToolButton*>(QStringLiteral("chip"));
+    QVERIFY(chip != nullptr);
+    QCOMPARE(chip->icon().pixmap(10, 10).toImage().pixelColor(5, 5), runColour(0, palette));
+    // WCAG's contrast of text to its ground, 4.5 for ordinary text.
+    const auto luminance = [](const QColor& colour) {
+      const auto linear = [](double part) {
+        return part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+      };
+      return 0.2126 * linear(colour.redF()) + 0.7152 * linear(colour.greenF()) + 0.0722 * linear(colour.blueF());
+    };
+    const auto contrast = [&](const QColor& a, const QColor& b) {
+      const double x = luminance(a);
+      const double y = luminance(b);
+      return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
+    };
+    QVERIFY(contrast(palette.color(QPalette::WindowText), palette.color(QPalette::Window)) > 7);
+    QVERIFY(contrast(palette.color(QPalette::Text), palette.color(QPalette::Base)) > 7);
+    QVERIFY(contrast(mutedTextColour(palette), palette.color(QPalette::Window)) > 4.5);
+    for (int run = 0; run < 6; ++run) QVERIFY(contrast(runColour(run, palette), palette.color(QPalette::Base)) > 3);
+  }
+  QApplication::setPalette(lightPalette());
+}
+
+void WindowLayoutTest::iconsTakeTheColoursOfTheTheme() {
+  const QPalette before = QApplication::palette();
+  const QIcon icon = themedIcon("run");
+  for (const QPalette& palette : {lightPalette(), darkPalette()}) {
+    QApplication::setPalette(palette);
+    const QImage picture = icon.pixmap(24, 24).toImage();
+    QCOMPARE(picture.pixelColor(10, 12).rgb(), palette.color(QPalette::ButtonText).rgb());
+    QCOMPARE(picture.pixelColor(0, 0).alpha(), 0);
+  }
+  QApplication::setPalette(before);
+  QVERIFY(!programIcon().pixmap(64, 64).isNull());
+  Window test;
+  for (const QAction* action : test.window.commands()) {
+    if (!action->icon().isNull()) QVERIFY2(!action->icon().pixmap(16, 16).isNull(), qPrintable(action->text()));
+  }
+}
+
+}  // namespace foxscope::gui::test
+
+FOXSCOPE_GUI_SUBJECT(window_layout, foxscope::gui::test::WindowLayoutTest)
+#include "window_layout_test.moc"
