@@ -24,6 +24,7 @@
 #include "backend/file/provenance.h"
 #include "backend/file/raw_copy.h"
 #include "backend/file/run_check.h"
+#include "backend/map/complete_rows.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 
@@ -415,13 +416,8 @@ bool write_structure(Hdf5Writer& writer, std::span<const std::shared_ptr<const T
   return true;
 }
 
-}  // namespace
-
-RunFile RunFile::open(const std::filesystem::path& path, RunCheck check) {
-  return *open(path, std::stop_token{}, check);
-}
-
-std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const std::stop_token& stop, RunCheck check) {
+/// @returns nothing if it was stopped
+std::optional<RunFile> open_as_stored(const std::filesystem::path& path, const std::stop_token& stop, RunCheck check) {
   Reading reading(Hdf5File::open(path), stop, check);
   const Hdf5Object root(reading.file, reading.file->root(), "/");
   check_root(reading, root);
@@ -442,6 +438,22 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const st
   }
   if (run.traces.empty()) reading.file->fail_damaged("/models", "is empty");
   log_skipped(reading, root, {"text", "models"});
+  return run;
+}
+
+}  // namespace
+
+RunFile RunFile::open(const std::filesystem::path& path, RunCheck check) {
+  return *open_as_stored(path, std::stop_token{}, check);
+}
+
+std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const Job& job, RunCheck check) {
+  std::optional<RunFile> run = open_as_stored(path, job.stop, check);
+  if (!run) return std::nullopt;
+  for (std::shared_ptr<const Trace>& trace : run->traces) {
+    trace = complete_rows(std::move(trace), job);
+    if (!trace) return std::nullopt;
+  }
   return run;
 }
 

@@ -53,7 +53,7 @@ void Document::open(const QStringList& paths) {
     const QString path = isPath ? QFileInfo(given).absoluteFilePath() : given;
     JobRunner::Request<Opened> request;
     request.work = [path, check = m_check, kept = m_runs.keptIn(path)](const Job& job) {
-      Opened opened{path, kept.isEmpty() ? openPath(path, job.stop, check) : openKeptRun(path, kept, job.stop, check)};
+      Opened opened{path, kept.isEmpty() ? openPath(path, job, check) : openKeptRun(path, kept, job, check)};
       return job.stopped() ? std::nullopt : std::optional(std::move(opened));
     };
     request.done = [this](Opened opened) { receive(std::move(opened)); };
