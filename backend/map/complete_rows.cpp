@@ -103,9 +103,10 @@ class LayerRows {
                                                         operands_.write.data() + erased, executor_, stop_, nullptr)
                                        : forgetting_attention(a, executor_, stop_, nullptr);
     if (status == kernels::Status::invalid_argument) {
-      throw ShapeError(fmt::format("[forgetting_attention] a head of {} channels over {} positions with scale {} and "
-                                   "pruning tolerance {} is not supported",
-                                   mixer_.head_dim, info_.length, info_.softmax_scale, info_.pruning_tolerance));
+      throw ShapeError(
+          fmt::format("[forgetting_attention] a head of {} channels over {} positions with scale {} and "
+                      "pruning tolerance {} is not supported",
+                      mixer_.head_dim, info_.length, info_.softmax_scale, info_.pruning_tolerance));
     }
     return status == kernels::Status::ok;
   }
