@@ -26,7 +26,7 @@ namespace foxscope::cli {
 namespace {
 
 /// `foxscope import`, as typed.
-struct ImportOptions {
+struct RunImportOptions {
   std::string file;
   std::string output;
   std::optional<std::string> name;
@@ -51,7 +51,7 @@ bool beginsAsHdf5(const std::string& path) {
   return head == "\x89HDF\r\n\x1a\n";
 }
 
-std::optional<Mixer> linearMixerOf(const ImportOptions& options) {
+std::optional<Mixer> linearMixerOf(const RunImportOptions& options) {
   if (!options.mixer) return std::nullopt;
   const std::optional<Mixer> mixer = parse_mixer(*options.mixer);
   for (const Mixer known : {Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::mamba2}) {
@@ -60,13 +60,13 @@ std::optional<Mixer> linearMixerOf(const ImportOptions& options) {
   throw UsageError(fmt::format("--mixer {}: choose gated_linear_attention, delta_rule or mamba2", *options.mixer));
 }
 
-std::string importedName(const ImportOptions& options) {
+std::string importedName(const RunImportOptions& options) {
   std::string name = options.name.value_or(std::filesystem::path(options.file).stem().string());
   if (is_model_name(name)) return name;
   throw UsageError(fmt::format("model name '{}': use letters, digits, '.', '_' and '-' (--name NAME)", name));
 }
 
-void checkImport(const ImportOptions& options, bool runFile) {
+void checkImport(const RunImportOptions& options, bool runFile) {
   if (options.window && *options.window < 1) {
     throw UsageError(fmt::format("--window {}: use a number from 1 on", *options.window));
   }
@@ -81,8 +81,8 @@ void checkImport(const ImportOptions& options, bool runFile) {
 }
 
 /// The runs as the input has them. @returns nothing if it was stopped
-std::optional<std::vector<std::shared_ptr<const Trace>>> runsToImport(const ImportOptions& options, bool runFile,
-                                                                  const CommandContext& context) {
+std::optional<std::vector<std::shared_ptr<const Trace>>> runsToImport(const RunImportOptions& options, bool runFile,
+                                                                      const CommandContext& context) {
   if (runFile) return RunFile::open(options.file).default_first();
   TensorRunOptions of;
   of.name = importedName(options);
@@ -125,7 +125,7 @@ std::string importJson(const std::string& output, const std::vector<ImportedRun>
   return summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
-int importRun(const ImportOptions& options, const CommandContext& context) {
+int importRun(const RunImportOptions& options, const CommandContext& context) {
   const bool runFile = beginsAsHdf5(options.file);
   checkImport(options, runFile);
   requireDistinct(options.output, options.file);
@@ -162,7 +162,7 @@ int importRun(const ImportOptions& options, const CommandContext& context) {
 }  // namespace
 
 void addImportCommand(CLI::App& program, ParsedCommand& parsed) {
-  const auto options = std::make_shared<ImportOptions>();
+  const auto options = std::make_shared<RunImportOptions>();
   CLI::App* command =
       addSubcommand(program, parsed, "import", "Make a run file of tensors that another program computed",
                     "  foxscope import tensors.safetensors -o run.h5\n"
