@@ -13,11 +13,11 @@ namespace foxscope {
 
 /// What a file of tensors does not say of its run.
 struct TensorRunOptions {
-  std::string name;                 ///< of the model
-  bool length_first = false;        ///< tensors are [L, H, d] and [L, H], not [H, L, d] and [H, L]
-  std::optional<Mixer> mixer;       ///< of layers that are no attention; none: their tensors say it
-  std::int64_t window_size = 0;     ///< keys that a query of attention sees; 0: all
-  std::filesystem::path tokenizer;  ///< folder of the tokenizer that made `ids`; empty: tokens have no words
+  std::string name = {};                 ///< of the model
+  bool length_first = false;             ///< tensors are [L, H, d] and [L, H], not [H, L, d] and [H, L]
+  std::optional<Mixer> mixer = {};       ///< of layers that are no attention; none: their tensors say it
+  std::int64_t window_size = 0;          ///< keys that a query of attention sees; 0: all
+  std::filesystem::path tokenizer = {};  ///< folder of the tokenizer that made `ids`; empty: tokens have no words
 };
 
 /// Reads the run that a safetensors file describes (docs/files.md): of each layer N

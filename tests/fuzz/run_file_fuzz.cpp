@@ -1,5 +1,5 @@
-// Opens any bytes as a run file and reads every number in it, and holds them against the schema. The only way to fail is
-// an Error, and what readers refuse breaks the schema.
+// Opens any bytes as a run file and reads every number in it, and holds them against the schema. The only way to fail
+// is an Error, and what readers refuse breaks the schema.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
