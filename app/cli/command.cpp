@@ -83,6 +83,7 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addRunCommand(program, parsed);
   addInfoCommand(program, parsed);
   addCheckCommand(program, parsed);
+  addImportCommand(program, parsed);
   addMapCommand(program, parsed);
   addHeadsCommand(program, parsed);
   addCompareCommand(program, parsed);

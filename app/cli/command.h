@@ -57,6 +57,7 @@ void addOpenCommand(CLI::App& program, ParsedCommand& parsed);
 void addRunCommand(CLI::App& program, ParsedCommand& parsed);
 void addInfoCommand(CLI::App& program, ParsedCommand& parsed);
 void addCheckCommand(CLI::App& program, ParsedCommand& parsed);
+void addImportCommand(CLI::App& program, ParsedCommand& parsed);
 void addCompareCommand(CLI::App& program, ParsedCommand& parsed);
 void addPageCommand(CLI::App& program, ParsedCommand& parsed);
 void addMapCommand(CLI::App& program, ParsedCommand& parsed);

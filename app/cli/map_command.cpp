@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <tuple>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +8,7 @@
 #include "app/cli/map_options.h"
 #include "app/cli/output.h"
 #include "app/cli/parse_error.h"
+#include "app/cli/values.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_length.h"
 #include "app/figure/figure_words.h"
@@ -115,6 +117,18 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
   return kDone;
 }
 
+/// Opens the run; row normalisers that it lacks are computed for quantities that have them alone.
+std::optional<RunFile> openRun(const MapOptions& options, const CommandContext& context) {
+  const auto lacksRows = [](const std::string& name) {
+    return name == to_string(Quantity::forget) || name == to_string(Quantity::log_forget) ||
+           name == to_string(Quantity::logits);
+  };
+  if (std::ranges::all_of(split(options.quantities, ','), lacksRows)) {
+    return RunFile::open(options.file, options.check);
+  }
+  return RunFile::open(options.file, context.job(), options.check);
+}
+
 int writeMap(MapOptions options, const CommandContext& context) {
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const MapFormat format = formatOf(options);
@@ -135,7 +149,9 @@ int writeMap(MapOptions options, const CommandContext& context) {
   requireWritable(options.output, options.force);
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
-  const RunFile run = RunFile::open(options.file, options.check);
+  const std::optional<RunFile> opened = openRun(options, context);
+  if (!opened) return kInterrupted;
+  const RunFile& run = *opened;
   if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
   context.console.setSubject(options.output);
   if (chooses) {

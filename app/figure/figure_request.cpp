@@ -93,14 +93,16 @@ std::shared_ptr<const EvaluatedHeads> EvaluatedRuns::of(const std::shared_ptr<co
   return m_known[trace] = std::make_shared<const EvaluatedHeads>(std::move(*heads));
 }
 
-FigureRequest::Runs FigureRequest::runs() const {
+std::optional<FigureRequest::Runs> FigureRequest::runs() const {
   Runs all;
   for (const FigureRun& run : sources.runs) all.emplace_back(run.trace);
   if (!all.empty()) return all;
   const std::optional<int> gpu = gpuOf(spec);
   std::set<std::string> names;
   for (const std::string& file : sources.files) {
-    for (const auto& run : RunFile::open(file, checkOf(spec)).traces) {
+    const std::optional<RunFile> opened = RunFile::open(file, job, checkOf(spec));
+    if (!opened) return std::nullopt;
+    for (const auto& run : opened->traces) {
       if (!names.insert(run->info().name).second) {
         throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,
                                      run->info().name));
@@ -126,6 +128,11 @@ RunOnDevice FigureRequest::run(const Runs& runs) {
   return firstGated(runs, notes);
 }
 
+std::optional<RunOnDevice> FigureRequest::run() {
+  const std::optional<Runs> all = runs();
+  return all ? std::optional(run(*all)) : std::nullopt;
+}
+
 const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& models) {
   if (!sources.runs.empty()) return models.front();
   if (!spec.has("model")) return firstGated(models, notes);
@@ -136,14 +143,16 @@ const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& mo
                                nearest_question(name, namesIn(models))));
 }
 
-std::pair<RunOnDevice, RunOnDevice> FigureRequest::twoRuns() {
-  const Runs all = runs();
-  if (!sources.runs.empty()) return {all.at(0), all.at(1)};
+std::optional<std::pair<RunOnDevice, RunOnDevice>> FigureRequest::twoRuns() {
+  const std::optional<Runs> opened = runs();
+  if (!opened) return std::nullopt;
+  const Runs& all = *opened;
+  if (!sources.runs.empty()) return std::pair(all.at(0), all.at(1));
   const std::vector<std::string> names = spec.list("models");
   if (!names.empty() && names.size() != 2) {
     throw UsageError(fmt::format("--models {}: write two names, as in fox,base", fmt::join(names, ",")));
   }
-  if (!names.empty()) return {named(all, "--models", names[0]), named(all, "--models", names[1])};
+  if (!names.empty()) return std::pair(named(all, "--models", names[0]), named(all, "--models", names[1]));
   if (all.size() < 2) {
     throw UsageError(fmt::format("{}: comparing takes two models, here is {}: name another run file too",
                                  fmt::join(sources.files, ", "), all.empty() ? "none" : namesOf(all)));
@@ -152,7 +161,7 @@ std::pair<RunOnDevice, RunOnDevice> FigureRequest::twoRuns() {
     notes.push_back(fmt::format("of {} these are the first two: --models chooses others", namesOf(all)));
   }
   const bool swapped = !forgets(all[0]->info()) && forgets(all[1]->info());
-  return {all[swapped ? 1 : 0], all[swapped ? 0 : 1]};
+  return std::pair(all[swapped ? 1 : 0], all[swapped ? 0 : 1]);
 }
 
 std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
@@ -176,7 +185,9 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
           "-o` or `foxscope run` wrote",
           file, content_words(content)));
     }
-    for (const auto& trace : RunFile::open(file, checkOf(spec)).traces) {
+    const std::optional<RunFile> opened = RunFile::open(file, job, checkOf(spec));
+    if (!opened) return std::nullopt;
+    for (const auto& trace : opened->traces) {
       auto heads = evaluate_run({trace, gpu}, job);
       if (!heads) return std::nullopt;
       models.push_back(std::move(*heads));

@@ -55,22 +55,24 @@ struct FigureRequest {
   const Job& job;
   std::vector<std::string> notes = {};  ///< what was chosen where nothing was asked for, before the figure's own
 
-  /// Every run, in their order, on the device that was asked for.
+  /// Every run, in their order, on the device that was asked for. Row normalisers that a file lacks are computed.
+  /// @returns nothing if the job was stopped, as all that reads runs
   /// @throws Error, UsageError as RunFile::open, DeviceChoice::parse and gpu_chosen; UsageError for two runs of one
   /// name, and for labels of models that there are none of
-  [[nodiscard]] Runs runs() const;
+  [[nodiscard]] std::optional<Runs> runs() const;
   /// @throws UsageError naming the option, with the names that exist
   [[nodiscard]] RunOnDevice named(const Runs& runs, const char* option, const std::string& name) const;
   /// The run that --model names; without it the first that has a gate, else the first of all, with a note if there was
   /// a choice.
   /// @throws UsageError with the names that exist
   RunOnDevice run(const Runs& runs);
+  std::optional<RunOnDevice> run();  ///< of all runs
   /// The same of models.
   const EvaluatedHeads& model(const std::vector<EvaluatedHeads>& models);
   /// The two runs that --models names, or the first two, of files one with a gate before one without, with a note if
   /// there was a choice.
   /// @throws UsageError with the names that exist
-  std::pair<RunOnDevice, RunOnDevice> twoRuns();
+  std::optional<std::pair<RunOnDevice, RunOnDevice>> twoRuns();
 
   /// Statistics of the heads of every model: files hold them, or runs.
   /// @returns nothing if the job was stopped

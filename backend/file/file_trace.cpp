@@ -26,9 +26,6 @@ constexpr std::uint64_t kShortRows = std::uint64_t{64} << 10U;
 constexpr std::uint64_t kMostInflation = 64;
 /// Experts that a position may have read.
 constexpr std::uint64_t kMostExperts = 1 << 16;
-/// By which a sum of log f may rise, in parts of its size: a sum in blocks is rounded anew in each, which in float32
-/// (as torch.cumsum sums float32) comes to some units in the last place, 2^-23.
-constexpr double kMostRise = 8 * 0x1p-23;
 
 bool is_far_compressed(const Hdf5Dataset& rows) {
   return rows.bytes() > kShortRows && rows.bytes() / kMostCompression > rows.stored_bytes();
@@ -137,7 +134,7 @@ class FileTraceSource final : public TraceSource {
   /// @param place  "20 of head 2"
   template <typename Place>
   void require_fall(const Hdf5Dataset& sums, double sum, double lowest, const Place& place) const {
-    if (sum - lowest <= kMostRise * std::max(std::abs(sum), std::abs(lowest))) return;
+    if (!rises(sum, lowest)) return;
     throw Error(
         fmt::format("{}: {}: rises by {:.6g} above an earlier sum at position {}, so that a gate is above 1, and none "
                     "is: it is the sum of log f up to and including a position: {}",

@@ -11,6 +11,7 @@
 
 #include "backend/base/index.h"
 #include "backend/file/hdf5/hdf5_heap.h"
+#include "backend/file/run_sizes.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -91,7 +92,6 @@ void write_attention(Hdf5Writer& writer, const std::string& group, const TraceIn
 }
 
 void read_attention(const Hdf5Object& model, TraceInfo& info) {
-  constexpr std::int64_t kMostWindow = std::int64_t{1} << 40U;
   info.logit_cap = model.real_attribute("logit_cap").value_or(0);
   if (!(info.logit_cap >= 0) || !std::isfinite(info.logit_cap)) {
     model.file().fail_damaged(model.path() + "@logit_cap", fmt::format("is {}, not 0 or above", info.logit_cap));

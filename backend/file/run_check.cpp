@@ -27,8 +27,6 @@ constexpr double kFloat32Tolerance = 1e-5;
 constexpr double kBfloat16Tolerance = 1e-3;
 /// Float32 rounds a logit and a normaliser each by some units in the last place.
 constexpr double kRounding = 4 * 0x1p-24;
-/// A sum of c in float32 is rounded by as much as it may rise.
-constexpr double kSumRounding = 8 * 0x1p-23;
 /// However large logits and sums are, a row that is further from 1 is none.
 constexpr double kMostTolerance = 1e-2;
 
@@ -67,8 +65,14 @@ std::span<const T> row_of(const std::shared_ptr<const ArrayValues>& values, int 
 
 class AttentionCheck {
  public:
-  AttentionCheck(const Trace& trace, const std::string& file, std::int64_t reach, RunCheckReport& report)
-      : trace_(trace), info_(trace.info()), file_(file), store_(*trace.query_key()), report_(report) {
+  AttentionCheck(const Trace& trace, const std::string& file, std::int64_t reach, RunCheckReport& report,
+                 std::vector<RowProblem>* problems)
+      : trace_(trace),
+        info_(trace.info()),
+        file_(file),
+        store_(*trace.query_key()),
+        report_(report),
+        problems_(problems) {
     // The first row is of one key: no gate has a part in it.
     for (int n = 0; n < kCheckedRows; ++n) rows_.push_back((reach - 1) * n / (kCheckedRows - 1));
     rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
@@ -184,13 +188,17 @@ class AttentionCheck {
     }
     const double tolerance =
         std::min((info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
-                     kRounding * (row.largest_logit + std::abs(normalizer)) + kSumRounding * gate_size(row, kind, gate),
+                     kRounding * (row.largest_logit + std::abs(normalizer)) + kMostRise * gate_size(row, kind, gate),
                  kMostTolerance) +
         info_.pruning_tolerance;
     const double error = std::abs(row.sum[kind] - 1);
     report_.largest_error = std::max(report_.largest_error, error);
     if (error <= tolerance) {
       ++report_.rows;
+      return;
+    }
+    if (problems_ != nullptr) {
+      problems_->push_back({kNormalizers[kind], layer, head, row.row, row.sum[kind]});
       return;
     }
     throw Error(
@@ -205,6 +213,7 @@ class AttentionCheck {
   const std::string& file_;
   const QueryKeyStore& store_;
   RunCheckReport& report_;
+  std::vector<RowProblem>* const problems_;
   std::vector<std::int64_t> rows_;
 };
 
@@ -272,7 +281,7 @@ void read_query_key(const QueryKeyStore& store, int layer, std::int64_t reach) {
 }  // namespace
 
 RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,
-                         const std::stop_token& stop) {
+                         const std::stop_token& stop, std::vector<RowProblem>* problems) {
   RunCheckReport report;
   const TraceInfo& info = trace.info();
   int layers = 0;
@@ -298,7 +307,7 @@ RunCheckReport check_run(const Trace& trace, const std::string& file, const Chec
       for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
         own.normalizers[kind] = row_of<float>(arrays.normalizers[kind], head, info.length);
       }
-      AttentionCheck(trace, file, reach, report).check_head(layer, head, own);
+      AttentionCheck(trace, file, reach, report, problems).check_head(layer, head, own);
     }
     ++report.layers;
   }

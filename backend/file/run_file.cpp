@@ -24,14 +24,14 @@
 #include "backend/file/provenance.h"
 #include "backend/file/raw_copy.h"
 #include "backend/file/run_check.h"
+#include "backend/file/run_sizes.h"
+#include "backend/map/complete_rows.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10'000;
-constexpr std::int64_t kMostHeads = 65'536;
 constexpr std::string_view kModelsFolder = "models/";
 /// Tokens that stand for one character all name its bytes, so that ranges overlap: an escape of twelve bytes in JSON
 /// has twelve at most, a character that a normaliser spells out some more.
@@ -170,51 +170,6 @@ std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object
   return known;
 }
 
-/// Without arrays of layers, gradients and hidden states have one of each layer; of losses alone it does not matter how
-/// many layers there were.
-void fill_sizes_without_layers(const Hdf5Object& model, TraceInfo& info) {
-  info.layers = 1;
-  if (const auto states = model.find("hidden_states")) {
-    info.layers = static_cast<int>(std::clamp<std::size_t>(states->names().size(), 2, kMostLayers + 1)) - 1;
-  }
-  const auto gradient = find_array(model, spec_of(TraceArray::log_forget_gradient));
-  if (!gradient) return;
-  const std::vector<std::uint64_t> dims = Hdf5Dataset(*gradient).dims();
-  if (dims.size() != 3) return;  // refused where its shape is
-  info.layers = static_cast<int>(std::min<std::uint64_t>(dims[0], kMostLayers));
-  info.heads = static_cast<int>(std::min<std::uint64_t>(dims[1], kMostHeads));
-}
-
-/// Sizes of a model that another program wrote without our attributes come from its first layer.
-void fill_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
-  if (!layers) return fill_sizes_without_layers(model, info);
-  info.layers = static_cast<int>(std::min<std::size_t>(layers->names().size(), kMostLayers));
-  const std::optional<Hdf5Object> first = layers->find("00");
-  if (!first) return;
-  for (const ArraySpec& spec : kTraceArrays) {
-    if (spec.repeat != Repeat::layers) continue;
-    const std::optional<Hdf5Object> object = first->find(name_of(spec));
-    if (!object) continue;
-    const std::vector<std::uint64_t> dims = Hdf5Dataset(*object).dims();
-    for (std::size_t n = 0; n < std::min(dims.size(), spec.axes.size()); ++n) {
-      const Axis axis = spec.axes.begin()[n];
-      const auto extent = static_cast<int>(std::min<std::uint64_t>(dims[n], kMostHeads));
-      if (axis == Axis::head || axis == Axis::query_head) info.heads = std::max(info.heads, extent);
-      if (axis == Axis::key_head) info.key_heads = extent;
-      if (axis == Axis::channel) info.head_dim = extent;
-    }
-  }
-}
-
-/// 1/sqrt(d) of softmax attention; 0 where d is not known, which only a file without queries and keys does not tell.
-double usual_scale(const TraceInfo& info) {
-  int head_dim = info.head_dim;
-  for (const LayerMixer& mixer : info.mixers) {
-    if (mixer.has_softmax()) head_dim = mixer.head_dim;
-  }
-  return head_dim > 0 ? softmax_scale<double>(head_dim) : 0;
-}
-
 /// @throws Error for a mixer that files of the schema do not have, which older readers would take for attention
 void check_schema(const Reading& reading, const Hdf5Object& model, const TraceInfo& info) {
   if (reading.schema >= kMixerSchema) return;
@@ -241,7 +196,7 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
     reading.file->fail_damaged(model.path() + "@dtype", "is neither float32 nor bfloat16");
   }
   info.dtype = dtype_from_string(dtype);
-  info.window_size = reading.integer_attribute(model, "window_size", 0, 0, std::int64_t{1} << 40U);
+  info.window_size = reading.integer_attribute(model, "window_size", 0, 0, kMostWindow);
   info.pruning_tolerance = reading.real_attribute(model, "pruning_tolerance", 0);
   (void)reading.integer_attribute(model, "gated", 1, 0, 1);
   if (const auto gradient = find_array(model, spec_of(TraceArray::log_forget_gradient))) {
@@ -415,13 +370,8 @@ bool write_structure(Hdf5Writer& writer, std::span<const std::shared_ptr<const T
   return true;
 }
 
-}  // namespace
-
-RunFile RunFile::open(const std::filesystem::path& path, RunCheck check) {
-  return *open(path, std::stop_token{}, check);
-}
-
-std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const std::stop_token& stop, RunCheck check) {
+/// @returns nothing if it was stopped
+std::optional<RunFile> open_as_stored(const std::filesystem::path& path, const std::stop_token& stop, RunCheck check) {
   Reading reading(Hdf5File::open(path), stop, check);
   const Hdf5Object root(reading.file, reading.file->root(), "/");
   check_root(reading, root);
@@ -442,6 +392,22 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const st
   }
   if (run.traces.empty()) reading.file->fail_damaged("/models", "is empty");
   log_skipped(reading, root, {"text", "models"});
+  return run;
+}
+
+}  // namespace
+
+RunFile RunFile::open(const std::filesystem::path& path, RunCheck check) {
+  return *open_as_stored(path, std::stop_token{}, check);
+}
+
+std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const Job& job, RunCheck check) {
+  std::optional<RunFile> run = open_as_stored(path, job.stop, check);
+  if (!run) return std::nullopt;
+  for (std::shared_ptr<const Trace>& trace : run->traces) {
+    trace = complete_rows(std::move(trace), job);
+    if (!trace) return std::nullopt;
+  }
   return run;
 }
 

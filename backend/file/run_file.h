@@ -49,9 +49,10 @@ struct RunFile {
   /// @throws Error naming the file, the object in it, and the remedy (not HDF5, not a run file, newer schema,
   ///         truncated, wrong shapes, arrays that contradict one another)
   static RunFile open(const std::filesystem::path& path, RunCheck check = RunCheck::whole);
-  /// The same, stopped between the arrays of a long run.
+  /// The same for who computes attention: row normalisers that the file lacks are computed (complete_rows.h), with
+  /// progress. The file stays as it is.
   /// @returns nothing if it was stopped
-  static std::optional<RunFile> open(const std::filesystem::path& path, const std::stop_token& stop,
+  static std::optional<RunFile> open(const std::filesystem::path& path, const Job& job,
                                      RunCheck check = RunCheck::whole);
 
   /// The trace of that name; without a name the only one.

@@ -41,6 +41,17 @@ def write_run(path, length=60, heads=4, key_heads=2, dim=8, layers=2, attributes
     return path
 
 
+def found(test, path, kind="broken"):
+    """What `foxscope check` finds of a kind, (path, expected, found); its exit status is that of the findings."""
+    result = test.foxscope("check", path, "--json")
+    report = json.loads(result.stdout)
+    test.assertEqual(report["keeps_schema"], report["broken"] == 0)
+    test.assertEqual(result.returncode, 0 if report["keeps_schema"] else 1, result.stderr.decode())
+    test.assertEqual(len(report["findings"]), min(1000, report["broken"]) + min(1000, report["notes"]))
+    return [(finding["path"], finding["expected"], finding["found"]) for finding in report["findings"]
+            if finding["kind"] == kind]
+
+
 class HandWrittenTest(CommandLineTest):
     """docs/files.md: readers need tokens/id, tokens/input_id, @dtype and the number of heads."""
 
@@ -52,9 +63,12 @@ class HandWrittenTest(CommandLineTest):
         with h5py.File(path, "r+") as file:
             c = file["models/mine/layers/01/cumulative_log_gate"]
             c[2] = numpy.r_[-1e4, -1e4 + 0.0094 * numpy.arange(1, 300)]
-        for command in [["check", path], ["heads", path]]:
-            self.fails(1, ["layers/01/cumulative_log_gate: rises by", "of head 2, so that a gate is above 1", "--unchecked"],
-                       *command)
+        self.fails(1, ["layers/01/cumulative_log_gate: rises by", "of head 2, so that a gate is above 1", "--unchecked"],
+                   "heads", path)
+        self.assertEqual(found(self, path), [("/models/mine/layers/01/cumulative_log_gate",
+                                              "sums of log f up to and including a position, which never rise",
+                                              "one that rises by 0.0094 at [2, 2], in 1 of 4 heads: are these log f, not "
+                                              "their sums?")])
         self.done("heads", path, "--unchecked")
 
     def test_normalisers_of_no_size_are_refused(self):
@@ -62,16 +76,21 @@ class HandWrittenTest(CommandLineTest):
             path = write_run(self.folder / "sizes.h5")
             with h5py.File(path, "r+") as file:
                 file["models/mine/layers/01/log_normalizer"][1] = value
-            self.fails(1, ["row 0 of layer 1 head 1 of the attention sums to", "log_normalizer"], "check", path)
+            self.fails(1, ["row 0 of layer 1 head 1 of the attention sums to", "log_normalizer"], "heads", path)
+            [(place, _, found_there)] = found(self, path)
+            self.assertEqual(place, "/models/mine/layers/01/log_normalizer")
+            self.assertIn("in row 0 of head 1; rows of 1 of 4 heads do not sum to 1", found_there)
 
     def test_channels_that_climb_are_refused_by_name(self):
         path = self.run_fixture("gla")
         with h5py.File(path, "r+") as file:
             sums = file["models/gla/layers/00/cumulative_log_decay"]
             sums[0, 20, 3] = sums[0, 19, 3] + 0.5
-        for command in ["check", "heads"]:
-            self.fails(1, ["layers/00/cumulative_log_decay: rises by 0.5", "at position 20 of head 0, channel 3",
-                           "--unchecked"], command, path)
+        self.fails(1, ["layers/00/cumulative_log_decay: rises by 0.5", "at position 20 of head 0, channel 3",
+                       "--unchecked"], "heads", path)
+        [(place, _, there)] = found(self, path)
+        self.assertEqual(place, "/models/gla/layers/00/cumulative_log_decay")
+        self.assertEqual(there, "one that rises by 0.5 at [0, 20, 3], in 1 of 32 channels")
         self.done("heads", path, "--unchecked")
 
     def test_a_file_without_our_attributes_opens(self):
@@ -123,7 +142,7 @@ class CheckTest(CommandLineTest):
 
     def test_what_contradicts_itself_is_refused_by_every_reader(self):
         for path, words in self.odd_files():
-            readers = [["heads", path], ["info", path], ["check", path],
+            readers = [["heads", path], ["info", path],
                        ["map", path, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", self.folder / "f.npy"]]
             if DRAWS:
                 readers += [["figure", "grid", path, "-o", self.folder / "f.svg"],
@@ -163,11 +182,21 @@ class CheckTest(CommandLineTest):
 
     def test_check_says_what_it_saw(self):
         self.assertRegex(self.done("check", write_run(self.folder / "mine.h5")),
-                         r"\Amine: 60 tokens, 2 layers: c of 8 heads never rises, 32 rows of the attention sum to 1 "
-                         r"within \d\.\de-0[678]\n\Z")
+                         r"\Anote: /models/mine@softmax_scale: expected what q.k is multiplied by, found nothing: 1/sqrt\(d\) "
+                         r"= 0.353553 is taken\n"
+                         r"mine: 60 tokens, 2 layers: c of 8 heads never rises, 32 rows of the attention sum to 1 "
+                         r"within \d\.\de-0[678]\n  without curves of losses")
         loss = self.run_fixture(extra=["--keep", "loss"])
         self.assertEqual(self.done("check", loss),
-                         "fox-pro: 64 tokens, 2 layers: there are no rows of attention to add up\n")
+                         "fox-pro: 64 tokens, 2 layers: there are no rows of attention to add up\n"
+                         "  without maps of F, gates, decay times: there are no layers/NN/cumulative_log_gate (all layers)\n"
+                         "  without maps of A, M and logits, statistics of heads: there are no "
+                         "layers/NN/cumulative_log_gate (all layers), layers/NN/query (all layers), layers/NN/key (all "
+                         "layers)\n"
+                         "  without words: there are no tokens/string, or /text/content with tokens/byte_start and "
+                         "byte_end\n"
+                         "  without saliency: there are no gradients/log_forget\n"
+                         "  without predictions: there are no predictions/hidden_state or hidden_states/NN or logits\n")
 
     def test_rows_that_are_no_numbers_are_told_apart(self):
         def gone(model):
@@ -198,12 +227,205 @@ class CheckTest(CommandLineTest):
         self.done("open", path, "--unchecked", "--screenshot", self.folder / "window.png", environment=NO_DISPLAY)
 
 
+class SchemaTest(CommandLineTest):
+    """docs/files.md: everything that a file of another program has otherwise, at once."""
+
+    def test_all_findings_at_once(self):
+        path = write_run(self.folder / "theirs.h5", attributes=[("softmax_scale", 8**-0.5), ("layers", 3)])
+        with h5py.File(path, "r+") as file:
+            model = file["models/mine"]
+            model.attrs["config"] = "{not json"
+            model.attrs["window_size"] = -1
+            ids = model["tokens/id"][...]
+            del model["tokens/input_id"]
+            model["tokens/input_id"] = ids[:-1].astype(numpy.int64)
+            model["loss/per_token_loss"] = numpy.ones(59, numpy.float32)
+            first, second = model["layers/00"], model["layers/01"]
+            c = first["cumulative_log_gate"][...]
+            first["cumulative_log_gate"][...] = numpy.diff(c, prepend=0)
+            first["cumulative_log_gate"].attrs["units"] = "bits"
+            first["attention"] = numpy.zeros((4, 60, 60), numpy.float32)
+            key = second["key"][...]
+            del second["key"], second["log_normalizer"]
+            second["cumulative_log_gate"][1, 7] = numpy.nan
+            second["log_normalizer"] = numpy.zeros((4, 60))
+            model["extra"] = key
+            file["notes"] = "of somebody"
+        broken = dict((place.removeprefix("/models/mine"), (expected, there)) for place, expected, there in found(self, path))
+        sums = "sums of log f up to and including a position, which never rise"
+        self.assertEqual(broken.pop("/layers/00/cumulative_log_gate")[0], sums)
+        self.assertEqual(broken, {
+            "@config": ("JSON", "other text"),
+            "@window_size": ("a whole number from 0 to 1099511627776", "-1"),
+            "/tokens/input_id": ("int32 [60], one for each of tokens/id", "int64 [59]"),
+            "/loss/per_token_loss": ("float32 [60] (position)", "float32 [59]"),
+            "/layers/00/cumulative_log_gate@units": ("nats", "bits"),
+            "/layers/01/cumulative_log_gate": ("finite numbers", "one that is not finite at [1, 7]"),
+            "/layers/01/log_normalizer": ("float32 [4, 60] (head, position)", "float64 [4, 60]"),
+            "/layers/01/key": ("float32 [2, 60, 8], as other layers or parts have queries and keys", "nothing"),
+            "/layers/02": ("a group, as there are 3 layers", "nothing"),
+            "/layers/02/query": ("float32 [4, 60, 8], as other layers or parts have queries and keys", "nothing"),
+            "/layers/02/key": ("float32 [2, 60, 8], as other layers or parts have queries and keys", "nothing")})
+        self.assertEqual(found(self, path, "note"),
+                         [("/notes", "nothing", "an object that nothing reads"),
+                          ("/models/mine/extra", "nothing", "an object that nothing reads"),
+                          ("/models/mine/layers/00/attention", "nothing", "an object that nothing reads")])
+        result = self.foxscope("check", path)
+        self.assertEqual(result.stderr.decode(),
+                         f"foxscope: {path}: 12 findings break the schema of run files (docs/files.md): correct what wrote the "
+                         "file\n")
+        lines = result.stdout.decode().splitlines()
+        self.assertIn("/models/mine/layers/01/log_normalizer: expected float32 [4, 60] (head, position), found float64 "
+                      "[4, 60]", lines)
+        self.assertIn("  without maps of F, gates, decay times: there are no layers/NN/cumulative_log_gate (all layers)",
+                      lines)
+
+    def test_log_f_in_the_place_of_its_sums_is_told_apart(self):
+        path = write_run(self.folder / "terms.h5", arrays=["c"])
+        with h5py.File(path, "r+") as file:
+            for layer in file["models/mine/layers"].values():
+                layer["cumulative_log_gate"][...] = numpy.diff(layer["cumulative_log_gate"][...], prepend=0)
+        for _, _, there in found(self, path):
+            self.assertRegex(there, r"in 4 of 4 heads: are these log f, not their sums\?\Z")
+        with h5py.File(path, "r+") as file:
+            for layer in file["models/mine/layers"].values():
+                c = layer["cumulative_log_gate"][...].cumsum(axis=1)
+                layer["cumulative_log_gate"][...] = numpy.pad(c, ((0, 0), (1, 0)))[:, :-1]
+        self.assertEqual(found(self, path), [])
+        self.assertIn("0 at position 0 of all heads: are these sums up to, not including, a position?",
+                      [there for _, _, there in found(self, path, "note")])
+
+    def test_what_is_missing_at_the_top(self):
+        def made(change):
+            path = write_run(self.folder / "run.h5")
+            with h5py.File(path, "r+") as file:
+                change(file)
+            return [(place, there) for place, _, there in found(self, path)]
+
+        def delete(name):
+            return lambda file: file.__delitem__(name)
+
+        def set_attribute(name, value):
+            return lambda file: file["models/mine"].attrs.__setitem__(name, value)
+
+        self.assertEqual(made(delete("models")), [("/models", "nothing")])
+        self.assertEqual(made(delete("models/mine/tokens")), [("/models/mine/tokens", "nothing")])
+        self.assertEqual(made(delete("models/mine/tokens/id")), [("/models/mine/tokens/id", "nothing")])
+        self.assertEqual(made(lambda file: file["models/mine"].attrs.__delitem__("dtype")),
+                         [("/models/mine@dtype", "nothing")])
+        self.assertEqual(made(set_attribute("dtype", "float64")), [("/models/mine@dtype", "float64")])
+        self.assertEqual(made(set_attribute("key_heads", 3))[0], ("/models/mine@key_heads", "3"))
+        self.assertEqual(made(set_attribute("pruning_tolerance", 2.0)), [("/models/mine@pruning_tolerance", "2")])
+        self.assertEqual(made(lambda file: file.attrs.__setitem__("foxscope_schema", 9)), [("/@foxscope_schema", "9")])
+        self.assertEqual(made(lambda file: file.attrs.__setitem__("content", "eval_loss")),
+                         [("/@content", "losses of windows (`foxscope eval loss`)")])
+        self.assertEqual(made(lambda file: file.move("models/mine", "models/a b")), [("/models/a b", "another")])
+
+    def test_links_in_circles_and_elsewhere(self):
+        path = write_run(self.folder / "links.h5", layers=3)
+        with h5py.File(path, "r+") as file:
+            file["models/again"] = file["models/mine"]
+            file["models/mine/layers/01/models"] = file["models"]
+            del file["models/mine/layers/02"]
+            file["models/mine/layers/02"] = file["models/mine/layers/00"]
+            file["models/mine/loss"] = h5py.SoftLink("/models/mine/layers/00")
+            del file["models/mine/layers/01/query"]
+            file["models/mine/layers/01/query"] = h5py.ExternalLink("other.h5", "/query")
+        places = [place for place, _, _ in found(self, path)]
+        self.assertIn("/models/mine", places)  # the second name of the first
+        self.assertIn("/models/again/layers/02", places)
+        self.assertIn("/models/again/layers/01/query", places)
+        self.assertIn("/models/again/loss", places)
+
+    def test_a_thousand_findings_are_listed_and_the_others_counted(self):
+        path = write_run(self.folder / "many.h5")
+        with h5py.File(path, "r+") as file:
+            for n in range(30):
+                file[f"models/mine/other-{n:02}"] = n
+            file["models/mine"].attrs["layers"] = 5000
+        report = json.loads(self.foxscope("check", path, "--json").stdout)
+        self.assertEqual(report["broken"], 3 * 4998)
+        self.assertEqual(report["notes"], 20 + 1 + 1)
+        self.assertIn("and 13994 more\n", self.foxscope("check", path).stdout.decode())
+
+    def test_numbers_that_are_none_are_notes_where_rows_alone_suffer(self):
+        path = write_run(self.folder / "none.h5", attributes=[("softmax_scale", 8**-0.5)])
+        with h5py.File(path, "r+") as file:
+            file["models/mine/layers/00/query"][3, 59, 7] = numpy.inf
+            file["models/mine/layers/01/log_normalizer"][2, 5] = numpy.nan
+        self.assertEqual(found(self, path), [])
+        self.assertEqual([(place, there) for place, _, there in found(self, path, "note")],
+                         [("/models/mine/layers/00/query", "one that is not finite at [3, 59, 7]"),
+                          ("/models/mine/layers/01/log_normalizer", "one that is not finite at [2, 5]")])
+
+    def test_each_broken_array_of_rows_is_one_finding(self):
+        path = write_run(self.folder / "off.h5", attributes=[("softmax_scale", 8**-0.5)])
+        with h5py.File(path, "r+") as file:
+            for layer in file["models/mine/layers"].values():
+                layer["log_normalizer"][1:] += 3
+        self.assertEqual([place for place, _, _ in found(self, path)],
+                         [f"/models/mine/layers/0{layer}/log_normalizer" for layer in range(2)])
+        for _, _, there in found(self, path):
+            self.assertRegex(there, r"a sum of 0\.049787\d* in row 0 of head 1; rows of 3 of 4 heads do not sum to 1")
+
+
+class RowlessTest(CommandLineTest):
+    """A file without row normalisers is completed when it is opened for attention, and on disk by import alone."""
+
+    def setUp(self):
+        super().setUp()
+        self.whole = self.run_fixture(name="whole.h5")
+        self.path = self.run_fixture(name="run.h5", extra=["--keep", "loss,gates,qk"])
+
+    def map_of(self, path, quantity="attention"):
+        output = self.folder / "map.npy"
+        self.done("map", path, "--layer", 1, "--head", 1, "--quantity", quantity, "-o", output, "--force")
+        return numpy.load(output)
+
+    def test_maps_statistics_and_pages_are_those_of_the_whole_run(self):
+        numpy.testing.assert_allclose(self.map_of(self.path), self.map_of(self.whole), atol=1e-6)
+        left, right = (json.loads(self.done("heads", path, "--json"))["heads"] for path in (self.path, self.whole))
+        for a, b in zip(left, right, strict=True):
+            self.assertAlmostEqual(a["attention"]["entropy"], b["attention"]["entropy"], places=5)
+        self.done("page", self.path, "-o", self.folder / "page.html")
+        if DRAWS:
+            self.done("figure", "grid", self.path, "-o", self.folder / "grid.svg")
+            self.done("open", self.path, "--screenshot", self.folder / "window.png", environment=NO_DISPLAY)
+
+    def test_check_says_that_they_are_computed(self):
+        self.assertIn("  row normalisers are computed when it is opened: there are no layers/NN/log_normalizer (all layers)\n",
+                      self.done("check", self.path))
+        self.assertNotIn("row normalisers", self.done("check", self.whole))
+
+    def test_maps_of_the_gate_alone_do_not_wait_for_them(self):
+        said = self.foxscope("map", self.path, "--layer", 1, "--head", 1, "--quantity", "forget", "-v", "-o",
+                             self.folder / "forget.npy").stderr.decode()
+        self.assertNotIn("row normalisers", said)
+        said = self.foxscope("map", self.path, "--layer", 1, "--head", 1, "--quantity", "attention", "-v", "-o",
+                             self.folder / "attention.npy").stderr.decode()
+        self.assertIn("computing row normalisers", said)
+
+    def test_import_writes_them(self):
+        before = self.path.read_bytes()
+        output = self.folder / "complete.h5"
+        self.assertEqual(self.done("import", self.path, "-o", output),
+                         "fox-pro: 64 tokens, 2 layers, 4 heads, row normalisers of 4 computed\n"
+                         f"written to {output}\n")
+        self.assertEqual(self.path.read_bytes(), before)
+        with h5py.File(output) as complete, h5py.File(self.whole) as whole:
+            for layer in ["00", "01"]:
+                name = f"models/fox-pro/layers/{layer}/log_normalizer"
+                numpy.testing.assert_allclose(complete[name], whole[name], atol=1e-5)
+        self.fails(2, ["--name", "is a run file"], "import", self.path, "--name", "fox", "-o", self.folder / "n.h5")
+
+
 class SoundTest(CommandLineTest):
     """What Foxscope writes is never refused."""
 
     def check(self, path, rows):
         text = self.done("check", path)
         self.assertEqual("sum to 1" in text, rows, text)
+        self.assertNotIn("note: ", text)
 
     def test_every_family(self):
         self.assertGreater(len(MODELS), 20)

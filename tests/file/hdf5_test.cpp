@@ -134,9 +134,11 @@ TEST_F(Hdf5Test, HostileFilesAreRefusedInLittleMemory) {
 TEST_F(Hdf5Test, OpeningCanBeStopped) {
   write_run(file("run.h5"), make_traces({{}}));
   std::stop_source source;
-  EXPECT_TRUE(RunFile::open(file("run.h5"), source.get_token()).has_value());
+  Job job;
+  job.stop = source.get_token();
+  EXPECT_TRUE(RunFile::open(file("run.h5"), job).has_value());
   source.request_stop();
-  EXPECT_FALSE(RunFile::open(file("run.h5"), source.get_token()).has_value());
+  EXPECT_FALSE(RunFile::open(file("run.h5"), job).has_value());
 }
 
 /// A model without gates has zeros for c: its layers take the memory of one.

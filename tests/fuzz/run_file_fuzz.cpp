@@ -1,9 +1,12 @@
-// Opens any bytes as a run file and reads every number in it. The only way to fail is an Error.
+// Opens any bytes as a run file and reads every number in it, and holds them against the schema. The only way to fail
+// is an Error, and what readers refuse breaks the schema.
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "backend/base/error.h"
 #include "backend/file/run_file.h"
+#include "backend/file/schema_check.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace {
@@ -27,11 +30,19 @@ void read_trace(const foxscope::Trace& trace) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static MemoryFile file;
   file.fill(data, size);
+  bool opens = false;
   try {
     const foxscope::RunFile run = foxscope::RunFile::open(file.path());
+    opens = true;
     for (const auto& trace : run.traces) read_trace(*trace);
   } catch (const foxscope::Error&) {
     // What a user would be told.
+  }
+  try {
+    const bool broken = foxscope::check_schema(file.path(), {})->broken > 0;
+    if (!opens && !broken) std::abort();
+  } catch (const foxscope::Error&) {
+    if (opens) std::abort();
   }
   return 0;
 }

@@ -1,4 +1,5 @@
-// Any bytes as a safetensors image: refused with a message, or every tensor lies whole inside the image.
+// Any bytes as a safetensors image: refused with a message, or every tensor lies whole inside the image. The same bytes
+// as the tensors of a run.
 
 #include <cstdint>
 #include <cstdlib>
@@ -8,8 +9,10 @@
 #include <string>
 
 #include "backend/base/error.h"
+#include "backend/data/tensor_run.h"
 #include "backend/model/weights/safetensors.h"
 #include "tests/fuzz/json_growth.h"
+#include "tests/fuzz/memory_file.h"
 
 /// The header is changed as JSON, behind a length that is made right again.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
@@ -39,6 +42,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const foxscope::Error&) {
     // Refused, with a message: as it should be.
+  }
+  static MemoryFile file;
+  file.fill(data, size);
+  try {
+    (void)foxscope::read_tensor_run(file.path(), {.name = "fuzz"}, {});
+  } catch (const foxscope::Error&) {
+    // Likewise.
   }
   return 0;
 }

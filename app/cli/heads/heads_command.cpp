@@ -247,12 +247,13 @@ int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   const HeadsForm form = formOf(options);
   checkOptions(options, form);
   const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
-  const RunFile run = RunFile::open(options.file, options.check);
+  const std::optional<RunFile> run = RunFile::open(options.file, context.job(), options.check);
+  if (!run) return kInterrupted;
   noteUnchecked(context.console, options.file, options.check);
   std::vector<HeadsReport> reports;
-  for (const auto& trace : run.default_first()) {
-    if (options.model && trace != run.trace(options.model)) continue;
-    auto report = reportOf(options, run, {trace, gpu}, context);
+  for (const auto& trace : run->default_first()) {
+    if (options.model && trace != run->trace(options.model)) continue;
+    auto report = reportOf(options, *run, {trace, gpu}, context);
     if (!report) return kInterrupted;
     reports.push_back(std::move(*report));
   }

@@ -110,7 +110,7 @@ std::string chosenNote(const std::vector<page::PageModel>& models) {
 
 int writePage(const PageOptions& options, const CommandContext& context) {
   checkOutput(options);
-  const auto file = RunFile::open(options.file, context.stop, options.check);
+  const auto file = RunFile::open(options.file, context.job(), options.check);
   if (!file) return kInterrupted;
   page::PageRequest request;
   request.models = modelsOf(options, *file);

@@ -214,7 +214,9 @@ std::optional<DrawnFigure> drawCompare(const RunOnDevice& first, const RunOnDevi
 
 std::optional<DrawnFigure> drawCompare(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto [first, second] = request.twoRuns();
+  const auto runs = request.twoRuns();
+  if (!runs) return std::nullopt;
+  const auto& [first, second] = *runs;
   CompareOptions options;
   options.first = headOf(spec, "head");
   options.second = headOf(spec, "with");

@@ -153,7 +153,9 @@ DrawnFigure drawComparison(const std::shared_ptr<const Trace>& run, const std::s
 
 std::optional<DrawnFigure> drawComparison(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto [run, minus] = request.twoRuns();
+  const auto runs = request.twoRuns();
+  if (!runs) return std::nullopt;
+  const auto& [run, minus] = *runs;
   if (run.trace == minus.trace) {
     throw UsageError(fmt::format("--models {0},{0}: a model differs from itself in nothing", run.trace->info().name));
   }

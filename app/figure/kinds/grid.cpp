@@ -127,7 +127,9 @@ std::optional<DrawnFigure> drawGrid(const RunOnDevice& trace, const GridOptions&
 
 std::optional<DrawnFigure> drawGrid(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto run = request.run(request.runs());
+  const auto chosen = request.run();
+  if (!chosen) return std::nullopt;
+  const RunOnDevice& run = *chosen;
   GridOptions options;
   const auto quantities = quantitiesOf(spec);
   if (quantities.size() > 1) throw UsageError("--quantity: a grid shows one: draw a figure for each");

@@ -260,7 +260,9 @@ std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions&
 
 std::optional<DrawnFigure> drawMaps(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto runs = request.runs();
+  const auto opened = request.runs();
+  if (!opened) return std::nullopt;
+  const FigureRequest::Runs& runs = *opened;
   MapsOptions options;
   for (const std::string& text : spec.list("heads")) options.heads.push_back(parseMapsHead(text, request, runs));
   const auto named = [](const MapsHead& head) { return head.run.trace != nullptr; };

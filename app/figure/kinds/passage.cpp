@@ -184,7 +184,9 @@ std::optional<DrawnFigure> drawPassage(const RunOnDevice& trace, const PassageOp
 
 std::optional<DrawnFigure> drawPassage(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto run = request.run(request.runs());
+  const auto chosen = request.run();
+  if (!chosen) return std::nullopt;
+  const RunOnDevice& run = *chosen;
   PassageOptions options;
   options.tint = choiceOf<PassageTint>(spec, "tint", {"loss", "gate", "forget", "attention"});
   options.head = headOf(spec, "head");

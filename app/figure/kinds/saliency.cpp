@@ -219,7 +219,9 @@ std::optional<DrawnFigure> drawSaliency(const RunOnDevice& trace, const Saliency
 
 std::optional<DrawnFigure> drawSaliency(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto run = request.run(request.runs());
+  const auto chosen = request.run();
+  if (!chosen) return std::nullopt;
+  const RunOnDevice& run = *chosen;
   SaliencyOptions options;
   options.head = headOf(spec, "head");
   options.positions = rangeOf(spec, "rows", run->info().length);

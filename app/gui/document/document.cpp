@@ -1,25 +1,36 @@
 #include "app/gui/document/document.h"
 
+#include <algorithm>
 #include <cassert>
+#include <stop_token>
 #include <utility>
 
 #include <QFileInfo>
 #include <QThread>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/stage_clock.h"
 
 namespace foxscope::gui {
 
 struct Document::Opened {
   QString path;
   OpenedContent content;
+  bool cancelled = false;
+};
+
+struct Document::Opening {
+  ExportStatus status;
+  StageClock clock;
+  std::stop_source stop;
 };
 
 Document::Document(QObject* parent)
     : QObject(parent),
       m_modelRuns(m_runs),
       m_files(m_runs, m_modelRuns),
-      m_sessions(m_runs, m_modelRuns, m_evaluations) {
+      m_sessions(m_runs, m_modelRuns, m_evaluations),
+      m_opener(Threads::lent) {
   connect(&m_runs, &RunList::messageRaised, this, &Document::messageRaised);
   connect(&m_modelRuns, &ModelRuns::messageRaised, this, &Document::messageRaised);
   connect(&m_files, &FileWriter::messageRaised, this, &Document::messageRaised);
@@ -30,12 +41,15 @@ Document::Document(QObject* parent)
   const auto whenIdle = [this] {
     if (!busy()) emit idle();
   };
-  for (JobRunner* runner : {&m_runs.jobs(), &m_runs.quickJobs()}) connect(runner, &JobRunner::idle, this, whenIdle);
+  for (JobRunner* runner : {&m_runs.jobs(), &m_runs.quickJobs(), &m_opener})
+    connect(runner, &JobRunner::idle, this, whenIdle);
   connect(&m_modelRuns, &ModelRuns::idle, this, whenIdle);
   connect(&m_files, &FileWriter::idle, this, whenIdle);
 }
 
-bool Document::busy() const { return m_runs.busy() || m_modelRuns.busy() || m_files.busy(); }
+Document::~Document() = default;
+
+bool Document::busy() const { return m_runs.busy() || m_modelRuns.busy() || m_files.busy() || m_opener.busy(); }
 
 void Document::clear() {
   m_modelRuns.cancelRun();
@@ -51,19 +65,63 @@ void Document::open(const QStringList& paths) {
   for (const QString& given : paths) {
     const bool isPath = QFileInfo::exists(given);
     const QString path = isPath ? QFileInfo(given).absoluteFilePath() : given;
-    JobRunner::Request<Opened> request;
-    request.work = [path, check = m_check, kept = m_runs.keptIn(path)](const Job& job) {
-      Opened opened{path, kept.isEmpty() ? openPath(path, job.stop, check) : openKeptRun(path, kept, job.stop, check)};
-      return job.stopped() ? std::nullopt : std::optional(std::move(opened));
+    const auto opening = std::make_shared<Opening>();
+    opening->status.path = path;
+    m_openings.push_back(opening);
+    const auto remove = [this, opening] {
+      std::erase(m_openings, opening);
+      if (!opening->status.stage.isEmpty()) emit openingsChanged();
     };
-    request.done = [this](Opened opened) { receive(std::move(opened)); };
-    request.failed = [this, path](const QString& message) {
+    const auto giveUp = [this, path](Message::Kind kind, const QString& message) {
       m_sessions.giveUpWaiting(path);
       m_runs.giveUpKept(path);
-      tell(Message::Kind::error, message);
+      tell(kind, message);
     };
-    m_runs.jobs().submit(this, m_openChannel++, std::move(request));
+    JobRunner::Request<Opened> request;
+    request.work = [path, check = m_check, kept = m_runs.keptIn(path),
+                    stop = opening->stop](const Job& job) -> std::optional<Opened> {
+      std::stop_source own = stop;
+      const std::stop_callback closing(job.stop, [&own] { own.request_stop(); });
+      const Job opens{own.get_token(), job.report, job.executor};
+      Opened opened{path, kept.isEmpty() ? openPath(path, opens, check) : openKeptRun(path, kept, opens, check)};
+      if (job.stopped()) return std::nullopt;
+      opened.cancelled = opens.stopped();
+      return opened;
+    };
+    request.progress = [this, opening](const JobProgress& progress) {
+      opening->status.stage = opening->stop.stop_requested() ? tr("cancelling") : progress.stage;
+      opening->status.fraction = progress.fraction;
+      opening->status.secondsLeft = opening->clock.secondsLeft(progress.stage, progress.fraction);
+      emit openingsChanged();
+    };
+    request.done = [this, path, remove, giveUp](Opened opened) {
+      remove();
+      if (opened.cancelled) return giveUp(Message::Kind::note, tr("Cancelled: %1 was not opened").arg(path));
+      receive(std::move(opened));
+    };
+    request.failed = [remove, giveUp](const QString& message) {
+      remove();
+      giveUp(Message::Kind::error, message);
+    };
+    m_opener.submit(this, m_openChannel++, std::move(request));
   }
+}
+
+std::vector<ExportStatus> Document::openings() const {
+  std::vector<ExportStatus> list;
+  for (const auto& opening : m_openings) {
+    if (!opening->status.stage.isEmpty()) list.push_back(opening->status);
+  }
+  return list;
+}
+
+void Document::cancelOpening(const QString& path) {
+  for (const auto& opening : m_openings) {
+    if (opening->status.path != path || opening->status.stage.isEmpty()) continue;
+    opening->stop.request_stop();
+    opening->status.stage = tr("cancelling");
+  }
+  emit openingsChanged();
 }
 
 void Document::receive(Opened opened) {

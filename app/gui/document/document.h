@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include <QObject>
 #include <QStringList>
@@ -25,6 +27,7 @@ class Document : public QObject {
 
  public:
   explicit Document(QObject* parent = nullptr);
+  ~Document() override;
 
   RunList& runs() { return m_runs; }
   [[nodiscard]] const RunList& runs() const { return m_runs; }
@@ -40,6 +43,9 @@ class Document : public QObject {
   /// session, a text. Runs of a file stand beside those that are there; a file that is open already is not opened
   /// twice.
   void open(const QStringList& paths);
+  /// Files whose opening takes a while, because row normalisers are computed that they lack, oldest first.
+  [[nodiscard]] std::vector<ExportStatus> openings() const;
+  void cancelOpening(const QString& path);
   /// From now on run files whose arrays contradict one another are opened too; their runs' names say so.
   void leaveUnchecked() { m_check = RunCheck::none; }
   /// Is asked before a session takes the place of everything, and calls what it is given when it may.
@@ -53,10 +59,12 @@ class Document : public QObject {
   void messageRaised(const foxscope::gui::Message& message);  ///< by any part
   void sweepOpened(const foxscope::gui::OpenedSweep& sweep);
   void pathOpened(const QString& path);  ///< for Open Recent
+  void openingsChanged();                ///< one came, moved on or went
   void idle();
 
  private:
   struct Opened;
+  struct Opening;
   void receive(Opened opened);
   /// @returns false for a file that a session keeps for itself, which nobody opens
   bool receiveRunFile(const Opened& opened);
@@ -72,6 +80,8 @@ class Document : public QObject {
   std::function<void(std::function<void()>)> m_guard;
   int m_openChannel = 0;
   RunCheck m_check = RunCheck::whole;  ///< of run files that are opened
+  std::vector<std::shared_ptr<Opening>> m_openings;
+  JobRunner m_opener;  ///< apart from pictures, which may have to wait long; last, so that its thread ends first
 };
 
 }  // namespace foxscope::gui

@@ -116,7 +116,7 @@ OpenedTraining openTraining(const std::filesystem::path& path) {
 
 }  // namespace
 
-OpenedContent openPath(const QString& path, const std::stop_token& stop, RunCheck check) {
+OpenedContent openPath(const QString& path, const Job& job, RunCheck check) {
   const std::filesystem::path file = path.toStdString();
   std::error_code failed;
   const auto status = std::filesystem::status(file, failed);
@@ -143,11 +143,11 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
   }
   if (isHdf5(head)) {
     if (auto evaluation = openEvaluation(path)) return std::move(*evaluation);
-    std::optional<RunFile> run = RunFile::open(file, stop, check);
+    std::optional<RunFile> run = RunFile::open(file, job, check);
     if (!run) return OpenedRunFile{};
     OpenedRunFile opened{std::move(*run), {}};
     for (const auto& trace : opened.file.traces) {
-      if (stop.stop_requested()) return OpenedRunFile{};
+      if (job.stopped()) return OpenedRunFile{};
       opened.representative.push_back(representativeHead(*trace));
     }
     return opened;
@@ -163,10 +163,10 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop, RunChec
   return OpenedText{read_text(file, InvalidUtf8::refuse)};
 }
 
-OpenedContent openKeptRun(const QString& path, const QString& name, const std::stop_token& stop, RunCheck check) {
+OpenedContent openKeptRun(const QString& path, const QString& name, const Job& job, RunCheck check) {
   std::ifstream stream(path.toStdString(), std::ios::binary);
   // A file that is not there, or not for this user, is no damage.
-  if (!stream) return openPath(path, stop, check);
+  if (!stream) return openPath(path, job, check);
   std::string head(8, '\0');
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   stream.close();
@@ -174,7 +174,7 @@ OpenedContent openKeptRun(const QString& path, const QString& name, const std::s
   if (isHdf5(head)) {
     problem = "is damaged";
     try {
-      OpenedContent content = openPath(path, stop, check);
+      OpenedContent content = openPath(path, job, check);
       if (std::holds_alternative<OpenedRunFile>(content)) return content;
       problem = "is no run file";
     } catch (const Error& error) {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -54,13 +53,14 @@ inline constexpr std::size_t kSessionHead = 1U << 16U;
 /// JSON object with `foxscope_session` a session, anything else a text.
 /// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or
 ///         larger than a window can hold
-/// @param stop  ends the reading of a run file early; what is returned then is to be thrown away
+/// @param job    of a run file, whose row normalisers may have to be computed (RunFile::open); what is returned when it
+///               was stopped is to be thrown away
 /// @param check  of run files
-OpenedContent openPath(const QString& path, const std::stop_token& stop = {}, RunCheck check = RunCheck::whole);
+OpenedContent openPath(const QString& path, const Job& job = {}, RunCheck check = RunCheck::whole);
 
 /// Opens a file in which a session keeps a run, which is to be a run file.
 /// @param name  of the run
 /// @throws Error that names the run and F5, which makes it again, where it is none or is damaged
-OpenedContent openKeptRun(const QString& path, const QString& name, const std::stop_token& stop, RunCheck check);
+OpenedContent openKeptRun(const QString& path, const QString& name, const Job& job, RunCheck check);
 
 }  // namespace foxscope::gui

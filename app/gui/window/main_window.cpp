@@ -163,7 +163,7 @@ void MainWindow::makeViews() {
   auto* layout = new QVBoxLayout(centre);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  layout->addWidget(new ExportBar(files));
+  layout->addWidget(new ExportBar(m_document));
   layout->addWidget(&m_training->bar());
   m_answer = new AnswerBar(runs, m_headTable, m_document.evaluations());
   layout->addWidget(m_answer);

@@ -117,8 +117,13 @@ void Hdf5Dataset::require_inflation(std::uint64_t most) const {
 
 void Hdf5Dataset::require(Element element, const std::vector<std::uint64_t>& dims) const {
   if (type_.element == element && shape_.dims == dims) return;
-  file_->fail_damaged(path_, fmt::format("expected {} {}, found {} {}", to_string(element), shape_text(dims),
-                                         type_text(type_), shape_text(shape_.dims)));
+  file_->fail_damaged(path_, fmt::format("expected {}, found {}", form(element, dims), form()));
+}
+
+std::string Hdf5Dataset::form() const { return fmt::format("{} {}", type_text(type_), shape_text(shape_.dims)); }
+
+std::string Hdf5Dataset::form(Element element, const std::vector<std::uint64_t>& dims) {
+  return fmt::format("{} {}", to_string(element), shape_text(dims));
 }
 
 std::uint64_t Hdf5Dataset::offset() const {

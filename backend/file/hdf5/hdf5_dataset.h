@@ -23,6 +23,10 @@ class Hdf5Dataset {
   [[nodiscard]] std::uint64_t count() const { return count_; }
   [[nodiscard]] const Hdf5Type& type() const { return type_; }
 
+  /// "float32 [4, 60]", for messages.
+  [[nodiscard]] std::string form() const;
+  /// The form that `require` asks for.
+  static std::string form(Element element, const std::vector<std::uint64_t>& dims);
   /// @throws Error naming what was expected and what was found
   void require(Element element, const std::vector<std::uint64_t>& dims) const;
 

@@ -89,13 +89,11 @@ void Hdf5File::check(std::span<const std::byte> bytes, std::uint32_t checksum, c
 }
 
 void Hdf5File::fail_damaged(const std::string& object, const std::string& problem) const {
-  throw Error(
-      fmt::format("{}: {}: {}: the file is damaged; write it again with `foxscope run`", name_, object, problem));
+  throw Error(fmt::format("{}: {}: {}: {}", name_, object, problem, kHdf5Damaged));
 }
 
 void Hdf5File::fail_unsupported(const std::string& object, const std::string& feature) const {
-  throw Error(
-      fmt::format("{}: {}: {}: not read by Foxscope; rewrite the file with `h5repack IN OUT`", name_, object, feature));
+  throw Error(fmt::format("{}: {}: {}: {}", name_, object, feature, kHdf5Unsupported));
 }
 
 void Hdf5File::check_end(std::uint64_t end) const {

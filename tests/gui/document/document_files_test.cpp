@@ -33,6 +33,8 @@ class DocumentFilesTest : public QObject {
   void whatAModelMakesStandsBesideWhatAFileHolds();
   void aRunFileHoldsOneText();
   void aFileThatContradictsItselfIsRefusedOrMarked();
+  void rowNormalisersThatAFileLacksAreComputedAndSaved();
+  void openingThatTakesLongShowsItsProgressAndIsCancelled();
 };
 
 void DocumentFilesTest::aFileBeingWrittenKeepsNoPictureWaiting() {
@@ -265,6 +267,45 @@ void DocumentFilesTest::aRunFileHoldsOneText() {
   const RunFile written = RunFile::open(folder.path("all.h5").toStdString());
   QCOMPARE(written.traces.size(), 1U);
   QVERIFY(written.traces[0]->tokens()->id == document.runs()[0].trace->tokens()->id);
+}
+
+void DocumentFilesTest::rowNormalisersThatAFileLacksAreComputedAndSaved() {
+  const Folder folder;
+  SyntheticRun rowless;
+  rowless.keep = {Keep::gates, Keep::query_key};
+  Document document;
+  document.open({writeRun(folder, "rowless.h5", rowless)});
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.openings().empty());
+  QCOMPARE(document.runs().size(), 1U);
+  QVERIFY(document.runs()[0].trace->has_attention(1));
+  document.files().saveRunFile(folder.path("whole.h5"));
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(RunFile::open(folder.path("whole.h5").toStdString()).trace({})->has_attention(1));
+  QVERIFY(!RunFile::open(folder.path("rowless.h5").toStdString()).trace({})->has_attention(1));
+}
+
+void DocumentFilesTest::openingThatTakesLongShowsItsProgressAndIsCancelled() {
+  const Folder folder;
+  SyntheticRun rowless;
+  rowless.keep = {Keep::gates, Keep::query_key};
+  rowless.length = 20'000;
+  rowless.heads = 8;
+  const QString path = writeRun(folder, "long.h5", rowless);
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  QString stage;
+  connect(&document, &Document::openingsChanged, this, [&] {
+    if (!stage.isEmpty() || document.openings().empty()) return;
+    stage = document.openings().front().stage;
+    document.cancelOpening(path);
+  });
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(stage, "computing row normalisers");
+  QVERIFY(document.runs().empty());
+  QVERIFY(document.openings().empty());
+  QCOMPARE(textsOf(messages), QStringList{"Cancelled: " + path + " was not opened"});
 }
 
 void DocumentFilesTest::aFileThatContradictsItselfIsRefusedOrMarked() {

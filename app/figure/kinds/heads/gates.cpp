@@ -160,7 +160,9 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
 
 std::optional<DrawnFigure> drawGates(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto run = request.run(request.runs());
+  const auto chosen = request.run();
+  if (!chosen) return std::nullopt;
+  const RunOnDevice& run = *chosen;
   GatesOptions options;
   options.scale = choiceOf<GatesOptions::Scale>(spec, "by", {"gate", "time"});
   options.each = choiceOf<GatesOptions::Each>(spec, "each", {"auto", "head", "layer"});

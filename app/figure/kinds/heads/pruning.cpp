@@ -250,7 +250,9 @@ std::optional<DrawnFigure> drawPruning(const RunOnDevice& trace, const PruningOp
 
 std::optional<DrawnFigure> drawPruning(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto run = request.run(request.runs());
+  const auto chosen = request.run();
+  if (!chosen) return std::nullopt;
+  const RunOnDevice& run = *chosen;
   PruningOptions options;
   for (const std::string& text : spec.list("heads")) options.heads.push_back(parseHead("--heads", text));
   const auto quantities = quantitiesOf(spec);

@@ -4,7 +4,7 @@
 
 #include <QWidget>
 
-#include "app/gui/document/file_writer.h"
+#include "app/gui/document/document.h"
 
 class QLabel;
 class QProgressBar;
@@ -12,24 +12,26 @@ class QPushButton;
 
 namespace foxscope::gui {
 
-/// Files that are being written, a line each: name, progress with an estimate, Cancel. Nothing while there are none.
+/// Files that are being written, or opened where that takes a while, a line each: name, progress with an estimate,
+/// Cancel. Nothing while there are none.
 class ExportBar : public QWidget {
   Q_OBJECT
 
  public:
-  explicit ExportBar(FileWriter& files, QWidget* parent = nullptr);
+  explicit ExportBar(Document& document, QWidget* parent = nullptr);
 
  private:
   struct Line {
     QString path;
+    bool opens = false;
     QWidget* widget = nullptr;
     QProgressBar* progress = nullptr;
     QPushButton* cancel = nullptr;
   };
   void follow();
-  [[nodiscard]] Line makeLine(const QString& path);
+  [[nodiscard]] Line makeLine(const QString& path, bool opens);
 
-  FileWriter& m_files;
+  Document& m_document;
   std::vector<Line> m_lines;
 };
 
