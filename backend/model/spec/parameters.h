@@ -124,6 +124,7 @@ enum class ParameterLayout {
   transposed,          ///< [in, out] (GPT-2)
   per_head,            ///< for each head its rows of query, key and value (GPT-NeoX)
   every_head,          ///< [d], once for all heads
+  heads_repeated,      ///< for each head of queries the rows that several heads of keys have, one behind the other
   query_of_pairs,      ///< for each head its rows of the query, then of the output's gate: those of the query
   gate_of_pairs,       ///< the same: those of the gate
   qkvz_per_key_head,   ///< for each key head its rows of query, key, value and the output's gate; the weight has the
