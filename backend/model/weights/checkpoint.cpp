@@ -220,20 +220,21 @@ bool Checkpoint::take_unread(const std::string& name) {
   return true;
 }
 
-/// Whether every tensor is there, in its shape.
-bool Checkpoint::holds(const std::vector<Parameter>& wanted) const {
-  return std::ranges::all_of(wanted, [&](const Parameter& parameter) {
+/// How many tensors are not there in their shapes.
+std::int64_t Checkpoint::count_missing(const std::vector<Parameter>& wanted) const {
+  return std::ranges::count_if(wanted, [&](const Parameter& parameter) {
     const auto found = tensors_.find(parameter.name);
-    return found != tensors_.end() && found->second.shape == parameter.shape;
+    return found == tensors_.end() || found->second.shape != parameter.shape;
   });
 }
 
-/// The tensors by the names that transformers saves them by, if all are there.
+/// The tensors by the names that transformers saves them by, if more of these are there.
 void Checkpoint::choose_form(std::vector<Parameter>& wanted) {
-  if (holds(wanted)) return;
+  const std::int64_t missing = count_missing(wanted);
+  if (missing == 0) return;
   config_.resaved = true;
   std::vector<Parameter> resaved = parameters(config_);
-  config_.resaved = holds(resaved);
+  config_.resaved = count_missing(resaved) < missing;
   if (!config_.resaved) return;
   wanted = std::move(resaved);
   log_line(LogCategory::model, [&] { return fmt::format("{}: named as transformers saves it", folder_.string()); });

@@ -59,7 +59,7 @@ class Checkpoint {
   void open_weights();
   void choose_names();
   void choose_norm(std::vector<Parameter>& wanted);
-  [[nodiscard]] bool holds(const std::vector<Parameter>& wanted) const;
+  [[nodiscard]] std::int64_t count_missing(const std::vector<Parameter>& wanted) const;
   void choose_form(std::vector<Parameter>& wanted);
   void check_tied(const TensorView& head, const std::vector<Parameter>& wanted) const;
   void check_tensors();
