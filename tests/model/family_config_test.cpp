@@ -459,6 +459,8 @@ TEST(FamilyConfig, RefusesStretchedPositionsThatDoNotFit) {
     EXPECT_PRED2(test::says, phi(changed(longrope, {{"long_factor", list}})),
                  (Parts{"rope_scaling.long_factor is ", "a list of 2 numbers above 0, one for each pair that turns"}));
   }
+  EXPECT_PRED2(test::says, refusal("phi3", {{"rope_scaling", longrope}, {"original_max_position_embeddings", 16}}),
+               (Parts{"max_position_embeddings is missing"}));
   EXPECT_PRED2(test::says, phi({{"type", "longrope"}, {"long_factor", {1, 2}}}),
                (Parts{"rope_scaling.short_factor is missing"}));
 }

@@ -71,7 +71,8 @@ TEST_P(Saved, ComposedTwinGivesTheLibrarysOutputs) {
 
 INSTANTIATE_TEST_SUITE_P(ByTransformers, Saved,
                          testing::Values("qwen3_moe", "qwen3_5_moe", "granitemoehybrid", "zamba2", "nemotron_h",
-                                         "olmo3", "kimi_linear", "olmo_hybrid", "ministral3", "smollm3"),
+                                         "nemotron_h-latent", "olmo3", "kimi_linear", "olmo_hybrid", "ministral3",
+                                         "smollm3"),
                          test::fixture_test_name);
 INSTANTIATE_TEST_SUITE_P(ByFla, Saved, testing::Values("fla-kda"), test::fixture_test_name);
 

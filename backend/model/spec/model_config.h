@@ -255,6 +255,8 @@ struct ModelConfig {
   [[nodiscard]] const ExpertMixture* mixture_at(int layer) const {
     return !sparse.empty() && sparse[index_of(layer)] ? &*mixture : nullptr;
   }
+  /// Numbers that an expert reads and makes for a position.
+  [[nodiscard]] std::int64_t expert_width() const { return mixture->latent > 0 ? mixture->latent : hidden_size; }
   /// I of a layer's MLP; of a mixture the shared expert's, which every position reads.
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {
     if (mlp_alone && has_mixer(layer)) return 0;

@@ -261,11 +261,9 @@ void read_longrope(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rota
   scaling.long_factors = read_pair_factors(keys, "long_factor", rotary.dim / 2);
   scaling.original_length = read_original_length(keys, whole);
   // As transformers has it: the factor, and without one the lengths that the model is made for.
-  double stretch = 1;
-  if (whole.has("max_position_embeddings")) {
-    stretch = whole.number("max_position_embeddings", 1, kLongest) / scaling.original_length;
-  }
-  stretch = keys.number("factor", 1e-6, kMostStretched, stretch);
+  const double stretch = keys.has("factor")
+                             ? keys.number("factor", 1e-6, kMostStretched)
+                             : whole.number("max_position_embeddings", 1, kLongest) / scaling.original_length;
   if (scaling.original_length > 1 && stretch > 1) {
     rotary.factor = std::sqrt(1 + std::log(stretch) / std::log(scaling.original_length));
   }

@@ -59,7 +59,8 @@ struct LayerWeights {
   /// Weights of a mixture of experts (expert_mixture.h); mlp_in and mlp_out are its shared expert's.
   FloatArray router, router_bias, selection_bias;  ///< [E, D], [E], [E]
   FloatArray shared_gate;                          ///< [D]
-  FloatArray experts_in, experts_in_bias;          ///< [E, 2 I, D] and [E, 2 I], or without a gate I
+  FloatArray experts_down, experts_up;             ///< [L, D] and [D, L] of ExpertMixture::latent
+  FloatArray experts_in, experts_in_bias;          ///< [E, 2 I, D] and [E, 2 I], or without a gate I; L for D if latent
   FloatArray experts_out, experts_out_bias;        ///< [E, D, I] and [E, D]
   std::shared_ptr<const MappedExperts> mapped;     ///< in the place of experts_in and experts_out
   FloatArray sinks;                                ///< [H] logits of attention beside those of keys

@@ -464,8 +464,8 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
                       {"num_experts_per_tok", 2},
                       {"moe_intermediate_size", 5},
                       {"moe_shared_expert_intermediate_size", 5},
-                      {"moe_latent_size", 6}}),
-               (Parts{"moe_latent_size is 6, which Foxscope does not run: it runs null"}));
+                      {"mlp_bias", true}}),
+               (Parts{"mlp_bias is true, which Foxscope does not run: it runs false beside experts"}));
   EXPECT_PRED2(test::says, refusal("nemotron_h", {{"mlp_hidden_act", "silu"}}), (Parts{"mlp_hidden_act"}));
   EXPECT_PRED2(test::says, refusal("falcon_h1", {{"mamba_d_ssm", 24}}), (Parts{"mamba_d_ssm is 24", "mamba_n_heads"}));
   EXPECT_PRED2(test::says, refusal("falcon_h1", {{"ssm_multipliers", {1, 2}}}),

@@ -204,7 +204,8 @@ void read_nemotron_experts(const ConfigKeys& keys, const std::string& pattern, M
     keys.fail("n_group", fmt::format("such that it divides n_routed_experts {}", mixture.experts));
   }
   mixture.shared_size = keys.integer("moe_shared_expert_intermediate_size", 1, kMaxIntermediate);
-  if (keys.has("moe_latent_size")) keys.refuse("moe_latent_size", "null");
+  mixture.latent = keys.integer("moe_latent_size", 1, kMaxHidden, 0);
+  if (config.mlp_bias) keys.refuse("mlp_bias", "false beside experts");
   use_experts(
       mixture, [&](int layer) { return pattern[index_of(layer)] == 'E'; }, config);
 }
@@ -416,6 +417,16 @@ void list_granite_hybrid(const ModelConfig& config, ParameterList& list) {
   list_ends(config, "norm.weight", list);
 }
 
+/// What experts read and make goes through fewer numbers.
+void list_latent_projections(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t latent = config.mixture->latent;
+  using W = LayerWeights;
+  if (latent == 0) return;
+  list.add("mixer.fc1_latent_proj.weight", {latent, hidden}, &W::experts_down);
+  list.add("mixer.fc2_latent_proj.weight", {hidden, latent}, &W::experts_up);
+}
+
 void list_nemotron_h(const ModelConfig& config, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
@@ -437,6 +448,7 @@ void list_nemotron_h(const ModelConfig& config, ParameterList& list) {
                     .selection_bias = "mixer.gate.e_score_correction_bias",
                     .shared = "mixer.shared_experts."},
                    list);
+      list_latent_projections(config, list);
       continue;
     }
     list.add("mixer.up_proj.weight", {inner, hidden}, &W::mlp_in);
