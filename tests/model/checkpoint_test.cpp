@@ -154,7 +154,8 @@ TEST(Checkpoint, ATiedHeadIsTheEmbeddingItself) {
   const TemporaryFolder same;
   test::write_checkpoint(same, json::parse(published.config().json), tensors);
   EXPECT_TRUE(Checkpoint::open(same.text()).config().tie_word_embeddings);
-  tensors.back().values.back() += 1;
+  // One number in the middle of a matrix may differ.
+  tensors.back().values[tensors.back().values.size() / 2] += 1;
   const TemporaryFolder other;
   test::write_checkpoint(other, json::parse(published.config().json), tensors);
   EXPECT_PRED2(test::says, open_error(other.text()),

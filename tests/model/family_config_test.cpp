@@ -164,7 +164,7 @@ TEST(FamilyConfig, SaysWhatKindOfModelIsNotRun) {
          {"num_experts", "num_local_experts", "num_experts_per_tok", "n_routed_experts", "moe_intermediate_size"}) {
       EXPECT_PRED2(
           test::says, refusal(name, {{key, 8}}),
-          (Parts{std::string(1, '"') + key + "\" is 8", "models of this model_type have no mixtures of experts"}));
+          (Parts{std::string(1, '"') + key + "\" is 8", "no mixtures of experts in models of this model_type"}));
     }
     EXPECT_PRED2(test::says, refusal(name, {{"alibi", true}}), (Parts{"\"alibi\" is true", "ALiBi"}));
     EXPECT_PRED2(test::says, refusal(name, {{"auto_map", {{"AutoModel", "x.Y"}}}}), (Parts{"\"auto_map\"", "Python"}));
@@ -193,9 +193,54 @@ TEST(FamilyConfig, RefusesOtherRotaryEmbeddings) {
           R"(", which Foxscope does not run: it runs "default", "linear", "dynamic", "llama3", "yarn" and "longrope"; CONTR)";
       const json factor = {{"factor", 2.0}, {"type", type}};
       EXPECT_PRED2(test::says, refusal(name, {{"rope_scaling", factor}}), (Parts{"rope_scaling.type" + words}));
-      const json newer = {{"rope_type", type}, {"rope_theta", 1e4}};
-      EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", newer}}),
-                   (Parts{"rope_parameters.rope_type" + words}));
+      json newer = {{"rope_type", type}, {"rope_theta", 1e4}};
+      std::string where = "rope_parameters.";
+      if (name == "olmo3" || name == "gemma3_text") {
+        newer = {{"full_attention", newer}};
+        where += "full_attention.";
+      }
+      EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", newer}}), (Parts{where + "rope_type" + words}));
+    }
+  }
+}
+
+TEST(FamilyConfig, ReadsRotaryEmbeddingsByKindsOfLayers) {
+  EXPECT_EQ(family_config(tiny_family("olmo3")).rotaries, (std::vector<Rotary>{{.base = 5e5, .dim = 4}}));
+  // transformers hands rope_theta to the layers without a window alone.
+  EXPECT_EQ(family_config(with("olmo3", {{"rope_theta", 100.0}})).rotaries,
+            (std::vector<Rotary>{{.base = 100, .dim = 4}, {.base = 5e5, .dim = 4}}));
+  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 7.0}};
+  for (const char* name : {"olmo3", "gemma3_text"}) {
+    for (const char* kind : {"full_attention", "sliding_attention"}) {
+      const ModelConfig config = family_config(with(name, {{"rope_parameters", {{kind, linear}}}}));
+      ASSERT_EQ(config.rotaries.size(), 2U) << name;
+      const Rotary& read = config.rotaries[kind == std::string("full_attention") ? 0 : 1];
+      EXPECT_EQ(read.base, 7) << name;
+      EXPECT_EQ(read.scaling.factor, 2) << name;
+    }
+    EXPECT_EQ(refusal(name, {{"rope_parameters", json::object()}}), "");
+    EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", linear}}),
+                 (Parts{"rope_parameters is an object: it must be an object for each kind of layer, full_attention and "
+                        "sliding_attention"}));
+    EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", {{"sliding_attention", 3}}}}),
+                 (Parts{"rope_parameters.sliding_attention is 3: it must be an object"}));
+    EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", {{"full_attention", linear}, {"other", linear}}}}),
+                 (Parts{"\"rope_parameters.other\" is an object"}));
+  }
+  const json yarn = {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}, {"truncate", nullptr}};
+  EXPECT_FALSE(family_config(with("llama", {{"rope_scaling", yarn}})).rotaries.front().scaling.truncate)
+      << "null is no for transformers";
+}
+
+TEST(FamilyConfig, RefusesSwitchesThatAreOff) {
+  for (const std::string& name : kPlainFamilies) {
+    for (const char* key : {"is_causal", "causal", "use_rope", "use_rotary_emb", "elementwise_affine"}) {
+      for (const json& off : {json(false), json(), json(0)}) {
+        EXPECT_PRED2(test::says, refusal(name, {{key, off}}),
+                     (Parts{std::string(key) + " is " + off.dump() + ", which Foxscope does not run: it runs true"}));
+      }
+      EXPECT_EQ(refusal(name, {{key, true}}), "");
+      EXPECT_PRED2(test::says, refusal(name, {{key, 2}}), (Parts{std::string(1, '"') + key + "\" is 2"}));
     }
   }
 }
@@ -326,8 +371,18 @@ TEST(FamilyConfig, ReadsWindowsByLayer) {
   json other = newer;
   other["sliding_attention"]["rope_type"] = "linear";
   EXPECT_PRED2(test::says, refusal("gemma3_text", {{"rope_parameters", other}}),
-               (Parts{"rope_parameters.sliding_attention.rope_type is \"linear\", which Foxscope does not run"}));
+               (Parts{"rope_parameters.sliding_attention.factor is missing"}));
   EXPECT_EQ(windows_of(with("smollm3", {{"sliding_window", 5}, {"max_window_layers", 0}})), (Windows{0, 0}));
+  json named = {{"sliding_window", 5}, {"layer_types", {"sliding_attention", "attention"}}};
+  EXPECT_EQ(windows_of(with("smollm3", named)), (Windows{5, 0})) << "the list decides alone";
+  named["sliding_window"] = nullptr;
+  EXPECT_PRED2(test::says, refusal("smollm3", named), (Parts{"layer_types is a list", "a model that uses no window"}));
+  for (const char* name : {"gemma2", "gemma3_text"}) {
+    EXPECT_PRED2(test::says, refusal(name, {{"sliding_window", nullptr}}),
+                 (Parts{"sliding_window is missing: it must be a window: layer 0 has one"}));
+    EXPECT_EQ(windows_of(with(name, {{"sliding_window", nullptr}, {"layer_types", {"attention", "attention"}}})),
+              (Windows{0, 0}));
+  }
 }
 
 TEST(FamilyConfig, ReadsLayersWhoseHeadsDoNotTurn) {
@@ -404,6 +459,8 @@ TEST(FamilyConfig, RefusesStretchedPositionsThatDoNotFit) {
     EXPECT_PRED2(test::says, phi(changed(longrope, {{"long_factor", list}})),
                  (Parts{"rope_scaling.long_factor is ", "a list of 2 numbers above 0, one for each pair that turns"}));
   }
+  EXPECT_PRED2(test::says, refusal("phi3", {{"rope_scaling", longrope}, {"original_max_position_embeddings", 16}}),
+               (Parts{"max_position_embeddings is missing"}));
   EXPECT_PRED2(test::says, phi({{"type", "longrope"}, {"long_factor", {1, 2}}}),
                (Parts{"rope_scaling.short_factor is missing"}));
 }

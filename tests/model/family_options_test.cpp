@@ -21,420 +21,15 @@
 #include "backend/model/session/decode_state.h"
 #include "backend/model/session/torch_model.h"
 #include "tests/model/dense_twin.h"
+#include "tests/model/family_twin.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
 namespace {
 
 using nlohmann::json;
-using Weights = std::map<std::string, at::Tensor>;
-
-/// A key's value; absent and null are `otherwise`.
-template <typename T>
-T value_of(const json& object, const char* key, T otherwise) {
-  return object.contains(key) && !object.at(key).is_null() ? object.at(key).get<T>() : otherwise;
-}
-
-/// The sizes of a family, by its own keys.
-struct TwinSizes {
-  explicit TwinSizes(const json& config) : type(config.at("model_type").get<std::string>()), gpt2(type == "gpt2") {
-    hidden = config.at(gpt2 ? "n_embd" : "hidden_size").get<std::int64_t>();
-    layers = config.at(gpt2 ? "n_layer" : "num_hidden_layers").get<std::int64_t>();
-    heads = config.at(gpt2 ? "n_head" : "num_attention_heads").get<std::int64_t>();
-    vocabulary = config.at("vocab_size").get<std::int64_t>();
-    inner = value_of<std::int64_t>(config, gpt2 ? "n_inner" : "intermediate_size", 4 * hidden);
-    key_heads = value_of<std::int64_t>(config, "num_key_value_heads", heads);
-    olmo = type.starts_with("olmo");
-    gemma = type.starts_with("gemma");
-    head_dim = value_of<std::int64_t>(config, "head_dim", type == "qwen3" ? 128 : gemma ? 256 : hidden / heads);
-    tied = value_of<bool>(config, "tie_word_embeddings", gpt2 || gemma || type == "smollm3");
-  }
-  std::string type;
-  bool gpt2, olmo = false, gemma = false;
-  std::int64_t hidden = 0, layers = 0, heads = 0, key_heads = 0, head_dim = 0, inner = 0, vocabulary = 0;
-  bool tied = false;
-};
-
-using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
-
-Shapes shapes_of_gpt2(const json& config, const TwinSizes& s) {
-  Shapes shapes = {{"wte.weight", {s.vocabulary, s.hidden}},
-                   {"wpe.weight", {config.at("n_positions").get<std::int64_t>(), s.hidden}},
-                   {"ln_f.weight", {s.hidden}},
-                   {"ln_f.bias", {s.hidden}}};
-  for (std::int64_t n = 0; n < s.layers; ++n) {
-    const std::string layer = "h." + std::to_string(n) + ".";
-    const auto dense = [&](const std::string& name, std::int64_t in, std::int64_t out) {
-      shapes.push_back({layer + name + ".weight", {in, out}});
-      shapes.push_back({layer + name + ".bias", {out}});
-    };
-    for (const char* norm : {"ln_1", "ln_2"}) {
-      shapes.push_back({layer + norm + ".weight", {s.hidden}});
-      shapes.push_back({layer + norm + ".bias", {s.hidden}});
-    }
-    dense("attn.c_attn", s.hidden, 3 * s.hidden);
-    dense("attn.c_proj", s.hidden, s.hidden);
-    dense("mlp.c_fc", s.hidden, s.inner);
-    dense("mlp.c_proj", s.inner, s.hidden);
-  }
-  return shapes;
-}
-
-Shapes shapes_of_gpt_neox(const json& config, const TwinSizes& s) {
-  Shapes shapes = {{"embed_in.weight", {s.vocabulary, s.hidden}},
-                   {"final_layer_norm.weight", {s.hidden}},
-                   {"final_layer_norm.bias", {s.hidden}}};
-  for (std::int64_t n = 0; n < s.layers; ++n) {
-    const std::string layer = "layers." + std::to_string(n) + ".";
-    const auto dense = [&](const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
-      shapes.push_back({layer + name + ".weight", {out, in}});
-      if (bias) shapes.push_back({layer + name + ".bias", {out}});
-    };
-    for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) {
-      shapes.push_back({layer + norm + ".weight", {s.hidden}});
-      shapes.push_back({layer + norm + ".bias", {s.hidden}});
-    }
-    const bool bias = value_of(config, "attention_bias", true);
-    dense("attention.query_key_value", s.hidden, 3 * s.hidden, bias);
-    dense("attention.dense", s.hidden, s.hidden, bias);
-    dense("mlp.dense_h_to_4h", s.hidden, s.inner, true);
-    dense("mlp.dense_4h_to_h", s.inner, s.hidden, true);
-  }
-  return shapes;
-}
-
-Shapes shapes_of_llama(const json& config, const TwinSizes& s) {
-  Shapes shapes = {{"embed_tokens.weight", {s.vocabulary, s.hidden}}, {"norm.weight", {s.hidden}}};
-  const bool bias = value_of(config, "attention_bias", false);
-  const bool mlp_bias = value_of(config, "mlp_bias", false);
-  for (std::int64_t n = 0; n < s.layers; ++n) {
-    const std::string layer = "layers." + std::to_string(n) + ".";
-    const auto dense = [&](const std::string& name, std::int64_t in, std::int64_t out, bool with_bias) {
-      shapes.push_back({layer + name + ".weight", {out, in}});
-      if (with_bias) shapes.push_back({layer + name + ".bias", {out}});
-    };
-    std::vector<std::string> norms = {"post_attention_layernorm"};
-    if (!s.olmo) norms.emplace_back("input_layernorm");
-    if (s.gemma) norms.emplace_back("pre_feedforward_layernorm");
-    if (s.gemma || s.olmo) norms.emplace_back("post_feedforward_layernorm");
-    for (const std::string& norm : norms) shapes.push_back({layer + norm + ".weight", {s.hidden}});
-    if (s.type == "phi3") {
-      dense("self_attn.qkv_proj", s.hidden, (s.heads + 2 * s.key_heads) * s.head_dim, false);
-      dense("mlp.gate_up_proj", s.hidden, 2 * s.inner, false);
-    } else {
-      dense("self_attn.q_proj", s.hidden, s.heads * s.head_dim, bias || s.type == "qwen2");
-      dense("self_attn.k_proj", s.hidden, s.key_heads * s.head_dim, bias || s.type == "qwen2");
-      dense("self_attn.v_proj", s.hidden, s.key_heads * s.head_dim, bias || s.type == "qwen2");
-      dense("mlp.gate_proj", s.hidden, s.inner, mlp_bias);
-      dense("mlp.up_proj", s.hidden, s.inner, mlp_bias);
-    }
-    dense("self_attn.o_proj", s.heads * s.head_dim, s.hidden, bias);
-    if (s.type == "qwen3" || s.type == "gemma3_text" || s.olmo) {
-      shapes.push_back({layer + "self_attn.q_norm.weight", {s.olmo ? s.heads * s.head_dim : s.head_dim}});
-      shapes.push_back({layer + "self_attn.k_norm.weight", {s.olmo ? s.key_heads * s.head_dim : s.head_dim}});
-    }
-    dense("mlp.down_proj", s.inner, s.hidden, mlp_bias);
-  }
-  return shapes;
-}
-
-/// Every parameter of a family by its published name.
-Shapes shapes_of(const json& config, bool prefixed) {
-  const TwinSizes sizes(config);
-  const bool neox = sizes.type == "gpt_neox";
-  const Shapes inside = sizes.gpt2 ? shapes_of_gpt2(config, sizes)
-                        : neox     ? shapes_of_gpt_neox(config, sizes)
-                                   : shapes_of_llama(config, sizes);
-  const std::string prefix = !prefixed ? "" : sizes.gpt2 ? "transformer." : neox ? "gpt_neox." : "model.";
-  Shapes shapes;
-  for (const auto& [name, shape] : inside) shapes.emplace_back(prefix + name, shape);
-  if (!sizes.tied) {
-    shapes.emplace_back(neox ? "embed_out.weight" : "lm_head.weight",
-                        std::vector<std::int64_t>{sizes.vocabulary, sizes.hidden});
-  }
-  return shapes;
-}
-
-/// The families in float64, the plain way, from what their config.json says: no description of ours is asked.
-class FamilyTwin {
- public:
-  FamilyTwin(json config, Weights weights) : config_(std::move(config)), sizes_(config_), weights_(std::move(weights)) {
-    for (const char* prefix : {"transformer.", "gpt_neox.", "model."}) {
-      if (weights_.begin()->first.starts_with(prefix) || std::next(weights_.begin())->first.starts_with(prefix)) {
-        prefix_ = prefix;
-      }
-    }
-  }
-
-  /// Whether a longer text's heads turn otherwise.
-  [[nodiscard]] bool turns_by_length() const {
-    const json scaling = value_of(config_, "rope_scaling", json::object());
-    const std::string kind = value_of<std::string>(scaling, "rope_type", value_of<std::string>(scaling, "type", ""));
-    return kind == "dynamic" || kind == "longrope";
-  }
-
-  /// @param ids  [L] int64
-  /// @returns [L, V]
-  [[nodiscard]] at::Tensor logits(const at::Tensor& ids) const {
-    const char* const embedding = sizes_.gpt2 ? "wte.weight" : neox() ? "embed_in.weight" : "embed_tokens.weight";
-    at::Tensor x = weight(embedding).index_select(0, ids);
-    if (sizes_.gpt2) x = x + weight("wpe.weight").slice(0, 0, ids.size(0));
-    if (sizes_.gemma) x = x * std::sqrt(static_cast<double>(sizes_.hidden));
-    for (std::int64_t n = 0; n < sizes_.layers; ++n) {
-      const std::string layer = (sizes_.gpt2 ? "h." : "layers.") + std::to_string(n) + ".";
-      if (sizes_.olmo || sizes_.gemma) {
-        x = behind(x, layer, static_cast<int>(n));
-        continue;
-      }
-      const at::Tensor attended =
-          attend(norm(x, layer + (sizes_.gpt2 ? "ln_1" : "input_layernorm")), layer, static_cast<int>(n));
-      const std::string second = layer + (sizes_.gpt2 ? "ln_2" : "post_attention_layernorm");
-      if (neox() && value_of(config_, "use_parallel_residual", true)) {
-        x = x + attended + mlp(norm(x, second), layer);
-      } else {
-        x = x + attended;
-        x = x + mlp(norm(x, second), layer);
-      }
-    }
-    x = norm(x, sizes_.gpt2 ? "ln_f" : neox() ? "final_layer_norm" : "norm");
-    const at::Tensor head =
-        sizes_.tied ? weight(embedding) : weights_.at(neox() ? "embed_out.weight" : "lm_head.weight");
-    return cap(at::matmul(x, head.t()), sizes_.gemma ? "final_logit_softcapping" : "");
-  }
-
- private:
-  /// A layer whose norms stand behind attention and MLP.
-  [[nodiscard]] at::Tensor behind(const at::Tensor& before, const std::string& layer, int index) const {
-    const auto in = [&](const at::Tensor& y, const char* name) { return sizes_.gemma ? norm(y, layer + name) : y; };
-    const at::Tensor x =
-        before + norm(attend(in(before, "input_layernorm"), layer, index), layer + "post_attention_layernorm");
-    return x + norm(mlp(in(x, "pre_feedforward_layernorm"), layer), layer + "post_feedforward_layernorm");
-  }
-
-  [[nodiscard]] at::Tensor cap(const at::Tensor& x, const std::string& key) const {
-    const double most = key.empty() ? 0 : value_of(config_, key.c_str(), 0.0);
-    return most > 0 ? at::tanh(x / most) * most : x;
-  }
-
-  [[nodiscard]] bool neox() const { return sizes_.type == "gpt_neox"; }
-  [[nodiscard]] const at::Tensor& weight(const std::string& name) const { return weights_.at(prefix_ + name); }
-
-  [[nodiscard]] at::Tensor dense(const at::Tensor& x, const std::string& name) const {
-    const at::Tensor& matrix = weight(name + ".weight");
-    const at::Tensor y = at::matmul(x, sizes_.gpt2 ? matrix : matrix.t());
-    return weights_.contains(prefix_ + name + ".bias") ? y + weight(name + ".bias") : y;
-  }
-
-  [[nodiscard]] at::Tensor norm(const at::Tensor& x, const std::string& name) const {
-    if (sizes_.gpt2 || neox()) {
-      const double epsilon = value_of(config_, sizes_.gpt2 ? "layer_norm_epsilon" : "layer_norm_eps", 1e-5);
-      const at::Tensor centred = x - x.mean(-1, true);
-      return centred / at::sqrt(centred.square().mean(-1, true) + epsilon) * weight(name + ".weight") +
-             weight(name + ".bias");
-    }
-    const double epsilon = value_of(config_, "rms_norm_eps", sizes_.olmo || sizes_.type == "phi3" ? 1e-5 : 1e-6);
-    const at::Tensor factor = sizes_.gemma ? 1 + weight(name + ".weight") : weight(name + ".weight");
-    return x / at::sqrt(x.square().mean(-1, true) + epsilon) * factor;
-  }
-
-  /// A layer's entry of rope_parameters, or the keys of older files; null where its heads do not turn.
-  [[nodiscard]] json rope(int layer) const {
-    if (sizes_.type == "smollm3" && config_.at("no_rope_layers").at(static_cast<std::size_t>(layer)) == 0) return {};
-    const double base = value_of(config_, "rope_theta", value_of(config_, "rotary_emb_base", 10000.0));
-    if (sizes_.type == "gemma3_text" && window(layer) > 0) {
-      return {{"rope_theta", value_of(config_, "rope_local_base_freq", 10000.0)}, {"partial_rotary_factor", 1.0}};
-    }
-    if (sizes_.type == "olmo3" && window(layer) > 0) return {{"rope_theta", base}, {"partial_rotary_factor", 1.0}};
-    json rope = value_of(config_, "rope_scaling", json::object());
-    rope["rope_theta"] = base;
-    rope["partial_rotary_factor"] =
-        value_of(config_, "rotary_pct", value_of(config_, "partial_rotary_factor", neox() ? 0.25 : 1.0));
-    if (rope.contains("type")) rope["rope_type"] = rope["type"];
-    rope.update(value_of(config_, "rope_parameters", json::object()));
-    return rope;
-  }
-
-  /// The angle a position of a pair, and what its cosine and sine are multiplied by.
-  struct Turn {
-    double rate;
-    double factor = 1;
-  };
-  [[nodiscard]] Turn turn(const json& keys, std::int64_t pair, std::int64_t turning, std::int64_t length) const {
-    const std::string kind = value_of<std::string>(keys, "rope_type", "default");
-    const double r = static_cast<double>(turning);
-    const double exponent = -2.0 * static_cast<double>(pair) / r;
-    const auto key = [&](const char* name) { return keys.at(name).get<double>(); };
-    const double base = key("rope_theta");
-    double rate = std::pow(base, exponent);
-    if (kind == "linear") return {rate / key("factor")};
-    if (kind == "dynamic") {
-      const double most = config_.at("max_position_embeddings").get<double>();
-      const double reach = std::max(static_cast<double>(length), most);
-      const double stretched = base * std::pow(key("factor") * reach / most - (key("factor") - 1), r / (r - 2));
-      return {std::pow(stretched, exponent)};
-    }
-    if (kind == "longrope") {
-      const double old = config_.at("original_max_position_embeddings").get<double>();
-      const char* const list = static_cast<double>(length) > old ? "long_factor" : "short_factor";
-      const double stretch = value_of(keys, "factor", config_.at("max_position_embeddings").get<double>() / old);
-      return {rate / keys.at(list).at(static_cast<std::size_t>(pair)).get<double>(),
-              std::sqrt(1 + std::log(stretch) / std::log(old))};
-    }
-    if (kind == "yarn") {
-      const double s = key("factor");
-      const auto place = [&](double turns) {
-        return r * std::log(key("original_max_position_embeddings") / (2 * std::numbers::pi * turns)) /
-               (2 * std::log(base));
-      };
-      double low = place(value_of(keys, "beta_fast", 32.0));
-      double high = place(value_of(keys, "beta_slow", 1.0));
-      if (value_of(keys, "truncate", true)) low = std::floor(low), high = std::ceil(high);
-      low = std::max(low, 0.0), high = std::min(high, r - 1);
-      const double ramp = std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
-      double factor = 0.1 * std::log(s) + 1;
-      if (keys.contains("mscale")) {
-        factor = (0.1 * key("mscale") * std::log(s) + 1) / (0.1 * key("mscale_all_dim") * std::log(s) + 1);
-      }
-      return {rate / s * ramp + rate * (1 - ramp), value_of(keys, "attention_factor", factor)};
-    }
-    if (kind == "llama3") {
-      const double old = key("original_max_position_embeddings");
-      const double wavelength = 2 * std::numbers::pi / rate;
-      if (wavelength > old / key("low_freq_factor")) return {rate / key("factor")};
-      if (wavelength < old / key("high_freq_factor")) return {rate};
-      const double smooth =
-          (old / wavelength - key("low_freq_factor")) / (key("high_freq_factor") - key("low_freq_factor"));
-      rate = (1 - smooth) * rate / key("factor") + smooth * rate;
-    }
-    return {rate};
-  }
-
-  /// x [L, d] of one head of a text.
-  [[nodiscard]] at::Tensor rotate_pairs(const at::Tensor& x, int layer) const {
-    const json keys = rope(layer);
-    if (keys.is_null()) return x;
-    const auto turning = static_cast<std::int64_t>(static_cast<double>(sizes_.head_dim) *
-                                                   keys.at("partial_rotary_factor").get<double>());
-    at::Tensor turned = x.clone();
-    for (std::int64_t n = 0; n < turning / 2; ++n) {
-      const Turn by = turn(keys, n, turning, x.size(0));
-      const at::Tensor angle = at::arange(x.size(0), at::kDouble) * by.rate;
-      const at::Tensor a = x.select(1, n) * by.factor;
-      const at::Tensor b = x.select(1, n + turning / 2) * by.factor;
-      turned.select(1, n).copy_(a * at::cos(angle) - b * at::sin(angle));
-      turned.select(1, n + turning / 2).copy_(b * at::cos(angle) + a * at::sin(angle));
-    }
-    return turned;
-  }
-
-  /// Llama 4's factor of the queries of each position, [L, 1].
-  [[nodiscard]] at::Tensor growth(std::int64_t length, int layer) const {
-    const json keys = rope(layer);
-    const double beta = keys.is_null() ? 0 : value_of(keys, "llama_4_scaling_beta", 0.0);
-    if (beta == 0) return at::ones({length, 1}, at::kDouble);
-    const double old = keys.at("original_max_position_embeddings").get<double>();
-    return (1 + beta * at::log(1 + at::floor(at::arange(length, at::kDouble) / old))).unsqueeze(1);
-  }
-
-  /// 0: none.
-  [[nodiscard]] std::int64_t window(int layer) const {
-    const auto width = value_of<std::int64_t>(config_, "sliding_window", 0);
-    if (sizes_.type == "mistral" || sizes_.type == "ministral3" || sizes_.type == "phi3") return width;
-    const json types = value_of(config_, "layer_types", json());
-    const bool by_list = sizes_.type == "ministral" || sizes_.type == "olmo3" || sizes_.gemma;
-    if (by_list && types.is_null()) {
-      const auto pattern = sizes_.type == "gemma2" ? 2 : value_of(config_, "sliding_window_pattern", 4);
-      return sizes_.type == "ministral" || (layer + 1) % pattern != 0 ? width : 0;
-    }
-    if (!by_list && !value_of(config_, "use_sliding_window", false)) return 0;
-    const bool slides = types.is_array() ? types.at(static_cast<std::size_t>(layer)) == "sliding_attention"
-                                         : layer >= config_.at("max_window_layers").get<int>();
-    return slides ? width : 0;
-  }
-
-  /// softmax(scale Q K^T) V of one head, all entries written out.
-  [[nodiscard]] at::Tensor attend_head(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                       int layer) const {
-    double scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim));
-    if (!value_of(config_, "scale_attn_weights", true)) scale = 1;
-    if (value_of(config_, "scale_attn_by_inverse_layer_idx", false)) scale /= layer + 1;
-    if (sizes_.gemma) scale = 1 / std::sqrt(value_of(config_, "query_pre_attn_scalar", 256.0));
-    const at::Tensor position = at::arange(query.size(0));
-    const at::Tensor distance = position.unsqueeze(1) - position.unsqueeze(0);
-    at::Tensor hidden = distance < 0;
-    if (window(layer) > 0) hidden.logical_or_(distance >= window(layer));
-    const at::Tensor scores =
-        cap(at::matmul(query, key.t()) * scale, sizes_.type == "gemma2" ? "attn_logit_softcapping" : "");
-    return at::matmul(at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), 1), value);
-  }
-
-  [[nodiscard]] at::Tensor attend(const at::Tensor& x, const std::string& layer, int index) const {
-    const std::int64_t length = x.size(0);
-    at::Tensor query;
-    at::Tensor key;
-    at::Tensor value;
-    if (sizes_.gpt2) {
-      const auto parts = dense(x, layer + "attn.c_attn").view({length, 3, sizes_.heads, sizes_.head_dim}).unbind(1);
-      query = parts[0], key = parts[1], value = parts[2];
-    } else if (neox()) {
-      const auto parts =
-          dense(x, layer + "attention.query_key_value").view({length, sizes_.heads, 3, sizes_.head_dim}).unbind(2);
-      query = parts[0], key = parts[1], value = parts[2];
-    } else if (sizes_.type == "phi3") {
-      const auto parts = dense(x, layer + "self_attn.qkv_proj")
-                             .view({length, -1, sizes_.head_dim})
-                             .split_with_sizes({sizes_.heads, sizes_.key_heads, sizes_.key_heads}, 1);
-      query = parts[0], key = parts[1], value = parts[2];
-    } else {
-      const auto heads = [&](const char* name) {
-        return dense(x, layer + "self_attn." + name).view({length, -1, sizes_.head_dim});
-      };
-      query = heads("q_proj"), key = heads("k_proj"), value = heads("v_proj");
-    }
-    if (sizes_.olmo) {
-      query = norm(query.flatten(1), layer + "self_attn.q_norm").view_as(query);
-      key = norm(key.flatten(1), layer + "self_attn.k_norm").view_as(key);
-    }
-    if (sizes_.type == "qwen3" || sizes_.type == "gemma3_text") {
-      query = norm(query, layer + "self_attn.q_norm");
-      key = norm(key, layer + "self_attn.k_norm");
-    }
-    at::Tensor output = at::empty({length, sizes_.heads, sizes_.head_dim}, at::kDouble);
-    for (std::int64_t head = 0; head < sizes_.heads; ++head) {
-      const std::int64_t group = head / (sizes_.heads / sizes_.key_heads);
-      const at::Tensor q =
-          sizes_.gpt2 ? query.select(1, head) : rotate_pairs(query.select(1, head), index) * growth(length, index);
-      const at::Tensor k = sizes_.gpt2 ? key.select(1, group) : rotate_pairs(key.select(1, group), index);
-      output.select(1, head).copy_(attend_head(q, k, value.select(1, group), index));
-    }
-    const char* const name = sizes_.gpt2 ? "attn.c_proj" : neox() ? "attention.dense" : "self_attn.o_proj";
-    return dense(output.reshape({length, -1}), layer + name);
-  }
-
-  [[nodiscard]] at::Tensor mlp(const at::Tensor& x, const std::string& layer) const {
-    if (!sizes_.gpt2 && !neox()) {
-      const bool fused = sizes_.type == "phi3";
-      const auto parts = fused ? dense(x, layer + "mlp.gate_up_proj").chunk(2, 1) : std::vector<at::Tensor>();
-      const at::Tensor gate = fused ? parts[0] : dense(x, layer + "mlp.gate_proj");
-      const at::Tensor up = fused ? parts[1] : dense(x, layer + "mlp.up_proj");
-      const at::Tensor share =
-          sizes_.gemma ? (1 + at::tanh(std::sqrt(2 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate))) / 2
-                       : at::sigmoid(gate);
-      return dense(gate * share * up, layer + "mlp.down_proj");
-    }
-    const std::string kind = value_of<std::string>(config_, sizes_.gpt2 ? "activation_function" : "hidden_act",
-                                                   sizes_.gpt2 ? "gelu_new" : "gelu");
-    const at::Tensor y = dense(x, layer + (sizes_.gpt2 ? "mlp.c_fc" : "mlp.dense_h_to_4h"));
-    const at::Tensor share = kind == "gelu" ? at::erf(y / std::numbers::sqrt2)
-                                            : at::tanh(std::sqrt(2 / std::numbers::pi) * (y + 0.044715 * y * y * y));
-    return dense(y * (1 + share) / 2, layer + (sizes_.gpt2 ? "mlp.c_proj" : "mlp.dense_4h_to_h"));
-  }
-
-  json config_;
-  TwinSizes sizes_;
-  Weights weights_;
-  std::string prefix_;
-};
+using test::FamilyTwin;
+using Weights = test::TwinWeights;
 
 /// What else is in a checkpoint's file.
 struct Buffer {
@@ -457,7 +52,7 @@ Weights write_random(const test::TemporaryFolder& folder, const FamilyCase& test
   json header = json::object();
   std::string data;
   Weights weights;
-  for (const auto& [name, shape] : shapes_of(tested.config, tested.prefixed)) {
+  for (const auto& [name, shape] : test::shapes_of(tested.config, tested.prefixed)) {
     at::Tensor value = at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
     if (shape.size() == 1) {
       value = name.ends_with("bias") ? 0.3 * value : 1 + 0.2 * value;
@@ -756,6 +351,9 @@ TEST(FamilyOptions, SmolLm3) {
   check_twin({"smollm3", base});
   check_twin({"smollm3 untied", changed(base, {{"tie_word_embeddings", false}, {"no_rope_layers", {0, 1}}})});
   check_twin({"smollm3 with biases", changed(base, {{"attention_bias", true}, {"mlp_bias", true}})});
+  const json types = {"sliding_attention", "full_attention"};
+  check_twin({"smollm3, windows by the list alone",
+              changed(base, {{"sliding_window", 60}, {"use_sliding_window", false}, {"layer_types", types}})});
 }
 
 TEST(FamilyOptions, Olmo) {
@@ -771,6 +369,12 @@ TEST(FamilyOptions, Olmo) {
     const json yarn = {
         {"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 64}, {"attention_factor", 1.2}};
     check_twin({name + " stretched", changed(base, {{"rope_scaling", yarn}})});
+    if (name != "olmo3") continue;
+    const json kinds = {{"full_attention", changed(yarn, {{"rope_theta", 700.0}})},
+                        {"sliding_attention", {{"rope_type", "linear"}, {"factor", 3.0}, {"rope_theta", 90.0}}}};
+    check_twin({"olmo3 by kinds", changed(base, {{"rope_parameters", kinds}})});
+    check_twin(
+        {"olmo3 by one kind", changed(base, {{"rope_parameters", {{"full_attention", kinds["full_attention"]}}}})});
   }
   json base = small_llama("olmo3");
   base.update({{"sliding_window", 60}, {"num_hidden_layers", 5}});
@@ -796,6 +400,9 @@ TEST(FamilyOptions, Gemma) {
   check_twin({"gemma3", next});
   check_twin({"gemma3 stretched", changed(next, {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}})});
   check_twin({"gemma3 with a cap", changed(next, {{"final_logit_softcapping", 3.0}})});
+  const json kinds = {{"full_attention", {{"rope_theta", 800.0}}},
+                      {"sliding_attention", {{"rope_type", "linear"}, {"factor", 3.0}}}};
+  check_twin({"gemma3 by kinds", changed(next, {{"rope_parameters", kinds}})});
 }
 
 }  // namespace

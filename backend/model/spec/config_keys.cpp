@@ -40,14 +40,18 @@ struct KnownKey {
 constexpr KnownKey kKnownKeys[] = {
     {"quantization_config", "quantised weights are not read: give a checkpoint in float32, float16 or bfloat16"},
     {"auto_map", "the checkpoint brings a forward pass of its own in Python, which is not run"},
-    {"num_experts*", "models of this model_type have no mixtures of experts"},
-    {"num_local_experts", "models of this model_type have no mixtures of experts"},
-    {"n_routed_experts", "models of this model_type have no mixtures of experts"},
-    {"moe_*", "models of this model_type have no mixtures of experts"},
     {"alibi*", "biases of logits by distance (ALiBi) are not run here"},
     {"add_cross_attention", "attention to an encoder is not run"},
     {"is_encoder_decoder", "attention to an encoder is not run"},
 };
+
+/// Keys of mixtures of experts. The family's reader asks for one of them if its models have any.
+constexpr std::string_view kOfExperts[] = {"num_experts*", "num_local_experts", "n_routed_experts", "moe_*"};
+constexpr std::string_view kNoExperts = "Foxscope runs no mixtures of experts in models of this model_type";
+
+/// Switches that are on where a file does not have them, in this family's code or in another's. Off, or null, they ask
+/// for another model; a reader whose family has both asks for them.
+constexpr std::string_view kOnOtherwise[] = {"is_causal", "causal", "use_rope", "use_rotary_emb", "elementwise_affine"};
 
 /// Keys that transformers writes into any configuration, where they say no.
 constexpr std::string_view kSwitches[] = {
@@ -64,6 +68,14 @@ bool matches(std::string_view key, std::string_view name) {
 
 bool is_among(std::string_view key, std::span<const std::string_view> names) {
   return std::ranges::any_of(names, [key](std::string_view name) { return matches(key, name); });
+}
+
+/// Why a key is refused that no reader asked for; empty: nobody knows it.
+std::string_view reason_against(std::string_view key, bool has_experts) {
+  if (!has_experts && is_among(key, kOfExperts)) return kNoExperts;
+  const auto* const known =
+      std::ranges::find_if(kKnownKeys, [key](const KnownKey& entry) { return matches(key, entry.name); });
+  return known == std::end(kKnownKeys) ? std::string_view() : known->why;
 }
 
 }  // namespace
@@ -93,6 +105,14 @@ ConfigKeys ConfigKeys::under(const char* key) const {
   return {object_.at(key), file_, name_of(key), unknown_};
 }
 
+const char* ConfigKeys::either(const char* key, const char* other) const {
+  if (!has(other)) return key;
+  if (has(key) && object_.at(key) != object_.at(other)) {
+    fail(key, fmt::format("what {} says, which is another name of it", name_of(other)));
+  }
+  return other;
+}
+
 std::string ConfigKeys::nearest_to(const std::string& key, std::span<const std::string_view> harmless) const {
   std::vector<std::string> known(asked_.begin(), asked_.end());
   for (const std::string_view name : harmless) {
@@ -107,21 +127,21 @@ bool ConfigKeys::is_misspelt(const std::string& key) const {
 }
 
 void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const {
+  const bool has_experts =
+      std::ranges::any_of(asked_, [](const std::string& asked) { return is_among(asked, kOfExperts); });
   for (const auto& [key, found] : object_.items()) {
     if (asked_.contains(key) || is_among(key, harmless)) continue;
-    if (key == "is_causal") {
-      // A switch that is on where nothing is said.
-      if (says_no(found) && !found.is_null()) refuse("is_causal", "true");
-      continue;
+    if (is_among(key, kOnOtherwise)) {
+      if (says_no(found)) refuse(key.c_str(), "true");
+      if (found == true) continue;
     }
-    const auto* const known =
-        std::ranges::find_if(kKnownKeys, [&key = key](const KnownKey& entry) { return matches(key, entry.name); });
-    const bool has_reason = known != std::end(kKnownKeys);
+    const std::string_view why = reason_against(key, has_experts);
+    const bool has_reason = !why.empty();
     const bool any_says_no = unknown_ == UnknownKeys::refused_unless_no && !is_misspelt(key);
     if (says_no(found) && (any_says_no || has_reason || is_among(key, kSwitches))) continue;
     const std::string name = json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
     if (has_reason) {
-      throw Error(fmt::format("{}: {} is {}: {}", file_, name, shown(found), known->why));
+      throw Error(fmt::format("{}: {} is {}: {}", file_, name, shown(found), why));
     }
     const std::string unknown = fmt::format("{}: {} is {}, a key that Foxscope does not know for this model_type{}",
                                             file_, name, shown(found), nearest_to(key, harmless));
@@ -140,7 +160,7 @@ void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const
 
 void ConfigKeys::refuse(const char* key, const std::string& runs) const {
   throw Error(fmt::format("{}: {} is {}, which Foxscope does not run: it runs {}; {}", file_, name_of(key),
-                          has(key) ? shown(object_.at(key)) : "missing", runs, kHowToAdd));
+                          object_.contains(key) ? shown(object_.at(key)) : "missing", runs, kHowToAdd));
 }
 
 std::string ConfigKeys::ignored() const {
@@ -191,6 +211,10 @@ bool ConfigKeys::flag(const char* key, bool otherwise) const {
   if (!has(key)) return otherwise;
   if (!object_.at(key).is_boolean()) fail(key, "true or false");
   return object_.at(key).get<bool>();
+}
+
+bool ConfigKeys::flag_or_null(const char* key, bool otherwise) const {
+  return is_null(key) ? false : flag(key, otherwise);
 }
 
 std::string ConfigKeys::word(const char* key, const std::string& otherwise) const {

@@ -31,13 +31,19 @@ class ConfigKeys {
   [[nodiscard]] double number(const char* key, double lowest, double highest) const;
   [[nodiscard]] double number(const char* key, double lowest, double highest, double otherwise) const;
   [[nodiscard]] bool flag(const char* key, bool otherwise) const;
+  /// The same, where null says no: what the library does with a null that it asks for the truth of.
+  [[nodiscard]] bool flag_or_null(const char* key, bool otherwise) const;
   [[nodiscard]] std::string word(const char* key, const std::string& otherwise) const;
   [[nodiscard]] const nlohmann::json& value(const char* key) const;
   /// The keys of an object under a key.
   [[nodiscard]] ConfigKeys under(const char* key) const;
+  /// Which of two names of one key the file has; the first if it has neither.
+  /// @throws Error where it has both, and they differ
+  [[nodiscard]] const char* either(const char* key, const char* other) const;
 
   /// Refuses keys that no reader asked for, and names the nearest known key, because such a key may change what the
-  /// model computes. Keys that change nothing or say no are allowed. A misspelling of a key that a reader asks for is
+  /// model computes. Keys that change nothing or say no are allowed, but for switches that are on where a file does not
+  /// have them. A misspelling of a key that a reader asks for is
   /// refused whatever it says: that key may have another default. Where all unknown keys are refused, only keys of
   /// Hugging Face's configurations may say no.
   /// @param harmless  names; one that ends in * stands for all that begin so

@@ -49,7 +49,8 @@ enum class LinearDecay {
 /// A position takes this away of the state, by arrays e and b (MixerKind).
 enum class LinearErasing {
   none,
-  /// e = p, b = -beta k with p = k sigmoid(d), normed as keys are, d a head's (Comba)
+  /// e = p, b = -beta k with p = k sigmoid(d), normed as keys are; queries are q - D p before their norm. d and D are
+  /// a head's (Comba)
   feedback,
   /// e = -kappa, b = kappa a, kappa = k w normed as keys are, a = sigmoid(W_2 W_1 x + b) a channel (RWKV-7); keys are
   /// then k (1 + (a - 1) w'), and are not normed
@@ -134,7 +135,6 @@ struct LinearMixer {
   int erase_rank = 0;              ///< of a of LinearErasing::unit_keys
   int value_rank = 0;              ///< RWKV-7: of how much of the first layer's value a value is
   double unit_key_epsilon = 1e-6;  ///< kappa = x / sqrt(sum(x^2) + this)
-  bool corrects_queries = false;   ///< Comba: queries are q - D p before their norm, D a head's
 
   LinearSkip skip = LinearSkip::none;
   LinearGate gate = LinearGate::none;

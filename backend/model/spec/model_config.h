@@ -184,10 +184,10 @@ struct ModelConfig {
   /// The mixer of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads,
   /// key heads and key dimension; where some are, those of attention.
   std::optional<LinearMixer> linear;
-  bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
-  bool inner_decay = false;        ///< Comba: p is less than the key
-  bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
-  std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
+  bool norm_first = false;    ///< names of DeltaNet's norms: attn.norm, not attn_norm
+  bool resaved = false;       ///< tensors have the names that transformers saves them by, where these are not the hub's
+  bool fused_norm = false;    ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
+  std::vector<Mixer> mixers;  ///< [layers]; empty: all are attention
   std::vector<std::string> notes;  ///< warnings for the user, one line each
 
   /// Number of columns of queries and of what heads attend to, H d; not D in all families. Without attention of the
@@ -255,6 +255,8 @@ struct ModelConfig {
   [[nodiscard]] const ExpertMixture* mixture_at(int layer) const {
     return !sparse.empty() && sparse[index_of(layer)] ? &*mixture : nullptr;
   }
+  /// Numbers that an expert reads and makes for a position.
+  [[nodiscard]] std::int64_t expert_width() const { return mixture->latent > 0 ? mixture->latent : hidden_size; }
   /// I of a layer's MLP; of a mixture the shared expert's, which every position reads.
   [[nodiscard]] std::int64_t intermediate_of(int layer) const {
     if (mlp_alone && has_mixer(layer)) return 0;

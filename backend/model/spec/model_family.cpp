@@ -231,7 +231,7 @@ void read_yarn(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rotary) 
   scaling.original_length = read_original_length(keys, whole);
   scaling.beta_fast = keys.number("beta_fast", 1e-6, kMostStretched, 32);
   scaling.beta_slow = keys.number("beta_slow", 1e-6, kMostStretched, 1);
-  scaling.truncate = keys.flag("truncate", true);
+  scaling.truncate = keys.flag_or_null("truncate", true);
   scaling.factor = keys.number("factor", 1, kMostStretched);
   if (rotary.base <= 1) keys.fail("rope_theta", "above 1 where the embedding is stretched by yarn");
   const double magnitude = keys.number("mscale", 0, kMostStretched, 0);
@@ -261,11 +261,9 @@ void read_longrope(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rota
   scaling.long_factors = read_pair_factors(keys, "long_factor", rotary.dim / 2);
   scaling.original_length = read_original_length(keys, whole);
   // As transformers has it: the factor, and without one the lengths that the model is made for.
-  double stretch = 1;
-  if (whole.has("max_position_embeddings")) {
-    stretch = whole.number("max_position_embeddings", 1, kLongest) / scaling.original_length;
-  }
-  stretch = keys.number("factor", 1e-6, kMostStretched, stretch);
+  const double stretch = keys.has("factor")
+                             ? keys.number("factor", 1e-6, kMostStretched)
+                             : whole.number("max_position_embeddings", 1, kLongest) / scaling.original_length;
   if (scaling.original_length > 1 && stretch > 1) {
     rotary.factor = std::sqrt(1 + std::log(stretch) / std::log(scaling.original_length));
   }
@@ -299,7 +297,7 @@ void read_scaling(const ConfigKeys& keys, const ConfigKeys& whole, Rotary& rotar
     if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
       keys.fail("high_freq_factor", "above low_freq_factor");
     }
-    scaling.original_length = keys.number("original_max_position_embeddings", 1, kLongest);
+    scaling.original_length = read_original_length(keys, whole);
   } else {
     keys.refuse(keys.has("rope_type") ? "rope_type" : "type",
                 R"("default", "linear", "dynamic", "llama3", "yarn" and "longrope")");
@@ -329,12 +327,66 @@ void note_whole_heads(const ConfigKeys& rope, const Rotary& rotary, double part,
                   part, config.family->title));
 }
 
+constexpr double kLargestBase = 1e15;
+constexpr double kLeastFraction = 1e-6;
+constexpr const char* kFraction = "partial_rotary_factor";
+constexpr const char* kOfWindowed = "sliding_attention";
+
+/// The part of a head that turns where the object of the embedding does not say it, and the key that it hangs on.
+struct TurningPart {
+  TurningPart(const ConfigKeys& keys, const RotaryKeys& names) : fraction(names.otherwise.value_or(1)) {
+    key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
+    if (names.fraction == nullptr) return;
+    key = names.fraction;
+    fraction = keys.number(key, kLeastFraction, 1, fraction);
+  }
+  double fraction;
+  const char* key;
+};
+
+/// A rotary embedding by an object that says all of it.
+/// @param rotary  what it is where the object does not say
+Rotary read_rope(const ConfigKeys& rope, const ConfigKeys& whole, const RotaryKeys& names, Rotary rotary,
+                 ModelConfig& config) {
+  const TurningPart turning(whole, names);
+  rotary.base = rope.number("rope_theta", 1, kLargestBase, rotary.base);
+  const double part = rope.number(kFraction, kLeastFraction, 1, turning.fraction);
+  const bool said = names.otherwise && rope.has(kFraction);
+  rotary.dim = said ? rotary_dim_of(rope, kFraction, part, config.head_dim)
+                    : rotary_dim_of(whole, turning.key, turning.fraction, config.head_dim);
+  read_scaling(rope, whole, rotary);
+  if (!names.otherwise && part < 1) note_whole_heads(rope, rotary, part, config);
+  if (rope.has("llama_4_scaling_beta")) {
+    rotary.query_growth = rope.number("llama_4_scaling_beta", 0, kMostStretched);
+    rotary.growth_length = read_original_length(rope, whole);
+    static_cast<void>(rope.has("max_position_embeddings"));  // transformers writes it here too, and reads the other
+  }
+  // Keys about pictures; a text's positions are the same on all axes.
+  static_cast<void>(rope.has("mrope_section"));
+  static_cast<void>(rope.has("mrope_interleaved"));
+  rope.refuse_others({});
+  return rotary;
+}
+
+/// The embedding of layers without a window, where rope_parameters holds an object for each kind of layer.
+Rotary read_rope_of_full(const ConfigKeys& keys, const RotaryKeys& names, const Rotary& otherwise,
+                         ModelConfig& config) {
+  constexpr const char* kOfFull = "full_attention";
+  const ConfigKeys kinds = keys.under("rope_parameters");
+  const bool of_windowed = kinds.has(kOfWindowed);  // read_windowed_rotary reads it
+  if (!kinds.has(kOfFull) && !of_windowed && !keys.value("rope_parameters").empty()) {
+    keys.fail("rope_parameters", fmt::format("an object for each kind of layer, {} and {}", kOfFull, kOfWindowed));
+  }
+  kinds.refuse_others({});
+  return kinds.has(kOfFull) ? read_rope(kinds.under(kOfFull), keys, names, otherwise, config) : otherwise;
+}
+
 }  // namespace
 
 void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config) {
   config.vocabulary_size = keys.integer("vocab_size", 1, kMaxVocabulary);
   config.hidden_size = keys.integer(names.hidden, 1, kMaxHidden);
-  config.layers = static_cast<int>(keys.integer(names.layers, 1, kMaxLayers));
+  if (names.layers != nullptr) config.layers = static_cast<int>(keys.integer(names.layers, 1, kMaxLayers));
   config.attention.assign(static_cast<std::size_t>(config.layers), {});
   config.heads = static_cast<int>(names.heads_otherwise == 0
                                       ? keys.integer(names.heads, 1, config.hidden_size)
@@ -379,53 +431,34 @@ void read_bos(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& config) {
-  constexpr double kLargestBase = 1e15;
-  constexpr double kLeast = 1e-6;
-  constexpr const char* kFraction = "partial_rotary_factor";
+  const TurningPart turning(keys, names);
   Rotary rotary;
   rotary.base = keys.number(names.base, 1, kLargestBase, names.base_otherwise);
-  double fraction = names.otherwise.value_or(1);
-  if (names.fraction != nullptr) fraction = keys.number(names.fraction, kLeast, 1, fraction);
-  const auto set_dim = [&](const ConfigKeys& of, const char* key) {
-    rotary.dim = rotary_dim_of(of, key, fraction, config.head_dim);
-  };
-  const char* key = names.fraction;
-  if (key == nullptr) key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
+  if (keys.has("rope_parameters") && !names.by_kind) {
+    config.use_rotary(read_rope(keys.under("rope_parameters"), keys, names, rotary, config));
+    return;
+  }
+  rotary.dim = rotary_dim_of(keys, turning.key, turning.fraction, config.head_dim);
   if (keys.has("rope_parameters")) {
-    const ConfigKeys kinds = keys.under("rope_parameters");
-    const bool by_kind = names.by_kind && kinds.has("full_attention");
-    const ConfigKeys rope = by_kind ? kinds.under("full_attention") : kinds;
-    rotary.base = rope.number("rope_theta", 1, kLargestBase, rotary.base);
-    const double part = rope.number(kFraction, kLeast, 1, fraction);
-    if (names.otherwise) fraction = part;
-    if (names.otherwise && rope.has(kFraction)) {
-      set_dim(rope, kFraction);
-    } else {
-      set_dim(keys, key);
-    }
-    read_scaling(rope, keys, rotary);
-    if (!names.otherwise && part < 1) note_whole_heads(rope, rotary, part, config);
-    if (rope.has("llama_4_scaling_beta")) {
-      rotary.query_growth = rope.number("llama_4_scaling_beta", 0, kMostStretched);
-      rotary.growth_length = read_original_length(rope, keys);
-    }
-    // Keys about pictures; a text's positions are the same on all axes.
-    static_cast<void>(rope.has("mrope_section"));
-    static_cast<void>(rope.has("mrope_interleaved"));
-    rope.refuse_others({});
-    if (by_kind) {
-      static_cast<void>(kinds.has("sliding_attention"));
-      kinds.refuse_others({});
-    }
-  } else {
-    set_dim(keys, key);
-    if (keys.has("rope_scaling")) {
-      const ConfigKeys scaling = keys.under("rope_scaling");
-      read_scaling(scaling, keys, rotary);
-      scaling.refuse_others({});
-    }
+    config.use_rotary(read_rope_of_full(keys, names, rotary, config));
+    return;
+  }
+  if (keys.has("rope_scaling")) {
+    const ConfigKeys scaling = keys.under("rope_scaling");
+    read_scaling(scaling, keys, rotary);
+    scaling.refuse_others({});
   }
   config.use_rotary(rotary);
+}
+
+void read_windowed_rotary(const ConfigKeys& keys, double base, ModelConfig& config) {
+  Rotary windowed{.base = base, .dim = config.rotaries.front().dim};
+  if (keys.has("rope_parameters") && keys.under("rope_parameters").has(kOfWindowed)) {
+    windowed = read_rope(keys.under("rope_parameters").under(kOfWindowed), keys, {.otherwise = {}}, windowed, config);
+  }
+  if (windowed == config.rotaries.front()) return;
+  config.rotaries.push_back(windowed);
+  for (AttentionLayer& layer : config.attention) layer.rotary = layer.window_size > 0 ? 1 : 0;
 }
 
 std::int64_t read_window(const ConfigKeys& keys, std::int64_t otherwise) {
@@ -438,7 +471,9 @@ void read_windows(const ConfigKeys& keys, std::int64_t window, const std::functi
   const bool said = keys.has("layer_types");
   if (said) {
     const json& types = keys.value("layer_types");
-    const auto known = [](const json& type) { return type == "full_attention" || type == "sliding_attention"; };
+    const auto known = [](const json& type) {
+      return type == "full_attention" || type == "attention" || type == "sliding_attention";
+    };
     if (!types.is_array() || std::ssize(types) != config.layers || !std::all_of(types.begin(), types.end(), known)) {
       keys.fail("layer_types",
                 fmt::format("\"full_attention\" or \"sliding_attention\" for each of {} layers", config.layers));
@@ -452,6 +487,20 @@ void read_windows(const ConfigKeys& keys, std::int64_t window, const std::functi
     }
     config.attention[index_of(layer)].window_size = window;
   }
+}
+
+std::optional<std::vector<Mixer>> read_mixer_words(const ConfigKeys& keys, const char* key, Mixer linear, int layers) {
+  if (!keys.has(key)) return std::nullopt;
+  const json& words = keys.value(key);
+  std::vector<Mixer> mixers;
+  for (const json& word : words) {
+    if (word == "full_attention" || word == "attention") mixers.push_back(Mixer::attention);
+    if (word == "linear_attention" || word == "mamba") mixers.push_back(linear);
+  }
+  if (!words.is_array() || std::ssize(words) != layers || std::ssize(mixers) != layers) {
+    keys.fail(key, fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", layers));
+  }
+  return mixers;
 }
 
 void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config) {

@@ -63,7 +63,7 @@ inline constexpr std::int64_t kMaxHeadDim = 1024;
 /// Names of the keys that sizes stand under.
 struct SizeKeys {
   const char* hidden = "hidden_size";
-  const char* layers = "num_hidden_layers";
+  const char* layers = "num_hidden_layers";  ///< null: they are known
   const char* heads = "num_attention_heads";
   const char* key_heads = "num_key_value_heads";  ///< null: there are as many as heads
   const char* head_dim = "head_dim";              ///< null: it is hidden size / heads
@@ -89,11 +89,16 @@ struct RotaryKeys {
   const char* fraction = nullptr;       ///< of the part that turns, likewise; null: there is none
   std::optional<double> otherwise = 1;  ///< the part that turns where nothing says; empty: heads turn whole
   double base_otherwise = 10000;        ///< the base where nothing says
-  bool by_kind = false;  ///< rope_parameters may hold an object for each kind of layer: full_attention's is read
+  bool by_kind = false;  ///< rope_parameters holds an object for each kind of layer: full_attention's is read
 };
 /// Rotary embedding of all layers as Hugging Face's configurations write it: rope_parameters, or rope_theta and
 /// rope_scaling. Families whose heads turn whole do not look at rope_parameters.partial_rotary_factor (transformers 5).
 void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& config);
+
+/// Gives the layers that have a window, which are known, a rotary embedding of their own: rope_parameters has it under
+/// sliding_attention.
+/// @param base  where nothing is said; then it is not stretched
+void read_windowed_rotary(const ConfigKeys& keys, double base, ModelConfig& config);
 
 /// The window of a file that does not name one; null is no window.
 inline constexpr std::int64_t kWindowOtherwise = 4096;
@@ -104,6 +109,10 @@ void read_windows(const ConfigKeys& keys, std::int64_t window, const std::functi
                   ModelConfig& config);
 /// sliding_window; 0 where it is null.
 std::int64_t read_window(const ConfigKeys& keys, std::int64_t otherwise = kWindowOtherwise);
+
+/// The mixer of each layer by a word: full_attention, or linear_attention, which is `linear`. Files before transformers
+/// 5.24 say attention and mamba. Nothing where the file has no such key.
+std::optional<std::vector<Mixer>> read_mixer_words(const ConfigKeys& keys, const char* key, Mixer linear, int layers);
 
 /// The activation of an MLP without a gate.
 void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config);

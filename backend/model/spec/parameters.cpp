@@ -17,20 +17,23 @@ struct HeadRows {
   };
   std::int64_t heads = 0;  ///< 0: the rows lie otherwise
   std::vector<Part> parts;
+  std::int64_t copies = 1;  ///< how often the weight has each head's rows, one behind the other
 
   /// Rows of the weight.
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 0;
-    for (const Part& part : parts) count += part.first < 0 ? 0 : heads * part.rows;
+    for (const Part& part : parts) count += part.first < 0 ? 0 : heads * copies * part.rows;
     return count;
   }
-  /// Calls body(first row in the file, first row of the weight, number of rows) for each head and part.
+  /// Calls body(first row in the file, first row of the weight, number of rows) for each head, part and copy.
   template <typename Body>
   void each(const Body& body) const {
     std::int64_t in_file = 0;
     for (std::int64_t head = 0; head < heads; ++head) {
       for (const Part& part : parts) {
-        if (part.first >= 0) body(in_file, part.first + head * part.rows, part.rows);
+        for (std::int64_t copy = head * copies; part.first >= 0 && copy < (head + 1) * copies; ++copy) {
+          body(in_file, part.first + copy * part.rows, part.rows);
+        }
         in_file += part.rows;
       }
     }
@@ -68,6 +71,10 @@ HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
       HeadRows rows{mixer.steps, {}};
       for (std::int64_t head = 0; head < mixer.states(); ++head) rows.parts.push_back({dim, head * mixer.steps * dim});
       return rows;
+    }
+    case ParameterLayout::heads_repeated: {
+      const LinearMixer& mixer = *config.linear_at(parameter.layer);
+      return {mixer.query_heads, {{mixer.key_dim, 0}}, mixer.key_heads / mixer.query_heads};
     }
     case ParameterLayout::gate_last: {
       const std::int64_t half = parameter.shape[0] / 2;
@@ -257,6 +264,7 @@ FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter,
 }
 
 FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient) {
+  assert(parameter.layout != ParameterLayout::heads_repeated);  // of mixers that are not trained
   FloatArray values = take_parameter(config, parameter, gradient);
   // By the tensor it is the factor times that by the weight.
   apply_factors(parameter, /*divides=*/false, values);

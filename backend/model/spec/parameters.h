@@ -59,7 +59,8 @@ struct LayerWeights {
   /// Weights of a mixture of experts (expert_mixture.h); mlp_in and mlp_out are its shared expert's.
   FloatArray router, router_bias, selection_bias;  ///< [E, D], [E], [E]
   FloatArray shared_gate;                          ///< [D]
-  FloatArray experts_in, experts_in_bias;          ///< [E, 2 I, D] and [E, 2 I], or without a gate I
+  FloatArray experts_down, experts_up;             ///< [L, D] and [D, L] of ExpertMixture::latent
+  FloatArray experts_in, experts_in_bias;          ///< [E, 2 I, D] and [E, 2 I], or without a gate I; L for D if latent
   FloatArray experts_out, experts_out_bias;        ///< [E, D, I] and [E, D]
   std::shared_ptr<const MappedExperts> mapped;     ///< in the place of experts_in and experts_out
   FloatArray sinks;                                ///< [H] logits of attention beside those of keys
@@ -124,6 +125,7 @@ enum class ParameterLayout {
   transposed,          ///< [in, out] (GPT-2)
   per_head,            ///< for each head its rows of query, key and value (GPT-NeoX)
   every_head,          ///< [d], once for all heads
+  heads_repeated,      ///< for each head of queries the rows that several heads of keys have, one behind the other
   query_of_pairs,      ///< for each head its rows of the query, then of the output's gate: those of the query
   gate_of_pairs,       ///< the same: those of the gate
   qkvz_per_key_head,   ///< for each key head its rows of query, key, value and the output's gate; the weight has the

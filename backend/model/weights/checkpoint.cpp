@@ -220,22 +220,36 @@ bool Checkpoint::take_unread(const std::string& name) {
   return true;
 }
 
-/// A head that is another matrix than the embeddings would be left out.
-void Checkpoint::check_tied(const TensorView& head) const {
-  constexpr std::size_t kCompared = std::size_t{1} << 20;  // bytes at both ends
-  const std::vector<Parameter> all = parameters(config_);
+/// How many tensors are not there in their shapes.
+std::int64_t Checkpoint::count_missing(const std::vector<Parameter>& wanted) const {
+  return std::ranges::count_if(wanted, [&](const Parameter& parameter) {
+    const auto found = tensors_.find(parameter.name);
+    return found == tensors_.end() || found->second.shape != parameter.shape;
+  });
+}
+
+/// The tensors by the names that transformers saves them by, if more of these are there.
+void Checkpoint::choose_form(std::vector<Parameter>& wanted) {
+  const std::int64_t missing = count_missing(wanted);
+  if (missing == 0) return;
+  config_.resaved = true;
+  std::vector<Parameter> resaved = parameters(config_);
+  config_.resaved = count_missing(resaved) < missing;
+  if (!config_.resaved) return;
+  wanted = std::move(resaved);
+  log_line(LogCategory::model, [&] { return fmt::format("{}: named as transformers saves it", folder_.string()); });
+}
+
+/// A head that is another matrix than the embeddings would be left out. Both are read whole where they are the same,
+/// and few files hold a matrix twice.
+void Checkpoint::check_tied(const TensorView& head, const std::vector<Parameter>& wanted) const {
   const auto embedding = std::ranges::find_if(
-      all, [](const Parameter& parameter) { return parameter.of_model == &ModelWeights::embedding; });
-  const auto found = embedding == all.end() ? tensors_.end() : tensors_.find(embedding->name);
+      wanted, [](const Parameter& parameter) { return parameter.of_model == &ModelWeights::embedding; });
+  const auto found = embedding == wanted.end() ? tensors_.end() : tensors_.find(embedding->name);
   if (found == tensors_.end()) return;
-  const std::span<const std::byte> own = head.bytes;
-  const std::span<const std::byte> other = found->second.bytes;
-  const std::size_t compared = std::min(own.size(), kCompared);
-  if (head.dtype == found->second.dtype && own.size() == other.size() &&
-      std::ranges::equal(own.first(compared), other.first(compared)) &&
-      std::ranges::equal(own.last(compared), other.last(compared))) {
-    return;
-  }
+  const TensorView& other = found->second;
+  const bool alike = head.dtype == other.dtype && head.shape == other.shape;
+  if (alike && std::memcmp(head.bytes.data(), other.bytes.data(), head.bytes.size()) == 0) return;
   throw Error(fmt::format(
       "{}: {} is another matrix than {}, and the model's embeddings are tied: set tie_word_embeddings false "
       "in config.json, or remove {} from the weights",
@@ -247,6 +261,7 @@ void Checkpoint::check_tensors() {
   choose_names();
   std::vector<Parameter> wanted = parameters(config_);
   if (config_.query_key_norm_by_shape) choose_norm(wanted);
+  choose_form(wanted);
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> known;
@@ -267,7 +282,7 @@ void Checkpoint::check_tensors() {
   for (const auto& [name, view] : tensors_) {
     if (known.contains(name) || take_unread(name)) continue;
     const bool tied = config_.tie_word_embeddings && name == config_.head_name;
-    if (tied) check_tied(view);
+    if (tied) check_tied(view, wanted);
     if (!tied && (family.is_buffer == nullptr || !family.is_buffer(name))) {
       unexpected.push_back(name);
       continue;

@@ -59,7 +59,9 @@ class Checkpoint {
   void open_weights();
   void choose_names();
   void choose_norm(std::vector<Parameter>& wanted);
-  void check_tied(const TensorView& head) const;
+  [[nodiscard]] std::int64_t count_missing(const std::vector<Parameter>& wanted) const;
+  void choose_form(std::vector<Parameter>& wanted);
+  void check_tied(const TensorView& head, const std::vector<Parameter>& wanted) const;
   void check_tensors();
   [[nodiscard]] bool take_unread(const std::string& name);
   [[nodiscard]] std::int64_t count_numbers(bool (*counts)(const Parameter& parameter)) const;

@@ -89,8 +89,9 @@ void MappedExperts::place(const ModelConfig& config, const Parameter& parameter,
   const bool reads = parameter.of_layer == &LayerWeights::experts_in;
   const bool pairs = parameter.layout == ParameterLayout::expert_pairs_transposed;
   const bool transposed = pairs || parameter.layout == ParameterLayout::experts_transposed;
-  const std::int64_t rows = reads ? size : config.hidden_size;
-  const std::int64_t columns = reads ? config.hidden_size : size;
+  const std::int64_t width = config.expert_width();
+  const std::int64_t rows = reads ? size : width;
+  const std::int64_t columns = reads ? width : size;
   const std::int64_t parts = reads && is_gated(config.mlp) ? 2 : 1;
   const std::int64_t part_numbers = rows * columns;
   const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype));

@@ -52,6 +52,8 @@ constexpr WeightOfLayer kLayerWeights[] = {
     {&TorchLayer::router_bias, &LayerWeights::router_bias},
     {&TorchLayer::selection_bias, &LayerWeights::selection_bias},
     {&TorchLayer::shared_gate, &LayerWeights::shared_gate},
+    {&TorchLayer::experts_down, &LayerWeights::experts_down},
+    {&TorchLayer::experts_up, &LayerWeights::experts_up},
     {&TorchLayer::experts_in, &LayerWeights::experts_in},
     {&TorchLayer::experts_in_bias, &LayerWeights::experts_in_bias},
     {&TorchLayer::experts_out, &LayerWeights::experts_out},
@@ -239,10 +241,13 @@ void TorchWeights::put_mixture(const ExpertMixture& mixture, const LayerWeights&
   weights.router_bias = put(host.router_bias, {mixture.experts}, at::kFloat);
   weights.selection_bias = put(host.selection_bias, {mixture.experts}, at::kFloat);
   weights.shared_gate = put(host.shared_gate, {1, hidden}, at::kFloat);
-  weights.experts_in = put(host.experts_in, {mixture.experts, wide, hidden}, matrix);
+  const std::int64_t width = config.expert_width();
+  weights.experts_down = put(host.experts_down, {width, hidden}, matrix);
+  weights.experts_up = put(host.experts_up, {hidden, width}, matrix);
+  weights.experts_in = put(host.experts_in, {mixture.experts, wide, width}, matrix);
   weights.experts_in_bias = put(host.experts_in_bias, {mixture.experts, wide}, at::kFloat);
-  weights.experts_out = put(host.experts_out, {mixture.experts, hidden, mixture.size}, matrix);
-  weights.experts_out_bias = put(host.experts_out_bias, {mixture.experts, hidden}, at::kFloat);
+  weights.experts_out = put(host.experts_out, {mixture.experts, width, mixture.size}, matrix);
+  weights.experts_out_bias = put(host.experts_out_bias, {mixture.experts, width}, at::kFloat);
 }
 
 TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {

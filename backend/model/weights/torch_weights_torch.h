@@ -22,8 +22,8 @@ struct TorchLayer {
       mlp_in, mlp_in_bias, mlp_out, mlp_out_bias, mlp_post_norm;
   at::Tensor sinks;  ///< [H] float32
   /// Weights of a mixture of experts: the router's and the gate's in float32.
-  at::Tensor router, router_bias, selection_bias, shared_gate, experts_in, experts_in_bias, experts_out,
-      experts_out_bias;
+  at::Tensor router, router_bias, selection_bias, shared_gate, experts_down, experts_up, experts_in, experts_in_bias,
+      experts_out, experts_out_bias;
   /// Weights of a linear mixer; its `gates` are LinearColumns' from `precise` on.
   at::Tensor convolution, convolution_bias, x_proj, x_proj_bias, decay_up, decay_bias, decay_rate, skip, query_map,
       query_map_bias, key_map, key_map_bias, output_gate_bias, feedback_decay, query_correction, pre_norm,

@@ -111,9 +111,15 @@ TEST(MixtureConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, mixture_refusal("qwen3_moe", {{"moe_intermediate_size", nullptr}}),
                (Parts{"moe_intermediate_size"}));
   for (const std::string& name : kMixtures) {
-    EXPECT_PRED2(test::says, mixture_refusal(name, {{"moe_new_switch", 2}}), (Parts{"\"moe_new_switch\" is 2"}))
+    EXPECT_PRED2(test::says, mixture_refusal(name, {{"moe_new_switch", 2}}),
+                 (Parts{"\"moe_new_switch\" is 2, a key that Foxscope does not know for this model_type"}))
         << name;
   }
+  json two_names = tiny_mixture("qwen3_moe", {{"num_local_experts", 3}});
+  EXPECT_PRED2(test::says, mixture_refusal("qwen3_moe", {{"num_local_experts", 3}}),
+               (Parts{"num_experts is 4: it must be what num_local_experts says, which is another name of it"}));
+  two_names.erase("num_experts");
+  EXPECT_EQ(ModelConfig::from_json(two_names.dump(), "config.json").mixture->experts, 3);
 }
 
 TEST(MixtureConfig, RefusesHostileValues) {

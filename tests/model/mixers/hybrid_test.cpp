@@ -305,7 +305,8 @@ json tiny_hybrid(const std::string& model_type, const json& keys = json::object(
                    {"linear_value_head_dim", 6},
                    {"linear_num_key_heads", 1}});
   } else if (model_type == "kimi_linear") {
-    config.update({{"kv_lora_rank", 6},
+    config.update({{"num_key_value_heads", 2},
+                   {"kv_lora_rank", 6},
                    {"qk_nope_head_dim", 5},
                    {"qk_rope_head_dim", 3},
                    {"v_head_dim", 4},
@@ -429,8 +430,9 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, refusal("bamba", {{"hidden_act", "gelu"}}), (Parts{"hidden_act is \"gelu\""}));
   EXPECT_PRED2(test::says, refusal("granitemoehybrid", {{"num_local_experts", 4}, {"num_experts_per_tok", 5}}),
                (Parts{"num_experts_per_tok is 5", "num_local_experts 4"}));
-  EXPECT_PRED2(test::says, refusal("granitemoehybrid", {{"layer_types", {"mamba"}}}),
-               (Parts{"layer_types is a list", "for each of 2 layers"}));
+  EXPECT_PRED2(
+      test::says, refusal("granitemoehybrid", {{"layer_types", {"mamba"}}}),
+      (Parts{"layer_types is a list: it must be \"full_attention\" or \"linear_attention\" for each of 2 layers"}));
   EXPECT_PRED2(test::says, refusal("granitemoehybrid", {{"position_embedding_type", "alibi"}}),
                (Parts{"position_embedding_type is \"alibi\""}));
   EXPECT_PRED2(test::says, refusal("nemotron_h", {{"hybrid_override_pattern", "M*"}}),
@@ -439,12 +441,37 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, refusal("nemotron_h", {{"hybrid_override_pattern", "M*E"}}),
                (Parts{"n_routed_experts is missing"}));
   EXPECT_PRED2(test::says, refusal("nemotron_h", {{"hybrid_override_pattern", "---"}}), (Parts{"in some layer"}));
+  const json words = {"mamba", "mlp", "moe"};
+  const json otherwise = {{"hybrid_override_pattern", nullptr}, {"layers_block_type", words}};
+  const auto named = [&](const json& keys) {
+    json all = otherwise;
+    all.update(keys);
+    return refusal("nemotron_h", all);
+  };
+  EXPECT_PRED2(test::says, named({{"layers_block_type", {"mamba", "mlp"}}}),
+               (Parts{"layers_block_type is a list: it must be a word for each of 3 layers"}));
+  EXPECT_PRED2(test::says, named({{"layers_block_type", {"mamba", "mlp", "lstm"}}}),
+               (Parts{"layers_block_type is a list: it must be a list of \"linear_attention\", \"full_attention\""}));
+  EXPECT_PRED2(test::says, named({{"layers_block_type", "mamba"}}), (Parts{"layers_block_type is \"mamba\""}));
+  EXPECT_PRED2(test::says, named({{"hybrid_override_pattern", "M-*"}}),
+               (Parts{"layers_block_type is a list: it must be what hybrid_override_pattern says"}));
+  EXPECT_PRED2(test::says, named({{"layer_types", {"mamba", "mlp", "mlp"}}}),
+               (Parts{"layers_block_type is a list: it must be what layer_types says, which is another name of it"}));
+  EXPECT_PRED2(test::says, named({{"layers_block_type", nullptr}, {"num_hidden_layers", nullptr}}),
+               (Parts{"hybrid_override_pattern is missing: it must be a letter for each layer"}));
+  EXPECT_PRED2(test::says,
+               named({{"n_routed_experts", 4},
+                      {"num_experts_per_tok", 2},
+                      {"moe_intermediate_size", 5},
+                      {"moe_shared_expert_intermediate_size", 5},
+                      {"mlp_bias", true}}),
+               (Parts{"mlp_bias is true, which Foxscope does not run: it runs false beside experts"}));
   EXPECT_PRED2(test::says, refusal("nemotron_h", {{"mlp_hidden_act", "silu"}}), (Parts{"mlp_hidden_act"}));
   EXPECT_PRED2(test::says, refusal("falcon_h1", {{"mamba_d_ssm", 24}}), (Parts{"mamba_d_ssm is 24", "mamba_n_heads"}));
   EXPECT_PRED2(test::says, refusal("falcon_h1", {{"ssm_multipliers", {1, 2}}}),
                (Parts{"ssm_multipliers is a list", "5 numbers"}));
   EXPECT_PRED2(test::says, refusal("falcon_h1", {{"attn_layer_indices", {1}}}), (Parts{"attn_layer_indices"}));
-  EXPECT_PRED2(test::says, refusal("olmo_hybrid", {{"layer_types", {"full_attention", "mamba"}}}),
+  EXPECT_PRED2(test::says, refusal("olmo_hybrid", {{"layer_types", {"full_attention", "lstm"}}}),
                (Parts{"layer_types is a list", "\"linear_attention\""}));
   EXPECT_PRED2(test::says, refusal("olmo_hybrid", {{"linear_num_value_heads", 3}, {"linear_num_key_heads", 2}}),
                (Parts{"linear_num_value_heads is 3"}));
@@ -459,7 +486,15 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, refusal("kimi_linear", {{"linear_attn_config", layers({1, 2}, {2})}}),
                (Parts{"linear_attn_config.kda_layers", "each layer is in it or in full_attn_layers"}));
   EXPECT_PRED2(test::says, refusal("kimi_linear", {{"linear_attn_config", nullptr}}),
-               (Parts{"linear_attn_config is missing: it must be there"}));
+               (Parts{"linear_num_heads is missing: it must be a whole number"}));
+  EXPECT_PRED2(test::says, refusal("kimi_linear", {{"layer_types", {"full_attention", "linear_attention"}}}),
+               (Parts{"layer_types is a list: it must be what linear_attn_config says"}));
+  EXPECT_PRED2(test::says, refusal("kimi_linear", {{"mlp_layer_types", {"dense", "moe"}}}),
+               (Parts{"mlp_layer_types is a list: it must be \"dense\" or \"sparse\" for each of 2 layers"}));
+  EXPECT_PRED2(test::says, refusal("kimi_linear", {{"moe_router_activation_func", "softmax"}}),
+               (Parts{"moe_router_activation_func is \"softmax\", which Foxscope does not run: it runs \"sigmoid\""}));
+  EXPECT_PRED2(test::says, refusal("kimi_linear", {{"num_key_value_heads", 1}}),
+               (Parts{"num_key_value_heads is 1: it must be num_attention_heads, 2"}));
   EXPECT_PRED2(test::says, refusal("kimi_linear", {{"v_head_dim", 9}}), (Parts{"v_head_dim is 9", "from 1 to 8"}));
   EXPECT_PRED2(test::says, refusal("kimi_linear", {{"q_lora_rank", 4}}), (Parts{"q_lora_rank is 4"}));
   EXPECT_PRED2(test::says, refusal("kimi_linear", {{"num_expert_group", 3}, {"topk_group", 2}}),
@@ -485,6 +520,58 @@ TEST(HybridConfig, RefusesWhatDoesNotFit) {
                            "kimi_linear", "minimax", "zamba2"}) {
     EXPECT_PRED2(test::says, refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
   }
+}
+
+/// Keys and words by which transformers 5 saves what the hub's files say otherwise, and what it does with null.
+TEST(HybridConfig, ReadsWhatTransformersSaves) {
+  const auto read = [](const std::string& model_type, const json& keys) {
+    return ModelConfig::from_json(tiny_hybrid(model_type, keys).dump(), "config.json");
+  };
+  const json both = {"linear_attention", "full_attention"};
+  EXPECT_EQ(read("granitemoehybrid", {{"layer_types", both}}).mixers, (std::vector{Mixer::mamba2, Mixer::attention}));
+  EXPECT_EQ(read("olmo_hybrid", {{"layer_types", {"mamba", "attention"}}}).mixers,
+            (std::vector{Mixer::delta_rule, Mixer::attention}));
+  EXPECT_EQ(read("olmo_hybrid", {{"layer_types", nullptr}, {"num_hidden_layers", 3}}).mixers,
+            (std::vector{Mixer::delta_rule, Mixer::delta_rule, Mixer::attention}));
+  const ModelConfig nemotron =
+      read("nemotron_h", {{"hybrid_override_pattern", nullptr},
+                          {"num_hidden_layers", nullptr},
+                          {"layers_block_type", {"linear_attention", "mlp", "full_attention"}}});
+  EXPECT_EQ(nemotron.mixers, (std::vector{Mixer::mamba2, Mixer::none, Mixer::attention}));
+  EXPECT_EQ(read("zamba2", {{"layers_block_type", {"linear_attention", "hybrid", "hybrid", "hybrid"}}}).mixers,
+            read("zamba2", json::object()).mixers);
+  json kimi = tiny_hybrid("kimi_linear", {{"layer_types", both},
+                                          {"mlp_layer_types", {"sparse", "dense"}},
+                                          {"linear_num_heads", 2},
+                                          {"linear_head_dim", 4},
+                                          {"linear_conv_kernel_dim", 3}});
+  kimi.erase("linear_attn_config");
+  const ModelConfig saved = ModelConfig::from_json(kimi.dump(), "config.json");
+  EXPECT_EQ(saved.mixers, read("kimi_linear", json::object()).mixers);
+  EXPECT_EQ(saved.linear->key_dim, 4);
+  EXPECT_EQ(saved.linear->convolution, 3);
+  EXPECT_EQ(saved.sparse, (std::vector<bool>{true, false}));
+  for (const char* name : {"bamba", "granitemoehybrid", "falcon_h1"}) {
+    EXPECT_FALSE(read(name, {{"mamba_conv_bias", nullptr}}).linear->convolution_bias) << name;
+  }
+  const json normed = {{"mamba_rms_norm", true}, {"mamba_norm_before_gate", nullptr}};
+  EXPECT_EQ(read("falcon_h1", normed).linear->gate, LinearGate::before_norm);
+}
+
+/// transformers 5.24 holds dt at time_step_min or above in these two families, whatever time_step_limit says.
+TEST(HybridConfig, TheLeastStepIsTransformers) {
+  const json limits = {{"time_step_limit", {0.0, 0.01}}};
+  for (const char* name : {"nemotron_h", "zamba2"}) {
+    const auto mixer = [&](json keys) {
+      keys.update(limits);
+      return *ModelConfig::from_json(tiny_hybrid(name, keys).dump(), "config.json").linear;
+    };
+    EXPECT_EQ(mixer({{"time_step_min", 0.25}}).lowest_step, 0.25) << name;
+    EXPECT_EQ(mixer({{"time_step_min", 0.25}}).highest_step, std::numeric_limits<double>::infinity()) << name;
+    EXPECT_EQ(mixer(json::object()).lowest_step, 1e-3) << name;
+  }
+  const LinearMixer bamba = *ModelConfig::from_json(tiny_hybrid("bamba", limits).dump(), "config.json").linear;
+  EXPECT_EQ(bamba.highest_step, 0.01);
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Hybrid,

@@ -257,9 +257,13 @@ TEST(LinearConfig, NewerMixersRefuseWhatDoesNotFit) {
                (Parts{"tie_feature_map_qk is true"}));
   EXPECT_PRED2(test::says, linear_refusal("linear_attn", {{"norm_feature_map", true}}),
                (Parts{"norm_feature_map is true"}));
-  for (const char* name : {"kda", "comba", "gated_deltaproduct"}) {
+  for (const char* name : {"comba", "gated_deltaproduct"}) {
     EXPECT_PRED2(test::says, linear_refusal(name, {{"num_v_heads", 4}}), (Parts{"num_v_heads is 4", "of keys, 2"}));
   }
+  EXPECT_PRED2(test::says, linear_refusal("kda", {{"num_v_heads", 3}}),
+               (Parts{"num_v_heads is 3: it must be a multiple of num_heads 2"}));
+  EXPECT_PRED2(test::says, linear_refusal("delta_net", {{"use_beta", false}, {"allow_neg_eigval", true}}),
+               (Parts{"use_beta is false, which Foxscope does not run: it runs true where allow_neg_eigval is true"}));
   EXPECT_PRED2(test::says, linear_refusal("kda", {{"lower_bound", 1.0}}), (Parts{"lower_bound is 1"}));
   EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"head_dim", 5}}), (Parts{"head_dim is 5", "hidden_size 16"}));
   EXPECT_PRED2(test::says, linear_refusal("rwkv7", {{"value_dim", {16, 8}}}), (Parts{"value_dim is a list"}));
@@ -271,6 +275,23 @@ TEST(LinearConfig, NewerMixersRefuseWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("gated_deltaproduct", {{"expand_v", 0.01}}), (Parts{"expand_v is 0.01"}));
   for (const char* name : {"retnet", "linear_attn", "kda", "comba", "gated_deltaproduct", "rwkv7", "falcon_mamba"}) {
     EXPECT_PRED2(test::says, linear_refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
+  }
+}
+
+/// Keys of configurations that FLA's models do not hand to their layers.
+TEST(LinearConfig, KeysThatNoLayerOfFlaSeesChangeNothing) {
+  const std::pair<const char*, json> dead[] = {
+      {"comba", {{"use_inner_decay", false}, {"use_output_correction", false}, {"correction_factor", 0.02}}},
+      {"retnet", {{"use_short_conv", true}, {"conv_size", 7}}},
+  };
+  for (const auto& [name, keys] : dead) {
+    const auto tensors = [&](const json& of) {
+      std::vector<std::pair<std::string, std::vector<std::int64_t>>> list;
+      for (const Parameter& one : parameters(linear_config(name, of))) list.emplace_back(one.name, one.shape);
+      return list;
+    };
+    EXPECT_EQ(tensors(keys), tensors(json::object())) << name;
+    EXPECT_EQ(linear_config(name, keys).linear->query_activation, linear_config(name).linear->query_activation) << name;
   }
 }
 
@@ -348,14 +369,16 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
        {{"attn",
          {{{"layers", {0}}, {"num_heads", 2}, {"window_size", 5}},
           {{"layers", {1}}, {"num_heads", 2}, {"rope_theta", 500.0}}}}}},
-      {"retnet", {{"num_kv_heads", 1}, {"use_short_conv", true}, {"expand_v", 1.0}}},
+      {"retnet", {{"num_kv_heads", 1}, {"expand_v", 1.0}}},
       {"retnet", {{"use_output_gate", false}, {"attn", {{"layers", {1}}, {"num_heads", 2}}}}},
       {"linear_attn", {{"feature_map", "elu"}, {"norm_q", true}, {"norm_k", true}, {"num_kv_heads", 1}}},
       {"linear_attn", {{"feature_map", "identity"}, {"expand_k", 0.5}}},
       {"kda", {{"lower_bound", -5.0}, {"safe_gate", true}, {"expand_v", 0.5}}},
       {"kda", {{"allow_neg_eigval", true}, {"use_short_conv", false}}},
-      {"comba", {{"use_inner_decay", false}, {"expand_v", 0.5}}},
-      {"comba", {{"use_output_correction", false}, {"use_output_gate", false}, {"use_short_conv", false}}},
+      {"kda", {{"num_v_heads", 4}, {"expand_v", 0.5}}},
+      {"kda", {{"num_v_heads", 6}, {"use_short_conv", false}, {"attn", {{"layers", {1}}, {"num_heads", 2}}}}},
+      {"comba", {{"expand_v", 0.5}}},
+      {"comba", {{"use_output_gate", false}, {"use_short_conv", false}}},
       {"gated_deltaproduct", {{"num_householder", 3}, {"expand_v", 0.5}, {"use_forget_gate", true}}},
       {"gated_deltaproduct", {{"num_householder", 2}, {"use_output_gate", false}, {"use_short_conv", false}}},
       {"gated_deltaproduct", {{"allow_neg_eigval", true}, {"use_forget_gate", true}, {"head_dim", 5}}},

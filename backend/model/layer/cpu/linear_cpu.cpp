@@ -186,13 +186,12 @@ void LinearCpu::feed_back(int layer, std::int64_t row, float* query, const float
   const std::int64_t dim = mixer_.key_dim;
   const std::int64_t heads = mixer_.key_heads;
   for (std::int64_t head = 0; head < heads; ++head) {
-    const FloatArray& decay = weights.feedback_decay;
-    const float factor = decay.empty() ? 1.0F : cpu_steps::sigmoid(decay[index_of(head)]);
+    const float factor = cpu_steps::sigmoid(weights.feedback_decay[index_of(head)]);
+    const float taken = weights.query_correction[index_of(head)];
     float* const p = erase_read_.data() + ((row / length_ * heads + head) * length_ + row % length_) * dim;
-    for (std::int64_t n = 0; n < dim; ++n) p[n] = factor * key[head * dim + n];
-    if (mixer_.corrects_queries) {
-      const float taken = weights.query_correction[index_of(head)];
-      for (std::int64_t n = 0; n < dim; ++n) query[head * dim + n] -= taken * p[n];
+    for (std::int64_t n = 0; n < dim; ++n) {
+      p[n] = factor * key[head * dim + n];
+      query[head * dim + n] -= taken * p[n];
     }
     norm_head(mixer_.key_norm, 1, p);
   }

@@ -29,23 +29,29 @@ std::int64_t wide_of(const ModelConfig& config) { return (is_gated(config.mlp) ?
 
 }  // namespace
 
-MixtureCpu::MixtureCpu(CpuPass& pass) : pass_(pass), mixture_(*pass.config().mixture), wide_(wide_of(pass.config())) {
+MixtureCpu::MixtureCpu(CpuPass& pass)
+    : pass_(pass),
+      mixture_(*pass.config().mixture),
+      width_(pass.config().expert_width()),
+      wide_(wide_of(pass.config())) {
   pass.need({.normed = pass.hidden(), .wide = mixture_.experts});
 }
 
 PassBytes MixtureCpu::bytes(const ModelConfig& config) {
   const std::int64_t chosen = config.mixture->chosen;
   PassBytes bytes;
-  bytes.per_token =
-      4 * 2 * config.hidden_size + chosen * static_cast<std::int64_t>(sizeof(ChosenExpert) + sizeof(Pair));
-  bytes.fixed = 4 * (kGroupNumbers + kPieceRows * (config.hidden_size + wide_of(config)));
+  bytes.per_token = 4 * 2 * (config.hidden_size + config.mixture->latent) +
+                    chosen * static_cast<std::int64_t>(sizeof(ChosenExpert) + sizeof(Pair));
+  bytes.fixed = 4 * (kGroupNumbers + kPieceRows * (config.expert_width() + wide_of(config)));
   return bytes;
 }
 
 bool MixtureCpu::mix(int layer) {
   const std::int64_t rows = pass_.rows();
   normed_.resize(index_of(rows * pass_.hidden()));
+  read_.resize(index_of(rows * mixture_.latent));
   made_.assign(normed_.size(), 0.0F);
+  sums_.assign(read_.size(), 0.0F);
   chosen_.resize(index_of(rows * mixture_.chosen));
   if (!choose(layer)) return false;
   drop_experts(layer);
@@ -55,11 +61,12 @@ bool MixtureCpu::mix(int layer) {
     std::int64_t numbers = 0;
     std::int64_t last = first;
     while (last < std::ssize(pieces_) && (last == first || numbers < kGroupNumbers)) {
-      numbers += pieces_[index_of(last++)].count() * (pass_.hidden() + wide_);
+      numbers += pieces_[index_of(last++)].count() * (width_ + wide_);
     }
     if (!multiply_pieces(layer, first, last)) return false;
     first = last;
   }
+  if (!raise_sums(layer)) return false;
   check_made(layer);
   return true;
 }
@@ -82,8 +89,26 @@ void MixtureCpu::check_made(int layer) const {
   }
 }
 
+/// What latent experts made together becomes rows of D numbers.
+bool MixtureCpu::raise_sums(int layer) {
+  if (mixture_.latent == 0) return true;
+  const LayerWeights& weights = pass_.weights(layer);
+  pass_.pack(0, pass_.rows(), weights.experts_up, width_);
+  return pass_.for_rows([&](const CpuPass::Rows& rows) {
+    pass_.multiply({.rows = rows.count(),
+                    .columns = pass_.hidden(),
+                    .depth = width_,
+                    .in = sums_.data() + rows.begin * width_,
+                    .in_stride = width_,
+                    .weight = weights.experts_up.data(),
+                    .out = made(rows.begin),
+                    .out_stride = pass_.hidden()});
+  });
+}
+
 bool MixtureCpu::choose(int layer) {
   pass_.pack(0, pass_.rows(), pass_.weights(layer).router, pass_.hidden());
+  pass_.pack(1, pass_.rows(), pass_.weights(layer).experts_down, pass_.hidden());
   return pass_.for_rows([&](const CpuPass::Rows& rows) { choose_rows(layer, rows); });
 }
 
@@ -102,6 +127,17 @@ void MixtureCpu::choose_rows(int layer, const CpuPass::Rows& rows) {
                   .out = logits,
                   .out_stride = experts});
   CpuPass::add_to_rows(weights.router_bias, rows.count(), logits);
+  if (mixture_.latent > 0) {
+    float* const read = read_.data() + rows.begin * width_;
+    pass_.multiply({.rows = rows.count(),
+                    .columns = width_,
+                    .depth = pass_.hidden(),
+                    .in = normed,
+                    .in_stride = pass_.hidden(),
+                    .weight = weights.experts_down.data(),
+                    .out = read,
+                    .out_stride = width_});
+  }
   const std::size_t chosen = index_of(mixture_.chosen);
   for (std::int64_t row = 0; row < rows.count(); ++row) {
     choose_experts(mixture_, {logits + row * experts, index_of(experts)}, weights.selection_bias,
@@ -152,19 +188,19 @@ void MixtureCpu::sort_pairs() {
 /// Computes some pieces, in two runs of tasks: threads share the units of all experts, then the columns of x, so that
 /// no two add to one number, and each row's experts are added in their order.
 bool MixtureCpu::multiply_pieces(int layer, std::int64_t first, std::int64_t last) {
-  const std::int64_t hidden = pass_.hidden();
+  const FloatArray& read = mixture_.latent > 0 ? read_ : normed_;
   const auto pieces = std::span(pieces_).subspan(index_of(first), index_of(last - first));
   const std::int64_t base = pieces.front().begin;
   const std::int64_t pairs = pieces.back().end - base;
   const MappedExperts& experts = *pass_.weights(layer).mapped;
   for (const Piece& piece : pieces) experts.fetch(piece.expert);
-  CpuWorkspace::grow(gathered_, index_of(pairs * hidden));
+  CpuWorkspace::grow(gathered_, index_of(pairs * width_));
   CpuWorkspace::grow(units_, index_of(pairs * wide_));
   const auto threads = index_of(pass_.team().threads());
   weights_.resize(threads);
   product_.resize(threads);
-  pass_.share(pairs, pairs * hidden, [&](std::int64_t pair) {
-    std::copy_n(normed(pairs_[index_of(base + pair)].row), hidden, gathered_.data() + pair * hidden);
+  pass_.share(pairs, pairs * width_, [&](std::int64_t pair) {
+    std::copy_n(read.data() + pairs_[index_of(base + pair)].row * width_, width_, gathered_.data() + pair * width_);
   });
   const std::int64_t unit_blocks = divide_up(mixture_.size, kMatrixRows);
   pass_.team().run(std::ssize(pieces) * unit_blocks, [&](std::int64_t task, int thread) {
@@ -173,11 +209,11 @@ bool MixtureCpu::multiply_pieces(int layer, std::int64_t first, std::int64_t las
     const std::int64_t unit = task % unit_blocks * kMatrixRows;
     read_in(layer, piece, piece.begin - base, unit, std::min(kMatrixRows, mixture_.size - unit), thread);
   });
-  pass_.team().run(divide_up(hidden, kMatrixRows), [&](std::int64_t task, int thread) {
+  pass_.team().run(divide_up(width_, kMatrixRows), [&](std::int64_t task, int thread) {
     const std::int64_t column = task * kMatrixRows;
     for (const Piece& piece : pieces) {
       if (pass_.job().stopped()) return;
-      add_out(layer, piece, piece.begin - base, column, std::min(kMatrixRows, hidden - column), thread);
+      add_out(layer, piece, piece.begin - base, column, std::min(kMatrixRows, width_ - column), thread);
     }
   });
   return !pass_.job().stopped();
@@ -211,15 +247,14 @@ void MixtureCpu::read_in(int layer, const Piece& piece, std::int64_t place, std:
                          int thread) {
   const LayerWeights& weights = pass_.weights(layer);
   const MappedExperts::Expert& expert = weights.mapped->expert(piece.expert);
-  const std::int64_t hidden = pass_.hidden();
   const std::int64_t size = mixture_.size;
   float* const units = units_.data() + place * wide_;
   FloatArray& scratch = weights_[index_of(thread)];
-  CpuWorkspace::grow(scratch, index_of(kMatrixRows * hidden));
+  CpuWorkspace::grow(scratch, index_of(kMatrixRows * width_));
   for (std::int64_t part = 0; part < wide_ / size; ++part) {
     const std::int64_t column = part * size + unit;
     const float* const matrix = expert.in[index_of(part)].rows(unit, count, scratch.data());
-    multiply(piece, gathered_.data() + place * hidden, hidden, matrix, count, hidden, units + column, wide_);
+    multiply(piece, gathered_.data() + place * width_, width_, matrix, count, width_, units + column, wide_);
     if (weights.experts_in_bias.empty()) continue;
     const float* const bias = weights.experts_in_bias.data() + piece.expert * wide_ + column;
     for (std::int64_t row = 0; row < piece.count(); ++row) cpu_steps::add(bias, count, units + row * wide_ + column);
@@ -243,10 +278,10 @@ void MixtureCpu::add_out(int layer, const Piece& piece, std::int64_t place, std:
   for (std::int64_t row = 0; row < piece.count(); ++row) {
     float* const own = product.data() + row * count;
     if (!weights.experts_out_bias.empty()) {
-      cpu_steps::add(weights.experts_out_bias.data() + piece.expert * pass_.hidden() + column, count, own);
+      cpu_steps::add(weights.experts_out_bias.data() + piece.expert * width_ + column, count, own);
     }
     const Pair& pair = pairs_[index_of(piece.begin + row)];
-    float* const to = made(pair.row) + column;
+    float* const to = (mixture_.latent > 0 ? sums_ : made_).data() + pair.row * width_ + column;
     for (std::int64_t n = 0; n < count; ++n) to[n] += pair.weight * own[n];
   }
 }

@@ -38,6 +38,7 @@ class MixtureCpu {
     float weight = 0;
   };
   bool choose(int layer);
+  bool raise_sums(int layer);
   void choose_rows(int layer, const CpuPass::Rows& rows);
   void drop_experts(int layer);
   void keep_choice(int layer);
@@ -52,12 +53,14 @@ class MixtureCpu {
 
   CpuPass& pass_;
   const ExpertMixture& mixture_;
-  std::int64_t wide_;  ///< columns of an expert's first product
+  std::int64_t width_;  ///< numbers that an expert reads and makes
+  std::int64_t wide_;   ///< columns of an expert's first product
   FloatArray normed_, made_;
+  FloatArray read_, sums_;            ///< [B n, width_] what latent experts read, and what they make together
   std::vector<ChosenExpert> chosen_;  ///< [B n, k]
   std::vector<Pair> pairs_;           ///< of all rows, by expert and row
   std::vector<Piece> pieces_;
-  FloatArray gathered_, units_;                ///< [pairs of the pieces at hand, D] and [.., 2 I]
+  FloatArray gathered_, units_;                ///< [pairs of the pieces at hand, width_] and [.., 2 I]
   std::vector<FloatArray> weights_, product_;  ///< of each thread: rows of a matrix, and what they make
 };
 

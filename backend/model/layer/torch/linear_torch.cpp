@@ -135,9 +135,8 @@ void TorchLinearSteps::put_gate(int layer, const at::Tensor& projected) {
 at::Tensor TorchLinearSteps::feed_back(int layer, const at::Tensor& key, at::Tensor& query) {
   const TorchLayer& weights = pass_.weights(layer);
   const auto by_head = [&](const at::Tensor& x) { return x.unflatten(2, {mixer_.heads, mixer_.key_dim}); };
-  at::Tensor p = by_head(key);
-  if (weights.feedback_decay.defined()) p = p * at::sigmoid(weights.feedback_decay).unsqueeze(1);
-  if (mixer_.corrects_queries) query = (by_head(query) - p * weights.query_correction.unsqueeze(1)).flatten(2);
+  const at::Tensor p = by_head(key) * at::sigmoid(weights.feedback_decay).unsqueeze(1);
+  query = (by_head(query) - p * weights.query_correction.unsqueeze(1)).flatten(2);
   return unit_heads(mixer_, p.flatten(2), mixer_.key_norm, 1);
 }
 

@@ -73,8 +73,9 @@ at::Tensor mixture_output(const TorchPass& pass, int layer, const at::Tensor& no
   const at::Tensor rows = order.div(mixture.chosen, "floor");
   const at::Tensor factors = weight.flatten().index_select(0, order).unsqueeze(1);
   const at::Tensor counts = at::bincount(chosen.flatten(), {}, mixture.experts).to(at::kCPU);
-  const at::Tensor in = normed.to(matrix);
-  at::Tensor made = at::zeros_like(normed);
+  at::Tensor in = normed.to(matrix);
+  if (mixture.latent > 0) in = composed_steps::linear_to_float(in, weights.experts_down).to(matrix);
+  at::Tensor made = at::zeros({normed.size(0), config.expert_width()}, normed.options());
   std::int64_t begin = 0;
   for (std::int64_t expert = 0; expert < mixture.experts; ++expert) {
     const std::int64_t end = begin + counts.const_data_ptr<std::int64_t>()[expert];
@@ -88,7 +89,8 @@ at::Tensor mixture_output(const TorchPass& pass, int layer, const at::Tensor& no
     made = made.index_add(0, own, out * factors.slice(0, begin, end));
     begin = end;
   }
-  return made;
+  if (mixture.latent == 0) return made;
+  return composed_steps::linear_to_float(made.to(matrix), weights.experts_up);
 }
 
 }  // namespace foxscope

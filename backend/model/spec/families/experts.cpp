@@ -58,7 +58,7 @@ void list_experts(const ModelConfig& config, const ExpertNames& names, Parameter
 
 void list_each_expert(const ModelConfig& config, const ExpertNames& names, ParameterList& list) {
   const ExpertMixture& mixture = *config.mixture;
-  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t hidden = config.expert_width();
   const std::int64_t matrix = mixture.size * hidden;
   const bool gated = is_gated(config.mlp);
   using W = LayerWeights;

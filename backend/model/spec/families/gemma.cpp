@@ -4,7 +4,10 @@
 #include "backend/model/spec/families/gemma.h"
 
 #include <cmath>
+#include <functional>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "backend/model/spec/families/llama.h"
 
@@ -37,13 +40,22 @@ double read_cap(const ConfigKeys& keys, const char* key, double otherwise) {
   return keys.is_null(key) ? 0 : keys.number(key, 1e-6, kMostCap, otherwise);
 }
 
+/// Layers with a window; the library runs none of them without its size.
+void read_gemma_windows(const ConfigKeys& keys, const std::function<bool(int layer)>& slides, ModelConfig& config) {
+  const std::int64_t window = read_window(keys);
+  read_windows(keys, window, slides, config);
+  if (window > 0 || keys.has("layer_types")) return;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (slides(layer)) keys.fail("sliding_window", fmt::format("a window: layer {} has one", layer));
+  }
+}
+
 void read_gemma2(const ConfigKeys& keys, ModelConfig& config) {
   read_gemma(keys, {}, config);
   config.attention_cap = read_cap(keys, "attn_logit_softcapping", 50);
   config.logit_cap = read_cap(keys, "final_logit_softcapping", 30);
-  const std::int64_t window = read_window(keys);
-  read_windows(
-      keys, window, [&](int layer) { return window > 0 && layer % 2 == 0; }, config);
+  read_gemma_windows(
+      keys, [](int layer) { return layer % 2 == 0; }, config);
   keys.refuse_others(harmless_keys());
 }
 
@@ -54,29 +66,16 @@ std::int64_t read_pattern(const ConfigKeys& keys) {
   return keys.integer(key, 1, kMaxLayers, 6);
 }
 
-/// The base of windowed layers, by its own key or as transformers 5 writes it.
-double read_local_base(const ConfigKeys& keys) {
-  constexpr double kMost = 1e15;
-  const double base = keys.number("rope_local_base_freq", 1, kMost, 10000);
-  if (!keys.has("rope_parameters") || !keys.under("rope_parameters").has("sliding_attention")) return base;
-  const ConfigKeys sliding = keys.under("rope_parameters").under("sliding_attention");
-  if (sliding.word("rope_type", "default") != "default") sliding.refuse("rope_type", "\"default\"");
-  const double newer = sliding.number("rope_theta", 1, kMost, base);
-  sliding.refuse_others({});
-  return newer;
-}
-
 void read_gemma3(const ConfigKeys& keys, ModelConfig& config) {
   read_gemma(keys, {.heads = 8, .key_heads = 4, .base = 1e6, .rotary_by_kind = true}, config);
   config.query_key_norm = QueryKeyNorm::shared;
   if (keys.has("attn_logit_softcapping")) keys.refuse("attn_logit_softcapping", "null");
   config.logit_cap = read_cap(keys, "final_logit_softcapping", 0);
-  const std::int64_t window = read_window(keys);
+  constexpr double kMostBase = 1e15;
   const std::int64_t pattern = read_pattern(keys);
-  read_windows(
-      keys, window, [&](int layer) { return window > 0 && (layer + 1) % pattern != 0; }, config);
-  config.rotaries.push_back({.base = read_local_base(keys), .dim = config.rotaries.front().dim});
-  for (AttentionLayer& layer : config.attention) layer.rotary = layer.window_size > 0 ? 1 : 0;
+  read_gemma_windows(
+      keys, [&](int layer) { return (layer + 1) % pattern != 0; }, config);
+  read_windowed_rotary(keys, keys.number("rope_local_base_freq", 1, kMostBase, 10000), config);
   keys.refuse_others(harmless_keys());
 }
 

@@ -245,9 +245,11 @@ void read_delta_net(const ConfigKeys& keys, Dialect dialect, ModelConfig& config
   mixer.value_activation = LinearActivation::silu;
   mixer.query_norm = mixer.key_norm = read_norm(keys);
   mixer.query_factor = softmax_scale<double>(mixer.key_dim);
+  const bool twice = dialect == Dialect::fla && keys.flag("allow_neg_eigval", false);
   if (keys.flag("use_beta", true)) {
-    const bool twice = dialect == Dialect::fla && keys.flag("allow_neg_eigval", false);
     mixer.beta = twice ? LinearBeta::twice_sigmoid : LinearBeta::sigmoid;
+  } else if (twice) {
+    keys.refuse("use_beta", "true where allow_neg_eigval is true");
   }
   static_cast<void>(keys.has("use_output_norm"));  // it is always there
   mixer.norm_size = mixer.value_dim;
@@ -303,10 +305,9 @@ void read_retnet(const ConfigKeys& keys, ModelConfig& config) {
     keys.fail("expand_k",
               fmt::format("such that heads have an even number of numbers, and they have {}", mixer.key_dim));
   }
-  read_convolution(keys, false, mixer);
-  if (mixer.convolution > 0) {
-    mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
-  }
+  // FLA's model does not hand them to its layer, which has no convolution.
+  static_cast<void>(keys.has("use_short_conv"));
+  static_cast<void>(keys.has("conv_size"));
   if (keys.has("feature_map")) keys.refuse("feature_map", "null");
   mixer.rotary = Rotary{.base = 10000, .dim = mixer.key_dim};
   mixer.query_factor = softmax_scale<double>(mixer.key_dim);
@@ -348,12 +349,16 @@ void read_linear_attention(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 /// Heads of keys and values of gated delta rules, their widths and convolutions.
-void read_delta_heads(const ConfigKeys& keys, double expand, LinearMixer& mixer) {
+/// @param shared  whether several heads of values may have a head of keys in common
+void read_delta_heads(const ConfigKeys& keys, double expand, bool shared, LinearMixer& mixer) {
   const auto heads = static_cast<int>(keys.integer("num_heads", 1, kLargestWidth, mixer.heads));
-  if (keys.integer("num_v_heads", 1, kLargestWidth, heads) != heads) {
+  const auto value_heads = static_cast<int>(keys.integer("num_v_heads", 1, kLargestWidth, heads));
+  if (value_heads != heads && !shared) {
     keys.refuse("num_v_heads", fmt::format("as many heads of values as of keys, {}", heads));
   }
-  set_heads(mixer, heads, heads);
+  if (value_heads % heads != 0) keys.fail("num_v_heads", fmt::format("a multiple of num_heads {}", heads));
+  set_heads(mixer, value_heads, value_heads);
+  mixer.query_heads = heads;
   mixer.key_dim = static_cast<int>(keys.integer("head_dim", 1, kMaxHeadDim, mixer.key_dim));
   mixer.value_dim = static_cast<int>(expanded(keys, "expand_v", expand, mixer.key_dim));
   if (mixer.value_dim < 1 || mixer.value_dim > kMaxHeadDim) {
@@ -375,7 +380,8 @@ void read_kda(const ConfigKeys& keys, ModelConfig& config) {
   mixer.kind = Mixer::delta_rule;
   mixer.heads = 16;
   mixer.key_dim = 128;
-  read_delta_heads(keys, 1, mixer);
+  // Decays of a key's channels are a value head's, so each has keys of its own here.
+  read_delta_heads(keys, 1, /*shared=*/true, mixer);
   mixer.decay = LinearDecay::channel_rate;
   mixer.decay_rank = mixer.value_dim;
   mixer.decay_bound = keys.number("lower_bound", kLowestBound, 0, 0);
@@ -393,13 +399,14 @@ void read_comba(const ConfigKeys& keys, ModelConfig& config) {
   mixer.kind = Mixer::diagonal_plus_low_rank;
   mixer.heads = 6;
   mixer.key_dim = 256;
-  read_delta_heads(keys, 2, mixer);
+  read_delta_heads(keys, 2, /*shared=*/false, mixer);
   mixer.decay = LinearDecay::rate;
   mixer.beta = LinearBeta::sigmoid;
   mixer.erasing = LinearErasing::feedback;
-  config.inner_decay = keys.flag("use_inner_decay", true);
-  mixer.corrects_queries = keys.flag("use_output_correction", true);
-  static_cast<void>(keys.has("correction_factor"));  // of untrained weights
+  // FLA's model does not hand them to its layer, which does both, and the last is of untrained weights.
+  for (const char* key : {"use_inner_decay", "use_output_correction", "correction_factor"}) {
+    static_cast<void>(keys.has(key));
+  }
   if (keys.flag("use_output_gate", true)) mixer.gate = LinearGate::after_norm;
   finish_reading(keys, Dialect::fla, config);
 }
@@ -411,7 +418,7 @@ void read_gated_delta_product(const ConfigKeys& keys, ModelConfig& config) {
   LinearMixer& mixer = *config.linear;
   mixer.heads = 6;
   mixer.key_dim = 256;
-  read_delta_heads(keys, 2, mixer);
+  read_delta_heads(keys, 2, /*shared=*/false, mixer);
   mixer.gate_activation = LinearActivation::silu;
   mixer.steps = static_cast<int>(keys.integer("num_householder", 1, kMostSteps, 1));
   // One step a position is the delta rule.
@@ -507,7 +514,11 @@ void list_mixer(const ModelConfig& config, const LinearNames& names, ParameterLi
              (column - columns.convolved) * mixer.convolution, layout);
   };
   mix("q", mixer.query_size(), columns.query, ParameterLayout::rows);
-  mix(names.key, mixer.key_size(), columns.key, of_steps);
+  if (mixer.steps == 1 && mixer.key_heads > mixer.query_heads) {
+    mix(names.key, mixer.query_size(), columns.key, ParameterLayout::heads_repeated);
+  } else {
+    mix(names.key, mixer.key_size(), columns.key, of_steps);
+  }
   mix(names.value, mixer.value_size(), columns.value, of_steps);
   if (mixer.feature_map == LinearFeatureMap::product) {
     list_feature_map(mixer, "q", &W::query_map, &W::query_map_bias, list);
@@ -515,8 +526,10 @@ void list_mixer(const ModelConfig& config, const LinearNames& names, ParameterLi
   }
   if (mixer.gate != LinearGate::none) list_gate(config, list);
   if (mixer.beta != LinearBeta::one) project("b", heads, columns.beta, of_steps);
-  if (config.inner_decay) list.add("attn.decay", {heads}, &W::feedback_decay);
-  if (mixer.corrects_queries) list.add("attn.D", {heads}, &W::query_correction);
+  if (mixer.erasing == LinearErasing::feedback) {
+    list.add("attn.decay", {heads}, &W::feedback_decay);
+    list.add("attn.D", {heads}, &W::query_correction);
+  }
   if (mixer.decay == LinearDecay::rate || mixer.decay == LinearDecay::channel_rate) {
     list_rates(config, list);
   } else if (mixer.decay == LinearDecay::low_rank) {

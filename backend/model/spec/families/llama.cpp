@@ -99,35 +99,22 @@ void read_smollm3(const ConfigKeys& keys, ModelConfig& config) {
   config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
   config.mlp_bias = keys.flag("mlp_bias", false);
   read_turning_layers(keys, config);
-  const bool slides = keys.flag("use_sliding_window", false);
-  const std::int64_t window = keys.has("sliding_window") && slides ? read_window(keys) : 0;
-  if (window > 0) {
-    read_windows(
-        keys, window, [&](int layer) { return config.rotary_at(layer) == nullptr; }, config);
-  }
-  // Without a window they say nothing.
-  drop(keys, {"layer_types", "sliding_window", "max_window_layers"});
+  // layer_types decides alone; use_sliding_window counts where there is no such key.
+  const std::int64_t window = keys.has("sliding_window") ? read_window(keys) : 0;
+  const bool slides = keys.flag("use_sliding_window", false) && window > 0;
+  read_windows(
+      keys, window, [&](int layer) { return slides && config.rotary_at(layer) == nullptr; }, config);
+  drop(keys, {"max_window_layers"});
   refuse_rest(keys);
 }
 
 /// The mixer of each layer: softmax attention or Gated DeltaNet.
 std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& config) {
   const std::int64_t interval = keys.integer("full_attention_interval", 1, kMaxLayers, 4);
+  if (auto said = read_mixer_words(keys, "layer_types", Mixer::delta_rule, config.layers)) return *std::move(said);
   std::vector<Mixer> mixers;
-  for (int layer = 0; layer < config.layers && !keys.has("layer_types"); ++layer) {
+  for (int layer = 0; layer < config.layers; ++layer) {
     mixers.push_back((layer + 1) % interval == 0 ? Mixer::attention : Mixer::delta_rule);
-  }
-  if (!keys.has("layer_types")) return mixers;
-  const nlohmann::json& types = keys.value("layer_types");
-  if (types.is_array() && std::ssize(types) == config.layers) {
-    for (const nlohmann::json& type : types) {
-      if (type == "full_attention") mixers.push_back(Mixer::attention);
-      if (type == "linear_attention") mixers.push_back(Mixer::delta_rule);
-    }
-  }
-  if (static_cast<int>(mixers.size()) != config.layers) {
-    keys.fail("layer_types",
-              fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", config.layers));
   }
   return mixers;
 }
@@ -201,9 +188,9 @@ void read_qwen3_5_moe(const ConfigKeys& keys, ModelConfig& config) {
 
 /// Which layers have an MLP in the place of a mixture of experts: those that mlp_only_layers names, and those that
 /// decoder_sparse_step passes by; where there are no experts, all.
-std::vector<bool> read_dense_layers(const ConfigKeys& keys, int layers, int experts_otherwise) {
+std::vector<bool> read_dense_layers(const ConfigKeys& keys, int layers, const char* of_experts, int experts_otherwise) {
   const std::int64_t step = keys.integer("decoder_sparse_step", 1, kMaxLayers, 1);
-  const bool experts = keys.integer("num_experts", 0, kMaxHidden, experts_otherwise) > 0;
+  const bool experts = keys.integer(of_experts, 0, kMaxHidden, experts_otherwise) > 0;
   std::vector<bool> dense;
   for (int layer = 0; layer < layers; ++layer) dense.push_back(!experts || (layer + 1) % step != 0);
   if (!keys.has("mlp_only_layers")) return dense;
@@ -222,7 +209,9 @@ std::vector<bool> read_dense_layers(const ConfigKeys& keys, int layers, int expe
 /// @param shared  whether all positions read one beside
 void read_qwen_experts(const ConfigKeys& keys, int experts_otherwise, int chosen_otherwise, bool shared,
                        ModelConfig& config) {
-  const std::vector<bool> dense = read_dense_layers(keys, config.layers, experts_otherwise);
+  // Qwen 3 MoE's code has another name for it, by which transformers 5 saves it.
+  const char* const of_experts = shared ? "num_experts" : keys.either("num_experts", "num_local_experts");
+  const std::vector<bool> dense = read_dense_layers(keys, config.layers, of_experts, experts_otherwise);
   if (std::ranges::all_of(dense, [](bool one) { return one; })) {
     // Without experts these keys mean nothing.
     drop(keys, {"moe_intermediate_size", "shared_expert_intermediate_size", "num_experts_per_tok", "norm_topk_prob",
@@ -231,7 +220,8 @@ void read_qwen_experts(const ConfigKeys& keys, int experts_otherwise, int chosen
   }
   ExpertMixture mixture;
   read_experts(keys,
-               {.experts_otherwise = experts_otherwise,
+               {.experts = of_experts,
+                .experts_otherwise = experts_otherwise,
                 .chosen_otherwise = chosen_otherwise,
                 .normalized = "norm_topk_prob",
                 .normalized_otherwise = shared},
@@ -319,10 +309,12 @@ void list_gated_attention(const ModelConfig& config, ParameterList& list) {
 
 const ExpertNames kQwenExperts = {.shared = "mlp.shared_expert.", .shared_gate = "mlp.shared_expert_gate"};
 
-/// Experts of Qwen 3.5: those of a layer are two tensors, gate and up one behind the other.
+/// Experts of Qwen 3.5 MoE: those of a layer are two tensors, gate and up one behind the other. transformers 5 saves
+/// them one by one.
 void list_fused_experts(const ModelConfig& config, ParameterList& list) {
   const ExpertMixture& mixture = *config.mixture;
   using W = LayerWeights;
+  if (config.resaved) return list_experts(config, kQwenExperts, list);
   list_router(config, kQwenExperts, list);
   list.add("mlp.experts.gate_up_proj", {mixture.experts, 2 * mixture.size, config.hidden_size}, &W::experts_in);
   list.add("mlp.experts.down_proj", {mixture.experts, config.hidden_size, mixture.size}, &W::experts_out);

@@ -71,11 +71,18 @@ void read_mamba2_mixer(const ConfigKeys& keys, const Mamba2Keys& names, ModelCon
     keys.fail(names.groups, fmt::format("such that it divides {} {}", names.heads, mixer.heads));
   }
   mixer.convolution = static_cast<int>(keys.integer(names.taps, 1, kMostTaps, 4));
-  mixer.convolution_bias = names.convolution_bias == nullptr || keys.flag(names.convolution_bias, true);
+  mixer.convolution_bias = names.convolution_bias == nullptr || keys.flag_or_null(names.convolution_bias, true);
   mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
   mixer.decay = LinearDecay::rate;
   mixer.beta = LinearBeta::step;
-  if (names.limits != nullptr) read_step_limits(keys, names.limits, mixer);
+  read_step_limits(keys, names.limits, mixer);
+  if (names.lowest != nullptr) {
+    // transformers 5.24 holds dt at this or above whatever the limits say; mlx-lm holds it within the limits.
+    constexpr double kLowestOtherwise = 1e-3;
+    constexpr double kMostStep = 1e6;
+    mixer.lowest_step = keys.number(names.lowest, 0, kMostStep, kLowestOtherwise);
+    mixer.highest_step = std::numeric_limits<double>::infinity();
+  }
   mixer.skip = LinearSkip::head;
   mixer.gate = LinearGate::before_norm;
   mixer.norm_size = mixer.output_size() / mixer.key_heads;

@@ -24,7 +24,8 @@ struct Mamba2Keys {
   const char* convolution_bias = "use_conv_bias";  ///< null: it has one
   const char* bias = "use_bias";                   ///< of the projection and the output
   const char* expand = "expand";                   ///< of the width in parts of the hidden size; null: heads say it all
-  const char* limits = "time_step_limit";          ///< null: steps have none
+  const char* limits = "time_step_limit";          ///< of the least step and the largest
+  const char* lowest = nullptr;                    ///< of the least step, in the place of limits, which change nothing
   int heads_otherwise = 128;                       ///< 0: as many as the width holds
   int head_dim_otherwise = 64;
   int state_otherwise = 128;

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/index.h"
 #include "backend/model/spec/families/experts.h"
 #include "backend/model/spec/families/mamba2.h"
 
@@ -38,10 +40,13 @@ void require_silu_alone(const ConfigKeys& keys, const char* key) {
   }
 }
 
-void read_around_hybrid(const ConfigKeys& keys, const char* epsilon, bool tied, ModelConfig& config) {
-  read_sizes(keys, {}, config);
-  config.norm_epsilon = keys.number(epsilon, 0.0, 1.0, 1e-5);
-  config.tie_word_embeddings = keys.flag("tie_word_embeddings", tied);
+/// @param key      of the norms' epsilon
+/// @param epsilon  where the file does not say
+void read_around_hybrid(const ConfigKeys& keys, const SizeKeys& sizes, const char* key, double epsilon,
+                        ModelConfig& config) {
+  read_sizes(keys, sizes, config);
+  config.norm_epsilon = keys.number(key, 0.0, 1.0, epsilon);
+  config.tie_word_embeddings = keys.flag("tie_word_embeddings", false);
   config.forget_gate = ForgetGate::none;
   read_bos(keys, config);
   config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
@@ -64,20 +69,6 @@ void read_attention_layers(const ConfigKeys& keys, const char* key, ModelConfig&
   for (const nlohmann::json& layer : layers) config.mixers[layer.get<std::size_t>()] = Mixer::attention;
 }
 
-/// The mixer of each layer by a word.
-void read_mixer_words(const ConfigKeys& keys, ModelConfig& config) {
-  const bool said = keys.has("layer_types");
-  const nlohmann::json types = said ? keys.value("layer_types") : nlohmann::json::array();
-  for (const nlohmann::json& type : types) {
-    if (type == "mamba") config.mixers.push_back(Mixer::mamba2);
-    if (type == "attention") config.mixers.push_back(Mixer::attention);
-  }
-  if (!said) config.mixers.assign(static_cast<std::size_t>(config.layers), Mixer::mamba2);
-  if (static_cast<int>(config.mixers.size()) != config.layers || (said && std::ssize(types) != config.layers)) {
-    keys.fail("layer_types", fmt::format("\"mamba\" or \"attention\" for each of {} layers", config.layers));
-  }
-}
-
 /// Where no layer attends, the mixer's sizes are the model's.
 void settle_mixers(ModelConfig& config) {
   if (config.attends()) return;
@@ -89,7 +80,7 @@ void settle_mixers(ModelConfig& config) {
 
 void read_bamba(const ConfigKeys& keys, ModelConfig& config) {
   constexpr double kTurningShare = 0.5;
-  read_around_hybrid(keys, "rms_norm_eps", /*tied=*/false, config);
+  read_around_hybrid(keys, {}, "rms_norm_eps", 1e-5, config);
   require_silu_alone(keys, "hidden_act");
   config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
   config.mlp_bias = keys.flag("mlp_bias", false);
@@ -120,7 +111,7 @@ void read_granite_hybrid_experts(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 void read_granite_hybrid(const ConfigKeys& keys, ModelConfig& config) {
-  read_around_hybrid(keys, "rms_norm_eps", /*tied=*/false, config);
+  read_around_hybrid(keys, {}, "rms_norm_eps", 1e-6, config);
   require_silu_alone(keys, "hidden_act");
   config.intermediate_size = keys.integer("shared_intermediate_size", 1, kMaxIntermediate, 1024);
   const std::string positions = keys.word("position_embedding_type", "nope");
@@ -137,7 +128,8 @@ void read_granite_hybrid(const ConfigKeys& keys, ModelConfig& config) {
     keys.refuse("normalization_function", "\"rmsnorm\"");
   }
   read_mamba2_mixer(keys, kBambaKeys, config);
-  read_mixer_words(keys, config);
+  config.mixers = read_mixer_words(keys, "layer_types", Mixer::mamba2, config.layers)
+                      .value_or(std::vector<Mixer>(index_of(config.layers), Mixer::mamba2));
   settle_mixers(config);
   read_granite_hybrid_experts(keys, config);
   // Without experts and rotary embeddings these say nothing, and the others are of training.
@@ -148,12 +140,53 @@ void read_granite_hybrid(const ConfigKeys& keys, ModelConfig& config) {
   refuse_mamba2_rest(keys);
 }
 
-/// A layer's kind by a letter, M, *, - or E.
-Mixer mixer_of_letter(const ConfigKeys& keys, char letter) {
+/// A layer's kind by a letter.
+Mixer mixer_of_letter(char letter) {
   if (letter == 'M') return Mixer::mamba2;
-  if (letter == '*') return Mixer::attention;
-  if (letter == '-' || letter == 'E') return Mixer::none;
-  keys.fail("hybrid_override_pattern", "of the letters M (Mamba-2), * (attention), - (MLP) and E (experts)");
+  return letter == '*' ? Mixer::attention : Mixer::none;
+}
+
+constexpr const char* kPattern = "hybrid_override_pattern";
+
+/// The kinds of layers that a list of words says, as letters.
+std::string letters_of_words(const ConfigKeys& keys, const char* key) {
+  constexpr std::pair<const char*, char> kLetters[] = {
+      {"linear_attention", 'M'}, {"mamba", 'M'}, {"full_attention", '*'},
+      {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'}};
+  const nlohmann::json& words = keys.value(key);
+  std::string letters;
+  for (const nlohmann::json& word : words) {
+    for (const auto& [name, letter] : kLetters) {
+      if (word == name) letters += letter;
+    }
+  }
+  if (!words.is_array() || letters.size() != words.size()) {
+    keys.fail(key, R"(a list of "linear_attention", "full_attention", "mlp" and "moe")");
+  }
+  return letters;
+}
+
+/// The kinds of layers as letters: M (Mamba-2), * (attention), - (MLP) and E (experts). transformers 5 saves them as
+/// words.
+std::string read_pattern_of_layers(const ConfigKeys& keys) {
+  std::string pattern = keys.word(kPattern, "");
+  const char* key = kPattern;
+  if (pattern.find_first_not_of("M*-E") != std::string::npos) {
+    keys.fail(key, "of the letters M (Mamba-2), * (attention), - (MLP) and E (experts)");
+  }
+  const char* const of_words = keys.either("layers_block_type", "layer_types");
+  if (keys.has(of_words)) {
+    key = of_words;
+    std::string letters = letters_of_words(keys, key);
+    if (!pattern.empty() && letters != pattern) keys.fail(key, fmt::format("what {} says", kPattern));
+    pattern = std::move(letters);
+  }
+  const std::int64_t layers = keys.integer("num_hidden_layers", 1, kMaxLayers, std::ssize(pattern));
+  if (pattern.empty() || std::ssize(pattern) > kMaxLayers || std::ssize(pattern) != layers) {
+    const std::string each = layers > 0 ? fmt::format("each of {} layers", layers) : "each layer";
+    keys.fail(key, fmt::format("a {} for {}", key == kPattern ? "letter" : "word", each));
+  }
+  return pattern;
 }
 
 /// Sigmoids choose, with a bias that weights do not have, and one more expert is read by all positions.
@@ -171,12 +204,18 @@ void read_nemotron_experts(const ConfigKeys& keys, const std::string& pattern, M
     keys.fail("n_group", fmt::format("such that it divides n_routed_experts {}", mixture.experts));
   }
   mixture.shared_size = keys.integer("moe_shared_expert_intermediate_size", 1, kMaxIntermediate);
+  mixture.latent = keys.integer("moe_latent_size", 1, kMaxHidden, 0);
+  if (config.mlp_bias) keys.refuse("mlp_bias", "false beside experts");
   use_experts(
       mixture, [&](int layer) { return pattern[index_of(layer)] == 'E'; }, config);
 }
 
 void read_nemotron_h(const ConfigKeys& keys, ModelConfig& config) {
-  read_around_hybrid(keys, "layer_norm_epsilon", /*tied=*/false, config);
+  constexpr int kHeadDimOtherwise = 128;
+  const std::string pattern = read_pattern_of_layers(keys);
+  config.layers = static_cast<int>(pattern.size());
+  read_around_hybrid(keys, {.layers = nullptr, .head_dim_otherwise = kHeadDimOtherwise}, "layer_norm_epsilon", 1e-5,
+                     config);
   require_silu_alone(keys, "mamba_hidden_act");
   if (const std::string activation = keys.word("mlp_hidden_act", "relu2"); activation != "relu2") {
     keys.refuse("mlp_hidden_act", "\"relu2\"");
@@ -192,27 +231,41 @@ void read_nemotron_h(const ConfigKeys& keys, ModelConfig& config) {
                      .head_dim = "mamba_head_dim",
                      .state = "ssm_state_size",
                      .expand = nullptr,
+                     .lowest = "time_step_min",
                      .groups_otherwise = 8},
                     config);
-  const std::string pattern = keys.word("hybrid_override_pattern", "");
-  if (std::ssize(pattern) != config.layers) {
-    keys.fail("hybrid_override_pattern", fmt::format("a letter for each of {} layers", config.layers));
-  }
-  for (int layer = 0; layer < config.layers; ++layer) {
-    config.mixers.push_back(mixer_of_letter(keys, pattern[index_of(layer)]));
-  }
+  for (const char letter : pattern) config.mixers.push_back(mixer_of_letter(letter));
   if (pattern.find('E') != std::string::npos) read_nemotron_experts(keys, pattern, config);
   if (pattern.find('-') == std::string::npos) config.intermediate_size = 0;
   if (std::ranges::all_of(config.mixers, [](Mixer mixer) { return mixer == Mixer::none; })) {
-    keys.fail("hybrid_override_pattern", "with a mixer in some layer");
+    keys.fail(keys.has(kPattern) ? kPattern : "layers_block_type", "with a mixer in some layer");
   }
-  // Heads do not turn, and widths stand under other keys.
-  for (const char* key :
-       {"rope_theta", "partial_rotary_factor", "expand", "rms_norm_eps", "norm_eps", "attention_head_dim", "hidden_act",
-        "n_shared_experts", "moe_intermediate_size", "moe_shared_expert_intermediate_size", "n_routed_experts",
-        "num_experts_per_tok", "norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group"}) {
+  // Heads do not turn, widths stand under other keys, and what predicts further tokens is not run.
+  for (const char* key : {"rope_theta",
+                          "partial_rotary_factor",
+                          "expand",
+                          "rms_norm_eps",
+                          "norm_eps",
+                          "attention_head_dim",
+                          "hidden_act",
+                          "n_shared_experts",
+                          "moe_intermediate_size",
+                          "moe_shared_expert_intermediate_size",
+                          "n_routed_experts",
+                          "num_experts_per_tok",
+                          "norm_topk_prob",
+                          "routed_scaling_factor",
+                          "n_group",
+                          "topk_group",
+                          "moe_latent_size",
+                          "moe_shared_expert_overlap",
+                          "mamba_ssm_cache_dtype",
+                          "num_nextn_predict_layers",
+                          "mtp_layers_block_type",
+                          "mtp_hybrid_override_pattern"}) {
     static_cast<void>(keys.has(key));
   }
+  config.unread.push_back({"mtp.", "multi-token prediction"});
   refuse_mamba2_rest(keys);
 }
 
@@ -231,12 +284,11 @@ std::vector<double> read_factors(const ConfigKeys& keys, const char* key, std::s
 
 /// Falcon-H1's layer n is two here: 2n attends, 2n + 1 is Mamba-2 with the MLP behind it.
 void read_falcon_h1(const ConfigKeys& keys, ModelConfig& config) {
-  constexpr double kBaseOtherwise = 1e5;
-  read_around_hybrid(keys, "rms_norm_eps", /*tied=*/false, config);
+  read_around_hybrid(keys, {}, "rms_norm_eps", 1e-5, config);
   require_silu_alone(keys, "hidden_act");
   config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
   config.mlp_bias = keys.flag("mlp_bias", false);
-  read_rotary(keys, {.otherwise = {}, .base_otherwise = kBaseOtherwise}, config);
+  read_rotary(keys, {.otherwise = {}}, config);
   config.embedding_factor = read_factor(keys, "embedding_multiplier");
   config.logit_factor = read_factor(keys, "lm_head_multiplier");
   Mamba2Keys names = kBambaKeys;
@@ -248,7 +300,7 @@ void read_falcon_h1(const ConfigKeys& keys, ModelConfig& config) {
     keys.fail("mamba_d_ssm", fmt::format("mamba_n_heads {} times mamba_d_head {}", mixer.heads, mixer.value_dim));
   }
   mixer.output_bias = keys.flag("projectors_bias", false);
-  const bool before = keys.flag("mamba_norm_before_gate", true);
+  const bool before = keys.flag_or_null("mamba_norm_before_gate", true);
   if (!keys.flag("mamba_rms_norm", false)) {
     mixer.norm_size = 0;
   } else if (before) {
@@ -365,6 +417,16 @@ void list_granite_hybrid(const ModelConfig& config, ParameterList& list) {
   list_ends(config, "norm.weight", list);
 }
 
+/// What experts read and make goes through fewer numbers.
+void list_latent_projections(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t latent = config.mixture->latent;
+  using W = LayerWeights;
+  if (latent == 0) return;
+  list.add("mixer.fc1_latent_proj.weight", {latent, hidden}, &W::experts_down);
+  list.add("mixer.fc2_latent_proj.weight", {hidden, latent}, &W::experts_up);
+}
+
 void list_nemotron_h(const ModelConfig& config, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
@@ -386,6 +448,7 @@ void list_nemotron_h(const ModelConfig& config, ParameterList& list) {
                     .selection_bias = "mixer.gate.e_score_correction_bias",
                     .shared = "mixer.shared_experts."},
                    list);
+      list_latent_projections(config, list);
       continue;
     }
     list.add("mixer.up_proj.weight", {inner, hidden}, &W::mlp_in);

@@ -6,30 +6,22 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "backend/model/spec/families/experts.h"
 
 namespace foxscope::family {
 namespace {
 
-/// The mixer of each layer by a word, or by turns.
-void read_lightning_layers(const ConfigKeys& keys, ModelConfig& config) {
-  const bool said = keys.has("layer_types");
-  const nlohmann::json types = said ? keys.value("layer_types") : nlohmann::json::array();
-  for (const nlohmann::json& type : types) {
-    if (type == "linear_attention") config.mixers.push_back(Mixer::gated_linear_attention);
-    if (type == "full_attention") config.mixers.push_back(Mixer::attention);
+/// Where layers are not listed, they take turns.
+std::vector<Mixer> usual_lightning_layers(int layers) {
+  std::vector<Mixer> mixers;
+  for (int layer = 0; layer < layers; ++layer) {
+    mixers.push_back(layer % 2 == 0 ? Mixer::attention : Mixer::gated_linear_attention);
   }
-  for (int layer = 0; layer < config.layers && !said; ++layer) {
-    config.mixers.push_back(layer % 2 == 0 ? Mixer::attention : Mixer::gated_linear_attention);
-  }
-  if (std::ssize(config.mixers) != config.layers || (said && std::ssize(types) != config.layers)) {
-    keys.fail("layer_types",
-              fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", config.layers));
-  }
+  return mixers;
 }
 
 void use_lightning(ModelConfig& config) {
@@ -70,7 +62,8 @@ void read_minimax(const ConfigKeys& keys, ModelConfig& config) {
   if (keys.has("sliding_window")) keys.refuse("sliding_window", "null");
   config.normed_residual = read_residual(keys);
   use_lightning(config);
-  read_lightning_layers(keys, config);
+  config.mixers = read_mixer_words(keys, "layer_types", Mixer::gated_linear_attention, config.layers)
+                      .value_or(usual_lightning_layers(config.layers));
   ExpertMixture mixture;
   read_experts(
       keys,

@@ -2,11 +2,12 @@
 // together. OLMo Hybrid: such layers, and layers of Gated DeltaNet with norms before. OLMoE: norms before, and experts.
 #include "backend/model/spec/families/olmo.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "backend/base/index.h"
 #include "backend/model/spec/families/experts.h"
@@ -15,8 +16,8 @@
 namespace foxscope::family {
 namespace {
 
-void read_olmo(const ConfigKeys& keys, ModelConfig& config) {
-  read_llama_layers(keys, config, {.epsilon = 1e-5});
+void read_olmo(const ConfigKeys& keys, const LlamaDefaults& otherwise, ModelConfig& config) {
+  read_llama_layers(keys, config, otherwise);
   config.pre_norm = false;
   config.post_norm = true;
   config.query_key_norm = QueryKeyNorm::whole;
@@ -24,36 +25,30 @@ void read_olmo(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 void read_olmo2(const ConfigKeys& keys, ModelConfig& config) {
-  read_olmo(keys, config);
+  read_olmo(keys, {.epsilon = 1e-5}, config);
   keys.refuse_others(harmless_keys());
 }
 
-/// Three layers of four have a window, and turn as if the text were not stretched.
+/// Three layers of four have a window. Unless rope_parameters says otherwise, these turn by a base that no other key
+/// gives, as transformers has it, and as if the text were not stretched.
 void read_olmo3(const ConfigKeys& keys, ModelConfig& config) {
   constexpr int kFullInterval = 4;
-  read_olmo(keys, config);
+  constexpr double kBaseOtherwise = 5e5;
+  read_olmo(keys, {.epsilon = 1e-5, .base = kBaseOtherwise, .rotary_by_kind = true}, config);
   const std::int64_t window = read_window(keys);
   read_windows(
       keys, window, [&](int layer) { return window > 0 && (layer + 1) % kFullInterval != 0; }, config);
-  const Rotary& stretched = config.rotaries.front();
-  if (stretched.scaling.kind != RopeScaling::Kind::none) {
-    config.rotaries.push_back({.base = stretched.base, .dim = stretched.dim});
-    for (AttentionLayer& layer : config.attention) layer.rotary = layer.window_size > 0 ? 1 : 0;
-  }
+  read_windowed_rotary(keys, kBaseOtherwise, config);
   keys.refuse_others(harmless_keys());
 }
 
-/// The mixer of each layer by a word.
-void read_hybrid_layers(const ConfigKeys& keys, ModelConfig& config) {
-  const nlohmann::json types = keys.has("layer_types") ? keys.value("layer_types") : nlohmann::json::array();
-  for (const nlohmann::json& type : types) {
-    if (type == "linear_attention") config.mixers.push_back(Mixer::delta_rule);
-    if (type == "full_attention") config.mixers.push_back(Mixer::attention);
-  }
-  if (std::ssize(config.mixers) != config.layers || std::ssize(types) != config.layers) {
-    keys.fail("layer_types",
-              fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", config.layers));
-  }
+/// Where layers are not listed, every fourth attends, or the last where there are fewer.
+std::vector<Mixer> usual_hybrid_layers(int layers) {
+  constexpr int kInterval = 4;
+  std::vector<Mixer> mixers(index_of(layers), Mixer::delta_rule);
+  for (int layer = kInterval - 1; layer < layers; layer += kInterval) mixers[index_of(layer)] = Mixer::attention;
+  if (layers < kInterval) mixers.back() = Mixer::attention;
+  return mixers;
 }
 
 /// A mixer of Gated DeltaNet whose norm has an epsilon of its own.
@@ -88,8 +83,7 @@ void read_delta_mixer(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 void read_olmo_hybrid(const ConfigKeys& keys, ModelConfig& config) {
-  read_olmo(keys, config);
-  config.norm_epsilon = config.query_key_norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
+  read_olmo(keys, {}, config);
   // Layers of attention have norms behind, the others before.
   config.pre_norm = true;
   if (keys.has("rope_parameters") && keys.under("rope_parameters").is_null("rope_theta")) {
@@ -97,7 +91,8 @@ void read_olmo_hybrid(const ConfigKeys& keys, ModelConfig& config) {
     for (AttentionLayer& layer : config.attention) layer.rotary = -1;
   }
   read_delta_mixer(keys, config);
-  read_hybrid_layers(keys, config);
+  config.mixers = read_mixer_words(keys, "layer_types", Mixer::delta_rule, config.layers)
+                      .value_or(usual_hybrid_layers(config.layers));
   if (!config.attends()) {
     config.rotaries.clear();
     config.attention.clear();
@@ -116,10 +111,15 @@ void list_delta_mixer(const ModelConfig& config, ParameterList& list) {
   const auto project = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
     list.add(fmt::format("linear_attn.{}_proj.weight", name), {rows, hidden}, &W::projection, column * hidden);
   };
+  // transformers cuts the convolution of all columns into thirds when it saves it.
+  const std::int64_t third = (columns.convolved_size() + 2) / 3;
+  std::int64_t first = 0;  // of the convolution's columns
   const auto mix = [&](std::string_view name, std::int64_t rows, std::int64_t column) {
     project(name, rows, column);
-    list.add(fmt::format("linear_attn.{}_conv1d.weight", name), {rows, 1, mixer.convolution}, &W::convolution,
-             (column - columns.convolved) * mixer.convolution);
+    const std::int64_t own = config.resaved ? std::min(third, columns.convolved_size() - first) : rows;
+    list.add(fmt::format("linear_attn.{}_conv1d.weight", name), {own, 1, mixer.convolution}, &W::convolution,
+             first * mixer.convolution);
+    first += own;
   };
   mix("q", mixer.query_size(), columns.query);
   mix("k", mixer.key_size(), columns.key);
@@ -143,7 +143,8 @@ void list_olmo_hybrid(const ModelConfig& config, ParameterList& list) {
     list.begin_layer(layer, fmt::format("layers.{}.", layer));
     if (attends) {
       list_llama_attention(config, {}, list);
-      list.add("post_attention_layernorm.weight", {hidden}, &W::attention_post_norm);
+      list.add(config.resaved ? "feedforward_layer_norm.weight" : "post_attention_layernorm.weight", {hidden},
+               &W::attention_post_norm);
       list.add("post_feedforward_layernorm.weight", {hidden}, &W::mlp_post_norm);
     } else {
       list.add("attention_layer_norm.weight", {hidden}, &W::attention_norm);

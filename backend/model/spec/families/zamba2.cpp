@@ -24,6 +24,7 @@ constexpr Mamba2Keys kZambaKeys = {.heads = "n_mamba_heads",
                                    .convolution_bias = nullptr,
                                    .bias = "add_bias_linear",
                                    .expand = "mamba_expand",
+                                   .lowest = "time_step_min",
                                    .heads_otherwise = 8,
                                    .head_dim_otherwise = 0,
                                    .state_otherwise = 64,
@@ -63,18 +64,21 @@ void read_zamba_activation(const ConfigKeys& keys, ModelConfig& config) {
 
 /// Which layers of the file are hybrid.
 std::vector<bool> read_block_types(const ConfigKeys& keys, int layers) {
-  constexpr const char* kTypes = "layers_block_type";
+  const char* const key = keys.either("layers_block_type", "layer_types");
+  const std::string words = fmt::format("\"linear_attention\" or \"hybrid\" for each of {} layers", layers);
   std::vector<bool> hybrid(index_of(layers));
-  if (!keys.has(kTypes)) {
+  if (!keys.has(key)) {
     // The first model had 54 layers, and these were hybrid.
     constexpr int kLayers = 54;
-    if (layers != kLayers) keys.fail(kTypes, fmt::format("\"mamba\" or \"hybrid\" for each of {} layers", layers));
+    if (layers != kLayers) keys.fail(key, words);
     for (const int layer : {6, 12, 18, 24, 30, 36, 42, 47, 51}) hybrid[index_of(layer)] = true;
   } else {
-    const nlohmann::json& types = keys.value(kTypes);
-    const auto known = [](const nlohmann::json& type) { return type == "mamba" || type == "hybrid"; };
+    const nlohmann::json& types = keys.value(key);
+    const auto known = [](const nlohmann::json& type) {
+      return type == "linear_attention" || type == "mamba" || type == "hybrid";
+    };
     if (!types.is_array() || std::ssize(types) != layers || !std::all_of(types.begin(), types.end(), known)) {
-      keys.fail(kTypes, fmt::format("\"mamba\" or \"hybrid\" for each of {} layers", layers));
+      keys.fail(key, words);
     }
     std::transform(types.begin(), types.end(), hybrid.begin(), [](const auto& type) { return type == "hybrid"; });
   }
@@ -84,7 +88,7 @@ std::vector<bool> read_block_types(const ConfigKeys& keys, int layers) {
     if (hybrid[index_of(layer)]) said.push_back(layer);
   }
   if (keys.value("hybrid_layer_ids") != said) {
-    keys.fail("hybrid_layer_ids", fmt::format("the hybrid layers of {}, {}", kTypes, said.dump()));
+    keys.fail("hybrid_layer_ids", fmt::format("the hybrid layers of {}, {}", key, said.dump()));
   }
   return hybrid;
 }
