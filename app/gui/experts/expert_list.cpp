@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kShareDigits = 1;
 constexpr int kWeightDigits = 3;
-constexpr int kRowGap = 6;  ///< logical pixels
+constexpr int kExpertRowGap = 6;  ///< logical pixels
 
 /// A cell that is sorted by its number; what has none stands below all others.
 class NumberCell : public QTableWidgetItem {
@@ -58,7 +58,7 @@ ExpertList::ExpertList(QWidget* parent) : QTableWidget(0, kColumns, parent) {
   setTabKeyNavigation(false);
   setWordWrap(false);
   verticalHeader()->hide();
-  verticalHeader()->setDefaultSectionSize(fontMetrics().height() + kRowGap);
+  verticalHeader()->setDefaultSectionSize(fontMetrics().height() + kExpertRowGap);
   setHorizontalHeaderLabels({tr("expert"), tr("tokens\n(%)"), tr("heaviest\n(%)"), tr("mean\nweight"),
                              tr("tokens that read it most, with their number")});
   const QString meanings[kColumns] = {
