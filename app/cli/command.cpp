@@ -26,6 +26,8 @@
 #include "app/cli/model_names.h"
 #include "app/cli/output.h"
 #include "app/cli/parse_error.h"
+#include "backend/agent/remote.h"
+#include "backend/agent/remote_files.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
@@ -93,6 +95,7 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addServeCommand(program, parsed);
   addTrainCommand(program, parsed);
   addBenchCommand(program, parsed);
+  addAgentCommand(program, parsed);
   // Told by --help; `commandFirst` answers it.
   program.add_subcommand("help", "Print the help of a command: help COMMAND")->prefix_command();
 }
@@ -296,7 +299,22 @@ std::string commandLineWithoutFolders(const CLI::App& program, const std::vector
   return line;
 }
 
+/// What other machines say goes to the console; copies of their files go away with the command.
+class RemoteEnds {
+ public:
+  explicit RemoteEnds(Console& console) {
+    agent::Remote::listen([&console](std::string_view line) { console.note(line); });
+  }
+  ~RemoteEnds() {
+    agent::Remote::listen({});
+    agent::remove_copies();
+  }
+  RemoteEnds(const RemoteEnds&) = delete;
+  RemoteEnds& operator=(const RemoteEnds&) = delete;
+};
+
 int runCommand(const std::vector<std::string>& arguments, Console& console) {
+  const RemoteEnds remote(console);
   ParsedCommand parsed;
   parseCommandLine(arguments, parsed);
   console.setVerbosity(parsed.verbosity);

@@ -66,6 +66,7 @@ void addFigureCommand(CLI::App& program, ParsedCommand& parsed);
 void addTrainCommand(CLI::App& program, ParsedCommand& parsed);
 void addGenerateCommand(CLI::App& program, ParsedCommand& parsed);
 void addServeCommand(CLI::App& program, ParsedCommand& parsed);
+void addAgentCommand(CLI::App& program, ParsedCommand& parsed);
 void addBenchCommand(CLI::App& program, ParsedCommand& parsed);
 
 /// All subcommands, in the order in which they were added.

@@ -12,9 +12,9 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
 #include "app/figure/page/pdf_metadata.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/file/map_file.h"
-#include "backend/map/device/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -116,7 +116,7 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
 }
 
 int writeMap(MapOptions options, const CommandContext& context) {
-  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
+  const std::optional<int> gpu = agent::gpu_for(options.file, options.device);
   const MapFormat format = formatOf(options);
   const bool chooses = options.head.empty();
   if (!chooses) {
@@ -135,7 +135,7 @@ int writeMap(MapOptions options, const CommandContext& context) {
   requireWritable(options.output, options.force);
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
-  const RunFile run = RunFile::open(options.file, options.check);
+  const RunFile run = agent::open_run(options.file, options.check, options.device);
   if (!isPicture(format)) noteUnchecked(context.console, options.file, options.check);
   context.console.setSubject(options.output);
   if (chooses) {
