@@ -11,7 +11,10 @@
 #include "app/cli/command.h"
 #include "app/cli/interrupt.h"
 #include "backend/agent/agent.h"
+#include "backend/agent/command_answers.h"
+#include "backend/agent/file_answers.h"
 #include "backend/agent/run_answers.h"
+#include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 
@@ -30,6 +33,7 @@ class LastWatch {
       m_done.wait_for(lock, done, kPatienceOfAgent, [] { return false; });
       if (done.stop_requested()) return;
       remove_unfinished_files();
+      agent::remove_temporary_folders();
       _exit(kDone);
     });
   }
@@ -53,8 +57,11 @@ int serveAgent(const CommandContext& context) {
         "agent: speaks to another foxscope over its standard input and output: open ssh://HOST/PATH there");
   }
   context.interrupt.say("");
+  setenv(agent::kUnderAgent, "1", 1);
   agent::Agent agent(STDIN_FILENO, takeStandardOutput());
   agent::add_run_answers(agent);
+  agent::add_file_answers(agent);
+  agent::add_command_answers(agent);
   const std::stop_callback stopped(context.stop, [&agent] { agent.stop(); });
   LastWatch watch;
   agent.serve([&watch] { watch.begin(); });

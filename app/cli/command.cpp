@@ -1,10 +1,13 @@
 #include "app/cli/command.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -26,8 +29,10 @@
 #include "app/cli/model_names.h"
 #include "app/cli/output.h"
 #include "app/cli/parse_error.h"
+#include "app/cli/remote_command.h"
+#include "backend/agent/command_answers.h"
 #include "backend/agent/remote.h"
-#include "backend/agent/remote_files.h"
+#include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
@@ -45,6 +50,12 @@ void occupyStandardStreams() {
       [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
     }
   }
+}
+
+// A command that an agent started ends with it, however the agent ends.
+void endWithAgent() {
+  if (std::getenv(agent::kUnderAgent) == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 std::filesystem::path programFolder() {
@@ -299,6 +310,22 @@ std::string commandLineWithoutFolders(const CLI::App& program, const std::vector
   return line;
 }
 
+/// The arguments of the command that name files and folders.
+void listPaths(const CLI::App& program, ParsedCommand& parsed) {
+  const CLI::App* command = &program;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    if (parsed.command.empty()) parsed.command = command->get_name();
+  }
+  for (const CLI::Option* option : command->get_options()) {
+    if (option->check_lname("force")) parsed.force = option->count() > 0;
+    if (!takesPath(*option)) continue;
+    const bool output = option->check_lname("output");
+    for (const std::string& value : option->results())
+      parsed.paths.push_back({value, output, option->check_lname("model")});
+  }
+}
+
 /// What other machines say goes to the console; copies of their files go away with the command.
 class RemoteEnds {
  public:
@@ -307,7 +334,7 @@ class RemoteEnds {
   }
   ~RemoteEnds() {
     agent::Remote::listen({});
-    agent::remove_copies();
+    agent::remove_temporary_folders();
   }
   RemoteEnds(const RemoteEnds&) = delete;
   RemoteEnds& operator=(const RemoteEnds&) = delete;
@@ -324,7 +351,13 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   }
   InterruptThread interrupt;
   const CommandContext context{console, interrupt.token(), parsed.commandLine, programFolder(), interrupt};
-  const int code = parsed.action(context);
+  RemoteCommand there(arguments, parsed);
+  const int code =
+      !there.needed() ? parsed.action(context) : there.run(context, [&](const std::vector<std::string>& withCopies) {
+        ParsedCommand here;
+        parseCommandLine(withCopies, here);
+        return here.action(context);
+      });
   console.endProgress();
   if (code == kInterrupted && !interrupt.message().empty()) console.error(interrupt.message());
   return code;
@@ -345,6 +378,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
     program.parse(reversed);
     checkChoices(program);
     parsed.commandLine = commandLineWithoutFolders(program, arguments);
+    listPaths(program, parsed);
   } catch (const CLI::CallForHelp&) {
     Console::write(program.help());
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
@@ -359,6 +393,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
 
 int runProgram(const std::vector<std::string>& arguments) {
   occupyStandardStreams();
+  endWithAgent();
   Console console;
   const auto fail = [&](std::string_view message, ExitCode code) {
     console.error(message);

@@ -42,9 +42,19 @@ using Action = std::function<int(const CommandContext&)>;
 /// Options of which a command needs one, by command.
 using OneOfOptions = std::map<const CLI::App*, std::vector<std::string>>;
 
+/// An argument that names a file or folder.
+struct PathArgument {
+  std::string value;    ///< as it was typed, of a model with NAME=
+  bool output = false;  ///< it is written
+  bool model = false;   ///< it is a model that runs
+};
+
 /// The result of parsing the command line.
 struct ParsedCommand {
   Action action;
+  std::string command;  ///< "run"; of a group its first word, "eval"
+  std::vector<PathArgument> paths;
+  bool force = false;  ///< --force was given
   Verbosity verbosity = Verbosity::normal;
   /// The command line as a shell would take it where all its files lie in the working folder: figures and data that are
   /// published name no folders.

@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/agent/remote.h"
+#include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/regular_file.h"
@@ -43,37 +41,15 @@ class Copies {
     const auto facts = answer_about<FileFacts>("stat", path);
     const std::lock_guard lock(mutex_);
     auto& [identity, copy] = copies_[path.url()];
-    if (identity == facts.identity) return copy;
-    if (!std::filesystem::exists(folder_)) folder_ = made_folder();
-    const std::filesystem::path place = folder_ / std::to_string(++count_);
-    std::filesystem::create_directory(place);
-    copy = place / std::filesystem::path(path.path).filename();
+    if (identity == facts.identity && std::filesystem::exists(copy)) return copy;
+    copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
     if (!fetch_file(path, copy, true, job)) return {};
     identity = facts.identity;
     return copy;
   }
 
-  void remove() {
-    const std::unique_lock lock(mutex_,
-                                std::try_to_lock);  // held by one who is fetching, when a signal ends the process
-    std::error_code failed;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, failed);
-    if (lock.owns_lock()) copies_.clear();
-  }
-
  private:
-  static std::filesystem::path made_folder() {
-    std::string folder = (std::filesystem::temp_directory_path() / "foxscope-XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) {
-      throw Error(fmt::format("{}: cannot write there ({}): set TMPDIR to a folder that you may write to", folder,
-                              std::strerror(errno)));
-    }
-    return folder;
-  }
-
   std::mutex mutex_;
-  std::filesystem::path folder_;
-  int count_ = 0;
   std::map<std::string, std::pair<std::string, std::filesystem::path>> copies_;  ///< identity and place, by URL
 };
 
@@ -101,8 +77,6 @@ FolderList list_folder(const RemotePath& folder) { return answer_about<FolderLis
 std::filesystem::path file_here(const std::string& path, const Job& job) {
   return is_remote(path) ? copies().of(parse_remote_path(path), job) : std::filesystem::path(path);
 }
-
-void remove_copies() { copies().remove(); }
 
 bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool overwrite, const Job& job) {
   const auto facts = answer_about<FileFacts>("stat", from);

@@ -21,13 +21,11 @@ std::int64_t bytes_of(const std::string& path);
 /// The entries of a folder on another machine. @throws Error likewise
 FolderList list_folder(const RemotePath& folder);
 
-/// A file here: the path itself, or of one on another machine a copy under the same name, which remove_copies
-/// takes away. A file that has not changed is copied once.
+/// A file here: the path itself, or of one on another machine a copy under the same name, which
+/// remove_temporary_folders takes away. A file that has not changed is copied once.
 /// @returns an empty path if the job was stopped
 /// @throws Error likewise, and where the copy has no room
 std::filesystem::path file_here(const std::string& path, const Job& job = {});
-/// Removes all copies that file_here made, before the process ends past all destructors.
-void remove_copies();
 
 /// Copies a file of another machine into one here, which appears under its name when it is whole.
 /// @returns false if the job was stopped
