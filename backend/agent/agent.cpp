@@ -51,6 +51,7 @@ void Agent::greet() {
   const std::optional<Message> first = channel_.receive();
   if (!first) throw ConnectionEnded("the client has ended without a word");
   const Hello client = read_hello(*first);
+  if (client.takes_zstd) channel_.compress();
   if (client.protocol == kProtocol) return;
   throw ProtocolError(
       fmt::format("{} {} asks by protocol {}, and {} {} answers by protocol {}: install the same "

@@ -68,7 +68,7 @@ bool Wake::wait_for(int descriptor) const {
 }
 
 void Channel::send(const Message& message) {
-  const std::vector<std::byte> bytes = encoded(message);
+  const std::vector<std::byte> bytes = encoded(message, packing_);
   const std::lock_guard lock(sending_);
   if (const int error = write_whole(out_, bytes); error != 0) {
     throw ConnectionEnded(fmt::format("the connection has ended ({})", std::strerror(error)));

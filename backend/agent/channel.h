@@ -43,6 +43,9 @@ class Channel {
   /// Ends who reads, now and later, as if the other side had ended.
   void stop_reading() const { wake_.call(); }
 
+  /// Compresses parts from now on, where the other side takes them so.
+  void compress() { packing_ = Packing::zstd; }
+
   /// @throws ConnectionEnded where nobody reads any more; Error for a message that is too large
   void send(const Message& message);
 
@@ -70,6 +73,7 @@ class Channel {
   Wake wake_;
   std::vector<std::byte> ahead_;  ///< bytes of the first message that were read with the banner
   std::size_t used_ = 0;          ///< of them
+  std::atomic<Packing> packing_ = Packing::none;
   std::mutex sending_;
   std::atomic<std::uint64_t> received_ = 0;
   std::atomic<std::uint64_t> sent_ = 0;

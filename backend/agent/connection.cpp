@@ -46,6 +46,7 @@ Message hello_message(const Hello& hello) {
   message.header = {{"foxscope_agent", hello.protocol},
                     {"offers", hello.offers},
                     {"program", hello.program},
+                    {"takes", hello.takes_zstd ? nlohmann::json::array({"zstd"}) : nlohmann::json::array()},
                     {"version", hello.version}};
   return message;
 }
@@ -55,15 +56,21 @@ Hello read_hello(const Message& message) {
   hello.protocol = take<int>(message, "foxscope_agent");
   hello.program = take<std::string>(message, "program", std::string());
   hello.version = take<std::string>(message, "version", std::string());
-  const auto offers = message.header.find("offers");
-  if (offers == message.header.end() || !offers->is_array()) return hello;
-  for (const auto& offer : *offers) {
-    if (offer.is_string()) hello.offers.push_back(offer.get<std::string>());
-  }
+  const auto words = [&](const char* name) {
+    std::vector<std::string> list;
+    const auto found = message.header.find(name);
+    if (found == message.header.end() || !found->is_array()) return list;
+    for (const auto& word : *found) {
+      if (word.is_string()) list.push_back(word.get<std::string>());
+    }
+    return list;
+  };
+  hello.offers = words("offers");
+  hello.takes_zstd = std::ranges::count(words("takes"), "zstd") > 0;
   return hello;
 }
 
-Hello own_hello() { return {kProtocol, "foxscope", FOXSCOPE_VERSION, {}}; }
+Hello own_hello() { return {kProtocol, "foxscope", FOXSCOPE_VERSION, {}, true}; }
 
 Connection::Connection(int in, int out, std::string name, const std::stop_token& stop,
                        const std::function<void(std::string_view)>& say)
@@ -77,6 +84,7 @@ Connection::Connection(int in, int out, std::string name, const std::stop_token&
     const std::optional<Message> first = channel_.receive();
     if (!first) throw ConnectionEnded("");
     other_ = read_hello(*first);
+    if (other_.takes_zstd) channel_.compress();
   } catch (const ConnectionEnded& error) {
     throw ConnectionEnded(shown(error.what()));
   } catch (const ProtocolError& error) {

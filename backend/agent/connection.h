@@ -23,6 +23,7 @@ struct Hello {
   std::string program;  ///< "foxscope"
   std::string version;
   std::vector<std::string> offers;  ///< requests that it answers; empty of a client
+  bool takes_zstd = false;          ///< it takes parts that are compressed so
 };
 Message hello_message(const Hello& hello);
 /// @throws ProtocolError for a message that is none

@@ -171,7 +171,7 @@ template std::vector<std::int64_t> Part::list() const;
 template std::vector<float> Part::list() const;
 template std::vector<double> Part::list() const;
 
-std::vector<std::byte> encoded(const Message& message) {
+std::vector<std::byte> encoded(const Message& message, Packing packing) {
   std::vector<std::vector<std::byte>> packed;
   Json list = Json::array();
   std::size_t all = 0;
@@ -179,7 +179,8 @@ std::vector<std::byte> encoded(const Message& message) {
     all += part.bytes.size();
     if (all > kMostParts) throw Error(fmt::format("a message holds at most {} bytes of arrays", kMostParts));
     const std::size_t size = size_of_number(part.dtype);
-    packed.push_back(compressed(size > 1 ? by_bytes(part.bytes, size) : part.bytes));
+    packed.emplace_back();
+    if (packing == Packing::zstd) packed.back() = compressed(size > 1 ? by_bytes(part.bytes, size) : part.bytes);
     Json described{{"dtype", part.dtype}, {"shape", part.shape}};
     described["stored"] = packed.back().empty() ? part.bytes.size() : packed.back().size();
     if (!packed.back().empty()) described["codec"] = size > 1 ? "bytes+zstd" : "zstd";

@@ -50,11 +50,14 @@ struct Message {
   std::vector<Part> parts;
 };
 
+/// Whether parts are compressed, which the other side must have said that it takes.
+enum class Packing { none, zstd };
+
 /// The bytes of a message: four of the header's length, the header with a list "parts" of {dtype, shape, stored,
 /// codec}, and the parts as they are stored: compressed by zstd where that is smaller, numbers then byte by byte (all
 /// first bytes, all second bytes ...).
 /// @throws Error where the message is larger than one may be
-std::vector<std::byte> encoded(const Message& message);
+std::vector<std::byte> encoded(const Message& message, Packing packing = Packing::zstd);
 
 /// The description of a part that is about to come.
 struct StoredPart {
