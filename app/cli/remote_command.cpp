@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/cli/output.h"
 #include "backend/agent/fields.h"
@@ -69,12 +70,25 @@ RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCom
     m_place = url;
     host = path.host;
   }
-  if (m_place.empty()) return;
+  const bool models = !m_place.empty();
+  if (!models) m_place = placeOfFolder();
+  m_needed = m_needed || !m_place.empty();
   for (const PathArgument& argument : parsed.paths) {
-    if (!argument.model || !urlIn(argument.value).empty()) continue;
+    if (!models || !argument.model || !urlIn(argument.value).empty()) continue;
     throw UsageError(fmt::format("{}: lies here, and other models of the command on {}: run each by itself",
                                  argument.value, host.words()));
   }
+}
+
+/// The first folder that is named on another machine, a checkpoint or a training, or a run file that is only checked:
+/// what reads one of these runs where it lies.
+std::string RemoteCommand::placeOfFolder() const {
+  for (const PathArgument& argument : m_parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    if (url.empty() || argument.output) continue;
+    if (m_parsed.command == "check" || (reads(m_parsed.command) && agent::file_facts(url).kind == "folder")) return url;
+  }
+  return "";
 }
 
 int RemoteCommand::run(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run) {
@@ -104,6 +118,10 @@ int RemoteCommand::runHere(const CommandContext& context,
       outputs.emplace_back(agent::make_temporary_folder() / nameOf(there.path), there);
       replace(argument.value, outputs.back().first.string());
       continue;
+    }
+    if (agent::file_facts(url).holds == "runs") {
+      throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
+                                   fmt::join(kReadFromAfar, ", "), m_parsed.command));
     }
     const std::filesystem::path copy = agent::file_here(url, context.job());
     if (copy.empty()) return kInterrupted;

@@ -10,9 +10,8 @@ namespace foxscope::cli {
 
 /// The place in which a command does its work, where an argument names another machine (ssh://HOST/PATH). Commands that
 /// read run files do so from afar themselves. Of the others
-/// - one whose models lie on another machine runs there, with the files that it reads sent there, and its output
-/// brought
-///   back unless it belongs there;
+/// - one whose models, or whose folder, lie on another machine runs there: the files that it reads are sent there, and
+///   its output is brought back unless it belongs there;
 /// - any other reads copies of what lies elsewhere.
 /// An output on another machine is written here and then sent.
 class RemoteCommand {
@@ -28,13 +27,14 @@ class RemoteCommand {
   int run(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run);
 
  private:
+  [[nodiscard]] std::string placeOfFolder() const;
   int runThere(const CommandContext& context);
   int runHere(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run);
   void replace(const std::string& path, const std::string& with);
 
   std::vector<std::string> m_arguments;
   const ParsedCommand& m_parsed;
-  std::string m_place;  ///< URL of a model there; empty: it runs here
+  std::string m_place;  ///< URL of a model or folder there; empty: it runs here
   bool m_needed = false;
 };
 

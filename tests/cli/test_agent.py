@@ -144,6 +144,13 @@ class ThroughSsh(AgentTest):
         self.there("run", "--model", FOX, "--text", self.server.url(text), "-o", self.folder / "run.h5")
         self.assertIn("text", contents(self.folder / "run.h5")["/@command_line"])
 
+    def test_a_checkpoint_and_a_check_are_described_there(self):
+        self.assertEqual(self.there("info", self.server.url(FOX)), self.done("info", FOX))
+        run = self.two_runs()
+        self.assertEqual(self.there("check", self.server.url(run)), self.done("check", run))
+        self.fails(2, ["run files on another machine are read by info, map"], "eval", "import", self.server.url(run),
+                   "-o", self.folder / "x.h5", environment=self.server.environment)
+
     def test_an_output_there_is_written_there(self):
         run = self.two_runs()
         output = self.folder / "map.npy"
