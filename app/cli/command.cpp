@@ -206,7 +206,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     return words;
   }
   std::error_code failed;
-  if (std::filesystem::exists(word, failed)) return open();
+  if (agent::is_remote(word) || std::filesystem::exists(word, failed)) return open();
   std::vector<std::string> names;
   for (const CLI::App* command : commands) names.push_back(command->get_name());
   const std::vector<std::string> inGroups = commandsCalled(program, word);

@@ -21,7 +21,7 @@ namespace foxscope::cli {
 namespace {
 
 /// Commands whose run files and evaluations are read from afar.
-constexpr std::array kReadFromAfar = {"info", "map", "heads", "compare", "figure", "page"};
+constexpr std::array kReadFromAfar = {"info", "map", "heads", "compare", "figure", "page", "open"};
 
 /// "ssh://..." of [NAME=]ssh://...; empty for what is here.
 std::string urlIn(const std::string& value) {
@@ -85,7 +85,7 @@ RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCom
 std::string RemoteCommand::placeOfFolder() const {
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
-    if (url.empty() || argument.output) continue;
+    if (url.empty() || argument.output || m_parsed.command == "open") continue;
     if (m_parsed.command == "check" || (reads(m_parsed.command) && agent::file_facts(url).kind == "folder")) return url;
   }
   return "";
