@@ -131,9 +131,10 @@ OpenedContent openRemotePath(const std::string& url, const std::stop_token& stop
   const agent::FileFacts facts = agent::file_facts(url);
   if (facts.holds == "runs") return openedRun(agent::open_run(url, check, {stop, {}, nullptr}), stop);
   if (facts.kind != "file") {
-    throw Error(fmt::format("{}: is a {} on another machine: run it there with foxscope run --model {}, and open its "
-                            "run file",
-                            url, facts.kind, url));
+    throw Error(
+        fmt::format("{}: is a {} on another machine: run it there with foxscope run --model {}, and open its "
+                    "run file",
+                    url, facts.kind, url));
   }
   const std::filesystem::path copy = agent::file_here(url, {stop, {}, nullptr});
   return copy.empty() ? OpenedRunFile{} : openPath(QString::fromStdString(copy.string()), stop, check);
