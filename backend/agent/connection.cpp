@@ -113,9 +113,7 @@ bool Connection::ended() const {
 void Connection::read_answers() {
   std::string reason;
   try {
-    while (std::optional<Message> message = channel_.receive()) {
-      if (!take_answer(std::move(*message))) break;
-    }
+    while (std::optional<Message> message = channel_.receive()) take_answer(std::move(*message));
   } catch (const ProtocolError& error) {
     reason = fmt::format("what came from there is no message of the protocol: {}", error.what());
   } catch (const std::exception&) {
@@ -127,16 +125,18 @@ void Connection::read_answers() {
   came_.notify_all();
 }
 
-/// @returns false where nobody asked for it
-bool Connection::take_answer(Message message) {
+/// @throws ProtocolError where nobody asked for it
+void Connection::take_answer(Message message) {
   const auto id = take<std::int64_t>(message, "id");
   const std::lock_guard lock(mutex_);
   const auto found = waiting_.find(id);
-  if (found == waiting_.end()) throw ProtocolError(fmt::format("an answer to a request {} that nobody made", id));
+  if (found == waiting_.end() || found->second.answered)
+    throw ProtocolError(fmt::format("an answer to a request {} that nobody made", id));
   if (found->second.abandoned) {
     if (is_last(message)) waiting_.erase(found);
-    return true;
+    return;
   }
+  found->second.answered = is_last(message);
   if (found->second.messages.size() >= kMostWaiting) throw ProtocolError("more messages than anybody takes");
   // Of progress that nobody has looked at yet the newest is enough.
   std::vector<Message>& queue = found->second.messages;
@@ -146,7 +146,6 @@ bool Connection::take_answer(Message message) {
     queue.push_back(std::move(message));
   }
   came_.notify_all();
-  return true;
 }
 
 void Connection::fail_ended() const {

@@ -63,10 +63,11 @@ class Connection {
  private:
   struct Waiting {
     std::vector<Message> messages;  ///< that came and were not taken
+    bool answered = false;          ///< the last of them came
     bool abandoned = false;         ///< nobody waits any more
   };
   void read_answers();
-  bool take_answer(Message message);
+  void take_answer(Message message);
   [[noreturn]] void fail_ended() const;
   Message finished(const Message& message) const;
 

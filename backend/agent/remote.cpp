@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <thread>
 #include <utility>
@@ -37,6 +38,18 @@ void say_line(std::string_view line) {
   if (listener().say) listener().say(line);
 }
 
+std::map<RemoteHost, std::weak_ptr<Remote>>& known_remotes() {
+  static std::map<RemoteHost, std::weak_ptr<Remote>> known;
+  return known;
+}
+
+std::mutex& remotes_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
 /// Lines of a program's standard error, given to the listener as they come. Until there is a connection the last one is
 /// held back: where none can be made, it says why.
 class ErrorLines {
@@ -55,9 +68,10 @@ class ErrorLines {
     if (!held_.empty()) say_line(held_);
     holds_ = false;
   }
-  /// The line that was held back.
-  [[nodiscard]] std::string held() const {
-    const std::lock_guard lock(mutex_);
+  /// The line that was held back, of a program that has ended.
+  [[nodiscard]] std::string held() {
+    std::unique_lock lock(mutex_);
+    done_.wait_for(lock, kEndOfSsh, [&] { return ended_; });  // another may still have the pipe
     return held_.empty() ? rest_ : held_;
   }
 
@@ -69,6 +83,9 @@ class ErrorLines {
       if (got <= 0) break;
       take({piece, static_cast<std::size_t>(got)});
     }
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    done_.notify_all();
   }
   void take(std::string_view text) {
     const std::lock_guard lock(mutex_);
@@ -89,20 +106,10 @@ class ErrorLines {
   std::string rest_;
   std::string held_;
   bool holds_ = true;
+  bool ended_ = false;
+  std::condition_variable done_;
   std::thread thread_;
 };
-
-std::map<RemoteHost, std::weak_ptr<Remote>>& known_remotes() {
-  static std::map<RemoteHost, std::weak_ptr<Remote>> known;
-  return known;
-}
-
-std::mutex& remotes_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-}  // namespace
 
 /// ssh, what it says, and the connection that goes through it.
 struct Remote::Link {

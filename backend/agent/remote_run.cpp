@@ -26,7 +26,7 @@ namespace foxscope::agent {
 namespace {
 
 /// Bytes of one answer that carries a part of a long array.
-constexpr std::int64_t kPiece = std::int64_t{16} << 20;
+constexpr std::int64_t kArrayPiece = std::int64_t{16} << 20;
 /// Queries and keys that are held, in pieces of so many rows.
 constexpr std::int64_t kRowsOfPiece = 4096;
 constexpr std::size_t kHeldPieces = 64;
@@ -210,7 +210,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     std::visit(
         [&](auto& numbers) {
           using Number = typename std::decay_t<decltype(numbers)>::value_type;
-          const std::int64_t most = kPiece / static_cast<std::int64_t>(sizeof(Number));
+          const std::int64_t most = kArrayPiece / static_cast<std::int64_t>(sizeof(Number));
           for (std::int64_t done = 0; done < size;) {
             const std::int64_t count = std::min(most, size - done);
             Message message = request_for("array");

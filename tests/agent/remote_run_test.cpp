@@ -137,13 +137,19 @@ TEST_F(RemoteRun, HasTheMapsOfTheFile) {
   expect_same_bits<float>(compute_map(a, {})->value, compute_map(b, {})->value);
 }
 
+LineRequest line_of(const std::shared_ptr<const Trace>& trace, MapLine::Along along) {
+  LineRequest request;
+  request.head = {trace, 1, 2};
+  request.line = MapLine::through(along, 90, 30);
+  request.positions = request.line.positions(trace->info().length);
+  return request;
+}
+
 TEST_F(RemoteRun, HasTheLinesAndReadingsOfTheFile) {
   write(SyntheticRun{.length = 150});
   for (const auto along : {MapLine::Along::row, MapLine::Along::column, MapLine::Along::diagonal}) {
-    LineRequest a{.head = {here_.traces[0], 1, 2}, .line = MapLine::through(along, 90, 30), .positions = {}};
-    a.positions = a.line.positions(150);
-    LineRequest b = a;
-    b.head = {there_.traces[0], 1, 2};
+    const LineRequest a = line_of(here_.traces[0], along);
+    const LineRequest b = line_of(there_.traces[0], along);
     expect_same_bits<float>(*line_entries(a, {}), *line_entries(b, {}));
   }
   EXPECT_EQ(bits_of(pair_reading({here_.traces[0], 0, 3}, 100, 40)),

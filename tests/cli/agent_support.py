@@ -25,7 +25,7 @@ def free_port():
 def program_there(folder, before=""):
     """What FOXSCOPE_REMOTE_PROGRAM names: the program as the tests run it, which computes on the CPU."""
     script = folder / "foxscope-there"
-    script.write_text(f"#!/bin/sh\n{before}\nexport FOXSCOPE_TEST_THERE={shlex.quote(str(folder))} CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1\nexec {shlex.quote(PROGRAM)} \"$@\"\n")
+    script.write_text(f"#!/bin/sh\n{before}\nexport FOXSCOPE_TEST_THERE={shlex.quote(str(folder))} CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1\nexec {shlex.quote(os.path.abspath(PROGRAM))} \"$@\"\n")
     script.chmod(0o755)
     return script
 
@@ -47,7 +47,8 @@ def slow_pipe(folder, delay=25, rate=20, before=""):
     """The environment in which foxscope reaches itself through a pipe that delays and narrows."""
     program = program_there(folder, before)
     return {"FOXSCOPE_SSH": shlex.join([sys.executable, str(SLOW_PIPE), str(delay), str(rate)]),
-            "FOXSCOPE_REMOTE_PROGRAM": str(program), "FOXSCOPE_TEST_COUNTS": str(folder / "counts")}
+            "FOXSCOPE_REMOTE_PROGRAM": str(program), "FOXSCOPE_TEST_THERE": str(folder),
+            "FOXSCOPE_TEST_COUNTS": str(folder / "counts")}
 
 
 class Sshd:
