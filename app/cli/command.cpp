@@ -333,6 +333,7 @@ class RemoteEnds {
     agent::Remote::listen([&console](std::string_view line) { console.note(line); });
   }
   ~RemoteEnds() {
+    agent::Remote::close_all();
     agent::Remote::listen({});
     agent::remove_temporary_folders();
   }

@@ -86,7 +86,9 @@ std::string RemoteCommand::placeOfFolder() const {
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
     if (url.empty() || argument.output || m_parsed.command == "open") continue;
-    if (m_parsed.command == "check" || (reads(m_parsed.command) && agent::file_facts(url).kind == "folder")) return url;
+    if (m_parsed.command == "check") return url;
+    if (!reads(m_parsed.command) || url.ends_with(".h5")) continue;  // no folder, and the way there and back is long
+    if (agent::file_facts(url).kind == "folder") return url;
   }
   return "";
 }

@@ -10,8 +10,8 @@
 namespace foxscope::agent {
 namespace {
 
-/// Messages that may wait for whoever asked. More are only of one that sends without end.
-constexpr std::size_t kMostWaiting = 4096;
+/// Messages that may wait for whoever asked; then the other side waits.
+constexpr std::size_t kMostWaiting = 256;
 
 Progress progress_of(const nlohmann::json& json, std::string& unit, std::string& stage) {
   Progress progress;
@@ -101,6 +101,11 @@ Connection::Connection(int in, int out, std::string name, const std::stop_token&
 }
 
 Connection::~Connection() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  came_.notify_all();
   channel_.stop_reading();
   reader_.join();
 }
@@ -128,16 +133,19 @@ void Connection::read_answers() {
 /// @throws ProtocolError where nobody asked for it
 void Connection::take_answer(Message message) {
   const auto id = take<std::int64_t>(message, "id");
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = waiting_.find(id);
   if (found == waiting_.end() || found->second.answered)
     throw ProtocolError(fmt::format("an answer to a request {} that nobody made", id));
+  // Its place in the map stays until the last message has come.
+  came_.wait(lock,
+             [&] { return stopping_ || found->second.abandoned || found->second.messages.size() < kMostWaiting; });
+  if (stopping_) return;
   if (found->second.abandoned) {
     if (is_last(message)) waiting_.erase(found);
     return;
   }
   found->second.answered = is_last(message);
-  if (found->second.messages.size() >= kMostWaiting) throw ProtocolError("more messages than anybody takes");
   // Of progress that nobody has looked at yet the newest is enough.
   std::vector<Message>& queue = found->second.messages;
   if (!queue.empty() && queue.back().header.contains("progress") && message.header.contains("progress")) {
@@ -176,7 +184,7 @@ std::optional<Message> Connection::ask(Message request, const Job& job, const Ou
     channel_.send(request);
   } catch (...) {
     const std::lock_guard lock(mutex_);
-    waiting_.erase(id);
+    waiting_[id].abandoned = true;
     throw;
   }
   std::string unit;
@@ -206,6 +214,7 @@ std::optional<Message> Connection::ask(Message request, const Job& job, const Ou
     const bool last = is_last(came.back());
     if (last) waiting_.erase(id);
     lock.unlock();
+    came_.notify_all();  // there is room again
     for (const Message& message : came) {
       if (const auto progress = message.header.find("progress"); progress != message.header.end()) {
         job.tell(progress_of(*progress, unit, stage));

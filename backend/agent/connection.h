@@ -79,6 +79,7 @@ class Connection {
   std::map<std::int64_t, Waiting> waiting_;
   std::int64_t last_id_ = 0;
   bool ended_ = false;
+  bool stopping_ = false;
   std::string reason_;
   std::thread reader_;
 };

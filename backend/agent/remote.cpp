@@ -38,14 +38,14 @@ void say_line(std::string_view line) {
   if (listener().say) listener().say(line);
 }
 
-std::map<RemoteHost, std::weak_ptr<Remote>>& known_remotes() {
-  static std::map<RemoteHost, std::weak_ptr<Remote>> known;
-  return known;
-}
+struct KnownRemotes {
+  std::mutex mutex;
+  std::map<RemoteHost, std::shared_ptr<Remote>> remotes;
+};
 
-std::mutex& remotes_mutex() {
-  static std::mutex mutex;
-  return mutex;
+KnownRemotes& known() {
+  static KnownRemotes* const all = new KnownRemotes;  // outlives every trace
+  return *all;
 }
 
 }  // namespace
@@ -128,11 +128,16 @@ struct Remote::Link {
 };
 
 std::shared_ptr<Remote> Remote::at(const RemoteHost& host) {
-  const std::lock_guard lock(remotes_mutex());
-  std::weak_ptr<Remote>& known = known_remotes()[host];
-  std::shared_ptr<Remote> remote = known.lock();
-  if (!remote) known = remote = std::make_shared<Remote>(host);
+  const std::lock_guard lock(known().mutex);
+  std::shared_ptr<Remote>& remote = known().remotes[host];
+  if (!remote) remote = std::make_shared<Remote>(host);
   return remote;
+}
+
+void Remote::close_all() {
+  std::map<RemoteHost, std::shared_ptr<Remote>> remotes;  // closed without the lock
+  const std::lock_guard lock(known().mutex);
+  remotes.swap(known().remotes);
 }
 
 void Remote::listen(std::function<void(std::string_view line)> say) {

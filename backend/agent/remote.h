@@ -20,8 +20,10 @@ enum class Again { once, never };
 /// first asked, and anew after it has ended. Safe to use from several threads.
 class Remote {
  public:
-  /// The machine of that name; the same object as long as somebody has it.
+  /// The machine of that name; the same object until close_all.
   static std::shared_ptr<Remote> at(const RemoteHost& host);
+  /// Ends all connections that nobody holds any more.
+  static void close_all();
   /// What ssh and the other machine say, line by line, for a person: not made fit for a terminal. Nobody: dropped.
   static void listen(std::function<void(std::string_view line)> say);
 

@@ -144,6 +144,18 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     return values;
   }
 
+  [[nodiscard]] double mean_log_gate(int layer, int head) const override {
+    const std::lock_guard lock(gates_mutex_);
+    if (mean_log_gates_.empty()) {
+      Message message = request_for("gates");
+      put(message, "of", place_.head(0, 0));
+      auto means = place_.ask<std::vector<double>>(message, {}).value();
+      if (std::ssize(means) != std::int64_t{info_.layers} * info_.heads) place_.fail("gates came in another number");
+      mean_log_gates_ = std::move(means);
+    }
+    return mean_log_gates_[index_of(layer * info_.heads + head)];
+  }
+
   [[nodiscard]] PairReading pair(const HeadOf& head, std::int64_t query, std::int64_t key) const override {
     Message message = request_for("pair");
     put_heads(message, head, std::nullopt);
@@ -253,6 +265,8 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   TraceInfo info_;
   std::map<std::pair<TraceArray, int>, bool> kept_;  ///< whether all of it is 0
   std::shared_ptr<const ArrayValues> loss_;
+  mutable std::mutex gates_mutex_;
+  mutable std::vector<double> mean_log_gates_;  ///< [layers, H], once they are known
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<TraceArray, int, std::int64_t>, std::unique_ptr<const ArrayValues>> rows_;
 };

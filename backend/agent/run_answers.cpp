@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <list>
 #include <memory>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "backend/base/index.h"
 #include "backend/file/run_file.h"
 #include "backend/map/device/map_device.h"
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/logit_profile.h"
 
 namespace foxscope::agent {
@@ -54,6 +56,7 @@ class RunAnswers {
     add("rows", &RunAnswers::rows);
     add("map", &RunAnswers::map);
     add("line", &RunAnswers::line);
+    add("gates", &RunAnswers::gates);
     add("pair", &RunAnswers::pair);
     add("statistics", &RunAnswers::statistics);
     add("split", &RunAnswers::split);
@@ -67,6 +70,7 @@ class RunAnswers {
   std::optional<Message> rows(const Asked& asked);
   std::optional<Message> map(const Asked& asked);
   std::optional<Message> line(const Asked& asked);
+  std::optional<Message> gates(const Asked& asked);
   std::optional<Message> pair(const Asked& asked);
   std::optional<Message> statistics(const Asked& asked);
   std::optional<Message> split(const Asked& asked);
@@ -282,6 +286,23 @@ std::optional<Message> RunAnswers::line(const Asked& asked) {
   request.head = head_of(asked.request, "head", asked.job);
   request.minus = minus_of(asked);
   return answer_with(line_entries(request, asked.job));
+}
+
+std::optional<Message> RunAnswers::gates(const Asked& asked) {
+  const HeadOf of = head_of(asked.request, "of", asked.job);
+  const TraceInfo& info = of.trace->info();
+  std::vector<double> means(index_of(info.layers) * index_of(info.heads), std::numeric_limits<double>::quiet_NaN());
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (asked.job.stopped()) return std::nullopt;
+    if (!of.trace->has(TraceArray::cumulative_log_gate, layer) &&
+        !of.trace->has(TraceArray::cumulative_log_decay, layer)) {
+      continue;
+    }
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
+      means[index_of(layer * info.heads + head)] = mean_log_gate(*of.trace, layer, head);
+    }
+  }
+  return answer_with(means);
 }
 
 std::optional<Message> RunAnswers::pair(const Asked& asked) {

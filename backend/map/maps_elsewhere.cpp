@@ -2,8 +2,10 @@
 
 namespace foxscope {
 
+const MapsElsewhere* elsewhere(const Trace& trace) { return dynamic_cast<const MapsElsewhere*>(&trace.source()); }
+
 const MapsElsewhere* elsewhere(const HeadOf& head, const std::optional<HeadOf>& minus) {
-  const auto* const there = dynamic_cast<const MapsElsewhere*>(&head.trace->source());
+  const MapsElsewhere* const there = elsewhere(*head.trace);
   if (there == nullptr || (minus && !there->holds(*minus->trace))) return nullptr;
   return there;
 }

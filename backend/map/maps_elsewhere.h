@@ -22,6 +22,7 @@ class MapsElsewhere {
   [[nodiscard]] virtual bool holds(const Trace& trace) const = 0;
   [[nodiscard]] virtual std::optional<Image> map(const MapRequest& request, const Job& job) const = 0;
   [[nodiscard]] virtual std::optional<std::vector<float>> line(const LineRequest& request, const Job& job) const = 0;
+  [[nodiscard]] virtual double mean_log_gate(int layer, int head) const = 0;
   [[nodiscard]] virtual PairReading pair(const HeadOf& head, std::int64_t query, std::int64_t key) const = 0;
   [[nodiscard]] virtual std::optional<HeadStatistics> statistics(const HeadOf& head, const StatisticsOptions& options,
                                                                  const Job& job) const = 0;
@@ -32,6 +33,8 @@ class MapsElsewhere {
                                                             const Job& job) const = 0;
 };
 
+/// Where a run is computed, if not here.
+const MapsElsewhere* elsewhere(const Trace& trace);
 /// Where a head is computed, if not here; null too where `minus` does not lie at the same place: then arrays are read
 /// from both.
 const MapsElsewhere* elsewhere(const HeadOf& head, const std::optional<HeadOf>& minus = std::nullopt);

@@ -105,6 +105,30 @@ TEST(Connection, TellsOfProgressAndOutput) {
   EXPECT_EQ(came, (std::vector<std::string>{"first1rows", "half", "second3rows"}));
 }
 
+/// What is written faster than anybody reads it waits on the other side.
+TEST(Connection, LetsTheOtherSideWait) {
+  std::atomic<int> sent = 0;
+  Pair pair([&](Agent& agent) {
+    agent.answers("much", [&](const Asked& asked) {
+      for (int n = 0; n < 2000; ++n) {
+        Message piece;
+        piece.header["output"] = n;
+        piece.header["text"] = std::string(1000, 'x');
+        asked.put_out(piece);
+        ++sent;
+      }
+      return std::optional(answer_of(0));
+    });
+  });
+  int came = 0;
+  const auto answer = pair.connection.ask(request("much"), {}, [&](const Message& message) {
+    EXPECT_EQ(message.header["output"], came++);
+    EXPECT_LT(sent - came, 1000);
+  });
+  EXPECT_EQ(came, 2000);
+  EXPECT_EQ(answer->header["answer"], 0);
+}
+
 TEST(Connection, CancelsWhatItNoLongerWants) {
   std::promise<void> begun;
   std::promise<void> stopped;

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "backend/agent/remote.h"
+
 namespace foxscope::test {
 namespace {
 
@@ -101,6 +103,8 @@ Variable::Variable(const char* name, const std::string& value) : name_(name) { s
 Variable::~Variable() { unsetenv(name_); }
 
 Role::Role(const std::string& role) : ssh_("FOXSCOPE_SSH", "'" + program + "'"), role_("FOXSCOPE_TEST_ROLE", role) {}
+
+Role::~Role() { agent::Remote::close_all(); }
 
 const std::string& this_program() { return program; }
 void set_this_program(std::string path) { program = std::move(path); }

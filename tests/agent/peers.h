@@ -77,6 +77,9 @@ class Variable {
 class Role {
  public:
   explicit Role(const std::string& role);
+  ~Role();
+  Role(const Role&) = delete;
+  Role& operator=(const Role&) = delete;
 
  private:
   Variable ssh_;

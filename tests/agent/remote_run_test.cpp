@@ -14,6 +14,7 @@
 #include "backend/map/map_line.h"
 #include "backend/map/pair_reading.h"
 #include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/map/statistics/pruning_bound.h"
 #include "tests/agent/peers.h"
@@ -164,6 +165,9 @@ TEST_F(RemoteRun, HasTheStatisticsOfTheFile) {
   const auto two = head_statistics(b, {}, {});
   EXPECT_EQ(bits_of(*one), bits_of(*two));
   EXPECT_EQ(bits_of(*decay_split(a, *one, {})), bits_of(*decay_split(b, *two, {})));
+  for (int head = 0; head < 4; ++head) {
+    EXPECT_EQ(mean_log_gate(*here_.traces[0], 1, head), mean_log_gate(*there_.traces[0], 1, head));
+  }
   EXPECT_EQ(bits_of(*pruning_bound(a, 1e-3, {})), bits_of(*pruning_bound(b, 1e-3, {})));
 }
 

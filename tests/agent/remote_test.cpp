@@ -110,6 +110,8 @@ TEST(Remote, IsOneForAllThatNameTheSameMachine) {
   const auto remote = Remote::at({"", "box", 0});
   EXPECT_EQ(Remote::at({"", "box", 0}), remote);
   EXPECT_NE(Remote::at({"", "box", 22}), remote);
+  Remote::close_all();
+  EXPECT_NE(Remote::at({"", "box", 0}), remote);
 }
 
 TEST(RemoteFiles, AreCopiedBothWays) {
