@@ -71,15 +71,6 @@ void fields(Visit& visit, Text& text) {
 }
 
 template <typename Visit>
-void fields(Visit& visit, TokenTable& tokens) {
-  visit("id", tokens.id);
-  visit("input_id", tokens.input_id);
-  visit("byte_start", tokens.byte_start);
-  visit("byte_end", tokens.byte_end);
-  visit("string", tokens.string);
-}
-
-template <typename Visit>
 void fields(Visit& visit, MapRequest& request) {
   visit("quantity", request.quantity);
   visit("reduction", request.reduction);

@@ -384,22 +384,6 @@ void check_sizes(const Place& place, const OpenedTrace& opened) {
   }
 }
 
-void check_tokens(const Place& place, const TokenTable& tokens, const Text* text, std::int64_t length) {
-  const auto fits = [&](std::size_t size, bool may_lack) {
-    return index_of(length) == size || (may_lack && size == 0);
-  };
-  if (!fits(tokens.id.size(), false) || !fits(tokens.input_id.size(), false) || !fits(tokens.byte_start.size(), true) ||
-      !fits(tokens.string.size(), true) || tokens.byte_start.size() != tokens.byte_end.size()) {
-    place.fail("a list of tokens came in another length");
-  }
-  const std::int64_t bytes = text == nullptr ? 0 : std::ssize(text->content);
-  for (std::size_t n = 0; n < tokens.byte_start.size(); ++n) {
-    if (tokens.byte_start[n] < 0 || tokens.byte_start[n] > tokens.byte_end[n] || tokens.byte_end[n] > bytes) {
-      place.fail("a token lies outside of the text");
-    }
-  }
-}
-
 }  // namespace
 
 RunFile run_of_answer(const RemoteHost& host, const Message& answer, const std::string& device) {
@@ -419,14 +403,22 @@ RunFile run_of_answer(const RemoteHost& host, const Message& answer, const std::
   std::shared_ptr<const Text> text;
   if (!opened.texts.empty()) text = std::make_shared<const Text>(std::move(opened.texts.front()));
   std::vector<std::shared_ptr<const TokenTable>> tokens;
-  for (TokenTable& table : opened.tokens) tokens.push_back(std::make_shared<const TokenTable>(std::move(table)));
+  try {
+    for (OpenedTokens& table : opened.tokens) {
+      tokens.push_back(std::make_shared<const TokenTable>(unpacked_tokens(std::move(table), text.get())));
+    }
+  } catch (const ProtocolError& error) {
+    place.fail(error.what());
+  }
   std::set<std::string> names;
   for (OpenedTrace& trace : opened.traces) {
     place.model = trace.info.name;
     check_sizes(place, trace);
     if (!names.insert(place.model).second) place.fail("two models have one name");
     if (trace.tokens < 0 || index_of(trace.tokens) >= tokens.size()) place.fail("a model's tokens are missing");
-    check_tokens(place, *tokens[index_of(trace.tokens)], text.get(), trace.info.length);
+    if (std::ssize(tokens[index_of(trace.tokens)]->id) != trace.info.length) {
+      place.fail("a list of tokens came in another length");
+    }
     auto source = std::make_unique<const RemoteSource>(place, trace.info, trace.kept, std::move(trace.loss));
     std::shared_ptr<const QueryKeyStore> store;
     if (!trace.stored.empty()) store = std::make_shared<RemoteQueryKeyStore>(place, trace.info, trace.stored);

@@ -150,7 +150,8 @@ OpenedRun describe_run(const RunReference& run, const RunFile& file) {
     if (known == tables.end()) tables.push_back(&tokens);
     opened.traces.push_back(std::move(described));
   }
-  for (const TokenTable* table : tables) opened.tokens.push_back(*table);
+  const Text* const text = file.traces.front()->text().get();
+  for (const TokenTable* table : tables) opened.tokens.push_back(packed_tokens(*table, text));
   return opened;
 }
 

@@ -32,6 +32,19 @@ struct KeptArray {
   bool zero = false;  ///< all its numbers are 0
 };
 
+/// Tokens of models in the answer to "open", without what follows from the rest.
+struct OpenedTokens {
+  std::vector<std::int32_t> id;                       ///< [L] what position p predicts
+  std::optional<std::vector<std::int32_t>> input_id;  ///< absent: first_input_id, then id[p-1]
+  std::int32_t first_input_id = 0;
+  std::optional<std::vector<std::int64_t>> byte_start;  ///< absent: 0, then byte_end[p-1]
+  std::vector<std::int32_t> byte_size;                  ///< byte_end - byte_start; empty without a text
+  std::optional<std::vector<std::string>> string;       ///< absent: the bytes of the text
+};
+OpenedTokens packed_tokens(const TokenTable& tokens, const Text* text);
+/// @throws ProtocolError where the lists do not fit each other or the text
+TokenTable unpacked_tokens(OpenedTokens tokens, const Text* text);
+
 /// A model's run in the answer to "open".
 struct OpenedTrace {
   TraceInfo info;
@@ -50,8 +63,8 @@ struct OpenedRun {
   std::string command_line;
   std::string created;
   std::string default_model;
-  std::vector<Text> texts;         ///< one, or none
-  std::vector<TokenTable> tokens;  ///< models with equal tokens share them
+  std::vector<Text> texts;           ///< one, or none
+  std::vector<OpenedTokens> tokens;  ///< models with equal tokens share them
   std::vector<OpenedTrace> traces;
 };
 
@@ -76,6 +89,16 @@ void fields(Visit& visit, KeptArray& kept) {
   visit("array", kept.array);
   visit("index", kept.index);
   visit("zero", kept.zero);
+}
+
+template <typename Visit>
+void fields(Visit& visit, OpenedTokens& tokens) {
+  visit("id", tokens.id);
+  visit("input_id", tokens.input_id);
+  visit("first_input_id", tokens.first_input_id);
+  visit("byte_start", tokens.byte_start);
+  visit("byte_size", tokens.byte_size);
+  visit("string", tokens.string);
 }
 
 template <typename Visit>
