@@ -9,6 +9,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/map/mixing_recurrence.h"
 
 namespace foxscope {
@@ -142,6 +143,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
 
 PairReading pair_reading(const HeadOf& head, std::int64_t query, std::int64_t key) {
   check_pair(head, query, key);
+  if (const auto* const there = elsewhere(head)) return there->pair(head, query, key);
   const TraceInfo& info = head.trace->info();
   PairReading reading;
   const std::int64_t window = window_of(info, head.layer);
