@@ -247,8 +247,7 @@ int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   const HeadsForm form = formOf(options);
   checkOptions(options, form);
   const std::optional<int> gpu = agent::gpu_for(options.file, options.device);
-  const std::optional<RunFile> run =
-      agent::open_run(options.file, options.check, context.job(), options.device);
+  const std::optional<RunFile> run = agent::open_run(options.file, options.check, context.job(), options.device);
   if (!run) return kInterrupted;
   noteUnchecked(context.console, options.file, options.check);
   std::vector<HeadsReport> reports;
