@@ -145,7 +145,7 @@ class SchemaWalk {
   /// What an Error says beside the name of the file, that of the object, and what to do about a damaged file of ours.
   [[nodiscard]] std::string reason_of(const Error& error, const std::string& path) const {
     std::string_view text = error.what();
-    for (const std::string& before : {file_->name() + ": ", path + ": "}) {
+    for (const std::string& before : {file_->name() + ": ", path + ": ", path.substr(0, path.find('@')) + ": "}) {
       if (text.starts_with(before)) text.remove_prefix(before.size());
     }
     const std::string damaged = fmt::format(": {}", kHdf5Damaged);

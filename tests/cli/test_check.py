@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
 import unittest
 
 import h5py
 import numpy
-from support import DATA, DRAWS, FOX, NO_DISPLAY, CommandLineTest
+from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, CommandLineTest
 
 # Folders of tests/data that are models; those that linear mixers alone make have no rows that sum to 1.
 MODELS = sorted(path.parent.name for path in DATA.glob("*/golden.safetensors") if (path.parent / "config.json").exists())
@@ -402,6 +405,37 @@ class RowlessTest(CommandLineTest):
         said = self.foxscope("map", self.path, "--layer", 1, "--head", 1, "--quantity", "attention", "-v", "-o",
                              self.folder / "attention.npy").stderr.decode()
         self.assertIn("computing row normalisers", said)
+
+    def test_computing_them_is_interrupted(self):
+        path, length = self.folder / "long.h5", 20_000
+        random = numpy.random.default_rng(1)
+        with h5py.File(path, "w") as file:
+            model = file.create_group("models/mine")
+            model.attrs["dtype"] = "float32"
+            model["tokens/id"] = model["tokens/input_id"] = numpy.zeros(length, numpy.int32)
+            for layer in range(3):
+                for name in ["query", "key"]:
+                    model[f"layers/{layer:02}/{name}"] = random.standard_normal((4, length, 64)).astype(numpy.float32)
+                model[f"layers/{layer:02}/cumulative_log_gate"] = numpy.tile(-0.01 * numpy.arange(length), (4, 1))
+        commands = [["heads", path], ["page", path, "-o", self.folder / "page.html"],
+                    ["map", path, "--head", "0:0", "--quantity", "attention", "-o", self.folder / "map.npy"]]
+        if DRAWS:
+            commands += [["figure", "grid", path, "-o", self.folder / "grid.svg"],
+                         ["figure", "distance", path, "-o", self.folder / "distance.svg"]]
+        for command in commands:
+            with self.subTest(command[0]):
+                process = subprocess.Popen([PROGRAM, *map(str, command), "-v"], stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, env={**os.environ, **NO_DISPLAY})
+                said = b""
+                while b"computing row normalisers" not in said:
+                    piece = os.read(process.stderr.fileno(), 4096)
+                    self.assertTrue(piece, said)
+                    said += piece
+                process.send_signal(signal.SIGINT)
+                output, _ = process.communicate(timeout=60)
+                self.assertEqual((process.returncode, output), (130, b""))
+                self.assertEqual([entry.name for entry in self.folder.iterdir() if "long" not in entry.name
+                                  and entry not in (self.path, self.whole) and entry.suffix != ".json"], [])
 
     def test_import_writes_them(self):
         before = self.path.read_bytes()
