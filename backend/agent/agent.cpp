@@ -42,6 +42,19 @@ class Telling {
   std::chrono::steady_clock::time_point last_{};
 };
 
+std::size_t size_of(const Message& message) {
+  std::size_t bytes = 0;
+  for (const Part& part : message.parts) bytes += part.bytes.size();
+  return bytes;
+}
+
+Message error_message(const std::string& text, bool usage) {
+  Message message;
+  message.header["error"] = text;
+  if (usage) message.header["usage"] = true;
+  return message;
+}
+
 }  // namespace
 
 void Agent::greet() {
@@ -99,8 +112,7 @@ void Agent::take(Message request) {
   const auto id = foxscope::agent::take<std::int64_t>(request, "id");
   const auto word = foxscope::agent::take<std::string>(request, "do");
   if (word == "cancel") return cancel(id);
-  std::size_t bytes = 0;
-  for (const Part& part : request.parts) bytes += part.bytes.size();
+  const std::size_t bytes = size_of(request);
   {
     const std::lock_guard lock(mutex_);
     if (tasks_.contains(id)) throw ProtocolError(fmt::format("a request has the number {} of another one", id));
@@ -114,7 +126,7 @@ void Agent::take(Message request) {
       return;
     }
   }
-  send_error(id, "too many requests at once: wait for answers", false);
+  send_last(id, error_message("too many requests at once: wait for answers", false));
 }
 
 void Agent::work() {
@@ -126,14 +138,27 @@ void Agent::work() {
     queue_.pop_front();
     Task& task = tasks_.at(id);  // its place in the map stays
     lock.unlock();
-    try {
-      answer(id, task);
-    } catch (const ConnectionEnded&) {
-      // Whoever reads requests finds out.
-    }
+    Message last = answer(id, task);
     lock.lock();
     waiting_bytes_ -= task.bytes;
-    tasks_.erase(id);
+    tasks_.erase(id);  // before its answer is out: then the client may use the number again
+    lock.unlock();
+    send_last(id, std::move(last));
+    lock.lock();
+  }
+}
+
+void Agent::send_last(std::int64_t id, Message message) {
+  try {
+    try {
+      send(id, std::move(message));
+    } catch (const ConnectionEnded&) {
+      throw;
+    } catch (const Error& error) {
+      send(id, error_message(error.what(), false));  // it is too large
+    }
+  } catch (const ConnectionEnded&) {
+    // Whoever reads requests finds out.
   }
 }
 
@@ -142,38 +167,28 @@ void Agent::send(std::int64_t id, Message message) {
   channel_.send(message);
 }
 
-void Agent::send_error(std::int64_t id, const std::string& text, bool usage) {
-  Message message;
-  message.header["error"] = text;
-  if (usage) message.header["usage"] = true;
-  send(id, std::move(message));
-}
-
-void Agent::answer(std::int64_t id, Task& task) {
-  const std::string word = foxscope::agent::take<std::string>(task.request, "do");
+Message Agent::answer(std::int64_t id, Task& task) {
   Telling telling([this, id](Message message) { send(id, std::move(message)); });
   const Job job{task.stop.get_token(), [&](const Progress& progress) { telling.tell(progress); }, nullptr};
   const std::function<void(Message)> put_out = [this, id](Message message) { send(id, std::move(message)); };
   try {
+    const auto word = foxscope::agent::take<std::string>(task.request, "do");
     const auto known = answers_.find(word);
     if (known == answers_.end()) {
       throw Error(fmt::format("the request \"{}\" is not known: install the same version on both machines", word));
     }
     std::optional<Message> answer;
     if (!job.stopped()) answer = known->second({task.request, job, put_out});
-    if (!answer) {
-      answer.emplace();
-      answer->header["stopped"] = true;
-    }
-    send(id, std::move(*answer));
-  } catch (const ConnectionEnded&) {
-    throw;
+    if (answer) return std::move(*answer);
+    answer.emplace();
+    answer->header["stopped"] = true;
+    return std::move(*answer);
   } catch (const UsageError& error) {
-    send_error(id, error.what(), true);
+    return error_message(error.what(), true);
   } catch (const std::bad_alloc&) {
-    send_error(id, "out of memory there", false);
+    return error_message("out of memory there", false);
   } catch (const std::exception& error) {
-    send_error(id, error.what(), false);
+    return error_message(error.what(), false);
   }
 }
 

@@ -48,16 +48,15 @@ class Agent {
     Message request;
     std::stop_source stop;
     std::size_t bytes = 0;
-    bool running = false;
   };
   void greet();
   void read_requests();
   void take(Message request);
   void cancel(std::int64_t id);
   void work();
-  void answer(std::int64_t id, Task& task);
+  Message answer(std::int64_t id, Task& task);
   void send(std::int64_t id, Message message);
-  void send_error(std::int64_t id, const std::string& text, bool usage);
+  void send_last(std::int64_t id, Message message);
 
   Channel channel_;
   std::map<std::string, Answer> answers_;

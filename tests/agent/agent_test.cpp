@@ -124,6 +124,39 @@ TEST(Agent, KnowsARequestByItsNumber) {
   EXPECT_EQ(peer.finish(), "a request has the number 1 of another one");
 }
 
+TEST(Agent, LetsANumberBeUsedAgainAfterItsAnswer) {
+  AgentThread peer([](Agent& agent) {
+    agent.answers("count", [](const Asked&) {
+      Message answer;
+      answer.header["answer"] = 1;
+      return std::optional(std::move(answer));
+    });
+  });
+  write_bytes(peer.out(), hello_of_client());
+  Channel channel(peer.in(), peer.out());
+  ASSERT_TRUE(channel.receive());
+  for (int n = 0; n < 2000; ++n) {
+    channel.send(request(1, "count"));
+    ASSERT_TRUE(channel.receive()) << n;
+  }
+}
+
+TEST(Agent, SaysThatAnAnswerIsTooLarge) {
+  AgentThread peer([](Agent& agent) {
+    agent.answers("much", [](const Asked&) {
+      Message answer;
+      answer.header["answer"] = 1;
+      for (int n = 0; n < 2; ++n) answer.parts.push_back({"uint8", {40U << 20U}, std::vector<std::byte>(40U << 20U)});
+      return std::optional(std::move(answer));
+    });
+  });
+  write_bytes(peer.out(), hello_of_client());
+  Channel channel(peer.in(), peer.out());
+  ASSERT_TRUE(channel.receive());
+  channel.send(request(1, "much"));
+  EXPECT_EQ(channel.receive()->header["error"], "a message holds at most 67108864 bytes of arrays");
+}
+
 TEST(Agent, TakesNoMoreRequestsThanItCanHold) {
   Waiting waiting;
   AgentThread peer([&](Agent& agent) { waiting.add_to(agent); });
