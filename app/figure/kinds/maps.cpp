@@ -234,7 +234,8 @@ std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions&
   for (MapsHead& head : chosen.heads) {
     if (head.run.trace == nullptr) head.run = trace;
     head.run->check_head(head.layer, head.head);
-    requireSameTokens(*chosen.heads.front().run, *head.run);
+    auto note = requireSameTokens(*chosen.heads.front().run, *head.run);
+    if (note && std::ranges::find(drawn.notes, *note) == drawn.notes.end()) drawn.notes.push_back(std::move(*note));
     gated = gated || forgets(head.run->info(), head.layer);
   }
   if (!gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
