@@ -251,7 +251,7 @@ int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   if (!run) return kInterrupted;
   noteUnchecked(context.console, options.file, options.check);
   std::vector<HeadsReport> reports;
-  for (const auto& trace : run->default_first()) {
+  for (const auto& trace : run->traces) {
     if (options.model && trace != run->trace(options.model)) continue;
     auto report = reportOf(options, *run, {trace, gpu}, context);
     if (!report) return kInterrupted;
