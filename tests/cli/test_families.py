@@ -116,6 +116,17 @@ class PublishedTest(CommandLineTest):
         self.fails(2, "llama is no mixture of experts: leave experts out of --keep", "run", "--model", DATA / "llama", "--ids",
                    self.folder / "qwen3_moe.json", "--keep", "experts", "-o", self.folder / "no.h5")
 
+    def test_experts_are_kept_of_the_models_that_have_some(self):
+        path = self.folder / "both.h5"
+        result = self.foxscope("run", "--model", DATA / "llama", "--model", PUBLISHED / "mixtral", "--bos", "1", "--ids",
+                               self.write("ids.json", json.dumps(list(range(3, 40)))), "--keep", "loss,experts", "-o", path)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        self.assertEqual(result.stderr.decode().count("llama: is no mixture of experts: its run keeps the rest of --keep"), 1)
+        self.assertNotIn("mixtral: is no", result.stderr.decode())
+        with h5py.File(path) as file:
+            self.assertEqual([("experts" in file[f"models/{name}"], "loss" in file[f"models/{name}"])
+                              for name in ["llama", "mixtral"]], [(False, True), (True, True)])
+
     def test_experts_are_a_table(self):
         path, golden = self.run_of("qwen3_moe", keep="loss,experts")
         ids = golden["input_ids"].reshape(-1)
