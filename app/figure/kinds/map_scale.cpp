@@ -46,7 +46,8 @@ std::optional<std::string> requireSameTokens(const Trace& first, const Trace& se
         read.front(), other.front());
   }
   if (ofText && read.size() == other.size()) {
-    throw UsageError(names + " did not read the same tokens, their tokenizers differ: draw each in a figure of its own");
+    throw UsageError(names +
+                     " did not read the same tokens, their tokenizers differ: draw each in a figure of its own");
   }
   throw UsageError(names + " did not read the same tokens: run both on one text in one command");
 }
