@@ -73,6 +73,26 @@ class PublishedTest(CommandLineTest):
         self.assertRegex(self.done("heads", path), r"\n +1 +0 +attention, window of 24 +inf")
         self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +\[0,24\]")
 
+    def test_a_window_of_all_layers_is_told_beside_horizons(self):
+        table = self.done("heads", self.run_of("phi3")[0])
+        self.assertIn("attention, window of 20", table)
+        self.assertIn("window: no query sees further back, whatever its gate", table)
+        self.assertNotIn("window:", self.done("heads", self.run_of("olmo2")[0]))
+
+    def test_f_of_a_window_is_drawn_where_it_is_asked_for(self):
+        path, figure = self.run_of("gpt_oss")[0], self.folder / "maps.svg"
+
+        def draw(*extra):
+            result = self.foxscope("figure", "maps", path, "--heads", "0:0", "-o", figure, "--force", *extra)
+            self.assertEqual(result.returncode, 0, result.stderr.decode())
+            return result.stderr.decode()
+
+        left_out = "without a gate F is 1 everywhere inside the windows, so it is left out: --quantity forget,attention"
+        self.assertIn(left_out, draw())
+        self.assertNotIn("forget, queries", figure.read_text())
+        self.assertNotIn("left out", draw("--quantity", "forget,attention"))
+        self.assertIn("forget, queries", figure.read_text())
+
     def test_capped_logits(self):
         path, golden = self.check_maps("gemma2")
         model = json.loads(self.done("info", path, "--json"))["models"][0]
@@ -96,6 +116,12 @@ class PublishedTest(CommandLineTest):
         self.assertIn(f"{100 * heads[0]['attention']['mass_on_sink']:.1f}", table)
         self.assertNotIn("on sink", self.done("heads", self.run_of("olmo2")[0]))
         self.assertIn("mass_on_sink", self.done("heads", path, "--csv").splitlines()[0].split(","))
+        sorted_table = self.done("heads", path, "--sort", "mass_on_sink")
+        self.assertEqual(sorted_table.splitlines()[1], table.splitlines()[1])
+        self.assertNotEqual(sorted_table, table)
+        for title in ["on_sink", "on sink"]:
+            self.assertEqual(self.done("heads", path, "--sort", title), sorted_table)
+        self.assertEqual(self.done("heads", path, "--sort", "on_key_0"), self.done("heads", path, "--sort", "mass_on_first"))
         with h5py.File(path) as file:
             layer = file["models/gpt_oss/layers/00"]
             self.assertEqual((file.attrs["foxscope_schema"], layer.attrs["sinks"]), (3, 1))
