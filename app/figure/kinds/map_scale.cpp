@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/quantity_text.h"
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
 
@@ -62,12 +63,13 @@ void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity
 
 void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours) {
   const std::string blank = colours.blankBelow ? fmt::format(", white below {:g}", *colours.blankBelow) : "";
+  const std::string channels = channelText(request);
   origin.facts.emplace_back(
       request.minus ? "difference" : "map",
-      fmt::format("{}, queries {}:{}, {} {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
-                  to_string(request.quantity), request.rows.begin, request.rows.end,
-                  request.by_distance() ? "distances" : "keys", request.columns.begin, request.columns.end,
-                  request.pixel_rows, request.pixel_columns, to_string(request.reduction),
+      fmt::format("{}{}{}, queries {}:{}, {} {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
+                  to_string(request.quantity), channels.empty() ? "" : ", ", channels, request.rows.begin,
+                  request.rows.end, request.by_distance() ? "distances" : "keys", request.columns.begin,
+                  request.columns.end, request.pixel_rows, request.pixel_columns, to_string(request.reduction),
                   colours.scale == ColourScale::linear ? "linear" : "logarithmic", colours.lower, colours.upper,
                   blank));
 }
