@@ -7,7 +7,7 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, DRAWS, CommandLineTest, golden
+from support import DATA, DRAWS, SOURCE, CommandLineTest, golden
 
 PUBLISHED = DATA / "published"
 
@@ -21,6 +21,12 @@ class SupportedTest(CommandLineTest):
         self.assertEqual(models["mistral3"], {"model_type": "mistral3", "model": "Mistral", "text_config": "mistral"})
         self.assertIsNone(models["llama"]["text_config"])
         self.fails(2, "info: name a checkpoint folder or a file, or give --supported", "info")
+
+    def test_the_page_of_models_begins_with_all_of_them(self):
+        page = (SOURCE / "docs" / "models.md").read_text()
+        table = page[:page.index("\n## ")]
+        for model in json.loads(self.done("info", "--supported", "--json")):
+            self.assertIn(f"`{model['model_type']}`", table)
 
     def test_every_fixture_is_in_it(self):
         models = {model["model_type"] for model in json.loads(self.done("info", "--supported", "--json"))}
