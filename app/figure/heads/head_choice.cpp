@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/eval/experts/expert_table.h"
@@ -160,8 +161,8 @@ ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, 
   ChosenHeads choice;
   for (const Reach& reach : chosen) {
     choice.heads.push_back(reach.head);
-    choice.note += fmt::format("{}{}:{} ({:.3g} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
-                               reach.head.head, reach.tokens);
+    choice.note += fmt::format("{}{}:{} ({} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
+                               reach.head.head, tokens_text(reach.tokens));
   }
   choice.note = fmt::format("{}: heads of short to long memory by {}: {}", model, by, choice.note);
   return choice;
@@ -206,7 +207,8 @@ std::optional<HeadOnMap> headOnMap(const RunOnDevice& trace, bool crops, const J
   map.head = chosen.heads[chosen.heads.size() / 2];
   map.note = fmt::format("{}: {}:{} is drawn", info.name, map.head.layer, map.head.head);
   if (forgets(info, map.head.layer)) {
-    map.note += fmt::format(" (decay time {:.3g} tokens)", decayTimeOf({trace, map.head.layer, map.head.head}));
+    map.note +=
+        fmt::format(" (decay time {} tokens)", tokens_text(decayTimeOf({trace, map.head.layer, map.head.head})));
   }
   map.note += ": --head chooses another";
   if (map.positions.end < info.length) map.note += croppedNote(map.positions, info.length);
