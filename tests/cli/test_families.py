@@ -77,7 +77,7 @@ class PublishedTest(CommandLineTest):
         self.assertEqual((model["window_size"], model["window_sizes"]), (0, [0, 24]))
         self.assertIn("layers 0 softmax attention, 1 attention, window of 24", self.done("info", path))
         self.assertRegex(self.done("heads", path), r"\n +1 +0 +attention, window of 24 +inf")
-        self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +\[0,24\]")
+        self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +24 tokens in layer 1\n")
 
     def test_a_window_of_all_layers_is_told_beside_horizons(self):
         table = self.done("heads", self.run_of("phi3")[0])
@@ -132,6 +132,24 @@ class PublishedTest(CommandLineTest):
             layer = file["models/gpt_oss/layers/00"]
             self.assertEqual((file.attrs["foxscope_schema"], layer.attrs["sinks"]), (3, 1))
             self.assertEqual(layer["sink_logit"].shape, (4,))
+
+    def test_a_folder_without_a_tokenizer_runs_ids(self):
+        self.fails(1, ["olmoe: holds no tokenizer", "or run token ids instead of a text: foxscope run --ids FILE"], "run",
+                   "--model", PUBLISHED / "olmoe", "--bos", "1", "--text", self.write("text.txt", "a fox"), "-o",
+                   self.folder / "no.h5")
+
+    def test_info_says_what_a_model_has(self):
+        told = self.done("info", PUBLISHED / "gpt_oss")
+        self.assertRegex(told, r"window +20 tokens in layer 0\n")
+        self.assertRegex(told, r"bias of experts +yes\n")
+        self.assertRegex(told, r"BOS token +none: --bos gives one\n")
+        self.assertRegex(told, r"RoPE base +150000\n")
+        for row in ["MLP bias", "shared expert", "learned positions", "cap of"]:
+            self.assertNotIn(row, told)
+        self.assertNotRegex(told, r" -\n")
+        # A script finds each option all the same.
+        options = json.loads(self.done("info", PUBLISHED / "gpt_oss", "--json"))["options"]
+        self.assertEqual((options["window_size"], options["shared_expert_size"], options["logit_cap"]), ([20, 0], 0, None))
 
     def test_chosen_experts_are_kept(self):
         path, golden = self.run_of("qwen3_moe", keep="loss,experts")
