@@ -24,8 +24,8 @@ struct MapsOptions {
   std::vector<MapsHead> heads;
   /// From above; empty: F above A, without F where no head has a gate.
   std::vector<Quantity> quantities = {};
-  std::optional<Range> rows = {};                                              ///< queries; absent: all
-  std::optional<Range> columns = {};                                           ///< keys; none by distance
+  std::optional<Range> rows = {};     ///< queries; absent: all
+  std::optional<Range> columns = {};  ///< keys; none by distance
   /// Absent: by distance where the memory of any head is a thin diagonal on keys (default_axes).
   std::optional<MapAxes> axes = MapAxes::key;
   std::optional<double> threshold = {};   ///< smaller entries stay white, of attention and whatever has no unit
