@@ -85,6 +85,15 @@ class PublishedTest(CommandLineTest):
         self.assertIn("window: no query sees further back, whatever its gate", table)
         self.assertNotIn("window:", self.done("heads", self.run_of("olmo2")[0]))
 
+    def test_a_narrow_window_is_drawn_by_distance(self):
+        path, figure = self.folder / "long.h5", self.folder / "maps.svg"
+        self.done("run", "--model", PUBLISHED / "gpt_oss", "--bos", "1", "--ids",
+                  self.write("ids.json", json.dumps([3 + n % 57 for n in range(1100)])), "-o", path)
+        for heads, axis in [("0:0", "distances 1:1101"), ("1:0", "keys 0:1100")]:
+            self.done("figure", "maps", path, "--heads", heads, "--axes", "auto", "--quantity", "attention", "-o", figure,
+                      "--force")
+            self.assertIn(axis, figure.read_text())
+
     def test_f_of_a_window_is_drawn_where_it_is_asked_for(self):
         path, figure = self.run_of("gpt_oss")[0], self.folder / "maps.svg"
 
