@@ -50,7 +50,7 @@ std::pair<TracePointer, TracePointer> chooseRuns(const CompareOptions& options, 
     throw UsageError(fmt::format("{}: has one model, '{}': foxscope run with two --model writes both into one file",
                                  options.file, file.traces.front()->info().name));
   }
-  const std::vector<TracePointer> runs = file.default_first();
+  const std::vector<TracePointer>& runs = file.traces;
   const auto theOther = [&](const TracePointer& one) { return one == runs.front() ? runs.back() : runs.front(); };
   if (options.model && options.minus) return {file.trace(options.model), file.trace(options.minus)};
   if (runs.size() > 2) {

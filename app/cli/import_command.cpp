@@ -83,7 +83,7 @@ void checkImport(const RunImportOptions& options, bool runFile) {
 /// The runs as the input has them. @returns nothing if it was stopped
 std::optional<std::vector<std::shared_ptr<const Trace>>> runsToImport(const RunImportOptions& options, bool runFile,
                                                                       const CommandContext& context) {
-  if (runFile) return RunFile::open(options.file).default_first();
+  if (runFile) return RunFile::open(options.file).traces;
   TensorRunOptions of;
   of.name = importedName(options);
   of.length_first = options.lengthFirst;

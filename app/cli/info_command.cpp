@@ -88,7 +88,7 @@ std::string runFileJson(const std::string& path, const RunFile& file) {
                    {"command_line", file.command_line},
                    {"text", text ? Json{{"bytes", text->content.size()}, {"sha256", text->sha256}} : Json(nullptr)},
                    {"models", Json::array()}};
-  for (const auto& trace : file.default_first()) description["models"].push_back(modelJson(*trace));
+  for (const auto& trace : file.traces) description["models"].push_back(modelJson(*trace));
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -105,7 +105,7 @@ std::string runFileText(const std::string& path, const RunFile& file) {
                       {"  created", fmt::format("{} by foxscope {}", file.created, file.program_version)},
                       {"  command", file.command_line},
                       {"  text", textFact(text.get())}});
-  for (const auto& trace : file.default_first()) description += '\n' + modelLines(*trace);
+  for (const auto& trace : file.traces) description += '\n' + modelLines(*trace);
   return description;
 }
 

@@ -207,15 +207,32 @@ struct Source {
   }
 };
 
-RunPlan planRun(const RunOptions& options, OpenedModel model, const Source& source) {
+RunPlan planRun(const RunOptions& options, OpenedModel model, const Source& source, KeepSet keep) {
   RunRequest request;
   request.input = source.input(options, model.config);
   request.limit = options.limit;
-  request.keep = parse_keep(options.keep);
+  request.keep = std::move(keep);
   if (!options.saliency.empty()) {
     request.saliency = figure::parseRange("--saliency", options.saliency, Range::kToTheEnd);
   }
   return plan_run(std::move(model), std::move(request));
+}
+
+/// Plans every model. Where some have experts, those that have none keep the rest of --keep, and a note says so.
+std::vector<RunPlan> planRuns(const RunOptions& options, std::vector<OpenedModel> models, const Source& source,
+                              Console& console) {
+  const bool mixed =
+      std::ranges::any_of(models, [](const OpenedModel& model) { return model.config.mixture.has_value(); });
+  std::vector<RunPlan> plans;
+  plans.reserve(models.size());
+  for (OpenedModel& model : models) {
+    KeepSet keep = parse_keep(options.keep);
+    if (mixed && !model.config.mixture && keep.erase(Keep::experts) > 0) {
+      console.note(fmt::format("{}: is no mixture of experts: its run keeps the rest of --keep", model.request.name));
+    }
+    plans.push_back(planRun(options, std::move(model), source, std::move(keep)));
+  }
+  return plans;
 }
 
 // Sizes of all models together, by part, the largest first.
@@ -279,11 +296,10 @@ int runModels(const RunOptions& options, const CommandContext& context) {
                     options.text));
   }
   const Engine engine;
-  std::vector<RunPlan> plans;
-  plans.reserve(models.size());
-  for (const NamedModel& named : models) {
-    plans.push_back(planRun(options, engine.open(modelRequest(options, named)), source));
-  }
+  std::vector<OpenedModel> opened;
+  opened.reserve(models.size());
+  for (const NamedModel& named : models) opened.push_back(engine.open(modelRequest(options, named)));
+  const std::vector<RunPlan> plans = planRuns(options, std::move(opened), source, context.console);
   announceLargeFile(options, plans, context.console);
 
   std::vector<std::shared_ptr<const Trace>> traces;

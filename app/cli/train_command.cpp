@@ -14,6 +14,7 @@
 #include "app/cli/interrupt.h"
 #include "app/cli/output.h"
 #include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/base/plural.h"
@@ -124,7 +125,7 @@ std::string measuresText(const TrainingMeasures& measures) {
   if (!measures.decay_times.empty()) {
     const auto [shortest, longest] = std::ranges::minmax(measures.decay_times);
     text += text.empty() ? fmt::format("step {}: ", measures.step) : "; ";
-    text += fmt::format("heads forget over {:.3g} to {:.3g} tokens", shortest, longest);
+    text += fmt::format("heads forget over {} to {} tokens", tokens_text(shortest), tokens_text(longest));
   }
   return text.empty() ? text : text + '\n';
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -10,6 +11,8 @@
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
 #include "backend/base/index.h"
+#include "backend/base/number_ranges.h"
+#include "backend/base/plural.h"
 #include "backend/eval/experts/expert_table.h"
 
 namespace foxscope {
@@ -39,10 +42,45 @@ const char* nameOf(TensorDType dtype) {
   return "unknown";
 }
 
+/// A number, a word, yes or no; of a list each.
 std::string valueText(const Json& value) {
-  if (value.is_null()) return "-";
+  if (value.is_array()) {
+    std::string texts;
+    for (const Json& one : value) texts += (texts.empty() ? "" : ", ") + valueText(one);
+    return texts;
+  }
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string layersText(const std::vector<int>& layers) {
+  return fmt::format("{} {}", plural(std::ssize(layers), "layer"), ranges_text(layers));
+}
+
+/// "20 tokens in layers 0, 2": the layers of each window; "20 tokens" of all.
+std::string windowsText(const Json& windows) {
+  if (!windows.is_array()) return windows == 0 ? "none" : fmt::format("{} tokens", windows.get<std::int64_t>());
+  std::map<std::int64_t, std::vector<int>> layers;
+  for (std::size_t layer = 0; layer < windows.size(); ++layer) {
+    if (windows[layer] != 0) layers[windows[layer]].push_back(static_cast<int>(layer));
+  }
+  std::string text;
+  for (const auto& [window, those] : layers) {
+    text += fmt::format("{}{} tokens in {}", text.empty() ? "" : ", ", window, layersText(those));
+  }
+  return text;
+}
+
+/// What an option says of a model, for people; empty: nothing, since the model has no such part.
+std::string optionText(const ConfigOption& option) {
+  const Json& value = option.value;
+  if (option.key == "bos_token_id" && value.is_null()) return "none: --bos gives one";
+  if (value.is_null()) return {};
+  if (option.key == "window_size") return windowsText(value);
+  if (option.key == "rope" && value.is_array()) return layersText(value.get<std::vector<int>>());
+  const bool size = option.key == "learned_positions" || option.key == "shared_expert_size";
+  return size && value == 0 ? std::string() : valueText(value);
 }
 
 }  // namespace
@@ -67,7 +105,9 @@ Facts checkpointFacts(const Checkpoint& checkpoint) {
   Facts facts = {
       {"model", fmt::format("{} ({})", modelTitle(config), config.model_type)},
       {"parameters", fmt::format("{} in {}", countText(checkpoint.parameter_count()), dtypesOf(checkpoint))}};
-  for (const ConfigOption& option : configOptions(config)) facts.emplace_back(option.label, valueText(option.value));
+  for (const ConfigOption& option : configOptions(config)) {
+    if (std::string text = optionText(option); !text.empty()) facts.emplace_back(option.label, std::move(text));
+  }
   const std::string tokenizer = tokenizerOf(checkpoint);
   facts.emplace_back("tokenizer", tokenizer.empty() ? "none: only --ids can be run" : tokenizer);
   for (const auto& file : checkpoint.weight_files()) {

@@ -195,8 +195,11 @@ void addExperts(const ModelConfig& config, std::vector<ConfigOption>& options) {
                      sparse == config.layers ? nlohmann::ordered_json("all") : nlohmann::ordered_json(sparse)});
   options.push_back({"router", "router", mixture.scores == ExpertMixture::Scores::softmax ? "softmax" : "sigmoid"});
   options.push_back({"normalized_experts", "weights of experts sum to 1", mixture.normalized});
+  options.push_back({"expert_bias", "bias of experts", mixture.expert_bias});
   if (sparse == config.layers) {
-    std::erase_if(options, [](const ConfigOption& option) { return option.key == "intermediate_size"; });
+    std::erase_if(options, [](const ConfigOption& option) {
+      return option.key == "intermediate_size" || option.key == "mlp_bias";
+    });
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/count_text.h"
+
 namespace foxscope {
 
 std::string sizeText(double bytes) {
@@ -11,11 +13,6 @@ std::string sizeText(double bytes) {
   return fmt::format("{:.1f} GB", bytes / 1e9);
 }
 
-std::string countText(std::int64_t count) {
-  std::string digits = fmt::format("{}", count);
-  const std::size_t sign = count < 0 ? 1 : 0;
-  for (std::size_t place = digits.size(); place > sign + 3; place -= 3) digits.insert(place - 3, 1, ',');
-  return digits;
-}
+std::string countText(std::int64_t count) { return count_text(count); }
 
 }  // namespace foxscope

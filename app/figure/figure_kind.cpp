@@ -169,10 +169,11 @@ std::vector<FigureKind> kinds() {
                     "whose decay can be seen on this map; without --rows and --cols, of a text of many memories its "
                     "beginning)"}} +
            maps("forget,attention") +
-           Options{{"--axes", "key|distance|auto", Takes::text,
-                    "Keys downwards beside queries, or distances i - j + 1 on a logarithmic axis above queries; auto "
-                    "takes distances where a head forgets within 2 % of the positions (default: key)"},
-                   {"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} +
+           Options{
+               {"--axes", "key|distance|auto", Takes::text,
+                "Keys downwards beside queries, or distances i - j + 1 on a logarithmic axis above queries; auto "
+                "takes distances where a head forgets, or its window ends, within 2 % of the positions (default: key)"},
+               {"--threshold", "A", Takes::number, "Leave smaller entries of attention white"}} +
            runs(),
        drawing<drawMaps>(),
        {.letters = true, .bars = true}},

@@ -1,5 +1,7 @@
 #include "app/figure/quantity_text.h"
 
+#include <fmt/format.h>
+
 namespace foxscope::figure {
 
 std::string quantityText(Quantity quantity) {
@@ -40,6 +42,14 @@ std::string quantitySymbol(Quantity quantity) {
       return "*M*";
   }
   return "";
+}
+
+std::string channelText(const MapRequest& request) {
+  const bool ofDecay = request.quantity == Quantity::forget || request.quantity == Quantity::log_forget;
+  const LayerMixer mixer = request.head.trace->info().mixer(request.head.layer);
+  if (!ofDecay || !mixer.decays_by_channel()) return {};
+  if (request.channel) return fmt::format("channel {} of {}", *request.channel, mixer.head_dim);
+  return fmt::format("mean over {} channels", mixer.head_dim);
 }
 
 }  // namespace foxscope::figure

@@ -65,13 +65,14 @@ void write_run_attributes(Hdf5Writer& writer, const std::string& group, const Tr
   writer.attribute(group, "head_dim", std::int64_t{info.head_dim});
 }
 
-void ModelWriter::write_attributes() {
+void ModelWriter::write_attributes(std::int64_t order) {
   writer_.attribute(root_, "NX_class", "NXentry");
   // The array that a viewer plots first: the first array that has a group to be plotted in.
   const auto plotted = std::ranges::find_if(
       kTraceArrays, [this](const ArraySpec& spec) { return is_plotted(spec) && trace_.has(spec.array); });
   if (plotted != kTraceArrays.end()) writer_.attribute(root_, "default", group_of(path_of(*plotted, 0)));
   write_run_attributes(writer_, root_, info_);
+  writer_.attribute(root_, "order", order);
   writer_.attribute(root_, "attention_kernel", info_.attention_kernel);
 }
 

@@ -25,7 +25,8 @@ class ModelWriter {
   /// Creates the datasets of Storage::store, which the caller fills past libhdf5.
   std::vector<RawArray> reserve_stored();
 
-  void write_attributes();
+  /// @param order  of the models in the file, from 0
+  void write_attributes(std::int64_t order);
   /// @param shared  model that holds an equal token table already; empty: none does
   void write_tokens(const std::string& shared);
   /// Arrays of Storage::packed, and what belongs to those that were reserved. @returns false if the job was stopped

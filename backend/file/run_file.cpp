@@ -32,7 +32,6 @@
 namespace foxscope {
 namespace {
 
-constexpr std::string_view kModelsFolder = "models/";
 /// Tokens that stand for one character all name its bytes, so that ranges overlap: an escape of twelve bytes in JSON
 /// has twelve at most, a character that a normaliser spells out some more.
 constexpr std::int64_t kMostTokensOfAByte = 64;
@@ -363,11 +362,30 @@ bool write_structure(Hdf5Writer& writer, std::span<const std::shared_ptr<const T
     for (std::size_t before = 0; before < n && shared.empty(); ++before) {
       if (*traces[before]->tokens() == *traces[n]->tokens()) shared = traces[before]->info().name;
     }
-    models[n].write_attributes();
+    models[n].write_attributes(static_cast<std::int64_t>(n));
     models[n].write_tokens(shared);
     if (!models[n].write_arrays()) return false;
   }
   return true;
+}
+
+/// The models by @order. Where a file of an older program has none, the model of @default comes first, and the others
+/// follow by name.
+std::vector<std::pair<std::string, Hdf5Object>> ordered_models(const Reading& reading, const Hdf5Object& root,
+                                                               const std::string& first) {
+  const Hdf5Object group = root.child("models");
+  constexpr std::int64_t kLast = std::numeric_limits<std::int32_t>::max();
+  std::vector<std::pair<std::int64_t, std::pair<std::string, Hdf5Object>>> placed;
+  for (const std::string& name : group.names()) {
+    Hdf5Object model = group.child(name);
+    const std::int64_t otherwise = "models/" + name == first ? 0 : kLast;
+    const std::int64_t order = reading.integer_attribute(model, "order", otherwise, 0, kLast);
+    placed.emplace_back(order, std::pair(name, std::move(model)));
+  }
+  std::ranges::stable_sort(placed, {}, [](const auto& one) { return one.first; });
+  std::vector<std::pair<std::string, Hdf5Object>> models;
+  for (auto& [place, model] : placed) models.push_back(std::move(model));
+  return models;
 }
 
 /// @returns nothing if it was stopped
@@ -380,11 +398,9 @@ std::optional<RunFile> open_as_stored(const std::filesystem::path& path, const s
   run.command_line = reading.text_attribute(root, "command_line");
   run.created = reading.text_attribute(root, "created");
   const std::string first = reading.text_attribute(root, "default");
-  if (first.starts_with(kModelsFolder)) run.default_model = first.substr(kModelsFolder.size());
   reading.text = read_text(reading, root);
-  const Hdf5Object models = root.child("models");
-  for (const std::string& name : models.names()) {
-    std::shared_ptr<const Trace> trace = read_model(reading, models.child(name), name);
+  for (const auto& [name, model] : ordered_models(reading, root, first)) {
+    std::shared_ptr<const Trace> trace = read_model(reading, model, name);
     if (!trace || stop.stop_requested()) return std::nullopt;
     run.checks.push_back(check_arrays(reading, *trace));
     if (stop.stop_requested()) return std::nullopt;
@@ -409,13 +425,6 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const Jo
     if (!trace) return std::nullopt;
   }
   return run;
-}
-
-std::vector<std::shared_ptr<const Trace>> RunFile::default_first() const {
-  std::vector<std::shared_ptr<const Trace>> ordered = traces;
-  std::stable_partition(ordered.begin(), ordered.end(),
-                        [&](const auto& trace) { return trace->info().name == default_model; });
-  return ordered;
 }
 
 std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& name) const {

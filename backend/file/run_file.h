@@ -36,15 +36,11 @@ enum class RunCheck {
 
 /// A run file opened for reading: its traces read q and k by tile from the file.
 struct RunFile {
-  std::vector<std::shared_ptr<const Trace>> traces;  ///< in the order of their names
+  std::vector<std::shared_ptr<const Trace>> traces;  ///< in the order in which they were written
   std::vector<RunCheckReport> checks;                ///< of each trace
   std::string program_version;
   std::string command_line;
   std::string created;
-  std::string default_model;  ///< name of the model that was run first (@default); empty: the file does not say
-
-  /// The traces with that of the default model before the others.
-  [[nodiscard]] std::vector<std::shared_ptr<const Trace>> default_first() const;
 
   /// @throws Error naming the file, the object in it, and the remedy (not HDF5, not a run file, newer schema,
   ///         truncated, wrong shapes, arrays that contradict one another)

@@ -319,6 +319,7 @@ class SchemaWalk {
     }
     info.window_size = integer_attribute(model, "window_size", 0, kMostWindow).value_or(0);
     integer_attribute(model, "gated", 0, 1);
+    integer_attribute(model, "order", 0, std::numeric_limits<std::int32_t>::max());
     if (const auto tolerance = real_attribute(model, "pruning_tolerance"); tolerance && *tolerance >= 1) {
       add(Kind::broken, model.path() + "@pruning_tolerance", "a share below 1", fmt::format("{}", *tolerance));
     }

@@ -37,7 +37,9 @@ MapAxes default_axes(Quantity quantity, const HeadOf& head, std::int64_t tokens)
   if (quantity != Quantity::forget && quantity != Quantity::attention && quantity != Quantity::mixing) {
     return MapAxes::key;
   }
-  return decay_time_of(head) < kThinShare * static_cast<double>(tokens) ? MapAxes::distance : MapAxes::key;
+  const auto window = static_cast<double>(window_of(head.trace->info(), head.layer));
+  const double memory = window > 0 ? std::min(window, decay_time_of(head)) : decay_time_of(head);
+  return memory < kThinShare * static_cast<double>(tokens) ? MapAxes::distance : MapAxes::key;
 }
 
 double DistanceAxis::place(double distance) const {

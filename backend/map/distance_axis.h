@@ -15,15 +15,15 @@ const char* to_string(MapAxes axes);
 /// @throws UsageError naming those that exist
 MapAxes axes_from_string(const std::string& name);
 
-/// A head whose decay time is below this share of the text is a thin diagonal on axes of keys.
+/// A head that remembers less than this share of the text is a thin diagonal on axes of keys.
 inline constexpr double kThinShare = 0.02;
 
 /// Decay time of the head's gates, tokens (decay_time.h); infinite where it does not forget, and where the run kept no
 /// gates to tell by.
 double decay_time_of(const HeadOf& head);
 
-/// Distance for a quantity that the gate makes small (forget, attention, mixing) of a head whose decay time is below
-/// kThinShare of `tokens`; else key.
+/// Distance for a quantity that the gate makes small (forget, attention, mixing) of a head whose decay time, or whose
+/// window, is below kThinShare of `tokens`; else key.
 MapAxes default_axes(Quantity quantity, const HeadOf& head, std::int64_t tokens);
 
 /// A logarithmic axis of distances: distance d takes the part from log(d) to log(d + 1).

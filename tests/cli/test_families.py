@@ -7,7 +7,7 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, DRAWS, CommandLineTest, golden
+from support import DATA, DRAWS, SOURCE, CommandLineTest, golden
 
 PUBLISHED = DATA / "published"
 
@@ -21,6 +21,12 @@ class SupportedTest(CommandLineTest):
         self.assertEqual(models["mistral3"], {"model_type": "mistral3", "model": "Mistral", "text_config": "mistral"})
         self.assertIsNone(models["llama"]["text_config"])
         self.fails(2, "info: name a checkpoint folder or a file, or give --supported", "info")
+
+    def test_the_page_of_models_begins_with_all_of_them(self):
+        page = (SOURCE / "docs" / "models.md").read_text()
+        table = page[:page.index("\n## ")]
+        for model in json.loads(self.done("info", "--supported", "--json")):
+            self.assertIn(f"`{model['model_type']}`", table)
 
     def test_every_fixture_is_in_it(self):
         models = {model["model_type"] for model in json.loads(self.done("info", "--supported", "--json"))}
@@ -71,7 +77,36 @@ class PublishedTest(CommandLineTest):
         self.assertEqual((model["window_size"], model["window_sizes"]), (0, [0, 24]))
         self.assertIn("layers 0 softmax attention, 1 attention, window of 24", self.done("info", path))
         self.assertRegex(self.done("heads", path), r"\n +1 +0 +attention, window of 24 +inf")
-        self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +\[0,24\]")
+        self.assertRegex(self.done("info", PUBLISHED / "qwen3-window"), r"window +24 tokens in layer 1\n")
+
+    def test_a_window_of_all_layers_is_told_beside_horizons(self):
+        table = self.done("heads", self.run_of("phi3")[0])
+        self.assertIn("attention, window of 20", table)
+        self.assertIn("window: no query sees further back, whatever its gate", table)
+        self.assertNotIn("window:", self.done("heads", self.run_of("olmo2")[0]))
+
+    def test_a_narrow_window_is_drawn_by_distance(self):
+        path, figure = self.folder / "long.h5", self.folder / "maps.svg"
+        self.done("run", "--model", PUBLISHED / "gpt_oss", "--bos", "1", "--ids",
+                  self.write("ids.json", json.dumps([3 + n % 57 for n in range(1100)])), "-o", path)
+        for heads, axis in [("0:0", "distances 1:1101"), ("1:0", "keys 0:1100")]:
+            self.done("figure", "maps", path, "--heads", heads, "--axes", "auto", "--quantity", "attention", "-o", figure,
+                      "--force")
+            self.assertIn(axis, figure.read_text())
+
+    def test_f_of_a_window_is_drawn_where_it_is_asked_for(self):
+        path, figure = self.run_of("gpt_oss")[0], self.folder / "maps.svg"
+
+        def draw(*extra):
+            result = self.foxscope("figure", "maps", path, "--heads", "0:0", "-o", figure, "--force", *extra)
+            self.assertEqual(result.returncode, 0, result.stderr.decode())
+            return result.stderr.decode()
+
+        left_out = "without a gate F is 1 everywhere inside the windows, so it is left out: --quantity forget,attention"
+        self.assertIn(left_out, draw())
+        self.assertNotIn("forget, queries", figure.read_text())
+        self.assertNotIn("left out", draw("--quantity", "forget,attention"))
+        self.assertIn("forget, queries", figure.read_text())
 
     def test_capped_logits(self):
         path, golden = self.check_maps("gemma2")
@@ -96,10 +131,34 @@ class PublishedTest(CommandLineTest):
         self.assertIn(f"{100 * heads[0]['attention']['mass_on_sink']:.1f}", table)
         self.assertNotIn("on sink", self.done("heads", self.run_of("olmo2")[0]))
         self.assertIn("mass_on_sink", self.done("heads", path, "--csv").splitlines()[0].split(","))
+        sorted_table = self.done("heads", path, "--sort", "mass_on_sink")
+        self.assertEqual(sorted_table.splitlines()[1], table.splitlines()[1])
+        self.assertNotEqual(sorted_table, table)
+        for title in ["on_sink", "on sink"]:
+            self.assertEqual(self.done("heads", path, "--sort", title), sorted_table)
+        self.assertEqual(self.done("heads", path, "--sort", "on_key_0"), self.done("heads", path, "--sort", "mass_on_first"))
         with h5py.File(path) as file:
             layer = file["models/gpt_oss/layers/00"]
             self.assertEqual((file.attrs["foxscope_schema"], layer.attrs["sinks"]), (3, 1))
             self.assertEqual(layer["sink_logit"].shape, (4,))
+
+    def test_a_folder_without_a_tokenizer_runs_ids(self):
+        self.fails(1, ["olmoe: holds no tokenizer", "or run token ids instead of a text: foxscope run --ids FILE"], "run",
+                   "--model", PUBLISHED / "olmoe", "--bos", "1", "--text", self.write("text.txt", "a fox"), "-o",
+                   self.folder / "no.h5")
+
+    def test_info_says_what_a_model_has(self):
+        told = self.done("info", PUBLISHED / "gpt_oss")
+        self.assertRegex(told, r"window +20 tokens in layer 0\n")
+        self.assertRegex(told, r"bias of experts +yes\n")
+        self.assertRegex(told, r"BOS token +none: --bos gives one\n")
+        self.assertRegex(told, r"RoPE base +150000\n")
+        for row in ["MLP bias", "shared expert", "learned positions", "cap of"]:
+            self.assertNotIn(row, told)
+        self.assertNotRegex(told, r" -\n")
+        # A script finds each option all the same.
+        options = json.loads(self.done("info", PUBLISHED / "gpt_oss", "--json"))["options"]
+        self.assertEqual((options["window_size"], options["shared_expert_size"], options["logit_cap"]), ([20, 0], 0, None))
 
     def test_chosen_experts_are_kept(self):
         path, golden = self.run_of("qwen3_moe", keep="loss,experts")
@@ -115,6 +174,17 @@ class PublishedTest(CommandLineTest):
         self.assertRegex(told, r"not run +multi-token prediction")
         self.fails(2, "llama is no mixture of experts: leave experts out of --keep", "run", "--model", DATA / "llama", "--ids",
                    self.folder / "qwen3_moe.json", "--keep", "experts", "-o", self.folder / "no.h5")
+
+    def test_experts_are_kept_of_the_models_that_have_some(self):
+        path = self.folder / "both.h5"
+        result = self.foxscope("run", "--model", DATA / "llama", "--model", PUBLISHED / "mixtral", "--bos", "1", "--ids",
+                               self.write("ids.json", json.dumps(list(range(3, 40)))), "--keep", "loss,experts", "-o", path)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        self.assertEqual(result.stderr.decode().count("llama: is no mixture of experts: its run keeps the rest of --keep"), 1)
+        self.assertNotIn("mixtral: is no", result.stderr.decode())
+        with h5py.File(path) as file:
+            self.assertEqual([("experts" in file[f"models/{name}"], "loss" in file[f"models/{name}"])
+                              for name in ["llama", "mixtral"]], [(False, True), (True, True)])
 
     def test_experts_are_a_table(self):
         path, golden = self.run_of("qwen3_moe", keep="loss,experts")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import subprocess
 import unittest
 
 import h5py
@@ -87,6 +88,20 @@ class Mixers(CommandLineTest):
         each = numpy.exp(numpy.where(present[..., None], sums[:, None] - sums[None], 0))
         numpy.testing.assert_allclose(self.map("gla", "forget")[present], each.mean(axis=2)[present], atol=1e-6)
         numpy.testing.assert_allclose(self.map("gla", "forget", "--channel", 3)[present], each[..., 3][present], atol=1e-6)
+
+    @unittest.skipUnless(DRAWS, "built without Qt")
+    def test_a_picture_of_f_says_which_channels_it_is_over(self):
+        def said(*options):
+            figure = self.folder / "f.pdf"
+            self.done("map", self.file, "--model", "gla", "--head", "0:1", *options, "-o", figure, "--force")
+            return subprocess.run(["pdftotext", "-layout", figure, "-"], capture_output=True, text=True, check=True).stdout
+
+        self.assertRegex(said("--quantity", "forget"), r"forget, mean over 16 channels: a pixel is")
+        for quantity in ["forget", "log_forget"]:
+            one = said("--quantity", quantity, "--channel", 3)
+            self.assertIn("gla, layer 0, head 1, channel 3 of 16", one)
+            self.assertIn(f"{quantity}, channel 3 of 16: a pixel is", one)
+        self.assertNotIn("channel", said("--quantity", "mixing"))
 
     def test_says_what_a_mixer_does_not_have(self):
         ask = ["map", self.file, "--layer", 0, "--head", 0, "-o", self.folder / "no.npy"]

@@ -372,6 +372,23 @@ class NamesTest(CommandLineTest):
     def test_a_given_name(self):
         self.assertEqual(self.names(f"A_b.c-9={DATA}/fox-pro", f"b={DATA}/fox-pro"), ["A_b.c-9", "b"])
 
+    def test_models_stand_in_the_order_in_which_they_are_named(self):
+        path = self.folder / "run.h5"
+        order = ["m", "z", "a"]
+        self.done("run", *(word for name in order for word in ["--model", f"{name}={DATA}/fox-pro"]), "--ids",
+                  self.ids_file(), "-o", path)
+
+        def of_info():
+            return [model["name"] for model in json.loads(self.done("info", path, "--json"))["models"]]
+
+        self.assertEqual(of_info(), order)
+        told = self.done("heads", path)
+        self.assertEqual(sorted(order, key=lambda name: told.index(f"{name}, 64 tokens")), order)
+        with h5py.File(path, "r+") as file:  # of an older program
+            for name in order:
+                del file[f"models/{name}"].attrs["order"]
+        self.assertEqual(of_info(), ["m", "a", "z"])
+
     def test_a_path_with_an_equals_sign_is_a_path(self):
         odd = self.folder / "a=b" / "fox"
         odd.parent.mkdir()

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "app/figure/curves/curve_limits.h"
+
 namespace foxscope::test {
 namespace {
 
@@ -37,6 +39,22 @@ TEST(CurveGeometry, ValuesGoToTheirPlaces) {
   EXPECT_EQ(plot.at(5, 0), (CurvePoint{60, 45}));
   EXPECT_NEAR(figure::axisPosition(10, {1, 100}, AxisScale::logarithmic), 0.5, 1e-12);
   EXPECT_TRUE(std::isnan(figure::axisPosition(0, {1, 100}, AxisScale::logarithmic)));
+}
+
+TEST(CurveGeometry, PointsHaveMoreRoomAtTheEndsThanLines) {
+  figure::CurvePlot plot;
+  figure::Curve& curve = plot.curves.emplace_back();
+  curve.x = {0, 1, 2};
+  curve.y = {1, 20, 608};
+  for (const AxisScale scale : {AxisScale::linear, AxisScale::logarithmic}) {
+    plot.yScale = scale;
+    for (const auto& [line, highest] : {std::pair(figure::LineStyle::solid, 0.97), {figure::LineStyle::points, 0.94}}) {
+      curve.line = line;
+      const auto limits = figure::limitsOfY(plot);
+      EXPECT_LT(figure::axisPosition(608, limits, scale), highest);
+      EXPECT_GT(figure::axisPosition(1, limits, scale), 1 - highest);
+    }
+  }
 }
 
 TEST(CurveGeometry, GapsBreakTheLineAndLonePointsStay) {

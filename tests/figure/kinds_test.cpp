@@ -354,6 +354,10 @@ TEST(Maps, HeadsAndPositionsFitEachOtherWhereNeitherIsAskedFor) {
   EXPECT_NE(whole.find("0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << whole;
   EXPECT_EQ(whole.find("0:1 "), std::string::npos) << whole;
   EXPECT_EQ(whole.find("are shown"), std::string::npos) << whole;
+  // Heads that are seen, and are nearly the same, are no short and long memory: the next one is shown too.
+  const std::string twins = note_of(2048, {5, 15, 40, 50});
+  EXPECT_NE(twins.find("0:1 (15 tokens), 0:2 (40 tokens), 0:3 (50 tokens);"), std::string::npos) << twins;
+  EXPECT_NE(note_of(5000, {3, 300, 1589}).find("0:2 (1,589 tokens)"), std::string::npos);
   // Of a head that never forgets any text is a part.
   EXPECT_EQ(note_of(1000, {0.5, 3, std::numeric_limits<double>::infinity()}).find("are shown"), std::string::npos);
   // Where no two heads fit, those that come nearest are shown all the same.

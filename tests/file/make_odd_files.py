@@ -183,6 +183,7 @@ case("dtype-missing", without_attributes(fox, "dtype"), "/models/fox@dtype", "ne
 case("dtype-number", attribute(fox, "dtype", 4), "/models/fox@dtype", "not a string")
 case("dtype-mismatch", attribute(fox, "dtype", "bfloat16"), "expected bfloat16 [4, 37, 8], found float32 [4, 37, 8]")
 case("window-negative", attribute(fox, window, -1), "/models/fox@window_size", "is -1")
+case("order-negative", attribute(fox, "order", -1), "/models/fox@order", "is -1")
 case("window-unsigned", attribute(fox, window, np.uint64(2**64 - 1)), "/models/fox@window_size", "too large")
 case("scale-nan", attribute(fox, "softmax_scale", float("nan")), "softmax_scale", "no such number")
 case("scale-text", attribute(fox, "softmax_scale", "x"), "softmax_scale", "not a number")

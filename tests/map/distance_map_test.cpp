@@ -381,6 +381,9 @@ TEST(DistanceAxis, IsTheDefaultOfHeadsThatForgetFast) {
     EXPECT_EQ(default_axes(quantity, {run, 0, 1}, 1100), MapAxes::distance);
   }
   EXPECT_EQ(default_axes(Quantity::logits, {run, 0, 0}, 1000), MapAxes::key);
+  const auto windowed = make_run({.window = 20, .gated = false});
+  EXPECT_EQ(default_axes(Quantity::attention, {windowed, 0, 0}, 1001), MapAxes::distance);
+  EXPECT_EQ(default_axes(Quantity::attention, {windowed, 0, 0}, 1000), MapAxes::key);
   shape.gated = false;
   EXPECT_EQ(default_axes(Quantity::attention, {make_run(shape), 0, 0}, 1000), MapAxes::key);
   EXPECT_NE(error_of([] { (void)axes_from_string("time"); }).find("choose from key, distance"), std::string::npos);

@@ -251,7 +251,7 @@ int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   if (!run) return kInterrupted;
   noteUnchecked(context.console, options.file, options.check);
   std::vector<HeadsReport> reports;
-  for (const auto& trace : run->default_first()) {
+  for (const auto& trace : run->traces) {
     if (options.model && trace != run->trace(options.model)) continue;
     auto report = reportOf(options, *run, {trace, gpu}, context);
     if (!report) return kInterrupted;
@@ -310,7 +310,7 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
   command
       ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
       ->type_name("NAME");
-  command->add_option("--sort", options->sort, "Largest first by this statistic, a column of --csv")
+  command->add_option("--sort", options->sort, "Largest first by this statistic, a column of the table or of --csv")
       ->type_name("STATISTIC");
   command->add_flag("--reverse", options->reverse, "Smallest first");
   command->add_option("--top", options->top, "Only the first N heads")->type_name("N");

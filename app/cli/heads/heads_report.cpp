@@ -174,6 +174,17 @@ std::string meantColumns(const Columns& columns, const std::string& word) {
   return fmt::format("did you mean {}? else ", fmt::join(holding, " or "));
 }
 
+/// The column that a title of the overview is of; any other word itself.
+std::string columnOf(const std::string& word) {
+  const auto isTitle = [&](const Titled& one) {
+    return std::ranges::equal(one.title, word, [](char title, char typed) {
+      return title == typed || (title == ' ' && (typed == '_' || typed == '-'));
+    });
+  };
+  const auto found = std::ranges::find_if(kOverview, isTitle);
+  return found == kOverview.end() ? word : std::string(found->name);
+}
+
 double valueOf(const HeadsReport& report, const ReportedHead& head, const std::string& name) {
   const Columns columns = headColumns(report, head);
   const auto found =
@@ -391,10 +402,11 @@ Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
 
 void rank(HeadsReport& report, const Ranking& ranking) {
   if (!ranking.statistic.empty()) {
+    const std::string statistic = columnOf(ranking.statistic);
     // Heads whose number is not known come last.
     std::vector<std::tuple<bool, double, std::size_t>> order;
     for (std::size_t n = 0; n < report.heads.size(); ++n) {
-      double value = valueOf(report, report.heads[n], ranking.statistic);
+      double value = valueOf(report, report.heads[n], statistic);
       if (!ranking.smallestFirst) value = -value;
       order.emplace_back(std::isnan(value), std::isnan(value) ? 0.0 : value, n);
     }
@@ -403,7 +415,7 @@ void rank(HeadsReport& report, const Ranking& ranking) {
     sorted.reserve(order.size());
     for (const auto& [unknown, value, place] : order) sorted.push_back(std::move(report.heads[place]));
     report.heads = std::move(sorted);
-    report.sortedBy = ranking.statistic;
+    report.sortedBy = statistic;
   }
   if (ranking.top > 0 && ranking.top < report.heads.size()) report.heads.resize(ranking.top);
 }

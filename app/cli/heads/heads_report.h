@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,11 +44,29 @@ struct HeadsReport {
 using Columns = std::vector<std::pair<std::string, double>>;
 Columns headColumns(const HeadsReport& report, const ReportedHead& head);
 
+/// The statistics that the overview always has, by their titles there and their names as columns of --csv.
+struct Titled {
+  std::string_view title;
+  std::string_view name;
+};
+inline constexpr std::array<Titled, 12> kOverview = {{{"layer", "layer"},
+                                                      {"head", "head"},
+                                                      {"decay time", "rate_decay_time"},
+                                                      {"horizon 1/e", "horizon_1_over_e_median"},
+                                                      {"half-life", "horizon_half_median"},
+                                                      {"survival 1/e", "survival_1_over_e_median"},
+                                                      {"d50", "d50"},
+                                                      {"d90", "d90"},
+                                                      {"entropy", "entropy"},
+                                                      {"on key 0", "mass_on_first"},
+                                                      {"on self", "mass_on_self"},
+                                                      {"on sink", "mass_on_sink"}}};
+
 /// Puts the heads in the order of a statistic, largest first or smallest first, those without a value last, and keeps
 /// the first `top` of them (0: all).
 /// @throws UsageError naming those that exist
 struct Ranking {
-  std::string statistic;
+  std::string statistic;  ///< a column of --csv, or a title of the overview, with _ or - for its spaces
   bool smallestFirst = false;
   std::size_t top = 0;
 };

@@ -17,11 +17,6 @@
 namespace foxscope::cli {
 namespace {
 
-// The columns that the overview shows whatever heads are sorted by.
-constexpr std::array kShown = {
-    "layer", "head", "rate_decay_time", "horizon_1_over_e_median", "horizon_half_median", "survival_1_over_e_median",
-    "d50",   "d90",  "entropy",         "mass_on_first",           "mass_on_self"};
-
 // Tokens in as many digits as a reader compares.
 std::string tokensCell(double value) {
   if (std::isinf(value)) return "inf";
@@ -87,7 +82,7 @@ std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
   using Head = HeadStatistics;
   const TraceInfo& info = report.run->info();
   std::vector<HeadColumn> columns = placeOfHead();
-  if (!info.mixers.empty() || has_windows_by_layer(info)) {
+  if (!info.mixers.empty() || has_windows(info)) {
     columns.push_back(statistic("mixer", "", [&info](const Head& head) { return mixer_text(info, head.layer); }));
   }
   columns.push_back(decayTime());
@@ -113,7 +108,7 @@ std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
       return head.mass_on_sink ? numberCell(100 * *head.mass_on_sink, 1) : std::string("-");
     }));
   }
-  if (!report.sortedBy.empty() && std::find(kShown.begin(), kShown.end(), report.sortedBy) == kShown.end()) {
+  if (!report.sortedBy.empty() && std::ranges::find(kOverview, report.sortedBy, &Titled::name) == kOverview.end()) {
     columns.push_back({{report.sortedBy}, [&report](const ReportedHead& head) { return sortedCell(report, head); }});
   }
   columns.push_back(statistic("labels", "", [](const Head& head) {
@@ -134,6 +129,11 @@ std::string overview(const HeadsReport& report) {
   text += tableText(overviewColumns(report), report.heads);
   text += "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how\n";
   if (cutOff) text += "+: at more than half of the positions the text's start or end came first\n";
+  if (has_windows(report.run->info())) {
+    text +=
+        "window: no query sees further back, whatever its gate; decay time, horizon, half-life and survival are of the "
+        "gate alone\n";
+  }
   return text;
 }
 

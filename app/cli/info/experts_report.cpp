@@ -20,7 +20,7 @@ std::vector<ExpertTable> tablesOf(const RunFile& file, const ExpertsRequest& req
   std::vector<ExpertTable> tables;
   bool kept = false;
   bool mixture = false;
-  for (const auto& run : file.default_first()) {
+  for (const auto& run : file.traces) {
     mixture = mixture || is_mixture(run->info()).value_or(true);
     if (!run->has(TraceArray::expert)) continue;
     kept = true;
@@ -103,7 +103,7 @@ std::string expertsCsv(const RunFile& file, const ExpertsRequest& request) { ret
 std::string expertsText(const RunFile& file, const ExpertsRequest& request) {
   std::string text;
   for (const ExpertTable& table : tablesOf(file, request)) text += (text.empty() ? "" : "\n") + tableText(table);
-  for (const auto& run : file.default_first()) {
+  for (const auto& run : file.traces) {
     if (run->has(TraceArray::expert) || !is_mixture(run->info()).value_or(false)) continue;
     text += '\n' + nameValueLines({{"model", run->info().name}, {"  experts", kExpertsNotKept}});
   }

@@ -34,7 +34,7 @@ struct Predicting {
 std::optional<std::vector<Predicting>> predictingOf(const RunFile& file, const PredictionsRequest& request,
                                                     const Job& job) {
   std::vector<Predicting> all;
-  for (const TracePointer& run : file.default_first()) all.push_back({run, nullptr});
+  for (const TracePointer& run : file.traces) all.push_back({run, nullptr});
   const Engine engine;
   for (const std::string& checkpoint : request.checkpoints) {
     ModelRequest wanted;

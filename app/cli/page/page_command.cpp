@@ -47,7 +47,7 @@ void checkOutput(const PageOptions& options) {
 
 /// The runs of the page: the model first that is asked for, or was run first; then that whose losses are subtracted.
 std::vector<page::PageModel> modelsOf(const PageOptions& options, const RunFile& file) {
-  std::vector<std::shared_ptr<const Trace>> traces = file.default_first();
+  std::vector<std::shared_ptr<const Trace>> traces = file.traces;
   const auto toPlace = [&](const std::optional<std::string>& name, std::ptrdiff_t place) {
     if (!name) return;
     const auto found = std::ranges::find(traces, file.trace(name));

@@ -13,6 +13,7 @@ namespace foxscope::figure {
 namespace {
 
 constexpr double kMarginOfY = 0.04;
+constexpr double kMarginOfPoints = 0.08;  // a disc on the highest value is whole on the smallest axes
 
 void requireShape(const Curve& curve) {
   const auto require = [&](const char* name, std::size_t size) {
@@ -93,18 +94,21 @@ AxisLimits limitsOfX(const CurvePlot& figure) {
 AxisLimits limitsOfY(const CurvePlot& figure) {
   if (figure.yLimits) return chosen(*figure.yLimits, "y", figure.yScale);
   const AxisLimits x = limitsOfX(figure);
+  const bool points =
+      std::ranges::any_of(figure.curves, [](const Curve& curve) { return curve.line == LineStyle::points; });
+  const double share = points ? kMarginOfPoints : kMarginOfY;
   Extent extremes;
   forEachPoint(figure, [&](double atX, double y) {
     if (atX >= x.lower && atX <= x.upper) extremes.add(y);
   });
   if (figure.yScale == AxisScale::logarithmic) {
     if (extremes.lowest > extremes.highest) return {1, 10};
-    const double factor = std::max(std::pow(extremes.highest / extremes.lowest, kMarginOfY), 1.05);
+    const double factor = std::max(std::pow(extremes.highest / extremes.lowest, share), 1.05);
     return {extremes.lowest / factor, extremes.highest * factor};
   }
   if (extremes.lowest > extremes.highest) return {0, 1};
   const double size = std::max(std::abs(extremes.lowest), std::abs(extremes.highest));
-  double margin = kMarginOfY * (extremes.highest - extremes.lowest);
+  double margin = share * (extremes.highest - extremes.lowest);
   if (margin <= 1e-12 * size) margin = size > 0 ? 0.05 * size : 0.5;
   return {extremes.lowest - margin, extremes.highest + margin};
 }

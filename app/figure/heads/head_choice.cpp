@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/eval/experts/expert_table.h"
@@ -25,6 +26,7 @@ constexpr double kMemoriesShown = 8;
 constexpr double kThinnest = 50;    // parts of a map's side that a memory is seen in
 constexpr double kLeastSeen = 0.1;  // of a map's entries that are dark, or light
 constexpr std::size_t kShownHeads = 3;
+constexpr double kLeastSpread = 2;  // of memories that are shown as short and long
 constexpr std::int64_t kLeastShown = 64;
 
 /// The decay time of a head, tokens; infinite for one that never forgets.
@@ -75,7 +77,14 @@ std::optional<std::vector<Reach>> reachesOf(const RunOnDevice& trace, const Job&
   return reaches;
 }
 
-/// The heads whose decay is seen best on a map of a region: all that are seen well, or the best few.
+/// The largest reach over the smallest.
+double spreadOf(const std::vector<Reach>& reaches) {
+  const auto [least, most] = std::ranges::minmax_element(reaches, {}, &Reach::tokens);
+  return most->tokens / least->tokens;
+}
+
+/// The heads whose decay is seen best on a map of a region: all that are seen well, or the best few, and from there on
+/// as many as it takes for their memories to differ.
 std::vector<Reach> seenOn(const RunOnDevice& trace, const std::vector<Reach>& reaches, const MapRegion& region) {
   std::vector<std::pair<double, Reach>> seen;
   for (const Reach& reach : reaches) {
@@ -86,8 +95,9 @@ std::vector<Reach> seenOn(const RunOnDevice& trace, const std::vector<Reach>& re
   const auto dark = std::ranges::find_if(seen, [](const auto& one) { return one.first < kLeastSeen; });
   const auto well = static_cast<std::size_t>(dark - seen.begin());
   std::vector<Reach> chosen;
-  for (std::size_t n = 0; n < std::min(seen.size(), well < 2 ? kShownHeads : well); ++n) {
-    chosen.push_back(seen[n].second);
+  for (const auto& [share, reach] : seen) {
+    if (chosen.size() >= (well < 2 ? kShownHeads : well) && spreadOf(chosen) >= kLeastSpread) break;
+    if (!std::isnan(reach.tokens)) chosen.push_back(reach);
   }
   return chosen;
 }
@@ -152,8 +162,8 @@ ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, 
   ChosenHeads choice;
   for (const Reach& reach : chosen) {
     choice.heads.push_back(reach.head);
-    choice.note += fmt::format("{}{}:{} ({:.3g} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
-                               reach.head.head, reach.tokens);
+    choice.note += fmt::format("{}{}:{} ({} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
+                               reach.head.head, tokens_text(reach.tokens));
   }
   choice.note = fmt::format("{}: heads of short to long memory by {}: {}", model, by, choice.note);
   return choice;
@@ -198,7 +208,8 @@ std::optional<HeadOnMap> headOnMap(const RunOnDevice& trace, bool crops, const J
   map.head = chosen.heads[chosen.heads.size() / 2];
   map.note = fmt::format("{}: {}:{} is drawn", info.name, map.head.layer, map.head.head);
   if (forgets(info, map.head.layer)) {
-    map.note += fmt::format(" (decay time {:.3g} tokens)", decayTimeOf({trace, map.head.layer, map.head.head}));
+    map.note +=
+        fmt::format(" (decay time {} tokens)", tokens_text(decayTimeOf({trace, map.head.layer, map.head.head})));
   }
   map.note += ": --head chooses another";
   if (map.positions.end < info.length) map.note += croppedNote(map.positions, info.length);

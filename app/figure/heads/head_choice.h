@@ -55,7 +55,8 @@ double meanRetained(std::span<const double> c, const MapRegion& region);
 /// Heads of a gated run whose decay can be seen on a map, and the map's positions: those that were asked for, else one
 /// square of the text: the whole, or where it is more than ten times as long as the longest memory its beginning, eight
 /// times as long. The heads are chosen by chooseByReach among those that leave between a tenth and nine tenths of the
-/// map's entries, meanRetained; where fewer than two do, among the three that come nearest to it.
+/// map's entries, meanRetained; where fewer than two do, among the three that come nearest to it. Where the longest of
+/// these memories is not twice the shortest, those that come next to it are among them too.
 struct HeadsOnMap {
   ChosenHeads chosen;
   MapRegion region;

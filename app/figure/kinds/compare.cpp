@@ -178,9 +178,9 @@ class CompareFigure {
 
 std::optional<DrawnFigure> drawCompare(const RunOnDevice& first, const RunOnDevice& second,
                                        const CompareOptions& options, const FigureStyle& style, const Job& job) {
-  requireSameTokens(*first, *second);
   CompareOptions chosen = options;
   DrawnFigure drawn;
+  if (auto note = requireSameTokens(*first, *second)) drawn.notes.push_back(std::move(*note));
   if (!chosen.first) {
     auto choice = representativeHeads(first, job);
     if (!choice) return std::nullopt;

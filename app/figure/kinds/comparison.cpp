@@ -114,7 +114,7 @@ void requireLosses(const Trace& run) {
 
 DrawnFigure drawComparison(const std::shared_ptr<const Trace>& run, const std::shared_ptr<const Trace>& minus,
                            const ComparisonOptions& options, const FigureStyle& style) {
-  requireSameTokens(*run, *minus);
+  const auto note = requireSameTokens(*run, *minus);
   requireLosses(*run);
   requireLosses(*minus);
   const Names names{style.label(run->info().name), style.label(minus->info().name)};
@@ -138,6 +138,7 @@ DrawnFigure drawComparison(const std::shared_ptr<const Trace>& run, const std::s
   page.arrange();
 
   DrawnFigure drawn;
+  if (note) drawn.notes.push_back(*note);
   FigureOrigin origin;
   origin.title = style.title.empty()
                      ? fmt::format("Losses of {} less those of {}", run->info().name, minus->info().name)

@@ -220,8 +220,10 @@ std::vector<double> timesOfChannels(const EvaluatedHeads& model, std::size_t hea
   return times;
 }
 
-/// A head's channels as a bar from the fastest to the slowest, with the median on it.
-CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, bool several) {
+/// A head's channels as a bar from the fastest to the slowest, with the median on it; chosen heads in the colours that
+/// the distribution beside them names.
+CurvePlot channelsByHead(const EvaluatedHeads& model, const ChosenHeads& choice, const FigureStyle& style,
+                         bool several) {
   CurvePlot plot;
   plot.title = "Decay times of each head\u2019s channels" + (several ? ", " + style.label(model.info.name) : "");
   plot.xLabel = "layer";
@@ -229,14 +231,22 @@ CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, 
   plot.yScale = AxisScale::logarithmic;
   plot.legend = style.legend;
   const auto heads = static_cast<std::size_t>(model.info.heads);
-  Curve curve;
-  curve.line = LineStyle::points;
-  curve.ownColour = kGrey;
+  // Other heads, then each of those that were chosen.
+  plot.curves.resize(1 + choice.heads.size());
+  plot.curves.front().ownColour = kGrey;
+  for (std::size_t n = 0; n < plot.curves.size(); ++n) {
+    plot.curves[n].line = LineStyle::points;
+    plot.curves[n].shape = shapeOf(n);
+    plot.curves[n].colour = std::max(static_cast<int>(n) - 1, 0);
+  }
   std::vector<double> all;
   for (std::size_t head = 0; head < model.head_count(); ++head) {
     std::vector<double> times = timesOfChannels(model, head);
     if (times.empty()) continue;
+    const auto chosen =
+        std::ranges::find(choice.heads, head, [&](const HeadIndex& one) { return placeOf(model, one); });
     const std::size_t layer = head / heads;
+    Curve& curve = plot.curves[chosen == choice.heads.end() ? 0 : 1 + index_of(chosen - choice.heads.begin())];
     curve.x.push_back(beside(static_cast<double>(layer), head % heads, heads));
     curve.pointNames.push_back(headWord(model, head));
     curve.bandLower.push_back(times.front());
@@ -244,7 +254,6 @@ CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, 
     curve.y.push_back(quantile(times, 0.5));
     all.insert(all.end(), times.begin(), times.end());
   }
-  plot.curves.push_back(std::move(curve));
   plot.note = "median; from the fastest to the slowest";
   plot.yLimits = withRoom(all);
   plot.xLimits = AxisLimits{-0.6, model.info.layers - 0.4};
@@ -378,7 +387,8 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
           fmt::format("{}: layers without a gate are left out: {}", model->info.name, ranges_text(layers)));
     }
     if (!model->by_channel.empty()) {
-      page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, style, gated.size() > 1)), {row, 0});
+      page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, choice, style, gated.size() > 1)),
+               {row, 0});
       page.add(std::make_unique<CurvePanel>(style.format, channelDistribution(*model, choice, style)), {row++, 1});
     }
     if (model->by_class.empty()) {

@@ -13,6 +13,7 @@
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/legend_panel.h"
 #include "app/figure/page/panel_page.h"
+#include "backend/base/count_text.h"
 #include "backend/base/index.h"
 
 namespace foxscope::figure {
@@ -135,8 +136,8 @@ ChosenHeads headsFor(const EvaluatedHeads& model) {
   ChosenHeads choice = representativeHeads(model);
   if (const auto other = headWithoutDecay(model)) {
     choice.heads.push_back(other->head);
-    choice.note += fmt::format("; of layers without a gate {}:{}, half of whose attention is within {:.3g} tokens",
-                               other->head.layer, other->head.head, other->tokens);
+    choice.note += fmt::format("; of layers without a gate {}:{}, half of whose attention is within {} tokens",
+                               other->head.layer, other->head.head, tokens_text(other->tokens));
   }
   choice.note += "; --heads chooses others";
   return choice;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/quantity_text.h"
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
 
@@ -31,11 +32,25 @@ ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<con
   return choice;
 }
 
-void requireSameTokens(const Trace& first, const Trace& second) {
-  const bool sameText = first.text() && second.text() ? same_text(*first.text(), *second.text()) : true;
-  if (sameText && first.tokens()->input_id == second.tokens()->input_id) return;
-  throw UsageError(fmt::format("{} and {} did not read the same {}: run both on one text in one command",
-                               first.info().name, second.info().name, sameText ? "tokens" : "text"));
+std::optional<std::string> requireSameTokens(const Trace& first, const Trace& second) {
+  const std::vector<std::int32_t>& read = first.tokens()->input_id;
+  const std::vector<std::int32_t>& other = second.tokens()->input_id;
+  const std::string names = fmt::format("{} and {}", first.info().name, second.info().name);
+  const bool ofText = first.text() && second.text();
+  if (ofText && !same_text(*first.text(), *second.text())) {
+    throw UsageError(names + " did not read the same text: run both on one text in one command");
+  }
+  if (read.size() == other.size() && std::equal(read.begin() + 1, read.end(), other.begin() + 1)) {
+    if (read.front() == other.front()) return std::nullopt;
+    return fmt::format(
+        "{} read the same from position 1 on, behind BOS {} and {}: run both with --bos for one that they share", names,
+        read.front(), other.front());
+  }
+  if (ofText && read.size() == other.size()) {
+    throw UsageError(names +
+                     " did not read the same tokens, their tokenizers differ: draw each in a figure of its own");
+  }
+  throw UsageError(names + " did not read the same tokens: run both on one text in one command");
 }
 
 void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown) {
@@ -48,12 +63,13 @@ void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity
 
 void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours) {
   const std::string blank = colours.blankBelow ? fmt::format(", white below {:g}", *colours.blankBelow) : "";
+  const std::string channels = channelText(request);
   origin.facts.emplace_back(
       request.minus ? "difference" : "map",
-      fmt::format("{}, queries {}:{}, {} {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
-                  to_string(request.quantity), request.rows.begin, request.rows.end,
-                  request.by_distance() ? "distances" : "keys", request.columns.begin, request.columns.end,
-                  request.pixel_rows, request.pixel_columns, to_string(request.reduction),
+      fmt::format("{}{}{}, queries {}:{}, {} {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
+                  to_string(request.quantity), channels.empty() ? "" : ", ", channels, request.rows.begin,
+                  request.rows.end, request.by_distance() ? "distances" : "keys", request.columns.begin,
+                  request.columns.end, request.pixel_rows, request.pixel_columns, to_string(request.reduction),
                   colours.scale == ColourScale::linear ? "linear" : "logarithmic", colours.lower, colours.upper,
                   blank));
 }

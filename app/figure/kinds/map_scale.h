@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ ScaledColours sharedColours(const MapRequest& request, std::span<const Image> im
 /// @param map  null: by quantity
 ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<const ColourLimits> limits);
 
-/// @throws UsageError for runs on different texts or tokens, which no figure has beside each other
-void requireSameTokens(const Trace& first, const Trace& second);
+/// A figure has runs beside each other that read the same at every position but the first, where each has its BOS.
+/// @returns a note where their BOS differ
+/// @throws UsageError for runs on different texts or tokens
+std::optional<std::string> requireSameTokens(const Trace& first, const Trace& second);
 
 /// @throws UsageError for limits of a quantity that is not among those shown
 void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown);

@@ -12,6 +12,7 @@
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope::figure {
 namespace {
@@ -216,6 +217,12 @@ MapAxes axesFor(const MapsOptions& options) {
   return thin ? MapAxes::distance : MapAxes::key;
 }
 
+std::string noteOfUngated(const TraceInfo& info) {
+  return fmt::format(
+      "{}: without a gate F is 1 everywhere{}, so it is left out: --quantity forget,attention draws it all the same",
+      info.name, has_windows(info) ? " inside the windows" : "");
+}
+
 /// "L:H", or "MODEL:L:H".
 MapsHead parseMapsHead(const std::string& text, const FigureRequest& request, const FigureRequest::Runs& runs) {
   const std::size_t last = text.rfind(':');
@@ -234,12 +241,16 @@ std::optional<DrawnFigure> drawMaps(const RunOnDevice& trace, const MapsOptions&
   for (MapsHead& head : chosen.heads) {
     if (head.run.trace == nullptr) head.run = trace;
     head.run->check_head(head.layer, head.head);
-    requireSameTokens(*chosen.heads.front().run, *head.run);
+    auto note = requireSameTokens(*chosen.heads.front().run, *head.run);
+    if (note && std::ranges::find(drawn.notes, *note) == drawn.notes.end()) drawn.notes.push_back(std::move(*note));
     gated = gated || forgets(head.run->info(), head.layer);
   }
-  if (!gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
-    const Trace& first = chosen.heads.empty() ? *trace : *chosen.heads.front().run;
-    drawn.notes.push_back(fmt::format("{}: without a gate F is 1 everywhere, so it is left out", first.info().name));
+  if (chosen.quantities.empty()) {
+    chosen.quantities = {Quantity::forget, Quantity::attention};
+    if (!gated) {
+      chosen.quantities = {Quantity::attention};
+      drawn.notes.push_back(noteOfUngated(chosen.heads.empty() ? trace->info() : chosen.heads.front().run->info()));
+    }
   }
   requireShown(chosen.limits, chosen.quantities);
   if (chosen.heads.empty()) {

@@ -22,9 +22,10 @@ struct MapsOptions {
   /// Empty: telling ones of the run, and where it has gates and no positions are asked for those whose decay can be
   /// seen, on the part of the text where it can (headsOnMap).
   std::vector<MapsHead> heads;
-  std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
-  std::optional<Range> rows = {};                                              ///< queries; absent: all
-  std::optional<Range> columns = {};                                           ///< keys; none by distance
+  /// From above; empty: F above A, without F where no head has a gate.
+  std::vector<Quantity> quantities = {};
+  std::optional<Range> rows = {};     ///< queries; absent: all
+  std::optional<Range> columns = {};  ///< keys; none by distance
   /// Absent: by distance where the memory of any head is a thin diagonal on keys (default_axes).
   std::optional<MapAxes> axes = MapAxes::key;
   std::optional<double> threshold = {};   ///< smaller entries stay white, of attention and whatever has no unit

@@ -13,6 +13,7 @@
 #include "app/figure/maps/map_raster.h"
 #include "app/figure/page/axis_drawing.h"
 #include "app/figure/page/page.h"
+#include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
 #include "backend/map/distance_axis.h"
 
@@ -53,6 +54,7 @@ std::string titleText(const MapFigure& figure) {
   if (!figure.title.empty()) return figure.title;
   std::string title = headText(figure.request.head);
   if (figure.request.minus) title += " − " + headText(*figure.request.minus);
+  if (figure.request.channel) title += ", " + channelText(figure.request);
   if (figure.cropped) {
     title += ", " + firstPositions(figure.request.columns, figure.request.head.trace->info().length);
   }
@@ -126,7 +128,11 @@ class MapDrawing {
     small.colour = kNoteColour;
     if (!m_figure.plain || !m_figure.title.empty()) addLines(m_above, titleText(m_figure), title);
     if (m_figure.plain) return;
-    addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
+    const std::string channels = channelText(request);
+    addLines(m_above,
+             fmt::format("{}{}{}: {}", to_string(request.quantity), channels.empty() ? "" : ", ", channels,
+                         resolutionText(request)),
+             small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
       const bool window = window_of(request.head.trace->info(), request.head.layer) > 0;

@@ -17,6 +17,7 @@
 #include "backend/model/weights/checkpoint.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/read_text.h"
+#include "backend/text/tokenizer.h"
 #include "backend/train/training_record.h"
 
 namespace foxscope::gui {
@@ -103,6 +104,12 @@ OpenedCheckpoint openCheckpoint(const QString& path) {
   const Checkpoint checkpoint = Checkpoint::open(path.toStdString());
   QStringList notes;
   for (const std::string& note : checkpoint.config().notes) notes += QString::fromStdString(note);
+  if (!Tokenizer::is_in(checkpoint.folder())) {
+    notes += QCoreApplication::translate("foxscope::gui",
+                                         "holds no tokenizer, so it reads no text here: foxscope run --ids FILE -o "
+                                         "RUN.h5 runs token ids, and RUN.h5 opens "
+                                         "in the window");
+  }
   return {notes};
 }
 

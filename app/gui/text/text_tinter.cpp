@@ -216,7 +216,9 @@ QString TextTinter::caption() const {
   const int layer = m_runs.selection().head().layer;
   const bool ofGate = choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow;
   if (ofGate && !forgets(run->trace->info(), layer)) {
-    return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(gatelessName(run->name, run->trace->info(), layer));
+    const TraceInfo& info = run->trace->info();
+    return tr("%1 has no forget gate: f = 1, F = 1 %2")
+        .arg(gatelessName(run->name, info, layer), everywhereSeen(info, layer));
   }
   if (choice.kind == TintKind::gate) {
     return tr("1 − f of %1, at the word read").arg(headName()) + placesNote();

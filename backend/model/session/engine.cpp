@@ -110,6 +110,13 @@ OpenedModel::OpenedModel(const ModelRequest& asked, std::shared_ptr<Memory> memo
 }
 
 const Tokenizer& OpenedModel::tokenizer() const {
+  if (!*tokenizer_ && !Tokenizer::is_in(folder)) {
+    throw Error(
+        fmt::format("{}: holds no tokenizer: put tokenizer.json, or vocab.json and merges.txt, of the checkpoint "
+                    "there, or run token "
+                    "ids instead of a text: foxscope run --ids FILE",
+                    folder.string()));
+  }
   if (!*tokenizer_) tokenizer_->emplace(Tokenizer::load(folder));
   return **tokenizer_;
 }

@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 
 import h5py
 import numpy
-from support import DATA, DRAWS, FOX, CommandLineTest, png_size
+from support import DATA, DRAWS, FOX, CommandLineTest, png_size, set_config
 from test_map import read_png
 
 RUN_KINDS = ["maps", "grid", "compare", "text"]
@@ -420,6 +420,24 @@ class UsageTest(FigureTest):
         self.refuses(["did not read the same tokens"], "compare", run, alone, "--models", "fox,other")
         self.refuses(["other is alone"], "ablation", alone)
         self.refuses(["64 tokens", "40", "--length"], "loss", run, alone)
+
+    def test_runs_behind_other_bos(self):
+        run = self.folder / "bos.h5"
+        other = set_config(self.copy_of("transformer-pro"), bos_token_id=2)
+        ids = self.write("ids.json", json.dumps(list(range(3, 43))))
+        self.done("run", "--model", f"fox={DATA / 'fox-pro'}", "--model", f"base={other}", "--ids", ids, "-o", run)
+        with h5py.File(run) as file:
+            first = [int(file[f"models/{name}/tokens/input_id"][0]) for name in ["fox", "base"]]
+        self.assertEqual(first[1], 2)
+        note = (f"fox and base read the same from position 1 on, behind BOS {first[0]} and 2: run both with --bos for one "
+                "that they share")
+        self.assertEqual(self.draw("maps", "--heads", "fox:0:0,base:0:0,base:0:1", files=[run]).count(note), 1)
+        for kind in ["compare", "comparison"]:
+            self.assertIn(note, self.draw(kind, files=[run]))
+        with h5py.File(run, "r+") as file:
+            file["models/base/tokens/input_id"][7] += 1
+        self.refuses(["fox and base did not read the same tokens: run both on one text"], "maps", run, "--heads",
+                     "fox:0:0,base:0:0")
 
     def copy(self, path, name):
         (self.folder / name).write_bytes(path.read_bytes())

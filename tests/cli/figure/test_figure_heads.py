@@ -10,6 +10,7 @@ import unittest
 import h5py
 import numpy
 from support import DATA, DRAWS, FOX, CommandLineTest
+from test_map import read_png
 
 TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 6
 
@@ -88,6 +89,22 @@ class FigureHeadsTest(CommandLineTest):
                 layer["log_normalizer"][...] = math.nan
         self.fails(1, ["transformer-pro: no head has a half of the attention's distance that is a number", "--heads"],
                    "figure", "distance", run, "-o", output, output=output)
+
+    def test_heads_have_one_colour_in_both_panels_of_channels(self):
+        run, output = self.folder / "kda.h5", self.folder / "decay.png"
+        self.done("run", "--model", DATA / "published" / "fla-kda", "--ids",
+                  self.write("ids.json", json.dumps(list(range(3, 203)))), "-o", run)
+        self.done("figure", "decay", run, "-o", output)
+        pixels = numpy.asarray(read_png(output)[0])
+
+        def colours(part):
+            found, often = numpy.unique(part.reshape(-1, 3).astype(int), axis=0, return_counts=True)
+            return {tuple(colour) for colour in found[(numpy.ptp(found, axis=1) > 60) & (often > 20)]}
+
+        height, width = pixels.shape[:2]
+        by_head, distribution = (colours(part) for part in (pixels[height // 2:, :width // 2], pixels[height // 2:, width // 2:]))
+        self.assertEqual(len(by_head), 3)
+        self.assertLessEqual(by_head, distribution)
 
     def test_models_without_gates_and_files_without_numbers(self):
         ungated = self.run_fixture("transformer-pro", "t.h5")

@@ -500,6 +500,18 @@ void CurveTabsTest::modelWithoutGates() {
   QCOMPARE(scene.tab<curves::DecayTab>().message(), "No forget gate, so nothing decays: plain.");
   QVERIFY(scene.show(Tab::profile));
   QCOMPARE(scene.tab<curves::ProfileTab>().note(), "plain has no forget gate: F is 1 everywhere.");
+  SyntheticRun windowed = named("windowed", 60);
+  windowed.gated = false;
+  windowed.window_size = 9;
+  Scene narrow({windowed});
+  narrow.document.runs().selection().setPin({30, std::nullopt});
+  QVERIFY(narrow.show(Tab::gate));
+  QCOMPARE(narrow.tab<curves::GateTab>().message(),
+           "windowed has no forget gate: f is 1 everywhere and nothing is forgotten. The window ends what is seen, "
+           "behind 9 tokens.");
+  QVERIFY(narrow.show(Tab::profile));
+  QCOMPARE(narrow.tab<curves::ProfileTab>().note(),
+           "windowed has no forget gate: F is 1 everywhere inside the window of 9 tokens.");
   // A hybrid names the layers that have none.
   Scene hybrid({hybridRun()});
   const RunId run = hybrid.document.runs()[0].id;

@@ -16,6 +16,7 @@ class DocumentTest : public QObject {
   void badPathsAreOneLineAndChangeNothing_data();
   void badPathsAreOneLineAndChangeNothing();
   void withoutModelOrTextNothingRuns();
+  void aModelWithoutATokenizerSaysWhatItReads();
   void modelsOfOneNameAreToldApart();
   void whatIsRemovedComesBack();
   void aReplacedTextComesBack();
@@ -96,6 +97,18 @@ void DocumentTest::withoutModelOrTextNothingRuns() {
   QVERIFY(told("No run yet: press F5"));
   document.files().saveRunFile("/nowhere/run.h5");
   QCOMPARE(textsOf(messages), QStringList{"No run yet: press F5"});
+}
+
+void DocumentTest::aModelWithoutATokenizerSaysWhatItReads() {
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({source("tests/data/published/olmoe")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().models().size(), 1U);
+  QVERIFY(
+      textsOf(messages).join('\n').contains("holds no tokenizer, so it reads no text here: foxscope run --ids FILE -o "
+                                            "RUN.h5 runs token ids, and RUN.h5 opens in "
+                                            "the window"));
 }
 
 void DocumentTest::modelsOfOneNameAreToldApart() {

@@ -48,9 +48,14 @@ void GateTab::refresh() {
   if (!head || !forgets(head->trace->info(), choice.layer)) {
     list().quickJobs().cancel(this, kGate);
     m_gate = {};
-    return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.")
-                                  .arg(gatelessName(name, head->trace->info(), choice.layer))
-                            : noRunText());
+    if (!head) return showMessage(noRunText());
+    const TraceInfo& info = head->trace->info();
+    QString why = tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.")
+                      .arg(gatelessName(name, info, choice.layer));
+    if (const std::int64_t window = window_of(info, choice.layer); window > 0) {
+      why += ' ' + tr("The window ends what is seen, behind %1 tokens.").arg(window);
+    }
+    return showMessage(why);
   }
   Gate gate;
   gate.head = choice;

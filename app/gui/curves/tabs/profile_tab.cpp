@@ -258,7 +258,8 @@ QString ProfileTab::notes() const {
   }
   if (!forgets(info, m_profile.head.layer)) {
     notes +=
-        tr("%1 has no forget gate: F is 1 everywhere.").arg(gatelessName(m_profile.run, info, m_profile.head.layer));
+        tr("%1 has no forget gate: F is 1 %2.")
+            .arg(gatelessName(m_profile.run, info, m_profile.head.layer), everywhereSeen(info, m_profile.head.layer));
   }
   const std::int64_t window = window_of(info, m_profile.head.layer);
   if (m_profile.own.along == Along::diagonal && window > 0 && m_profile.own.at >= window) {

@@ -9,6 +9,7 @@
 
 #include "app/figure/token_text.h"
 #include "app/gui/views/estimate_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/index.h"
 
 namespace foxscope::gui {
@@ -73,7 +74,7 @@ QString forgottenAnswer(const Run& run, const HeadChoice& head, const HeadStatis
   const double time = statistics.rate_decay_time;
   QString text = std::isinf(time) ? words("%1 of %2 never forgets.").arg(headText(head), run.name)
                                   : words("%1 of %2 keeps 1/e (37 %) of a token for %3 tokens, its decay time.")
-                                        .arg(headText(head), run.name, QString::number(time, 'g', 3));
+                                        .arg(headText(head), run.name, QString::fromStdString(tokens_text(time)));
   if (statistics.strongest_events.empty()) return text;
   const ForgettingEvent& event = statistics.strongest_events.front();
   return text + words(
