@@ -346,7 +346,8 @@ TEST(FamilyOptions, Phi3OnBothSidesOfItsOriginalLength) {
                                                        {"rope_scaling", changed(scaling, {{"factor", 3.0}})}})});
 }
 
-TEST(FamilyOptions, Glm4) {
+TEST(FamilyOptions, Glm) {
+  check_twin({"glm", small_llama("glm")});
   const json base = changed(small_llama("glm4"), {{"rope_theta", 500.0}});
   check_twin({"glm4", base});
   check_twin({"glm4 without biases", changed(base, {{"attention_bias", false}})});

@@ -4,6 +4,7 @@
 
 namespace foxscope::family {
 
+extern const ModelFamily kGlm;
 extern const ModelFamily kGlm4;
 
 }  // namespace foxscope::family
