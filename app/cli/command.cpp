@@ -1,10 +1,13 @@
 #include "app/cli/command.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -26,6 +29,10 @@
 #include "app/cli/model_names.h"
 #include "app/cli/output.h"
 #include "app/cli/parse_error.h"
+#include "app/cli/remote_command.h"
+#include "backend/agent/command_answers.h"
+#include "backend/agent/remote.h"
+#include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
@@ -43,6 +50,12 @@ void occupyStandardStreams() {
       [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
     }
   }
+}
+
+// A command that an agent started ends with it, however the agent ends.
+void endWithAgent() {
+  if (std::getenv(agent::kUnderAgent) == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 std::filesystem::path programFolder() {
@@ -94,6 +107,7 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addServeCommand(program, parsed);
   addTrainCommand(program, parsed);
   addBenchCommand(program, parsed);
+  addAgentCommand(program, parsed);
   // Told by --help; `commandFirst` answers it.
   program.add_subcommand("help", "Print the help of a command: help COMMAND")->prefix_command();
 }
@@ -193,7 +207,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     return words;
   }
   std::error_code failed;
-  if (std::filesystem::exists(word, failed)) return open();
+  if (agent::is_remote(word) || std::filesystem::exists(word, failed)) return open();
   std::vector<std::string> names;
   for (const CLI::App* command : commands) names.push_back(command->get_name());
   const std::vector<std::string> inGroups = commandsCalled(program, word);
@@ -297,7 +311,39 @@ std::string commandLineWithoutFolders(const CLI::App& program, const std::vector
   return line;
 }
 
+/// The arguments of the command that name files and folders.
+void listPaths(const CLI::App& program, ParsedCommand& parsed) {
+  const CLI::App* command = &program;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    if (parsed.command.empty()) parsed.command = command->get_name();
+  }
+  for (const CLI::Option* option : command->get_options()) {
+    if (option->check_lname("force")) parsed.force = option->count() > 0;
+    if (!takesPath(*option)) continue;
+    const bool output = option->check_lname("output");
+    for (const std::string& value : option->results())
+      parsed.paths.push_back({value, output, option->check_lname("model")});
+  }
+}
+
+/// What other machines say goes to the console; copies of their files go away with the command.
+class RemoteEnds {
+ public:
+  explicit RemoteEnds(Console& console) {
+    agent::Remote::listen([&console](std::string_view line) { console.note(line); });
+  }
+  ~RemoteEnds() {
+    agent::Remote::close_all();
+    agent::Remote::listen({});
+    agent::remove_temporary_folders();
+  }
+  RemoteEnds(const RemoteEnds&) = delete;
+  RemoteEnds& operator=(const RemoteEnds&) = delete;
+};
+
 int runCommand(const std::vector<std::string>& arguments, Console& console) {
+  const RemoteEnds remote(console);
   ParsedCommand parsed;
   parseCommandLine(arguments, parsed);
   console.setVerbosity(parsed.verbosity);
@@ -307,7 +353,13 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   }
   InterruptThread interrupt;
   const CommandContext context{console, interrupt.token(), parsed.commandLine, programFolder(), interrupt};
-  const int code = parsed.action(context);
+  RemoteCommand there(arguments, parsed);
+  const int code =
+      !there.needed() ? parsed.action(context) : there.run(context, [&](const std::vector<std::string>& withCopies) {
+        ParsedCommand here;
+        parseCommandLine(withCopies, here);
+        return here.action(context);
+      });
   console.endProgress();
   if (code == kInterrupted && !interrupt.message().empty()) console.error(interrupt.message());
   return code;
@@ -328,6 +380,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
     program.parse(reversed);
     checkChoices(program);
     parsed.commandLine = commandLineWithoutFolders(program, arguments);
+    listPaths(program, parsed);
   } catch (const CLI::CallForHelp&) {
     Console::write(program.help());
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
@@ -342,6 +395,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
 
 int runProgram(const std::vector<std::string>& arguments) {
   occupyStandardStreams();
+  endWithAgent();
   Console console;
   const auto fail = [&](std::string_view message, ExitCode code) {
     console.error(message);

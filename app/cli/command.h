@@ -42,9 +42,19 @@ using Action = std::function<int(const CommandContext&)>;
 /// Options of which a command needs one, by command.
 using OneOfOptions = std::map<const CLI::App*, std::vector<std::string>>;
 
+/// An argument that names a file or folder.
+struct PathArgument {
+  std::string value;    ///< as it was typed, of a model with NAME=
+  bool output = false;  ///< it is written
+  bool model = false;   ///< it is a model that runs
+};
+
 /// The result of parsing the command line.
 struct ParsedCommand {
   Action action;
+  std::string command;  ///< "run"; of a group its first word, "eval"
+  std::vector<PathArgument> paths;
+  bool force = false;  ///< --force was given
   Verbosity verbosity = Verbosity::normal;
   /// The command line as a shell would take it where all its files lie in the working folder: figures and data that are
   /// published name no folders.
@@ -67,6 +77,7 @@ void addFigureCommand(CLI::App& program, ParsedCommand& parsed);
 void addTrainCommand(CLI::App& program, ParsedCommand& parsed);
 void addGenerateCommand(CLI::App& program, ParsedCommand& parsed);
 void addServeCommand(CLI::App& program, ParsedCommand& parsed);
+void addAgentCommand(CLI::App& program, ParsedCommand& parsed);
 void addBenchCommand(CLI::App& program, ParsedCommand& parsed);
 
 /// All subcommands, in the order in which they were added.

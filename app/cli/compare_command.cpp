@@ -13,6 +13,7 @@
 #include "app/cli/values.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/base/plural.h"
@@ -64,7 +65,7 @@ std::pair<TracePointer, TracePointer> chooseRuns(const CompareOptions& options, 
 }
 
 Compared compareRuns(const CompareOptions& options) {
-  const RunFile file = RunFile::open(options.file, options.check);
+  const RunFile file = agent::open_run(options.file, options.check);
   const auto [model, minus] = chooseRuns(options, file);
   if (model == minus) {
     throw UsageError(

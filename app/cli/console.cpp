@@ -11,8 +11,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "app/description/number_text.h"
+#include "backend/agent/command_answers.h"
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
 #include "backend/text/unicode/utf8.h"
@@ -77,6 +79,7 @@ std::string amountText(const Progress& progress) {
 }  // namespace
 
 Console::Console() : m_terminal(isatty(STDERR_FILENO) == 1) {
+  m_lines = environment(agent::kUnderAgent) == "1";
   m_colour = m_terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
 }
 
@@ -121,9 +124,16 @@ void Console::progress(const Progress& progress) {
     m_stageStart = now;
     if (m_verbosity == Verbosity::verbose) writeLine("", stageText());
   }
-  if (!m_terminal || m_verbosity == Verbosity::quiet) return;
+  if ((!m_terminal && !m_lines) || m_verbosity == Verbosity::quiet) return;
   if (!newStage && now - m_lastDraw < std::chrono::milliseconds(100)) return;
   m_lastDraw = now;
+  if (m_lines) {
+    const nlohmann::json line = {
+        {"done", progress.done}, {"total", progress.total}, {"unit", progress.unit}, {"stage", stageText()}};
+    writeToStandardError(agent::kProgressMark + line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                         '\n');
+    return;
+  }
 
   std::string text = stageText();
   if (progress.total > 1) {

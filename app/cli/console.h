@@ -56,6 +56,7 @@ class Console {
   Verbosity m_verbosity = Verbosity::normal;
   bool m_terminal = false;
   bool m_colour = false;
+  bool m_lines = false;  ///< progress is written as lines of JSON: an agent passes it on
   bool m_barVisible = false;
   std::string m_subject;
   std::string m_stage;

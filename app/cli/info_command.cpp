@@ -16,6 +16,8 @@
 #include "app/description/facts.h"
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
+#include "backend/agent/remote_files.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads/heads_file.h"
 #include "backend/eval/needle/needle_file.h"
@@ -80,7 +82,7 @@ std::string runFileJson(const std::string& path, const RunFile& file) {
   const auto& text = file.traces.front()->text();
   Json description{{"kind", "run file"},
                    {"path", path},
-                   {"bytes", std::filesystem::file_size(path)},
+                   {"bytes", agent::bytes_of(path)},
                    {"created", file.created},
                    {"program_version", file.program_version},
                    {"command_line", file.command_line},
@@ -98,19 +100,19 @@ std::string modelLines(const Trace& trace) {
 
 std::string runFileText(const std::string& path, const RunFile& file) {
   const auto& text = file.traces.front()->text();
-  std::string description = nameValueLines(
-      {{"run file", fmt::format("{}, {}", path, sizeText(static_cast<double>(std::filesystem::file_size(path))))},
-       {"  created", fmt::format("{} by foxscope {}", file.created, file.program_version)},
-       {"  command", file.command_line},
-       {"  text", textFact(text.get())}});
+  std::string description =
+      nameValueLines({{"run file", fmt::format("{}, {}", path, sizeText(static_cast<double>(agent::bytes_of(path))))},
+                      {"  created", fmt::format("{} by foxscope {}", file.created, file.program_version)},
+                      {"  command", file.command_line},
+                      {"  text", textFact(text.get())}});
   for (const auto& trace : file.default_first()) description += '\n' + modelLines(*trace);
   return description;
 }
 
 std::string describeLosses(const InfoOptions& options) {
-  const LossEvaluation evaluation = LossEvaluation::open(options.path);
+  const LossEvaluation evaluation = LossEvaluation::open(agent::file_here(options.path));
   if (options.json) return lossJson("losses of windows", options.path, evaluation, {});
-  const auto bytes = static_cast<double>(std::filesystem::file_size(options.path));
+  const auto bytes = static_cast<double>(agent::bytes_of(options.path));
   return nameValueLines(
              {{"losses of windows", fmt::format("{}, {}", options.path, sizeText(bytes))},
               {"  created", fmt::format("{} by foxscope {}", evaluation.created, evaluation.program_version)},
@@ -120,9 +122,9 @@ std::string describeLosses(const InfoOptions& options) {
 }
 
 std::string describeSweep(const InfoOptions& options) {
-  const SweepEvaluation sweep = SweepEvaluation::open(options.path);
+  const SweepEvaluation sweep = SweepEvaluation::open(agent::file_here(options.path));
   if (options.json) return sweepJson("sweep over heads", options.path, sweep, nullptr);
-  const auto bytes = static_cast<double>(std::filesystem::file_size(options.path));
+  const auto bytes = static_cast<double>(agent::bytes_of(options.path));
   return nameValueLines({{"sweep over heads", fmt::format("{}, {}", options.path, sizeText(bytes))},
                          {"  created", fmt::format("{} by foxscope {}", sweep.created, sweep.program_version)},
                          {"  command", sweep.command_line},
@@ -141,7 +143,7 @@ std::string readersOf(const FileOrigin& origin) {
 
 std::string describeOrigin(const InfoOptions& options, const FileOrigin& origin) {
   const std::string kind = origin.content.empty() ? "maps (`foxscope map -o`)" : content_words(origin.content);
-  const auto bytes = std::filesystem::file_size(options.path);
+  const auto bytes = agent::bytes_of(options.path);
   if (options.json) {
     const Json description = {{"kind", kind.substr(0, kind.find(" ("))},
                               {"path", options.path},
@@ -228,7 +230,7 @@ std::string describeSupported(bool json) {
 }
 
 std::string describePredictions(const InfoOptions& options, const Job& job) {
-  const RunFile run = RunFile::open(options.path, options.check);
+  const RunFile run = agent::open_run(options.path, options.check);
   PredictionsRequest request{options.path, options.predictions, 10, options.checkpoints};
   if (options.top && *options.top < 1) {
     throw UsageError(fmt::format("--top {}: use a number from 1 on", *options.top));
@@ -239,7 +241,7 @@ std::string describePredictions(const InfoOptions& options, const Job& job) {
 
 std::string describeExperts(const InfoOptions& options) {
   if (options.csv && options.json) throw UsageError("info: --json and --csv exclude each other: choose one");
-  const RunFile run = RunFile::open(options.path, options.check);
+  const RunFile run = agent::open_run(options.path, options.check);
   const ExpertsRequest request{options.path, options.layer};
   if (options.csv) return expertsCsv(run, request);
   return options.json ? expertsJson(run, request) : expertsText(run, request);
@@ -270,16 +272,18 @@ std::string describe(const InfoOptions& options, const Job& job) {
   if (options.experts) return describeExperts(options);
   if (!options.predictions.empty()) return describePredictions(options, job);
   std::error_code failed;
-  const bool file = std::filesystem::is_regular_file(options.path, failed);
-  if (!file) return describeCheckpoint(options.path, options.json);
-  const std::string content = read_content(options.path);
+  const bool remote = agent::is_remote(options.path);
+  if (!remote && !std::filesystem::is_regular_file(options.path, failed)) {
+    return describeCheckpoint(options.path, options.json);
+  }
+  const std::string content = agent::content_of(options.path);
   if (content == kLossContent) return describeLosses(options);
   if (content == kSweepContent) return describeSweep(options);
-  if (!content.empty()) return describeOrigin(options, read_origin(options.path));
-  if (const FileOrigin origin = read_origin(options.path); origin.models.empty() && !origin.maps.empty()) {
-    return describeOrigin(options, origin);
+  if (!remote || !content.empty()) {
+    const FileOrigin origin = read_origin(agent::file_here(options.path));
+    if (!content.empty() || (origin.models.empty() && !origin.maps.empty())) return describeOrigin(options, origin);
   }
-  const RunFile run = RunFile::open(options.path, options.check);
+  const RunFile run = agent::open_run(options.path, options.check);
   return options.json ? runFileJson(options.path, run) : runFileText(options.path, run);
 }
 

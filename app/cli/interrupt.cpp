@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 
 namespace foxscope::cli {
@@ -64,6 +65,7 @@ void InterruptThread::wait() {
   }
   if (m_finished) return;
   remove_unfinished_files();
+  agent::remove_temporary_folders();
   // The console's lock may be held by the work that did not stop.
   if (const std::string text = message(); !text.empty()) {
     const std::string line = fmt::format("{}foxscope: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text);

@@ -14,9 +14,9 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/maps/map_figure.h"
 #include "app/figure/page/pdf_metadata.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/file/map_file.h"
-#include "backend/map/device/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -124,13 +124,13 @@ std::optional<RunFile> openRun(const MapOptions& options, const CommandContext& 
            name == to_string(Quantity::logits);
   };
   if (std::ranges::all_of(split(options.quantities, ','), lacksRows)) {
-    return RunFile::open(options.file, options.check);
+    return agent::open_run(options.file, options.check, options.device);
   }
-  return RunFile::open(options.file, context.job(), options.check);
+  return agent::open_run(options.file, options.check, context.job(), options.device);
 }
 
 int writeMap(MapOptions options, const CommandContext& context) {
-  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
+  const std::optional<int> gpu = agent::gpu_for(options.file, options.device);
   const MapFormat format = formatOf(options);
   const bool chooses = options.head.empty();
   if (!chooses) {

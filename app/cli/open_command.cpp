@@ -9,6 +9,7 @@
 
 #include "app/cli/command.h"
 #include "app/gui/application.h"
+#include "backend/agent/remote_path.h"
 #include "backend/base/error.h"
 #include "backend/model/weights/hub_cache.h"
 
@@ -49,6 +50,10 @@ gui::Theme parseTheme(const std::string& word) {
 int openWindow(const OpenOptions& options, const CommandContext& context) {
   for (const std::string& path : options.paths) {
     std::error_code failed;
+    if (agent::is_remote(path)) {
+      (void)agent::parse_remote_path(path);
+      continue;
+    }
     if (std::filesystem::exists(path, failed) || is_hub_id(path)) continue;
     throw Error(fmt::format("{}: there is no such file or folder", path));
   }

@@ -129,7 +129,7 @@ std::int64_t expertsAlone(const ModelConfig& config) {
   return layers;
 }
 
-// "16 Mamba-2", "6 gated delta rule, 2 attention", or "23 Mamba-2, 6 attention, 23 experts".
+// "16 Mamba-2", "6 gated delta rule, 2 attention", or "23 Mamba-2, 23 experts, 6 attention".
 std::string mixerNames(const ModelConfig& config) {
   std::string names;
   const auto add = [&names](std::int64_t layers, const char* words) {

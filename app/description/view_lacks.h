@@ -14,7 +14,8 @@ struct ViewLack {
   bool computed = false;            ///< these are computed when the file is opened, so that nothing is lacking
 };
 
-/// What the views will lack of a model, as the arrays say that are there and sound. A model without tokens lacks all.
+/// What the views will lack of a model, as the arrays say that are there in their type and shape. A model without
+/// tokens lacks all.
 std::vector<ViewLack> viewLacks(const SchemaModel& model);
 
 }  // namespace foxscope

@@ -7,11 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "backend/agent/remote_files.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
 #include "backend/eval/heads/heads_file.h"
 #include "backend/file/provenance.h"
-#include "backend/map/device/map_device.h"
 
 namespace foxscope::figure {
 namespace {
@@ -63,19 +64,17 @@ const Of& firstGated(const std::vector<Of>& all, std::vector<std::string>& notes
 
 RunCheck checkOf(const FigureSpec& spec) { return spec.has("unchecked") ? RunCheck::none : RunCheck::whole; }
 
-std::optional<int> gpuOf(const FigureSpec& spec) {
-  return gpu_chosen(DeviceChoice::parse(spec.text("device", "auto")));
-}
+std::string deviceOf(const FigureSpec& spec) { return spec.text("device", "auto"); }
 
 std::vector<LossSource> lossesIn(const std::string& file, RunCheck check) {
-  const std::string content = read_content(file);
-  if (content == kLossContent) return lossesOf(LossEvaluation::open(file));
+  const std::string content = agent::content_of(file);
+  if (content == kLossContent) return lossesOf(LossEvaluation::open(agent::file_here(file)));
   if (!content.empty()) {
     throw Error(fmt::format("{}: holds {} and no losses: name a file that `foxscope eval loss` or `foxscope run` wrote",
                             file, content_words(content)));
   }
   std::vector<LossSource> sources;
-  for (const auto& run : RunFile::open(file, check).traces) sources.push_back(lossesOf(run));
+  for (const auto& run : agent::open_run(file, check).traces) sources.push_back(lossesOf(run));
   return sources;
 }
 
@@ -97,10 +96,10 @@ std::optional<FigureRequest::Runs> FigureRequest::runs() const {
   Runs all;
   for (const FigureRun& run : sources.runs) all.emplace_back(run.trace);
   if (!all.empty()) return all;
-  const std::optional<int> gpu = gpuOf(spec);
   std::set<std::string> names;
   for (const std::string& file : sources.files) {
-    const std::optional<RunFile> opened = RunFile::open(file, job, checkOf(spec));
+    const std::optional<int> gpu = agent::gpu_for(file, deviceOf(spec));
+    const std::optional<RunFile> opened = agent::open_run(file, checkOf(spec), job, deviceOf(spec));
     if (!opened) return std::nullopt;
     for (const auto& run : opened->traces) {
       if (!names.insert(run->info().name).second) {
@@ -172,11 +171,11 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
     models.push_back(*heads);
   }
   if (!models.empty()) return models;
-  const std::optional<int> gpu = gpuOf(spec);
   for (const std::string& file : sources.files) {
-    const std::string content = read_content(file);
+    const std::string content = agent::content_of(file);
     if (content == kHeadsContent || content == kEvalHeadsContent) {
-      for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
+      for (EvaluatedHeads& model : HeadsEvaluation::open(agent::file_here(file)).models)
+        models.push_back(std::move(model));
       continue;
     }
     if (!content.empty()) {
@@ -185,7 +184,8 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
           "-o` or `foxscope run` wrote",
           file, content_words(content)));
     }
-    const std::optional<RunFile> opened = RunFile::open(file, job, checkOf(spec));
+    const std::optional<int> gpu = agent::gpu_for(file, deviceOf(spec));
+    const std::optional<RunFile> opened = agent::open_run(file, checkOf(spec), job, deviceOf(spec));
     if (!opened) return std::nullopt;
     for (const auto& trace : opened->traces) {
       auto heads = evaluate_run({trace, gpu}, job);

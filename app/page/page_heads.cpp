@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/index.h"
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/trace/decay_time.h"
 #include "backend/trace/shown_heads.h"
 
@@ -36,7 +37,7 @@ HeadsByKind headsByKind(const Trace& trace) {
     const LayerMixer mixer = info.mixer(layer);
     const bool decays = forgets(info, layer) && keepsGates(trace, layer) && info.length > 1;
     for (int head = 0; head < mixer.heads; head += shown_step(mixer)) {
-      const double time = decays ? decay_time(mean_log_gate(trace.cumulative_log_gate(layer, head))) : 0.0;
+      const double time = decays ? decay_time(mean_log_gate(trace, layer, head)) : 0.0;
       kinds[{mixer_words(mixer), decays}].push_back({time, {layer, head}});
     }
   }

@@ -386,8 +386,12 @@ class TensorRunReader {
         }
       }
       // One sequence of a batch: the queries have four axes, and then all tensors of the layer have one more.
-      const std::size_t rank = tensors.at("q").view.shape.size();
-      const bool batch = rank == 4;
+      const std::vector<std::int64_t>& shape = tensors.at("q").view.shape;
+      const bool batch = shape.size() == 4;
+      if (batch && shape[0] != 1) {
+        fail(tensors.at("q").name,
+             fmt::format("is a batch of {}, {}: store one of its sequences", shape[0], shape_text(shape)));
+      }
       for (auto& [name, tensor] : tensors) {
         const bool by_channel = name == "log_decay" && tensor.view.shape.size() == 3 + (batch ? 1U : 0U);
         locate(tensor, name == "q" || name == "k" || name == "v" || by_channel ? 3 : 2, batch);
@@ -412,7 +416,7 @@ class TensorRunReader {
     const LayerTensor* const gate = layers_->find(layer, "log_f");
     const LayerTensor* const decay = layers_->find(layer, "log_decay");
     const LayerTensor* const beta = layers_->find(layer, "beta");
-    require_extent(k, k.width, q.width, "channels, as queries have,");
+    require_extent(k, k.width, q.width, "channels, as queries have");
     for (const LayerTensor* other : {decay, beta}) {
       if (gate != nullptr && other != nullptr) {
         fail(other->name,
@@ -422,10 +426,10 @@ class TensorRunReader {
     const bool linear = decay != nullptr || beta != nullptr || (gate == nullptr && options_.mixer);
     if (!linear) {
       mixer = attention_layer(static_cast<int>(q.heads), static_cast<int>(k.heads), static_cast<int>(q.width));
-      if (gate != nullptr) require_extent(*gate, gate->heads, q.heads, "heads, as queries have,");
+      if (gate != nullptr) require_extent(*gate, gate->heads, q.heads, "heads, as queries have");
       if (v != nullptr) {
-        require_extent(*v, v->heads, k.heads, "heads, as keys have,");
-        require_extent(*v, v->width, q.width, "channels, as queries have,");
+        require_extent(*v, v->heads, k.heads, "heads, as keys have");
+        require_extent(*v, v->width, q.width, "channels, as queries have");
       }
     } else {
       mixer.mixer = options_.mixer.value_or(beta != nullptr ? Mixer::delta_rule : Mixer::gated_linear_attention);
@@ -441,8 +445,8 @@ class TensorRunReader {
       mixer.value_dim = static_cast<int>(v != nullptr ? v->width : q.width);
       mixer.decay = decay == nullptr ? Decay::none : decay->width == 0 ? Decay::head : Decay::channel;
       if (decay != nullptr && decay->width > 0) {
-        require_extent(*decay, decay->heads, k.heads, "heads, as keys have,");
-        require_extent(*decay, decay->width, k.width, "channels, as keys have,");
+        require_extent(*decay, decay->heads, k.heads, "heads, as keys have");
+        require_extent(*decay, decay->width, k.width, "channels, as keys have");
       } else if (decay != nullptr) {
         require_extent(*decay, decay->heads, heads, "heads");
       }

@@ -29,14 +29,14 @@ struct SchemaFinding {
 /// A model of the file as far as it could be read.
 struct SchemaModel {
   TraceInfo info;                                ///< name and sizes; length 0: no tokens could be read
-  std::set<std::pair<TraceArray, int>> present;  ///< arrays that are there, by layer where there is one a layer
+  std::set<std::pair<TraceArray, int>> present;  ///< arrays of the right type and shape, by layer
   bool has_text = false;                         ///< a text, and the places of tokens in it
   bool has_words = false;                        ///< strings of tokens
   std::optional<RunCheckReport> sums;            ///< of check_run; none where the file does not open
 };
 
 struct SchemaReport {
-  std::vector<SchemaFinding> findings;  ///< in the order of the file, kMostFindings of a kind at most
+  std::vector<SchemaFinding> findings;  ///< kMostFindings of a kind at most
   std::uint64_t broken = 0;             ///< all of that kind
   std::uint64_t notes = 0;
   std::vector<SchemaModel> models;

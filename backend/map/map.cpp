@@ -18,6 +18,7 @@
 #include "backend/map/forget_map.h"
 #include "backend/map/log_normalizer.h"
 #include "backend/map/map_stages.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope {
@@ -186,6 +187,10 @@ std::optional<Image> computed_by_distance(const MapRequest& request, const Job& 
 
 std::optional<Image> computed_map(const MapRequest& request, const Job& job, const MapStages* stages) {
   check_request(request);
+  // F takes c of a head alone, and then every part of the picture at any size.
+  if (const auto* const there = has_closed_form(request) ? nullptr : elsewhere(request.head, request.minus)) {
+    return there->map(request, job);
+  }
   try {
     std::optional<Image> image =
         request.by_distance() ? computed_by_distance(request, job, stages) : computed(request, job, stages);

@@ -4,6 +4,7 @@
 
 #include "backend/base/index.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/map/mixing_entries.h"
 
 namespace foxscope {
@@ -86,6 +87,7 @@ Range MapLine::positions(std::int64_t length) const {
 std::optional<std::vector<float>> line_entries(const LineRequest& request, const Job& job) {
   const Range& positions = request.positions;
   if (positions.size() < 1) return std::vector<float>();
+  if (const auto* const there = elsewhere(request.head, request.minus)) return there->line(request, job);
   std::optional<Image> image;
   switch (request.line.along) {
     case MapLine::Along::row:

@@ -9,6 +9,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/map/mixing_recurrence.h"
 
 namespace foxscope {
@@ -41,8 +42,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
   const double at_key = c[index_of(key)];
   reading.log_forget = c[index_of(query)] - at_key;
-  reading.forget = info.mixer(head.layer).decays_by_channel() ? mean_over_channels(head, query, key)
-                                                              : std::exp(reading.log_forget);
+  reading.forget =
+      info.mixer(head.layer).decays_by_channel() ? mean_over_channels(head, query, key) : std::exp(reading.log_forget);
   // c never increases: the first position after the key where F has fallen below the level.
   const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
   const auto fallen =
@@ -142,6 +143,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
 
 PairReading pair_reading(const HeadOf& head, std::int64_t query, std::int64_t key) {
   check_pair(head, query, key);
+  if (const auto* const there = elsewhere(head)) return there->pair(head, query, key);
   const TraceInfo& info = head.trace->info();
   PairReading reading;
   const std::int64_t window = window_of(info, head.layer);

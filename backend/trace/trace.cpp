@@ -11,6 +11,7 @@
 #include "backend/text/unicode/utf8.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/mixer_text.h"
+#include "backend/trace/row_source.h"
 
 namespace foxscope {
 namespace {
@@ -205,19 +206,21 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
     throw UsageError(fmt::format("model '{}', layer {}: {} has no {}", info_.name, layer, mixer_words(mixer),
                                  spec.path + std::string_view(spec.path).rfind('/') + 1));
   }
-  const ArrayValues* const values = find(array, whole ? 0 : layer);
-  if (values == nullptr) {
+  if (!source_->has(array, whole ? 0 : layer)) {
     const bool others = std::ranges::any_of(kTraceArrays, [&](const ArraySpec& other) {
       return other.keep == spec.keep && belongs_to(other, mixer) && has(other.array, layer);
     });
     throw others ? lacks(info_, layer, spec) : not_kept(info_.name, spec.keep);
   }
-  const std::span<const T> numbers = std::get<std::vector<T>>(*values);
-  assert(numbers.size() == elements_of(spec, info_, layer));
   const int heads = static_cast<int>(shape_of(spec, info_, layer)[whole ? 1 : 0]);
   const int rows = whole ? info_.layers * heads : heads;
-  const std::size_t size = numbers.size() / static_cast<std::size_t>(rows);
   const int place = whole ? layer * heads + head : shared_head(mixer.heads, heads, head);
+  if (const auto* const by_row = dynamic_cast<const RowSource*>(source_.get())) {
+    return std::get<std::vector<T>>(by_row->row(array, whole ? 0 : layer, place));
+  }
+  const std::span<const T> numbers = std::get<std::vector<T>>(*find(array, whole ? 0 : layer));
+  assert(numbers.size() == elements_of(spec, info_, layer));
+  const std::size_t size = numbers.size() / static_cast<std::size_t>(rows);
   return numbers.subspan(static_cast<std::size_t>(place) * size, size);
 }
 

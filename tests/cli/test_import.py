@@ -352,7 +352,7 @@ class RefusalTest(ImportTest):
                 ({"L__0__log_f": numpy.zeros((2, 40))}, ["layers.0.log_f: expected 4 heads, as queries have, found 2"]),
                 ({"L__0__k": numpy.zeros((3, 40, 8))}, ["layers.0: 4 heads cannot share 3 key heads"]),
                 ({"L__0__k": numpy.zeros((2, 40, 7))}, ["layers.0.k: expected 8 channels, as queries have, found 7"]),
-                ({"L__0__q": numpy.zeros((2, 4, 40, 8))}, ["layers.0.q: expected [1] and [H, 40, d]", "found [2, 4, 40, 8]"]),
+                ({"L__0__q": numpy.zeros((2, 4, 40, 8))}, ["layers.0.q: is a batch of 2, [2, 4, 40, 8]", "one of its sequences"]),
                 ({"L__0__q": numpy.zeros((4, 40, 8), numpy.int64)}, ["layers.0.q: expected F64, F32, F16 or BF16, found I64"]),
                 ({"ids": numpy.zeros(40)}, ["ids: expected I64 or I32, found F64"]),
                 ({"ids": numpy.zeros((2, 40), numpy.int64)}, ["ids: expected [L], found [2, 40]"]),

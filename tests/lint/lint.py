@@ -26,6 +26,7 @@ ALLOWED = {
     "backend/trace": {"backend/base", "backend/text", "kernels"},
     "backend/map": {"backend/base", "backend/trace", "kernels"},
     "backend/file": {"backend/base", "backend/text", "backend/trace", "backend/map", "kernels"},
+    "backend/agent": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "kernels"},
     # The door of the library that LibTorch is in: its rooms see it, and it opens the highest.
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
     "backend/data": {"backend/base", "backend/text", "backend/trace", "backend/file", "backend/model", "kernels"},
@@ -67,7 +68,8 @@ LIBRARIES = {
     r"<H5|<hdf5": ("backend/file", "tests"),
     r"<pcre2": ("backend/text",),
     r"<hwy/": ("kernels", "tests"),
-    r"<(blosc|zstd)\.h>": ("backend/train", "tests"),
+    r"<blosc\.h>": ("backend/train", "tests"),
+    r"<zstd\.h>": ("backend/agent", "backend/train", "tests"),
     r"<httplib": ("backend/serve",),
     r"<CLI/": ("app/cli", "app"),
 }

@@ -249,7 +249,7 @@ TEST(FamilyConfig, ReadsRotaryEmbeddingsByKindsOfLayers) {
 
 TEST(FamilyConfig, RefusesSwitchesThatAreOff) {
   for (const std::string& name : kPlainFamilies) {
-    for (const char* key : {"is_causal", "causal", "use_rope", "use_rotary_emb", "elementwise_affine"}) {
+    for (const char* key : {"is_causal", "causal", "elementwise_affine"}) {
       for (const json& off : {json(false), json(), json(0)}) {
         EXPECT_PRED2(test::says, refusal(name, {{key, off}}),
                      (Parts{std::string(key) + " is " + off.dump() + ", which Foxscope does not run: it runs true"}));

@@ -11,13 +11,13 @@
 #include "app/cli/heads/heads_report.h"
 #include "app/cli/heads/heads_tables.h"
 #include "app/cli/map_options.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads/heads_evaluation.h"
 #include "backend/eval/heads/heads_file.h"
 #include "backend/file/run_file.h"
-#include "backend/map/device/map_device.h"
 #include "backend/map/map.h"
 #include "backend/map/team.h"
 
@@ -246,8 +246,8 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
 int tellHeads(const HeadsOptions& options, const CommandContext& context) {
   const HeadsForm form = formOf(options);
   checkOptions(options, form);
-  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
-  const std::optional<RunFile> run = RunFile::open(options.file, context.job(), options.check);
+  const std::optional<int> gpu = agent::gpu_for(options.file, options.device);
+  const std::optional<RunFile> run = agent::open_run(options.file, options.check, context.job(), options.device);
   if (!run) return kInterrupted;
   noteUnchecked(context.console, options.file, options.check);
   std::vector<HeadsReport> reports;

@@ -15,6 +15,7 @@
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
 #include "app/page/page.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
 #include "backend/file/run_file.h"
@@ -110,7 +111,7 @@ std::string chosenNote(const std::vector<page::PageModel>& models) {
 
 int writePage(const PageOptions& options, const CommandContext& context) {
   checkOutput(options);
-  const auto file = RunFile::open(options.file, context.job(), options.check);
+  const auto file = agent::open_run(options.file, options.check, context.job());
   if (!file) return kInterrupted;
   page::PageRequest request;
   request.models = modelsOf(options, *file);

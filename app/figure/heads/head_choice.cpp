@@ -11,6 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/eval/experts/expert_table.h"
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -30,7 +31,7 @@ constexpr std::int64_t kLeastShown = 64;
 double decayTimeOf(const HeadOf& head) {
   // A text of one token has no gate in any F.
   if (head.trace->info().length < 2) return std::numeric_limits<double>::infinity();
-  return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
+  return decay_time(mean_log_gate(*head.trace, head.layer, head.head));
 }
 
 std::string croppedNote(const Range& positions, std::int64_t length) {

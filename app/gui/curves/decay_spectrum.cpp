@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
 #include "backend/trace/shown_heads.h"
@@ -18,7 +19,7 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
       if (!forgets(info, layer)) continue;
       for (int head = 0; head < info.mixer(layer).heads; head += shown_step(info.mixer(layer))) {
         if (job.stopped()) return std::nullopt;
-        const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));
+        const double time = decay_time(mean_log_gate(*run.trace, layer, head));
         HeadDecay decay{{run.id, layer, head}, time};
         if (info.mixer(layer).decays_by_channel()) {
           HeadStatistics channels;

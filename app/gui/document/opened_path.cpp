@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "app/gui/document/session.h"
+#include "backend/agent/remote_files.h"
+#include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/file/provenance.h"
 #include "backend/model/weights/checkpoint.h"
@@ -114,10 +116,35 @@ OpenedTraining openTraining(const std::filesystem::path& path) {
   return {QString::fromStdString(newest.string())};
 }
 
+OpenedRunFile openedRun(std::optional<RunFile> run, const std::stop_token& stop) {
+  if (!run) return {};
+  OpenedRunFile opened{std::move(*run), {}};
+  for (const auto& trace : opened.file.traces) {
+    if (stop.stop_requested()) return {};
+    opened.representative.push_back(representativeHead(*trace));
+  }
+  return opened;
+}
+
+/// A run there stays there; of any other file a copy is opened.
+OpenedContent openRemotePath(const std::string& url, const Job& job, RunCheck check) {
+  const agent::FileFacts facts = agent::file_facts(url);
+  if (facts.holds == "runs") return openedRun(agent::open_run(url, check, job), job.stop);
+  if (facts.kind != "file") {
+    throw Error(
+        fmt::format("{}: is a {} on another machine: run it there with foxscope run --model {}, and open its "
+                    "run file",
+                    url, facts.kind, url));
+  }
+  const std::filesystem::path copy = agent::file_here(url, job);
+  return copy.empty() ? OpenedRunFile{} : openPath(QString::fromStdString(copy.string()), job, check);
+}
+
 }  // namespace
 
 OpenedContent openPath(const QString& path, const Job& job, RunCheck check) {
   const std::filesystem::path file = path.toStdString();
+  if (agent::is_remote(path.toStdString())) return openRemotePath(path.toStdString(), job, check);
   std::error_code failed;
   const auto status = std::filesystem::status(file, failed);
   // A hub id "owner/name" is no path; the checkpoint's reader says what it looked for.
@@ -143,14 +170,7 @@ OpenedContent openPath(const QString& path, const Job& job, RunCheck check) {
   }
   if (isHdf5(head)) {
     if (auto evaluation = openEvaluation(path)) return std::move(*evaluation);
-    std::optional<RunFile> run = RunFile::open(file, job, check);
-    if (!run) return OpenedRunFile{};
-    OpenedRunFile opened{std::move(*run), {}};
-    for (const auto& trace : opened.file.traces) {
-      if (job.stopped()) return OpenedRunFile{};
-      opened.representative.push_back(representativeHead(*trace));
-    }
-    return opened;
+    return openedRun(RunFile::open(file, job, check), job.stop);
   }
   const auto size = std::filesystem::file_size(file, failed);
   if (looksLikeSession(head)) return readSession(file, size);

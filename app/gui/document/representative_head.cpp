@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/base/error.h"
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::gui {
@@ -21,7 +22,7 @@ RepresentativeHead byDecayTime(const Trace& trace) {
     // Where some layers forget, the choice is among their heads.
     if (!forgets(info, layer)) continue;
     for (int head = 0; head < info.mixer(layer).heads; ++head) {
-      const double time = decay_time(mean_log_gate(trace.cumulative_log_gate(layer, head)));
+      const double time = decay_time(mean_log_gate(trace, layer, head));
       if (std::isnan(time)) continue;
       const bool fits = time <= kShort * length;
       if (fits ? time <= longest : longest > 0 || time >= shortest) continue;

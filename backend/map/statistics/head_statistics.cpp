@@ -7,6 +7,7 @@
 
 #include "backend/map/attention_pass.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
@@ -30,6 +31,7 @@ std::vector<double> channel_decay_times(const HeadStatistics& statistics) {
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job) {
   const TraceInfo& info = head.trace->info();
   head.trace->check_head(head.layer, head.head);
+  if (const auto* const there = elsewhere(head)) return there->statistics(head, options, job);
   HeadStatistics statistics;
   statistics.layer = head.layer;
   statistics.head = head.head;

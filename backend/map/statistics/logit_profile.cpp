@@ -9,6 +9,7 @@
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_profile.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/map/team.h"
 
 namespace foxscope {
@@ -160,6 +161,7 @@ double count_pairs(std::int64_t length, const DistanceBin& bin) {
 std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const Job& job) {
   const TraceInfo& info = head.trace->info();
   head.trace->check_head(head.layer, head.head);
+  if (const auto* const there = elsewhere(head)) return there->logits(head, job);
   std::span<const double> gate;
   if (forgets(info, head.layer)) gate = head.trace->cumulative_log_gate(head.layer, head.head);
   const std::int64_t window = window_of(info, head.layer);

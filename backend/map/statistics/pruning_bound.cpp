@@ -8,6 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/trace/query_key_store.h"
 
 namespace foxscope {
@@ -47,6 +48,7 @@ std::optional<PruningBound> pruning_bound(const HeadOf& head, double tolerance, 
         fmt::format("{}: layer {} has no softmax attention, so nothing of it is pruned", info.name, head.layer));
   }
   const QueryKeyStore& store = head.trace->require_query_key();
+  if (const auto* const there = elsewhere(head)) return there->pruning(head, tolerance, job);
   const auto query = largest_length(store, TraceArray::query, head.layer, head.head, info.length, job);
   if (!query) return std::nullopt;
   const auto key =

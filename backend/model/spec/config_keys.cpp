@@ -51,7 +51,7 @@ constexpr std::string_view kNoExperts = "Foxscope runs no mixtures of experts in
 
 /// Switches that are on where a file does not have them, in this family's code or in another's. Off, or null, they ask
 /// for another model; a reader whose family has both asks for them.
-constexpr std::string_view kOnOtherwise[] = {"is_causal", "causal", "use_rope", "use_rotary_emb", "elementwise_affine"};
+constexpr std::string_view kOnOtherwise[] = {"is_causal", "causal", "elementwise_affine"};
 
 /// Keys that transformers writes into any configuration, where they say no.
 constexpr std::string_view kSwitches[] = {

@@ -338,10 +338,12 @@ constexpr const char* kOfWindowed = "sliding_attention";
 /// The part of a head that turns where the object of the embedding does not say it, and the key that it hangs on.
 struct TurningPart {
   TurningPart(const ConfigKeys& keys, const RotaryKeys& names) : fraction(names.otherwise.value_or(1)) {
-    key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
-    if (names.fraction == nullptr) return;
     key = names.fraction;
-    fraction = keys.number(key, kLeastFraction, 1, fraction);
+    if (key != nullptr) {
+      fraction = keys.number(key, kLeastFraction, 1, fraction);
+    } else {
+      key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
+    }
   }
   double fraction;
   const char* key;

@@ -219,7 +219,7 @@ class PruningTest(AnswersTest):
         self.assertIn("5 heads without a gate at 0 %", words)
         self.assertNotRegex(said, r"maps of [^\n]*(2:\d|3:1)")
         words, _ = self.words("pruning", run, "--heads", "2:0,3:0")
-        self.assertRegex(words, r"Layer 2, head 0 Layer 3, head 0 no gate \d+\.\d % skipped")
+        self.assertRegex(words, r"Layer 2, head 0 \(b\) Layer 3, head 0 no gate \d+\.\d % skipped")
 
     def test_models_without_gates_in_their_attention(self):
         out = self.folder / "x.pdf"

@@ -505,7 +505,7 @@ void CurveTabsTest::modelWithoutGates() {
   const RunId run = hybrid.document.runs()[0].id;
   hybrid.document.runs().selection().setHead({run, 0, 1});
   QVERIFY(hybrid.show(Tab::decay));
-  QCOMPARE(hybrid.tab<curves::DecayTab>().note(), "No forget gate in layers 1 of hybrid.");
+  QCOMPARE(hybrid.tab<curves::DecayTab>().note(), "No forget gate in layer 1 of hybrid.");
   QVERIFY(hybrid.tab<curves::DecayTab>().readOut().place().startsWith("hybrid, layer 0, head 1: decay time "));
   hybrid.document.runs().selection().setHead({run, 1, 2});
   QTRY_COMPARE(hybrid.tab<curves::DecayTab>().readOut().place(), "layer 1 of hybrid has no forget gate");

@@ -2,6 +2,7 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "app/figure/layer_kind.h"
 #include "app/gui/document/head_steps.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/heads/heads_shown.h"

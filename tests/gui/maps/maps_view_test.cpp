@@ -442,7 +442,7 @@ std::vector<std::shared_ptr<const Trace>> softmaxAndLinear() {
   run.mixers = {mixer, mixer};
   run.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
   SyntheticRun channels = run;
-  channels.name = "gla";
+  channels.name = "mamba-by-channel";
   mixer.mixer = Mixer::gated_linear_attention;
   mixer.decay = Decay::channel;
   channels.mixers = {mixer, mixer};

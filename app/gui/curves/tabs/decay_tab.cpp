@@ -60,7 +60,8 @@ void DecayTab::take(std::vector<DecaySpectrum> spectra) {
     const std::vector<int> without = figure::layersWithoutGate(spectrum.run.trace->info());
     if (!without.empty()) {
       notes +=
-          tr("No forget gate in layers %1 of %2.").arg(QString::fromStdString(ranges_text(without)), spectrum.run.name);
+          (without.size() == 1 ? tr("No forget gate in layer %1 of %2.") : tr("No forget gate in layers %1 of %2."))
+              .arg(QString::fromStdString(ranges_text(without)), spectrum.run.name);
     }
   }
   if (!ungated.empty()) notes.prepend(tr("No forget gate, so nothing decays: %1.").arg(ungated.join(tr(", "))));

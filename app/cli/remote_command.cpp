@@ -1,0 +1,193 @@
+#include "app/cli/remote_command.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/cli/output.h"
+#include "backend/agent/fields.h"
+#include "backend/agent/remote.h"
+#include "backend/agent/remote_files.h"
+#include "backend/agent/temporary_folders.h"
+#include "backend/base/error.h"
+#include "backend/text/file_bytes.h"
+
+namespace foxscope::cli {
+namespace {
+
+/// Commands whose run files and evaluations are read from afar.
+constexpr std::array kReadFromAfar = {"info", "map", "heads", "compare", "figure", "page", "open"};
+
+/// "ssh://..." of [NAME=]ssh://...; empty for what is here.
+std::string urlIn(const std::string& value) {
+  const std::size_t place = value.find("ssh://");
+  if (place == 0) return value;
+  const bool named = place != std::string::npos && value[place - 1] == '=' && value.find('/') > place;
+  return named ? value.substr(place) : "";
+}
+
+/// The other machine's folder for the files of one command.
+struct WorkFolder {
+  std::shared_ptr<agent::Remote> remote;
+  agent::RemoteHost host;
+  std::string folder;
+  int count = 0;
+
+  /// A path for a file in a folder of its own, so that it keeps its name.
+  agent::RemotePath placeFor(const std::string& name, const Job& job) {
+    agent::Message request;
+    request.header["do"] = "folder";
+    const auto answer = remote->ask(request, job, agent::Again::never);
+    if (!answer) return {};
+    return {host, agent::take<std::string>(*answer, "answer") + "/" + name};
+  }
+};
+
+std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+bool reads(const std::string& command) { return std::ranges::find(kReadFromAfar, command) != kReadFromAfar.end(); }
+
+}  // namespace
+
+RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCommand& parsed)
+    : m_arguments(std::move(arguments)), m_parsed(parsed) {
+  agent::RemoteHost host;
+  for (const PathArgument& argument : parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    if (url.empty()) continue;
+    const agent::RemotePath path = agent::parse_remote_path(url);
+    m_needed = m_needed || argument.output || !reads(parsed.command);
+    if (!argument.model) continue;
+    if (!m_place.empty() && path.host != host) {
+      throw UsageError(fmt::format("{}: models on two machines, {} and {}, do not run together: run each by itself",
+                                   url, host.words(), path.host.words()));
+    }
+    m_place = url;
+    host = path.host;
+  }
+  const bool models = !m_place.empty();
+  if (!models) m_place = placeOfFolder();
+  m_needed = m_needed || !m_place.empty();
+  for (const PathArgument& argument : parsed.paths) {
+    if (!models || !argument.model || !urlIn(argument.value).empty()) continue;
+    throw UsageError(fmt::format("{}: lies here, and other models of the command on {}: run each by itself",
+                                 argument.value, host.words()));
+  }
+}
+
+/// The first folder that is named on another machine, a checkpoint or a training, or a run file that is only checked:
+/// what reads one of these runs where it lies.
+std::string RemoteCommand::placeOfFolder() const {
+  for (const PathArgument& argument : m_parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    if (url.empty() || argument.output || m_parsed.command == "open") continue;
+    if (m_parsed.command == "check") return url;
+    if (!reads(m_parsed.command) || url.ends_with(".h5")) continue;  // no folder, and the way there and back is long
+    if (agent::file_facts(url).kind == "folder") return url;
+  }
+  return "";
+}
+
+int RemoteCommand::run(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run) {
+  return m_place.empty() ? runHere(context, run) : runThere(context);
+}
+
+/// Puts another path in the place of one: where it is a word, or stands behind an option's name.
+void RemoteCommand::replace(const std::string& path, const std::string& with) {
+  for (std::size_t n = 1; n < m_arguments.size(); ++n) {
+    std::string& word = m_arguments[n];
+    if (word == path) {
+      word = with;
+    } else if (word.starts_with('-') && word.ends_with(path)) {
+      word = word.substr(0, word.size() - path.size()) + with;
+    }
+  }
+}
+
+int RemoteCommand::runHere(const CommandContext& context,
+                           const std::function<int(const std::vector<std::string>&)>& run) {
+  std::vector<std::pair<std::filesystem::path, agent::RemotePath>> outputs;
+  for (const PathArgument& argument : m_parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    if (url.empty() || (!argument.output && reads(m_parsed.command))) continue;
+    if (argument.output) {
+      const agent::RemotePath there = agent::parse_remote_path(url);
+      outputs.emplace_back(agent::make_temporary_folder() / nameOf(there.path), there);
+      replace(argument.value, outputs.back().first.string());
+      continue;
+    }
+    if (agent::file_facts(url).holds == "runs") {
+      throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
+                                   fmt::join(kReadFromAfar, ", "), m_parsed.command));
+    }
+    const std::filesystem::path copy = agent::file_here(url, context.job());
+    if (copy.empty()) return kInterrupted;
+    context.console.endProgress();
+    replace(argument.value, copy.string());
+  }
+  const int code = run(m_arguments);
+  if (code != kDone) return code;
+  for (const auto& [here, there] : outputs) {
+    if (!agent::send_file(here, there, m_parsed.force, context.job())) return kInterrupted;
+  }
+  return code;
+}
+
+int RemoteCommand::runThere(const CommandContext& context) {
+  const agent::RemoteHost host = agent::parse_remote_path(m_place).host;
+  WorkFolder work{agent::Remote::at(host), host, {}};
+  std::vector<std::pair<agent::RemotePath, std::string>> outputs;
+  agent::Message request;
+  for (const PathArgument& argument : m_parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    const std::string name = argument.value.substr(0, argument.value.size() - url.size());  // NAME= of a model
+    if (argument.value == "-") {
+      if (argument.output || request.header.contains("input")) continue;
+      const std::string input = read_input_bytes("-", "text", agent::kMostParts);
+      agent::put(request, "input", std::vector<std::uint8_t>(input.begin(), input.end()));
+      continue;
+    }
+    if (!url.empty() && agent::parse_remote_path(url).host == host) {
+      replace(argument.value, name + agent::parse_remote_path(url).path);
+      continue;
+    }
+    const agent::RemotePath there = work.placeFor(nameOf(url.empty() ? argument.value : url), context.job());
+    if (there.path.empty()) return kInterrupted;
+    if (argument.output) {
+      if (!url.empty()) throw UsageError(fmt::format("{}: is neither here nor where the model runs: choose one", url));
+      requireWritable(argument.value, m_parsed.force);
+      outputs.emplace_back(there, argument.value);
+    } else {
+      const std::filesystem::path here = agent::file_here(argument.value, context.job());
+      if (here.empty() || !agent::send_file(here, there, true, context.job())) return kInterrupted;
+    }
+    replace(argument.value, there.path);
+  }
+  agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
+  request.header["do"] = "command";
+  const auto show = [&context](const agent::Message& message) {
+    if (message.header.contains("note")) {
+      context.console.note(agent::take<std::string>(message, "note"));
+    } else if (message.header.contains("output")) {
+      context.console.endProgress();
+      Console::write(message.parts.empty() ? std::string() : message.parts.front().text());
+    }
+  };
+  const auto answer = work.remote->ask(request, context.job(), agent::Again::never, show);
+  context.console.endProgress();
+  if (!answer) return kInterrupted;
+  const int code = agent::take<int>(*answer, "answer");
+  if (code != kDone) return code;
+  for (const auto& [there, here] : outputs) {
+    if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return kInterrupted;
+    context.console.endProgress();
+  }
+  return code;
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,233 @@
+#include "backend/agent/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/agent/fields.h"
+
+namespace foxscope::agent {
+namespace {
+
+/// Messages that may wait for whoever asked; then the other side waits.
+constexpr std::size_t kMostWaiting = 256;
+
+Progress progress_of(const nlohmann::json& json, std::string& unit, std::string& stage) {
+  Progress progress;
+  const std::vector<Part> none;
+  FieldReader reader(json, none);
+  reader("done", progress.done);
+  reader("total", progress.total);
+  reader("unit", unit);
+  reader("stage", stage);
+  progress.unit = unit;
+  progress.stage = stage;
+  return progress;
+}
+
+bool is_last(const Message& message) {
+  return message.header.contains("answer") || message.header.contains("error") || message.header.contains("stopped");
+}
+
+/// What came in the place of the first message, for an error.
+std::string shown(std::string text) {
+  constexpr std::size_t kMostShown = 400;
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + " ...";
+  return text;
+}
+
+}  // namespace
+
+Message hello_message(const Hello& hello) {
+  // The names begin in the order in which JSON is written, so that this one is the first: skip_banner looks for it.
+  Message message;
+  message.header = {{"foxscope_agent", hello.protocol},
+                    {"offers", hello.offers},
+                    {"program", hello.program},
+                    {"takes", hello.takes_zstd ? nlohmann::json::array({"zstd"}) : nlohmann::json::array()},
+                    {"version", hello.version}};
+  return message;
+}
+
+Hello read_hello(const Message& message) {
+  Hello hello;
+  hello.protocol = take<int>(message, "foxscope_agent");
+  hello.program = take<std::string>(message, "program", std::string());
+  hello.version = take<std::string>(message, "version", std::string());
+  const auto words = [&](const char* name) {
+    std::vector<std::string> list;
+    const auto found = message.header.find(name);
+    if (found == message.header.end() || !found->is_array()) return list;
+    for (const auto& word : *found) {
+      if (word.is_string()) list.push_back(word.get<std::string>());
+    }
+    return list;
+  };
+  hello.offers = words("offers");
+  hello.takes_zstd = std::ranges::count(words("takes"), "zstd") > 0;
+  return hello;
+}
+
+Hello own_hello() { return {kProtocol, "foxscope", FOXSCOPE_VERSION, {}, true}; }
+
+Connection::Connection(int in, int out, std::string name, const std::stop_token& stop,
+                       const std::function<void(std::string_view)>& say)
+    : name_(std::move(name)), channel_(in, out) {
+  const std::stop_callback stopped(stop, [this] { channel_.stop_reading(); });
+  try {
+    // Sent at once, so that the other side need not wait for it.
+    channel_.send(hello_message(own_hello()));
+    const std::string banner = channel_.skip_banner();
+    if (say && !banner.empty()) say(shown(banner));
+    const std::optional<Message> first = channel_.receive();
+    if (!first) throw ConnectionEnded("");
+    other_ = read_hello(*first);
+    if (other_.takes_zstd) channel_.compress();
+  } catch (const ConnectionEnded& error) {
+    throw ConnectionEnded(shown(error.what()));
+  } catch (const ProtocolError& error) {
+    throw Error(fmt::format("{}: what answers there is no foxscope agent: {}", name_, shown(error.what())));
+  }
+  if (other_.protocol != kProtocol) {
+    const Hello own = own_hello();
+    throw Error(
+        fmt::format("{}: {} {} there speaks protocol {}, and {} {} here speaks protocol {}: install the same version "
+                    "on both machines",
+                    name_, other_.program, other_.version, other_.protocol, own.program, own.version, kProtocol));
+  }
+  reader_ = std::thread([this] { read_answers(); });
+}
+
+Connection::~Connection() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  came_.notify_all();
+  channel_.stop_reading();
+  reader_.join();
+}
+
+bool Connection::ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
+void Connection::read_answers() {
+  std::string reason;
+  try {
+    while (std::optional<Message> message = channel_.receive()) take_answer(std::move(*message));
+  } catch (const ProtocolError& error) {
+    reason = fmt::format("what came from there is no message of the protocol: {}", error.what());
+  } catch (const std::exception&) {
+    // Cut off in the middle of a message, which is an end like another.
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  if (reason_.empty()) reason_ = reason;
+  came_.notify_all();
+}
+
+/// @throws ProtocolError where nobody asked for it
+void Connection::take_answer(Message message) {
+  const auto id = take<std::int64_t>(message, "id");
+  std::unique_lock lock(mutex_);
+  const auto found = waiting_.find(id);
+  if (found == waiting_.end() || found->second.answered)
+    throw ProtocolError(fmt::format("an answer to a request {} that nobody made", id));
+  // Its place in the map stays until the last message has come.
+  came_.wait(lock,
+             [&] { return stopping_ || found->second.abandoned || found->second.messages.size() < kMostWaiting; });
+  if (stopping_) return;
+  if (found->second.abandoned) {
+    if (is_last(message)) waiting_.erase(found);
+    return;
+  }
+  found->second.answered = is_last(message);
+  // Of progress that nobody has looked at yet the newest is enough.
+  std::vector<Message>& queue = found->second.messages;
+  if (!queue.empty() && queue.back().header.contains("progress") && message.header.contains("progress")) {
+    queue.back() = std::move(message);
+  } else {
+    queue.push_back(std::move(message));
+  }
+  came_.notify_all();
+}
+
+void Connection::fail_ended() const {
+  if (!reason_.empty()) throw Error(fmt::format("{}: {}: install the same version on both machines", name_, reason_));
+  throw ConnectionEnded(fmt::format("{}: the connection has ended", name_));
+}
+
+Message Connection::finished(const Message& message) const {
+  if (const auto error = message.header.find("error"); error != message.header.end()) {
+    const std::string text = error->is_string() ? error->get<std::string>() : "an error without words";
+    const std::string line = fmt::format("{}: {}", name_, text);
+    if (message.header.value("usage", false)) throw UsageError(line);
+    throw Error(line);
+  }
+  return message;
+}
+
+std::optional<Message> Connection::ask(Message request, const Job& job, const Output& output) {
+  std::int64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) fail_ended();
+    id = ++last_id_;
+    waiting_[id];
+  }
+  request.header["id"] = id;
+  try {
+    channel_.send(request);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    waiting_[id].abandoned = true;
+    throw;
+  }
+  std::string unit;
+  std::string stage;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    Waiting& own = waiting_[id];
+    came_.wait(lock, job.stop, [&] { return ended_ || !own.messages.empty(); });
+    if (job.stopped()) {
+      own.abandoned = true;
+      own.messages.clear();
+      lock.unlock();
+      Message cancel;
+      cancel.header = {{"id", id}, {"do", "cancel"}};
+      try {
+        channel_.send(cancel);
+      } catch (const ConnectionEnded&) {
+        // Then nothing goes on there.
+      }
+      return std::nullopt;
+    }
+    if (own.messages.empty()) {
+      waiting_.erase(id);
+      fail_ended();
+    }
+    std::vector<Message> came = std::exchange(own.messages, {});
+    const bool last = is_last(came.back());
+    if (last) waiting_.erase(id);
+    lock.unlock();
+    came_.notify_all();  // there is room again
+    for (const Message& message : came) {
+      if (const auto progress = message.header.find("progress"); progress != message.header.end()) {
+        job.tell(progress_of(*progress, unit, stage));
+      } else if (!is_last(message) && output) {
+        output(message);
+      }
+    }
+    if (last) {
+      if (came.back().header.contains("stopped")) return std::nullopt;
+      return finished(came.back());
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace foxscope::agent

@@ -1,0 +1,215 @@
+#include "backend/agent/file_answers.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/agent/fields.h"
+#include "backend/agent/file_reference.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/base/regular_file.h"
+#include "backend/file/provenance.h"
+
+namespace foxscope::agent {
+namespace {
+
+constexpr std::size_t kMostEntries = 10'000;
+constexpr std::size_t kMostUploads = 8;
+
+bool is_hdf5(const std::string& path) {
+  char letters[4] = {};
+  std::ifstream(path, std::ios::binary).read(letters, sizeof letters);
+  return std::string_view(letters, sizeof letters) == "\x89HDF";
+}
+
+std::string held_by_file(const std::filesystem::path& path) {
+  const std::string ending = path.extension().string();
+  if (ending == ".txt" || ending == ".md") return "text";
+  if (!is_hdf5(path.string())) return "";
+  try {
+    const FileOrigin origin = read_origin(path);
+    if (!origin.content.empty()) return origin.content;
+    if (!origin.models.empty()) return "runs";
+    return origin.maps.empty() ? "" : "maps";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::string held_by_folder(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (std::filesystem::exists(path / "recipe.json", failed)) return "training";
+  return std::filesystem::exists(path / "config.json", failed) ? "checkpoint" : "";
+}
+
+FileFacts facts_of(const std::string& path) {
+  struct stat status {};
+  FileFacts facts;
+  facts.identity = file_identity(path);
+  if (stat(path.c_str(), &status) != 0) status = {};
+  facts.bytes = status.st_size;
+  facts.modified = status.st_mtim.tv_sec;
+  facts.kind = S_ISREG(status.st_mode) ? "file" : S_ISDIR(status.st_mode) ? "folder" : "other";
+  if (facts.kind == "file") facts.holds = held_by_file(path);
+  if (facts.kind == "folder") facts.holds = held_by_folder(path);
+  std::error_code failed;
+  facts.resolved = std::filesystem::weakly_canonical(path, failed).string();
+  return facts;
+}
+
+std::optional<Message> answer_stat(const Asked& asked) {
+  Message answer;
+  put(answer, "answer", facts_of(local_path(take<std::string>(asked.request, "path"))));
+  return answer;
+}
+
+std::optional<Message> answer_list(const Asked& asked) {
+  const std::string path = local_path(take<std::string>(asked.request, "path"));
+  std::error_code failed;
+  std::vector<std::string> names;
+  FolderList list;
+  for (std::filesystem::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed)) {
+    list.more = names.size() == kMostEntries;
+    if (list.more || asked.job.stopped()) break;
+    names.push_back(entry->path().filename().string());
+  }
+  if (failed) throw Error(fmt::format("{}: cannot be listed ({})", path, failed.message()));
+  std::ranges::sort(names);
+  list.resolved = std::filesystem::weakly_canonical(path, failed).string();
+  for (const std::string& name : names) {
+    if (asked.job.stopped()) return std::nullopt;
+    FileFacts facts;
+    try {
+      facts = facts_of((std::filesystem::path(path) / name).string());
+    } catch (const Error&) {
+      continue;  // it has gone meanwhile, or is a link to nothing
+    }
+    list.names.push_back(name);
+    list.kinds.push_back(facts.kind);
+    list.bytes.push_back(facts.bytes);
+    list.modified.push_back(facts.modified);
+    list.holds.push_back(facts.holds);
+  }
+  Message answer;
+  put(answer, "answer", list);
+  return answer;
+}
+
+std::optional<Message> answer_fetch(const Asked& asked) {
+  const std::string path = local_path(take<std::string>(asked.request, "path"));
+  if (file_identity(path) != take<std::string>(asked.request, "identity")) {
+    throw Error(fmt::format("{}: has changed meanwhile: fetch it again", path));
+  }
+  const RegularFile file(path, "file");
+  const auto begin = take<std::int64_t>(asked.request, "begin");
+  const auto count = take<std::int64_t>(asked.request, "count");
+  const auto size = static_cast<std::int64_t>(file.size());
+  if (begin < 0 || count < 0 || begin > size || count > size - begin || count > static_cast<std::int64_t>(kMostParts)) {
+    throw Error(fmt::format("{}: has {} bytes, and no {} from {} on", path, size, count, begin));
+  }
+  Message answer;
+  answer.header["answer"] = {{"part", 0}};
+  Part part{"uint8", {static_cast<std::uint64_t>(count)}, std::vector<std::byte>(static_cast<std::size_t>(count))};
+  for (std::size_t done = 0; done < part.bytes.size();) {
+    const ssize_t got = pread(file.descriptor(), part.bytes.data() + done, part.bytes.size() - done,
+                              static_cast<off_t>(begin) + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw Error(fmt::format("{}: was cut short while it was being read", path));
+    done += static_cast<std::size_t>(got);
+  }
+  answer.parts.push_back(std::move(part));
+  return answer;
+}
+
+/// Files that come piece by piece. One appears under its name when its last piece has come; a client that ends before
+/// leaves nothing.
+class Uploads {
+ public:
+  std::optional<Message> write(const Asked& asked) {
+    const std::string path = local_path(take<std::string>(asked.request, "path"));
+    const auto begin = take<std::int64_t>(asked.request, "begin");
+    const auto size = take<std::int64_t>(asked.request, "size");
+    const auto bytes = take<std::vector<std::uint8_t>>(asked.request, "bytes");
+    const std::lock_guard lock(mutex_);
+    if (begin == 0) start(path, size, take<bool>(asked.request, "overwrite"));
+    const auto found = uploads_.find(path);
+    if (found == uploads_.end() || found->second.written != begin || found->second.size != size ||
+        std::ssize(bytes) > size - begin) {
+      throw Error(fmt::format("{}: a piece of the file came out of its turn", path));
+    }
+    try {
+      found->second.file->write(bytes.data(), bytes.size());
+      found->second.written += std::ssize(bytes);
+      if (found->second.written == size) {
+        found->second.file->commit();
+        uploads_.erase(found);
+      }
+    } catch (...) {
+      uploads_.erase(path);
+      throw;
+    }
+    Message answer;
+    answer.header["answer"] = true;
+    return answer;
+  }
+
+ private:
+  struct Upload {
+    std::unique_ptr<AtomicFile> file;
+    std::int64_t size = 0;
+    std::int64_t written = 0;
+  };
+  void start(const std::string& path, std::int64_t size, bool overwrite) {
+    uploads_.erase(path);
+    if (uploads_.size() >= kMostUploads || size < 0) throw Error("too many files are being written at once");
+    Upload upload{std::make_unique<AtomicFile>(path, overwrite), size, 0};
+    upload.file->require_space(static_cast<std::uint64_t>(size));
+    uploads_.emplace(path, std::move(upload));
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, Upload> uploads_;
+};
+
+}  // namespace
+
+void add_file_answers(Agent& agent) {
+  agent.answers("stat", answer_stat);
+  agent.answers("list", answer_list);
+  agent.answers("fetch", answer_fetch);
+  agent.answers("write", [uploads = std::make_shared<Uploads>()](const Asked& asked) { return uploads->write(asked); });
+}
+
+std::string local_path(const std::string& path) {
+  if (path.starts_with('/')) return path;
+  if (path == "~" || path.starts_with("~/")) {
+    const char* const home = std::getenv("HOME");
+    if (home == nullptr) throw Error(fmt::format("{}: there is no home folder: name the path from / on", path));
+    return home + path.substr(1);
+  }
+  throw Error(fmt::format("{}: name the path from / on, or from ~/ on", path));
+}
+
+std::string file_identity(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    throw Error(
+        fmt::format("{}: cannot be opened ({}): check the path and its permissions", path, std::strerror(errno)));
+  }
+  return fmt::format("{}:{}.{:09}:{}:{}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_dev,
+                     status.st_ino);
+}
+
+}  // namespace foxscope::agent

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "backend/agent/agent.h"
+
+namespace foxscope::agent {
+
+/// Requests about files and folders: stat, list, fetch, write (docs/agent.md).
+void add_file_answers(Agent& agent);
+
+/// A path of a request as this machine has it: "~" is the home folder. @throws Error for a path that is not absolute
+std::string local_path(const std::string& path);
+
+/// What tells a file from one that took its place: size, time of its last change, and place on the disk.
+/// @throws Error where there is no such file
+std::string file_identity(const std::string& path);
+
+}  // namespace foxscope::agent

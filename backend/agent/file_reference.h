@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/agent/fields.h"
+
+namespace foxscope::agent {
+
+/// What a path is on a machine.
+struct FileFacts {
+  std::string kind;  ///< "file", "folder", or "other", such as a device
+  std::int64_t bytes = 0;
+  std::int64_t modified = 0;  ///< seconds since 1970
+  std::string identity;       ///< tells it from a file that took its place
+  /// Of an HDF5 file of Foxscope "runs", "maps" or what its @content says ("eval_loss"); of a folder "checkpoint" or
+  /// "training"; of a text "text"; else empty.
+  std::string holds;
+  std::string resolved;  ///< the path from / on
+};
+
+/// Entries of a folder, by name.
+struct FolderList {
+  std::string resolved;  ///< the folder's path from / on
+  std::vector<std::string> names;
+  std::vector<std::string> kinds;
+  std::vector<std::int64_t> bytes;
+  std::vector<std::int64_t> modified;
+  std::vector<std::string> holds;
+  bool more = false;  ///< there are more entries than were listed
+};
+
+template <typename Visit>
+void fields(Visit& visit, FileFacts& facts) {
+  visit("kind", facts.kind);
+  visit("bytes", facts.bytes);
+  visit("modified", facts.modified);
+  visit("identity", facts.identity);
+  visit("holds", facts.holds);
+  visit("resolved", facts.resolved);
+}
+
+template <typename Visit>
+void fields(Visit& visit, FolderList& list) {
+  visit("resolved", list.resolved);
+  visit("names", list.names);
+  visit("kinds", list.kinds);
+  visit("bytes", list.bytes);
+  visit("modified", list.modified);
+  visit("holds", list.holds);
+  visit("more", list.more);
+}
+
+}  // namespace foxscope::agent

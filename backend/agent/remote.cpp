@@ -1,0 +1,214 @@
+#include "backend/agent/remote.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/agent/child.h"
+#include "backend/base/log.h"
+
+namespace foxscope::agent {
+namespace {
+
+/// How long ssh may take to end once the agent has: what it says is read until then.
+constexpr std::chrono::milliseconds kEndOfSsh{1500};
+/// Of what ssh says, for an error.
+constexpr std::size_t kKeptText = 2000;
+constexpr int kNoProgram = 127;  ///< of a shell that found no such program
+constexpr int kNoConnection = 255;
+
+struct Listener {
+  std::mutex mutex;
+  std::function<void(std::string_view)> say;
+};
+
+Listener& listener() {
+  static Listener one;
+  return one;
+}
+
+void say_line(std::string_view line) {
+  const std::lock_guard lock(listener().mutex);
+  if (listener().say) listener().say(line);
+}
+
+struct KnownRemotes {
+  std::mutex mutex;
+  std::map<RemoteHost, std::shared_ptr<Remote>> remotes;
+};
+
+KnownRemotes& known() {
+  static KnownRemotes* const all = new KnownRemotes;  // outlives every trace
+  return *all;
+}
+
+}  // namespace
+
+/// Lines of a program's standard error, given to the listener as they come. Until there is a connection the last one is
+/// held back: where none can be made, it says why.
+class ErrorLines {
+ public:
+  explicit ErrorLines(int descriptor) : thread_([this, descriptor] { read(descriptor); }) {}
+  ~ErrorLines() {
+    wake_.call();
+    thread_.join();
+  }
+  ErrorLines(const ErrorLines&) = delete;
+  ErrorLines& operator=(const ErrorLines&) = delete;
+
+  /// Gives the line that was held back, and from now on every line at once.
+  void connected() {
+    const std::lock_guard lock(mutex_);
+    if (!held_.empty()) say_line(held_);
+    holds_ = false;
+  }
+  /// The line that was held back, of a program that has ended.
+  [[nodiscard]] std::string held() {
+    std::unique_lock lock(mutex_);
+    done_.wait_for(lock, kEndOfSsh, [&] { return ended_; });  // another may still have the pipe
+    return held_.empty() ? rest_ : held_;
+  }
+
+ private:
+  void read(int descriptor) {
+    while (wake_.wait_for(descriptor)) {
+      char piece[4096];
+      const ssize_t got = ::read(descriptor, piece, sizeof piece);
+      if (got <= 0) break;
+      take({piece, static_cast<std::size_t>(got)});
+    }
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    done_.notify_all();
+  }
+  void take(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    rest_ += text;
+    for (std::size_t end = rest_.find('\n'); end != std::string::npos || rest_.size() > kKeptText;
+         end = rest_.find('\n')) {
+      std::string line = rest_.substr(0, end);
+      rest_.erase(0, end == std::string::npos ? end : end + 1);
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.empty()) continue;
+      if (holds_) std::swap(line, held_);
+      if (!line.empty()) say_line(line);
+    }
+  }
+
+  Wake wake_;
+  mutable std::mutex mutex_;
+  std::string rest_;
+  std::string held_;
+  bool holds_ = true;
+  bool ended_ = false;
+  std::condition_variable done_;
+  std::thread thread_;
+};
+
+/// ssh, what it says, and the connection that goes through it.
+struct Remote::Link {
+  explicit Link(const std::vector<std::string>& words) : child(words), errors(child.errors()) {}
+  ~Link() {
+    connection.reset();
+    child.close_input();
+    child.finish(kEndOfSsh);
+  }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  Child child;
+  ErrorLines errors;
+  std::unique_ptr<Connection> connection;
+};
+
+std::shared_ptr<Remote> Remote::at(const RemoteHost& host) {
+  const std::lock_guard lock(known().mutex);
+  std::shared_ptr<Remote>& remote = known().remotes[host];
+  if (!remote) remote = std::make_shared<Remote>(host);
+  return remote;
+}
+
+void Remote::close_all() {
+  std::map<RemoteHost, std::shared_ptr<Remote>> remotes;  // closed without the lock
+  const std::lock_guard lock(known().mutex);
+  remotes.swap(known().remotes);
+}
+
+void Remote::listen(std::function<void(std::string_view line)> say) {
+  const std::lock_guard lock(listener().mutex);
+  listener().say = std::move(say);
+}
+
+Remote::Remote(RemoteHost host) : host_(std::move(host)) {}
+
+Remote::~Remote() = default;
+
+std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
+  const std::lock_guard lock(mutex_);
+  if (link_ && !link_->connection->ended()) return link_;
+  link_.reset();
+  const std::string name = host_.words();
+  const std::vector<std::string> words = agent_command(host_);
+  job.tell({0, 0, "", "connecting"});
+  std::shared_ptr<Link> made;
+  try {
+    made = std::make_shared<Link>(words);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: install OpenSSH's client, or name another program in FOXSCOPE_SSH", error.what()));
+  }
+  try {
+    made->connection =
+        std::make_unique<Connection>(made->child.output(), made->child.input(), name, job.stop, say_line);
+  } catch (const ConnectionEnded& error) {
+    if (job.stopped()) return nullptr;
+    const std::string came = error.what();
+    made->child.close_input();
+    const int status = made->child.finish(kEndOfSsh);
+    const std::string said = made->errors.held();
+    const std::string& why = came.empty() ? said : came;
+    if (status == kNoProgram) {
+      throw Error(
+          fmt::format("{}: there is no program {} there ({}): install foxscope there (./dev install ~/.local), or say "
+                      "where it is in FOXSCOPE_REMOTE_PROGRAM",
+                      name, words[words.size() - 2], why));
+    }
+    if (status == kNoConnection || came.empty()) {
+      throw Error(fmt::format("{}: cannot be reached: {}: look whether `{}` works", name,
+                              why.empty() ? fmt::format("{} ended with status {}", words.front(), status) : why,
+                              fmt::format("{} {}", words.front(), words[words.size() - 3])));
+    }
+    throw Error(fmt::format("{}: what answers there is no foxscope agent: {}", name, why));
+  }
+  made->errors.connected();
+  const Hello& other = made->connection->other();
+  log_line(LogCategory::file, [&] { return fmt::format("{}: {} {}", name, other.program, other.version); });
+  return link_ = made;
+}
+
+std::optional<Message> Remote::ask(const Message& request, const Job& job, Again again,
+                                   const Connection::Output& output) {
+  for (int attempt = 0;; ++attempt) {
+    const std::shared_ptr<Link> way = link(job);
+    if (!way) return std::nullopt;
+    try {
+      return way->connection->ask(request, job, output);
+    } catch (const ConnectionEnded& error) {
+      if (job.stopped()) return std::nullopt;
+      if (again == Again::once && attempt == 0) {
+        log_line(LogCategory::file, [&] { return fmt::format("{}: the connection ended, once more", host_.words()); });
+        continue;
+      }
+      throw Error(fmt::format("{}: {}", error.what(),
+                              again == Again::once ? "look after the machine and the network, and try again"
+                                                   : "what was going on there has ended with it: start it again"));
+    }
+  }
+}
+
+}  // namespace foxscope::agent

@@ -1,0 +1,132 @@
+#include "backend/agent/remote_files.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/agent/remote.h"
+#include "backend/agent/temporary_folders.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/base/regular_file.h"
+#include "backend/file/provenance.h"
+
+namespace foxscope::agent {
+namespace {
+
+constexpr std::int64_t kPieceOfFile = std::int64_t{1} << 20;
+
+Message request_about(const char* word, const RemotePath& path) {
+  Message request;
+  request.header = {{"do", word}, {"path", path.path}};
+  return request;
+}
+
+template <typename T>
+T answer_about(const char* word, const RemotePath& path) {
+  const auto remote = Remote::at(path.host);
+  return take<T>(*remote->ask(request_about(word, path), {}), "answer");
+}
+
+/// Copies of files from other machines.
+class Copies {
+ public:
+  std::filesystem::path of(const RemotePath& path, const Job& job) {
+    const auto facts = answer_about<FileFacts>("stat", path);
+    const std::lock_guard lock(mutex_);
+    auto& [identity, copy] = copies_[path.url()];
+    if (identity == facts.identity && std::filesystem::exists(copy)) return copy;
+    copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
+    if (!fetch_file(path, copy, true, job)) return {};
+    identity = facts.identity;
+    return copy;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::pair<std::string, std::filesystem::path>> copies_;  ///< identity and place, by URL
+};
+
+Copies& copies() {
+  static Copies all;
+  return all;
+}
+
+}  // namespace
+
+FileFacts file_facts(const std::string& path) { return answer_about<FileFacts>("stat", parse_remote_path(path)); }
+
+std::string content_of(const std::string& path) {
+  if (!is_remote(path)) return read_content(path);
+  const std::string holds = file_facts(path).holds;
+  return holds == "runs" || holds == "maps" ? "" : holds;
+}
+
+std::int64_t bytes_of(const std::string& path) {
+  return is_remote(path) ? file_facts(path).bytes : static_cast<std::int64_t>(std::filesystem::file_size(path));
+}
+
+FolderList list_folder(const RemotePath& folder) { return answer_about<FolderList>("list", folder); }
+
+std::filesystem::path file_here(const std::string& path, const Job& job) {
+  return is_remote(path) ? copies().of(parse_remote_path(path), job) : std::filesystem::path(path);
+}
+
+bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool overwrite, const Job& job) {
+  const auto facts = answer_about<FileFacts>("stat", from);
+  if (facts.kind != "file") throw Error(fmt::format("{}: is a {}, not a file", from.url(), facts.kind));
+  const auto remote = Remote::at(from.host);
+  AtomicFile file(to, overwrite);
+  file.require_space(static_cast<std::uint64_t>(std::max<std::int64_t>(0, facts.bytes)));
+  for (std::int64_t done = 0; done < facts.bytes;) {
+    job.tell({done, facts.bytes, "bytes", "fetching"});
+    const std::int64_t count = std::min(kPieceOfFile, facts.bytes - done);
+    Message request = request_about("fetch", from);
+    put(request, "identity", facts.identity);
+    put(request, "begin", done);
+    put(request, "count", count);
+    const auto answer = remote->ask(request, job);
+    if (!answer) return false;
+    const auto bytes = take<std::vector<std::uint8_t>>(*answer, "answer");
+    if (std::ssize(bytes) != count) throw Error(fmt::format("{}: came in another length", from.url()));
+    file.write(bytes.data(), bytes.size());
+    done += count;
+  }
+  file.commit();
+  return true;
+}
+
+bool send_file(const std::filesystem::path& from, const RemotePath& to, bool overwrite, const Job& job) {
+  const RegularFile file(from, "file");
+  const auto remote = Remote::at(to.host);
+  const auto size = static_cast<std::int64_t>(file.size());
+  std::int64_t done = 0;
+  do {
+    job.tell({done, size, "bytes", "sending"});
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::min(kPieceOfFile, size - done)));
+    for (std::size_t read = 0; read < bytes.size();) {
+      const ssize_t got = pread(file.descriptor(), bytes.data() + read, bytes.size() - read,
+                                static_cast<off_t>(done) + static_cast<off_t>(read));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) throw Error(fmt::format("{}: was cut short while it was being read", from.string()));
+      read += static_cast<std::size_t>(got);
+    }
+    Message request = request_about("write", to);
+    put(request, "begin", done);
+    put(request, "size", size);
+    put(request, "overwrite", overwrite);
+    put(request, "bytes", bytes);
+    // A new connection knows nothing of the pieces before.
+    if (!remote->ask(request, job, Again::never)) return false;
+    done += std::ssize(bytes);
+  } while (done < size);
+  return true;
+}
+
+}  // namespace foxscope::agent

@@ -1,0 +1,297 @@
+#include "backend/agent/remote_run.h"
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+
+#include "backend/agent/fields.h"
+#include "backend/agent/remote.h"
+#include "backend/agent/run_reference.h"
+#include "backend/base/error.h"
+#include "backend/file/run_file.h"
+#include "backend/map/map_line.h"
+#include "backend/map/pair_reading.h"
+#include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/gate_mean.h"
+#include "backend/map/statistics/head_statistics.h"
+#include "backend/map/statistics/pruning_bound.h"
+#include "tests/agent/peers.h"
+#include "tests/file/synthetic_trace.h"
+#include "tests/map/linear_run.h"
+#include "tests/temporary_folder.h"
+
+namespace foxscope::test {
+namespace {
+
+template <typename T>
+void expect_same_bits(std::span<const T> a, std::span<const T> b) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size_bytes()), 0);
+}
+
+/// The JSON of a struct and its arrays, which are equal where all its numbers are.
+template <typename T>
+std::vector<std::byte> bits_of(const T& value) {
+  agent::Message message;
+  agent::put(message, "value", value);
+  return agent::encoded(message);
+}
+
+/// A run file, opened here and from afar.
+class RemoteRun : public testing::Test {
+ protected:
+  void write(const std::vector<std::shared_ptr<const Trace>>& traces) {
+    ASSERT_TRUE(write_run_file(folder_ / "run.h5", traces, {"foxscope run", ""}, Overwrite::force, {}));
+    here_ = RunFile::open(folder_ / "run.h5");
+    there_ = agent::open_run("ssh://box" + folder_.text() + "/run.h5");
+  }
+  void write(const SyntheticRun& run) { write(std::vector{make_trace(run)}); }
+
+  const TemporaryFolder folder_;
+  const Role role_{"serve"};
+  RunFile here_;
+  RunFile there_;
+};
+
+TEST_F(RemoteRun, HasAllThatTheFileHas) {
+  write({make_trace({.name = "fox"}), make_trace({.name = "base", .gated = false})});
+  EXPECT_EQ(there_.created, here_.created);
+  EXPECT_EQ(there_.command_line, here_.command_line);
+  EXPECT_EQ(there_.program_version, here_.program_version);
+  EXPECT_EQ(there_.default_model, here_.default_model);
+  ASSERT_EQ(there_.traces.size(), here_.traces.size());
+  EXPECT_EQ(there_.checks[0].rows, here_.checks[0].rows);
+  for (std::size_t n = 0; n < here_.traces.size(); ++n) {
+    const Trace& a = *here_.traces[n];
+    const Trace& b = *there_.traces[n];
+    EXPECT_EQ(bits_of(a.info()), bits_of(b.info()));
+    EXPECT_EQ(*a.tokens(), *b.tokens());
+    EXPECT_EQ(a.text()->content, b.text()->content);
+    expect_same_bits(a.per_token_loss(), b.per_token_loss());
+    for (const ArraySpec& spec : kTraceArrays) {
+      for (int index = 0; index < count_of(spec, a.info().layers); ++index) {
+        EXPECT_EQ(a.has(spec.array, index), b.has(spec.array, index)) << spec.path;
+      }
+    }
+  }
+  // Models with equal tokens share them, as in the file.
+  EXPECT_EQ(there_.traces[0]->tokens(), there_.traces[1]->tokens());
+}
+
+TEST_F(RemoteRun, GivesTheArraysOfTheFile) {
+  write(SyntheticRun{.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::values, Keep::logits,
+                              Keep::hidden, Keep::predictions, Keep::saliency, Keep::experts}});
+  const Trace& a = *here_.traces[0];
+  const Trace& b = *there_.traces[0];
+  for (int layer = 0; layer < a.info().layers; ++layer) {
+    for (int head = 0; head < a.info().heads; ++head) {
+      expect_same_bits(a.cumulative_log_gate(layer, head), b.cumulative_log_gate(layer, head));
+      expect_same_bits(a.log_normalizer(layer, head), b.log_normalizer(layer, head));
+      expect_same_bits(a.log_forget_gradient(layer, head), b.log_forget_gradient(layer, head));
+    }
+    expect_same_bits(a.experts(layer), b.experts(layer));
+  }
+  expect_same_bits(a.prediction_state(), b.prediction_state());
+  EXPECT_EQ(a.source().logits(), b.source().logits());
+  EXPECT_EQ(a.source().hidden_states(1), b.source().hidden_states(1));
+  for (const TraceArray part : {TraceArray::query, TraceArray::key, TraceArray::value}) {
+    std::vector<std::byte> one;
+    std::vector<std::byte> two;
+    const std::int64_t length = a.info().length;
+    expect_same_bits(a.store_of(part)->raw_rows(part, 1, 1, 3, length, one),
+                     b.store_of(part)->raw_rows(part, 1, 1, 3, length, two));
+  }
+}
+
+MapRequest whole_map(const std::shared_ptr<const Trace>& trace, Quantity quantity) {
+  MapRequest request;
+  request.head = {trace, 1, 2};
+  request.quantity = quantity;
+  request.rows = request.columns = {0, trace->info().length};
+  request.pixel_rows = request.pixel_columns = 19;
+  request.reduction = default_reduction(quantity, false);
+  return request;
+}
+
+TEST_F(RemoteRun, HasTheMapsOfTheFile) {
+  write(SyntheticRun{.length = 150});
+  for (const Quantity quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,
+                                  Quantity::attention_without_gate, Quantity::gate_effect}) {
+    const auto a = compute_map(whole_map(here_.traces[0], quantity), {});
+    const auto b = compute_map(whole_map(there_.traces[0], quantity), {});
+    expect_same_bits<float>(a->value, b->value);
+  }
+  MapRequest a = whole_map(here_.traces[0], Quantity::attention);
+  MapRequest b = whole_map(there_.traces[0], Quantity::attention);
+  a.minus = HeadOf{here_.traces[0], 0, 1};
+  b.minus = HeadOf{there_.traces[0], 0, 1};
+  expect_same_bits<float>(compute_map(a, {})->value, compute_map(b, {})->value);
+  // A difference between a run there and one here is computed here.
+  b.minus = HeadOf{here_.traces[0], 0, 1};
+  expect_same_bits<float>(compute_map(a, {})->value, compute_map(b, {})->value);
+  a.minus.reset();
+  a.set_distances({1, 2, 2, 9, 150});
+  b.minus.reset();
+  b.set_distances({1, 2, 2, 9, 150});
+  expect_same_bits<float>(compute_map(a, {})->value, compute_map(b, {})->value);
+}
+
+LineRequest line_of(const std::shared_ptr<const Trace>& trace, MapLine::Along along) {
+  LineRequest request;
+  request.head = {trace, 1, 2};
+  request.line = MapLine::through(along, 90, 30);
+  request.positions = request.line.positions(trace->info().length);
+  return request;
+}
+
+TEST_F(RemoteRun, HasTheLinesAndReadingsOfTheFile) {
+  write(SyntheticRun{.length = 150});
+  for (const auto along : {MapLine::Along::row, MapLine::Along::column, MapLine::Along::diagonal}) {
+    const LineRequest a = line_of(here_.traces[0], along);
+    const LineRequest b = line_of(there_.traces[0], along);
+    expect_same_bits<float>(*line_entries(a, {}), *line_entries(b, {}));
+  }
+  EXPECT_EQ(bits_of(pair_reading({here_.traces[0], 0, 3}, 100, 40)),
+            bits_of(pair_reading({there_.traces[0], 0, 3}, 100, 40)));
+}
+
+TEST_F(RemoteRun, HasTheStatisticsOfTheFile) {
+  write(SyntheticRun{.length = 150, .keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::saliency}});
+  const HeadOf a{here_.traces[0], 1, 2};
+  const HeadOf b{there_.traces[0], 1, 2};
+  const auto one = head_statistics(a, {}, {});
+  const auto two = head_statistics(b, {}, {});
+  EXPECT_EQ(bits_of(*one), bits_of(*two));
+  EXPECT_EQ(bits_of(*decay_split(a, *one, {})), bits_of(*decay_split(b, *two, {})));
+  for (int head = 0; head < 4; ++head) {
+    EXPECT_EQ(mean_log_gate(*here_.traces[0], 1, head), mean_log_gate(*there_.traces[0], 1, head));
+  }
+  EXPECT_EQ(bits_of(*pruning_bound(a, 1e-3, {})), bits_of(*pruning_bound(b, 1e-3, {})));
+}
+
+TEST_F(RemoteRun, OfLinearMixersIsTheFiles) {
+  for (const LayerMixer& mixer : linear_mixers()) {
+    write(std::vector{make_linear_run({.mixer = mixer, .length = 80})});
+    for (const Quantity quantity : {Quantity::mixing, Quantity::attention, Quantity::forget}) {
+      if (!why_not(here_.traces[0]->info(), 0, quantity).empty()) continue;
+      MapRequest a = whole_map(here_.traces[0], quantity);
+      a.head.layer = a.head.head = 0;
+      MapRequest b = a;
+      b.head.trace = there_.traces[0];
+      expect_same_bits<float>(compute_map(a, {})->value, compute_map(b, {})->value);
+    }
+    EXPECT_EQ(bits_of(*head_statistics({here_.traces[0], 0, 0}, {}, {})),
+              bits_of(*head_statistics({there_.traces[0], 0, 0}, {}, {})));
+  }
+}
+
+TEST_F(RemoteRun, WrittenHereIsTheFile) {
+  write(SyntheticRun{.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::values}});
+  ASSERT_TRUE(
+      write_run_file(folder_ / "copy.h5", there_.traces, {"foxscope run", here_.created}, Overwrite::refuse, {}));
+  ASSERT_TRUE(
+      write_run_file(folder_ / "again.h5", here_.traces, {"foxscope run", here_.created}, Overwrite::refuse, {}));
+  const auto bytes = [&](const char* name) {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(bytes("copy.h5"), bytes("again.h5"));
+}
+
+TEST_F(RemoteRun, ErrorsAreThoseOfTheFile) {
+  write(SyntheticRun{.keep = {Keep::loss, Keep::gates}});
+  const MapRequest request = whole_map(there_.traces[0], Quantity::attention);
+  EXPECT_EQ(error_of([&] { compute_map(request, {}); }),
+            "box: " + error_of([&] { compute_map(whole_map(here_.traces[0], Quantity::attention), {}); }));
+  MapRequest beyond = request;
+  beyond.head.head = 99;
+  EXPECT_THROW(compute_map(beyond, {}), UsageError);
+}
+
+TEST_F(RemoteRun, IsNotTakenForAFileThatTookItsPlace) {
+  write(SyntheticRun{.length = 150});
+  ASSERT_TRUE(write_run_file(folder_ / "run.h5", std::vector{make_trace({.length = 150, .seed = 9})},
+                             {"foxscope run", ""}, Overwrite::force, {}));
+  EXPECT_EQ(error_of([&] { compute_map(whole_map(there_.traces[0], Quantity::attention), {}); }),
+            "box: " + folder_.text() + "/run.h5: has changed since it was opened: open it again");
+  EXPECT_EQ(error_of([&] { (void)there_.traces[0]->cumulative_log_gate(0, 0); }),
+            "box: " + folder_.text() + "/run.h5: has changed since it was opened: open it again");
+  std::filesystem::remove(folder_ / "run.h5");
+  EXPECT_EQ(error_of([&] { (void)there_.traces[0]->log_normalizer(0, 0); }),
+            "box: " + folder_.text() +
+                "/run.h5: cannot be opened (No such file or directory): check the path and its permissions");
+}
+
+TEST_F(RemoteRun, StopsWhenItIsToldTo) {
+  write(SyntheticRun{.length = 150});
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(compute_map(whole_map(there_.traces[0], Quantity::attention), {stop.get_token(), {}, {}}));
+  EXPECT_TRUE(compute_map(whole_map(there_.traces[0], Quantity::attention), {}));
+}
+
+/// The answer to "open" as an honest agent gives it, and what becomes of it.
+class DishonestRun : public testing::Test {
+ protected:
+  DishonestRun() {
+    write_run_file(folder_ / "run.h5", std::vector{make_trace({})}, {"foxscope run", ""}, Overwrite::force, {});
+    agent::Message request;
+    request.header = {{"do", "open"}, {"path", folder_.text() + "/run.h5"}, {"check", "whole"}};
+    remote_ = agent::Remote::at({"", "box", 0});
+    answer_ = remote_->ask(request, {}).value();
+  }
+  std::string error(const std::function<void(agent::OpenedRun&)>& change) {
+    auto opened = agent::take<agent::OpenedRun>(answer_, "answer");
+    change(opened);
+    agent::Message message;
+    agent::put(message, "answer", opened);
+    return error_of([&] { agent::run_of_answer({"", "box", 0}, message, "auto"); });
+  }
+
+  const TemporaryFolder folder_;
+  const Role role_{"serve"};
+  std::shared_ptr<agent::Remote> remote_;
+  agent::Message answer_;
+};
+
+TEST_F(DishonestRun, IsRefused) {
+  EXPECT_EQ(error([](agent::OpenedRun&) {}), "");
+  const std::string begin = "box: " + folder_.text() + "/run.h5: ";
+  const std::string end = ": install the same version on both machines";
+  using Opened = agent::OpenedRun;
+  const std::vector<std::pair<std::function<void(Opened&)>, std::string>> lies = {
+      {[](Opened& run) { run.traces.clear(); }, "there is no run in it"},
+      {[](Opened& run) { run.traces[0].info.layers = 0; }, "the number of layers is 0, not 1 to 16384"},
+      {[](Opened& run) { run.traces[0].info.heads = 1 << 30; }, "the number of heads is 1073741824, not 1 to 1048576"},
+      {[](Opened& run) { run.traces[0].info.key_heads = 3; }, "heads cannot share so many key heads"},
+      {[](Opened& run) { run.traces[0].info.length = 36; }, "losses came in another length"},
+      {[](Opened& run) { run.traces[0].info.name = "../x"; }, "a model has a name that no run file can have"},
+      {[](Opened& run) { run.traces.push_back(run.traces[0]); }, "two models have one name"},
+      {[](Opened& run) { run.traces[0].tokens = 1; }, "a model's tokens are missing"},
+      {[](Opened& run) { run.tokens[0].id.pop_back(); }, "a list of tokens came in another length"},
+      {[](Opened& run) { run.tokens[0].byte_size.pop_back(); }, "a list of tokens came in another length"},
+      {[](Opened& run) { run.tokens[0].input_id = std::vector<std::int32_t>{1}; },
+       "a list of tokens came in another length"},
+      {[](Opened& run) { run.tokens[0].string = std::vector<std::string>{"x"}; },
+       "a list of tokens came in another length"},
+      {[](Opened& run) { run.tokens[0].id.clear(); }, "there are no tokens"},
+      {[](Opened& run) { run.tokens[0].byte_size[3] = 1 << 20; }, "a token lies outside of the text"},
+      {[](Opened& run) { run.tokens[0].byte_size[3] = -1; }, "a token lies outside of the text"},
+      {[](Opened& run) { run.texts.clear(); }, "a token lies outside of the text"},
+      {[](Opened& run) { run.traces[0].info.forgetting.pop_back(); },
+       "a list by layer has another length than there are layers"},
+      {[](Opened& run) { run.traces[0].kept[1].index = 99; }, "an array is said to be there that the run cannot have"},
+      {[](Opened& run) {
+         run.traces[0].kept.push_back({TraceArray::query, 0, false});
+       },
+       "an array is said to be there that the run cannot have"},
+      {[](Opened& run) { run.traces[0].stored.push_back(TraceArray::log_normalizer); }, "queries are of no size"},
+      {[](Opened& run) { run.traces[0].info.window_size = -1; }, "the window is -1, not 0 to 9223372036854775807"},
+  };
+  for (const auto& [lie, problem] : lies) EXPECT_EQ(error(lie), begin + problem + end);
+}
+
+}  // namespace
+}  // namespace foxscope::test

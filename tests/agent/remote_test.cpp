@@ -1,0 +1,137 @@
+#include "backend/agent/remote.h"
+
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+
+#include "backend/agent/remote_files.h"
+#include "backend/base/error.h"
+#include "tests/agent/peers.h"
+#include "tests/temporary_folder.h"
+
+namespace foxscope::test {
+namespace {
+
+using agent::Message;
+using agent::Remote;
+
+Message request(const char* word) {
+  Message message;
+  message.header["do"] = word;
+  return message;
+}
+
+std::string error_as(const std::string& role) {
+  const Role playing(role);
+  const auto remote = Remote::at({"ann", "box", 0});
+  return error_of([&] { remote->ask(request("open"), {}); });
+}
+
+TEST(Remote, SaysWhyItCannotBeReached) {
+  EXPECT_EQ(error_as("no program"),
+            "ann@box: there is no program foxscope there (bash: line 1: foxscope: command not found): install foxscope "
+            "there (./dev install ~/.local), or say where it is in FOXSCOPE_REMOTE_PROGRAM");
+  EXPECT_EQ(
+      error_as("no host"),
+      "ann@box: cannot be reached: ssh: Could not resolve hostname box: Name or service not known: look whether `" +
+          this_program() + " ann@box` works");
+  EXPECT_EQ(error_as("banner alone"),
+            "ann@box: what answers there is no foxscope agent: This account is currently not available.");
+  EXPECT_EQ(error_as("endless"), "ann@box: what answers there is no foxscope agent: " + std::string(400, 'x') + " ...");
+  EXPECT_EQ(error_as("other protocol").substr(0, 50), "ann@box: foxscope 9.9 there speaks protocol 77, an");
+}
+
+TEST(Remote, SaysThatThereIsNoSsh) {
+  const Variable ssh("FOXSCOPE_SSH", "/nonexistent/ssh");
+  EXPECT_EQ(error_of([] {
+              Remote::at({"", "box", 0})->ask(request("open"), {});
+            }),
+            "/nonexistent/ssh: cannot be started (No such file or directory): install OpenSSH's client, or name "
+            "another program in FOXSCOPE_SSH");
+}
+
+TEST(Remote, PassesOnTheWordsOfTheCommand) {
+  const Variable program("FOXSCOPE_REMOTE_PROGRAM", "~/a b/foxscope");
+  const Role role("arguments");
+  const auto remote = Remote::at({"ann", "box", 2222});
+  EXPECT_NE(error_of([&] { remote->ask(request("open"), {}); }).find("-p|2222|ann@box|~/a b/foxscope|agent"),
+            std::string::npos);
+}
+
+TEST(Remote, GivesBannerAndErrorsToWhoListens) {
+  std::vector<std::string> lines;
+  Remote::listen([&](std::string_view line) { lines.emplace_back(line); });
+  const Role role("banner");
+  Message echo = request("echo");
+  echo.header["word"] = "hello";
+  const auto remote = Remote::at({"", "box", 0});
+  EXPECT_EQ(remote->ask(echo, {})->header["answer"], "hello");
+  Remote::listen({});
+  // As it came: the console makes it fit for a terminal.
+  EXPECT_EQ(lines, std::vector<std::string>{"Welcome to the cluster.\n\033[31mQuota: 90 %"});
+}
+
+std::size_t lines_in(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(stream), {}, '\n'));
+}
+
+TEST(Remote, AsksOnceMoreAfterTheConnectionEnded) {
+  const TemporaryFolder folder;
+  const Role role("serve");
+  const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
+  const auto remote = Remote::at({"", "box", 0});
+  EXPECT_EQ(remote->ask(request("end once"), {})->header["answer"], 2);
+  EXPECT_EQ(lines_in(folder / "starts"), 2);
+}
+
+TEST(Remote, AsksNoMoreThanOnceMore) {
+  const TemporaryFolder folder;
+  const Role role("serve");
+  const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
+  const auto remote = Remote::at({"", "box", 0});
+  EXPECT_EQ(error_of([&] { remote->ask(request("end"), {}); }),
+            "box: the connection has ended: look after the machine and the network, and try again");
+  EXPECT_EQ(lines_in(folder / "starts"), 2);
+}
+
+TEST(Remote, RunsNothingTwice) {
+  const TemporaryFolder folder;
+  const Role role("serve");
+  const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
+  const auto remote = Remote::at({"", "box", 0});
+  EXPECT_EQ(error_of([&] { remote->ask(request("end once"), {}, agent::Again::never); }),
+            "box: the connection has ended: what was going on there has ended with it: start it again");
+  EXPECT_EQ(lines_in(folder / "starts"), 1);
+}
+
+TEST(Remote, IsOneForAllThatNameTheSameMachine) {
+  const auto remote = Remote::at({"", "box", 0});
+  EXPECT_EQ(Remote::at({"", "box", 0}), remote);
+  EXPECT_NE(Remote::at({"", "box", 22}), remote);
+  Remote::close_all();
+  EXPECT_NE(Remote::at({"", "box", 0}), remote);
+}
+
+TEST(RemoteFiles, AreCopiedBothWays) {
+  const TemporaryFolder folder;
+  const Role role("serve");
+  std::string content;
+  for (int n = 0; n < 300'000; ++n) content += std::to_string(n) + ' ';  // in several pieces
+  folder.write("here/a.txt", content);
+  const agent::RemotePath there = agent::parse_remote_path("ssh://box" + folder.text() + "/there.txt");
+  ASSERT_TRUE(agent::send_file(folder / "here/a.txt", there, false, {}));
+  ASSERT_TRUE(agent::fetch_file(there, folder / "back.txt", false, {}));
+  std::ifstream back(folder / "back.txt");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(back), {}), content);
+  EXPECT_NE(error_of([&] { agent::send_file(folder / "here/a.txt", there, false, {}); }).find("exists"),
+            std::string::npos);
+  folder.write("here/empty.txt", "");
+  const agent::RemotePath empty = agent::parse_remote_path("ssh://box" + folder.text() + "/empty.txt");
+  ASSERT_TRUE(agent::send_file(folder / "here/empty.txt", empty, false, {}));
+  EXPECT_EQ(std::filesystem::file_size(folder / "empty.txt"), 0);
+}
+
+}  // namespace
+}  // namespace foxscope::test

@@ -1,0 +1,98 @@
+"""An sshd of the test's own on the loopback address, and what foxscope needs to reach itself through it."""
+
+import os
+import pathlib
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+from support import PROGRAM
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+SLOW_PIPE = pathlib.Path(__file__).with_name("slow_pipe.py")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def program_there(folder, before=""):
+    """What FOXSCOPE_REMOTE_PROGRAM names: the program as the tests run it, which computes on the CPU."""
+    script = folder / "foxscope-there"
+    script.write_text(f"#!/bin/sh\n{before}\nexport FOXSCOPE_TEST_THERE={shlex.quote(str(folder))} CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1\nexec {shlex.quote(os.path.abspath(PROGRAM))} \"$@\"\n")
+    script.chmod(0o755)
+    return script
+
+
+def processes_there(folder):
+    """Processes that were started there for a test, and what they have started: their environment names its folder."""
+    found = []
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0") if process.name.isdigit() else []
+        except OSError:
+            continue
+        if f"FOXSCOPE_TEST_THERE={folder}".encode() in variables:
+            found.append(int(process.name))
+    return found
+
+
+def slow_pipe(folder, delay=25, rate=20, before=""):
+    """The environment in which foxscope reaches itself through a pipe that delays and narrows."""
+    program = program_there(folder, before)
+    return {"FOXSCOPE_SSH": shlex.join([sys.executable, str(SLOW_PIPE), str(delay), str(rate)]),
+            "FOXSCOPE_REMOTE_PROGRAM": str(program), "FOXSCOPE_TEST_THERE": str(folder),
+            "FOXSCOPE_TEST_COUNTS": str(folder / "counts")}
+
+
+class Sshd:
+    """A server with a host key and a user's key that it made itself; nobody else can log in."""
+
+    def __init__(self, folder):
+        if SSHD is None or shutil.which("ssh") is None:
+            raise unittest.SkipTest("openssh-server and openssh-client are not installed")
+        if os.geteuid() == 0:
+            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+        self.port = free_port()
+        for name in ("host_key", "user_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+        shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
+        (folder / "known_hosts").write_text(
+            f"[127.0.0.1]:{self.port} {(folder / 'host_key.pub').read_text()}")
+        (folder / "sshd_config").write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host_key'}\n"
+            f"AuthorizedKeysFile {folder / 'authorized_keys'}\nPidFile none\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
+            "PrintMotd no\n")
+        self.log = open(folder / "sshd.log", "w", encoding="utf-8")
+        self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=self.log)
+        ssh = ["ssh", "-F", "none", "-i", folder / "user_key", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+               "-o", f"UserKnownHostsFile={folder / 'known_hosts'}", "-o", "StrictHostKeyChecking=yes"]
+        self.environment = {"FOXSCOPE_SSH": shlex.join(map(str, ssh)),
+                            "FOXSCOPE_REMOTE_PROGRAM": str(program_there(folder))}
+        self.wait()
+
+    def wait(self):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                    if connection.recv(4) == b"SSH-":
+                        return
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError("sshd does not answer")
+
+    def url(self, path):
+        return f"ssh://127.0.0.1:{self.port}{path}"
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=20)
+        self.log.close()

@@ -1,0 +1,274 @@
+"""Runs and models on another machine: `ssh://HOST/PATH` in the place of a path, and `foxscope agent`, which answers."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+import h5py
+import numpy
+
+from agent_support import Sshd, processes_there, program_there, slow_pipe
+from support import DRAWS, FOX, PROGRAM, SOURCE, TEXT, TRANSFORMER, CommandLineTest, through_terminal
+
+
+def contents(path):
+    """All attributes and arrays of an HDF5 file but the time of its making."""
+    found = {}
+
+    def take(name, item):
+        for key, value in item.attrs.items():
+            if key not in ("created", "DIMENSION_LIST", "REFERENCE_LIST"):
+                found[f"{name}@{key}"] = str(value)
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()].tobytes() if item.dtype.kind != "O" else str(item[()])
+
+    with h5py.File(path) as file:
+        take("/", file)
+        file.visititems(take)
+    return found
+
+
+class AgentTest(CommandLineTest):
+    def wait_for_none(self, folder=None):
+        """No agent of this test is left; what ends by itself has a few seconds."""
+        deadline = time.monotonic() + 10
+        while left := processes_there(folder or self.folder):
+            self.assertLess(time.monotonic(), deadline, f"processes are left: {left}")
+            time.sleep(0.05)
+
+    def two_runs(self):
+        text = self.write("text.txt", TEXT * 3)
+        run = self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--model", TRANSFORMER, "--text", text, "-o", run)
+        return run
+
+
+class ThroughSsh(AgentTest):
+    """A real sshd, on the loopback address."""
+
+    @classmethod
+    def setUpClass(cls):
+        import tempfile
+        cls.server_folder = tempfile.TemporaryDirectory(prefix="foxscope-sshd-")
+        cls.addClassCleanup(cls.server_folder.cleanup)
+        cls.server = Sshd(pathlib.Path(cls.server_folder.name))
+        cls.addClassCleanup(cls.server.end)
+
+    def there(self, *arguments, **options):
+        return self.done(*arguments, environment=self.server.environment, **options)
+
+    def tearDown(self):
+        self.wait_for_none(self.server_folder.name)
+
+    def same_text(self, run, *arguments):
+        """What a command prints of the file here and there, where it is called by the name that it was given."""
+        here = self.done(*[run if word == "RUN" else word for word in arguments])
+        url = self.server.url(run)
+        there = self.there(*[url if word == "RUN" else word for word in arguments])
+        self.assertEqual(there.replace(url, str(run)), here)
+
+    def same_file(self, run, name, *arguments):
+        here, there = self.folder / f"here-{name}", self.folder / "there" / f"here-{name}"
+        there.parent.mkdir(exist_ok=True)
+        self.done(*[run if word == "RUN" else word for word in arguments], "-o", here)
+        url = self.server.url(run)
+        self.there(*[url if word == "RUN" else word for word in arguments], "-o", there)
+        if name.endswith(".h5"):
+            self.assertEqual(contents(there), contents(here))
+        else:
+            self.assertEqual(there.read_bytes(), here.read_bytes())
+
+    def test_commands_on_a_run_give_the_bytes_that_they_give_there(self):
+        run = self.two_runs()
+        self.same_text(run, "info", "RUN")
+        self.same_text(run, "info", "RUN", "--json")
+        self.same_text(run, "heads", "RUN")
+        self.same_text(run, "heads", "RUN", "--json", "--split")
+        self.same_text(run, "heads", "RUN", "--csv", "--by-class", "--model", "fox-pro-12m")
+        self.same_text(run, "compare", "RUN")
+        self.same_text(run, "compare", "RUN", "--json")
+        model = ("--model", "fox-pro-12m", "--head", "3:1")
+        self.same_file(run, "map.npy", "map", "RUN", *model, "--quantity", "attention")
+        self.same_file(run, "map.csv", "map", "RUN", *model, "--quantity", "gate_effect", "--size", "9x9")
+        self.same_file(run, "map.h5", "map", "RUN", *model, "--quantity", "forget,attention", "--minus",
+                       "fox-pro-12m:2:2")
+        self.same_file(run, "heads.h5", "heads", "RUN")
+        self.same_file(run, "page.html", "page", "RUN", "--heads", "1:0,3:1")
+        if DRAWS:
+            self.same_file(run, "map.png", "map", "RUN", *model, "--quantity", "attention")
+            self.same_file(run, "figure.pdf", "figure", "maps", "RUN", "--heads", "1:0,3:1", "--model", "fox-pro-12m")
+            self.same_file(run, "grid.svg", "figure", "grid", "RUN", "--model", "fox-pro-12m")
+
+    def test_evaluations_are_copied(self):
+        losses = SOURCE / "resources" / "figures" / "loss.h5"
+        self.same_text(losses, "info", "RUN")
+        if DRAWS:
+            self.same_file(losses, "loss.svg", "figure", "loss", "RUN")
+
+    def test_a_model_there_runs_there(self):
+        text = self.write("text.txt", TEXT)
+        here, back, kept = self.folder / "here.h5", self.folder / "back.h5", self.folder / "kept.h5"
+        self.done("run", "--model", FOX, "--text", text, "-o", here)
+        self.there("run", "--model", self.server.url(FOX), "--text", text, "-o", back)
+        self.there("run", "--model", self.server.url(FOX), "--text", self.server.url(text), "-o",
+                   self.server.url(kept))
+        expected = contents(here)
+        line = "/@command_line"
+        self.assertEqual(contents(back) | {line: expected[line]}, expected | {})
+        self.assertEqual(contents(kept) | {line: expected[line]}, expected | {})
+        self.assertNotIn("/", contents(back)[line].replace("--", ""))  # no folder of either machine
+        model = ("generate", "--max-tokens", "8", "--prompt", "The fox", "--model")
+        self.assertEqual(self.there(*model, self.server.url(FOX)), self.done(*model, FOX))
+        continued = ("generate", "--max-tokens", "8", "--text", "-", "--model")
+        self.assertEqual(self.there(*continued, self.server.url(FOX), stdin=TEXT.encode()),
+                         self.done(*continued, FOX, stdin=TEXT.encode()))
+
+    def test_an_evaluation_runs_there_and_its_file_comes_back(self):
+        corpus = self.write("corpus.txt", TEXT * 20)
+        arguments = ("--corpus", corpus, "--length", "64", "--windows", "3", "--seed", "1")
+        self.done("eval", "loss", "--model", FOX, *arguments, "-o", self.folder / "eval.h5")
+        self.there("eval", "loss", "--model", self.server.url(FOX), *arguments, "-o", self.folder / "back.h5")
+        with h5py.File(self.folder / "eval.h5") as here, h5py.File(self.folder / "back.h5") as back:
+            name = "models/fox-pro-12m/loss/per_token_loss"
+            numpy.testing.assert_array_equal(here[name], back[name])
+
+    def test_a_model_here_reads_a_text_there(self):
+        text = self.write("text.txt", TEXT)
+        self.there("run", "--model", FOX, "--text", self.server.url(text), "-o", self.folder / "run.h5")
+        self.assertIn("text", contents(self.folder / "run.h5")["/@command_line"])
+
+    def test_a_checkpoint_and_a_check_are_described_there(self):
+        self.assertEqual(self.there("info", self.server.url(FOX)), self.done("info", FOX))
+        run = self.two_runs()
+        self.assertEqual(self.there("check", self.server.url(run)), self.done("check", run))
+        self.fails(2, ["run files on another machine are read by info, map"], "eval", "import", self.server.url(run),
+                   "-o", self.folder / "x.h5", environment=self.server.environment)
+
+    def test_an_output_there_is_written_there(self):
+        run = self.two_runs()
+        output = self.folder / "map.npy"
+        arguments = ("map", run, "--model", "fox-pro-12m", "--head", "0:0", "--quantity", "forget", "-o")
+        self.there(*arguments, self.server.url(output))
+        self.done(*arguments, self.folder / "here.npy")
+        self.assertEqual(output.read_bytes(), (self.folder / "here.npy").read_bytes())
+        self.fails(1, ["map.npy", "exists"], *arguments, self.server.url(output), environment=self.server.environment)
+
+    def test_errors_are_one_line(self):
+        environment = self.server.environment
+        missing = self.server.url(self.folder / "none.h5")
+        self.fails(1, ["127.0.0.1", "none.h5", "No such file"], "heads", missing, environment=environment)
+        nobody = dict(environment, FOXSCOPE_REMOTE_PROGRAM="/nonexistent/foxscope")
+        self.fails(1, ["no program /nonexistent/foxscope there", "install foxscope there"], "heads", missing,
+                   environment=nobody)
+        stranger = self.folder / "stranger"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger], check=True)
+        other_key = environment["FOXSCOPE_SSH"].replace(f"{self.server_folder.name}/user_key", str(stranger))
+        result = self.foxscope("heads", missing, environment=dict(environment, FOXSCOPE_SSH=other_key))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"cannot be reached", result.stderr)
+        self.assertIn(b"Permission denied", result.stderr)
+        self.fails(1, ["cannot be reached", "look whether `ssh unknown.invalid` works"], "heads",
+                   "ssh://unknown.invalid/x.h5", environment={"FOXSCOPE_SSH": "ssh"})
+        self.fails(1, ["/nonexistent/ssh", "install OpenSSH's client"], "heads", missing,
+                   environment={"FOXSCOPE_SSH": "/nonexistent/ssh"})
+        self.fails(2, ["ssh://x", "names no file"], "heads", "ssh://x")
+
+
+class ThroughAPipe(AgentTest):
+    """Another foxscope behind a pipe that delays 25 ms each way and lets 20 Mbit/s pass."""
+
+    def test_nothing_from_there_moves_the_cursor(self):
+        run = self.two_runs()
+        environment = slow_pipe(self.folder, 0, 1000, "printf 'Welcome \\033]0;title\\007\\n'; printf '\\033[31mred\\n' >&2")
+        said, status = through_terminal("map", f"ssh://box{run}", "--model", "fox-pro-12m", "--head", "0:0", "--quantity",
+                                        "forget", "-o", self.folder / "map.npy", streams=("stderr",), **environment)
+        self.assertEqual(status, 0, said)
+        self.assertIn(rb"Welcome \u001b]0;title\u0007", said)
+        self.assertNotIn(b"\033]0", said)
+        self.assertNotIn(b"\033[31mred", said)
+
+    def test_a_command_that_is_interrupted_leaves_nothing(self):
+        run = self.two_runs()
+        environment = {**os.environ, **slow_pipe(self.folder)}
+        random.seed(7)
+        for number in range(int(os.environ.get("FOXSCOPE_TEST_CUTS", "12"))):
+            output = self.folder / f"map-{number}.npy"
+            process = subprocess.Popen([PROGRAM, "map", f"ssh://box{run}", "--model", "fox-pro-12m", "--head", "1:1",
+                                        "--quantity", "attention", "-o", str(output)], env=environment,
+                                       stderr=subprocess.PIPE)
+            time.sleep(random.random() * 0.6)
+            process.send_signal([signal.SIGINT, signal.SIGTERM, signal.SIGKILL][number % 3])
+            process.communicate(timeout=60)
+            if process.returncode == 130:
+                self.assertFalse(output.exists())
+        self.wait_for_none()
+        self.assertEqual(list(self.folder.glob("*.tmp*")), [])
+
+    def test_a_run_there_ends_with_who_asked_for_it(self):
+        text = self.write("text.txt", TEXT * 400)
+        environment = {**os.environ, **slow_pipe(self.folder)}
+        process = subprocess.Popen([PROGRAM, "run", "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                    str(self.folder / "run.h5")], env=environment, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not processes_there(self.folder) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, said)
+        self.wait_for_none()
+        self.assertFalse((self.folder / "run.h5").exists())
+
+    def test_bytes_of_a_picture_are_few(self):
+        run = self.two_runs()
+        environment = slow_pipe(self.folder)
+        self.done("map", f"ssh://box{run}", "--model", "fox-pro-12m", "--head", "1:1", "--quantity", "forget", "-o",
+                  self.folder / "map.npy", environment=environment)
+        asked, answered = map(int, (self.folder / "counts").read_text().split())
+        self.assertLess(asked, 4_000)
+        self.assertLess(answered, run.stat().st_size // 20)
+
+
+class Protocol(AgentTest):
+    def test_the_example_of_the_document_speaks_it(self):
+        run = self.two_runs()
+        document = (SOURCE / "docs" / "agent.md").read_text()
+        example = re.search(r"```python\n(.*?)```", document, re.DOTALL).group(1)
+        self.assertLessEqual(len(example.splitlines()), 45)
+        script = self.write("example.py", example)
+        result = subprocess.run([os.sys.executable, script, PROGRAM, "agent", run, "fox-pro-12m"], capture_output=True,
+                                timeout=120, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        picture = self.folder / "map.npy"
+        self.done("map", run, "--model", "fox-pro-12m", "--head", "1:0", "--quantity", "attention", "--size", "8x8", "-o",
+                  picture)
+        self.assertEqual(result.stdout.split(), [f"{value:.6f}" for value in numpy.load(picture)[-1]])
+
+    def test_garbage_ends_the_agent_with_one_line(self):
+        result = self.foxscope("agent", stdin=b"GET / HTTP/1.1\r\n\r\n" * 20)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]+\n\Z")
+        length = struct.unpack("<I", result.stdout[:4])[0]
+        hello = json.loads(result.stdout[4:4 + length])
+        self.assertEqual(hello["foxscope_agent"], 1)
+        self.assertEqual(len(result.stdout), 4 + length)
+
+    def test_an_agent_in_a_terminal_says_what_it_is_for(self):
+        import pty
+        ours, theirs = pty.openpty()
+        result = subprocess.run([PROGRAM, "agent"], stdin=theirs, capture_output=True, timeout=60)
+        os.close(ours)
+        os.close(theirs)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"speaks to another foxscope", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
