@@ -399,7 +399,6 @@ RunFile run_of_answer(const RemoteHost& host, const Message& answer, const std::
   run.program_version = opened.program_version;
   run.command_line = opened.command_line;
   run.created = opened.created;
-  run.default_model = opened.default_model;
   std::shared_ptr<const Text> text;
   if (!opened.texts.empty()) text = std::make_shared<const Text>(std::move(opened.texts.front()));
   std::vector<std::shared_ptr<const TokenTable>> tokens;

@@ -128,7 +128,6 @@ OpenedRun describe_run(const RunReference& run, const RunFile& file) {
   opened.program_version = file.program_version;
   opened.command_line = file.command_line;
   opened.created = file.created;
-  opened.default_model = file.default_model;
   if (const auto& text = file.traces.front()->text()) opened.texts.push_back(*text);
   std::vector<const TokenTable*> tables;
   for (std::size_t n = 0; n < file.traces.size(); ++n) {

@@ -63,7 +63,6 @@ struct OpenedRun {
   std::string program_version;
   std::string command_line;
   std::string created;
-  std::string default_model;
   std::vector<Text> texts;           ///< one, or none
   std::vector<OpenedTokens> tokens;  ///< models with equal tokens share them
   std::vector<OpenedTrace> traces;
@@ -120,7 +119,6 @@ void fields(Visit& visit, OpenedRun& opened) {
   visit("program_version", opened.program_version);
   visit("command_line", opened.command_line);
   visit("created", opened.created);
-  visit("default_model", opened.default_model);
   visit("texts", opened.texts);
   visit("tokens", opened.tokens);
   visit("traces", opened.traces);

@@ -60,7 +60,6 @@ TEST_F(RemoteRun, HasAllThatTheFileHas) {
   EXPECT_EQ(there_.created, here_.created);
   EXPECT_EQ(there_.command_line, here_.command_line);
   EXPECT_EQ(there_.program_version, here_.program_version);
-  EXPECT_EQ(there_.default_model, here_.default_model);
   ASSERT_EQ(there_.traces.size(), here_.traces.size());
   EXPECT_EQ(there_.checks[0].rows, here_.checks[0].rows);
   for (std::size_t n = 0; n < here_.traces.size(); ++n) {

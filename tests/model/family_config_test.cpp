@@ -33,17 +33,18 @@ json tiny_family(const std::string& model_type) {
   json config = {{"model_type", model_type}, {"vocab_size", 11},       {"hidden_size", 8}, {"num_attention_heads", 2},
                  {"num_hidden_layers", 2},   {"intermediate_size", 6}, {"bos_token_id", 0}};
   if (model_type == "gpt_neox") config["rotary_pct"] = 1.0;
+  if (model_type.starts_with("glm")) config["partial_rotary_factor"] = 1.0;
   if (model_type == "gemma3_text")
     config["num_key_value_heads"] = 1;  // the class's own 4 are more than there are heads
   return config;
 }
 
-const std::vector<std::string> kPlainFamilies = {"gpt2",  "gpt_neox",  "llama",      "mistral",     "qwen2",
-                                                 "qwen3", "ministral", "ministral3", "smollm3",     "phi3",
-                                                 "olmo2", "olmo3",     "gemma2",     "gemma3_text", "granite"};
-const std::vector<std::string> kRotaryFamilies = {"gpt_neox",  "llama",      "mistral",     "qwen2",  "qwen3",
-                                                  "ministral", "ministral3", "smollm3",     "phi3",   "olmo2",
-                                                  "olmo3",     "gemma2",     "gemma3_text", "granite"};
+const std::vector<std::string> kPlainFamilies = {"gpt2",      "gpt_neox",    "llama",   "mistral", "qwen2", "qwen3",
+                                                 "ministral", "ministral3",  "smollm3", "phi3",    "olmo2", "olmo3",
+                                                 "gemma2",    "gemma3_text", "granite", "glm",     "glm4"};
+const std::vector<std::string> kRotaryFamilies = {"gpt_neox",    "llama",   "mistral", "qwen2", "qwen3", "ministral",
+                                                  "ministral3",  "smollm3", "phi3",    "olmo2", "olmo3", "gemma2",
+                                                  "gemma3_text", "granite", "glm",     "glm4"};
 
 json with(const std::string& model_type, const json& keys) {
   json config = tiny_family(model_type);
@@ -64,7 +65,8 @@ TEST(FamilyConfig, ReadsTheSmallest) {
     EXPECT_EQ(config.family->model_type, name);
     EXPECT_EQ(config.forget_gate, ForgetGate::none) << name;
     EXPECT_EQ(config.layers, 2) << name;
-    EXPECT_EQ(config.head_dim, name == "qwen3" ? 128 : name.starts_with("gemma") ? 256 : 4) << name;
+    const int head_dim = name == "qwen3" || name.starts_with("glm") ? 128 : name.starts_with("gemma") ? 256 : 4;
+    EXPECT_EQ(config.head_dim, head_dim) << name;
     EXPECT_EQ(config.widest_rotary(), name == "gpt2" ? 0 : config.head_dim) << name;
     EXPECT_EQ(config.learned_positions, name == "gpt2" ? 12 : 0) << name;
     EXPECT_EQ(config.tie_word_embeddings, name == "gpt2" || name == "smollm3" || name.starts_with("gemma")) << name;
@@ -89,6 +91,17 @@ TEST(FamilyConfig, KnowsTheFamiliesDefaults) {
     EXPECT_EQ(family_config(with(name, none)).common_window(), 0) << name;
   }
   EXPECT_EQ(family_config(with("qwen3", {{"hidden_size", 9}})).head_dim, 128);
+  for (const char* name : {"glm", "glm4"}) {
+    json glm = with(name, {{"num_attention_heads", 4}});
+    glm.erase("partial_rotary_factor");
+    const ModelConfig config = family_config(glm);
+    EXPECT_EQ(config.widest_rotary(), 64) << name;
+    EXPECT_EQ(config.key_heads, 2) << name;
+    EXPECT_EQ(config.norm_epsilon, 1.5625e-7) << name;
+    EXPECT_TRUE(config.query_key_value_bias) << name;
+    EXPECT_FALSE(config.output_bias) << name;
+    EXPECT_EQ(config.post_norm, name == std::string("glm4"));
+  }
 }
 
 TEST(FamilyConfig, TakesWhatSaysNothingOfTheForwardPass) {
@@ -151,6 +164,8 @@ TEST(FamilyConfig, RefusesUnknownSwitchesByName) {
   EXPECT_PRED2(test::says, refusal("mistral", {{"attention_bias", true}}), (Parts{"\"attention_bias\" is true"}));
   EXPECT_PRED2(test::says, refusal("mistral", {{"layer_types", {"full_attention"}}}),
                (Parts{"\"layer_types\" is a list"}));
+  EXPECT_PRED2(test::says, refusal("glm4", {{"mlp_bias", true}}), (Parts{"\"mlp_bias\" is true"}));
+  EXPECT_PRED2(test::says, refusal("glm4", {{"sliding_window", 5}}), (Parts{"\"sliding_window\" is 5"}));
   EXPECT_PRED2(test::says, refusal("qwen2", {{"attention_bias", true}}), (Parts{"\"attention_bias\" is true"}));
   EXPECT_PRED2(test::says, refusal("qwen3", {{"mlp_bias", true}}), (Parts{"\"mlp_bias\" is true"}));
 }
@@ -178,7 +193,7 @@ TEST(FamilyConfig, RefusesOtherActivations) {
                (Parts{R"(activation_function is "relu", which Foxscope does not run: it runs "gelu", "gelu_new",)",
                       "CONTRIBUTING.md (A family of models) says how to add one"}));
   EXPECT_PRED2(test::says, refusal("gpt_neox", {{"hidden_act", "relu"}}), (Parts{R"(hidden_act is "relu", which)"}));
-  for (const char* name : {"llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "glm4"}) {
     EXPECT_PRED2(test::says, refusal(name, {{"hidden_act", "gelu"}}),
                  (Parts{R"(hidden_act is "gelu", which Foxscope does not run: it runs "silu")"}));
   }

@@ -346,6 +346,21 @@ TEST(FamilyOptions, Phi3OnBothSidesOfItsOriginalLength) {
                                                        {"rope_scaling", changed(scaling, {{"factor", 3.0}})}})});
 }
 
+TEST(FamilyOptions, Glm) {
+  check_twin({"glm", small_llama("glm")});
+  const json base = changed(small_llama("glm4"), {{"rope_theta", 500.0}});
+  check_twin({"glm4", base});
+  check_twin({"glm4 without biases", changed(base, {{"attention_bias", false}})});
+  check_twin({"glm4, whole heads", changed(base, {{"partial_rotary_factor", 1.0}, {"rms_norm_eps", 0.3}})});
+  check_twin({"glm4 tied", changed(base, {{"tie_word_embeddings", true}, {"head_dim", 24}})});
+  const json yarn = {{"rope_type", "yarn"},
+                     {"factor", 8.0},
+                     {"original_max_position_embeddings", 64},
+                     {"partial_rotary_factor", 0.75}};
+  check_twin({"glm4 stretched",
+              changed(base, {{"head_dim", 16}, {"rope_parameters", changed(yarn, {{"rope_theta", 500.0}})}})});
+}
+
 TEST(FamilyOptions, SmolLm3) {
   const json base = changed(small_llama("smollm3"), {{"rope_theta", 5000.0}, {"no_rope_layers", {1, 0}}});
   check_twin({"smollm3", base});

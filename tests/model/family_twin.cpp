@@ -63,7 +63,7 @@ TwinShapes shapes_of_gpt_neox(const json& config, const TwinSizes& s) {
 
 TwinShapes shapes_of_llama(const json& config, const TwinSizes& s) {
   TwinShapes shapes = {{"embed_tokens.weight", {s.vocabulary, s.hidden}}, {"norm.weight", {s.hidden}}};
-  const bool bias = value_of(config, "attention_bias", false);
+  const bool bias = value_of(config, "attention_bias", s.glm);
   const bool mlp_bias = value_of(config, "mlp_bias", false);
   for (std::int64_t n = 0; n < s.layers; ++n) {
     const std::string layer = "layers." + std::to_string(n) + ".";
@@ -75,18 +75,22 @@ TwinShapes shapes_of_llama(const json& config, const TwinSizes& s) {
     if (!s.olmo) norms.emplace_back("input_layernorm");
     if (s.gemma) norms.emplace_back("pre_feedforward_layernorm");
     if (s.gemma || s.olmo) norms.emplace_back("post_feedforward_layernorm");
+    if (s.type == "glm4") norms.insert(norms.end(), {"post_self_attn_layernorm", "post_mlp_layernorm"});
     for (const std::string& norm : norms) shapes.push_back({layer + norm + ".weight", {s.hidden}});
     if (s.type == "phi3") {
       dense("self_attn.qkv_proj", s.hidden, (s.heads + 2 * s.key_heads) * s.head_dim, false);
-      dense("mlp.gate_up_proj", s.hidden, 2 * s.inner, false);
     } else {
       dense("self_attn.q_proj", s.hidden, s.heads * s.head_dim, bias || s.type == "qwen2");
       dense("self_attn.k_proj", s.hidden, s.key_heads * s.head_dim, bias || s.type == "qwen2");
       dense("self_attn.v_proj", s.hidden, s.key_heads * s.head_dim, bias || s.type == "qwen2");
+    }
+    if (s.type == "phi3" || s.glm) {
+      dense("mlp.gate_up_proj", s.hidden, 2 * s.inner, false);
+    } else {
       dense("mlp.gate_proj", s.hidden, s.inner, mlp_bias);
       dense("mlp.up_proj", s.hidden, s.inner, mlp_bias);
     }
-    dense("self_attn.o_proj", s.heads * s.head_dim, s.hidden, bias);
+    dense("self_attn.o_proj", s.heads * s.head_dim, s.hidden, bias && !s.glm);
     if (s.type == "qwen3" || s.type == "gemma3_text" || s.olmo) {
       shapes.push_back({layer + "self_attn.q_norm.weight", {s.olmo ? s.heads * s.head_dim : s.head_dim}});
       shapes.push_back({layer + "self_attn.k_norm.weight", {s.olmo ? s.key_heads * s.head_dim : s.head_dim}});
@@ -107,7 +111,8 @@ TwinSizes::TwinSizes(const json& config) : type(config.at("model_type").get<std:
   key_heads = value_of<std::int64_t>(config, "num_key_value_heads", heads);
   olmo = type.starts_with("olmo");
   gemma = type.starts_with("gemma");
-  head_dim = value_of<std::int64_t>(config, "head_dim", type == "qwen3" ? 128 : gemma ? 256 : hidden / heads);
+  glm = type.starts_with("glm");
+  head_dim = value_of<std::int64_t>(config, "head_dim", type == "qwen3" || glm ? 128 : gemma ? 256 : hidden / heads);
   tied = value_of<bool>(config, "tie_word_embeddings", gpt2 || gemma || type == "smollm3");
 }
 
@@ -149,7 +154,7 @@ at::Tensor FamilyTwin::logits(const at::Tensor& ids) const {
   if (sizes_.gemma) x = x * std::sqrt(static_cast<double>(sizes_.hidden));
   for (std::int64_t n = 0; n < sizes_.layers; ++n) {
     const std::string layer = (sizes_.gpt2 ? "h." : "layers.") + std::to_string(n) + ".";
-    if (sizes_.olmo || sizes_.gemma) {
+    if (sizes_.olmo || sizes_.gemma || sizes_.type == "glm4") {
       x = behind(x, layer, static_cast<int>(n));
       continue;
     }
@@ -169,10 +174,11 @@ at::Tensor FamilyTwin::logits(const at::Tensor& ids) const {
 }
 
 at::Tensor FamilyTwin::behind(const at::Tensor& before, const std::string& layer, int index) const {
-  const auto in = [&](const at::Tensor& y, const char* name) { return sizes_.gemma ? norm(y, layer + name) : y; };
-  const at::Tensor x =
-      before + norm(attend(in(before, "input_layernorm"), layer, index), layer + "post_attention_layernorm");
-  return x + norm(mlp(in(x, "pre_feedforward_layernorm"), layer), layer + "post_feedforward_layernorm");
+  const auto in = [&](const at::Tensor& y, const char* name) { return sizes_.olmo ? y : norm(y, layer + name); };
+  const at::Tensor x = before + norm(attend(in(before, "input_layernorm"), layer, index),
+                                     layer + (sizes_.glm ? "post_self_attn_layernorm" : "post_attention_layernorm"));
+  return x + norm(mlp(in(x, sizes_.glm ? "post_attention_layernorm" : "pre_feedforward_layernorm"), layer),
+                  layer + (sizes_.glm ? "post_mlp_layernorm" : "post_feedforward_layernorm"));
 }
 
 at::Tensor FamilyTwin::cap(const at::Tensor& x, const std::string& key) const {
@@ -193,7 +199,8 @@ at::Tensor FamilyTwin::norm(const at::Tensor& x, const std::string& name) const 
     return centred / at::sqrt(centred.square().mean(-1, true) + epsilon) * weight(name + ".weight") +
            weight(name + ".bias");
   }
-  const double epsilon = value_of(config_, "rms_norm_eps", sizes_.olmo || sizes_.type == "phi3" ? 1e-5 : 1e-6);
+  const double otherwise = sizes_.olmo || sizes_.type == "phi3" ? 1e-5 : sizes_.glm ? 1.5625e-7 : 1e-6;
+  const double epsilon = value_of(config_, "rms_norm_eps", otherwise);
   const at::Tensor factor = sizes_.gemma ? 1 + weight(name + ".weight") : weight(name + ".weight");
   return x / at::sqrt(x.square().mean(-1, true) + epsilon) * factor;
 }
@@ -204,8 +211,8 @@ json FamilyTwin::rope(int layer) const {
   const double base = value_of(config_, "rope_theta", value_of(config_, "rotary_emb_base", 10000.0));
   json rope = value_of(config_, "rope_scaling", json::object());
   rope["rope_theta"] = base;
-  rope["partial_rotary_factor"] =
-      value_of(config_, "rotary_pct", value_of(config_, "partial_rotary_factor", neox() ? 0.25 : 1.0));
+  const double part = neox() ? 0.25 : sizes_.glm ? 0.5 : 1.0;
+  rope["partial_rotary_factor"] = value_of(config_, "rotary_pct", value_of(config_, "partial_rotary_factor", part));
   if (rope.contains("type")) rope["rope_type"] = rope["type"];
   rope.update(value_of(config_, "rope_parameters", json::object()));
   return rope;
@@ -285,10 +292,12 @@ at::Tensor FamilyTwin::rotate_pairs(const at::Tensor& x, int layer) const {
   for (std::int64_t n = 0; n < turning / 2; ++n) {
     const Turn by = turn(keys, n, turning, x.size(0));
     const at::Tensor angle = at::arange(x.size(0), at::kDouble) * by.rate;
-    const at::Tensor a = x.select(1, n) * by.factor;
-    const at::Tensor b = x.select(1, n + turning / 2) * by.factor;
-    turned.select(1, n).copy_(a * at::cos(angle) - b * at::sin(angle));
-    turned.select(1, n + turning / 2).copy_(b * at::cos(angle) + a * at::sin(angle));
+    const std::int64_t first = sizes_.glm ? 2 * n : n;
+    const std::int64_t second = sizes_.glm ? 2 * n + 1 : n + turning / 2;
+    const at::Tensor a = x.select(1, first) * by.factor;
+    const at::Tensor b = x.select(1, second) * by.factor;
+    turned.select(1, first).copy_(a * at::cos(angle) - b * at::sin(angle));
+    turned.select(1, second).copy_(b * at::cos(angle) + a * at::sin(angle));
   }
   return turned;
 }
@@ -377,7 +386,7 @@ at::Tensor FamilyTwin::attend(const at::Tensor& x, const std::string& layer, int
 
 at::Tensor FamilyTwin::mlp(const at::Tensor& x, const std::string& layer) const {
   if (!sizes_.gpt2 && !neox()) {
-    const bool fused = sizes_.type == "phi3";
+    const bool fused = sizes_.type == "phi3" || sizes_.glm;
     const auto parts = fused ? dense(x, layer + "mlp.gate_up_proj").chunk(2, 1) : std::vector<at::Tensor>();
     const at::Tensor gate = fused ? parts[0] : dense(x, layer + "mlp.gate_proj");
     const at::Tensor up = fused ? parts[1] : dense(x, layer + "mlp.up_proj");

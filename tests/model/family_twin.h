@@ -18,7 +18,7 @@ using TwinShapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>
 struct TwinSizes {
   explicit TwinSizes(const nlohmann::json& config);
   std::string type;
-  bool gpt2, olmo = false, gemma = false;
+  bool gpt2, olmo = false, gemma = false, glm = false;
   std::int64_t hidden = 0, layers = 0, heads = 0, key_heads = 0, head_dim = 0, inner = 0, vocabulary = 0;
   bool tied = false;
 };

@@ -252,9 +252,10 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, FamilyGradient,
                          testing::Values("gpt2", "gpt_neox", "llama", "llama-tied-bias", "mistral", "qwen2", "qwen3",
                                          "published/qwen3-window", "published/qwen3-yarn",
                                          "published/ministral3-published", "published/olmo3", "published/phi3",
-                                         "published/smollm3", "published/gemma2", "published/gemma3-text",
-                                         "transformer-llama", "fox-llama-fixed-gate", "fox-pro-shared-qknorm",
-                                         "fla-fox", "published/fla-path_attn", "published/fla-path_attn-fox"),
+                                         "published/smollm3", "published/glm", "published/glm4", "published/gemma2",
+                                         "published/gemma3-text", "transformer-llama", "fox-llama-fixed-gate",
+                                         "fox-pro-shared-qknorm", "fla-fox", "published/fla-path_attn",
+                                         "published/fla-path_attn-fox"),
                          test::fixture_test_name);
 
 }  // namespace

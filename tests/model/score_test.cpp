@@ -246,8 +246,9 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, ScoredFixture,
                                          "fla-fox-gated-qknorm", "gpt2", "gpt_neox", "llama", "llama-tied-bias",
                                          "mistral", "qwen2", "qwen3", "published/qwen3-window",
                                          "published/ministral3-published", "published/olmo3", "published/phi3",
-                                         "published/gemma2", "published/gpt_oss", "published/qwen3_moe",
-                                         "published/fla-path_attn", "published/fla-path_attn-fox"),
+                                         "published/glm4", "published/gemma2", "published/gpt_oss",
+                                         "published/qwen3_moe", "published/fla-path_attn",
+                                         "published/fla-path_attn-fox"),
                          test::fixture_test_name);
 
 TEST(Score, ABatchOfTheDemoModelDoesNotDependOnItsOrder) {

@@ -266,7 +266,7 @@ TEST_P(RecomputedFixture, GradientsHaveTheSameBits) {
 /// Of kernels, and of autograd.
 INSTANTIATE_TEST_SUITE_P(Fixtures, RecomputedFixture,
                          testing::Values("fox-pro", "transformer-llama", "qwen3", "gpt2", "gpt_neox", "hgrn2", "mamba2",
-                                         "published/olmo3", "published/phi3"),
+                                         "published/olmo3", "published/phi3", "published/glm4"),
                          test::fixture_test_name);
 
 TEST(TrainableModel, RefusesModelsThatAreOnlyRun) {

@@ -16,6 +16,7 @@
 #include "backend/base/nearest_name.h"
 #include "backend/model/spec/families/fox.h"
 #include "backend/model/spec/families/gemma.h"
+#include "backend/model/spec/families/glm.h"
 #include "backend/model/spec/families/gpt2.h"
 #include "backend/model/spec/families/gpt_neox.h"
 #include "backend/model/spec/families/gpt_oss.h"
@@ -58,6 +59,8 @@ const std::array kFamilies = {&family::kFox,
                               &family::kMinistral3,
                               &family::kSmolLm3,
                               &family::kPhi3,
+                              &family::kGlm,
+                              &family::kGlm4,
                               &family::kOlmo2,
                               &family::kOlmo3,
                               &family::kGemma2,

@@ -51,6 +51,19 @@ HeadRows key_head_rows(const LinearMixer& mixer, ParameterLayout layout) {
           {{mixer.key_dim, columns.query}, {mixer.key_dim, columns.key}, {values, columns.value}, {values, 0}}};
 }
 
+/// Rows of queries or keys of which pairs (n, n + 1) turn, as pairs (n, n + dim / 2).
+HeadRows pair_rows(const ModelConfig& config, const Parameter& parameter) {
+  const std::int64_t size = config.head_dim;
+  const Rotary* const rotary = config.rotary_at(parameter.layer);
+  const std::int64_t turning = rotary == nullptr ? 0 : rotary->dim;
+  HeadRows rows{1, {}};
+  for (std::int64_t row = 0; row < parameter.shape[0]; ++row) {
+    const std::int64_t n = row % size;
+    rows.parts.push_back({1, row - n + (n < turning ? n % 2 * (turning / 2) + n / 2 : n)});
+  }
+  return rows;
+}
+
 HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
   const std::int64_t heads = config.heads;
   switch (parameter.layout) {
@@ -65,6 +78,8 @@ HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
     case ParameterLayout::qkvz_per_key_head:
     case ParameterLayout::ba_per_key_head:
       return key_head_rows(*config.linear_at(parameter.layer), parameter.layout);
+    case ParameterLayout::turning_pairs:
+      return pair_rows(config, parameter);
     case ParameterLayout::steps_first: {
       const LinearMixer& mixer = *config.linear_at(parameter.layer);
       const std::int64_t dim = parameter.shape[0] / mixer.heads;

@@ -131,6 +131,8 @@ enum class ParameterLayout {
   qkvz_per_key_head,   ///< for each key head its rows of query, key, value and the output's gate; the weight has the
                        ///< gate's first, then all queries, keys and values (Qwen3-Next)
   ba_per_key_head,     ///< for each key head its rows of beta, then of the decay
+  turning_pairs,       ///< of each head the numbers that turn lie pair by pair; the weight has the first of all pairs,
+                       ///< then the second (GLM)
   steps_first,         ///< for each step of a position its heads, which the weight has the other way round
   gate_last,           ///< the second half comes first in the weight (Mamba's input, then the output's gate)
   expert_pairs,        ///< of each expert its rows of gate and up by turns

@@ -386,15 +386,18 @@ void list_llama_projection(const ModelConfig& config, const LlamaLayout& layout,
     const char* name;
     std::int64_t rows;
     std::int64_t column;
+    ParameterLayout order = ParameterLayout::rows;
   };
-  std::vector<Part> parts = {{"q_proj", config.query_size(), 0},
-                             {"k_proj", config.key_size(), columns.key},
+  const ParameterLayout turns = layout.turning_pairs ? ParameterLayout::turning_pairs : ParameterLayout::rows;
+  std::vector<Part> parts = {{"q_proj", config.query_size(), 0, turns},
+                             {"k_proj", config.key_size(), columns.key, turns},
                              {"v_proj", config.key_size(), columns.value}};
-  if (layout.fused) parts = {{"qkv_proj", config.query_size() + 2 * config.key_size(), 0}};
+  if (layout.fused_attention) parts = {{"qkv_proj", config.query_size() + 2 * config.key_size(), 0}};
   for (const Part& part : parts) {
-    list.add(fmt::format("self_attn.{}.weight", part.name), {part.rows, hidden}, &W::projection, part.column * hidden);
+    const std::string of = fmt::format("self_attn.{}.", part.name);
+    list.add(of + "weight", {part.rows, hidden}, &W::projection, part.column * hidden, part.order);
     if (!config.query_key_value_bias) continue;
-    list.add(fmt::format("self_attn.{}.bias", part.name), {part.rows}, &W::projection_bias, part.column);
+    list.add(of + "bias", {part.rows}, &W::projection_bias, part.column, part.order);
   }
   if (config.query_key_norm == QueryKeyNorm::none) return;
   const bool whole = config.query_key_norm == QueryKeyNorm::whole;
@@ -407,7 +410,7 @@ void list_llama_mlp(const ModelConfig& config, const LlamaLayout& layout, Parame
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
   using W = LayerWeights;
-  if (layout.fused) {
+  if (layout.fused_mlp) {
     list.add("mlp.gate_up_proj.weight", {2 * inner, hidden}, &W::mlp_in);
   } else {
     list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
@@ -470,9 +473,9 @@ void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, Par
     if (config.pre_norm) add_norm("input_layernorm", hidden, &W::attention_norm, layout, list);
     list_llama_attention(config, layout, list);
     if (config.post_norm) {
-      add_norm("post_attention_layernorm", hidden, &W::attention_post_norm, layout, list);
-      if (config.pre_norm) add_norm("pre_feedforward_layernorm", hidden, &W::mlp_norm, layout, list);
-      add_norm("post_feedforward_layernorm", hidden, &W::mlp_post_norm, layout, list);
+      add_norm(layout.attention_post_norm, hidden, &W::attention_post_norm, layout, list);
+      if (config.pre_norm) add_norm(layout.mlp_norm, hidden, &W::mlp_norm, layout, list);
+      add_norm(layout.mlp_post_norm, hidden, &W::mlp_post_norm, layout, list);
     } else {
       add_norm("post_attention_layernorm", hidden, &W::mlp_norm, layout, list);
     }

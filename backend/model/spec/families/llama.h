@@ -42,12 +42,18 @@ void read_llama_layers(const ConfigKeys& keys, ModelConfig& config, const LlamaD
 /// How such a family's files differ.
 struct LlamaLayout {
   bool zero_centered_norms = false;  ///< norms hold what is beyond 1
-  bool fused = false;                ///< qkv_proj and gate_up_proj are one matrix each
+  bool fused_attention = false;      ///< queries, keys and values are one matrix, qkv_proj
+  bool fused_mlp = false;            ///< gate and up are one matrix, gate_up_proj
+  bool turning_pairs = false;        ///< q_proj and k_proj lie as ParameterLayout::turning_pairs
+  /// Names of the norms of a layer that has norms behind attention and MLP (ModelConfig::post_norm). In other layers
+  /// the norm before the MLP is post_attention_layernorm.
+  const char* attention_post_norm = "post_attention_layernorm";
+  const char* mlp_norm = "pre_feedforward_layernorm";
+  const char* mlp_post_norm = "post_feedforward_layernorm";
   /// Lists what a layer has that is a mixture of experts; null: there is none.
   void (*list_experts)(const ModelConfig& config, ParameterList& list) = nullptr;
 };
-/// Its tensors. Norms are named by whether they stand before or behind attention and MLP (ModelConfig::pre_norm,
-/// post_norm).
+/// Its tensors. ModelConfig::pre_norm and post_norm say which norms there are.
 void list_llama_layers(const ModelConfig& config, const LlamaLayout& layout, ParameterList& list);
 
 /// The tensors of attention alone, in the layer that was begun.

@@ -15,7 +15,9 @@ void read_phi3(const ConfigKeys& keys, ModelConfig& config) {
   keys.refuse_others(harmless_keys());
 }
 
-void list_phi3(const ModelConfig& config, ParameterList& list) { list_llama_layers(config, {.fused = true}, list); }
+void list_phi3(const ModelConfig& config, ParameterList& list) {
+  list_llama_layers(config, {.fused_attention = true, .fused_mlp = true}, list);
+}
 
 }  // namespace
 
