@@ -41,8 +41,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
   const double at_key = c[index_of(key)];
   reading.log_forget = c[index_of(query)] - at_key;
-  reading.forget = info.mixer(head.layer).decays_by_channel() ? mean_over_channels(head, query, key)
-                                                              : std::exp(reading.log_forget);
+  reading.forget =
+      info.mixer(head.layer).decays_by_channel() ? mean_over_channels(head, query, key) : std::exp(reading.log_forget);
   // c never increases: the first position after the key where F has fallen below the level.
   const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
   const auto fallen =
