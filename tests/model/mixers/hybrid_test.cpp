@@ -554,6 +554,11 @@ TEST(HybridConfig, ReadsWhatTransformersSaves) {
   for (const char* name : {"bamba", "granitemoehybrid", "falcon_h1"}) {
     EXPECT_FALSE(read(name, {{"mamba_conv_bias", nullptr}}).linear->convolution_bias) << name;
   }
+  for (const json& automatic : {json("auto"), json()}) {
+    EXPECT_EQ(read("falcon_h1", {{"mamba_d_ssm", 24}, {"mamba_d_head", automatic}}).linear->value_dim, 6);
+  }
+  EXPECT_TRUE(read("kimi_linear", json::object()).mixture->normalized);
+  EXPECT_FALSE(read("kimi_linear", {{"moe_renormalize", nullptr}}).mixture->normalized);
   const json normed = {{"mamba_rms_norm", true}, {"mamba_norm_before_gate", nullptr}};
   EXPECT_EQ(read("falcon_h1", normed).linear->gate, LinearGate::before_norm);
 }

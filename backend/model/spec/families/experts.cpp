@@ -19,7 +19,7 @@ void read_experts(const ConfigKeys& keys, const ExpertKeys& names, ExpertMixture
     keys.fail(names.chosen, fmt::format("at most {} {}", names.experts, mixture.experts));
   }
   mixture.size = keys.integer(names.size, 1, kMaxIntermediate);
-  if (names.normalized != nullptr) mixture.normalized = keys.flag(names.normalized, names.normalized_otherwise);
+  if (names.normalized != nullptr) mixture.normalized = keys.flag_or_null(names.normalized, names.normalized_otherwise);
   for (const char* const key : {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"}) {
     static_cast<void>(keys.has(key));
   }

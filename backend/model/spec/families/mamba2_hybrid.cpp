@@ -293,7 +293,12 @@ void read_falcon_h1(const ConfigKeys& keys, ModelConfig& config) {
   config.logit_factor = read_factor(keys, "lm_head_multiplier");
   Mamba2Keys names = kBambaKeys;
   // The width is said by itself, and where it is not by a part of the hidden size.
-  if (keys.has("mamba_d_ssm")) names.expand = nullptr;
+  if (keys.has("mamba_d_ssm")) {
+    names.expand = nullptr;
+    const std::int64_t heads = keys.integer(names.heads, 1, kMaxHidden, names.heads_otherwise);
+    names.head_dim_otherwise =
+        static_cast<int>(std::min(keys.integer("mamba_d_ssm", 1, kMaxHidden) / heads, kMaxHeadDim));
+  }
   read_mamba2_mixer(keys, names, config);
   LinearMixer& mixer = *config.linear;
   if (keys.integer("mamba_d_ssm", 1, kMaxHidden, mixer.output_size()) != mixer.output_size()) {
