@@ -177,7 +177,7 @@ Facts runFacts(const Trace& trace) {
       {"tokens", countText(info.length)},
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},
-      {"computed", fmt::format("{} on {}{}", to_string(info.dtype), info.device,
+      {"computed", fmt::format("{}{}{}{}", to_string(info.dtype), info.device.empty() ? "" : " on ", info.device,
                                info.has_softmax() ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
                                                   : std::string())}};
   if (!info.mixers.empty() || has_windows_by_layer(info)) {
@@ -201,8 +201,10 @@ Facts runFacts(const Trace& trace) {
   if (info.logit_cap > 0) facts.emplace_back("logits", fmt::format("capped at {:.6g}", info.logit_cap));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
   if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "gradient of " + info.saliency_target);
-  facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);
+  if (!info.weights_sha256.empty()) facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);
   if (info.unchecked) facts.emplace_back("unchecked", "its arrays may contradict one another");
+  // Runs of other programs need not say it.
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
   return facts;
 }
 

@@ -307,6 +307,10 @@ class FormTest(ImportTest):
         self.assertEqual(summary, {"output": str(output), "models": [
             {"name": "fox", "tokens": 40, "layers": 2, "heads": 8, "dtype": "float32", "mean_loss": 2.0,
              "heads_with_computed_rows": 8}]})
+        described = self.done("info", output)
+        self.assertRegex(described, r"computed +float32, pruning tolerance 0\n")
+        for line in described.splitlines():
+            self.assertNotRegex(line, r"^ +(type|weights|computed)\b *\Z|SHA-256 *\Z")
         said = self.foxscope("import", path, "--name", "fox", "-o", output, "--force", "-v").stderr.decode()
         for stage in ["reading tensors", "computing row normalisers", "writing"]:
             self.assertIn(stage, said)
