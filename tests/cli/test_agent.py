@@ -15,7 +15,8 @@ import h5py
 import numpy
 
 from agent_support import Sshd, processes_there, program_there, slow_pipe
-from support import DRAWS, FOX, PROGRAM, SOURCE, TEXT, TRANSFORMER, CommandLineTest, through_terminal
+from support import (DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER, CommandLineTest,
+                     through_terminal)
 
 
 def contents(path):
@@ -225,6 +226,15 @@ class ThroughAPipe(AgentTest):
         self.assertEqual(process.returncode, 130, said)
         self.wait_for_none()
         self.assertFalse((self.folder / "run.h5").exists())
+
+    @unittest.skipUnless(DRAWS, "a build without Qt has no window")
+    def test_the_window_shows_what_it_shows_of_a_file_here(self):
+        run = self.two_runs()
+        here, there = self.folder / "here.png", self.folder / "there.png"
+        for path, picture, environment in ((run, here, {}), (f"ssh://box{run}", there, slow_pipe(self.folder))):
+            self.done("open", path, "--screenshot", picture, "--size", "1400x900",
+                      environment={**NO_DISPLAY, **environment})
+        self.assertEqual(there.read_bytes(), here.read_bytes())
 
     def test_bytes_of_a_picture_are_few(self):
         run = self.two_runs()
