@@ -34,6 +34,7 @@ json tiny_family(const std::string& model_type) {
                  {"num_hidden_layers", 2},   {"intermediate_size", 6}, {"bos_token_id", 0}};
   if (model_type == "gpt_neox") config["rotary_pct"] = 1.0;
   if (model_type.starts_with("glm")) config["partial_rotary_factor"] = 1.0;
+  if (model_type == "ministral3") config.update({{"head_dim", 4}, {"rope_scaling", {{"rope_type", "default"}}}});
   if (model_type == "gemma3_text")
     config["num_key_value_heads"] = 1;  // the class's own 4 are more than there are heads
   return config;
@@ -102,6 +103,11 @@ TEST(FamilyConfig, KnowsTheFamiliesDefaults) {
     EXPECT_FALSE(config.output_bias) << name;
     EXPECT_EQ(config.post_norm, name == std::string("glm4"));
   }
+  json ministral = tiny_family("ministral3");
+  ministral.erase("head_dim");
+  EXPECT_EQ(family_config(ministral).head_dim, 128);
+  EXPECT_PRED2(test::says, refusal("ministral3", {{"rope_scaling", nullptr}}),
+               (Parts{"rope_parameters is missing: it must be there", "stretches texts by a factor of 16"}));
 }
 
 TEST(FamilyConfig, TakesWhatSaysNothingOfTheForwardPass) {
@@ -367,6 +373,7 @@ TEST(FamilyConfig, ReadsWindowsByLayer) {
   }
   EXPECT_EQ(windows_of(with("ministral", {{"sliding_window", 4}})), (Windows{4, 4}));
   EXPECT_EQ(windows_of(with("ministral", {{"sliding_window", nullptr}})), (Windows{0, 0}));
+  EXPECT_EQ(windows_of(tiny_family("ministral3")), (Windows{0, 0}));
   EXPECT_EQ(windows_of(with("phi3", {{"sliding_window", 4}})), (Windows{4, 4}));
   EXPECT_EQ(windows_of(tiny_family("phi3")), (Windows{0, 0}));
   EXPECT_EQ(windows_of(with("olmo3", {{"num_hidden_layers", 5}})), (Windows{4096, 4096, 4096, 0, 4096}));

@@ -39,6 +39,16 @@ void read_mistral(const ConfigKeys& keys, ModelConfig& config) {
   refuse_rest(keys);
 }
 
+void read_ministral3(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr int kHeadDimOtherwise = 128;
+  if (!keys.has("rope_scaling") && !keys.has("rope_parameters")) {
+    keys.fail("rope_parameters", "there: without it the family's own code stretches texts by a factor of 16");
+  }
+  read_llama_layers(keys, config, {.head_dim = kHeadDimOtherwise, .epsilon = 1e-5});
+  config.use_window(read_window(keys, 0));
+  refuse_rest(keys);
+}
+
 /// Mistral, of which some layers alone have the window.
 void read_ministral(const ConfigKeys& keys, ModelConfig& config) {
   read_llama_layers(keys, config);
@@ -495,7 +505,7 @@ const ModelFamily kMistral = {"mistral",  "Mistral",        "model.",       read
                               list_llama, "lm_head.weight", is_llama_buffer};
 const ModelFamily kMinistral = {"ministral", "Ministral",      "model.",       read_ministral,
                                 list_llama,  "lm_head.weight", is_llama_buffer};
-const ModelFamily kMinistral3 = {"ministral3", "Ministral 3",    "model.",       read_mistral,
+const ModelFamily kMinistral3 = {"ministral3", "Ministral 3",    "model.",       read_ministral3,
                                  list_llama,   "lm_head.weight", is_llama_buffer};
 const ModelFamily kSmolLm3 = {"smollm3",  "SmolLM3",        "model.",       read_smollm3,
                               list_llama, "lm_head.weight", is_llama_buffer};
