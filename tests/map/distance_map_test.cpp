@@ -381,7 +381,10 @@ TEST(DistanceAxis, IsTheDefaultOfHeadsThatForgetFast) {
     EXPECT_EQ(default_axes(quantity, {run, 0, 1}, 1100), MapAxes::distance);
   }
   EXPECT_EQ(default_axes(Quantity::logits, {run, 0, 0}, 1000), MapAxes::key);
-  const auto windowed = make_run({.window = 20, .gated = false});
+  RunShape narrow;
+  narrow.window = 20;
+  narrow.gated = false;
+  const auto windowed = make_run(narrow);
   EXPECT_EQ(default_axes(Quantity::attention, {windowed, 0, 0}, 1001), MapAxes::distance);
   EXPECT_EQ(default_axes(Quantity::attention, {windowed, 0, 0}, 1000), MapAxes::key);
   shape.gated = false;

@@ -118,7 +118,7 @@ CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool fir
 
 /// Of the heads that do not forget, beside others that do, the one with the middle distance of half of its attention.
 std::optional<Reach> headWithoutDecay(const EvaluatedHeads& model) {
-  if (!forgets(model.info)) return std::nullopt;
+  if (!forgets(model.info) || layersWithoutGate(model.info).empty()) return std::nullopt;
   const HeadArray& half = requireArray(model, model.numbers, "d50");
   std::vector<Reach> reaches;
   for (std::size_t place = 0; place < model.head_count(); ++place) {
