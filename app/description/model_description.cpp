@@ -140,7 +140,9 @@ std::string mixerNames(const ModelConfig& config) {
   for (const LayerMixer& mixer : sizes.mixers) {
     if (std::ranges::find(kinds, mixer.mixer, &LayerMixer::mixer) == kinds.end()) kinds.push_back(mixer);
   }
-  std::ranges::stable_partition(kinds, [](const LayerMixer& mixer) { return !mixer.has_softmax(); });
+  std::ranges::stable_sort(kinds, {}, [](const LayerMixer& mixer) {
+    return !mixer.kind().mixes ? 2 : mixer.has_softmax() ? 1 : 0;
+  });
   for (const LayerMixer& kind : kinds) {
     const auto count = std::ranges::count(sizes.mixers, kind.mixer, &LayerMixer::mixer);
     if (kind.kind().mixes) {

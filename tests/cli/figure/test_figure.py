@@ -208,7 +208,7 @@ class KindTest(FigureTest):
         text = re.sub(r"\s+", " ", self.text_of())
         for words in ["(a) FoX", "(b) delta", "(c) base", "layer 0, head 1", "layer 1, head 0", "layer 1, head 1", "retained"]:
             self.assertIn(words, text)
-        self.assertIn("this is delta", self.draw("maps", "--heads", "0:1,base:1:1", files=[run]))
+        self.assertIn("this is fox", self.draw("maps", "--heads", "0:1,base:1:1", files=[run]))
         self.assertEqual(self.draw("maps", "--model", "base", "--heads", "1:1,delta:0:0", files=[run]), "")
         # Of one model the name stands nowhere; none with a gate has no F.
         self.draw("maps", "--heads", "fox:0:1,fox:1:1", files=[run])
@@ -423,7 +423,8 @@ class UsageTest(FigureTest):
 
     def test_runs_behind_other_bos(self):
         run = self.folder / "bos.h5"
-        other = set_config(self.copy_of("transformer-pro"), bos_token_id=2)
+        other = self.copy_of("transformer-pro")
+        set_config(other, bos_token_id=2)
         ids = self.write("ids.json", json.dumps(list(range(3, 43))))
         self.done("run", "--model", f"fox={DATA / 'fox-pro'}", "--model", f"base={other}", "--ids", ids, "-o", run)
         with h5py.File(run) as file:
@@ -511,12 +512,12 @@ class UsageTest(FigureTest):
                              ("compare", "--models", "fxo,base"), ("decay", "--label", "fxo=FoX"),
                              ("decay", "--models", "fxo"), ("distance", "--model", "fxo"), ("text", "--label", "fxo=FoX")]:
             with self.subTest([kind, *extra]):
-                self.refuses([extra[0] + " fxo", "base, fox: did you mean fox?"], kind, run, *extra)
+                self.refuses([extra[0] + " fxo", "fox, base: did you mean fox?"], kind, run, *extra)
         for extra in [["--label", "fxo=FoX"], ["--colours", "fxo=#102030"], ["--look", "fxo=1"], ["--legend", "fxo"],
                       ["--models", "fxo"]]:
             self.refuses([f"{extra[0]} fxo", " fox: did you mean fox?"], "loss", losses, *extra)
-        self.refuses(["--label other: the figure has base, fox"], "maps", run, "--label", "other=X")
-        self.fails(2, "the file holds no model 'fxo': it holds base, fox: did you mean fox?", "map", run, "--model", "fxo",
+        self.refuses(["--label other: the figure has fox, base"], "maps", run, "--label", "other=X")
+        self.fails(2, "the file holds no model 'fxo': it holds fox, base: did you mean fox?", "map", run, "--model", "fxo",
                    "--head", "0:0", "--quantity", "forget", "-o", self.folder / "x.npy")
 
     def test_sizes_and_outputs(self):

@@ -99,7 +99,7 @@ class FigureHeadsTest(CommandLineTest):
 
         def colours(part):
             found, often = numpy.unique(part.reshape(-1, 3).astype(int), axis=0, return_counts=True)
-            return {tuple(colour) for colour in found[(numpy.ptp(found, axis=1) > 60) & (often > 20)]}
+            return {tuple(colour) for colour in found[(numpy.ptp(found, axis=1) > 60) & (often > 300)]}
 
         height, width = pixels.shape[:2]
         by_head, distribution = (colours(part) for part in (pixels[height // 2:, :width // 2], pixels[height // 2:, width // 2:]))
