@@ -8,6 +8,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 import unittest
 
@@ -251,10 +252,11 @@ class Protocol(AgentTest):
         run = self.two_runs()
         document = (SOURCE / "docs" / "agent.md").read_text()
         example = re.search(r"```python\n(.*?)```", document, re.DOTALL).group(1)
-        self.assertLessEqual(len(example.splitlines()), 45)
-        script = self.write("example.py", example)
-        result = subprocess.run([os.sys.executable, script, PROGRAM, "agent", run, "fox-pro-12m"], capture_output=True,
-                                timeout=120, text=True)
+        self.assertLessEqual(len(example.splitlines()), 48)
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "foxscope").symlink_to(os.path.abspath(PROGRAM))
+        result = subprocess.run([sys.executable, "-c", example], capture_output=True, timeout=120, text=True,
+                                cwd=self.folder, env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
         self.assertEqual(result.returncode, 0, result.stderr)
         picture = self.folder / "map.npy"
         self.done("map", run, "--model", "fox-pro-12m", "--head", "1:0", "--quantity", "attention", "--size", "8x8", "-o",
