@@ -50,6 +50,24 @@ struct WorkFolder {
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
+/// What a command there says, with the names that files have here in the place of their copies there.
+class Names {
+ public:
+  void add(std::string there, std::string here) { m_names.emplace_back(std::move(there), std::move(here)); }
+  [[nodiscard]] std::string inPlace(std::string text) const {
+    for (const auto& [there, here] : m_names) {
+      for (std::size_t place = text.find(there); place != std::string::npos;
+           place = text.find(there, place + here.size())) {
+        text.replace(place, there.size(), here);
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> m_names;
+};
+
 bool reads(const std::string& command) { return std::ranges::find(kReadFromAfar, command) != kReadFromAfar.end(); }
 
 }  // namespace
@@ -142,6 +160,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
   const agent::RemoteHost host = agent::parse_remote_path(m_place).host;
   WorkFolder work{agent::Remote::at(host), host, {}};
   std::vector<std::pair<agent::RemotePath, std::string>> outputs;
+  Names names;
   agent::Message request;
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
@@ -166,16 +185,19 @@ int RemoteCommand::runThere(const CommandContext& context) {
       const std::filesystem::path here = agent::file_here(argument.value, context.job());
       if (here.empty() || !agent::send_file(here, there, true, context.job())) return kInterrupted;
     }
+    names.add(there.path, argument.value);
     replace(argument.value, there.path);
   }
   agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
   request.header["do"] = "command";
-  const auto show = [&context](const agent::Message& message) {
+  const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
-      context.console.note(agent::take<std::string>(message, "note"));
-    } else if (message.header.contains("output")) {
+      const std::string note = names.inPlace(agent::take<std::string>(message, "note"));
+      // With -q it says nothing but errors.
+      m_parsed.verbosity == Verbosity::quiet ? context.console.error(note) : context.console.note(note);
+    } else if (message.header.contains("output") && !message.parts.empty()) {
       context.console.endProgress();
-      Console::write(message.parts.empty() ? std::string() : message.parts.front().text());
+      Console::write(names.inPlace(message.parts.front().text()));
     }
   };
   const auto answer = work.remote->ask(request, context.job(), agent::Again::never, show);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backend/agent/child.h"
 #include "backend/base/log.h"
@@ -181,7 +182,7 @@ std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
     if (status == kNoConnection || came.empty()) {
       throw Error(fmt::format("{}: cannot be reached: {}: look whether `{}` works", name,
                               why.empty() ? fmt::format("{} ended with status {}", words.front(), status) : why,
-                              fmt::format("{} {}", words.front(), words[words.size() - 3])));
+                              fmt::join(words.begin(), words.end() - 2, " ")));
     }
     throw Error(fmt::format("{}: what answers there is no foxscope agent: {}", name, why));
   }

@@ -8,6 +8,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 import unittest
 
@@ -117,7 +118,8 @@ class ThroughSsh(AgentTest):
         text = self.write("text.txt", TEXT)
         here, back, kept = self.folder / "here.h5", self.folder / "back.h5", self.folder / "kept.h5"
         self.done("run", "--model", FOX, "--text", text, "-o", here)
-        self.there("run", "--model", self.server.url(FOX), "--text", text, "-o", back)
+        said = self.there("run", "--model", self.server.url(FOX), "--text", text, "-o", back)
+        self.assertEqual(said.splitlines()[-1], f"written to {back}")
         self.there("run", "--model", self.server.url(FOX), "--text", self.server.url(text), "-o",
                    self.server.url(kept))
         expected = contents(here)
@@ -130,6 +132,14 @@ class ThroughSsh(AgentTest):
         continued = ("generate", "--max-tokens", "8", "--text", "-", "--model")
         self.assertEqual(self.there(*continued, self.server.url(FOX), stdin=TEXT.encode()),
                          self.done(*continued, FOX, stdin=TEXT.encode()))
+
+    def test_an_error_there_names_the_file_here(self):
+        empty, output = self.write("empty.txt", ""), self.folder / "run.h5"
+        arguments = ("run", "-q", "--text", empty, "-o", output, "--model")
+        here = self.fails(1, "empty.txt", *arguments, FOX, output=output)
+        there = self.fails(1, "empty.txt", *arguments, self.server.url(FOX), output=output,
+                           environment=self.server.environment)
+        self.assertEqual(there, here)
 
     def test_an_evaluation_runs_there_and_its_file_comes_back(self):
         corpus = self.write("corpus.txt", TEXT * 20)
@@ -251,10 +261,11 @@ class Protocol(AgentTest):
         run = self.two_runs()
         document = (SOURCE / "docs" / "agent.md").read_text()
         example = re.search(r"```python\n(.*?)```", document, re.DOTALL).group(1)
-        self.assertLessEqual(len(example.splitlines()), 45)
-        script = self.write("example.py", example)
-        result = subprocess.run([os.sys.executable, script, PROGRAM, "agent", run, "fox-pro-12m"], capture_output=True,
-                                timeout=120, text=True)
+        self.assertLessEqual(len(example.splitlines()), 48)
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "foxscope").symlink_to(os.path.abspath(PROGRAM))
+        result = subprocess.run([sys.executable, "-c", example], capture_output=True, timeout=120, text=True,
+                                cwd=self.folder, env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
         self.assertEqual(result.returncode, 0, result.stderr)
         picture = self.folder / "map.npy"
         self.done("map", run, "--model", "fox-pro-12m", "--head", "1:0", "--quantity", "attention", "--size", "8x8", "-o",
