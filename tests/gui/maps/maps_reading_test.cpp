@@ -185,7 +185,7 @@ void MapsReadingTest::whatCannotBeCopiedIsTold() {
   SyntheticRun run;
   run.keep = {Keep::gates, Keep::query_key};
   run.length = 80;
-  run.mixers = sink_mixers();  // whose normalisers cannot be computed without what the file lacks
+  run.mixers = foxscope::test::sink_mixers();  // whose normalisers cannot be computed without what the file lacks
   OpenMaps maps({make_trace(run)});
   // Attention has no normalisers.
   QVERIFY(!maps.pane(1).picture());

@@ -361,7 +361,7 @@ void MapsViewTest::failedPictureIsTold() {
   SyntheticRun run;
   run.keep = {Keep::gates, Keep::query_key};
   run.length = 80;
-  run.mixers = sink_mixers();  // whose normalisers cannot be computed without what the file lacks
+  run.mixers = foxscope::test::sink_mixers();  // whose normalisers cannot be computed without what the file lacks
   OpenMaps maps({make_trace(run)});
   QVERIFY(maps.settle());
   // Shown first: logits need no normalisers.
