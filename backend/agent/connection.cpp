@@ -171,6 +171,39 @@ Message Connection::finished(const Message& message) const {
   return message;
 }
 
+/// Drops what still comes for a request, and tells the other side that nobody waits for it.
+void Connection::abandon(std::int64_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = waiting_.find(id);
+    if (found == waiting_.end()) return;
+    found->second.messages.clear();
+    found->second.abandoned = true;
+    if (found->second.answered) waiting_.erase(found);
+  }
+  came_.notify_all();
+  Message cancel;
+  cancel.header = {{"id", id}, {"do", "cancel"}};
+  try {
+    channel_.send(cancel);
+  } catch (const ConnectionEnded&) {
+    // Then nothing goes on there.
+  }
+}
+
+/// Messages of a request, at least one; none if the job was stopped.
+std::vector<Message> Connection::wait_for(std::int64_t id, const Job& job) {
+  std::unique_lock lock(mutex_);
+  Waiting& own = waiting_[id];
+  came_.wait(lock, job.stop, [&] { return ended_ || !own.messages.empty(); });
+  if (job.stopped()) return {};
+  if (own.messages.empty()) fail_ended();
+  std::vector<Message> came = std::exchange(own.messages, {});
+  if (is_last(came.back())) waiting_.erase(id);
+  came_.notify_all();  // there is room again
+  return came;
+}
+
 std::optional<Message> Connection::ask(Message request, const Job& job, const Output& output) {
   std::int64_t id = 0;
   {
@@ -180,54 +213,30 @@ std::optional<Message> Connection::ask(Message request, const Job& job, const Ou
     waiting_[id];
   }
   request.header["id"] = id;
-  try {
-    channel_.send(request);
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    waiting_[id].abandoned = true;
-    throw;
-  }
   std::string unit;
   std::string stage;
-  std::unique_lock lock(mutex_);
-  while (true) {
-    Waiting& own = waiting_[id];
-    came_.wait(lock, job.stop, [&] { return ended_ || !own.messages.empty(); });
-    if (job.stopped()) {
-      own.abandoned = true;
-      own.messages.clear();
-      lock.unlock();
-      Message cancel;
-      cancel.header = {{"id", id}, {"do", "cancel"}};
-      try {
-        channel_.send(cancel);
-      } catch (const ConnectionEnded&) {
-        // Then nothing goes on there.
+  try {
+    channel_.send(request);
+    while (true) {
+      const std::vector<Message> came = wait_for(id, job);
+      if (came.empty()) break;
+      for (const Message& message : came) {
+        if (const auto progress = message.header.find("progress"); progress != message.header.end()) {
+          job.tell(progress_of(*progress, unit, stage));
+        } else if (!is_last(message) && output) {
+          output(message);
+        }
       }
-      return std::nullopt;
-    }
-    if (own.messages.empty()) {
-      waiting_.erase(id);
-      fail_ended();
-    }
-    std::vector<Message> came = std::exchange(own.messages, {});
-    const bool last = is_last(came.back());
-    if (last) waiting_.erase(id);
-    lock.unlock();
-    came_.notify_all();  // there is room again
-    for (const Message& message : came) {
-      if (const auto progress = message.header.find("progress"); progress != message.header.end()) {
-        job.tell(progress_of(*progress, unit, stage));
-      } else if (!is_last(message) && output) {
-        output(message);
-      }
-    }
-    if (last) {
+      if (!is_last(came.back())) continue;
       if (came.back().header.contains("stopped")) return std::nullopt;
       return finished(came.back());
     }
-    lock.lock();
+  } catch (...) {
+    abandon(id);  // nothing where the answer has come
+    throw;
   }
+  abandon(id);
+  return std::nullopt;
 }
 
 }  // namespace foxscope::agent

@@ -68,6 +68,8 @@ class Connection {
   };
   void read_answers();
   void take_answer(Message message);
+  std::vector<Message> wait_for(std::int64_t id, const Job& job);
+  void abandon(std::int64_t id);
   [[noreturn]] void fail_ended() const;
   Message finished(const Message& message) const;
 

@@ -152,6 +152,29 @@ TEST(Connection, CancelsWhatItNoLongerWants) {
   EXPECT_EQ(pair.connection.ask(request("soon"), {})->header["answer"], 1);
 }
 
+/// As where standard output is closed by its reader.
+TEST(Connection, CancelsWhatNobodyTakes) {
+  std::promise<void> stopped;
+  Pair pair([&](Agent& agent) {
+    agent.answers("much", [&](const Asked& asked) -> std::optional<Message> {
+      while (!asked.job.stopped()) {
+        Message piece;
+        piece.header["output"] = 1;
+        asked.put_out(piece);
+      }
+      stopped.set_value();
+      return std::nullopt;
+    });
+    agent.answers("soon", [&](const Asked&) { return std::optional(answer_of(1)); });
+  });
+  EXPECT_EQ(error_of([&] {
+              pair.connection.ask(request("much"), {}, [](const Message&) { throw Error("nobody reads it"); });
+            }),
+            "nobody reads it");
+  stopped.get_future().wait();
+  EXPECT_EQ(pair.connection.ask(request("soon"), {})->header["answer"], 1);
+}
+
 TEST(Connection, GivesErrorsInTheWordsOfTheOtherSide) {
   Pair pair([](Agent& agent) {
     agent.answers("map", [](const Asked&) -> std::optional<Message> { throw UsageError("no such head"); });
