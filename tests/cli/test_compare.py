@@ -96,7 +96,7 @@ class CompareTest(CommandLineTest):
         self.done("run", *pair, "--ids", self.ids_file(), "-o", path, "--force", "--keep", "gates")
         self.fails(1, ["model 'fox-pro': losses were not kept: run again with --keep loss"], "compare", path)
         self.done("run", *pair, "--model", f"again={DATA / 'fox-pro'}", "--ids", self.ids_file(), "-o", path, "--force")
-        self.fails(2, ["has 3 models, fox-pro, again, transformer-pro: choose two by --model A --minus B"], "compare", path)
+        self.fails(2, ["has 3 models, fox-pro, transformer-pro, again: choose two by --model A --minus B"], "compare", path)
         self.assertEqual(self.compared(path, "--model", "again", "--minus", "fox-pro")["difference"], 0)
         with h5py.File(path, "r+") as file:
             del file["models/again/tokens"]  # a second link to the first model's
