@@ -43,7 +43,7 @@ void HeadKindsTest::layersOfSeveralKindsHaveAStripEach() {
   windows.window_sizes = {8, 0};
   const TraceInfo windowed = foxscope::test::make_trace(windows)->info();
   QCOMPARE(figure::kindsOf(windowed).size(), std::size_t{2});
-  QCOMPARE(figure::kindsOf(windowed).front().words, std::string("attention, window of 8"));
+  QCOMPARE(figure::kindsOf(windowed).front().words, std::string("forgetting attention, window of 8"));
   QVERIFY(!(figure::kindColour(windowed, 0) == figure::kindColour(windowed, 1)));
   // A run of attention alone is as it was.
   const QRect with = grid.cell({shown.id, 0, 0});
