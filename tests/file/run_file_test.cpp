@@ -156,8 +156,8 @@ TEST_F(RunFileTest, ModelsWithEqualTokensShareThem) {
   write_run(file("run.h5"), make_traces({{.name = "b"}, {.name = "a", .gated = false}}));
   const RunFile opened = RunFile::open(file("run.h5"));
   ASSERT_EQ(opened.traces.size(), 2U);
-  EXPECT_EQ(opened.traces[0]->info().name, "a");
-  EXPECT_EQ(opened.traces[1]->info().name, "b");
+  EXPECT_EQ(opened.traces[0]->info().name, "b");
+  EXPECT_EQ(opened.traces[1]->info().name, "a");
   EXPECT_EQ(opened.traces[0]->tokens(), opened.traces[1]->tokens());
   EXPECT_EQ(opened.traces[0]->text(), opened.traces[1]->text());
 }
