@@ -579,6 +579,35 @@ TEST(HybridConfig, TheLeastStepIsTransformers) {
   EXPECT_EQ(bamba.highest_step, 0.01);
 }
 
+TEST(HybridConfig, RefusesHostileLists) {
+  const std::vector<json> hostile = {json(-1),
+                                     json(1e300),
+                                     json("M"),
+                                     json(true),
+                                     json::array(),
+                                     json({1, "x"}),
+                                     json::object(),
+                                     json({{"a", "full_attention"}, {"b", "mamba"}}),
+                                     json::array({json::array({"mamba"}), nullptr}),
+                                     json(std::string(4000, 'M')),
+                                     json(std::vector<std::string>(4000, "mamba"))};
+  for (const char* name : {"granitemoehybrid", "nemotron_h", "olmo_hybrid", "kimi_linear", "minimax", "zamba2"}) {
+    for (const char* key : {"layer_types", "layers_block_type", "hybrid_override_pattern", "mlp_layer_types",
+                            "linear_attn_config", "linear_num_heads", "hybrid_layer_ids"}) {
+      for (const json& value : hostile) {
+        json config = tiny_hybrid(name, {{key, value}});
+        if (std::string(key) == "layers_block_type") config.erase("hybrid_override_pattern");
+        const std::string message = test::error_of([&] {
+          const ModelConfig read = ModelConfig::from_json(config.dump(), "dir/config.json");
+          EXPECT_EQ(std::ssize(read.mixers), read.layers);
+          EXPECT_LE(read.layers, 2048);
+        });
+        EXPECT_LE(message.size(), 400U) << message;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Published, Hybrid,
                          testing::Values("fla-gla-hybrid", "fla-gated_deltanet-hybrid", "fla-delta_net-hybrid",
                                          "fla-hgrn2-hybrid", "fla-retnet", "fla-linear_attn", "fla-mamba2", "mamba2-hf",
