@@ -77,7 +77,7 @@ TEST(AgentCommand, IsSshUnlessTheEnvironmentSaysOtherwise) {
   EXPECT_EQ(agent_command({"", "box", 0}), (Words{"ssh", "box", "foxscope", "agent"}));
   EXPECT_EQ(agent_command({"ann", "box", 22}), (Words{"ssh", "-p", "22", "ann@box", "foxscope", "agent"}));
   const Variable ssh("FOXSCOPE_SSH", "docker exec -i");
-  const Variable program("FOXSCOPE_REMOTE_PROGRAM", "~/bin/foxscope");
+  const Variable remote_program("FOXSCOPE_REMOTE_PROGRAM", "~/bin/foxscope");
   EXPECT_EQ(agent_command({"", "box", 0}), (Words{"docker", "exec", "-i", "box", "~/bin/foxscope", "agent"}));
 }
 
