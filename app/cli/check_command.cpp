@@ -8,8 +8,8 @@
 
 #include "app/cli/command.h"
 #include "app/cli/values.h"
-#include "app/description/number_text.h"
 #include "app/description/view_lacks.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
 #include "backend/file/schema_check.h"
@@ -55,7 +55,7 @@ std::string sumsText(const RunCheckReport& sums) {
 std::string modelText(const SchemaModel& model) {
   const TraceInfo& info = model.info;
   std::string text =
-      fmt::format("{}: {} {}, {} {}{}\n", info.name, countText(info.length), plural(info.length, "token"), info.layers,
+      fmt::format("{}: {} {}, {} {}{}\n", info.name, count_text(info.length), plural(info.length, "token"), info.layers,
                   plural(info.layers, "layer"), model.sums ? sumsText(*model.sums) : "");
   for (const ViewLack& lack : viewLacks(model)) {
     text += lack.computed ? fmt::format("  {} are computed when it is opened: there are no {}\n", lack.view,

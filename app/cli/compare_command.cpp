@@ -11,9 +11,9 @@
 #include "app/cli/map_options.h"
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
-#include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
 #include "backend/agent/remote_run.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/base/plural.h"
@@ -163,7 +163,7 @@ std::string octavesText(const Compared& compared) {
   const std::vector<TableColumn<LossOctave>> columns{
       {{"positions"},
        [](const LossOctave& octave) {
-         return fmt::format("{} to {}", countText(octave.positions.begin), countText(octave.positions.end - 1));
+         return fmt::format("{} to {}", count_text(octave.positions.begin), count_text(octave.positions.end - 1));
        },
        left},
       {{compared.model->info().name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.loss); }},
@@ -198,7 +198,7 @@ std::string comparisonText(const Compared& compared) {
   std::string text =
       nameValueLines({{"difference", fmt::format("{} − {}: {} nats/token over {} {}", model,
                                                  compared.minus->info().name, estimate_text(difference.mean, 4),
-                                                 countText(difference.tokens), plural(difference.tokens, "token"))},
+                                                 count_text(difference.tokens), plural(difference.tokens, "token"))},
                       {"losses", fmt::format("{:.4f} and {:.4f} nats/token", comparison.loss, comparison.minus)},
                       {"perplexity", fmt::format("{:.2f} and {:.2f}: × {:.4f}", std::exp(comparison.loss),
                                                  std::exp(comparison.minus), difference.perplexity_factor())},

@@ -15,6 +15,8 @@
 
 #include "app/description/number_text.h"
 #include "backend/agent/command_answers.h"
+#include "backend/agent/said_progress.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
 #include "backend/text/unicode/utf8.h"
@@ -73,7 +75,7 @@ std::string amountText(const Progress& progress) {
     return fmt::format("{} of {}", sizeText(static_cast<double>(progress.done)),
                        sizeText(static_cast<double>(progress.total)));
   }
-  return fmt::format("{} of {} {}", countText(progress.done), countText(progress.total), progress.unit);
+  return fmt::format("{} of {} {}", count_text(progress.done), count_text(progress.total), progress.unit);
 }
 
 }  // namespace
@@ -128,8 +130,8 @@ void Console::progress(const Progress& progress) {
   if (!newStage && now - m_lastDraw < std::chrono::milliseconds(100)) return;
   m_lastDraw = now;
   if (m_lines) {
-    const nlohmann::json line = {
-        {"done", progress.done}, {"total", progress.total}, {"unit", progress.unit}, {"stage", stageText()}};
+    const std::string stage = stageText();
+    const nlohmann::json line = agent::progress_json({progress.done, progress.total, progress.unit, stage});
     writeToStandardError(agent::kProgressMark + line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
                          '\n');
     return;

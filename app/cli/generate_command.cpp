@@ -6,7 +6,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/running_options.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
 #include "backend/generate/generate.h"
@@ -101,11 +101,11 @@ std::string generationDetail(const Generation& generation) {
   std::int64_t held = 0;
   for (const std::int64_t keys : generation.held_keys) held += keys;
   return fmt::format("{} {} read in {}, {} added in {} ({:.0f} tokens/s); keys held: {} a head on average",
-                     countText(std::ssize(generation.prompt)), plural(std::ssize(generation.prompt), "token"),
+                     count_text(std::ssize(generation.prompt)), plural(std::ssize(generation.prompt), "token"),
                      durationText(generation.prompt_seconds),
-                     countText(static_cast<std::int64_t>(generation.ids.size())),
+                     count_text(static_cast<std::int64_t>(generation.ids.size())),
                      durationText(generation.token_seconds), tokensPerSecond(generation).value_or(0.0),
-                     countText(held / static_cast<std::int64_t>(generation.held_keys.size())));
+                     count_text(held / static_cast<std::int64_t>(generation.held_keys.size())));
 }
 
 int runGenerate(const GenerateOptions& options, const CommandContext& context) {

@@ -14,7 +14,7 @@
 #include "app/cli/command.h"
 #include "app/cli/values.h"
 #include "app/description/facts.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
 #include "backend/data/tensor_run.h"
@@ -100,7 +100,7 @@ std::string importText(const std::string& output, const std::vector<ImportedRun>
   for (const ImportedRun& run : runs) {
     const TraceInfo& info = run.trace->info();
     text +=
-        fmt::format("{}: {} {}, {} {}, {} {}", info.name, countText(info.length), plural(info.length, "token"),
+        fmt::format("{}: {} {}, {} {}, {} {}", info.name, count_text(info.length), plural(info.length, "token"),
                     info.layers, plural(info.layers, "layer"), info.head_count(), plural(info.head_count(), "head"));
     if (run.computedHeads > 0) text += fmt::format(", row normalisers of {} computed", run.computedHeads);
     text += '\n';

@@ -31,26 +31,17 @@ std::string urlIn(const std::string& value) {
   return named ? value.substr(place) : "";
 }
 
-/// The other machine's folder for the files of one command.
-struct WorkFolder {
-  std::shared_ptr<agent::Remote> remote;
-  agent::RemoteHost host;
-  std::string folder;
-  int count = 0;
-
-  /// A path for a file in a folder of its own, so that it keeps its name.
-  agent::RemotePath placeFor(const std::string& name, const Job& job) {
-    agent::Message request;
-    request.header["do"] = "folder";
-    const auto answer = remote->ask(request, job, agent::Again::never);
-    if (!answer) return {};
-    return {host, agent::take<std::string>(*answer, "answer") + "/" + name};
-  }
-};
+/// Makes a folder there for one file, so that the file keeps its name.
+/// @returns the file's path; an empty one if the job was stopped
+agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const Job& job) {
+  const auto answer = remote.ask(agent::request_for("folder"), job, agent::Again::never);
+  if (!answer) return {};
+  return {remote.host(), agent::take<std::string>(*answer, "answer") + "/" + name};
+}
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-/// What a command there says, with the names that files have here in the place of their copies there.
+/// Puts the names that files have here in the place of their copies' names, in what a command there says.
 class Names {
  public:
   void add(std::string there, std::string here) { m_names.emplace_back(std::move(there), std::move(here)); }
@@ -158,10 +149,10 @@ int RemoteCommand::runHere(const CommandContext& context,
 
 int RemoteCommand::runThere(const CommandContext& context) {
   const agent::RemoteHost host = agent::parse_remote_path(m_place).host;
-  WorkFolder work{agent::Remote::at(host), host, {}};
+  const std::shared_ptr<agent::Remote> remote = agent::Remote::at(host);
   std::vector<std::pair<agent::RemotePath, std::string>> outputs;
   Names names;
-  agent::Message request;
+  agent::Message request = agent::request_for("command");
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
     const std::string name = argument.value.substr(0, argument.value.size() - url.size());  // NAME= of a model
@@ -175,7 +166,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
       replace(argument.value, name + agent::parse_remote_path(url).path);
       continue;
     }
-    const agent::RemotePath there = work.placeFor(nameOf(url.empty() ? argument.value : url), context.job());
+    const agent::RemotePath there = placeFor(nameOf(url.empty() ? argument.value : url), *remote, context.job());
     if (there.path.empty()) return kInterrupted;
     if (argument.output) {
       if (!url.empty()) throw UsageError(fmt::format("{}: is neither here nor where the model runs: choose one", url));
@@ -189,7 +180,6 @@ int RemoteCommand::runThere(const CommandContext& context) {
     replace(argument.value, there.path);
   }
   agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
-  request.header["do"] = "command";
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
       const std::string note = names.inPlace(agent::take<std::string>(message, "note"));
@@ -200,7 +190,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
       Console::write(names.inPlace(message.parts.front().text()));
     }
   };
-  const auto answer = work.remote->ask(request, context.job(), agent::Again::never, show);
+  const auto answer = remote->ask(request, context.job(), agent::Again::never, show);
   context.console.endProgress();
   if (!answer) return kInterrupted;
   const int code = agent::take<int>(*answer, "answer");

@@ -22,6 +22,7 @@
 #include "app/description/facts.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
@@ -160,9 +161,9 @@ std::string summaryTable(const std::string& output, const std::vector<ModelSumma
                                     ? fmt::format("{:.0f} %", 100.0 * static_cast<double>(model.skippedBlocks) /
                                                                   static_cast<double>(model.attentionBlocks))
                                     : "-";
-    table.addRow({model.name, countText(model.tokens), model.meanLoss ? fmt::format("{:.4f}", *model.meanLoss) : "-",
+    table.addRow({model.name, count_text(model.tokens), model.meanLoss ? fmt::format("{:.4f}", *model.meanLoss) : "-",
                   model.meanLoss ? fmt::format("{:.2f}", std::exp(*model.meanLoss)) : "-",
-                  countText(std::llround(tokensPerSecond(model))), fmt::format("{:.2f}", model.loadSeconds),
+                  count_text(std::llround(tokensPerSecond(model))), fmt::format("{:.2f}", model.loadSeconds),
                   fmt::format("{:.2f}", model.forwardSeconds), fmt::format("{:.2f}", model.writeSeconds),
                   sizeText(static_cast<double>(model.peakMemoryBytes)), skipped,
                   fmt::format("{} {}", model.device, model.dtype)});
@@ -316,7 +317,7 @@ int runModels(const RunOptions& options, const CommandContext& context) {
     summaries.push_back(summarize(*result));
     summaries.back().peakMemoryBytes = peakMemoryBytes();
     summaries.back().fileBytes = totalBytes(partsOf(plan));
-    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(summaries.back().tokens),
+    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, count_text(summaries.back().tokens),
                                        summaries.back().attentionKernel));
     traces.push_back(result->trace);
   }

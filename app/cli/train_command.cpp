@@ -104,9 +104,9 @@ std::string startText(const TrainingStart& start) {
                             : start.steps == 1 ? "the only step is done"
                                                : fmt::format("all {} steps are done", start.steps);
   const std::string readings =
-      start.readings < 2 ? "" : fmt::format("; each is read {} times", countText(std::llround(start.readings)));
+      start.readings < 2 ? "" : fmt::format("; each is read {} times", count_text(std::llround(start.readings)));
   std::string text = fmt::format("{} parameters on {} in {}; {}, micro-batches of {} tokens{}\ndata: {}{}\n",
-                                 countText(start.parameters), start.device.name(), to_string(start.dtype), steps,
+                                 count_text(start.parameters), start.device.name(), to_string(start.dtype), steps,
                                  start.micro_batch_tokens, processes, start.data, readings);
   if (!start.held_out.empty()) text += fmt::format("held out: {}\n", start.held_out);
   return text;

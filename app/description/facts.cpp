@@ -10,6 +10,7 @@
 
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/index.h"
 #include "backend/base/number_ranges.h"
 #include "backend/base/plural.h"
@@ -104,7 +105,7 @@ Facts checkpointFacts(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   Facts facts = {
       {"model", fmt::format("{} ({})", modelTitle(config), config.model_type)},
-      {"parameters", fmt::format("{} in {}", countText(checkpoint.parameter_count()), dtypesOf(checkpoint))}};
+      {"parameters", fmt::format("{} in {}", count_text(checkpoint.parameter_count()), dtypesOf(checkpoint))}};
   for (const ConfigOption& option : configOptions(config)) {
     if (std::string text = optionText(option); !text.empty()) facts.emplace_back(option.label, std::move(text));
   }
@@ -174,7 +175,7 @@ Facts runFacts(const Trace& trace) {
       {"gate", !forgets(info)                                               ? "none"
                : std::ranges::all_of(info.mixers, &LayerMixer::has_softmax) ? "forget gate"
                                                                             : "decay"},
-      {"tokens", countText(info.length)},
+      {"tokens", count_text(info.length)},
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},
       {"computed", fmt::format("{}{}{}{}", to_string(info.dtype), info.device.empty() ? "" : " on ", info.device,
@@ -210,7 +211,7 @@ Facts runFacts(const Trace& trace) {
 
 std::string textFact(const Text* text) {
   if (text == nullptr) return "none, token ids were given";
-  return fmt::format("{} bytes, SHA-256 {}", countText(static_cast<std::int64_t>(text->content.size())), text->sha256);
+  return fmt::format("{} bytes, SHA-256 {}", count_text(static_cast<std::int64_t>(text->content.size())), text->sha256);
 }
 
 }  // namespace foxscope

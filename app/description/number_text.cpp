@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "backend/base/count_text.h"
-
 namespace foxscope {
 
 std::string sizeText(double bytes) {
@@ -12,7 +10,5 @@ std::string sizeText(double bytes) {
   if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
   return fmt::format("{:.1f} GB", bytes / 1e9);
 }
-
-std::string countText(std::int64_t count) { return count_text(count); }
 
 }  // namespace foxscope

@@ -8,6 +8,7 @@
 
 #include "backend/agent/connection.h"
 #include "backend/agent/fields.h"
+#include "backend/agent/said_progress.h"
 
 namespace foxscope::agent {
 namespace {
@@ -30,8 +31,7 @@ class Telling {
     stage_ = progress.stage;
     last_ = now;
     Message message;
-    message.header["progress"] = {
-        {"done", progress.done}, {"total", progress.total}, {"unit", std::string(progress.unit)}, {"stage", stage_}};
+    message.header["progress"] = progress_json(progress);
     send_(std::move(message));
   }
 

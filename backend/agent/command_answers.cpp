@@ -13,6 +13,7 @@
 
 #include "backend/agent/child.h"
 #include "backend/agent/fields.h"
+#include "backend/agent/said_progress.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/error.h"
 
@@ -59,18 +60,7 @@ class NoteLines {
   void tell_progress(std::string_view line) {
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) return;
-    Progress progress;
-    std::string unit;
-    std::string stage;
-    const std::vector<Part> none;
-    FieldReader reader(json, none);
-    reader("done", progress.done);
-    reader("total", progress.total);
-    reader("unit", unit);
-    reader("stage", stage);
-    progress.unit = unit;
-    progress.stage = stage;
-    asked_.job.tell(progress);
+    asked_.job.tell(SaidProgress(json).progress());
   }
 
   const Asked& asked_;

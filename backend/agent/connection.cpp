@@ -6,25 +6,13 @@
 #include <fmt/format.h>
 
 #include "backend/agent/fields.h"
+#include "backend/agent/said_progress.h"
 
 namespace foxscope::agent {
 namespace {
 
 /// Messages that may wait for whoever asked; then the other side waits.
 constexpr std::size_t kMostWaiting = 256;
-
-Progress progress_of(const nlohmann::json& json, std::string& unit, std::string& stage) {
-  Progress progress;
-  const std::vector<Part> none;
-  FieldReader reader(json, none);
-  reader("done", progress.done);
-  reader("total", progress.total);
-  reader("unit", unit);
-  reader("stage", stage);
-  progress.unit = unit;
-  progress.stage = stage;
-  return progress;
-}
 
 bool is_last(const Message& message) {
   return message.header.contains("answer") || message.header.contains("error") || message.header.contains("stopped");
@@ -213,8 +201,6 @@ std::optional<Message> Connection::ask(Message request, const Job& job, const Ou
     waiting_[id];
   }
   request.header["id"] = id;
-  std::string unit;
-  std::string stage;
   try {
     channel_.send(request);
     while (true) {
@@ -222,7 +208,7 @@ std::optional<Message> Connection::ask(Message request, const Job& job, const Ou
       if (came.empty()) break;
       for (const Message& message : came) {
         if (const auto progress = message.header.find("progress"); progress != message.header.end()) {
-          job.tell(progress_of(*progress, unit, stage));
+          job.tell(SaidProgress(*progress).progress());
         } else if (!is_last(message) && output) {
           output(message);
         }

@@ -127,6 +127,12 @@ StoredPart read_description(const Json& json, std::size_t left) {
 
 }  // namespace
 
+Message request_for(const char* word) {
+  Message request;
+  request.header["do"] = word;
+  return request;
+}
+
 std::size_t size_of_number(std::string_view dtype) {
   const auto* const found = std::ranges::find(kNumbers, dtype, [](const auto& number) { return number.first; });
   return found == kNumbers.end() ? 0 : found->second;

@@ -50,6 +50,9 @@ struct Message {
   std::vector<Part> parts;
 };
 
+/// A request by its word, as docs/agent.md names it.
+Message request_for(const char* word);
+
 /// Whether parts are compressed, which the other side must have said that it takes.
 enum class Packing { none, zstd };
 

@@ -23,8 +23,8 @@ namespace {
 constexpr std::int64_t kPieceOfFile = std::int64_t{1} << 20;
 
 Message request_about(const char* word, const RemotePath& path) {
-  Message request;
-  request.header = {{"do", word}, {"path", path.path}};
+  Message request = request_for(word);
+  put(request, "path", path.path);
   return request;
 }
 

@@ -63,12 +63,6 @@ struct Place {
   }
 };
 
-Message request_for(const char* word) {
-  Message request;
-  request.header["do"] = word;
-  return request;
-}
-
 /// Empty values of the type that an array has in memory.
 ArrayValues values_for(const ArraySpec& spec) {
   switch (spec.number) {
@@ -124,9 +118,8 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   }
 
   [[nodiscard]] std::optional<Image> map(const MapRequest& request, const Job& job) const override {
-    Message message = request_for("map");
+    Message message = request_of_head("map", request.head, request.minus);
     put(message, "map", request);
-    put_heads(message, request.head, request.minus);
     auto image = place_.ask<Image>(message, job);
     if (image && (image->rows != request.pixel_rows || image->columns != request.pixel_columns ||
                   std::ssize(image->value) != image->rows * image->columns)) {
@@ -136,9 +129,8 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   }
 
   [[nodiscard]] std::optional<std::vector<float>> line(const LineRequest& request, const Job& job) const override {
-    Message message = request_for("line");
+    Message message = request_of_head("line", request.head, request.minus);
     put(message, "line", request);
-    put_heads(message, request.head, request.minus);
     auto values = place_.ask<std::vector<float>>(message, job);
     if (values && std::ssize(*values) != request.positions.size()) place_.fail("a line came in another length");
     return values;
@@ -157,8 +149,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   }
 
   [[nodiscard]] PairReading pair(const HeadOf& head, std::int64_t query, std::int64_t key) const override {
-    Message message = request_for("pair");
-    put_heads(message, head, std::nullopt);
+    Message message = request_of_head("pair", head);
     put(message, "query", query);
     put(message, "key", key);
     return place_.ask<PairReading>(message, {}).value();
@@ -166,8 +157,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
 
   [[nodiscard]] std::optional<HeadStatistics> statistics(const HeadOf& head, const StatisticsOptions& options,
                                                          const Job& job) const override {
-    Message message = request_for("statistics");
-    put_heads(message, head, std::nullopt);
+    Message message = request_of_head("statistics", head);
     put(message, "options", options);
     auto statistics = place_.ask<HeadStatistics>(message, job);
     if (!statistics) return std::nullopt;
@@ -183,8 +173,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
 
   [[nodiscard]] std::optional<DecaySplit> split(const HeadOf& head, const AttentionSpread& spread,
                                                 const Job& job) const override {
-    Message message = request_for("split");
-    put_heads(message, head, std::nullopt);
+    Message message = request_of_head("split", head);
     put(message, "spread", spread);
     auto split = place_.ask<DecaySplit>(message, job);
     if (split) check_spread(split->without_gate);
@@ -193,15 +182,12 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   }
 
   [[nodiscard]] std::optional<std::vector<LogitMeans>> logits(const HeadOf& head, const Job& job) const override {
-    Message message = request_for("logits");
-    put_heads(message, head, std::nullopt);
-    return place_.ask<std::vector<LogitMeans>>(message, job);
+    return place_.ask<std::vector<LogitMeans>>(request_of_head("logits", head), job);
   }
 
   [[nodiscard]] std::optional<PruningBound> pruning(const HeadOf& head, double tolerance,
                                                     const Job& job) const override {
-    Message message = request_for("pruning");
-    put_heads(message, head, std::nullopt);
+    Message message = request_of_head("pruning", head);
     put(message, "tolerance", tolerance);
     auto bound = place_.ask<PruningBound>(message, job);
     if (bound && std::ssize(bound->first_kept) != info_.length) place_.fail("a bound came in another length");
@@ -241,13 +227,16 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     return values;
   }
 
-  static void put_heads(Message& message, const HeadOf& head, const std::optional<HeadOf>& minus) {
+  /// A request about a head, and perhaps the one whose entries are taken off.
+  static Message request_of_head(const char* word, const HeadOf& head, const std::optional<HeadOf>& minus = {}) {
     const auto reference = [](const HeadOf& of) {
       const auto& source = dynamic_cast<const RemoteSource&>(of.trace->source());
       return source.place_.head(of.layer, of.head, of.gpu);
     };
+    Message message = request_for(word);
     put(message, "head", reference(head));
     if (minus) put(message, "minus", reference(*minus));
+    return message;
   }
 
   void check_position(std::int64_t position) const {

@@ -181,7 +181,7 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   run.path = take<std::string>(asked.request, "path");
   const RunCheck check = check_from_word(take<std::string>(asked.request, "check"));
   run.unchecked = check == RunCheck::none;
-  run.rows = asked.request.header.contains("rows") && take<bool>(asked.request, "rows");
+  run.rows = take<bool>(asked.request, "rows", false);
   run.identity = file_identity(local_path(run.path));
   const auto file = opened(run, check, asked.job);
   if (!file) return std::nullopt;

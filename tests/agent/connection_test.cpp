@@ -17,12 +17,7 @@ using agent::Agent;
 using agent::Asked;
 using agent::Connection;
 using agent::Message;
-
-Message request(const char* word) {
-  Message message;
-  message.header["do"] = word;
-  return message;
-}
+using agent::request_for;
 
 Message answer_of(nlohmann::json value) {
   Message message;
@@ -58,7 +53,7 @@ struct HostilePair {
     peer.join();
   }
   std::string ask() {
-    return error_of([&] { connection->ask(request("map"), {}); });
+    return error_of([&] { connection->ask(request_for("map"), {}); });
   }
 
   Pipe requests;
@@ -77,8 +72,8 @@ TEST(Connection, GetsAnswersInAnyOrder) {
     agent.answers("soon", [&](const Asked&) { return std::optional(answer_of("soon")); });
   });
   std::future<std::optional<Message>> late =
-      std::async(std::launch::async, [&] { return pair.connection.ask(request("late"), {}); });
-  EXPECT_EQ(pair.connection.ask(request("soon"), {})->header["answer"], "soon");
+      std::async(std::launch::async, [&] { return pair.connection.ask(request_for("late"), {}); });
+  EXPECT_EQ(pair.connection.ask(request_for("soon"), {})->header["answer"], "soon");
   second_came.set_value();
   EXPECT_EQ(late.get()->header["answer"], "late");
 }
@@ -100,7 +95,7 @@ TEST(Connection, TellsOfProgressAndOutput) {
     came.push_back(std::string(progress.stage) + std::to_string(progress.done) + std::string(progress.unit));
   };
   const auto answer =
-      pair.connection.ask(request("work"), job, [&](const Message& note) { came.push_back(note.header["note"]); });
+      pair.connection.ask(request_for("work"), job, [&](const Message& note) { came.push_back(note.header["note"]); });
   EXPECT_EQ(answer->header["answer"], 7);
   EXPECT_EQ(came, (std::vector<std::string>{"first1rows", "half", "second3rows"}));
 }
@@ -121,7 +116,7 @@ TEST(Connection, LetsTheOtherSideWait) {
     });
   });
   int came = 0;
-  const auto answer = pair.connection.ask(request("much"), {}, [&](const Message& message) {
+  const auto answer = pair.connection.ask(request_for("much"), {}, [&](const Message& message) {
     EXPECT_EQ(message.header["output"], came++);
     EXPECT_LT(sent - came, 1000);
   });
@@ -143,13 +138,13 @@ TEST(Connection, CancelsWhatItNoLongerWants) {
   });
   std::stop_source stop;
   std::future<std::optional<Message>> answer = std::async(std::launch::async, [&] {
-    return pair.connection.ask(request("long"), {stop.get_token(), {}, {}});
+    return pair.connection.ask(request_for("long"), {stop.get_token(), {}, {}});
   });
   begun.get_future().wait();
   stop.request_stop();
   EXPECT_FALSE(answer.get());
   stopped.get_future().wait();
-  EXPECT_EQ(pair.connection.ask(request("soon"), {})->header["answer"], 1);
+  EXPECT_EQ(pair.connection.ask(request_for("soon"), {})->header["answer"], 1);
 }
 
 /// As where standard output is closed by its reader.
@@ -168,11 +163,11 @@ TEST(Connection, CancelsWhatNobodyTakes) {
     agent.answers("soon", [&](const Asked&) { return std::optional(answer_of(1)); });
   });
   EXPECT_EQ(error_of([&] {
-              pair.connection.ask(request("much"), {}, [](const Message&) { throw Error("nobody reads it"); });
+              pair.connection.ask(request_for("much"), {}, [](const Message&) { throw Error("nobody reads it"); });
             }),
             "nobody reads it");
   stopped.get_future().wait();
-  EXPECT_EQ(pair.connection.ask(request("soon"), {})->header["answer"], 1);
+  EXPECT_EQ(pair.connection.ask(request_for("soon"), {})->header["answer"], 1);
 }
 
 TEST(Connection, GivesErrorsInTheWordsOfTheOtherSide) {
@@ -180,10 +175,10 @@ TEST(Connection, GivesErrorsInTheWordsOfTheOtherSide) {
     agent.answers("map", [](const Asked&) -> std::optional<Message> { throw UsageError("no such head"); });
     agent.answers("open", [](const Asked&) -> std::optional<Message> { throw Error("x.h5: is damaged"); });
   });
-  EXPECT_THROW(pair.connection.ask(request("map"), {}), UsageError);
-  EXPECT_EQ(error_of([&] { pair.connection.ask(request("map"), {}); }), "box: no such head");
-  EXPECT_EQ(error_of([&] { pair.connection.ask(request("open"), {}); }), "box: x.h5: is damaged");
-  EXPECT_EQ(error_of([&] { pair.connection.ask(request("fly"), {}); }),
+  EXPECT_THROW(pair.connection.ask(request_for("map"), {}), UsageError);
+  EXPECT_EQ(error_of([&] { pair.connection.ask(request_for("map"), {}); }), "box: no such head");
+  EXPECT_EQ(error_of([&] { pair.connection.ask(request_for("open"), {}); }), "box: x.h5: is damaged");
+  EXPECT_EQ(error_of([&] { pair.connection.ask(request_for("fly"), {}); }),
             "box: the request \"fly\" is not known: install the same version on both machines");
 }
 
@@ -191,7 +186,7 @@ TEST(Connection, EndsWithTheOtherSide) {
   HostilePair pair({});
   EXPECT_EQ(pair.ask(), "box: the connection has ended");
   EXPECT_TRUE(pair.connection->ended());
-  EXPECT_THROW(pair.connection->ask(request("map"), {}), agent::ConnectionEnded);
+  EXPECT_THROW(pair.connection->ask(request_for("map"), {}), agent::ConnectionEnded);
 }
 
 TEST(Connection, EndsWhereAnAnswerIsCutShort) {
@@ -219,7 +214,7 @@ TEST(Connection, RefusesWhatIsNoAnswer) {
 
 TEST(Connection, RefusesASecondAnswer) {
   HostilePair pair(frame(R"({"answer":1,"id":1})") + frame(R"({"answer":2,"id":1})"));
-  EXPECT_EQ(pair.connection->ask(request("map"), {})->header["answer"], 1);
+  EXPECT_EQ(pair.connection->ask(request_for("map"), {})->header["answer"], 1);
   while (!pair.connection->ended()) std::this_thread::yield();
   EXPECT_NE(pair.ask().find("an answer to a request 1 that nobody made"), std::string::npos);
 }

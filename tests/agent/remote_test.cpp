@@ -15,17 +15,12 @@ namespace {
 
 using agent::Message;
 using agent::Remote;
-
-Message request(const char* word) {
-  Message message;
-  message.header["do"] = word;
-  return message;
-}
+using agent::request_for;
 
 std::string error_as(const std::string& role) {
   const Role playing(role);
   const auto remote = Remote::at({"ann", "box", 0});
-  return error_of([&] { remote->ask(request("open"), {}); });
+  return error_of([&] { remote->ask(request_for("open"), {}); });
 }
 
 TEST(Remote, SaysWhyItCannotBeReached) {
@@ -45,7 +40,7 @@ TEST(Remote, SaysWhyItCannotBeReached) {
 TEST(Remote, SaysThatThereIsNoSsh) {
   const Variable ssh("FOXSCOPE_SSH", "/nonexistent/ssh");
   EXPECT_EQ(error_of([] {
-              Remote::at({"", "box", 0})->ask(request("open"), {});
+              Remote::at({"", "box", 0})->ask(request_for("open"), {});
             }),
             "/nonexistent/ssh: cannot be started (No such file or directory): install OpenSSH's client, or name "
             "another program in FOXSCOPE_SSH");
@@ -55,7 +50,7 @@ TEST(Remote, PassesOnTheWordsOfTheCommand) {
   const Variable program("FOXSCOPE_REMOTE_PROGRAM", "~/a b/foxscope");
   const Role role("arguments");
   const auto remote = Remote::at({"ann", "box", 2222});
-  EXPECT_NE(error_of([&] { remote->ask(request("open"), {}); }).find("-p|2222|ann@box|~/a b/foxscope|agent"),
+  EXPECT_NE(error_of([&] { remote->ask(request_for("open"), {}); }).find("-p|2222|ann@box|~/a b/foxscope|agent"),
             std::string::npos);
 }
 
@@ -63,7 +58,7 @@ TEST(Remote, GivesBannerAndErrorsToWhoListens) {
   std::vector<std::string> lines;
   Remote::listen([&](std::string_view line) { lines.emplace_back(line); });
   const Role role("banner");
-  Message echo = request("echo");
+  Message echo = request_for("echo");
   echo.header["word"] = "hello";
   const auto remote = Remote::at({"", "box", 0});
   EXPECT_EQ(remote->ask(echo, {})->header["answer"], "hello");
@@ -82,7 +77,7 @@ TEST(Remote, AsksOnceMoreAfterTheConnectionEnded) {
   const Role role("serve");
   const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
   const auto remote = Remote::at({"", "box", 0});
-  EXPECT_EQ(remote->ask(request("end once"), {})->header["answer"], 2);
+  EXPECT_EQ(remote->ask(request_for("end once"), {})->header["answer"], 2);
   EXPECT_EQ(lines_in(folder / "starts"), 2);
 }
 
@@ -91,7 +86,7 @@ TEST(Remote, AsksNoMoreThanOnceMore) {
   const Role role("serve");
   const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
   const auto remote = Remote::at({"", "box", 0});
-  EXPECT_EQ(error_of([&] { remote->ask(request("end"), {}); }),
+  EXPECT_EQ(error_of([&] { remote->ask(request_for("end"), {}); }),
             "box: the connection has ended: look after the machine and the network, and try again");
   EXPECT_EQ(lines_in(folder / "starts"), 2);
 }
@@ -101,7 +96,7 @@ TEST(Remote, RunsNothingTwice) {
   const Role role("serve");
   const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
   const auto remote = Remote::at({"", "box", 0});
-  EXPECT_EQ(error_of([&] { remote->ask(request("end once"), {}, agent::Again::never); }),
+  EXPECT_EQ(error_of([&] { remote->ask(request_for("end once"), {}, agent::Again::never); }),
             "box: the connection has ended: what was going on there has ended with it: start it again");
   EXPECT_EQ(lines_in(folder / "starts"), 1);
 }

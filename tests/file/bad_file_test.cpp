@@ -38,8 +38,7 @@ std::string message_of_reading(const std::filesystem::path& path) {
 TEST_F(BadFileTest, OddFilesAreReadOrRefusedWithTheReason) {
   const Traces traces = make_traces({{.name = "fox"}, {.name = "other", .dtype = DType::bfloat16}});
   write_run(file("good.h5"), traces);
-  run_python("make_odd_files.py", {file("good.h5").string(), file("odd").string()});
-  const auto cases = nlohmann::json::parse(content_of(file("odd") / "cases.json"));
+  const auto cases = made_cases("make_odd_files.py", file("good.h5"), file("odd"));
   ASSERT_GT(cases.size(), 70U);
   for (const auto& entry : cases) {
     const std::filesystem::path path = entry["file"].get<std::string>();
@@ -97,8 +96,7 @@ TEST_F(BadFileTest, AGlanceLooksAtShortRunsWhole) {
 TEST_F(BadFileTest, OddMixersAreRefusedWithTheReason) {
   const KeepSet keep = {Keep::gates, Keep::query_key, Keep::values};
   write_run(file("good.h5"), make_traces({{.name = "hybrid", .keep = keep, .mixers = all_mixers()}}));
-  run_python("make_odd_mixers.py", {file("good.h5").string(), file("odd").string()});
-  const auto cases = nlohmann::json::parse(content_of(file("odd") / "cases.json"));
+  const auto cases = made_cases("make_odd_mixers.py", file("good.h5"), file("odd"));
   ASSERT_GE(cases.size(), 20U);
   for (const auto& entry : cases) {
     const std::filesystem::path path = entry["file"].get<std::string>();

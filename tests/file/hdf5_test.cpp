@@ -112,8 +112,7 @@ TEST_F(Hdf5Test, HostileFilesAreRefusedInLittleMemory) {
   GTEST_SKIP() << "sanitizers reserve address space of their own";
 #endif
   write_run(file("good.h5"), make_traces({{.length = 300}}));
-  run_python("make_hostile_files.py", {file("good.h5").string(), file("hostile").string()});
-  const auto cases = nlohmann::json::parse(content_of(file("hostile") / "cases.json"));
+  const auto cases = made_cases("make_hostile_files.py", file("good.h5"), file("hostile"));
   ASSERT_GT(cases.size(), 10U);
   for (const auto& entry : cases) {
     const std::filesystem::path path = entry["file"].get<std::string>();

@@ -70,12 +70,10 @@ TEST_F(SchemaCheckTest, WhatFoxscopeWritesKeepsTheSchema) {
 /// What readers refuse is found, and what they read is not, of files that other libraries made too.
 TEST_F(SchemaCheckTest, FindsWhatReadersRefuse) {
   write_run(file("good.h5"), make_traces({{.name = "fox"}, {.name = "other", .dtype = DType::bfloat16}}));
-  run_python("make_odd_files.py", {file("good.h5").string(), file("odd").string()});
   const KeepSet keep = {Keep::gates, Keep::query_key, Keep::values};
   write_run(file("mixers.h5"), make_traces({{.name = "hybrid", .keep = keep, .mixers = all_mixers()}}));
-  run_python("make_odd_mixers.py", {file("mixers.h5").string(), file("odd-mixers").string()});
-  for (const char* folder : {"odd", "odd-mixers"}) {
-    const auto cases = nlohmann::json::parse(content_of(file(folder) / "cases.json"));
+  for (const auto& cases : {made_cases("make_odd_files.py", file("good.h5"), file("odd")),
+                            made_cases("make_odd_mixers.py", file("mixers.h5"), file("odd-mixers"))}) {
     ASSERT_GE(cases.size(), 20U);
     for (const auto& entry : cases) {
       const std::filesystem::path path = entry["file"].get<std::string>();
@@ -95,8 +93,7 @@ TEST_F(SchemaCheckTest, HostileFilesEndInLittleMemory) {
   GTEST_SKIP() << "sanitizers reserve address space of their own";
 #endif
   write_run(file("good.h5"), make_traces({{.length = 300}}));
-  run_python("make_hostile_files.py", {file("good.h5").string(), file("hostile").string()});
-  const auto cases = nlohmann::json::parse(content_of(file("hostile") / "cases.json"));
+  const auto cases = made_cases("make_hostile_files.py", file("good.h5"), file("hostile"));
   ASSERT_GT(cases.size(), 10U);
   for (const auto& entry : cases) {
     const std::filesystem::path path = entry["file"].get<std::string>();

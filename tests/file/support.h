@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "backend/file/run_file.h"
 #include "tests/error_of.h"
@@ -70,6 +71,13 @@ inline void run_python(const std::string& script, const std::vector<std::string>
   for (const std::string& argument : arguments) command += fmt::format(" '{}'", argument);
   const int status = std::system(command.c_str());  // NOLINT(cert-env33-c): paths of our own
   EXPECT_EQ(status, 0) << command;
+}
+
+/// The files that such a script makes of a good run file in a folder, as its cases.json lists them.
+inline nlohmann::json made_cases(const std::string& script, const std::filesystem::path& good,
+                                 const std::filesystem::path& folder) {
+  run_python(script, {good.string(), folder.string()});
+  return nlohmann::json::parse(content_of(folder / "cases.json"));
 }
 
 /// Numbers as raw bytes, for a script to compare with.

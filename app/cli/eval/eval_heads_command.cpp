@@ -12,8 +12,8 @@
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
-#include "app/description/number_text.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
 #include "backend/eval/heads/heads.h"
@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 std::string cell(double value) {
   if (std::isnan(value)) return "-";
   if (std::isinf(value)) return "inf";
-  return std::abs(value) < 100 ? fmt::format("{:.2f}", value) : countText(std::llround(value));
+  return std::abs(value) < 100 ? fmt::format("{:.2f}", value) : count_text(std::llround(value));
 }
 
 std::string errorCell(double error) { return std::isnan(error) ? "" : "±" + cell(error); }
@@ -79,7 +79,7 @@ std::string modelTable(const EvaluatedHeads& model) {
   const ErrorGroups documents = model.documents();
   const std::int64_t windows = std::ssize(model.windows->tokens);
   return fmt::format("{}, {} {} of up to {} {} from {} {}; d50 and the parts of locality without key 0\n",
-                     model.info.name, windows, plural(windows, "window"), countText(model.info.length),
+                     model.info.name, windows, plural(windows, "window"), count_text(model.info.length),
                      plural(model.info.length, "token"), documents.count, plural(documents.count, "document")) +
          table.text() + errors_text(documents) + '\n';
 }

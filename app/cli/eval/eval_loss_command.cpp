@@ -13,7 +13,7 @@
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/model_names.h"
 #include "app/cli/text_table.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/import.h"
 #include "backend/eval/loss/loss.h"
@@ -74,7 +74,7 @@ int evaluateLoss(const LossOptions& options, const CommandContext& context, Proc
       context.console.note(fmt::format("{}: the losses of {} of {} windows were computed before", name, timing.resumed,
                                        result->evaluation.models[n].losses.windows));
     }
-    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(timing.tokens),
+    context.console.detail(fmt::format("{}: {} tokens, attention by {}", name, count_text(timing.tokens),
                                        timing.attention_kernel.empty() ? "nothing" : timing.attention_kernel));
   }
   write_loss_file(options.output, result->evaluation, {context.commandLine, ""},
@@ -246,11 +246,11 @@ std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTim
                                     estimateCell(model.nats_per_token(), 4),
                                     estimateCell(model.bits_per_byte(), 4),
                                     estimateCell(model.perplexity(), 2),
-                                    model.averaged ? "averaged" : countText(model.losses.windows),
-                                    model.averaged ? "-" : countText(model.document_count()),
-                                    countText(tokensOf(model))};
+                                    model.averaged ? "averaged" : count_text(model.losses.windows),
+                                    model.averaged ? "-" : count_text(model.document_count()),
+                                    count_text(tokensOf(model))};
     if (!timings.empty()) {
-      row.push_back(timings[n].tokens > 0 ? countText(std::llround(tokensPerSecond(timings[n]))) : "-");
+      row.push_back(timings[n].tokens > 0 ? count_text(std::llround(tokensPerSecond(timings[n]))) : "-");
     }
     table.addRow(row);
   }

@@ -13,7 +13,7 @@
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/parse_error.h"
 #include "app/cli/values.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle/needle.h"
 #include "backend/model/training/processes.h"
@@ -209,8 +209,8 @@ void announceNeedle(const NeedleRequest& request, Console& console) {
   const std::int64_t tokens = prompts * std::reduce(request.lengths.begin(), request.lengths.end(), std::int64_t{0});
   const auto models = static_cast<std::int64_t>(request.models.size());
   console.note(fmt::format("{} prompts{}, {} tokens to read in all: fewer --lengths or --depths take less time",
-                           countText(prompts * lengths), models > 1 ? " for each model" : "",
-                           countText(models * tokens)));
+                           count_text(prompts * lengths), models > 1 ? " for each model" : "",
+                           count_text(models * tokens)));
   for (const OpenedModel& model : request.models) {
     const auto trained = trainedLength(model);
     if (!trained || request.lengths.empty() || request.lengths.back() <= *trained) continue;

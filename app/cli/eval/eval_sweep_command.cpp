@@ -15,7 +15,7 @@
 #include "app/cli/eval/eval_options.h"
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/base/plural.h"
@@ -192,7 +192,7 @@ std::string sweepText(const SweepEvaluation& sweep, std::optional<double> rate) 
   }
   std::string text =
       fmt::format("{}: {:.4f} nats/token over {} {}; change by each head, {}\n", sweep.info.name, sweep.mean_loss(),
-                  countText(sweep.info.length), plural(sweep.info.length, "token"), sweep.change.kind_words()) +
+                  count_text(sweep.info.length), plural(sweep.info.length, "token"), sweep.change.kind_words()) +
       table.text();
   if (heads.size() > order.size()) {
     const std::int64_t more = std::ssize(heads) - std::ssize(order);

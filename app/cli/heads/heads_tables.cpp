@@ -10,7 +10,7 @@
 
 #include "app/cli/console.h"
 #include "app/cli/text_table.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/plural.h"
 #include "backend/trace/mixer_text.h"
 
@@ -21,7 +21,7 @@ namespace {
 std::string tokensCell(double value) {
   if (std::isinf(value)) return "inf";
   if (std::isnan(value)) return "-";
-  return value < 100 ? fmt::format("{:.1f}", value) : countText(std::llround(value));
+  return value < 100 ? fmt::format("{:.1f}", value) : count_text(std::llround(value));
 }
 
 std::string medianCell(const Quartiles& quartiles) {
@@ -36,7 +36,7 @@ std::string numberCell(double value, int places) {
 /// "fox, 2,048 tokens": what a table is of, in front of what it says. A run that was opened unchecked is marked.
 std::string ofRun(const HeadsReport& report) {
   return fmt::format("{}{}, {} {}", report.model, report.run->info().unchecked ? " (unchecked)" : "",
-                     countText(report.tokens), plural(report.tokens, "token"));
+                     count_text(report.tokens), plural(report.tokens, "token"));
 }
 
 using HeadColumn = TableColumn<ReportedHead>;
@@ -169,7 +169,7 @@ std::string classTable(const HeadsReport& report) {
   std::vector<HeadColumn> columns = placeOfHead();
   for (std::size_t n = 0; n < kTokenClasses; ++n) {
     const std::int64_t tokens = report.heads.empty() ? 0 : report.heads.front().measures.classes[n].count();
-    const std::string count = report.heads.empty() ? "" : countText(tokens) + ' ' + plural(tokens, "token");
+    const std::string count = report.heads.empty() ? "" : count_text(tokens) + ' ' + plural(tokens, "token");
     columns.push_back({{to_string(static_cast<TokenClass>(n)), count, "nats"}, [n](const ReportedHead& head) {
                          return numberCell(head.measures.classes[n].summary().mean_log_gate, 4);
                        }});

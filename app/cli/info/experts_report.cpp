@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/text_table.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/experts/expert_table.h"
 
@@ -67,7 +67,7 @@ std::string tableText(const ExpertTable& table) {
   std::string text = nameValueLines({{"model", info.name},
                                      {"  layer", std::to_string(table.layer)},
                                      {"  experts", fmt::format("{} of {} a token, {} tokens", info.chosen_experts,
-                                                               table.experts.size(), countText(info.length))}});
+                                                               table.experts.size(), count_text(info.length))}});
   const std::vector<TableColumn<ExpertUse>> columns{
       {{"  expert"}, [](const ExpertUse& use) { return fmt::format("{:>8}", use.expert); }},
       {{"read by"}, [&](const ExpertUse& use) { return fmt::format("{:.2f} %", 100 * table.share(use)); }},

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/text_table.h"
-#include "app/description/number_text.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/eval/predictions/predictions.h"
@@ -128,7 +128,7 @@ std::string toldText(const Told& told) {
        {"  position", fmt::format("{}, after {}", position, quoted(words_before(*run.tokens(), position)))},
        {"  came", fmt::format("{}: p {:.4g}, {} nats, rank {}", quoted(predicted_string(*run.tokens(), position)),
                               probability(scored.log_probability), fmt::format("{:.3f}", -scored.log_probability),
-                              countText(scored.rank))},
+                              count_text(scored.rank))},
        {"  entropy", fmt::format("{:.3f} nats", scored.entropy)}});
   struct Row {
     std::int64_t rank = 0;

@@ -21,7 +21,7 @@ constexpr double kLeastNamed = 1e-6;
 
 QString words(const char* text) { return QCoreApplication::translate("foxscope::gui::QuestionAnswer", text); }
 
-QString countText(std::int64_t count) { return QLocale(QLocale::English).toString(static_cast<qlonglong>(count)); }
+QString count_text(std::int64_t count) { return QLocale(QLocale::English).toString(static_cast<qlonglong>(count)); }
 
 QString headText(const HeadChoice& head) { return QStringLiteral("L%1 H%2").arg(head.layer).arg(head.head); }
 
@@ -44,7 +44,7 @@ QString boundText(double value) {
 QString octaveText(const LossOctave& octave) {
   return words("%1 ± %2 in positions %3 to %4")
       .arg(signedText(octave.difference.value, 3), QString::number(octave.difference.error, 'f', 3),
-           countText(octave.positions.begin), countText(octave.positions.end - 1));
+           count_text(octave.positions.begin), count_text(octave.positions.end - 1));
 }
 
 }  // namespace
@@ -61,11 +61,11 @@ QString heldAnswer(const QString& run, std::int64_t distance, std::vector<HeldSh
   }
   if (names.empty()) {
     return words("After %1 tokens no head of %2 holds more than F = %3 of the title.")
-        .arg(countText(distance), run, twoDigits(heads.front().forget));
+        .arg(count_text(distance), run, twoDigits(heads.front().forget));
   }
   QString text = words(names.size() == 1 ? "After %1 tokens, %2 of %3 still holds F = %4 of the title"
                                          : "After %1 tokens, %2 of %3 still hold F = %4 of the title")
-                     .arg(countText(distance), listed(names), run, listed(values));
+                     .arg(count_text(distance), listed(names), run, listed(values));
   if (named < heads.size()) text += words("; every other head less than %1").arg(boundText(heads[named].forget));
   return text + QLatin1Char('.');
 }
@@ -82,13 +82,13 @@ QString forgottenAnswer(const Run& run, const HeadChoice& head, const HeadStatis
                     "%3): f = %4.")
                     .arg(QString::number(statistics.gate_quantile[2], 'f', 3),
                          figure::readText(*run.trace->tokens(), event.position, figure::Whitespace::visible),
-                         countText(event.position), twoDigits(event.forget_gate));
+                         count_text(event.position), twoDigits(event.forget_gate));
 }
 
 QString comparedAnswer(const QString& model, const QString& minus, const LossComparison& comparison) {
   const Estimate& mean = comparison.difference.mean;
   QString text = words("Over these %1 tokens, %2 − %3: %4 nats/token; %5.")
-                     .arg(countText(comparison.difference.tokens), model, minus, estimateText(mean), chanceText(mean));
+                     .arg(count_text(comparison.difference.tokens), model, minus, estimateText(mean), chanceText(mean));
   const LossOctave* largest = nullptr;
   for (const LossOctave& octave : comparison.octaves) {
     if (!beyond_chance(octave.difference)) continue;
@@ -114,10 +114,10 @@ QString evaluatedAnswer(const LossEvaluation& evaluation) {
     const std::vector<double> subtracted = window_means(minus.losses, begin, end);
     for (std::size_t window = 0; window < difference.size(); ++window) difference[window] -= subtracted[window];
     const Estimate mean = clustered_mean(difference, model.documents());
-    parts += words("%1 in positions %2 to %3").arg(estimateText(mean), countText(begin), countText(end - 1));
+    parts += words("%1 in positions %2 to %3").arg(estimateText(mean), count_text(begin), count_text(end - 1));
   }
   return words("On %1 windows of %2 tokens of other books (Evaluations), %3 − %4: %5.")
-      .arg(countText(model.losses.windows), countText(length), QString::fromStdString(model.info.name),
+      .arg(count_text(model.losses.windows), count_text(length), QString::fromStdString(model.info.name),
            QString::fromStdString(minus.info.name), parts.join(QStringLiteral(", ")));
 }
 
