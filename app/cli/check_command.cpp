@@ -39,7 +39,7 @@ std::string findingsText(const SchemaReport& report, Kind kind) {
   return text;
 }
 
-/// What check_run saw of a model.
+/// Tells what check_run saw of a model.
 std::string sumsText(const RunCheckReport& sums) {
   std::string text = ": ";
   if (sums.gates > 0) text += fmt::format("c of {} {} never rises, ", sums.gates, plural(sums.gates, "head"));

@@ -327,7 +327,7 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
   }
 }
 
-/// What other machines say goes to the console; copies of their files go away with the command.
+/// Passes words of other machines on to the console, and removes copies of their files with the command.
 class RemoteEnds {
  public:
   explicit RemoteEnds(Console& console) {

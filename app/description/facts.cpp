@@ -73,7 +73,7 @@ std::string windowsText(const Json& windows) {
   return text;
 }
 
-/// What an option says of a model, for people; empty: nothing, since the model has no such part.
+/// Describes an option for people. The text is empty where the model has no such part.
 std::string optionText(const ConfigOption& option) {
   const Json& value = option.value;
   if (option.key == "bos_token_id" && value.is_null()) return "none: --bos gives one";

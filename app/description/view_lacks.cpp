@@ -38,7 +38,7 @@ class LackSearch {
   [[nodiscard]] bool is_of_gates(const ArraySpec& spec, int layer) const {
     return spec.keep == Keep::gates && (forgets(info_, layer) || !info_.intervention.empty());
   }
-  /// What entries are made of, but for row normalisers, which can be computed.
+  /// Entries are made of these arrays and of row normalisers, which can be computed.
   [[nodiscard]] bool is_of_entries(const ArraySpec& spec, int layer) const {
     return spec.keep == Keep::query_key || spec.array == TraceArray::sink_logit || is_of_gates(spec, layer);
   }

@@ -7,15 +7,15 @@
 
 namespace foxscope {
 
-/// What a view of a run lacks because the file does not have it.
+/// A view lacks these arrays because the file does not have them.
 struct ViewLack {
   std::string view;                 ///< "maps of F, gates, decay times"
   std::vector<std::string> arrays;  ///< "layers/NN/cumulative_log_gate (layers 0, 3)"
   bool computed = false;            ///< these are computed when the file is opened, so that nothing is lacking
 };
 
-/// What the views will lack of a model, as the arrays say that are there in their type and shape. A model without
-/// tokens lacks all.
+/// Lists what views will lack of a model, by the arrays that are there in their type and shape. A model without tokens
+/// lacks all.
 std::vector<ViewLack> viewLacks(const SchemaModel& model);
 
 }  // namespace foxscope

@@ -10,8 +10,8 @@ namespace foxscope::figure {
 std::string quantityText(Quantity quantity);
 /// A quantity's symbol alone: "*A*".
 std::string quantitySymbol(Quantity quantity);
-/// What F or log F of a map is over, where each channel of the head decays: "channel 3 of 16", or "mean over 16
-/// channels"; else empty.
+/// Names the channels that F or log F of a map is taken over, where each channel of the head decays: "channel 3 of 16",
+/// or "mean over 16 channels". Elsewhere the text is empty.
 std::string channelText(const MapRequest& request);
 
 }  // namespace foxscope::figure

@@ -104,7 +104,7 @@ void Agent::read_requests() {
 void Agent::cancel(std::int64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = tasks_.find(id);
-  // What has been answered meanwhile is no longer there.
+  // A request that was answered meanwhile is no longer there.
   if (found != tasks_.end()) found->second.stop.request_stop();
 }
 

@@ -18,7 +18,7 @@ bool is_last(const Message& message) {
   return message.header.contains("answer") || message.header.contains("error") || message.header.contains("stopped");
 }
 
-/// What came in the place of the first message, for an error.
+/// Shortens the text that came in the place of the first message, for an error.
 std::string shown(std::string text) {
   constexpr std::size_t kMostShown = 400;
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
@@ -134,7 +134,7 @@ void Connection::take_answer(Message message) {
     return;
   }
   found->second.answered = is_last(message);
-  // Of progress that nobody has looked at yet the newest is enough.
+  // The newest progress replaces progress that nobody has looked at yet.
   std::vector<Message>& queue = found->second.messages;
   if (!queue.empty() && queue.back().header.contains("progress") && message.header.contains("progress")) {
     queue.back() = std::move(message);

@@ -17,7 +17,7 @@
 
 namespace foxscope::agent {
 
-/// What the two sides say of themselves first.
+/// Each side says this of itself first.
 struct Hello {
   int protocol = kProtocol;
   std::string program;  ///< "foxscope"

@@ -141,7 +141,7 @@ class FieldReader {
       value = static_cast<T>(number(name, json));
     } else if constexpr (std::is_integral_v<T>) {
       if (!json.is_number_integer()) fail_field(name, "is no whole number");
-      // Of an unsigned number beyond int64 the sign would be lost.
+      // An unsigned number beyond int64 would come out negative.
       if (json.is_number_unsigned() && json.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
         fail_field(name, "is too large a number");
       }

@@ -12,7 +12,8 @@ void add_file_answers(Agent& agent);
 /// A path of a request as this machine has it: "~" is the home folder. @throws Error for a path that is not absolute
 std::string local_path(const std::string& path);
 
-/// What tells a file from one that took its place: size, time of its last change, and place on the disk.
+/// Identifies a file by its size, the time of its last change and its place on the disk, so that another file under its
+/// name has another identity.
 /// @throws Error where there is no such file
 std::string file_identity(const std::string& path);
 

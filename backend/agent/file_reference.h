@@ -8,14 +8,14 @@
 
 namespace foxscope::agent {
 
-/// What a path is on a machine.
+/// Describes a path on a machine.
 struct FileFacts {
   std::string kind;  ///< "file", "folder", or "other", such as a device
   std::int64_t bytes = 0;
   std::int64_t modified = 0;  ///< seconds since 1970
   std::string identity;       ///< tells it from a file that took its place
-  /// Of an HDF5 file of Foxscope "runs", "maps" or what its @content says ("eval_loss"); of a folder "checkpoint" or
-  /// "training"; of a text "text"; else empty.
+  /// An HDF5 file of Foxscope holds "runs", "maps" or what its @content says ("eval_loss"), a folder "checkpoint" or
+  /// "training", and a text "text". Anything else holds "".
   std::string holds;
   std::string resolved;  ///< the path from / on
 };

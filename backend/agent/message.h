@@ -19,7 +19,7 @@ inline constexpr std::size_t kMostHeader = std::size_t{1} << 20;
 /// Bytes of all parts of a message together, as they are once they are unpacked.
 inline constexpr std::size_t kMostParts = std::size_t{64} << 20;
 
-/// What came from the other side is no message of the protocol.
+/// The other side sent something that is no message of the protocol.
 class ProtocolError : public Error {
  public:
   using Error::Error;
@@ -71,7 +71,7 @@ struct StoredPart {
   bool byte_by_byte = false;
 };
 
-/// What a header says of its parts, which are taken out of it; all sizes are checked before anything is allocated.
+/// Takes the list of parts out of a header. All sizes are checked before anything is allocated.
 /// @throws ProtocolError
 std::vector<StoredPart> take_part_list(nlohmann::json& header);
 /// Unpacks a part. @throws ProtocolError

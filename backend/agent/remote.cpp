@@ -19,7 +19,7 @@ namespace {
 
 /// How long ssh may take to end once the agent has: what it says is read until then.
 constexpr std::chrono::milliseconds kEndOfSsh{1500};
-/// Of what ssh says, for an error.
+/// Bytes of ssh's words that are kept for an error.
 constexpr std::size_t kKeptText = 2000;
 constexpr int kNoProgram = 127;  ///< of a shell that found no such program
 constexpr int kNoConnection = 255;

@@ -24,7 +24,8 @@ class Remote {
   static std::shared_ptr<Remote> at(const RemoteHost& host);
   /// Ends all connections that nobody holds any more.
   static void close_all();
-  /// What ssh and the other machine say, line by line, for a person: not made fit for a terminal. Nobody: dropped.
+  /// Calls say with each line of ssh and of the other machine, which is not made fit for a terminal. Without a function
+  /// lines are dropped.
   static void listen(std::function<void(std::string_view line)> say);
 
   explicit Remote(RemoteHost host);

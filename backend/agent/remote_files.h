@@ -11,7 +11,7 @@
 
 namespace foxscope::agent {
 
-/// What a path on another machine is. @throws Error where there is none, or the machine cannot be reached
+/// Describes a path on another machine. @throws Error where there is none, or the machine cannot be reached
 FileFacts file_facts(const std::string& path);
 
 /// read_content, and bytes, of a file here or on another machine. @throws Error likewise

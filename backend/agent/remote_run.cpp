@@ -330,7 +330,7 @@ void require_between(const Place& place, const char* what, std::int64_t value, s
   if (value < least || value > most) place.fail(fmt::format("{} is {}, not {} to {}", what, value, least, most));
 }
 
-/// What a reader of run files would have found.
+/// Checks what a reader of run files would have checked.
 void check_sizes(const Place& place, const OpenedTrace& opened) {
   const TraceInfo& info = opened.info;
   if (!is_model_name(info.name)) place.fail("a model has a name that no run file can have");

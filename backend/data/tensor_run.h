@@ -11,7 +11,7 @@
 
 namespace foxscope {
 
-/// What a file of tensors does not say of its run.
+/// Options say of a run what a file of tensors does not.
 struct TensorRunOptions {
   std::string name = {};                 ///< of the model
   bool length_first = false;             ///< tensors are [L, H, d] and [L, H], not [H, L, d] and [H, L]

@@ -142,7 +142,7 @@ class SchemaWalk {
     }
   }
 
-  /// What an Error says beside the name of the file, that of the object, and what to do about a damaged file of ours.
+  /// Cuts the names of the file and of the object, and the advice about a damaged file of ours, off an Error.
   [[nodiscard]] std::string reason_of(const Error& error, const std::string& path) const {
     std::string_view text = error.what();
     for (const std::string& before : {file_->name() + ": ", path + ": ", path.substr(0, path.find('@')) + ": "}) {

@@ -168,7 +168,7 @@ TEST(Agent, TakesNoMoreRequestsThanItCanHold) {
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->header["error"], "too many requests at once: wait for answers");
   EXPECT_EQ(refused->header["id"], 256);
-  // Those that wait are stopped before they begin: the last first.
+  // Requests that wait are stopped before they begin, the last first.
   for (int n = 255; n >= 0; --n) channel.send(request(n, "cancel"));
   for (int n = 0; n < 256; ++n) EXPECT_TRUE(channel.receive()->header.contains("stopped"));
   EXPECT_LE(waiting.begun, 3);

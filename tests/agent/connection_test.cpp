@@ -100,7 +100,7 @@ TEST(Connection, TellsOfProgressAndOutput) {
   EXPECT_EQ(came, (std::vector<std::string>{"first1rows", "half", "second3rows"}));
 }
 
-/// What is written faster than anybody reads it waits on the other side.
+/// The other side waits where it writes faster than anybody reads.
 TEST(Connection, LetsTheOtherSideWait) {
   std::atomic<int> sent = 0;
   Pair pair([&](Agent& agent) {
@@ -219,7 +219,7 @@ TEST(Connection, RefusesASecondAnswer) {
   EXPECT_NE(pair.ask().find("an answer to a request 1 that nobody made"), std::string::npos);
 }
 
-/// What comes before any request.
+/// Opens a connection whose other side begins with these bytes.
 std::string error_of_beginning(const std::vector<std::byte>& bytes, std::string* banner = nullptr) {
   Pipe requests;
   Pipe answers;

@@ -19,7 +19,7 @@ using agent::Channel;
 using agent::Message;
 using agent::Part;
 
-/// What a channel reads of these bytes, if nothing else comes.
+/// Reads these bytes, and nothing else, through a channel.
 std::optional<Message> received(const std::vector<std::byte>& bytes) {
   Pipe pipe;
   std::thread writer([&] {

@@ -73,7 +73,7 @@ class Variable {
   const char* name_;
 };
 
-/// What this program does in the place of ssh: FOXSCOPE_SSH names it, and FOXSCOPE_TEST_ROLE what it is (main.cpp).
+/// Lets this program stand in the place of ssh: FOXSCOPE_SSH names it, and FOXSCOPE_TEST_ROLE its part (main.cpp).
 class Role {
  public:
   explicit Role(const std::string& role);

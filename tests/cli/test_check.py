@@ -45,7 +45,7 @@ def write_run(path, length=60, heads=4, key_heads=2, dim=8, layers=2, attributes
 
 
 def found(test, path, kind="broken"):
-    """What `foxscope check` finds of a kind, (path, expected, found); its exit status is that of the findings."""
+    """Findings of `foxscope check` of a kind, (path, expected, found); its exit status is that of the findings."""
     result = test.foxscope("check", path, "--json")
     report = json.loads(result.stdout)
     test.assertEqual(report["keeps_schema"], report["broken"] == 0)

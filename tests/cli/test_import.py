@@ -91,7 +91,7 @@ class ImportTest(CommandLineTest):
 
 
 class PublishedTest(ImportTest):
-    """What the papers' authors and FLA computed, imported, gives the maps of `foxscope run` of the same weights."""
+    """Imported q, k and log f of the papers' authors and of FLA give the maps of `foxscope run` of the same weights."""
 
     def test_forgetting_attention(self):
         for fixture in ["fox-llama", "fox-pro", "fla-fox", "fla-fox-gated-qknorm", "transformer-pro"]:

@@ -52,7 +52,7 @@ def make(folder):
     with tempfile.TemporaryDirectory() as saved:
         model.to(torch.bfloat16).save_pretrained(saved)
         shutil.copyfile(pathlib.Path(saved) / "model.safetensors", folder / "model.safetensors")
-    # What was written is what is run.
+    # The files that were written are run.
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     ids = text(config.vocab_size)
     golden = {"input_ids": ids[:, :-1], "labels": ids[:, 1:]}

@@ -116,7 +116,7 @@ TEST_F(RowFileTest, AFileIsCompletedWhenItIsOpenedForAttentionAndStaysAsItIs) {
   EXPECT_TRUE(opened->trace({})->has_attention(1));
   EXPECT_LT(row_error(*whole, *opened->trace({})), 1e-5);
   EXPECT_EQ(content_of(file("run.h5")), before);
-  // What is written of it has them.
+  // A file that is written of it has them.
   write_run(file("whole.h5"), opened->traces);
   EXPECT_EQ(row_error(*opened->trace({}), *RunFile::open(file("whole.h5")).trace({})), 0);
 }

@@ -67,7 +67,7 @@ TEST_F(SchemaCheckTest, WhatFoxscopeWritesKeepsTheSchema) {
   }
 }
 
-/// What readers refuse is found, and what they read is not, of files that other libraries made too.
+/// The check finds what readers refuse, and nothing in what they read, in files of other libraries too.
 TEST_F(SchemaCheckTest, FindsWhatReadersRefuse) {
   write_run(file("good.h5"), make_traces({{.name = "fox"}, {.name = "other", .dtype = DType::bfloat16}}));
   const KeepSet keep = {Keep::gates, Keep::query_key, Keep::values};

@@ -23,7 +23,7 @@ void take_as(const agent::Message& message) {
   try {
     static_cast<void>(agent::take<T>(message, "answer"));
   } catch (const foxscope::Error&) {
-    // What a user would be told.
+    // A user would be told.
   }
 }
 
@@ -35,7 +35,7 @@ void take_run(const agent::Message& message) {
       for (const foxscope::ArraySpec& spec : foxscope::kTraceArrays) static_cast<void>(trace->has(spec.array, 0));
     }
   } catch (const foxscope::Error&) {
-    // What a user would be told.
+    // A user would be told.
   }
 }
 
@@ -66,13 +66,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     read_messages(in);
   } catch (const foxscope::Error&) {
-    // What a user would be told.
+    // A user would be told.
   }
   lseek(in, 0, SEEK_SET);
   try {
     const agent::Connection connection(in, nowhere, "box", {}, {});
   } catch (const foxscope::Error&) {
-    // What a user would be told.
+    // A user would be told.
   }
   close(in);
   return 0;

@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     agent::add_run_answers(agent);
     agent.serve();
   } catch (const foxscope::Error&) {
-    // What its line would say.
+    // The agent's line would say it.
   }
   close(in);
   return 0;

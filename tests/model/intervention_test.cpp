@@ -165,7 +165,7 @@ TEST(GatesThatChange, AreNamedWhereAChangeFindsNone) {
   for (const char* kind : {"cut", "constant=0.5", "zero@3"}) {
     EXPECT_EQ(refused_gates(plain.config(), {std::string("*:*:") + kind}), "");
   }
-  // What acts before gives gates, of its own layer.
+  // An intervention before it gives gates, to its own layer alone.
   EXPECT_EQ(refused_gates(plain.config(), {"1:*:constant=0.5", "1:0:scale=2"}), "");
   EXPECT_PRED2(test::says, refused_gates(plain.config(), {"1:*:constant=0.5", "0:0:scale=2"}),
                (test::Parts{"'0:0:scale=2': layer 0 of tiny has no gates", "layers with gates are 1"}));

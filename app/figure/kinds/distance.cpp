@@ -116,7 +116,7 @@ CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool fir
   return plot;
 }
 
-/// Of the heads that do not forget, beside others that do, the one with the middle distance of half of its attention.
+/// The head without a gate, in a model that has gates elsewhere, whose distance of half its attention is in the middle.
 std::optional<Reach> headWithoutDecay(const EvaluatedHeads& model) {
   if (!forgets(model.info) || layersWithoutGate(model.info).empty()) return std::nullopt;
   const HeadArray& half = requireArray(model, model.numbers, "d50");

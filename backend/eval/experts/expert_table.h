@@ -18,7 +18,7 @@ std::optional<bool> is_mixture(const TraceInfo& info);
 inline constexpr const char* kExpertsNotKept = "not kept: run it again with --keep experts";
 /// E, experts of a layer, by the configuration of the run's model; 0: none, or not known.
 int experts_of(const TraceInfo& info, int layer);
-/// What stands in each layer of a run, for people: its mixer (mixer_text), else "experts" or "MLP".
+/// Names what each layer of a run has, for people: its mixer (mixer_text), else "experts" or "MLP".
 std::vector<std::string> layer_texts(const TraceInfo& info);
 
 /// How a run uses the experts of one layer: a row an expert, also of those that no position reads.

@@ -23,7 +23,7 @@ def free_port():
 
 
 def program_there(folder, before=""):
-    """What FOXSCOPE_REMOTE_PROGRAM names: the program as the tests run it, which computes on the CPU."""
+    """The program that FOXSCOPE_REMOTE_PROGRAM names, as the tests run it: it computes on the CPU."""
     script = folder / "foxscope-there"
     script.write_text(f"#!/bin/sh\n{before}\nexport FOXSCOPE_TEST_THERE={shlex.quote(str(folder))} CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1\nexec {shlex.quote(os.path.abspath(PROGRAM))} \"$@\"\n")
     script.chmod(0o755)

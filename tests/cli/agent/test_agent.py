@@ -70,7 +70,7 @@ class ThroughSsh(AgentTest):
         self.wait_for_none(self.server_folder.name)
 
     def same_text(self, run, *arguments):
-        """What a command prints of the file here and there, where it is called by the name that it was given."""
+        """A command prints the same of the file here and there, which it calls by the name that it was given."""
         here = self.done(*[run if word == "RUN" else word for word in arguments])
         url = self.server.url(run)
         there = self.there(*[url if word == "RUN" else word for word in arguments])

@@ -468,7 +468,7 @@ void MapsViewTest::linearMixersSayWhatTheirEntriesAre() {
   maps.setQuantity(Quantity::attention);
   QVERIFY(maps.settle());
   QVERIFY(maps.pane().meaningText().startsWith("A: |M| of a row, divided by its sum"));
-  // Of several decays a head F is one number.
+  // A head of several decays has one number F.
   maps.document.runs().selection().setHead({maps.document.runs()[2].id, 0, 1});
   maps.setQuantity(Quantity::forget);
   QVERIFY(maps.settle());

@@ -87,7 +87,7 @@ void WindowRunsTest::aHeadIsChangedAndRunAgain() {
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 3U, kPatience);
   QVERIFY(test.settle());
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m, L2 H3, cut");
-  // What it did is on top, although the head is still the unchanged run's.
+  // Its effect is on top, although the head is still the unchanged run's.
   QVERIFY(test.document().runs().selection().head() == (HeadChoice{base, 2, 3}));
   const ChangeCard& card = test.window.effects().card();
   QVERIFY2(card.sentence().contains("fox-pro-12m, L2 H3, cut:"), qPrintable(card.sentence()));

@@ -89,7 +89,7 @@ void MixtureCpu::check_made(int layer) const {
   }
 }
 
-/// What latent experts made together becomes rows of D numbers.
+/// Turns the sums of latent experts into rows of D numbers.
 bool MixtureCpu::raise_sums(int layer) {
   if (mixture_.latent == 0) return true;
   const LayerWeights& weights = pass_.weights(layer);

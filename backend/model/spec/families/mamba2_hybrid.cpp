@@ -422,7 +422,7 @@ void list_granite_hybrid(const ModelConfig& config, ParameterList& list) {
   list_ends(config, "norm.weight", list);
 }
 
-/// What experts read and make goes through fewer numbers.
+/// Lists the matrices by which experts read and write fewer numbers than a position has.
 void list_latent_projections(const ModelConfig& config, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t latent = config.mixture->latent;
