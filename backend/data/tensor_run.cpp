@@ -20,6 +20,7 @@
 #include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
 #include "backend/base/sha256.h"
+#include "backend/file/run_sizes.h"
 #include "backend/model/weights/safetensors.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
@@ -28,8 +29,6 @@
 namespace foxscope {
 namespace {
 
-constexpr int kMostTensorLayers = 10'000;
-constexpr std::int64_t kMostTensorHeads = 65'536;
 /// Bytes that are looked at between two looks at the stop token.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 
@@ -105,6 +104,11 @@ struct TensorLayers {
 
   [[noreturn]] void fail(const std::string& tensor, const std::string& problem) const {
     throw Error(fmt::format("{}: {}: {}", path, tensor, problem));
+  }
+  /// Gates or decays of a layer; null where it has none.
+  [[nodiscard]] const LayerTensor* gates(int layer) const {
+    const LayerTensor* const gates = find(layer, "log_f");
+    return gates != nullptr ? gates : find(layer, "log_decay");
   }
   /// Null where a layer does not have it.
   [[nodiscard]] const LayerTensor* find(int layer, std::string_view name) const {
@@ -184,16 +188,13 @@ class TensorSource final : public TraceSource {
       return std::make_shared<ArrayValues>(std::move(beta));
     }
     std::vector<double> sums(elements_of(spec_of(array), sizes_, index));
-    const LayerTensor* gates = layers_->find(index, "log_f");
-    if (gates == nullptr) gates = layers_->find(index, "log_decay");
-    if (gates != nullptr) sum_gates(*gates, sums);
+    if (const LayerTensor* const gates = layers_->gates(index)) sum_gates(*gates, sums);
     return std::make_shared<ArrayValues>(std::move(sums));
   }
 
   [[nodiscard]] bool is_zero(TraceArray array, int index) const override {
     const bool sums = array == TraceArray::cumulative_log_gate || array == TraceArray::cumulative_log_decay;
-    const bool gated = layers_->find(index, "log_f") != nullptr || layers_->find(index, "log_decay") != nullptr;
-    return sums && !gated ? true : TraceSource::is_zero(array, index);
+    return (sums && layers_->gates(index) == nullptr) || TraceSource::is_zero(array, index);
   }
 
  private:
@@ -290,7 +291,7 @@ class TensorRunReader {
         throw Error(fmt::format("{}: {}: is not a tensor of a layer: {}use {}, or leave it out", layers_->path,
                                 in_quotes(name), did_you_mean(tensor, kLayerTensors), fmt::join(kLayerTensors, ", ")));
       }
-      if (layer >= kMostTensorLayers) fail(name, fmt::format("a run has {} layers at most", kMostTensorLayers));
+      if (layer >= kMostLayers) fail(name, fmt::format("a run has {} layers at most", kMostLayers));
       if (std::ssize(layers_->layers) <= layer) layers_->layers.resize(index_of(layer) + 1);
       layers_->layers[index_of(layer)][tensor] = {view, name};
     }
@@ -365,10 +366,9 @@ class TensorRunReader {
     tensor.heads = shape[first + (options_.length_first ? 1 : 0)];
     tensor.width = axes == 3 ? shape[first + 2] : 0;
     if (length != info_.length) refuse();
-    if (tensor.heads < 1 || tensor.heads > kMostTensorHeads || (axes == 3 && tensor.width < 1) ||
-        tensor.width > kMostTensorHeads) {
+    if (tensor.heads < 1 || tensor.heads > kMostHeads || (axes == 3 && tensor.width < 1) || tensor.width > kMostHeads) {
       fail(tensor.name, fmt::format("has {} heads of {} channels, not from 1 to {}", tensor.heads,
-                                    axes == 3 ? tensor.width : 1, kMostTensorHeads));
+                                    axes == 3 ? tensor.width : 1, kMostHeads));
     }
     const std::int64_t row = axes == 3 ? tensor.width : 1;
     tensor.head_stride = options_.length_first ? row : length * row;

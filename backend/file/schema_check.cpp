@@ -635,13 +635,11 @@ class SchemaWalk {
   void check_sums() {
     attempt("/", "a file that opens", [&] {
       const RunFile run = RunFile::open(path_, RunCheck::none);
-      for (std::size_t n = 0; n < run.traces.size() && n < report_.models.size(); ++n) {
+      for (SchemaModel& model : report_.models) {
         std::vector<RowProblem> problems;
-        const Trace& trace = *run.traces[n];
-        const RunCheckReport sums = check_run(trace, file_->name(), kWholeCheck, job_.stop, &problems);
-        SchemaModel& model = report_.models[n];
+        const Trace& trace = *run.trace(model.info.name);
+        model.sums = check_run(trace, file_->name(), kWholeCheck, job_.stop, &problems);
         model.info = trace.info();
-        model.sums = sums;
         report_rows(trace, problems);
       }
     });

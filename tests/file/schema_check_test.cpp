@@ -67,6 +67,19 @@ TEST_F(SchemaCheckTest, WhatFoxscopeWritesKeepsTheSchema) {
   }
 }
 
+/// Models of a file need not be in the order of their names.
+TEST_F(SchemaCheckTest, ModelsKeepTheirNames) {
+  write_run(file("run.h5"),
+            make_traces({{.name = "b", .length = 40}, {.name = "a", .length = 40, .keep = {Keep::loss}}}));
+  const SchemaReport report = report_of(file("run.h5"));
+  ASSERT_EQ(report.models.size(), 2U);
+  for (const SchemaModel& model : report.models) {
+    EXPECT_EQ(model.present.contains({TraceArray::query, 0}), model.info.name == "b") << model.info.name;
+    ASSERT_TRUE(model.sums.has_value());
+    EXPECT_EQ(model.sums->rows > 0, model.info.name == "b") << model.info.name;
+  }
+}
+
 /// The check finds what readers refuse, and nothing in what they read, in files of other libraries too.
 TEST_F(SchemaCheckTest, FindsWhatReadersRefuse) {
   write_run(file("good.h5"), make_traces({{.name = "fox"}, {.name = "other", .dtype = DType::bfloat16}}));
