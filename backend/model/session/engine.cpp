@@ -149,21 +149,30 @@ std::vector<bool> OpenedModel::forgetting() const {
   return forgetting;
 }
 
-std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& job) const {
+std::optional<std::string> OpenedModel::weights_sha256(const Job& job) const {
   const Checkpoint checkpoint = Checkpoint::open(request.model);
   const std::string files = files_of(checkpoint);
-  TraceInfo info;
   {
     const std::scoped_lock lock(memory_->mutex);
     const auto known = memory_->checksums.find(files);
-    if (known != memory_->checksums.end()) info.weights_sha256 = known->second;
+    if (known != memory_->checksums.end()) return known->second;
   }
-  if (info.weights_sha256.empty()) {
-    const auto checksum = checkpoint.weights_sha256(job);
-    if (!checksum) return std::nullopt;
-    const std::scoped_lock lock(memory_->mutex);
-    info.weights_sha256 = memory_->checksums[files] = *checksum;
-  }
+  auto checksum = checkpoint.weights_sha256(job);
+  if (!checksum) return std::nullopt;
+  const std::scoped_lock lock(memory_->mutex);
+  return memory_->checksums[files] = std::move(*checksum);
+}
+
+std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& job) const {
+  auto checksum = weights_sha256(job);
+  if (!checksum) return std::nullopt;
+  TraceInfo info = describe_pass(length);
+  info.weights_sha256 = std::move(*checksum);
+  return info;
+}
+
+TraceInfo OpenedModel::describe_pass(std::int64_t length) const {
+  TraceInfo info;
   static_cast<TraceSizes&>(info) = sizes_of(config, length);
   info.name = request.name;
   info.model_type = config.model_type;

@@ -51,8 +51,12 @@ class OpenedModel {
 
   /// Whether each layer will forget, by the configuration and the interventions; a trace knows it from its gates.
   [[nodiscard]] std::vector<bool> forgetting() const;
-  /// Describes a pass over `length` positions, for a recorder and for files. Reads the weights for their checksum, once
-  /// for files that stay as they are.
+  /// Describes a pass over `length` positions, for a recorder and for files, without the checksum of the weights.
+  [[nodiscard]] TraceInfo describe_pass(std::int64_t length) const;
+  /// The checksum of the weights, which are read for it, once for files that stay as they are.
+  /// @returns nothing if the job was stopped
+  [[nodiscard]] std::optional<std::string> weights_sha256(const Job& job) const;
+  /// Both.
   /// @returns nothing if the job was stopped
   [[nodiscard]] std::optional<TraceInfo> describe(std::int64_t length, const Job& job) const;
   /// The memory of a pass, and of the weights where they are not loaded yet.

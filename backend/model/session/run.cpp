@@ -1,8 +1,12 @@
 #include "backend/model/session/run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <set>
+#include <stop_token>
 #include <utility>
 
 #include <fmt/format.h>
@@ -109,30 +113,44 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   const OpenedModel& model = plan.model;
   const KeepSet& keep = plan.request.keep;
   job.tell({0, 1, "models", "load"});
-  std::optional<TraceInfo> info = model.describe(plan.length(), job);
-  if (!info) return std::nullopt;
+  // The checksum reads the same pages as the loader, beside it, and says how far it is when the loader is done.
+  std::atomic<bool> is_loaded = false;
+  Job beside = job;
+  beside.report = [&](const Progress& progress) {
+    if (is_loaded) job.tell(progress);
+  };
+  std::stop_source ending;
+  const std::stop_callback stop_as_well(job.stop, [&ending] { ending.request_stop(); });
+  beside.stop = ending.get_token();
+  auto checksum = std::async(std::launch::async | std::launch::deferred, [&] { return model.weights_sha256(beside); });
+  const auto end_checksum = [&ending](const void* /*owner*/) { ending.request_stop(); };
+  const std::unique_ptr<const void, decltype(end_checksum)> when_thrown(&ending, end_checksum);
+  TraceInfo info = model.describe_pass(plan.length());
   ForwardRequest forward{model.options, 1, plan.length(), plan.tokens->input_id, plan.tokens->id};
   forward.saliency = plan.request.saliency;
   if (const auto& target = forward.saliency) {
-    info->saliency_target = fmt::format("mean of loss[{}:{}]", target->begin, target->end);
+    info.saliency_target = fmt::format("mean of loss[{}:{}]", target->begin, target->end);
   }
   const QueryKeyPlace place(plan.needs, plan.length(), free_memory(model.device), plan.memory_user,
                             kernel_gpu(model.device));
-  const auto store = place.make_store(*info, keep);
+  const auto store = place.make_store(info, keep);
   RunResult result;
   result.report.notes = model.config.notes;
   if (store && !store->note().empty()) {
-    result.report.notes.push_back(fmt::format("{}: {}", info->name, store->note()));
+    result.report.notes.push_back(fmt::format("{}: {}", info.name, store->note()));
   }
   log_line(LogCategory::model, [&] {
-    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info->name, info->length, info->device,
-                       to_string(info->dtype), info->pruning_tolerance,
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info.name, info.length, info.device,
+                       to_string(info.dtype), info.pruning_tolerance,
                        store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
                              : "queries and keys are not kept");
   });
-  Recorder recorder(*info, keep, store);
+  Recorder recorder(info, keep, store);
   const std::shared_ptr<CausalLM> loaded = model.load(job);
-  if (!loaded) return std::nullopt;
+  is_loaded = true;
+  auto weights_sha256 = checksum.get();
+  if (!loaded || !weights_sha256) return std::nullopt;
+  recorder.info().weights_sha256 = std::move(*weights_sha256);
   result.report.load_seconds = seconds_since(start);
 
   Recorder* const recorders[] = {&recorder};
@@ -141,7 +159,7 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   if (!report) return std::nullopt;
   result.report.forward = *report;
   log_line(LogCategory::model, [&] {
-    return fmt::format("{}: attention by {}, {} of {} pairs of blocks skipped", info->name, report->attention_kernel,
+    return fmt::format("{}: attention by {}, {} of {} pairs of blocks skipped", info.name, report->attention_kernel,
                        report->skipped_blocks, report->attention_blocks);
   });
   result.report.forward_seconds = seconds_since(forward_start);

@@ -1,5 +1,7 @@
 #include "backend/model/spec/parameters.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cassert>
 
@@ -236,6 +238,12 @@ std::vector<Parameter> parameters(const ModelConfig& config) {
   ParameterList list(config);
   config.family->list(config, list);
   return list.take();
+}
+
+void* allocate_large(std::size_t bytes) {
+  void* const memory = ::operator new(bytes, kLargeAlignment);
+  madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: a system without such pages has the memory all the same
+  return memory;
 }
 
 void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight) {

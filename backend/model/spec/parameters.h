@@ -12,6 +12,14 @@
 
 namespace foxscope {
 
+/// Memory from so many bytes on is taken in large pages.
+constexpr std::size_t kLargeBytes = std::size_t{8} << 20;
+constexpr std::align_val_t kLargeAlignment{std::size_t{2} << 20};
+/// Memory in pages of 2 MiB where the system has them: touching it for the first time costs a fraction.
+/// @param bytes  at least kLargeBytes; freed by operator delete with kLargeAlignment
+/// @throws std::bad_alloc
+void* allocate_large(std::size_t bytes);
+
 /// Memory that begins at a cache line: the BLAS rounds differently at other addresses, and the same command is to write
 /// the same numbers.
 template <typename T>
@@ -21,8 +29,13 @@ struct CacheLineAllocator {
   CacheLineAllocator() = default;
   template <typename U>
   explicit CacheLineAllocator(const CacheLineAllocator<U>& /*other*/) {}
-  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kAlignment)); }
-  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete(memory, kAlignment); }
+  T* allocate(std::size_t count) {
+    if (count * sizeof(T) >= kLargeBytes) return static_cast<T*>(allocate_large(count * sizeof(T)));
+    return static_cast<T*>(::operator new(count * sizeof(T), kAlignment));
+  }
+  void deallocate(T* memory, std::size_t count) {
+    ::operator delete(memory, count * sizeof(T) >= kLargeBytes ? kLargeAlignment : kAlignment);
+  }
   bool operator==(const CacheLineAllocator& /*other*/) const { return true; }
 };
 using FloatArray = std::vector<float, CacheLineAllocator<float>>;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <iterator>
 
 #include <ATen/ATen.h>
@@ -17,7 +18,7 @@ namespace {
 
 /// Rows of the head are a multiple of this.
 constexpr std::int64_t kHeadRows = 8;
-/// Numbers of a weight that go to a GPU at a time: 64 MiB.
+/// Numbers of a weight that go to a GPU at a time: 32 MiB of bfloat16.
 constexpr std::int64_t kUploadedNumbers = std::int64_t{1} << 24;
 
 /// A weight of a layer on a device, and the same on the host; null: it is a part of the merged projection there.
@@ -129,15 +130,16 @@ bool TorchWeights::load(const Checkpoint& checkpoint, const Job& job) {
 bool TorchWeights::load(const ParameterSource& source, const Job& job) {
   WeightReader reader(config, source, job);
   put_frequencies();
-  {
-    const auto outside = reader.read_outside();
-    if (!outside) return false;
-    put_outside(*outside);
-  }
-  return reader.read_layers([this](int layer, LayerWeights host) {
+  // A vocabulary of 250,000 tokens is as large as several layers: it is read beside them.
+  auto outside = std::async(std::launch::async | std::launch::deferred, [&reader] { return reader.read_outside(); });
+  const bool whole = reader.read_layers([this](int layer, LayerWeights host) {
     host.logit_bound = bound_logits(config, layer, host);
     layers.push_back(put_layer(layer, host));
   });
+  const auto read = outside.get();
+  if (!whole || !read) return false;
+  put_outside(*read);
+  return true;
 }
 
 void TorchWeights::put_frequencies() {
@@ -169,13 +171,15 @@ at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shap
   if (lent_) return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);  // nothing writes to weights
   const at::Tensor host = at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);
   if (!on_gpu()) return host.to(type, /*non_blocking=*/false, /*copy=*/true);
-  // The GPU rounds, a piece at a time: the host has no copy to make, and the GPU none of all of it in float32.
+  // The host rounds a piece, in memory that the GPU reads by itself, while the piece before travels.
   at::Tensor weight = at::empty(shape, at::TensorOptions(place).dtype(type));
   const at::Tensor from = host.view(-1);
   const at::Tensor to = weight.view(-1);
   for (std::int64_t first = 0; first < from.numel(); first += kUploadedNumbers) {
     const std::int64_t end = std::min(first + kUploadedNumbers, from.numel());
-    to.slice(0, first, end).copy_(from.slice(0, first, end).to(place));
+    const at::Tensor piece = at::empty({end - first}, at::TensorOptions(at::kCPU).dtype(type).pinned_memory(true));
+    piece.copy_(from.slice(0, first, end));
+    to.slice(0, first, end).copy_(piece, /*non_blocking=*/true);
   }
   return weight;
 }

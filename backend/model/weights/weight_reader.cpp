@@ -157,8 +157,8 @@ std::optional<LayerWeights> WeightReader::read_layer(int layer) {
 }
 
 bool WeightReader::read_layers(const std::function<void(int layer, LayerWeights weights)>& take) {
-  constexpr unsigned kMostThreads = 4;
-  const std::size_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
+  constexpr unsigned kMostThreads = 8;
+  const std::size_t threads = std::clamp(std::thread::hardware_concurrency() / 2, 2U, kMostThreads);
   std::deque<std::future<std::optional<LayerWeights>>> coming;
   int next = 0;
   for (int layer = 0; layer < config_.layers; ++layer) {
