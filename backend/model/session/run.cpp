@@ -113,11 +113,11 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   const OpenedModel& model = plan.model;
   const KeepSet& keep = plan.request.keep;
   job.tell({0, 1, "models", "load"});
-  // The checksum reads the same pages as the loader, beside it, and says how far it is when the loader is done.
-  std::atomic<bool> is_loaded = false;
+  // The checksum reads the same pages as the loader, beside it and the pass, and says how far it is when both are done.
+  std::atomic<bool> has_run = false;
   Job beside = job;
   beside.report = [&](const Progress& progress) {
-    if (is_loaded) job.tell(progress);
+    if (has_run) job.tell(progress);
   };
   std::stop_source ending;
   const std::stop_callback stop_as_well(job.stop, [&ending] { ending.request_stop(); });
@@ -147,10 +147,7 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   });
   Recorder recorder(info, keep, store);
   const std::shared_ptr<CausalLM> loaded = model.load(job);
-  is_loaded = true;
-  auto weights_sha256 = checksum.get();
-  if (!loaded || !weights_sha256) return std::nullopt;
-  recorder.info().weights_sha256 = std::move(*weights_sha256);
+  if (!loaded) return std::nullopt;
   result.report.load_seconds = seconds_since(start);
 
   Recorder* const recorders[] = {&recorder};
@@ -164,6 +161,10 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   });
   result.report.forward_seconds = seconds_since(forward_start);
   recorder.info().attention_kernel = report->attention_kernel;
+  has_run = true;
+  auto weights_sha256 = checksum.get();
+  if (!weights_sha256) return std::nullopt;
+  recorder.info().weights_sha256 = std::move(*weights_sha256);
   result.trace = recorder.finish(plan.text, plan.tokens, place.gpu());
   return result;
 }

@@ -26,6 +26,7 @@ struct Recurrence {
   bool delta_rule;
   bool erases;  ///< by arrays
   bool beta;
+  double decay = 0.3;  ///< most nats that a channel decays by in one position
 };
 
 LinearOperands recurrence_operands(const Recurrence& recurrence) {
@@ -36,7 +37,7 @@ LinearOperands recurrence_operands(const Recurrence& recurrence) {
   operands.key = at::randn({1, kKeyHeads, kSteps, kKeyDim});
   operands.key = operands.key / operands.key.square().sum(-1, true).sqrt();
   operands.value = at::randn({1, kHeads, kSteps, kValueDim});
-  operands.log_decay = -0.3 * at::rand({1, kKeyHeads, kSteps, kKeyDim}, at::kDouble);
+  operands.log_decay = -recurrence.decay * at::rand({1, kKeyHeads, kSteps, kKeyDim}, at::kDouble);
   operands.delta_rule = recurrence.delta_rule;
   if (recurrence.beta) operands.beta = at::rand({1, kHeads, kSteps});
   if (!recurrence.erases) return operands;
@@ -115,7 +116,9 @@ TEST_P(ComposedRecurrence, HasTheGradientsOfDifferences) {
 INSTANTIATE_TEST_SUITE_P(Recurrences, ComposedRecurrence,
                          ::testing::Values(Recurrence{"channel_delta", true, false, true},
                                            Recurrence{"low_rank", false, true, false},
-                                           Recurrence{"low_rank_with_beta", false, true, true}),
+                                           Recurrence{"low_rank_with_beta", false, true, true},
+                                           Recurrence{"channel_delta_that_forgets", true, false, true, 90},
+                                           Recurrence{"low_rank_that_forgets", false, true, true, 90}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

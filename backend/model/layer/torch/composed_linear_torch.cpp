@@ -23,10 +23,15 @@ constexpr std::int64_t kScanChunk = 64;
 /// Positions whose chunks are in memory at once.
 constexpr std::int64_t kSpan = 2048;
 
+at::Tensor exponential_of(const at::Tensor& nats) { return nats.exp().to(at::kFloat); }
+
 /// Chunks of a span, [B, H, N, T, ...]; c is inclusive within each chunk.
 struct Chunks {
   at::Tensor query, key, value, beta, cumulative;
   at::Tensor total;  ///< c of the last position of each chunk
+  /// e and b; where channels of a delta rule decay, alpha k and -beta k, which are the same. Undefined: nothing is
+  /// erased, or by a delta rule whose heads decay.
+  at::Tensor erase_read, erase_write;
 };
 
 /// @param x  [B, H, n, ...], filled up with zeros: such positions leave the state as it is
@@ -52,6 +57,13 @@ Chunks chunks_of(const LinearOperands& all, std::int64_t begin, std::int64_t end
                           ? part(all.log_decay).cumsum(3)
                           : at::zeros(chunks.key.sizes().slice(0, 4), chunks.key.options().dtype(at::kDouble));
   chunks.total = chunks.cumulative.select(3, chunks.cumulative.size(3) - 1);
+  if (all.erase_read.defined()) {
+    chunks.erase_read = part(all.erase_read);
+    chunks.erase_write = part(all.erase_write);
+  } else if (all.delta_rule && all.decays_by_channel()) {
+    chunks.erase_read = chunks.key * part(exponential_of(all.log_decay));
+    chunks.erase_write = -chunks.key * chunks.beta.unsqueeze(4);
+  }
   return chunks;
 }
 
@@ -59,8 +71,6 @@ Chunks chunks_of(const LinearOperands& all, std::int64_t begin, std::int64_t end
 at::Tensor above_diagonal(std::int64_t size, const at::Device& device) {
   return at::ones({size, size}, at::TensorOptions(device).dtype(at::kBool)).triu(1);
 }
-
-at::Tensor exponential_of(const at::Tensor& nats) { return nats.exp().to(at::kFloat); }
 
 /// S over the chunks one after the other, for mixers whose chunks write what does not depend on S.
 /// @param written  [B, H, N, d, d_v] what each chunk adds
@@ -109,66 +119,114 @@ at::Tensor mix_by_head(const Chunks& chunks, at::Tensor& state) {
   return at::matmul(mixing, chunks.value) + at::matmul(decayed, before);
 }
 
+/// The triangles x_t^T diag(exp(c_t - c_j)) y_j, j <= t, of each chunk.
+class DecayedProducts {
+ public:
+  explicit DecayedProducts(const Chunks& chunks) : by_channel_(chunks.cumulative.dim() == 5) {
+    if (!by_channel_) {
+      decays_ = decays_between(chunks);
+      return;
+    }
+    const at::Tensor difference = chunks.cumulative.unsqueeze(4) - chunks.cumulative.unsqueeze(3);  // [.., T, T, d]
+    const at::Tensor future = above_diagonal(difference.size(4), difference.device()).unsqueeze(2);
+    decays_ = exponential_of(difference.masked_fill(future, -std::numeric_limits<double>::infinity()));
+  }
+
+  /// @param x, y  [B, H, N, T, d]
+  /// @returns [B, H, N, T, T]
+  [[nodiscard]] at::Tensor of(const at::Tensor& x, const at::Tensor& y) const { return with(decays_, x, y); }
+  /// The same with c_(t-1) in place of c_t, for j < t.
+  [[nodiscard]] at::Tensor of_position_before(const at::Tensor& x, const at::Tensor& y) const {
+    const at::Tensor above = at::zeros_like(decays_.slice(3, 0, 1));
+    return with(at::cat({above, decays_.slice(3, 0, decays_.size(3) - 1)}, 3), x, y);
+  }
+
+ private:
+  [[nodiscard]] at::Tensor with(const at::Tensor& decays, const at::Tensor& x, const at::Tensor& y) const {
+    if (!by_channel_) return at::matmul(x, y.transpose(3, 4)) * decays;
+    return (x.unsqueeze(4) * decays * y.unsqueeze(3)).sum(5);
+  }
+
+  bool by_channel_;
+  at::Tensor decays_;  ///< [B, H, N, T, T] or [B, H, N, T, T, d]
+};
+
 at::Tensor mix_by_channel(const Chunks& chunks, at::Tensor& state) {
-  const at::Tensor difference = chunks.cumulative.unsqueeze(4) - chunks.cumulative.unsqueeze(3);  // [.., T, T, d]
-  const at::Tensor future = above_diagonal(difference.size(4), difference.device()).unsqueeze(2);
-  const at::Tensor decays = exponential_of(difference.masked_fill(future, -std::numeric_limits<double>::infinity()));
-  const at::Tensor mixing = (chunks.query.unsqueeze(4) * decays * chunks.key.unsqueeze(3)).sum(5);
+  const at::Tensor mixing = DecayedProducts(chunks).of(chunks.query, chunks.key);
   const at::Tensor to_end = exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative);
   const at::Tensor written = at::matmul((chunks.key * to_end).transpose(3, 4), chunks.value);
   const at::Tensor before = states_before(written, exponential_of(chunks.total).unsqueeze(4), state);
   return at::matmul(mixing, chunks.value) + at::matmul(chunks.query * exponential_of(chunks.cumulative), before);
 }
 
-at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
-  const at::Tensor gamma = decays_between(chunks);
-  const at::Tensor keys = chunks.key * chunks.beta.unsqueeze(4);
-  const at::Tensor triangle = (at::matmul(keys, chunks.key.transpose(3, 4)) * gamma).tril(-1);
-  const auto solve = [&](const at::Tensor& right) {
-    return at::linalg_solve_triangular(triangle, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
-  };
-  // Each position writes `written` - `erased` S.
-  const at::Tensor written = solve(chunks.value * chunks.beta.unsqueeze(4));
-  const at::Tensor erased = solve(keys * exponential_of(chunks.cumulative).unsqueeze(4));
-  const at::Tensor mixing = at::matmul(chunks.query, chunks.key.transpose(3, 4)) * gamma;
-  const at::Tensor decayed = chunks.query * exponential_of(chunks.cumulative).unsqueeze(4);
-  const at::Tensor to_end = chunks.key * exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative).unsqueeze(4);
-  const at::Tensor kept = exponential_of(chunks.total).unsqueeze(3).unsqueeze(4);
+/// A chunk in which position t writes r_t - E_t S, S before the chunk, by rows b: what it leaves and what is read are
+///     S <- kept S + B^T (r - E S) + added,  y = decayed S + mixing (r - E S) + own.
+struct Rewriting {
+  at::Tensor written, erased;       ///< r [B, H, N, T, d_v] and E [B, H, N, T, d]
+  at::Tensor kept;                  ///< [B, H, N, d or 1, 1]
+  at::Tensor to_end;                ///< B [B, H, N, T, d]
+  at::Tensor decayed, mixing;       ///< [B, H, N, T, d] and [B, H, N, T, T]
+  at::Tensor added = {}, own = {};  ///< [B, H, N, d, d_v] and [B, H, N, T, d_v]; undefined: 0
+};
+
+/// y [B, H, N, T, d_v], a chunk after the other.
+at::Tensor rewrite(const Rewriting& chunks, at::Tensor& state) {
   std::vector<at::Tensor> output;
-  for (std::int64_t chunk = 0; chunk < written.size(2); ++chunk) {
-    const at::Tensor update = written.select(2, chunk) - at::matmul(erased.select(2, chunk), state);
-    output.push_back(at::matmul(decayed.select(2, chunk), state) + at::matmul(mixing.select(2, chunk), update));
-    state = state * kept.select(2, chunk) + at::matmul(to_end.select(2, chunk).transpose(2, 3), update);
+  for (std::int64_t chunk = 0; chunk < chunks.written.size(2); ++chunk) {
+    const auto of_chunk = [chunk](const at::Tensor& x) { return x.select(2, chunk); };
+    const at::Tensor update = of_chunk(chunks.written) - at::matmul(of_chunk(chunks.erased), state);
+    output.push_back(at::matmul(of_chunk(chunks.decayed), state) + at::matmul(of_chunk(chunks.mixing), update));
+    state = state * of_chunk(chunks.kept) + at::matmul(of_chunk(chunks.to_end).transpose(2, 3), update);
+    if (chunks.added.defined()) state = state + of_chunk(chunks.added);
   }
-  return at::stack(output, 2);
+  const at::Tensor y = at::stack(output, 2);
+  return chunks.own.defined() ? y + chunks.own : y;
 }
 
-/// The recurrence itself, position by position, for what no chunk has a closed form for.
-std::optional<at::Tensor> mix_by_positions(const LinearOperands& all, at::Tensor& state, const std::stop_token& stop) {
-  const auto of_heads = [&](const at::Tensor& x) { return x.repeat_interleave(all.heads / x.size(1), 1); };
-  const at::Tensor query = of_heads(all.query);
-  const at::Tensor key = of_heads(all.key);
-  const at::Tensor value = of_heads(all.value);
-  at::Tensor alpha = exponential_of(of_heads(all.log_decay));
-  if (!all.decays_by_channel()) alpha = alpha.unsqueeze(3);
-  const at::Tensor read = all.erase_read.defined() ? of_heads(all.erase_read) : at::Tensor();
-  const at::Tensor write = all.erase_write.defined() ? of_heads(all.erase_write) : at::Tensor();
-  /// S^T x, [B, H, d_v].
-  const auto held_at = [&](const at::Tensor& x) { return (state * x.unsqueeze(3)).sum(2); };
-  const auto outer = [](const at::Tensor& x, const at::Tensor& y) { return x.unsqueeze(3) * y.unsqueeze(2); };
-  std::vector<at::Tensor> output;
-  for (std::int64_t position = 0; position < key.size(2); ++position) {
-    if (stop.stop_requested()) return std::nullopt;
-    const auto at = [&](const at::Tensor& x) { return x.select(2, position); };
-    const at::Tensor decayed = state * at(alpha).unsqueeze(3);
-    state = read.defined() ? decayed + outer(at(write), held_at(at(read))) : decayed;
-    at::Tensor written = at(value);
-    if (all.delta_rule) written = written - held_at(at(key));
-    if (all.beta.defined()) written = written * at(all.beta).unsqueeze(2);
-    state = state + outer(at(key), written);
-    output.push_back(held_at(at(query)));
-  }
-  return at::stack(output, 2);
+/// (I + triangle)^-1 right, of which the triangle's entries on and above the diagonal are not read.
+at::Tensor solve_unit_triangle(const at::Tensor& triangle, const at::Tensor& right) {
+  return at::linalg_solve_triangular(triangle, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
+}
+
+at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
+  const DecayedProducts products(chunks);
+  const at::Tensor keys = chunks.key * chunks.beta.unsqueeze(4);
+  const at::Tensor triangle = products.of(keys, chunks.key).tril(-1);
+  const at::Tensor decay = exponential_of(chunks.cumulative).unsqueeze(4);
+  return rewrite({.written = solve_unit_triangle(triangle, chunks.value * chunks.beta.unsqueeze(4)),
+                  .erased = solve_unit_triangle(triangle, keys * decay),
+                  .kept = exponential_of(chunks.total).unsqueeze(3).unsqueeze(4),
+                  .to_end = chunks.key * exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative).unsqueeze(4),
+                  .decayed = chunks.query * decay,
+                  .mixing = products.of(chunks.query, chunks.key)},
+                 state);
+}
+
+/// With x_t = S_(t-1)^T e_t of the chunk's own positions solved for, S_t = diag(alpha_t) S_(t-1) + b_t x_t^T + k_t
+/// w_t^T with w = beta v is linear in S before the chunk:
+///     x = (I - N)^-1 (exp(c_(t-1)) e S + N_k w), N and N_k the products of e_t with b_j and k_j at c_(t-1), j < t.
+at::Tensor mix_by_erasing(const Chunks& chunks, at::Tensor& state) {
+  const at::Tensor& read = chunks.erase_read;
+  const at::Tensor& write = chunks.erase_write;
+  const DecayedProducts products(chunks);
+  const auto whole = [&](const at::Tensor& nats) { return nats.dim() == 5 ? nats : nats.unsqueeze(4); };
+  const at::Tensor decay = exponential_of(whole(chunks.cumulative));
+  const at::Tensor decay_before =
+      at::cat({at::ones_like(decay.slice(3, 0, 1)), decay.slice(3, 0, decay.size(3) - 1)}, 3);
+  const at::Tensor to_end = exponential_of(whole(chunks.total.unsqueeze(3) - chunks.cumulative));
+  const at::Tensor value = chunks.value * chunks.beta.unsqueeze(4);
+  const at::Tensor triangle = -products.of_position_before(read, write);
+  const at::Tensor kept = exponential_of(chunks.total);
+  return rewrite(
+      {.written = solve_unit_triangle(triangle, at::matmul(products.of_position_before(read, chunks.key), value)),
+       .erased = -solve_unit_triangle(triangle, read * decay_before),
+       .kept = kept.dim() == 4 ? kept.unsqueeze(4) : kept.unsqueeze(3).unsqueeze(4),
+       .to_end = write * to_end,
+       .decayed = chunks.query * decay,
+       .mixing = products.of(chunks.query, write),
+       .added = at::matmul((chunks.key * to_end).transpose(3, 4), value),
+       .own = at::matmul(products.of(chunks.query, chunks.key), value)},
+      state);
 }
 
 /// The selective scan of a few positions (kernels/cpu/selective_scan.h), by doubling: after s steps each position holds
@@ -252,17 +310,16 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
     state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
   }
   if (operands.rate.defined()) return mix_by_rates(operands, state, stop);
-  if (operands.erase_read.defined() || (by_channel && operands.delta_rule)) {
-    return mix_by_positions(operands, state, stop);
-  }
+  const bool erases = operands.erase_read.defined() || (by_channel && operands.delta_rule);
   std::vector<at::Tensor> output;
   for (std::int64_t begin = 0; begin < length; begin += kSpan) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + kSpan, length);
     const Chunks chunks = chunks_of(operands, begin, end, chunk);
-    const at::Tensor mixed = operands.delta_rule ? mix_by_delta_rule(chunks, state)
-                             : by_channel        ? mix_by_channel(chunks, state)
-                                                 : mix_by_head(chunks, state);
+    const at::Tensor mixed = erases                ? mix_by_erasing(chunks, state)
+                             : operands.delta_rule ? mix_by_delta_rule(chunks, state)
+                             : by_channel          ? mix_by_channel(chunks, state)
+                                                   : mix_by_head(chunks, state);
     output.push_back(mixed.flatten(2, 3).slice(2, 0, end - begin));
   }
   return at::cat(output, 2);

@@ -28,9 +28,10 @@ struct LinearOperands {
 /// y_t = S_t^T q_t with S_t = diag(alpha_t) S_(t-1) + k_t (beta_t u_t)^T (LinearMixer), composed of LibTorch operations
 /// in chunks of positions: within a chunk the matrix M of the chunk alone, between chunks the state. Exponents are
 /// differences of cumulative sums, never positive, taken in float64. Delta rules solve the chunk's unit triangle
-/// I + tril(diag(beta) (K K^T o Gamma), -1) (Yang et al. 2024, section 3.2; 2025, section 3.3). With rates, of one key,
-/// query and value a position, states are made position by position, by doubling. Where b and e are given
-/// (kernels/cpu/linear_mixing.h), and where the channels of a delta rule decay, they go one after the other. Memory is
+/// I + tril(diag(beta) (K K^T o Gamma), -1) (Yang et al. 2024, section 3.2; 2025, section 3.3). Where b and e are given
+/// (kernels/cpu/linear_mixing.h), what they read is solved for likewise; a delta rule whose channels decay is that with
+/// e = alpha k and b = -beta k. With rates, of one key, query and value a position, states are made position by
+/// position, by doubling. Memory is
 /// O(n).
 /// @param state  [B, H, d, d_v] float32 S before the first position, undefined: 0; left as it is behind the last
 /// @returns y [B, H, n, d_v] float32; nothing if it was stopped
