@@ -41,7 +41,7 @@ bool extend(const GenerateRequest& request, DecodeState& decode_state, TextStrea
   for (std::int64_t n = 0; n < request.tokens; ++n) {
     if (job.stopped()) return false;
     job.tell({n, request.tokens, "tokens", "generate"});
-    const std::int32_t id = sampler.choose(decode_state.log_probabilities());
+    const std::int32_t id = sampler.choose(decode_state.next());
     generation.ids.push_back(id);
     generation.log_probability.push_back(decode_state.log_probabilities()[index_of(id)]);
     if (stream != nullptr) add_text(stream->add(id));

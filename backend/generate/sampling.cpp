@@ -40,11 +40,11 @@ Sampler::Sampler(const Sampling& sampling)
   if (!(top_p_ > 0) || top_p_ > 1) throw UsageError(fmt::format("top_p {}: use a share above 0, at most 1", top_p_));
 }
 
-std::int32_t Sampler::choose(std::span<const float> log_probabilities) {
-  const auto likeliest = std::max_element(log_probabilities.begin(), log_probabilities.end());
-  const auto best = static_cast<std::int32_t>(likeliest - log_probabilities.begin());
+std::int32_t Sampler::choose(const NextToken& next) {
+  const std::int32_t best = next.likeliest();
   if (temperature_ == 0) return best;
-  const double largest = *likeliest;
+  const std::span<const float> log_probabilities = next.log_probabilities();
+  const double largest = log_probabilities[index_of(best)];
   std::vector<double> sums;
   sums.reserve(log_probabilities.size());
   for (const float value : log_probabilities) {

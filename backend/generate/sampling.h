@@ -4,6 +4,8 @@
 #include <random>
 #include <span>
 
+#include "backend/model/layer/next_token.h"
+
 namespace foxscope {
 
 /// How the next token is chosen.
@@ -22,8 +24,8 @@ class Sampler {
  public:
   /// @throws UsageError for a temperature that is negative or not finite, and top_p outside (0, 1]
   explicit Sampler(const Sampling& sampling);
-  /// @param log_probabilities  [V] nats; of equally likely ones the lowest id wins where T is 0
-  std::int32_t choose(std::span<const float> log_probabilities);
+  /// The likeliest where T is 0, so that no probabilities are fetched for it; else a draw.
+  std::int32_t choose(const NextToken& next);
 
  private:
   double temperature_;

@@ -408,7 +408,7 @@ std::unique_ptr<Scheduler::Live> Scheduler::begin(WorkPointer work) {
 bool Scheduler::step(Live& live) {
   const CompletionRequest& request = live.work->request();
   Completion& completion = live.work->completion();
-  const std::int32_t id = live.sampler.choose(live.decode_state->log_probabilities());
+  const std::int32_t id = live.sampler.choose(live.decode_state->next());
   if (request.logprobs) {
     TokenChoice choice(id, *request.logprobs);
     choice.add(0, live.decode_state->log_probabilities());

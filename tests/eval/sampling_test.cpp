@@ -1,8 +1,11 @@
 // How the next token is chosen.
 #include "backend/generate/sampling.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -13,12 +16,22 @@
 namespace foxscope {
 namespace {
 
-std::vector<float> log_softmax(const std::vector<double>& logits) {
+/// What stands at a place, given.
+struct Given final : NextToken {
+  explicit Given(std::vector<float> of) : numbers(std::move(of)) {}
+  [[nodiscard]] std::span<const float> log_probabilities() const override { return numbers; }
+  [[nodiscard]] std::int32_t likeliest() const override {
+    return static_cast<std::int32_t>(std::ranges::max_element(numbers) - numbers.begin());
+  }
+  std::vector<float> numbers;
+};
+
+Given log_softmax(const std::vector<double>& logits) {
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit);
   std::vector<float> result;
   for (const double logit : logits) result.push_back(static_cast<float>(logit - std::log(sum)));
-  return result;
+  return Given(std::move(result));
 }
 
 TEST(Sampling, ZeroTakesTheLikeliestAndTheFirstOfEquals) {
@@ -49,11 +62,11 @@ TEST(Sampling, DrawsFollowTheSoftmaxAtEveryTemperature) {
 
 TEST(Sampling, DrawsComeFromTheFewestTokensThatReachTopP) {
   // p = 0.5, 0.25, 0.125, 0.125: of the equals the lower id comes first.
-  const std::vector<float> log_p = {std::log(0.125F), std::log(0.5F), std::log(0.125F), std::log(0.25F)};
+  const Given given({std::log(0.125F), std::log(0.5F), std::log(0.125F), std::log(0.25F)});
   const auto drawn = [&](double top_p) {
     Sampler sampler({1.0, 11, top_p});
-    std::vector<int> count(log_p.size());
-    for (int n = 0; n < 4000; ++n) ++count[index_of(sampler.choose(log_p))];
+    std::vector<int> count(given.numbers.size());
+    for (int n = 0; n < 4000; ++n) ++count[index_of(sampler.choose(given))];
     return count;
   };
   EXPECT_EQ(drawn(0.4), (std::vector<int>{0, 4000, 0, 0}));
@@ -69,7 +82,7 @@ TEST(Sampling, DrawsComeFromTheFewestTokensThatReachTopP) {
 }
 
 TEST(Sampling, SeedsDecide) {
-  const std::vector<float> flat = log_softmax(std::vector<double>(100, 0.0));
+  const Given flat = log_softmax(std::vector<double>(100, 0.0));
   const auto draws = [&flat](std::uint64_t seed) {
     Sampler sampler({1.0, seed});
     std::vector<std::int32_t> ids;
@@ -83,7 +96,7 @@ TEST(Sampling, SeedsDecide) {
 TEST(Sampling, WhatIsImpossibleIsNeverDrawn) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   Sampler sampler({1.0, 1});
-  for (int n = 0; n < 1000; ++n) EXPECT_EQ(sampler.choose(std::vector<float>{kNever, 0.0F, kNever}), 1);
+  for (int n = 0; n < 1000; ++n) EXPECT_EQ(sampler.choose(Given({kNever, 0.0F, kNever})), 1);
   Sampler cold({1e-300, 1});
   EXPECT_EQ(cold.choose(log_softmax({0, 1, 0.5})), 1);
 }

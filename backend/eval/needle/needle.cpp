@@ -12,7 +12,6 @@
 #include "backend/eval/needle/needle_plan.h"
 #include "backend/eval/planned_model.h"
 #include "backend/eval/shared_work.h"
-#include "backend/generate/sampling.h"
 #include "backend/map/map.h"
 #include "backend/model/session/decode_state.h"
 
@@ -239,11 +238,10 @@ class NeedleWork {
   }
 
   bool continue_greedily(DecodeState& decode_state, Cell& cell) const {
-    Sampler likeliest({});
     const std::size_t tokens = model_.parts.answer.size() + static_cast<std::size_t>(kContinuationSlack);
     while (cell.ids.size() < tokens) {
       if (job_.stopped()) return false;
-      cell.ids.push_back(likeliest.choose(decode_state.log_probabilities()));
+      cell.ids.push_back(decode_state.next().likeliest());
       if (cell.ids.size() < tokens) decode_state.read(cell.ids.back());
     }
     cell.found = text_of(model_.tokenizer(), cell.ids).find(request_.words.answer) != std::string::npos;

@@ -5,6 +5,7 @@
 
 #include "backend/model/layer/forward_pass.h"
 #include "backend/model/layer/mixer_steps.h"
+#include "backend/model/layer/next_token.h"
 #include "backend/model/layer/score.h"
 
 namespace foxscope {
@@ -28,9 +29,9 @@ class Forward : protected ForwardPass {
   bool run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states, const Job& job,
            ForwardReport& report);
 
-  /// log p of each token of the vocabulary after the last position of each sequence that was read.
-  /// @param log_probabilities  [B, or fewer: the first] of [V] nats
-  virtual void predict_next(std::span<const std::span<float>> log_probabilities) = 0;
+  /// What stands behind the last position of each sequence that was read.
+  /// @param count  of the B sequences the first so many
+  virtual NextTokens predict_next(std::int64_t count) = 0;
 
   /// A row of the last run's [B n] rows, and the scores that are asked for.
   struct ScoredRow {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/model/layer/next_token.h"
 #include "backend/model/session/causal_lm.h"
 
 namespace foxscope {
@@ -30,8 +31,9 @@ class DecodeState {
 
   /// Positions read so far.
   [[nodiscard]] virtual std::int64_t length() const = 0;
-  /// log p of every token of the vocabulary at the next place, [V] nats.
-  [[nodiscard]] virtual std::span<const float> log_probabilities() const = 0;
+  /// What stands at the next place, until one more token is read.
+  [[nodiscard]] virtual const NextToken& next() const = 0;
+  [[nodiscard]] std::span<const float> log_probabilities() const { return next().log_probabilities(); }
   /// Reads one more token.
   /// @throws as check_next_token does
   virtual void read(std::int32_t id) = 0;

@@ -25,8 +25,7 @@ class ModelDecodeState final : public DecodeState {
       : model_(&model),
         interventions_(request.interventions),
         tolerance_(request.pruning_tolerance),
-        state_(model.make_state(interventions_, request.pruning_tolerance)),
-        log_probabilities_(static_cast<std::size_t>(model.config().vocabulary_size)) {
+        state_(model.make_state(interventions_, request.pruning_tolerance)) {
     remember(request.input_ids);
   }
   ModelDecodeState(const ModelDecodeState& other)
@@ -36,18 +35,18 @@ class ModelDecodeState final : public DecodeState {
         tolerance_(other.tolerance_),
         ids_(other.ids_),
         state_(other.state_->copy()),
-        log_probabilities_(other.log_probabilities_) {}
+        next_(other.next_) {}
   ModelDecodeState& operator=(const ModelDecodeState&) = delete;
 
   [[nodiscard]] ForwardState* state() { return state_.get(); }
   [[nodiscard]] bool changed() const { return !interventions_.empty(); }
-  [[nodiscard]] std::span<float> next() { return log_probabilities_; }
+  void stand_before(std::shared_ptr<const NextToken> next) { next_ = std::move(next); }
   /// The probe of its prompt.
   [[nodiscard]] Probe probe(Recorder* recorder) const { return {recorder, interventions_}; }
 
   [[nodiscard]] std::unique_ptr<DecodeState> copy() const override { return std::make_unique<ModelDecodeState>(*this); }
   [[nodiscard]] std::int64_t length() const override { return state_->length(); }
-  [[nodiscard]] std::span<const float> log_probabilities() const override { return log_probabilities_; }
+  [[nodiscard]] const NextToken& next() const override { return *next_; }
   [[nodiscard]] std::vector<std::int64_t> held_keys() const override { return state_->held_keys(); }
 
   void read(std::int32_t id) override {
@@ -59,11 +58,10 @@ class ModelDecodeState final : public DecodeState {
       input.ids = {&id, 1};
       const Probe unkept = probe(nullptr);
       ForwardState* const states[] = {state_.get()};
-      const std::span<float> next[] = {log_probabilities_};
       model_->with_next_forward(1, [&](Forward& forward) {
         ForwardReport report;
         forward.run(input, {&unkept, 1}, states, {}, report);
-        forward.predict_next(next);
+        next_ = forward.predict_next(1).front();
       });
     });
   }
@@ -84,11 +82,10 @@ class ModelDecodeState final : public DecodeState {
       input.pruning_tolerance = tolerance_;
       const Probe unkept = probe(nullptr);
       ForwardState* const states[] = {state_.get()};
-      const std::span<float> next[] = {log_probabilities_};
       const auto forward = model_->make_forward(1, length);
       ForwardReport report;
       forward->run(input, {&unkept, 1}, states, {}, report);
-      forward->predict_next(next);
+      next_ = forward->predict_next(1).front();
     });
   }
 
@@ -97,7 +94,7 @@ class ModelDecodeState final : public DecodeState {
   double tolerance_;
   std::vector<std::int32_t> ids_;  ///< that were read, where ModelConfig::turns_by_length
   std::unique_ptr<ForwardState> state_;
-  std::vector<float> log_probabilities_;
+  std::shared_ptr<const NextToken> next_;  ///< set by whoever has read the prompt
 };
 
 }  // namespace
@@ -175,12 +172,10 @@ void ForwardModel::decode_step(std::span<DecodeState* const> decode_states, std:
     const auto group = std::span(beside).subspan(first, std::min(kMost, beside.size() - first));
     std::vector<std::int32_t> tokens;
     std::vector<ForwardState*> states;
-    std::vector<std::span<float>> next;
+    const auto state_of = [&](std::size_t n) { return static_cast<ModelDecodeState*>(decode_states[n]); };
     for (const std::size_t n : group) {
-      auto* const decode_state = static_cast<ModelDecodeState*>(decode_states[n]);
       tokens.push_back(ids[n]);
-      states.push_back(decode_state->state());
-      next.push_back(decode_state->next());
+      states.push_back(state_of(n)->state());
     }
     within_device(1, [&] {
       Forward::Input input;
@@ -193,7 +188,8 @@ void ForwardModel::decode_step(std::span<DecodeState* const> decode_states, std:
       with_next_forward(input.batch, [&](Forward& forward) {
         ForwardReport report;
         forward.run(input, probes, states, {}, report);
-        forward.predict_next(next);
+        const NextTokens next = forward.predict_next(std::ssize(group));
+        for (std::size_t n = 0; n < group.size(); ++n) state_of(group[n])->stand_before(next[n]);
       });
     });
   }
@@ -249,7 +245,7 @@ std::vector<std::unique_ptr<DecodeState>> ForwardModel::prefill(std::span<const 
     const std::vector<std::int64_t> lengths(prompts.size(), static_cast<std::int64_t>(length));
     std::vector<Probe> probes;
     std::vector<ForwardState*> states;
-    std::vector<std::span<float>> next;
+    std::vector<ModelDecodeState*> made;
     for (const PromptRequest& prompt : prompts) {
       auto decode_state = std::make_unique<ModelDecodeState>(*this, prompt);
       ids.insert(ids.end(), prompt.input_ids.begin(), prompt.input_ids.end());
@@ -257,7 +253,7 @@ std::vector<std::unique_ptr<DecodeState>> ForwardModel::prefill(std::span<const 
       labels.resize(ids.size());  // nothing is kept of those that have none
       probes.push_back(decode_state->probe(prompt.recorder));
       states.push_back(decode_state->state());
-      next.push_back(decode_state->next());
+      made.push_back(decode_state.get());
       decode_states.push_back(std::move(decode_state));
     }
     Forward::Input input;
@@ -269,7 +265,9 @@ std::vector<std::unique_ptr<DecodeState>> ForwardModel::prefill(std::span<const 
     const auto forward = make_forward(input.batch, static_cast<std::int64_t>(length));
     ForwardReport report;
     done = !job.stopped() && forward->run(input, probes, states, job, report);
-    if (done) forward->predict_next(next);
+    if (!done) return;
+    const NextTokens next = forward->predict_next(input.batch);
+    for (std::size_t n = 0; n < made.size(); ++n) made[n]->stand_before(next[n]);
   });
   if (!done) decode_states.clear();
   return decode_states;

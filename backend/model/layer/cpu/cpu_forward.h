@@ -28,9 +28,7 @@ class CpuForward final : public Forward {
   /// Lays the weights of a layer out as the steps read them.
   static void lay_out(const ModelConfig& config, int layer, LayerWeights& weights);
 
-  void predict_next(std::span<const std::span<float>> log_probabilities) override {
-    prediction_.predict_next(log_probabilities);
-  }
+  NextTokens predict_next(std::int64_t count) override { return prediction_.predict_next(count); }
   bool score(std::span<const ScoredRow> scored, int top, const Job& job) override {
     return prediction_.score(scored, top, job);
   }

@@ -15,6 +15,16 @@ constexpr std::int64_t kVocabularyBlock = 1024;
 /// Numbers that are read while an exponential is taken.
 constexpr std::int64_t kExponentialNumbers = 8;
 
+struct NextTokenCpu final : NextToken {
+  explicit NextTokenCpu(std::int64_t vocabulary) : numbers(index_of(vocabulary)) {}
+  [[nodiscard]] std::span<const float> log_probabilities() const override { return numbers; }
+  [[nodiscard]] std::int32_t likeliest() const override {
+    return static_cast<std::int32_t>(std::ranges::max_element(numbers) - numbers.begin());
+  }
+
+  std::vector<float> numbers;
+};
+
 }  // namespace
 
 PredictionCpu::PredictionCpu(CpuPass& pass)
@@ -133,24 +143,24 @@ void PredictionCpu::score_rows(std::span<const Forward::ScoredRow> scored, int t
   for (std::size_t n = 0; n < scored.size(); ++n) *scored[n].score = choices[n].finish(normalizers[n]);
 }
 
-void PredictionCpu::predict_next(std::span<const std::span<float>> log_probabilities) {
+NextTokens PredictionCpu::predict_next(std::int64_t count) {
   const std::int64_t hidden = pass_.hidden();
-  const std::int64_t batch = pass_.batch();
   const std::int64_t vocabulary = pass_.config().vocabulary_size;
-  FloatArray normed(index_of(batch * hidden));
+  FloatArray normed(index_of(count * hidden));
   std::vector<const float*> in;
   std::vector<float*> out;
-  for (std::int64_t sequence = 0; sequence < batch; ++sequence) {
+  std::vector<std::shared_ptr<NextTokenCpu>> made;
+  for (std::int64_t sequence = 0; sequence < count; ++sequence) {
     float* const to = normed.data() + sequence * hidden;
     const std::int64_t last = (sequence + 1) * pass_.length();
     norm(last - 1, last, to);
-    assert(std::ssize(log_probabilities[index_of(sequence)]) == vocabulary);
     in.push_back(to);
-    out.push_back(log_probabilities[index_of(sequence)].data());
+    made.push_back(std::make_shared<NextTokenCpu>(vocabulary));
+    out.push_back(made.back()->numbers.data());
   }
   pass_.multiply_columns({in, pass_.weights().head().data(), vocabulary, hidden, out});
-  pass_.share(batch, batch * vocabulary * kExponentialNumbers, [&](std::int64_t sequence) {
-    const std::span<float> next = log_probabilities[index_of(sequence)];
+  pass_.share(count, count * vocabulary * kExponentialNumbers, [&](std::int64_t sequence) {
+    const std::span<float> next = made[index_of(sequence)]->numbers;
     finish_logits(vocabulary, next.data());
     const auto shift = static_cast<double>(cpu_steps::largest(next.data(), vocabulary));
     double sum = 0;
@@ -158,6 +168,7 @@ void PredictionCpu::predict_next(std::span<const std::span<float>> log_probabili
     const double normalizer = std::log(sum) + shift;
     for (float& logit : next) logit = static_cast<float>(static_cast<double>(logit) - normalizer);
   });
+  return {made.begin(), made.end()};
 }
 
 }  // namespace foxscope

@@ -24,7 +24,7 @@ class PredictionCpu {
   /// See Forward::score.
   bool score(std::span<const Forward::ScoredRow> scored, int top, const Job& job);
   /// See Forward::predict_next.
-  void predict_next(std::span<const std::span<float>> log_probabilities);
+  NextTokens predict_next(std::int64_t count);
 
  private:
   void predict_rows(const CpuPass::Rows& rows);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -13,6 +16,36 @@
 
 namespace foxscope {
 namespace {
+
+/// log p of the tokens behind all rows of a pass, [rows, V], which come to the host together when one is asked for.
+class NextRows {
+ public:
+  explicit NextRows(at::Tensor next) : next_(std::move(next)) {}
+
+  [[nodiscard]] std::span<const float> row(std::int64_t row) const {
+    const std::scoped_lock lock(mutex_);
+    if (!next_.is_cpu()) next_ = next_.to(at::kCPU);
+    return {next_.const_data_ptr<float>() + row * next_.size(1), static_cast<std::size_t>(next_.size(1))};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable at::Tensor next_;
+};
+
+class TorchNextToken final : public NextToken {
+ public:
+  TorchNextToken(std::shared_ptr<const NextRows> rows, std::int64_t row, std::int32_t likeliest)
+      : rows_(std::move(rows)), row_(row), likeliest_(likeliest) {}
+
+  [[nodiscard]] std::span<const float> log_probabilities() const override { return rows_->row(row_); }
+  [[nodiscard]] std::int32_t likeliest() const override { return likeliest_; }
+
+ private:
+  std::shared_ptr<const NextRows> rows_;
+  std::int64_t row_;
+  std::int32_t likeliest_;
+};
 
 /// Scores a block of rows.
 /// @param logits  [rows, V] float32; those of the likeliest tokens are changed
@@ -102,12 +135,16 @@ bool record_predictions(TorchPass& pass, const at::Tensor& normed, const MakeLog
   return whole;
 }
 
-void next_log_probabilities(const at::Tensor& logits, std::span<const std::span<float>> log_probabilities) {
-  const at::Tensor asked = logits.slice(0, 0, std::ssize(log_probabilities));
-  const at::Tensor next = at::log_softmax(asked.to(at::kDouble), 1).to(at::kFloat).to(at::kCPU);
-  for (std::int64_t b = 0; b < next.size(0); ++b) {
-    copy_to_host(next[b], log_probabilities[index_of(b)].data());
+NextTokens next_tokens(const at::Tensor& logits) {
+  const at::Tensor next = at::log_softmax(logits.to(at::kDouble), 1).to(at::kFloat);
+  const at::Tensor likeliest = next.argmax(1).to(at::kCPU);
+  const auto rows = std::make_shared<const NextRows>(next);
+  NextTokens tokens;
+  for (std::int64_t row = 0; row < next.size(0); ++row) {
+    const auto id = static_cast<std::int32_t>(likeliest.const_data_ptr<std::int64_t>()[row]);
+    tokens.push_back(std::make_shared<const TorchNextToken>(rows, row, id));
   }
+  return tokens;
 }
 
 bool score_rows(const at::Tensor& normed, const MakeLogits& make_logits, std::int64_t vocabulary,

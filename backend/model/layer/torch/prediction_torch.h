@@ -24,10 +24,9 @@ using MakeLogits = std::function<at::Tensor(const at::Tensor& normed)>;
 /// @returns false if the job was stopped
 bool record_predictions(TorchPass& pass, const at::Tensor& normed, const MakeLogits& make_logits);
 
-/// log p of each token after a row.
-/// @param logits             [rows, V]
-/// @param log_probabilities  [rows, or fewer: the first] of [V] nats
-void next_log_probabilities(const at::Tensor& logits, std::span<const std::span<float>> log_probabilities);
+/// What stands behind each row; log p stays on the logits' device until it is asked for.
+/// @param logits  [rows, V]
+NextTokens next_tokens(const at::Tensor& logits);
 
 /// Forward::score of rows, in blocks of logits.
 /// @param normed  [B n, D] behind the final norm

@@ -127,10 +127,10 @@ bool TorchForward::predict() {
   return record_predictions(pass_, final_norm(0), [this](const at::Tensor& normed) { return logits(normed); });
 }
 
-void TorchForward::predict_next(std::span<const std::span<float>> log_probabilities) {
+NextTokens TorchForward::predict_next(std::int64_t count) {
   const at::Tensor last = final_norm(length() - 1).slice(0, 0, rows(), length());  // [B, D]
   // Logits of all rows, so that digits do not depend on how many are asked for.
-  next_log_probabilities(logits(last), log_probabilities);
+  return next_tokens(logits(last).slice(0, 0, count));
 }
 
 bool TorchForward::score(std::span<const ScoredRow> scored, int top, const Job& job) {

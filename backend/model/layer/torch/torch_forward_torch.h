@@ -22,7 +22,7 @@ class TorchForward : public Forward {
   /// Bytes that a pass takes of a GPU's memory, in float32.
   static PassBytes bytes(const ModelConfig& config, const KeepSet& keep);
 
-  void predict_next(std::span<const std::span<float>> log_probabilities) override;
+  NextTokens predict_next(std::int64_t count) override;
   bool score(std::span<const ScoredRow> scored, int top, const Job& job) override;
 
  protected:
