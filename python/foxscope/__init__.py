@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from foxscope.errors import FoxscopeError
-from foxscope.program import VERSION as __version__
+from foxscope.program import VERSION
 
 if TYPE_CHECKING:
     from foxscope.comparison import Comparison as Comparison
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from foxscope.runs import Head as Head
     from foxscope.runs import Model as Model
     from foxscope.runs import Run as Run
-    from foxscope.runs import open_run as open
+    from foxscope.runs import open as open
+
+__version__ = VERSION
 
 # Imported when they are used: the command foxscope needs none of them, nor numpy.
 _PLACES = {
@@ -32,7 +34,7 @@ _PLACES = {
     "Model": "runs",
     "Run": "runs",
     "compare": "running",
-    "open": "runs.open_run",
+    "open": "runs",
     "record": "recording",
     "run": "running",
 }
@@ -43,8 +45,7 @@ __all__ = ["FoxscopeError", "__version__", *_PLACES]  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'foxscope' has no attribute {name!r}")
-    module, _, function = _PLACES[name].partition(".")
-    value = getattr(importlib.import_module(f"foxscope.{module}"), function or name)
+    value = getattr(importlib.import_module(f"foxscope.{_PLACES[name]}"), name)
     globals()[name] = value
     return value
 

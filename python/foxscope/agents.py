@@ -81,9 +81,7 @@ class Agent:
         except ConnectionEnded:
             return self.connection().ask(do, fields, into=into)
 
-    def command(
-        self, arguments: list[str], text: bytes = b"", note: Callable[[str], None] | None = None
-    ) -> bytes:
+    def command(self, arguments: list[str], text: bytes = b"", note: Callable[[str], None] | None = None) -> bytes:
         """Runs a command of the program there, with `text` as its standard input.
 
         Returns its standard output. Raises FoxscopeError in the command's last line where it fails.

@@ -22,7 +22,8 @@ COLOUR_MAPS: dict[str, tuple[str, ...]] = {
     "magma": ("#000004", "#180f3d", "#440f76", "#721f81", "#9e2f7f", "#cd4071", "#f1605d", "#fd9668", "#feca8d", "#fcfdbf"),
     "grey": ("#000000", "#ffffff"),
     "diverging": (
-        "#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#ffffff", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f",
+        "#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#ffffff", "#fddbc7", "#f4a582", "#d6604d", "#b2182b",
+        "#67001f",
     ),
 }  # fmt: skip
 """Evenly spaced colours from one end of a scale to the other, interpolated in between; diverging is for what has signs."""
@@ -111,7 +112,9 @@ def choose_colours(
         raise FoxscopeError(f"scale {scale!r}: use auto, linear or log")
     positive = not difference and quantity in ("forget", "attention", "attention_without_gate")
     if scale == "log" and not positive:
-        raise FoxscopeError(f"scale 'log': {'a difference of ' if difference else ''}{quantity} has entries below zero: use linear")
+        raise FoxscopeError(
+            f"scale 'log': {'a difference of ' if difference else ''}{quantity} has entries below zero: use linear"
+        )
     logarithmic = scale == "log" or (scale == "auto" and positive and quantity != "forget")
     signed = difference or quantity in ("gate_effect", "mixing")
     lower, upper = _limits(values, quantity, signed, logarithmic)

@@ -1,5 +1,6 @@
 """The protocol of `foxscope agent` (docs/agent.md): a child process that answers requests over its pipes."""
 
+import contextlib
 import json
 import os
 import queue
@@ -43,7 +44,8 @@ class Answer:
 
     def array(self, value: Json) -> NDArray[Any]:
         """The array of {"part": N}."""
-        return self._parts[value["part"]]
+        part: int = value["part"]
+        return self._parts[part]
 
     def text(self, value: Json) -> str:
         """A text, which is an array of its bytes where it is long."""
@@ -112,14 +114,14 @@ def _empty_array(part: dict[str, Json]) -> NDArray[Any]:
 def _receive(stream: IO[bytes], requests: _Requests) -> _Message:
     """The next message. Its first array is read into the memory that whoever asked has for it, if it fits."""
     header = _read_header(stream)
-    parts = []
+    parts: list[NDArray[Any]] = []
     for part in header.pop("parts", []):
         array = _empty_array(part)
         if not parts and "answer" in header:
             _, into = requests.waiting.get(header["id"], (None, None))
             if into is not None and into.dtype == array.dtype and into.size == array.size:
                 array = into
-        if array.size and stream.readinto(memoryview(array).cast("B")) != array.nbytes:  # type: ignore[attr-defined]
+        if array.size and stream.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
             raise EOFError
         parts.append(array)
     return _Message(header, parts)
@@ -162,10 +164,8 @@ def _skip_banner(stream: IO[bytes]) -> dict[str, Json]:
 def _close(process: subprocess.Popen[bytes], reader: threading.Thread | None) -> None:
     """Ends an agent: it does so itself when its input ends."""
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    try:
+    with contextlib.suppress(OSError):
         process.stdin.close()
-    except OSError:
-        pass
     try:
         process.wait(_PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from foxscope.connection import Answer
 from foxscope.errors import FoxscopeError
 from foxscope.maps import Map, bin_edges
 
@@ -133,11 +134,9 @@ class Entries:
             raise FoxscopeError(f"{self.quantity} minus {other.quantity}: subtract maps of one quantity, made alike")
         if first.host != second.host:
             raise FoxscopeError(f"{first.path} and {second.path} lie on two machines: copy one of them")
-        return Entries(
-            self.head, self.quantity, minus=other.head, without_first=self.without_first, channel=self.channel
-        )
+        return Entries(self.head, self.quantity, minus=other.head, without_first=self.without_first, channel=self.channel)
 
-    def _ask(self, do: str, fields: dict[str, Any], into: NDArray[np.float32] | None = None) -> Any:
+    def _ask(self, do: str, fields: dict[str, Any], into: NDArray[np.float32] | None = None) -> Answer:
         attends = self.quantity not in ("forget", "log_forget", "logits")
         request: dict[str, Any] = {"head": self.head.reference(attends=attends), **fields}
         if self.minus is not None:
@@ -170,7 +169,8 @@ class Entries:
             **more,
         }
         answer = self._ask("map", {"map": request}, into)
-        return answer.array(answer.value["value"]).reshape(size)
+        values: NDArray[np.float32] = answer.array(answer.value["value"]).reshape(size)
+        return values
 
     def _exact(self, rows: _Taken, columns: _Taken) -> NDArray[np.float32]:
         shape = rows.end - rows.begin, columns.end - columns.begin
@@ -197,7 +197,7 @@ class Entries:
         columns = _taken(both[1], self.shape[1], "key")
         return self._exact(rows, columns)[rows.of_result(), columns.of_result()]
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         length = self.shape[0]
         if length > _MOST_WHOLE:
             raise FoxscopeError(
@@ -246,14 +246,16 @@ class Entries:
         """What a query makes of every key, [L]; NaN behind the query."""
         query = _taken(query, self.shape[0], "query").begin
         if self.channel is not None:  # no request for a line has one
-            return self._exact(_Taken(query, query + 1), _Taken(0, self.shape[1]))[0]
+            line: NDArray[np.float32] = self[query]
+            return line
         return self._line("row", query, 0, query + 1)
 
     def column(self, key: int) -> NDArray[np.float32]:
         """What every query makes of a key, [L]; NaN before the key."""
         key = _taken(key, self.shape[1], "key").begin
         if self.channel is not None:
-            return self._exact(_Taken(0, self.shape[0]), _Taken(key, key + 1))[:, 0]
+            line: NDArray[np.float32] = self[:, key]
+            return line
         return self._line("column", key, key, self.shape[0])
 
     def diagonal(self, distance: int = 0) -> NDArray[np.float32]:

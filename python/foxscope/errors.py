@@ -1,5 +1,5 @@
-"""The one exception of this package."""
+"""The exception of this package."""
 
 
 class FoxscopeError(Exception):
-    """What went wrong, where, and what to do about it, in one line."""
+    """Something that a person can act on: one line that says what is wrong, with which object, and what to do."""

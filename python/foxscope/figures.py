@@ -22,7 +22,8 @@ def _word(value: Any) -> str:
 
 def option_words(options: Mapping[str, Any]) -> list[str]:
     """Options of a command: `font_size=8` is --font-size 8, True an option alone, a list one text with commas, and a
-    mapping the option once for each of its items, as in label={"fox": "FoX"}. None and False leave the option out."""
+    mapping the option once for each of its items, as in label={"fox": "FoX"}. None and False leave the option out.
+    """
     words: list[str] = []
     for name, value in options.items():
         option = "--" + name.rstrip("_").replace("_", "-")

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["Map", "bin_edges"]
 
 _LABELS = {
-    "forget": "share retained $F$",
+    "forget": "$F$, share that is retained",
     "log_forget": "log $F$ (nats)",
     "logits": r"logit $q$·$k$/$\sqrt{d}$ (nats)",
     "attention": "attention $A$",
-    "attention_without_gate": "$A$ without gate",
-    "gate_effect": "$A$ \N{MINUS SIGN} $A$ without gate",
+    "attention_without_gate": "$A$ without the gate",
+    "gate_effect": "$A$ \N{MINUS SIGN} $A$ without the gate",
     "mixing": "mixing $M$",
 }
+_DIFFERENCE_LABELS = {"forget": "$F$", "attention": "$A$", "mixing": "$M$"}
 
 
 def bin_edges(begin: int, end: int, bins: int) -> NDArray[np.int64]:
@@ -68,7 +69,7 @@ class Map:
     def _span(edges: NDArray[np.int64]) -> int:
         return int(edges[-1] - edges[0])
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype, copy=copy)
 
     def __repr__(self) -> str:
@@ -81,7 +82,9 @@ class Map:
     @property
     def label(self) -> str:
         """The quantity and its unit, for a colour bar."""
-        label = ("difference of " if self.entries.minus is not None else "") + _LABELS[self.entries.quantity]
+        label = _LABELS[self.entries.quantity]
+        if self.entries.minus is not None:
+            label = "difference of " + _DIFFERENCE_LABELS.get(self.entries.quantity, label)
         return label + (", key 0 left out" if self.entries.without_first else "")
 
     def plot(
@@ -104,7 +107,12 @@ class Map:
         Returns matplotlib's image. Raises FoxscopeError for colours that do not exist or fit.
         """
         chosen = choose_colours(
-            self.values, self.entries.quantity, self.entries.minus is not None, colours=colours, scale=scale, limits=limits
+            self.values,
+            self.entries.quantity,
+            self.entries.minus is not None,
+            colours=colours,
+            scale=scale,
+            limits=limits,
         )
         if ax is None:
             import matplotlib.pyplot as plt
@@ -112,7 +120,12 @@ class Map:
             _, ax = plt.subplots(layout="constrained")
         # On a logarithmic scale what is not above 0 has the first colour, and matplotlib has no place for it.
         values = np.where(self.values <= 0, chosen.lower, self.values) if chosen.logarithmic else self.values
-        extent = (self.key_edges[0] - 0.5, self.key_edges[-1] - 0.5, self.query_edges[-1] - 0.5, self.query_edges[0] - 0.5)
+        extent = (
+            self.key_edges[0] - 0.5,
+            self.key_edges[-1] - 0.5,
+            self.query_edges[-1] - 0.5,
+            self.query_edges[0] - 0.5,
+        )
         image = ax.imshow(
             values,
             cmap=chosen.colour_map(),
@@ -127,17 +140,20 @@ class Map:
             white = np.zeros((*small.shape, 4), np.uint8)
             white[small] = 255
             ax.imshow(white, extent=extent, interpolation="nearest", aspect=ax.get_aspect())
-        ax.set_xlabel("key position")
-        ax.set_ylabel("query position")
-        ax.set_title(self.entries.title if title is None else title)
+        ax.set_xlabel("key position (token)")
+        ax.set_ylabel("query position (token)")
+        ax.set_title(self.entries.title.replace(" \N{MINUS SIGN} ", "\n\N{MINUS SIGN} ") if title is None else title)
         if colour_bar and ax.figure is not None:
             ax.figure.colorbar(image, ax=ax, label=self.label)
         return image
 
-    def _repr_png_(self) -> bytes:
-        """The picture that a notebook shows."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+    def _repr_png_(self) -> bytes | None:
+        """The picture that a notebook shows; None without matplotlib."""
+        try:
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.figure import Figure
+        except ImportError:
+            return None
 
         figure = Figure(figsize=(5.5, 4.4), dpi=144, layout="constrained")
         FigureCanvasAgg(figure)

@@ -27,7 +27,9 @@ class Host:
         return (f"{self.user}@" if self.user else "") + host + (f":{self.port}" if self.port else "")
 
     def command(self) -> list[str]:
-        """The command that starts an agent there: $FOXSCOPE_SSH [-p PORT] [USER@]HOST $FOXSCOPE_REMOTE_PROGRAM agent."""
+        """The command that starts an agent there:
+        $FOXSCOPE_SSH [-p PORT] [USER@]HOST $FOXSCOPE_REMOTE_PROGRAM agent.
+        """
         ssh = os.environ.get("FOXSCOPE_SSH") or "ssh"
         try:
             words = shlex.split(ssh)
@@ -50,9 +52,7 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
     """
 
     def refuse(problem: str) -> FoxscopeError:
-        return FoxscopeError(
-            f"{url}: {problem}: write ssh://[USER@]HOST[:PORT]/PATH, /~/ for the home folder"
-        )
+        return FoxscopeError(f"{url}: {problem}: write ssh://[USER@]HOST[:PORT]/PATH, /~/ for the home folder")
 
     def unescaped(part: str) -> str:
         text = os.fsdecode(unquote_to_bytes(part))
@@ -63,7 +63,7 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
     place, slash, path = url.removeprefix(_SCHEME).partition("/")
     if not slash:
         raise refuse("it names no path")
-    user, at, address = place.rpartition("@")
+    user, _, address = place.rpartition("@")
     if address.startswith("["):
         host, _, port = address[1:].partition("]")
         port = port.removeprefix(":")

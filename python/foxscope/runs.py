@@ -25,7 +25,7 @@ from foxscope.remote_path import Host, is_remote, parse_remote_path
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Head", "Model", "Run", "open_run"]
+__all__ = ["Head", "Model", "Run", "open"]
 
 _WINDOW_SECONDS = 0.5
 """A window that cannot open says so within this time."""
@@ -201,7 +201,11 @@ class Run:
         return Figure(data, format, " ".join(["foxscope", *words]))
 
     def compare(
-        self, model: "Model | str | None" = None, minus: "Model | str | None" = None, *, rows: tuple[int, int] | None = None
+        self,
+        model: "Model | str | None" = None,
+        minus: "Model | str | None" = None,
+        *,
+        rows: tuple[int, int] | None = None,
     ) -> Comparison:
         """The losses of two models on this text, the second taken from the first, as `foxscope compare` has them.
 
@@ -282,7 +286,7 @@ class Model:
         """[L] nats, of the token that a position predicts; None where it was not kept."""
         self._kept = {(kept["array"], kept["index"]) for kept in trace["kept"]}
         self._stored = set(trace["stored"])
-        self._tables: dict[tuple[str, ...], "pd.DataFrame"] = {}
+        self._tables: dict[tuple[str, ...], pd.DataFrame] = {}
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -367,7 +371,16 @@ class Model:
         known = self._tables.get(tuple(options))
         if known is None:
             pandas = import_pandas()
-            words = ["heads", self.run.path_there, "--model", self.name, "--csv", "--quiet", "--device", self.run.device]
+            words = [
+                "heads",
+                self.run.path_there,
+                "--model",
+                self.name,
+                "--csv",
+                "--quiet",
+                "--device",
+                self.run.device,
+            ]
             output = self.run.command(*words, *options, *self.run._checked_words())
             known = pandas.read_csv(
                 io.BytesIO(output), float_precision="round_trip", index_col=["layer", "head"], dtype={"labels": str}
@@ -377,7 +390,8 @@ class Model:
         return known.copy()
 
     def __repr__(self) -> str:
-        return f"<model {self.name}: {self.model_type}, {self.layers} layers of {self.heads_per_layer} heads, {self.length} tokens>"
+        sizes = f"{self.layers} layers of {self.heads_per_layer} heads, {self.length} tokens"
+        return f"<model {self.name}: {self.model_type}, {sizes}>"
 
 
 class Head:
@@ -422,12 +436,12 @@ class Head:
 
     @property
     def attention_without_gate(self) -> Entries:
-        """softmax of S alone."""
+        """Softmax of S alone."""
         return self.map("attention_without_gate")
 
     @property
     def gate_effect(self) -> Entries:
-        """attention minus attention_without_gate."""
+        """Attention minus attention_without_gate."""
         return self.map("gate_effect")
 
     @property
@@ -438,13 +452,16 @@ class Head:
     @property
     def cumulative_log_gate(self) -> NDArray[np.float64]:
         """c, the sum of log forget gates up to and including each position, [L] nats; where channels decay each, of the
-        mean over channels."""
+        mean over channels.
+        """
         model = self.model
         if model.has("layers/NN/cumulative_log_gate", self.layer):
             return read_row(model, "cumulative_log_gate", self.layer, self.head)
         if model.has("layers/NN/cumulative_log_decay", self.layer):
             sums: NDArray[np.float64] = self.cumulative_log_decay
-            return np.cumsum(sums, axis=1)[:, -1] / sums.shape[1]  # channel by channel, as the program sums them
+            # Channel by channel, as the program sums them.
+            mean: NDArray[np.float64] = np.cumsum(sums, axis=1)[:, -1] / sums.shape[1]
+            return mean
         raise FoxscopeError(f"{model.run.path}: model '{model.name}': gates of layer {self.layer} were not kept")
 
     @property
@@ -454,7 +471,7 @@ class Head:
 
     @property
     def log_forget(self) -> NDArray[np.float64]:
-        """log of the forget gate of each position, [L] nats, at most 0: the differences of cumulative_log_gate."""
+        """Log of the forget gate of each position, [L] nats, at most 0: the differences of cumulative_log_gate."""
         return np.diff(self.cumulative_log_gate, prepend=0.0)
 
     @property
@@ -482,7 +499,7 @@ class Head:
         return f"<head {self.layer}:{self.head} of {self.model.name}>"
 
 
-def open_run(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "auto") -> Run:
+def open(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "auto") -> Run:
     """Opens a run file, here or at ssh://[USER@]HOST[:PORT]/PATH (docs/agent.md).
 
     check: arrays that contradict one another are an error; False opens such a file too, and what is drawn is marked.
