@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,7 @@ class Agent:
         except ConnectionEnded:
             return self.connection().ask(do, fields, into=into)
 
-    def command(self, arguments: list[str], text: bytes = b"", note: Callable[[str], None] | None = None) -> bytes:
+    def command(self, arguments: list[str], text: bytes = b"") -> bytes:
         """Runs a command of the program there, with `text` as its standard input.
 
         Returns its standard output. Raises FoxscopeError in the command's last line where it fails.
@@ -94,8 +93,6 @@ class Agent:
                 output.append(parts[header["output"]["part"]].tobytes())
             elif "note" in header:
                 notes.append(str(header["note"]))
-                if note is not None:
-                    note(notes[-1])
 
         words = [argument.encode("utf-8", "surrogateescape") for argument in arguments]
         parts = (
@@ -106,7 +103,8 @@ class Agent:
         fields = {"arguments": {"texts": {"part": 0}, "lengths": {"part": 1}}, "input": {"part": 2}}
         status = self.connection().ask("command", fields, parts=parts, listen=listen).value
         if status != 0:
-            raise FoxscopeError(notes[-1] if notes else f"foxscope {arguments[0]} ended with status {status}")
+            line = notes[-1] if notes else f"foxscope {arguments[0]} ended with status {status}"
+            raise FoxscopeError(f"{self.host.words()}: {line}" if self.host else line)
         return b"".join(output)
 
 

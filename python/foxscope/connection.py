@@ -207,7 +207,7 @@ class Connection:
             )
         except OSError as error:
             raise FoxscopeError(f"{command[0]}: cannot be started ({error.strerror})") from None
-        assert self._process.stdout is not None and self._process.stderr is not None
+        assert self._process.stdin and self._process.stdout and self._process.stderr
         lines: list[bytes] = []
         errors = threading.Thread(target=_drain, args=(self._process.stderr, lines), daemon=True)
         errors.start()
@@ -216,7 +216,8 @@ class Connection:
             self.hello = _skip_banner(self._process.stdout)
         except (ConnectionEnded, EOFError) as error:
             came = error.args[0] if isinstance(error, EOFError) and error.args else b""
-            self._process.stdin.close() if self._process.stdin else None
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
             status = self._process.wait()
             errors.join(_PATIENCE_SECONDS)
             said = (came.strip().split(b"\n")[-1] or b"".join(lines)).decode("utf-8", "replace")

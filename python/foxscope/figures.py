@@ -6,7 +6,7 @@ from typing import Any
 
 from foxscope.errors import FoxscopeError
 
-__all__ = ["Figure", "option_words"]
+__all__ = ["FORMATS", "Figure", "option_words"]
 
 FORMATS = ("svg", "pdf", "png", "csv")
 

@@ -1,6 +1,7 @@
 """Paths on other machines, ssh://[USER@]HOST[:PORT]/PATH, read as the program reads them (docs/agent.md)."""
 
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
@@ -55,6 +56,8 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
         return FoxscopeError(f"{url}: {problem}: write ssh://[USER@]HOST[:PORT]/PATH, /~/ for the home folder")
 
     def unescaped(part: str) -> str:
+        if re.search("%(?![0-9A-Fa-f]{2})", part):
+            raise refuse("a % needs two hexadecimal digits behind it")
         text = os.fsdecode(unquote_to_bytes(part))
         if "\0" in text:
             raise refuse("no path has a byte of 0")

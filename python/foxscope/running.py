@@ -1,10 +1,10 @@
 """Models that are run from here."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from foxscope.agents import agent_of
+from foxscope.agents import Agent, agent_of
 from foxscope.errors import FoxscopeError
 from foxscope.figures import option_words
 from foxscope.remote_path import is_remote, parse_remote_path
@@ -12,8 +12,8 @@ from foxscope.runs import Run
 
 __all__ = ["compare", "run"]
 
-Checkpoint: TypeAlias = "str | os.PathLike[str]"
-Checkpoints: TypeAlias = "Checkpoint | Sequence[Checkpoint] | Mapping[str, Checkpoint]"
+Checkpoint: TypeAlias = str | os.PathLike[str]
+Checkpoints: TypeAlias = Checkpoint | Sequence[Checkpoint] | Mapping[str, Checkpoint]
 
 
 def _named(checkpoints: Checkpoints) -> list[tuple[str, str]]:
@@ -41,15 +41,14 @@ def run(
     output: Checkpoint | None = None,
     *,
     device: str = "auto",
-    note: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Run:
     """Runs models on a text, as `foxscope run` does (docs/commands.md), and opens the run.
 
     checkpoints: a folder or an id of the hub's cache, several, or a mapping of names to them; or folders of one other
     machine, ssh://HOST/PATH, where they are then run. text: the text itself, or the path of a file as a pathlib.Path.
-    output: the run file to write, on the machine where models run; None: one that goes away with the run. note: is called
-    with each line that the program says on the way. options are the command's: length=4096, dtype="bfloat16",
+    output: the run file to write, on the machine where models run; None: one that goes away with the run. options are the
+    command's: length=4096, dtype="bfloat16",
     keep="loss,gates,rows,qk", intervene=["*:*:one"], force=True.
 
     Raises FoxscopeError in the program's words.
@@ -60,8 +59,9 @@ def run(
     if len(hosts) != 1:
         raise FoxscopeError("run: give models of one machine" if hosts else "run: give at least one model")
     host = hosts.pop()
-    agent = agent_of(host)
-    agent.enter()  # a folder of the agent's is there until it ends
+    # A folder of an agent is there until it ends: a run that has no other place has an agent of its own.
+    agent = Agent(host) if output is None else agent_of(host)
+    agent.enter()
     try:
         if output is None:
             url = there = agent.ask("folder", {}).value + "/run.h5"
@@ -80,7 +80,7 @@ def run(
         intervene = options.pop("intervene", [])
         for change in [intervene] if isinstance(intervene, str) else intervene:
             words += ["--intervene", change]
-        agent.command([*words, *option_words(options)], _content(text), note)
+        agent.command([*words, *option_words(options)], _content(text))
         return Run(agent, url, there, "whole", device)
     finally:
         agent.leave()

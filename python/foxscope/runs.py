@@ -1,5 +1,6 @@
 """Run files: models, heads, tokens, losses."""
 
+import csv
 import html
 import io
 import os
@@ -382,10 +383,13 @@ class Model:
                 self.run.device,
             ]
             output = self.run.command(*words, *options, *self.run._checked_words())
-            known = pandas.read_csv(
-                io.BytesIO(output), float_precision="round_trip", index_col=["layer", "head"], dtype={"labels": str}
-            )
-            known["labels"] = known["labels"].fillna("")
+            rows = list(csv.reader(io.StringIO(output.decode())))
+            columns: dict[str, list[Any]] = {}
+            for name, *values in zip(*rows):
+                columns[name] = values if name == "labels" else [float(value or "nan") for value in values]
+            places = zip(map(int, columns.pop("layer")), map(int, columns.pop("head")))
+            index = pandas.MultiIndex.from_tuples(list(places), names=["layer", "head"])
+            known = pandas.DataFrame(columns, index)
             self._tables[tuple(options)] = known
         return known.copy()
 
@@ -476,7 +480,7 @@ class Head:
 
     @property
     def decay_time(self) -> float:
-        """T = -1 / mean log f, tokens."""
+        """T = -1 / mean log f over positions 1 to L - 1, tokens; positions that cut everything off are left out."""
         fields = {"head": self.reference(), "options": {"with_attention": False}}
         return number(self.model.run.ask("statistics", fields).value["rate_decay_time"])
 
