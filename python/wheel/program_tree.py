@@ -110,8 +110,8 @@ class Tree:
 
     def add_settings(self) -> None:
         for font in FONTS:
-            self.copy(font_folder() / font, f"share/fonts/{Path(font).name}")
-        (self.folder / "share" / "fonts" / "fonts.conf").write_text(FONTS_CONF)
+            self.copy(font_folder() / font, f"share/foxscope/fonts/{Path(font).name}")
+        (self.folder / "share" / "foxscope" / "fonts" / "fonts.conf").write_text(FONTS_CONF)
         (self.folder / "bin" / "qt.conf").write_text("[Paths]\nPrefix=..\nPlugins=plugins\n")
 
     def list_contents(self, source: Path) -> None:
