@@ -38,4 +38,6 @@ class Package(Distribution):
 
 # Nothing of another build is found there, which may have held the program.
 build = tempfile.TemporaryDirectory(prefix="foxscope-build-")
-setup(cmdclass={"build_py": BuildPackage, "bdist_wheel": Wheel}, distclass=Package, options={"build": {"build_base": build.name}})
+setup(
+    cmdclass={"build_py": BuildPackage, "bdist_wheel": Wheel}, distclass=Package, options={"build": {"build_base": build.name}}
+)

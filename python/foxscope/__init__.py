@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foxscope.entries import Entries as Entries
     from foxscope.figures import Figure as Figure
     from foxscope.maps import Map as Map
+    from foxscope.program import demo as demo
     from foxscope.running import compare as compare
     from foxscope.running import run as run
     from foxscope.runs import Head as Head
@@ -34,6 +35,7 @@ _PLACES = {
     "Model": "runs",
     "Run": "runs",
     "compare": "running",
+    "demo": "program",
     "open": "runs",
     "record": "recording",
     "run": "running",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foxscope.errors import FoxscopeError
 
-__all__ = ["VERSION", "find_program"]
+__all__ = ["VERSION", "demo", "find_program"]
 
 VERSION = "0.1.0"
 """Of this package, and of the program that it works with."""
@@ -62,3 +62,19 @@ def find_program() -> str:
         built = f"build it with ./dev build in {checkout}" if checkout else "install a wheel that holds it"
         raise FoxscopeError(f"the program foxscope is not found: {built}, or name it in FOXSCOPE_PROGRAM")
     return found
+
+
+def demo(name: str) -> str:
+    """The path of a demo model or a sample text that came with the program: "fox-pro-12m", "black-beauty-1-3.txt".
+
+    Raises FoxscopeError, naming those that there are.
+    """
+    program = Path(find_program()).resolve()
+    known: dict[str, Path] = {}
+    for place in ("share/foxscope", "resources"):
+        for folder in ("models", "texts"):
+            known |= {path.name: path for path in (program.parents[1] / place / folder).glob("*") if path.suffix != ".md"}
+    if name not in known:
+        there = ", ".join(sorted(known)) or f"none beside {program}"
+        raise FoxscopeError(f"demo {name!r}: there is no such model or text: there are {there}")
+    return str(known[name])

@@ -138,7 +138,8 @@ def test_a_notebook_shows_maps_runs_and_figures(run: Run) -> None:
 
 def test_a_figure_is_the_commands(run: Run, run_path: Path, tmp_path: Path) -> None:
     options = {"model": "fox", "heads": [(3, 0), (5, 1)], "rows": (0, 64), "cols": slice(64),
-               "limits": {"attention": (0.01, 0.5)},               "width": "icml", "font_size": 8, "no_letters": True, "title": None}  # fmt: skip
+               "limits": {"attention": (0.01, 0.5)}, "width": "icml", "font_size": 8,
+               "no_letters": True, "title": None}  # fmt: skip
     words = ["figure", "maps", run_path, "--model", "fox", "--heads", "3:0,5:1", "--rows", "0:64", "--cols", ":64"]
     words += ["--limits", "attention=0.01:0.5", "--width", "icml", "--font-size", "8", "--no-letters"]
     for format in ("svg", "pdf", "png", "csv"):

@@ -18,7 +18,8 @@ SYSTEM = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresol
 PLUGINS = [
     "platforms/libqxcb.so", "platforms/libqoffscreen.so", "platforms/libqwayland-generic.so",
     "wayland-shell-integration/libxdg-shell.so", "wayland-decoration-client/libbradient.so",
-    "platforminputcontexts/libcomposeplatforminputcontextplugin.so", "platforminputcontexts/libibusplatforminputcontextplugin.so",
+    "platforminputcontexts/libcomposeplatforminputcontextplugin.so",
+    "platforminputcontexts/libibusplatforminputcontextplugin.so",
     "iconengines/libqsvgicon.so", "imageformats/libqsvg.so", "imageformats/libqjpeg.so",
 ]  # fmt: skip
 FONTS = ["truetype/dejavu/DejaVuSans.ttf", "truetype/dejavu/DejaVuSans-Bold.ttf", "truetype/dejavu/DejaVuSansMono.ttf",
@@ -129,7 +130,8 @@ class Tree:
                 package, licence = package_of(self.sources[file], licences)
             rows.append((file.relative_to(self.folder).as_posix(), file.stat().st_size, package, licence))
         text = "# What is in this folder\nEach package's copyright and licence are in licences/.\n\n"
-        text += f"{len(rows)} files, {sum(row[1] for row in rows):,} bytes\n\n| file | bytes | package | licences |\n|---|---|---|---|\n"
+        text += f"{len(rows)} files, {sum(row[1] for row in rows):,} bytes\n\n"
+        text += "| file | bytes | package | licences |\n|---|---|---|---|\n"
         text += "".join(f"| {name} | {size:,} | {package} | {licence} |\n" for name, size, package, licence in rows)
         (self.folder / "CONTENTS.md").write_text(text)
 

@@ -374,7 +374,7 @@ class ListsTest(DevTest):
         for call in self.called("pip"):
             self.assertIn("--no-deps --require-hashes -r", call)
         for name in ["requirements.txt", "requirements-build.txt", "requirements-cutlass.txt", "requirements-test.txt",
-                     "requirements-harness.txt"]:
+                     "requirements-harness.txt", "requirements-wheel.txt"]:
             for line in (SOURCE / name).read_text().splitlines():
                 if not line.startswith("#"):
                     self.assertRegex(line, r"\A[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})+\Z", name)
