@@ -144,7 +144,7 @@ class Map:
         ax.set_ylabel("query position (token)")
         ax.set_title(self.entries.title.replace(" \N{MINUS SIGN} ", "\n\N{MINUS SIGN} ") if title is None else title)
         if colour_bar and ax.figure is not None:
-            ax.figure.colorbar(image, ax=ax, label=self.label)
+            ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0, 0.05, 1)), label=self.label)
         return image
 
     def _repr_png_(self) -> bytes | None:

@@ -49,3 +49,9 @@ def fixture_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         return folder / "run.h5"
 
     return make
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says in the log which test was skipped, and why (tests/skipped.py)."""
+    for report in terminalreporter.stats.get("skipped", []):
+        terminalreporter.write_line(f"SKIPPED {report.nodeid}: {report.longrepr[2].removeprefix('Skipped: ')}")

@@ -89,8 +89,7 @@ def test_axes_are_those_of_the_window(run: Run, ax: Axes) -> None:
     assert ax.get_ylabel() == "query position (token)"
     assert ax.get_xlabel() == "key position (token)"
     assert ax.get_title() == ""
-    bar = ax.figure.axes[-1]
-    assert bar.get_ylabel() == "$F$, share that is retained"
+    assert ax.child_axes[0].get_ylabel() == "$F$, share that is retained"
 
 
 def test_what_is_below_a_threshold_is_white(run: Run, ax: Axes) -> None:
