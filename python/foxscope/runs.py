@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -229,7 +230,7 @@ class Run:
             try:
                 status = window.wait(_WINDOW_SECONDS)
             except subprocess.TimeoutExpired:
-                weakref.finalize(self, window.poll)  # so that nobody waits for it in vain
+                threading.Thread(target=window.wait, daemon=True).start()  # so that its end is noticed
                 return
             said.seek(0)
             line = said.read().decode("utf-8", "replace").strip().split("\n")[-1].removeprefix("foxscope: ")

@@ -2,7 +2,9 @@
 
 import base64
 import io
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import matplotlib.image
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from conftest import PROGRAM, foxscope_command
+from conftest import MODELS, PROGRAM, TEXT, foxscope_command
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
@@ -184,3 +186,34 @@ def test_a_window_without_a_display_says_so(run: Run, monkeypatch: pytest.Monkey
     with pytest.raises(FoxscopeError) as error:
         run.view()
     assert str(error.value) == done.stderr.strip().removeprefix("foxscope: ")
+
+
+def windows_on(path: Path) -> list[int]:
+    """Processes whose command names a file."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0") if process.name.isdigit() else []
+        except OSError:
+            continue
+        if str(path).encode() in words and b"open" in words:
+            found.append(int(process.name))
+    return found
+
+
+def test_a_window_opens_on_the_run_and_goes_on(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = tmp_path / "run.h5"
+    path.symlink_to(run_path)
+    with foxscope.open(path) as run:
+        run.view()
+    (window,) = windows_on(path)
+    os.kill(window, signal.SIGKILL)
+
+
+def test_a_figure_of_several_files(run: Run) -> None:
+    with foxscope.run({"delta": MODELS / "gated-deltanet-1m"}, TEXT) as second:
+        for other in (second, second.path):
+            figure = run.figure("loss", others=[other], format="csv").data.decode()
+            assert {line.split(",")[2] for line in figure.splitlines()[1:]} >= {"fox", "transformer", "delta"}
