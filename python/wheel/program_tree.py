@@ -5,7 +5,6 @@ CONTENTS.md, which lists them with their sizes, packages and licences. It may li
 $ORIGIN. LibTorch is not in it. The forward library looks for the torch package beside the package foxscope.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -22,6 +21,8 @@ PLUGINS = [
     "platforminputcontexts/libibusplatforminputcontextplugin.so",
     "iconengines/libqsvgicon.so", "imageformats/libqsvg.so", "imageformats/libqjpeg.so",
 ]  # fmt: skip
+QT_PLUGINS = Path("/usr/lib/x86_64-linux-gnu/qt6/plugins")
+FONT_FOLDER = Path("/usr/share/fonts")
 FONTS = ["truetype/dejavu/DejaVuSans.ttf", "truetype/dejavu/DejaVuSans-Bold.ttf", "truetype/dejavu/DejaVuSansMono.ttf",
          "truetype/dejavu/DejaVuSansMono-Bold.ttf", "truetype/droid/DroidSansFallbackFull.ttf"]  # fmt: skip
 MODELS = ["fox-pro-12m", "transformer-pro-12m", "gated-deltanet-1m"]
@@ -48,17 +49,6 @@ def needs(binary: Path) -> dict[str, Path]:
         elif "not found" in line:
             sys.exit(f"{binary}: {line.strip()}")
     return found
-
-
-def qt_plugins() -> Path:
-    """Qt's own folder of plugins; without root ./dev unpacked them (resources/deps.sh)."""
-    named = os.environ.get("QT_PLUGIN_PATH")
-    return Path(named) if named else Path("/usr/lib/x86_64-linux-gnu/qt6/plugins")
-
-
-def font_folder() -> Path:
-    unpacked = Path(".deps/usr/share/fonts")
-    return unpacked if unpacked.exists() else Path("/usr/share/fonts")
 
 
 class Tree:
@@ -93,7 +83,7 @@ class Tree:
         """What the program and Qt's plugins need of the system, and the plugins."""
         wanted = needs(build / "foxscope")
         for plugin in PLUGINS:
-            copy = self.copy(qt_plugins() / plugin, f"plugins/{plugin}")
+            copy = self.copy(QT_PLUGINS / plugin, f"plugins/{plugin}")
             wanted |= needs(copy)
         for name, source in wanted.items():
             if not SYSTEM.match(name) and not name.startswith("libfoxscope_"):
@@ -111,7 +101,7 @@ class Tree:
 
     def add_settings(self) -> None:
         for font in FONTS:
-            self.copy(font_folder() / font, f"share/foxscope/fonts/{Path(font).name}")
+            self.copy(FONT_FOLDER / font, f"share/foxscope/fonts/{Path(font).name}")
         (self.folder / "share" / "foxscope" / "fonts" / "fonts.conf").write_text(FONTS_CONF)
         (self.folder / "bin" / "qt.conf").write_text("[Paths]\nPrefix=..\nPlugins=plugins\n")
 
@@ -136,13 +126,6 @@ class Tree:
         (self.folder / "CONTENTS.md").write_text(text)
 
 
-def copyright_of(package: str) -> Path:
-    for folder in (Path("/usr/share/doc"), Path(".deps/usr/share/doc")):
-        if (file := folder / package / "copyright").exists():
-            return file
-    sys.exit(f"{package}: no copyright file in /usr/share/doc: install the package again with its documents")
-
-
 def package_of(source: Path, licences: Path) -> tuple[str, str]:
     """The Debian package of a file with its version, and the licences that its copyright file names."""
     places = [source, source.resolve(), Path("/usr") / source.resolve().relative_to("/")]
@@ -154,7 +137,9 @@ def package_of(source: Path, licences: Path) -> tuple[str, str]:
         sys.exit(f"{source}: belongs to no Debian package, so its licence is not known")
     package = done.stdout.split(":")[0]
     version = said("dpkg-query", "-W", "-f", "${Version}", f"{package}:amd64" if "amd64" in done.stdout else package)
-    file = copyright_of(package)
+    file = Path("/usr/share/doc") / package / "copyright"
+    if not file.exists():
+        sys.exit(f"{file}: is missing: install {package} again with its documents")
     shutil.copy(file, licences / f"{package}.txt")
     names = re.findall(r"^License: *(\S.*)$", file.read_text(errors="replace"), re.MULTILINE)
     licence = ", ".join(dict.fromkeys(name.strip() for name in names)) or "see licences/" + package + ".txt"
