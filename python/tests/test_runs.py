@@ -228,7 +228,9 @@ def test_row_normalisers_that_a_run_lacks_are_computed(tmp_path: Path) -> None:
 
 
 def test_demo_models_and_texts_are_found() -> None:
-    assert foxscope.demo("fox-pro-12m") == str(MODELS / "fox-pro-12m")
+    assert (
+        Path(foxscope.demo("fox-pro-12m"), "config.json").read_bytes() == (MODELS / "fox-pro-12m" / "config.json").read_bytes()
+    )
     assert Path(foxscope.demo("black-beauty-1-3.txt")).exists()
     with pytest.raises(FoxscopeError, match=r"there are black-beauty.*fox-pro-12m"):
         foxscope.demo("fox")
