@@ -1,6 +1,5 @@
 """Arrays of a run (docs/files.md): in memory of their own, or where the file lies here, mapped into memory."""
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +85,8 @@ def _shape(model: "Model", name: str, index: int) -> tuple[int, ...]:
 
 def _as_floats(bits: NDArray[Any]) -> NDArray[np.float32]:
     """bfloat16, of which numpy knows the bits alone, as float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    wide: NDArray[np.uint32] = np.left_shift(bits, 16, dtype=np.uint32)
+    return wide.view(np.float32)
 
 
 def _mapped(model: "Model", path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
@@ -96,13 +96,13 @@ def _mapped(model: "Model", path: str, shape: tuple[int, ...], dtype: np.dtype[A
         return None
     import h5py
 
-    with h5py.File(run.path, "r") as file:
+    with h5py.File(run.path_there, "r") as file:
         dataset = file[f"models/{model.name}/{path}"]
         offset = dataset.id.get_offset()
         if offset is None or dataset.shape != shape or dataset.id.get_storage_size() != dtype.itemsize * np.prod(shape):
             return None
         run.check_unchanged()
-        return np.memmap(os.fspath(run.path), dtype, "r", offset, shape)
+        return np.memmap(run.path_there, dtype, "r", offset, shape)
 
 
 def _received(model: "Model", name: str, index: int, begin: int, out: NDArray[Any]) -> None:
@@ -113,25 +113,18 @@ def _received(model: "Model", name: str, index: int, begin: int, out: NDArray[An
         part = bits[first : first + piece]
         fields = {"of": model.reference(), "array": name, "index": index, "begin": begin + first, "count": part.size}
         answer = model.run.ask("array", fields, into=part)
-        received = answer.array(answer.value)
-        if not np.shares_memory(received, part):
-            part[...] = received
+        answer.fill(answer.value, part)
 
 
-def _stored_row(model: "Model", name: str, layer: int, row: int, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Queries, keys or values of one of their heads, in the run's dtype."""
-    bits = np.dtype(np.uint16 if model.dtype == "bfloat16" else np.float32)
-    out = np.empty(shape[1:], bits)
-    step = max(1, _PIECE // (shape[2] * bits.itemsize))
-    for first in range(0, shape[1], step):
+def _received_rows(model: "Model", name: str, layer: int, row: int, out: NDArray[Any]) -> None:
+    """Queries, keys or values of one of their heads, [L, channels], received into `out`."""
+    step = max(1, _PIECE // (out.shape[1] * out.itemsize))
+    for first in range(0, len(out), step):
         part = out[first : first + step]
         rows = {"begin": first, "end": first + len(part)}
         fields = {"of": {**model.reference(), "layer": layer, "head": row}, "array": name, "rows": rows}
         answer = model.run.ask("rows", fields, into=part)
-        received = answer.array(answer.value)
-        if not np.shares_memory(received, part):
-            part[...] = received
-    return out
+        answer.fill(answer.value, part)
 
 
 def read_array(model: "Model", path: str) -> NDArray[Any]:
@@ -150,7 +143,9 @@ def read_array(model: "Model", path: str) -> NDArray[Any]:
     if mapped is not None:
         return _as_floats(mapped) if narrow else mapped
     if name in _IN_ONE_PIECE:
-        out = np.stack([_stored_row(model, name, index, row, shape) for row in range(shape[0])])
+        out = np.empty(shape, np.uint16 if narrow else np.float32)
+        for row in range(shape[0]):
+            _received_rows(model, name, index, row, out[row])
         return _as_floats(out) if narrow else out
     flat = np.empty(int(np.prod(shape)), _dtype(name))
     _received(model, name, index, 0, flat)
@@ -174,7 +169,8 @@ def read_row(model: "Model", name: str, layer: int, head: int) -> NDArray[Any]:
     if mapped is not None:
         return _as_floats(mapped[row]) if narrow else mapped[row]
     if full in _IN_ONE_PIECE:
-        out = _stored_row(model, full, layer, row, shape)
+        out = np.empty(shape[1:], np.uint16 if narrow else np.float32)
+        _received_rows(model, full, layer, row, out)
         return _as_floats(out) if narrow else out
     size = int(np.prod(shape[1:]))
     flat = np.empty(size, _dtype(full))

@@ -47,6 +47,12 @@ class Answer:
         part: int = value["part"]
         return self._parts[part]
 
+    def fill(self, value: Json, out: NDArray[Any]) -> None:
+        """Puts the array of {"part": N} into `out`, where it lies already if it was received there."""
+        array = self.array(value)
+        if not np.shares_memory(array, out):
+            out[...] = array.reshape(out.shape)
+
     def text(self, value: Json) -> str:
         """A text, which is an array of its bytes where it is long."""
         return value if isinstance(value, str) else self.array(value).tobytes().decode("utf-8", "replace")
@@ -119,7 +125,7 @@ def _receive(stream: IO[bytes], requests: _Requests) -> _Message:
         array = _empty_array(part)
         if not parts and "answer" in header:
             _, into = requests.waiting.get(header["id"], (None, None))
-            if into is not None and into.dtype == array.dtype and into.size == array.size:
+            if into is not None and into.dtype == array.dtype and into.size == array.size and into.flags.c_contiguous:
                 array = into
         if array.size and stream.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
             raise EOFError

@@ -136,7 +136,7 @@ class Entries:
             raise FoxscopeError(f"{first.path} and {second.path} lie on two machines: copy one of them")
         return Entries(self.head, self.quantity, minus=other.head, without_first=self.without_first, channel=self.channel)
 
-    def _ask(self, do: str, fields: dict[str, Any], into: NDArray[np.float32] | None = None) -> Answer:
+    def _ask(self, do: str, fields: dict[str, Any], into: NDArray[np.float32]) -> Answer:
         attends = self.quantity not in ("forget", "log_forget", "logits")
         request: dict[str, Any] = {"head": self.head.reference(attends=attends), **fields}
         if self.minus is not None:
@@ -152,14 +152,9 @@ class Entries:
         return request
 
     def _pixels(
-        self,
-        rows: tuple[int, int],
-        columns: tuple[int, int],
-        size: tuple[int, int],
-        *,
-        into: NDArray[np.float32] | None = None,
-        **more: Any,
-    ) -> NDArray[np.float32]:
+        self, rows: tuple[int, int], columns: tuple[int, int], size: tuple[int, int], out: NDArray[np.float32], **more: Any
+    ) -> None:
+        """Receives a map of `size` pixels into `out`."""
         request = {
             **self._request(),
             "rows": {"begin": rows[0], "end": rows[1]},
@@ -168,24 +163,18 @@ class Entries:
             "pixel_columns": size[1],
             **more,
         }
-        answer = self._ask("map", {"map": request}, into)
-        values: NDArray[np.float32] = answer.array(answer.value["value"]).reshape(size)
-        return values
+        answer = self._ask("map", {"map": request}, out)
+        answer.fill(answer.value["value"], out)
 
     def _exact(self, rows: _Taken, columns: _Taken) -> NDArray[np.float32]:
-        shape = rows.end - rows.begin, columns.end - columns.begin
-        if 0 in shape:
-            return np.empty(shape, np.float32)
-        if shape[0] * shape[1] <= _MOST_ENTRIES:
-            return self._pixels((rows.begin, rows.end), (columns.begin, columns.end), shape)
-        entries = np.empty(shape, np.float32)
-        band = max(1, _MOST_ENTRIES // shape[1])
-        for begin in range(0, shape[0], band):
+        entries = np.empty((rows.end - rows.begin, columns.end - columns.begin), np.float32)
+        if not entries.size:
+            return entries
+        band = max(1, _MOST_ENTRIES // entries.shape[1])
+        for begin in range(0, len(entries), band):
             part = entries[begin : begin + band]
             queries = rows.begin + begin, rows.begin + begin + len(part)
-            received = self._pixels(queries, (columns.begin, columns.end), (len(part), shape[1]), into=part.reshape(-1))
-            if not np.shares_memory(received, part):
-                part[...] = received
+            self._pixels(queries, (columns.begin, columns.end), (len(part), part.shape[1]), part)
         return entries
 
     def __getitem__(self, index: "Index | tuple[Index, Index]") -> Any:
@@ -229,7 +218,8 @@ class Entries:
         pixels = min(wanted[0], queries[1] - queries[0]), min(wanted[1], keys[1] - keys[0])
         if reduce is None:
             reduce = "absmax" if self.signed else "max"
-        values = self._pixels(queries, keys, pixels, reduction=reduce)
+        values = np.empty((max(0, pixels[0]), max(0, pixels[1])), np.float32)
+        self._pixels(queries, keys, pixels, values, reduction=reduce)
         return Map(values, bin_edges(*queries, pixels[0]), bin_edges(*keys, pixels[1]), self, reduce)
 
     def _line(self, along: str, at: int, begin: int, end: int) -> NDArray[np.float32]:
@@ -237,9 +227,7 @@ class Entries:
         into = whole[begin:end]
         line = {**self._request(), "line": {"along": along, "at": at}, "positions": {"begin": begin, "end": end}}
         answer = self._ask("line", {"line": line}, into)
-        received = answer.array(answer.value)
-        if not np.shares_memory(received, into):
-            into[...] = received
+        answer.fill(answer.value, into)
         return whole
 
     def row(self, query: int) -> NDArray[np.float32]:
