@@ -12,6 +12,14 @@
 
 namespace {
 
+// Fonts of a wheel (python/wheel) lie beside the program.
+void findOwnFonts() {
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::filesystem::path fonts = program.parent_path().parent_path() / "share/foxscope/fonts/fonts.conf";
+  if (!failed && std::filesystem::exists(fonts, failed)) setenv("FONTCONFIG_FILE", fonts.c_str(), 0);
+}
+
 // Qt looks for plugins and fonts where an installation puts them. FOXSCOPE_DEPS is the folder into which ./dev unpacked
 // them where there is no root, else empty. What the user has set stays.
 void findUnpackedPackages() {
@@ -29,6 +37,7 @@ void findUnpackedPackages() {
 }  // namespace
 
 int main(int count, char** arguments) {
+  findOwnFonts();
   findUnpackedPackages();
   const int status = foxscope::cli::runProgram(std::vector<std::string>(arguments, arguments + count));
 #ifdef NDEBUG

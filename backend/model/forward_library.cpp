@@ -28,8 +28,8 @@ const ForwardLibrary& load_forward_library() {
   if (entry == nullptr) {
     const char* const reason = dlerror();
     throw Error(
-        fmt::format("models cannot be run here: {}: install LibTorch with ./dev setup and build again; run files "
-                    "are read and drawn without it",
+        fmt::format("models cannot be run here: {}: they need LibTorch 2.11: ./dev setup and ./dev build in a checkout, "
+                    "pip install 'foxscope[torch]' beside a wheel; run files are read and drawn without it",
                     reason == nullptr ? path.string() : std::string(reason)));
   }
   log_line(LogCategory::model, [&] { return fmt::format("loaded {}", path.string()); });

@@ -140,6 +140,7 @@ def prepare(folder):
 def environment(folder):
     return {**os.environ, "CUDA_VISIBLE_DEVICES": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "LC_ALL": "C.UTF-8",
             "XDG_CONFIG_HOME": str(folder / "config"), "XDG_CACHE_HOME": str(folder / "cache"),
+            "PYTHONPATH": str(SOURCE / "python"), "FOXSCOPE_PROGRAM": str(PROGRAM),
             "PATH": f"{folder / 'build'}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 

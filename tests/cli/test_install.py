@@ -54,8 +54,9 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
         refused = subprocess.run([program, "run", "--model", DATA / "fox-pro", "--ids", self.write("ids.json", b"[1, 2, 3]"),
                                   "-o", self.folder / "second.h5"], capture_output=True, text=True)
         self.assertEqual(refused.returncode, 1)
-        self.assertRegex(refused.stderr, r"\Afoxscope: models cannot be run here: .*libfoxscope_forward.so.*: install "
-                         r"LibTorch with ./dev setup and build again; run files are read and drawn without it\n\Z")
+        self.assertRegex(refused.stderr, r"\Afoxscope: models cannot be run here: .*libfoxscope_forward.so.*: they "
+                         r"need LibTorch 2.11: ./dev setup and ./dev build in a checkout, pip install 'foxscope\[torch\]' "
+                         r"beside a wheel; run files are read and drawn without it\n\Z")
         self.assertFalse((self.folder / "second.h5").exists())
 
     def test_each_command_has_a_manual_page_that_names_every_option(self):

@@ -374,7 +374,7 @@ class ListsTest(DevTest):
         for call in self.called("pip"):
             self.assertIn("--no-deps --require-hashes -r", call)
         for name in ["requirements.txt", "requirements-build.txt", "requirements-cutlass.txt", "requirements-test.txt",
-                     "requirements-harness.txt"]:
+                     "requirements-harness.txt", "requirements-wheel.txt"]:
             for line in (SOURCE / name).read_text().splitlines():
                 if not line.startswith("#"):
                     self.assertRegex(line, r"\A[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})+\Z", name)
@@ -384,6 +384,36 @@ class ListsTest(DevTest):
         self.assertEqual(self.dev("setup").returncode, 1)
         self.tool("pip", "", folder=self.checkout / ".venv" / "bin")
         self.assertEqual(self.installed(), ["requirements-build.txt", "requirements.txt"])
+
+
+class WheelTest(DevTest):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(SOURCE / "requirements-wheel.txt", self.checkout)
+        self.tool("python3", "", folder=self.checkout / ".venv" / "bin")
+        self.tool("pip", '[[ $1 != wheel ]] || { mkdir -p dist; touch dist/foxscope-2.whl; echo "holds $FOXSCOPE_WHEEL_PROGRAM"; }',
+                  folder=self.checkout / ".venv" / "bin")
+
+    def test_the_wheel_of_before_goes_and_the_new_one_is_tried(self):
+        (self.checkout / "dist").mkdir()
+        (self.checkout / "dist" / "foxscope-1.whl").touch()
+        result = self.dev("wheel")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"holds {self.checkout}/build/wheel\n", result.stdout)
+        self.assertEqual([path.name for path in (self.checkout / "dist").iterdir()], ["foxscope-2.whl"])
+        self.assertEqual(self.called("python3"), ["python3 python/wheel/program_tree.py build build/wheel",
+                                                  "python3 python/wheel/try_wheel.py dist/foxscope-2.whl"])
+        self.assertIn("requirements-wheel.txt", "".join(self.called("pip")))
+
+    def test_a_wheel_that_does_not_pass_is_an_error(self):
+        self.tool("python3", "[[ $1 != */try_wheel.py ]]", folder=self.checkout / ".venv" / "bin")
+        self.assertEqual(self.dev("wheel").returncode, 1)
+
+    def test_without_root_it_says_why_it_makes_none(self):
+        result = self.dev("wheel", FOXSCOPE_DEPS="local")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("make it where you can become root", result.stderr)
+        self.assertEqual(self.called("pip"), [])
 
 
 class SanitizeTest(DevTest):

@@ -1,0 +1,254 @@
+"""Maps of a head as arrays: exact entries by index, pooled to pixels, or along a line."""
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from foxscope.connection import Answer
+from foxscope.errors import FoxscopeError
+from foxscope.maps import Map, bin_edges
+
+if TYPE_CHECKING:
+    from foxscope.runs import Head
+
+__all__ = ["Entries", "QUANTITIES"]
+
+QUANTITIES = ("forget", "log_forget", "logits", "attention", "attention_without_gate", "gate_effect", "mixing")
+"""Quantities of maps (docs/maps.md)."""
+
+_MOST_ENTRIES = (64 << 20) // 4
+"""Of one answer, which has at most 64 MiB."""
+_MOST_WHOLE = 4096
+"""Positions of a text whose map becomes one array without being asked for by slices."""
+
+Index: TypeAlias = SupportsIndex | slice
+Range: TypeAlias = tuple[int, int] | slice | None
+"""Positions from the first up to, not including, the second; None: all."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What an index takes of an axis: a half-open range of positions, and how it lies in the result."""
+
+    begin: int
+    end: int
+    step: int = 1
+    alone: bool = False
+
+    def of_result(self) -> int | slice:
+        return 0 if self.alone else slice(None, None, self.step)
+
+
+def _taken(index: Index, length: int, axis: str) -> _Taken:
+    if isinstance(index, slice):
+        positions = range(length)[index]
+        if not positions:
+            return _Taken(0, 0)
+        first, last = sorted((positions[0], positions[-1]))
+        return _Taken(first, last + 1, positions.step)
+    try:
+        position = operator.index(index)
+    except TypeError:
+        raise FoxscopeError(f"{axis}: take a position or a slice, not {type(index).__name__}") from None
+    if not -length <= position < length:
+        raise IndexError(f"{axis} {position} is not one of {length} positions")
+    return _Taken(position % length, position % length + 1, alone=True)
+
+
+def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
+    if positions is None:
+        return 0, end
+    if isinstance(positions, slice):
+        first, last, step = positions.indices(end)
+        if step != 1:
+            raise FoxscopeError(f"{what}: a map takes positions one by one: leave out the step {step}")
+        return first, last
+    first, last = positions
+    return int(first), int(last)
+
+
+class Entries:
+    """A quantity of a head for every query i and key j, [L, L] float32: forget gates F, attention A and so on.
+
+    Nothing is computed until entries are asked for; the program computes them. An entry that does not exist, above the
+    diagonal or outside the window, is NaN. `a - b` is the difference of two heads of texts of the same length, entry by
+    entry, before anything is pooled.
+    """
+
+    def __init__(
+        self,
+        head: "Head",
+        quantity: str,
+        *,
+        minus: "Head | None" = None,
+        without_first: bool = False,
+        channel: int | None = None,
+    ) -> None:
+        if quantity not in QUANTITIES:
+            raise FoxscopeError(f"quantity {quantity}: use one of {', '.join(QUANTITIES)}")
+        self.head = head
+        self.quantity = quantity
+        self.minus = minus
+        self.without_first = without_first
+        self.channel = channel
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(L, L): queries and keys."""
+        return self.head.model.length, self.head.model.length
+
+    @property
+    def dtype(self) -> np.dtype[np.float32]:
+        """float32."""
+        return np.dtype(np.float32)
+
+    ndim = 2
+
+    @property
+    def signed(self) -> bool:
+        """Whether entries have signs: a difference, logits, gate_effect and mixing."""
+        return self.minus is not None or self.quantity in ("logits", "gate_effect", "mixing")
+
+    @property
+    def title(self) -> str:
+        """The head, or both of a difference."""
+        return self.head.title + (f" \N{MINUS SIGN} {self.minus.title}" if self.minus is not None else "")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.quantity} of {self.title}, {self.shape[0]} x {self.shape[1]}>"
+
+    def __sub__(self, other: object) -> "Entries":
+        if not isinstance(other, Entries):
+            return NotImplemented
+        first, second = self.head.model.run, other.head.model.run
+        if self.minus is not None or other.minus is not None:
+            raise FoxscopeError("a difference of differences is not computed: subtract two maps")
+        same = (self.quantity, self.without_first, self.channel) == (other.quantity, other.without_first, other.channel)
+        if not same:
+            raise FoxscopeError(f"{self.quantity} minus {other.quantity}: subtract maps of one quantity, made alike")
+        if first.host != second.host:
+            raise FoxscopeError(f"{first.path} and {second.path} lie on two machines: copy one of them")
+        return Entries(self.head, self.quantity, minus=other.head, without_first=self.without_first, channel=self.channel)
+
+    def _ask(self, do: str, fields: dict[str, Any], into: NDArray[np.float32]) -> Answer:
+        attends = self.quantity not in ("forget", "log_forget", "logits")
+        request: dict[str, Any] = {"head": self.head.reference(attends=attends), **fields}
+        if self.minus is not None:
+            request["minus"] = self.minus.reference(attends=attends)
+        return self.head.model.run.ask(do, request, into=into)
+
+    def _request(self) -> dict[str, Any]:
+        request: dict[str, Any] = {"quantity": self.quantity}
+        if self.without_first:
+            request["first_key"] = "left_out"
+        if self.channel is not None:
+            request["channel"] = self.channel
+        return request
+
+    def _pixels(
+        self, rows: tuple[int, int], columns: tuple[int, int], size: tuple[int, int], out: NDArray[np.float32], **more: Any
+    ) -> None:
+        """Receives a map of `size` pixels into `out`."""
+        request = {
+            **self._request(),
+            "rows": {"begin": rows[0], "end": rows[1]},
+            "columns": {"begin": columns[0], "end": columns[1]},
+            "pixel_rows": size[0],
+            "pixel_columns": size[1],
+            **more,
+        }
+        answer = self._ask("map", {"map": request}, out)
+        answer.fill(answer.value["value"], out)
+
+    def _exact(self, rows: _Taken, columns: _Taken) -> NDArray[np.float32]:
+        entries = np.empty((rows.end - rows.begin, columns.end - columns.begin), np.float32)
+        if not entries.size:
+            return entries
+        band = max(1, _MOST_ENTRIES // entries.shape[1])
+        for begin in range(0, len(entries), band):
+            part = entries[begin : begin + band]
+            queries = rows.begin + begin, rows.begin + begin + len(part)
+            self._pixels(queries, (columns.begin, columns.end), (len(part), part.shape[1]), part)
+        return entries
+
+    def __getitem__(self, index: "Index | tuple[Index, Index]") -> Any:
+        """Exact entries, as of a numpy array [L, L]: `[i, j]`, `[a:b, c:d]`, `[i]`; positions and slices."""
+        both = index if isinstance(index, tuple) else (index, slice(None))
+        if len(both) != 2:
+            raise IndexError(f"a map has two axes, queries and keys, not {len(both)}")
+        rows = _taken(both[0], self.shape[0], "query")
+        columns = _taken(both[1], self.shape[1], "key")
+        return self._exact(rows, columns)[rows.of_result(), columns.of_result()]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        length = self.shape[0]
+        if length > _MOST_WHOLE:
+            raise FoxscopeError(
+                f"{self.quantity} of {length} tokens has {length * length * 4 / 1e9:.1f} GB of entries: take a slice, or "
+                ".pooled(1024)"
+            )
+        if copy is False:
+            raise ValueError("entries are computed when they are asked for: they cannot be had without a copy")
+        whole: NDArray[np.float32] = self[:, :]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def pooled(
+        self,
+        size: int | tuple[int, int] = 1024,
+        reduce: str | None = None,
+        *,
+        rows: Range = None,
+        columns: Range = None,
+    ) -> Map:
+        """The map on `size` x `size` (or rows x columns) pixels, each of which reduces the entries of its bin.
+
+        reduce: "max", "mean", "min" or "absmax", the entry of largest size with its sign. The default is max, and absmax
+        where entries have signs. rows, columns: queries and keys, (first, end) or a slice. A side that has fewer
+        positions than pixels has a pixel for each.
+        """
+        queries = _range(rows, self.shape[0], "rows")
+        keys = _range(columns, self.shape[1], "columns")
+        wanted = (size, size) if isinstance(size, int) else size
+        pixels = min(wanted[0], queries[1] - queries[0]), min(wanted[1], keys[1] - keys[0])
+        if reduce is None:
+            reduce = "absmax" if self.signed else "max"
+        values = np.empty((max(0, pixels[0]), max(0, pixels[1])), np.float32)
+        self._pixels(queries, keys, pixels, values, reduction=reduce)
+        return Map(values, bin_edges(*queries, pixels[0]), bin_edges(*keys, pixels[1]), self, reduce)
+
+    def _line(self, along: str, at: int, begin: int, end: int) -> NDArray[np.float32]:
+        whole = np.full(self.shape[0], np.nan, np.float32)
+        into = whole[begin:end]
+        line = {**self._request(), "line": {"along": along, "at": at}, "positions": {"begin": begin, "end": end}}
+        answer = self._ask("line", {"line": line}, into)
+        answer.fill(answer.value, into)
+        return whole
+
+    def row(self, query: int) -> NDArray[np.float32]:
+        """What a query makes of every key, [L]; NaN behind the query."""
+        query = _taken(query, self.shape[0], "query").begin
+        if self.channel is not None:  # no request for a line has one
+            line: NDArray[np.float32] = self[query]
+            return line
+        return self._line("row", query, 0, query + 1)
+
+    def column(self, key: int) -> NDArray[np.float32]:
+        """What every query makes of a key, [L]; NaN before the key."""
+        key = _taken(key, self.shape[1], "key").begin
+        if self.channel is not None:
+            line: NDArray[np.float32] = self[:, key]
+            return line
+        return self._line("column", key, key, self.shape[0])
+
+    def diagonal(self, distance: int = 0) -> NDArray[np.float32]:
+        """What every query makes of the key that is so many positions before it, [L]; NaN where there is none."""
+        distance = _taken(distance, self.shape[0], "distance").begin
+        if self.channel is not None:
+            raise FoxscopeError("a diagonal is of the mean over channels: take rows or a slice of one channel")
+        return self._line("diagonal", distance, distance, self.shape[0])

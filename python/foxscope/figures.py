@@ -1,0 +1,64 @@
+"""Figures that the program draws."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foxscope.errors import FoxscopeError
+
+__all__ = ["FORMATS", "Figure", "option_words"]
+
+FORMATS = ("svg", "pdf", "png", "csv")
+
+
+def _word(value: Any) -> str:
+    """A value as a command has it: (3, 0) is 3:0, as heads and ranges are written, also ("fox", 3, 0); slice(1, 5) is 1:5."""
+    if isinstance(value, slice):
+        return f"{'' if value.start is None else value.start}:{'' if value.stop is None else value.stop}"
+    if isinstance(value, tuple):
+        return ":".join("" if part is None else str(part) for part in value)
+    return str(value)
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Options of a command: `font_size=8` is --font-size 8, True an option alone, a list one text with commas, and a
+    mapping the option once for each of its items, as in label={"fox": "FoX"}. None and False leave the option out.
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        option = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, Mapping):
+            words += [f"{option}={key}={_word(item)}" for key, item in value.items()]
+        elif isinstance(value, Sequence) and not isinstance(value, (str, tuple)):
+            words.append(f"{option}={','.join(_word(item) for item in value)}")
+        else:
+            words.append(f"{option}={_word(value)}")
+    return words
+
+
+class Figure:
+    """A figure of the program's: the bytes of an SVG, PDF, PNG or CSV file. A notebook shows it."""
+
+    def __init__(self, data: bytes, format: str, command: str) -> None:
+        self.data = data
+        self.format = format
+        self.command = command
+
+    def save(self, path: str | Path) -> None:
+        """Writes the file. Raises FoxscopeError for a name with the ending of another format."""
+        if Path(path).suffix != f".{self.format}":
+            raise FoxscopeError(f"{path}: the figure is a .{self.format}: ask for format={Path(path).suffix[1:]!r}")
+        Path(path).write_bytes(self.data)
+
+    def __repr__(self) -> str:
+        return f"<figure, {self.format}, {len(self.data)} bytes: {self.command}>"
+
+    def _repr_svg_(self) -> str | None:
+        return self.data.decode() if self.format == "svg" else None
+
+    def _repr_png_(self) -> bytes | None:
+        return self.data if self.format == "png" else None

@@ -1,0 +1,54 @@
+"""The notebooks run, and show what they say."""
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import nbformat
+import numpy as np
+import pytest
+from conftest import SOURCE
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((SOURCE / "python" / "notebooks").glob("*.ipynb"))
+
+
+def executed(path: Path, folder: Path) -> Any:
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook
+
+
+def outputs(notebook: Any, kind: str) -> list[str]:
+    """What its cells show of a kind."""
+    found = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type in ("execute_result", "display_data"), output
+            if kind in output.data:
+                found.append(output.data[kind])
+    return found
+
+
+def test_the_notebook_of_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND")  # the kernel shows figures itself
+    notebook = executed(SOURCE / "python" / "notebooks" / "heads.ipynb", tmp_path)
+    pictures = outputs(notebook, "image/png")
+    assert len(pictures) == 4
+    for picture in pictures:
+        pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(picture)), format="png")
+        assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+    (figure,) = outputs(notebook, "image/svg+xml")
+    assert figure.startswith(("<?xml", "<svg"))
+    tables = outputs(notebook, "text/html")
+    assert any("fox minus transformer" in table for table in tables)
+    assert any("rate_decay_time" in table for table in tables)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_are_kept_without_what_they_showed(path: Path) -> None:
+    for cell in nbformat.read(path, as_version=4).cells:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
