@@ -47,12 +47,12 @@ def as_tensor(value: Tensor, name: str) -> Tensor:
 
 
 def dtype_of(value: Tensor) -> str:
-    """"float32", "bfloat16" and so on."""
+    """The dtype as a word: float32, bfloat16 and so on."""
     return str(value.dtype).removeprefix("torch.")
 
 
 def device_of(value: Tensor) -> str:
-    """"cpu", "cuda:0" and so on."""
+    """The device as a word: cpu, cuda:0 and so on."""
     return str(value.device) if is_torch(value) else "cpu"
 
 

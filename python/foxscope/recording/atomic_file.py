@@ -33,9 +33,7 @@ class AtomicFile(io.RawIOBase):
         if place.is_dir():
             raise FoxscopeError(f"{self.target}: is a folder: name a file to write")
         if place.exists() and not overwrite:
-            raise FoxscopeError(
-                f"{self.target}: exists already: pass overwrite=True to replace it, or write to another name"
-            )
+            raise FoxscopeError(f"{self.target}: exists already: pass overwrite=True to replace it, or write to another name")
         if not place.parent.is_dir():
             raise FoxscopeError(f"{self.target}: the folder {place.parent} does not exist: create it, or write elsewhere")
         try:
@@ -60,26 +58,33 @@ class AtomicFile(io.RawIOBase):
         return self._place.parent / f".{self._place.name[:200]}.{secrets.token_hex(4)}"
 
     def readable(self) -> bool:
+        """Always true."""
         return True
 
     def writable(self) -> bool:
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
+        """Always true."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves to a place. Returns it."""
         return os.lseek(self._descriptor, offset, whence)
 
     def tell(self) -> int:
+        """The place of the next byte."""
         return os.lseek(self._descriptor, 0, os.SEEK_CUR)
 
     def truncate(self, size: int | None = None) -> int:
+        """Makes the file so long, with zeros behind what was written."""
         length = self.tell() if size is None else size
         self._attempt(lambda: os.ftruncate(self._descriptor, length))
         return length
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fills a buffer; zeros behind the end, as in a file with holes."""
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view):
@@ -91,6 +96,7 @@ class AtomicFile(io.RawIOBase):
         return len(view)
 
     def write(self, data: memoryview) -> int:  # type: ignore[override]
+        """Writes all of the data, or keeps the error. Returns the size of the data."""
         view = memoryview(data).cast("B")
 
         def write_all() -> None:

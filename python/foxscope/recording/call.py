@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -109,7 +110,8 @@ class Call:
         }
 
 
-_PARTS = ("q", "k", "v", "log_decay", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
+#: The tensors of a call.
+PARTS = ("q", "k", "v", "log_decay", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
 
 
 def _fail(where: str, name: str, expected: str, found: list[int]) -> FoxscopeError:
@@ -139,10 +141,8 @@ def checked(call: Call, where: str) -> Call:
     """
     if call.mixer not in MIXERS:
         raise FoxscopeError(f"{where}: the mixer '{call.mixer}' is not known: use {', '.join(MIXERS)}")
-    parts = {
-        name: as_tensor(getattr(call, name), f"{where}: {name}")
-        for name in _PARTS
-        if getattr(call, name) is not None
+    parts: dict[str, Any] = {
+        name: as_tensor(getattr(call, name), f"{where}: {name}") for name in PARTS if getattr(call, name) is not None
     }
     call = replace(call, **parts)
     _check_devices(parts, where)

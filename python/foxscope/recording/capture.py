@@ -24,6 +24,7 @@ class CallReader:
         self.source = source
 
     def __call__(self, sequence: int) -> Any:
+        """The call (`Call`) of a sequence."""
         try:
             return self._signature.read(self._arguments, sequence, self._output, self.source)
         except (KeyError, IndexError, AttributeError) as error:
@@ -81,7 +82,7 @@ class Capture:
     ) -> None:
         if id(original) in functions:
             return
-        words = f"{package}'s {signature.name}"
+        words = f"{package}'{'' if package.endswith('s') else 's'} {signature.name}"
 
         def seen(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return self._call(function, args, kwargs, signature, words, None)
@@ -101,7 +102,7 @@ class Capture:
             self._patches.on_restore(lambda: heads.set_fastpath_enabled(True))
 
     def _patch_interface(self) -> None:
-        """transformers' models look their attention up in AttentionInterface, or call the eager one of their module."""
+        """Models of transformers look their attention up in AttentionInterface, or call the eager one of their module."""
         modeling = sys.modules.get("transformers.modeling_utils")
         interface = getattr(modeling, "AttentionInterface", None)
         if interface is None:
@@ -139,14 +140,24 @@ class Capture:
         return replaced
 
     def _call(
-        self, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Signature, words: str, module: Any
+        self,
+        original: Function,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        signature: Signature,
+        words: str,
+        module: Any,
     ) -> Any:
         if getattr(self._inside, "busy", False) or self._is_backward():
             return original(*args, **kwargs)
         self._inside.busy = True
         try:
-            output = original(*args, **kwargs)
             torch = sys.modules["torch"]
+            if "flex" in words:  # without compiling it would hold [L, L]
+                with torch.compiler.set_stance("default"):
+                    output = original(*args, **kwargs)
+            else:
+                output = original(*args, **kwargs)
             with torch.no_grad():
                 self._take(original, args, kwargs, signature, words, module, output)
             return output
@@ -179,7 +190,12 @@ class Capture:
             if signature in (INTERFACE, SDPA)
             else arguments_of(original, names, args, kwargs)
         )
-        self._seen(key, number, type(module).__name__ if module is not None else "", CallReader(signature, arguments, output, words))
+        self._seen(
+            key,
+            number,
+            type(module).__name__ if module is not None else "",
+            CallReader(signature, arguments, output, words),
+        )
 
     @staticmethod
     def _is_backward() -> bool:

@@ -32,6 +32,17 @@ def _rows_of(count: int) -> list[int]:
     return sorted(chosen)
 
 
+def read_block_mask(mask: Any, sequence: int, queries: int, keys: int, device: Any) -> MaskReading:
+    """Reads the mask of flex_attention, a function of places, as `read_mask` does."""
+    import torch
+
+    index = torch.tensor(_rows_of(queries), device=device)
+    places = torch.arange(keys, device=device)
+    batch, head = torch.tensor(sequence, device=device), torch.tensor(0, device=device)
+    seen = mask.mask_mod(batch, head, index[:, None] + (keys - queries), places[None])
+    return MaskReading(_read_window(seen.expand(len(index), keys), index + (keys - queries)))
+
+
 def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
     """Reads a mask of torch: bool (true: seen) or numbers that are added to the logits.
 
@@ -100,13 +111,12 @@ def _read_window(seen: Any, positions: Any) -> int:
 
 
 def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Tensor:
-    """log f_i = B_(i,i-1) - B_(i,i), and B_ij - B_ii = c_i - c_j must hold in all rows that are looked at."""
+    """Gates log f_i = B_(i,i-1) - B_(i,i), and B_ij - B_ii = c_i - c_j must hold in all rows that are looked at."""
     import torch
 
     own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).double()
     if offset > 0:
-        log_decay = mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).double() - own
-        return log_decay
+        return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).double() - own
     before = mask.diagonal(offset=-1, dim1=-2, dim2=-1).double()
     log_decay = torch.cat([torch.zeros_like(own[:, :1]), before - own[:, 1:]], dim=1)
     sums = log_decay.cumsum(1)

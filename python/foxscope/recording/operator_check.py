@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,7 @@ def _group(part: Float64, heads: int) -> Float64:
     return np.repeat(part, heads // part.shape[0], axis=0)
 
 
-def softmax_rows(
-    logits: Float64, c: Float64, begin: int, window: int, softcap: float, sinks: Float64 | None
-) -> Float64:
+def softmax_rows(logits: Float64, c: Float64, begin: int, window: int, softcap: float, sinks: Float64 | None) -> Float64:
     """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats."""
     if softcap > 0:
         logits = softcap * np.tanh(logits / softcap)
@@ -45,26 +44,30 @@ def softmax_rows(
     total = weights.sum(axis=2, keepdims=True)
     if sinks is not None:
         total = total + np.exp(sinks[:, None, None] - largest)
-    return weights / total
+    rows_of_a: Float64 = weights / total
+    return rows_of_a
 
 
 def _sums(call: Call, rows: int) -> Float64:
-    """c of the first rows, [H, rows] nats."""
+    """Sums c of the first rows, [H, rows] nats."""
     if call.log_decay is None:
         return np.zeros((call.heads, rows))
-    return np.cumsum(np.maximum(to_float64(call.log_decay[:, :rows]), CLOSED), axis=1)
+    sums: Float64 = np.cumsum(np.maximum(to_float64(call.log_decay[:, :rows]), CLOSED), axis=1)
+    return sums
 
 
 def first_rows(call: Call) -> Float64:
     """What the recorded operator gives for the first rows of a text, [H, r, d_v]."""
     rows = min(call.rows, ROWS)
+    assert call.v is not None
     q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
     if call.mixer == "attention":
         heads = call.heads
         logits = call.scale * np.einsum("hid,hjd->hij", q, _group(k, heads))
         sinks = None if call.sinks is None else to_float64(call.sinks)
         rows_of_a = softmax_rows(logits, _sums(call, rows), 0, call.window, call.softcap, sinks)
-        return np.einsum("hij,hjd->hid", rows_of_a, _group(v, heads))
+        out: Float64 = np.einsum("hij,hjd->hid", rows_of_a, _group(v, heads))
+        return out
     return _linear_rows(call, q * call.scale, k, v, rows)
 
 
@@ -181,7 +184,7 @@ def _allowed(call: Call) -> float:
 def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
     """Compares a call that begins a text with its output; None where there is nothing to compare.
 
-    sums   c of all rows, [H, n] nats, where the last rows can be compared too
+    sums   c of all rows, [H, n] nats
     Raises FoxscopeError naming layer, head, error and the likely cause.
     """
     if call.output is None or call.v is None:
@@ -215,13 +218,14 @@ def _raise(call: Call, where: str, rows: str, error: float, allowed: float, head
 
 def _normalised(part: Tensor) -> Float64:
     numbers = to_float64(part)
-    return numbers / np.sqrt((numbers**2).sum(axis=2, keepdims=True) + 1e-6)
+    unit: Float64 = numbers / np.sqrt((numbers**2).sum(axis=2, keepdims=True) + 1e-6)
+    return unit
 
 
 def _short(call: Call) -> Call:
     """The first rows alone, in float64."""
     rows = min(call.rows, ROWS)
-    cut = {
+    cut: dict[str, Any] = {
         name: to_float64(getattr(call, name)[:, :rows])
         for name in ("q", "k", "v", "log_decay", "beta", "erase_read", "erase_write")
         if getattr(call, name) is not None
@@ -248,16 +252,19 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
             "the gates, which the model multiplies by the scale like the logits (pass log_forget * scale)",
             lambda: replace(call, log_decay=decay * call.scale),
         )
-        yield "the gates, which the model does not apply", lambda: replace(
-            call, log_decay=None if "none" in _decays(call) else decay * 0
+        yield (
+            "the gates, which the model does not apply",
+            lambda: replace(call, log_decay=None if "none" in _decays(call) else decay * 0),
         )
         later = np.concatenate([decay[:, 1:], decay[:, :1] * 0], axis=1)
         earlier = np.concatenate([decay[:, :1] * 0, decay[:, :-1]], axis=1)
-        yield "the gates, which are those of the position before (shifted by one)", lambda: replace(
-            call, log_decay=later
+        yield (
+            "the gates, which are those of the position before (shifted by one)",
+            lambda: replace(call, log_decay=later),
         )
-        yield "the gates, which are those of the position behind (shifted by one)", lambda: replace(
-            call, log_decay=earlier
+        yield (
+            "the gates, which are those of the position behind (shifted by one)",
+            lambda: replace(call, log_decay=earlier),
         )
     if call.beta is not None:
         beta = to_float64(call.beta)
@@ -267,8 +274,9 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
         yield "softcap, which the model does not apply", lambda: replace(call, softcap=0.0)
     if call.window > 0:
         yield "window, which the model does not apply", lambda: replace(call, window=0)
-        yield "window, which the model counts without the query itself (pass window + 1)", lambda: replace(
-            call, window=call.window + 1
+        yield (
+            "window, which the model counts without the query itself (pass window + 1)",
+            lambda: replace(call, window=call.window + 1),
         )
     if call.sinks is not None:
         yield "sinks, which the model does not apply", lambda: replace(call, sinks=None)

@@ -7,61 +7,24 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import (
-    Float64,
-    Tensor,
-    as_tensor,
-    device_of,
-    dtype_of,
-    is_torch,
-    pad_channels,
-    pieces,
-    shape_of,
-    take_heads,
-    to_float32,
-    to_float64,
-)
-from .call import CLOSED, Call, checked, one_sequence
+from .arrays import Float64, Tensor, as_tensor, device_of, dtype_of, is_torch, pieces, shape_of, to_float32, to_float64
+from .call import Call, checked, one_sequence
 from .capture import Capture
+from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
 from .masks import NotRecordable
-from .operator_check import Comparison, compare
-from .run_writer import ARRAYS, RunWriter
+from .model_attributes import write_model
+from .operator_check import compare
+from .run_writer import RunWriter
 from .tokens import TokenTable, make_tokens, read_ids
 
 KEEP_WORDS = ("loss", "gates", "qk", "values", "logits")
-SCHEMA, MIXER_SCHEMA, ATTENTION_SCHEMA = 1, 2, 3
-
-#: Mixers with a decay that readers of schema 2 do not know.
-_NEWER = {
-    ("gated_linear_attention", "none"),
-    ("gated_linear_attention", "head"),
-    ("mamba", "head"),
-    ("diagonal_plus_low_rank", "head"),
-    ("delta_product", "none"),
-    ("delta_product", "head"),
-}
-
-
-@dataclass
-class _Layer:
-    """What is known of a layer that was seen."""
-
-    call: Call  # the first one, without its tensors' numbers being needed again
-    sizes: dict[str, int]
-    decay: str
-    module: str
-    positions: int = 0
-    forgets: bool = False
-    last_sum: Float64 | None = None
-    comparison: Comparison | None = None
-    device: str = ""
 
 
 @dataclass
@@ -119,8 +82,8 @@ class Recording:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
             raise FoxscopeError(f"name '{name}': use letters, digits, '.', '_' and '-'")
         self._name = name
-        self._keep = set(_words(keep))
-        unknown = self._keep - set(KEEP_WORDS)
+        words = frozenset(_words(keep))
+        unknown = words - set(KEEP_WORDS)
         if unknown:
             raise FoxscopeError(f"keep: '{sorted(unknown)[0]}' is not known: use {', '.join(KEEP_WORDS)}")
         if dtype not in (None, "float32", "bfloat16"):
@@ -130,10 +93,8 @@ class Recording:
         if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
             raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
         self._sequence, self._check, self._automatic = sequence, check, automatic
-        self._dtype = dtype
-        self._scale: float | None = None
-        self._cap: float | None = None
-        self._layers: dict[int, _Layer] = {}
+        self._numbers = Numbers(words, dtype)
+        self._layers: dict[int, Layer] = {}
         self._skipped: list[_Skipped] = []
         self._loss: list[Float64] = []
         self._logits_rows = 0
@@ -160,9 +121,7 @@ class Recording:
             self._capture.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._capture is not None:
             self._capture.stop()
         if self._writer is None:
@@ -308,12 +267,12 @@ class Recording:
             raise FoxscopeError(
                 f"rec.logits: input_ids have token {int(targets.max())}, and logits are of {int(one.shape[1])} tokens"
             )
-        if "loss" in self._keep:
+        if "loss" in self._numbers.keep:
             losses = _losses(one, targets)
             if not np.isfinite(losses).all():
                 raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
             self._loss.append(losses)
-        if "logits" in self._keep:
+        if "logits" in self._numbers.keep:
             if begin > 0:
                 raise FoxscopeError("rec.logits: keep='logits' takes the logits of the whole text in one call")
             dataset = np.concatenate([piece[None] for piece in pieces(one[None], "float32", "logits")])
@@ -335,7 +294,7 @@ class Recording:
             words += [f"window {call.window}"] if call.window else []
             words += [f"softcap {call.softcap:g}"] if call.softcap else []
             words += ["sinks"] if call.sinks is not None else []
-            words.append(f"{call.source}{f' in {seen.module}' if seen.module else ''}")
+            words.append(seen.origin)
             if seen.comparison is not None:
                 words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
             else:
@@ -360,9 +319,7 @@ class Recording:
         known = self._layers.get(layer)
         before = 0 if known is None else known.positions
         if before == 0 and int(call.k.shape[1]) != call.rows:
-            self._leave_out(
-                call.source, module, f"{call.k.shape[1]} keys for {call.rows} queries, from before the recording"
-            )
+            self._leave_out(call.source, module, f"{call.k.shape[1]} keys for {call.rows} queries, from before the recording")
             return
         self._record(layer, call, module)
 
@@ -393,29 +350,26 @@ class Recording:
         call = checked(call, where)
         known = self._layers.get(layer)
         before = 0 if known is None else known.positions
+        if known is not None and known.call.source != call.source and "rec." in known.call.source + call.source:
+            raise FoxscopeError(
+                f"{where}: was seen already ({known.origin}) and comes by {call.source} too: pass automatic=False, and "
+                f"all layers come by hand"
+            )
         self._check_positions(where, call, before)
         new = slice(int(call.k.shape[1]) - call.rows, None)
-        whole = call
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
-        comparison = None
-        sums = self._sums_of(call, known)
-        if self._check and before == 0 and call.note != "state":
-            comparison = compare(call, where, sums if call.decay in ("none", "head") else None)
-        del whole
-        kept = self._selected(call, where)
+        sums = sums_of(call)
+        comparison = compare(call, where, sums) if self._check and before == 0 and call.note != "state" else None
+        kept = select_heads(call, self._heads_wanted, where)
+        if sums is not None and self._heads_wanted is not None:
+            sums = sums[self._heads_wanted]
         if known is None:
-            known = _Layer(call, kept.sizes(), kept.decay, module, device=device_of(call.q), comparison=comparison)
+            known = Layer(without_numbers(kept), kept.sizes(), kept.sizes(), module, device_of(call.q), comparison)
             self._choose_numbers(where, kept)
-        elif known.sizes != kept.sizes() or known.decay != kept.decay:
-            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.sizes} before")
-        self._write_layer(writer, layer, known, kept, before)
+        elif known.given != kept.sizes() or known.decay != kept.decay:
+            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.given} before")
+        write_layer(writer, layer, known, kept, sums, self._numbers)
         known.positions += call.rows
-        known.call = replace(
-            known.call,
-            **{name: _hollow(getattr(known.call, name)) for name in ("q", "k", "v", "log_decay", "beta", "output")},
-            erase_read=None,
-            erase_write=None,
-        )
         self._layers[layer] = known
 
     def _check_positions(self, where: str, call: Call, before: int) -> None:
@@ -433,118 +387,28 @@ class Recording:
         if before == 0 and keys != rows:
             raise FoxscopeError(f"{where}: k: expected [heads, {rows}, {call.d}] as q has, got {shape_of(call.k)}")
         if before == 0 and self._prompt and rows > self._prompt:
-            raise FoxscopeError(
-                f"{where}: q has {rows} positions, and input_ids {self._prompt}: pass the ids of all positions"
-            )
-
-    def _selected(self, call: Call, where: str) -> Call:
-        """The heads that are kept; keys and values then stand once for each."""
-        if self._heads_wanted is None:
-            return call
-        heads = call.heads
-        if max(self._heads_wanted) >= heads:
-            raise FoxscopeError(f"{where}: heads: there is no head {max(self._heads_wanted)} of {heads}")
-        if call.mixer == "delta_product":
-            raise FoxscopeError(f"{where}: heads: the heads of a delta product are steps, which stay together")
-
-        def of(part: Tensor | None) -> Tensor | None:
-            if part is None:
-                return None
-            group = heads // int(part.shape[0])
-            return take_heads(part, [head // group for head in self._heads_wanted or []])
-
-        names = ("q", "k", "v", "log_decay", "beta", "decay_rate", "erase_read", "erase_write", "sinks")
-        return replace(call, output=None, **{name: of(getattr(call, name)) for name in names})
+            raise FoxscopeError(f"{where}: q has {rows} positions, and input_ids {self._prompt}: pass the ids of all positions")
 
     def _choose_numbers(self, where: str, call: Call) -> None:
         """One dtype, one scale and one cap hold for all layers of a run file."""
-        if self._dtype is None:
+        numbers = self._numbers
+        if numbers.dtype is None:
             plain = call.mixer == "attention" and dtype_of(call.q) == "bfloat16" == dtype_of(call.k)
-            self._dtype = "bfloat16" if plain else "float32"
+            numbers.dtype = "bfloat16" if plain else "float32"
         if call.mixer != "attention":
             return
-        if self._scale is None:
-            self._scale, self._cap = call.scale, call.softcap
-        if call.softcap != self._cap:
+        if numbers.scale is None:
+            numbers.scale, numbers.cap = call.scale, call.softcap
+        if call.softcap != numbers.cap:
             raise FoxscopeError(
-                f"{where}: caps logits at {call.softcap:g}, and layers before at {self._cap:g}: a run file has one cap "
-                f"for all layers; record them apart with layers="
+                f"{where}: caps logits at {call.softcap:g}, and layers before at {numbers.cap:g}: a run file has one cap for "
+                f"all layers; record them apart with layers="
             )
-        if call.scale != self._scale and self._dtype == "bfloat16":
+        if call.scale != numbers.scale and numbers.dtype == "bfloat16":
             raise FoxscopeError(
-                f"{where}: multiplies logits by {call.scale:.6g}, and layers before by {self._scale:.6g}: pass "
+                f"{where}: multiplies logits by {call.scale:.6g}, and layers before by {numbers.scale:.6g}: pass "
                 f"dtype='float32', where queries can take the difference"
             )
-
-    def _sums_of(self, call: Call, known: _Layer | None) -> Float64 | None:
-        """c, [H, n] nats, behind that of the rows before; None where decays are of channels."""
-        if call.decay == "channel":
-            return None
-        if call.log_decay is None:
-            return np.zeros((call.heads, call.rows))
-        log_decay = to_float64(call.log_decay)
-        sums = np.minimum(np.maximum(log_decay, CLOSED), 0.0).cumsum(axis=1)
-        if known is not None and known.last_sum is not None and self._heads_wanted is None:
-            sums += known.last_sum
-        return sums
-
-    def _write_layer(self, writer: RunWriter, layer: int, known: _Layer, call: Call, before: int) -> None:
-        dtype = self._dtype or "float32"
-        where = f"layer {layer}"
-
-        def put(name: str, part: Tensor, shown: str) -> None:
-            kind = dtype if ARRAYS[name][0] == "run" else ARRAYS[name][0]
-            shape = tuple(int(extent) for extent in part.shape)
-            writer.append(f"layers/{layer:02}/{name}", kind, shape, pieces(part, kind, f"{where}: {shown}"))
-
-        softmax = call.mixer == "attention"
-        if "gates" in self._keep:
-            self._write_decays(put, known, call)
-        if "qk" in self._keep:
-            factor = call.scale / (self._scale or 1.0) if softmax else call.scale
-            q, k = call.q, call.k
-            width = call.d
-            if softmax and call.v is not None and "values" in self._keep:
-                width = max(width, int(call.v.shape[2]))
-            put("query", pad_channels(q if factor == 1 else to_float32(q) * factor, width), "q")
-            put("key", pad_channels(k, width), "k")
-            if call.beta is not None:
-                put("beta", call.beta, "beta")
-            for name, part in (("erase_read", call.erase_read), ("erase_write", call.erase_write)):
-                if part is not None:
-                    put(name, part, name)
-            known.sizes["head_dim"] = width
-        if "values" in self._keep and call.v is not None:
-            put("value", pad_channels(call.v, known.sizes["head_dim"]) if softmax else call.v, "v")
-        if softmax:
-            known.sizes["value_dim"], known.sizes["value_heads"] = known.sizes["head_dim"], known.sizes["key_heads"]
-        if call.sinks is not None and before == 0:
-            writer.write(f"layers/{layer:02}/sink_logit", "float32", to_float64(call.sinks).astype(np.float32))
-
-    def _write_decays(self, put: Any, known: _Layer, call: Call) -> None:
-        if call.decay == "channel":
-            log_decay = call.log_decay
-            assert log_decay is not None
-            last = known.last_sum
-            sums = _ChannelSums(log_decay, last)
-            put("cumulative_log_decay", sums, "log_decay")
-            known.last_sum = sums.ends
-            known.forgets = True
-            return
-        if call.mixer != "attention" and call.decay == "none":
-            return
-        sums_of_heads = np.zeros((call.heads, call.rows))
-        if call.log_decay is not None:
-            sums_of_heads = np.minimum(np.maximum(to_float64(call.log_decay), CLOSED), 0.0).cumsum(axis=1)
-            if np.isnan(sums_of_heads[:, -1]).any():
-                put("cumulative_log_gate", to_float64(call.log_decay), "log_forget")
-        if known.last_sum is not None:
-            sums_of_heads += known.last_sum
-        known.last_sum = sums_of_heads[:, -1:].copy()
-        known.forgets = known.forgets or bool((sums_of_heads[:, -1] < 0).any())
-        put("cumulative_log_gate", sums_of_heads, "log_forget")
-        if call.decay_rate is not None and known.positions == 0:
-            put("decay_rate", to_float64(call.decay_rate), "decay_rate")
 
     # ---- the end
 
@@ -568,7 +432,8 @@ class Recording:
         writer.join_pieces()
         self._write_tokens(writer, length)
         self._write_loss(writer, length)
-        schema = self._write_model(writer)
+        count = max([*self._layers, *(self._layers_wanted or ())]) + 1
+        schema = write_model(writer, self._layers, count, self._numbers, self._heads_wanted)
         ids = "" if self._ids is None else f", {length} tokens"
         writer.finish(schema, _version(), f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
 
@@ -629,103 +494,11 @@ class Recording:
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
 
-    def _write_model(self, writer: RunWriter) -> int:
-        """Attributes of the model and of its layers. Returns the schema that they need."""
-        count = max(self._layers) + 1
-        if self._layers_wanted is not None:
-            count = max(count, max(self._layers_wanted) + 1)
-        first = self._layers[min(self._layers)]
-        largest = {
-            name: max(seen.sizes[name] for seen in self._layers.values()) for name in ("heads", "key_heads", "head_dim")
-        }
-        schema = SCHEMA
-        alike = all(
-            seen.call.mixer == "attention" and seen.call.sinks is None and seen.sizes == first.sizes
-            for seen in self._layers.values()
-        )
-        if not alike or len(self._layers) < count:
-            schema = self._write_mixers(writer, count)
-        windows = {seen.call.window for seen in self._layers.values() if seen.call.mixer == "attention"}
-        windows_differ = len(windows) > 1
-        for layer, seen in self._layers.items():
-            if windows_differ and seen.call.mixer == "attention":
-                writer.attributes(f"layers/{layer:02}", {"window_size": seen.call.window})
-            if self._heads_wanted is not None:
-                writer.attributes(f"layers/{layer:02}", {"recorded_heads": np.array(self._heads_wanted, np.int64)})
-            writer.attributes(f"layers/{layer:02}", {"source": f"{seen.call.source} {seen.module}".strip()})
-        attributes: dict[str, Any] = {
-            "NX_class": "NXentry",
-            "order": 0,
-            "dtype": self._dtype or "float32",
-            "device": first.device,
-            "attention_kernel": "recorded: " + ", ".join(dict.fromkeys(s.call.source for s in self._layers.values())),
-            "window_size": 0 if windows_differ or not windows else windows.pop(),
-            "gated": any(seen.forgets for seen in self._layers.values()),
-            "layers": count,
-            **largest,
-        }
-        if self._scale is not None:
-            attributes["softmax_scale"] = np.float64(self._scale)
-        if self._cap:
-            attributes["logit_cap"] = np.float64(self._cap)
-            schema = ATTENTION_SCHEMA
-        writer.attributes("", attributes)
-        return ATTENTION_SCHEMA if windows_differ else schema
-
-    def _write_mixers(self, writer: RunWriter, count: int) -> int:
-        schema = MIXER_SCHEMA
-        names = []
-        for layer in range(count):
-            seen = self._layers.get(layer)
-            group = f"layers/{layer:02}"
-            if seen is None:
-                names.append("none")
-                schema = ATTENTION_SCHEMA
-                none = dict.fromkeys(("heads", "query_heads", "key_heads", "value_heads", "head_dim", "value_dim"), 0)
-                writer.attributes(group, {"mixer": "none", "decay": "none", **none})
-                continue
-            names.append(seen.call.mixer)
-            undecayed = seen.call.mixer == "attention" and "gates" in self._keep and not seen.forgets
-            decay = "none" if undecayed else seen.decay
-            writer.attributes(group, {"mixer": seen.call.mixer, "decay": decay, **seen.sizes})
-            if seen.call.sinks is not None:
-                writer.attributes(group, {"sinks": 1})
-                schema = ATTENTION_SCHEMA
-            if (seen.call.mixer, decay) in _NEWER:
-                schema = ATTENTION_SCHEMA
-        writer.attributes("", {"mixers": names})
-        return schema
-
-
-class _ChannelSums:
-    """P, [H_k, n, d], made head by head where it is asked for: sums of log decays of channels, nats."""
-
-    def __init__(self, log_decay: Tensor, before: Float64 | None) -> None:
-        self._log_decay, self._before = log_decay, before
-        self.shape = tuple(int(extent) for extent in log_decay.shape)
-        self.dtype = np.dtype(np.float64)
-        self.ends = np.zeros((self.shape[0], self.shape[2]))
-
-    def __getitem__(self, head: int) -> Float64:
-        sums = np.minimum(np.maximum(to_float64(self._log_decay[head]), CLOSED), 0.0).cumsum(axis=0)
-        if self._before is not None:
-            sums += self._before[head]
-        self.ends[head] = sums[-1]
-        return sums
-
-
-def _hollow(part: Tensor | None) -> Tensor | None:
-    """An array of the same shape and library without memory of its own, so that no numbers are held."""
-    if part is None:
-        return None
-    if is_torch(part):
-        return sys.modules["torch"].empty(part.shape, device="meta", dtype=part.dtype)
-    return np.broadcast_to(np.zeros(1, part.dtype), part.shape)
-
 
 def _losses(logits: Tensor, targets: Any) -> Float64:
-    """log sum exp of each row minus the logit of its target, nats. Where the target is not known, it is the mean of that
-    over the model's own prediction, its entropy: a row has to have a finite loss."""
+    """Log sum exp of each row minus the logit of its target, nats. Where the target is not known, it is the mean of that
+    over the model's own prediction, its entropy: a row has to have a finite loss.
+    """
     out = np.empty(len(targets))
     known = np.maximum(targets, 0)
     for begin in range(0, len(targets), 512):

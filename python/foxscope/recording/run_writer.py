@@ -41,7 +41,11 @@ ARRAYS: Mapping[str, tuple[str, str, str]] = {
     "sink_logit": ("float32", "", "logit of a head's sink, which every row's sum holds beside those of keys"),
 }
 
-_NUMPY = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8"), "bfloat16": np.dtype("<u2")}
+_NUMPY: Mapping[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float64": np.dtype("<f8"),
+    "bfloat16": np.dtype("<u2"),
+}
 
 
 def _bfloat16() -> Any:
@@ -105,11 +109,11 @@ class RunWriter:
             self._arrays[path] = array
             return
         if self._spool is None:
-            self._spool = tempfile.TemporaryFile(dir=self._file.target.absolute().parent)
+            self._spool = tempfile.TemporaryFile(dir=self._file.target.absolute().parent)  # noqa: SIM115
         offset = self._spool.seek(0, os.SEEK_END)
         for head in heads:
             try:
-                self._spool.write(memoryview(np.ascontiguousarray(head)).cast("B"))
+                self._spool.write(np.ascontiguousarray(head).tobytes())
             except OSError as error:
                 self._file.error = error
                 self._file.check()
@@ -176,9 +180,9 @@ class RunWriter:
             for piece in array.later:
                 assert self._spool is not None
                 self._spool.seek(piece.offset + index * piece.count * row_bytes)
-                head[at : at + piece.count] = np.frombuffer(
-                    self._spool.read(piece.count * row_bytes), numpy_type
-                ).reshape(piece.count, *array.row)
+                head[at : at + piece.count] = np.frombuffer(self._spool.read(piece.count * row_bytes), numpy_type).reshape(
+                    piece.count, *array.row
+                )
                 at += piece.count
             yield head
 
@@ -233,7 +237,7 @@ class RunWriter:
         attributes["program"] = "foxscope"
         attributes["program_version"] = version
         attributes["command_line"] = command_line
-        attributes["created"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        attributes["created"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         attributes["NX_class"] = "NXroot"
         attributes["default"] = self.root
         self._hdf5.close()

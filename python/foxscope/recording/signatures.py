@@ -9,7 +9,7 @@ from typing import Any
 
 from .arrays import Tensor
 from .call import Call
-from .masks import NotRecordable, read_mask
+from .masks import NotRecordable, read_block_mask, read_mask
 
 Function = Callable[..., Any]
 #: (arguments by name, sequence, output of the function, words for it) -> the call.
@@ -54,9 +54,7 @@ def _cut(
     arguments: Mapping[str, Any], names: tuple[str, ...], sequence: int
 ) -> tuple[dict[str, Any], int, tuple[int, int] | None]:
     """Where sequences lie one behind the other (cu_seqlens), the one that is recorded, as a batch of one."""
-    bounds = next(
-        (arguments[name] for name in ("cu_seqlens", "cu_seqlens_q") if arguments.get(name) is not None), None
-    )
+    bounds = next((arguments[name] for name in ("cu_seqlens", "cu_seqlens_q") if arguments.get(name) is not None), None)
     if bounds is None:
         return dict(arguments), sequence, None
     if len(bounds) <= sequence + 1:
@@ -134,8 +132,9 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
     causal = arguments.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     window, log_decay = 0, None
-    if mask is not None and hasattr(mask, "mask_mod"):
-        mask = _rows_of_block_mask(mask, sequence, q, int(k.shape[2]))
+    if hasattr(mask, "mask_mod"):
+        window = read_block_mask(mask, sequence, int(q.shape[2]), int(k.shape[2]), q.device).window
+        mask, causal = None, True
     k, v, mask = _without_empty(q, k, v, mask, sequence)
     queries, keys = int(q.shape[2]), int(k.shape[2])
     if mask is not None and mask.ndim == 4:
@@ -171,21 +170,6 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
     )
 
 
-def _rows_of_block_mask(mask: Any, sequence: int, q: Any, keys: int) -> Any:
-    """Rows of flex_attention's mask, which is a function of places, as numbers: few queries of a long text."""
-    import torch
-
-    queries = int(q.shape[2])
-    if queries * keys > 1 << 24:
-        # A mask of a window or of all keys is known from a corner of the text that is longer than the window.
-        raise NotRecordable("a block mask of so long a text: use attn_implementation='sdpa'")
-    row = torch.arange(queries, device=q.device)[:, None]
-    column = torch.arange(keys, device=q.device)[None, :]
-    batch = torch.tensor(sequence, device=q.device)
-    seen = mask.mask_mod(batch, torch.tensor(0, device=q.device), row, column)
-    return seen.expand(queries, keys)[None, None]
-
-
 def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
     """flash_attn_func, [B, L, H, d], and flash_attn_varlen_func, [T, H, d]."""
     arguments = dict(arguments)
@@ -195,11 +179,11 @@ def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source:
         for name in ("q", "k", "v"):
             arguments[name] = arguments[name][None]
         output = output[None]
+    packed_sequence = sequence
     arguments, sequence, bounds = _cut(arguments, ("q",), sequence)
     if bounds is not None:
-        of_keys = arguments.get("cu_seqlens_k", arguments.get("cu_seqlens_q"))
-        index = [int(bound) for bound in arguments["cu_seqlens_q"]].index(bounds[0])
-        begin, end = int(of_keys[index]), int(of_keys[index + 1])
+        of_keys: Any = arguments["cu_seqlens_k"]
+        begin, end = int(of_keys[packed_sequence]), int(of_keys[packed_sequence + 1])
         arguments["k"], arguments["v"] = arguments["k"][:, begin:end], arguments["v"][:, begin:end]
         output = output[:, bounds[0] : bounds[1]]
     q, k, v = arguments["q"], arguments["k"], arguments["v"]
@@ -259,9 +243,7 @@ def read_fla_forgetting(arguments: Mapping[str, Any], sequence: int, output: Any
         output = output[:, bounds[0] : bounds[1]]
     q, scale, window = arguments["q"], arguments.get("scale"), arguments.get("window_size")
     _check_batch(q, sequence)
-    q, k, v, g, out = (
-        _sequence(part, sequence, False) for part in (q, arguments["k"], arguments["v"], arguments["g"], output)
-    )
+    q, k, v, g, out = (_sequence(part, sequence, False) for part in (q, arguments["k"], arguments["v"], arguments["g"], output))
     return Call(
         "attention",
         q,
@@ -286,7 +268,9 @@ def _log_decay(arguments: Mapping[str, Any], gates: Tensor, channels: bool) -> T
     import torch
 
     gates = gates.float()
-    bias, rates, bound = arguments.get("dt_bias"), arguments.get("A_log"), arguments.get("lower_bound")
+    bias: Any = arguments.get("dt_bias")
+    rates: Any = arguments.get("A_log")
+    bound: Any = arguments.get("lower_bound")
     heads = gates.shape[2]
     shape = (heads, -1) if channels else (heads,)
     if bias is not None:
@@ -295,6 +279,8 @@ def _log_decay(arguments: Mapping[str, Any], gates: Tensor, channels: bool) -> T
         rates = rates.float().reshape(-1).exp().view(*((heads, 1) if channels else (heads,)))
     if bound is not None:
         return bound * torch.sigmoid(gates if rates is None else rates * gates)
+    if rates is None:
+        raise NotRecordable("gates are made in the kernel without A_log")
     return -rates * torch.nn.functional.softplus(gates)
 
 
@@ -361,9 +347,7 @@ _QKV = ("q", "k", "v")
 _DELTA, _GATED = (*_QKV, "beta"), (*_QKV, "g", "beta")
 
 #: torch, seen wherever it is called from.
-SDPA = Signature(
-    "scaled_dot_product_attention", ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), read_sdpa
-)
+SDPA = Signature("scaled_dot_product_attention", ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), read_sdpa)
 #: Functions of the attention interface of transformers.
 INTERFACE = Signature("attention_interface", ("module", "query", "key", "value", "attention_mask"), read_interface)
 

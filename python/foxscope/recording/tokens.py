@@ -61,9 +61,7 @@ def _encodings(tokenizer: Any, text: str) -> list[tuple[list[int], list[tuple[in
             found.append((list(encoding.ids), [tuple(place) for place in encoding.offsets]))
             continue
         try:
-            encoding = tokenizer(
-                text, add_special_tokens=special, return_offsets_mapping=True, return_attention_mask=False
-            )
+            encoding = tokenizer(text, add_special_tokens=special, return_offsets_mapping=True, return_attention_mask=False)
         except (NotImplementedError, ValueError) as error:
             raise FoxscopeError(
                 "tokenizer: does not say where tokens lie in the text (it is no fast tokenizer): pass offsets=, the "
@@ -77,7 +75,8 @@ def _places_by_tokenizer(
     tokenizer: Any, text: str, ids: Sequence[int]
 ) -> tuple[list[tuple[int, int]], tuple[int, tuple[int, int]] | None]:
     """Places of ids in the text, and the token behind them with its place. A first token that is not of the text (BOS)
-    has the place (0, 0)."""
+    has the place (0, 0).
+    """
     best = 0
     for tokens, places in _encodings(tokenizer, text):
         for skipped in (0, 1):
@@ -166,7 +165,7 @@ def _place(
     if behind_bos and not begins and following is None:
         cut = 0
     last = places[-1][1] if following is None else following[1][1]
-    of_id = places[1:] + [following[1] if following is not None else (last, last)]
+    of_id = [*places[1:], following[1] if following is not None else (last, last)]
     ends = np.maximum.accumulate(np.array([max(end, cut) for _, end in of_id], np.int64))
     starts = np.array([max(begin, cut) for begin, _ in of_id], np.int64)
     # A special token within the text has no place of its own: it stands at the end of the one before it.
@@ -181,9 +180,7 @@ def _place(
     for n in range(1, len(of_id)):
         if of_id[n] == of_id[n - 1] and of_id[n][1] > of_id[n][0]:
             shared[n] = shared[n - 1] = True
-    table.string = [
-        "\ufffd" if partial else text[int(start) : int(end)] for partial, start, end in zip(shared, starts, ends)
-    ]
+    table.string = ["\ufffd" if partial else text[int(start) : int(end)] for partial, start, end in zip(shared, starts, ends)]
     table.text = content
     table.text_attributes = {"sha256": hashlib.sha256(content.encode()).hexdigest()}
     if unread:
