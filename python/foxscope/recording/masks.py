@@ -117,8 +117,9 @@ def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Ten
     own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).double()
     if offset > 0:
         return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).double() - own
-    before = mask.diagonal(offset=-1, dim1=-2, dim2=-1).double()
-    log_decay = torch.cat([torch.zeros_like(own[:, :1]), before - own[:, 1:]], dim=1)
+    later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).double() - own[:, 1:]
+    # The gate of position 0 lies between no pair of positions, and a mask does not say it: that of position 1 is taken.
+    log_decay = torch.cat([later[:, :1], later], dim=1)
     sums = log_decay.cumsum(1)
     expected = own[:, index, None] + sums[:, index, None] - sums[:, None, :]
     difference = torch.where(seen, bias - expected, 0.0).abs()
