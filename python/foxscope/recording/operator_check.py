@@ -223,10 +223,10 @@ def _normalised(part: Tensor) -> Float64:
 
 
 def _short(call: Call) -> Call:
-    """The first rows alone, in float64."""
+    """The first rows alone, in float64, and one gate more."""
     rows = min(call.rows, ROWS)
     cut: dict[str, Any] = {
-        name: to_float64(getattr(call, name)[:, :rows])
+        name: to_float64(getattr(call, name)[:, : rows + (name == "log_decay")])
         for name in ("q", "k", "v", "log_decay", "beta", "erase_read", "erase_write")
         if getattr(call, name) is not None
     }
