@@ -61,11 +61,19 @@ def test_linear_mixers(mixer: str, tmp_path: Path) -> None:
     k /= np.linalg.norm(k, axis=2, keepdims=True)
     channels = (6,) if key_heads == 2 else ()
     decay = log_gates(2, LENGTH, *channels)
-    beta = None if mixer == "gated_linear_attention" else np.random.default_rng(1).uniform(0.1, 1, (2, LENGTH)).astype(np.float32)
+    beta = (
+        None if mixer == "gated_linear_attention" else np.random.default_rng(1).uniform(0.1, 1, (2, LENGTH)).astype(np.float32)
+    )
     erases = mixer in ("delta_rule", "kimi")
     expected = np.array(
         [
-            mixing_of(0.5 * q[h % key_heads].astype(float), k[h % key_heads].astype(float), decay[h], None if beta is None else beta[h], erases)
+            mixing_of(
+                0.5 * q[h % key_heads].astype(float),
+                k[h % key_heads].astype(float),
+                decay[h],
+                None if beta is None else beta[h],
+                erases,
+            )
             for h in range(2)
         ]
     )

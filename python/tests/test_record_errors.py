@@ -29,12 +29,18 @@ def spoiled(part: Any, place: tuple[int, ...], value: float) -> Any:
     return part
 
 
-WRONG: dict[str, tuple[Callable[[Recording], None], str]] = {
+WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     "axes": (lambda rec: rec.attention(0, Q[0], K), r"layer 0: q: expected 3 axes, or 4 with a batch, got \[70, 8\]"),
     "channels": (lambda rec: rec.attention(3, Q, K[..., :5]), r"layer 3: k: expected \[heads, 70, 8\].*got \[2, 70, 5\]"),
     "positions": (lambda rec: rec.attention(0, Q, K[:, :60]), r"layer 0: k: expected \[heads, 70, 8\].*got \[2, 60, 8\]"),
-    "more keys": (lambda rec: rec.attention(0, Q[:, :60], K), r"layer 0: k: expected \[heads, 60, 8\] as q has, got \[2, 70, 8\]"),
-    "heads": (lambda rec: rec.attention(0, Q[:3], K), r"layer 0: k: expected a number of heads that divides 3, got \[2, 70, 8\]"),
+    "more keys": (
+        lambda rec: rec.attention(0, Q[:, :60], K),
+        r"layer 0: k: expected \[heads, 60, 8\] as q has, got \[2, 70, 8\]",
+    ),
+    "heads": (
+        lambda rec: rec.attention(0, Q[:3], K),
+        r"layer 0: k: expected a number of heads that divides 3, got \[2, 70, 8\]",
+    ),
     "values": (lambda rec: rec.attention(0, Q, K, V[:, :9]), r"layer 0: v: expected \[heads, 70, channels\].*got \[2, 9, 8\]"),
     "gates": (lambda rec: rec.attention(0, Q, K, log_forget=LOG_F[:2]), r"log_forget: expected \[4, 70\], got \[2, 70\]"),
     "sinks": (lambda rec: rec.attention(0, Q, K, sinks=np.zeros(3)), r"sinks: expected \[4\], got \[3\]"),
@@ -57,50 +63,67 @@ WRONG: dict[str, tuple[Callable[[Recording], None], str]] = {
         lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), np.nan)),
         "layer 0: log_forget is NaN at head 2, position 17",
     ),
-    "NaN": (lambda rec: rec.attention(0, Q, spoiled(K, (1, 5, 2), np.nan)), "layer 0: k is NaN at head 1, position 5, channel 2"),
-    "infinity": (lambda rec: rec.attention(0, Q, K, spoiled(V, (0, 69, 0), np.inf)), "layer 0: v is infinite at head 0, position 69"),
+    "NaN": (
+        lambda rec: rec.attention(0, Q, spoiled(K, (1, 5, 2), np.nan)),
+        "layer 0: k is NaN at head 1, position 5, channel 2",
+    ),
+    "infinity": (
+        lambda rec: rec.attention(0, Q, K, spoiled(V, (0, 69, 0), np.inf)),
+        "layer 0: v is infinite at head 0, position 69",
+    ),
     "mixer": (lambda rec: rec.mixer(0, "hyena", Q, K, V), "the mixer 'hyena' is not known: use attention, mamba2"),
     "softmax as a mixer": (lambda rec: rec.mixer(0, "attention", Q, K), "use rec.attention for softmax attention"),
     "no beta": (lambda rec: rec.mixer(0, "delta_rule", Q, K, V), "layer 0: delta_rule needs beta"),
     "beta": (lambda rec: rec.mixer(0, "gated_linear_attention", Q, K, V, None, LOG_F), "gated_linear_attention has no beta"),
-    "no decay": (lambda rec: rec.mixer(0, "mamba2", Q, K, V, None, LOG_F), "mamba2 has a decay by head, and log_decay is missing"),
+    "no decay": (
+        lambda rec: rec.mixer(0, "mamba2", Q, K, V, None, LOG_F),
+        "mamba2 has a decay by head, and log_decay is missing",
+    ),
     "twice": (
-        lambda rec: [rec.attention(0, Q, K), rec.attention(0, Q, K)] and None,
+        lambda rec: [rec.attention(0, Q, K), rec.attention(0, Q, K)],
         "layer 0: was recorded already, 70 positions, and is called again without the keys",
     ),
     "too many logits": (lambda rec: rec.logits(np.zeros((71, 90))), r"expected \[70, V\].*got \[71, 90\]"),
     "few tokens": (lambda rec: rec.logits(np.zeros((70, 60))), "input_ids have token 69, and logits are of 60 tokens"),
     "NaN logits": (lambda rec: rec.logits(np.full((70, 90), np.nan)), "rec.logits: not finite at position 0"),
     "some logits": (
-        lambda rec: [rec.attention(0, Q, K), rec.logits(np.zeros((30, 90)))] and None,
+        lambda rec: [rec.attention(0, Q, K), rec.logits(np.zeros((30, 90)))],
         "rec.logits: got rows of 30 of 70 positions",
     ),
     "layers of two lengths": (
-        lambda rec: [rec.attention(0, Q, K), rec.attention(1, Q[:, :60], K[:, :60])] and None,
+        lambda rec: [rec.attention(0, Q, K), rec.attention(1, Q[:, :60], K[:, :60])],
         "layer 1 was seen at 60 positions, and layer 0 at 70",
     ),
-    "no layer": (lambda rec: None, "no attention was seen: the model computes it itself, or a compiled graph .* call rec.attention"),
+    "no layer": (
+        lambda rec: None,
+        "no attention was seen: the model computes it itself, or a compiled graph .* call rec.attention",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_one_line_and_nothing_left(case: str, tmp_path: Path) -> None:
     call, message = WRONG[case]
-    with pytest.raises(FoxscopeError, match=message) as caught, record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=message) as caught,
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
         call(rec)
     assert "\n" not in str(caught.value)
     assert nothing_left(tmp_path)
 
 
 def test_layers_of_a_file_have_one_cap(tmp_path: Path) -> None:
-    with pytest.raises(FoxscopeError, match="layer 1: caps logits at 5, and layers before at 0"), record(
-        tmp_path / "run.h5", input_ids=list(range(LENGTH))
-    ) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 1: caps logits at 5, and layers before at 0"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
         rec.attention(0, Q, K)
         rec.attention(1, Q, K, softcap=5)
-    with pytest.raises(FoxscopeError, match="layer 1: multiplies logits by 0.7.*pass dtype='float32'"), record(
-        tmp_path / "run.h5", input_ids=list(range(LENGTH)), dtype="bfloat16"
-    ) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 1: multiplies logits by 0.7.*pass dtype='float32'"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), dtype="bfloat16") as rec,
+    ):
         rec.attention(0, Q, K)
         rec.attention(1, Q, K, scale=0.7)
     assert nothing_left(tmp_path)
@@ -108,18 +131,31 @@ def test_layers_of_a_file_have_one_cap(tmp_path: Path) -> None:
 
 OPERATORS: dict[str, tuple[dict[str, Any], Any, str]] = {
     "scale": ({"scale": 0.5}, OUT, "the scale, which is 1/sqrt.d.: pass scale=0.353553"),
-    "scale in the queries": ({}, dense_attention(Q.astype(float), K.astype(float), LOG_F, 1.0) @ np.repeat(V, 2, 0), "pass scale=1"),
-    "another scale": ({}, dense_attention(Q.astype(float), K.astype(float), LOG_F, 0.21) @ np.repeat(V, 2, 0), "pass scale=0.21"),
+    "scale in the queries": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float), LOG_F, 1.0) @ np.repeat(V, 2, 0),
+        "pass scale=1",
+    ),
+    "another scale": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float), LOG_F, 0.21) @ np.repeat(V, 2, 0),
+        "pass scale=0.21",
+    ),
     "gates with the logits": (
         {},
         dense_attention(Q.astype(float), K.astype(float), LOG_F * 8**-0.5) @ np.repeat(V, 2, 0),
         "the gates, which the model multiplies by the scale",
     ),
-    "no gates": ({}, dense_attention(Q.astype(float), K.astype(float)) @ np.repeat(V, 2, 0), "the gates, which the model does not apply"),
+    "no gates": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float)) @ np.repeat(V, 2, 0),
+        "the gates, which the model does not apply",
+    ),
     "shifted gates": ({"log_forget": np.roll(LOG_F, 1, axis=1)}, OUT, "position before"),
     "not normalised": (
         {},
-        dense_attention(*(p / np.linalg.norm(p, axis=2, keepdims=True).astype(float) for p in (Q, K)), LOG_F) @ np.repeat(V, 2, 0),
+        dense_attention(*(p / np.linalg.norm(p, axis=2, keepdims=True).astype(float) for p in (Q, K)), LOG_F)
+        @ np.repeat(V, 2, 0),
         "q and k, which the model normalises",
     ),
     "softcap": ({"softcap": 1.0}, OUT, "softcap, which the model does not apply"),
@@ -130,7 +166,11 @@ OPERATORS: dict[str, tuple[dict[str, Any], Any, str]] = {
         "the last 4 rows .* a window that was not recorded",
     ),
     "sinks": ({"sinks": np.ones(4)}, OUT, "sinks, which the model does not apply"),
-    "rotary": ({}, (dense_attention(Q.astype(float)[:, :, ::-1], K.astype(float), LOG_F) @ np.repeat(V, 2, 0)), "rotary embedding, a norm"),
+    "rotary": (
+        {},
+        (dense_attention(Q.astype(float)[:, :, ::-1], K.astype(float), LOG_F) @ np.repeat(V, 2, 0)),
+        "rotary embedding, a norm",
+    ),
 }
 
 
@@ -139,9 +179,10 @@ def test_another_operator_is_found_with_its_cause(case: str, tmp_path: Path) -> 
     """A wrong picture must not look right."""
     options, output, cause = OPERATORS[case]
     given = {"log_forget": LOG_F, **options}
-    with pytest.raises(FoxscopeError, match=f"layer 5 .*{cause}"), record(
-        tmp_path / "run.h5", input_ids=list(range(LENGTH))
-    ) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=rf"layer 5 .*{cause}"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
         rec.attention(5, Q, K, V, output=output, **given)
     assert nothing_left(tmp_path)
     with record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), check=False) as rec:
@@ -159,9 +200,7 @@ def test_another_linear_mixer_is_found(tmp_path: Path) -> None:
         (right, {"beta": beta / 2}, "beta, which the model doubles"),
         (right, {"log_decay": LOG_F[:2]}, "the gates, which the model does not apply"),
     ):
-        with pytest.raises(FoxscopeError, match=cause), record(
-            tmp_path / "run.h5", input_ids=list(range(LENGTH))
-        ) as rec:
+        with pytest.raises(FoxscopeError, match=cause), record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec:
             rec.mixer(0, "delta_rule", q, k, V, **{"beta": beta, **given}, output=output)
     assert nothing_left(tmp_path)
 
@@ -192,13 +231,15 @@ def test_options_that_do_not_fit(case: str, tmp_path: Path) -> None:
 
 
 def test_heads_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FoxscopeError, match="layer 0: heads: there is no head 7, it has 4"), record(
-        tmp_path / "run.h5", input_ids=list(range(LENGTH)), heads=[0, 7]
-    ) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: heads: there is no head 7, it has 4"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), heads=[0, 7]) as rec,
+    ):
         rec.attention(0, Q, K)
-    with pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen|no attention was seen"), record(
-        tmp_path / "run.h5", input_ids=list(range(LENGTH)), layers=[9]
-    ) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen|no attention was seen"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), layers=[9]) as rec,
+    ):
         rec.attention(0, Q, K)
     assert nothing_left(tmp_path)
 
@@ -233,7 +274,10 @@ def test_an_existing_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> Non
 
 def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
-    with pytest.raises(FoxscopeError, match="was made by another program meanwhile"), record(path, input_ids=list(range(LENGTH))) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=r"was made by another program meanwhile"),
+        record(path, input_ids=list(range(LENGTH))) as rec,
+    ):
         rec.attention(0, Q, K)
         path.write_text("theirs")
     assert path.read_text() == "theirs" and os.listdir(tmp_path) == ["run.h5"]
@@ -241,11 +285,11 @@ def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
 
 def test_calls_outside_of_the_block(tmp_path: Path) -> None:
     rec = record(tmp_path / "run.h5", input_ids=list(range(LENGTH)))
-    with pytest.raises(FoxscopeError, match="is not open: use it as `with foxscope.record"):
+    with pytest.raises(FoxscopeError, match=r"is not open: use it as `with foxscope.record"):
         rec.attention(0, Q, K)
     with rec:
         rec.attention(0, Q, K)
-    with pytest.raises(FoxscopeError, match="the recording is closed"):
+    with pytest.raises(FoxscopeError, match=r"the recording is closed"):
         rec.attention(1, Q, K)
 
 
@@ -286,7 +330,9 @@ def test_a_killed_process(by: signal.Signals, tmp_path: Path) -> None:
         "    print('here', flush=True)\n"
         "    time.sleep(60)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run.h5"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "run.h5"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     assert process.stdout is not None and process.stdout.readline() == b"here\n"
     process.send_signal(by)
     process.wait()
@@ -303,8 +349,10 @@ def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
         device = torch.device("cuda:1")
 
     q, k = torch.tensor(Q), torch.tensor(K)
-    with pytest.raises(FoxscopeError, match=r"layer 0: the tensors of a layer lie on several devices \(q on cpu, k on cuda:1\)"):
+    with pytest.raises(
+        FoxscopeError, match=r"layer 0: the tensors of a layer lie on several devices \(q on cpu, k on cuda:1\)"
+    ):
         checked(Call("attention", q, k.as_subclass(Elsewhere)), "layer 0")
-    with pytest.raises(FoxscopeError, match="layer 0: q has no numbers"), record(tmp_path / "run.h5", input_ids=[1]) as rec:
+    with pytest.raises(FoxscopeError, match=r"layer 0: q has no numbers"), record(tmp_path / "run.h5", input_ids=[1]) as rec:
         rec.attention(0, torch.empty(1, 1, 4, device="meta"), torch.ones(1, 1, 4))
     assert nothing_left(tmp_path)

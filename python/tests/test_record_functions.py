@@ -3,6 +3,7 @@
 Their packages need a GPU, so modules of their names stand in for them, with functions that compute from the definition.
 """
 
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -95,7 +96,14 @@ def golden(name: str, file: str = "golden") -> dict[str, Any]:
 
 def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path) -> None:
     def forgetting_attention(
-        q: Tensor, k: Tensor, v: Tensor, log_fgate: Tensor, *, head_first: bool = False, seq_start: Tensor = None, sm_scale: float | None = None
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        log_fgate: Tensor,
+        *,
+        head_first: bool = False,
+        seq_start: Tensor = None,
+        sm_scale: float | None = None,
     ) -> Tensor:
         return forgetting(q, k, v, log_fgate, sm_scale or q.shape[-1] ** -0.5)
 
@@ -115,7 +123,13 @@ def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path) -> None
 
 def test_fla_forgetting_attention(packages: Any, tmp_path: Path) -> None:
     def parallel_forgetting_attn(
-        q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float | None = None, window_size: int | None = None, cu_seqlens: Tensor = None
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        scale: float | None = None,
+        window_size: int | None = None,
+        cu_seqlens: Tensor = None,
     ) -> Tensor:
         return forgetting(q, k, v, g, scale or q.shape[-1] ** -0.5)
 
@@ -146,7 +160,13 @@ def test_fla_gla(packages: Any, tmp_path: Path) -> None:
 
 def test_fla_gated_delta_net(packages: Any, tmp_path: Path) -> None:
     def chunk_gated_delta_rule(
-        q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: float | None = None, use_qk_l2norm_in_kernel: bool = False
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        beta: Tensor,
+        scale: float | None = None,
+        use_qk_l2norm_in_kernel: bool = False,
     ) -> Any:
         assert use_qk_l2norm_in_kernel
         q, k = (torch.nn.functional.normalize(part, dim=-1) for part in (q, k))
@@ -169,7 +189,14 @@ def test_fla_kda_with_gates_made_in_the_kernel(packages: Any, tmp_path: Path) ->
         return -A_log.exp()[:, None] * torch.nn.functional.softplus(g + dt_bias.view(4, 8))
 
     def chunk_kda(
-        q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: float | None = None, use_gate_in_kernel: bool = False, **kwargs: Any
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        beta: Tensor,
+        scale: float | None = None,
+        use_gate_in_kernel: bool = False,
+        **kwargs: Any,
     ) -> Any:
         return linear(q, k, v, gates(g, kwargs["A_log"], kwargs["dt_bias"]), beta.sigmoid(), q.shape[-1] ** -0.5, True), None
 
@@ -196,8 +223,12 @@ def test_fla_kda_with_gates_made_in_the_kernel(packages: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["chunk_simple_gla", "fused_recurrent_simple_gla"])
 def test_fla_simple_gla_and_retention(packages: Any, tmp_path: Path, name: str) -> None:
-    def simple_gla(q: Tensor, k: Tensor, v: Tensor, g: Tensor = None, g_gamma: Tensor = None, scale: float | None = None) -> Any:
-        return linear(q, k, v, g_gamma.expand(*q.shape[:3]) if g is None and g_gamma is not None else g, None, scale or 1.0, False), None
+    def simple_gla(
+        q: Tensor, k: Tensor, v: Tensor, g: Tensor = None, g_gamma: Tensor = None, scale: float | None = None
+    ) -> Any:
+        return linear(
+            q, k, v, g_gamma.expand(*q.shape[:3]) if g is None and g_gamma is not None else g, None, scale or 1.0, False
+        ), None
 
     packages("fla.ops.simple_gla", name, simple_gla)
     random = torch.Generator().manual_seed(0)
@@ -220,7 +251,7 @@ def test_fla_delta_rule_of_packed_sequences(packages: Any, tmp_path: Path) -> No
     def fused_recurrent_delta_rule(
         q: Tensor, k: Tensor, v: Tensor, beta: Tensor, scale: float | None = None, cu_seqlens: Tensor = None
     ) -> Any:
-        parts = [slice(int(begin), int(end)) for begin, end in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True)]
+        parts = [slice(int(begin), int(end)) for begin, end in itertools.pairwise(cu_seqlens)]
         out = [linear(q[:, p], k[:, p], v[:, p], None, beta[:, p], q.shape[-1] ** -0.5, True) for p in parts]
         return torch.cat(out, 1), None
 
@@ -301,7 +332,10 @@ def test_scaled_dot_product_attention_with_masks(kind: str, tmp_path: Path) -> N
 
 def test_calls_that_are_not_causal_are_left_out_and_listed(tmp_path: Path) -> None:
     q = torch.randn(1, 2, 20, 8)
-    with pytest.warns(UserWarning, match="left out 1 kinds of calls"), record(tmp_path / "run.h5", input_ids=list(range(20))) as rec:
+    with (
+        pytest.warns(UserWarning, match="left out 1 kinds of calls"),
+        record(tmp_path / "run.h5", input_ids=list(range(20))) as rec,
+    ):
         Plain()(q, q, q)
         Plain(is_causal=True)(q, q, q)
     assert "left out: torch's scaled_dot_product_attention in Plain: queries see keys behind them" in rec.summary()

@@ -29,7 +29,14 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "qwen3": SMALL,
     "gemma2": {**SMALL, "sliding_window": 20, "attn_logit_softcapping": 1.5, "query_pre_attn_scalar": 20},
     "gemma3_text": {**SMALL, "num_hidden_layers": 3, "sliding_window": 20, "layer_types": SLIDING},
-    "gpt2": {"vocab_size": 90, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 128, "scale_attn_by_inverse_layer_idx": True},
+    "gpt2": {
+        "vocab_size": 90,
+        "n_embd": 48,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "scale_attn_by_inverse_layer_idx": True,
+    },
     "gpt_oss": {**SMALL, "sliding_window": 20, "num_local_experts": 2, "num_experts_per_tok": 1},
     "qwen3_5_text": {
         **SMALL,

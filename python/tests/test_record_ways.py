@@ -45,9 +45,11 @@ def test_padding_is_left_out_with_its_reason(tmp_path: Path) -> None:
     model, ids = model_of("llama", "sdpa"), random_ids(2, 70)
     mask = torch.ones(2, 70, dtype=torch.long)
     mask[1, :9] = 0
-    with pytest.raises(FoxscopeError, match="no call could be recorded: transformers' sdpa attention: .*padding"), record(
-        tmp_path / "run.h5", input_ids=ids, sequence=1
-    ), torch.no_grad():
+    with (
+        pytest.raises(FoxscopeError, match=r"no call could be recorded: transformers' sdpa attention: .*padding"),
+        record(tmp_path / "run.h5", input_ids=ids, sequence=1),
+        torch.no_grad(),
+    ):
         model(ids, attention_mask=mask)
     assert nothing_left(tmp_path)
     with record(tmp_path / "run.h5", input_ids=ids, sequence=0) as rec, torch.no_grad():
@@ -72,7 +74,14 @@ def test_generation_appends_positions(kind: str, tmp_path: Path) -> None:
 def test_generation_with_a_cache_of_fixed_size(tmp_path: Path) -> None:
     model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
     with record(tmp_path / "steps.h5", input_ids=ids) as rec, torch.no_grad():
-        out = model.generate(ids, max_new_tokens=6, min_new_tokens=6, do_sample=False, attention_mask=torch.ones_like(ids), cache_implementation="static")
+        out = model.generate(
+            ids,
+            max_new_tokens=6,
+            min_new_tokens=6,
+            do_sample=False,
+            attention_mask=torch.ones_like(ids),
+            cache_implementation="static",
+        )
         rec.tokens(out)
     with record(tmp_path / "once.h5", input_ids=out), torch.no_grad():
         model(out[:, :45])
@@ -92,13 +101,17 @@ def test_a_prompt_in_pieces(tmp_path: Path) -> None:
 
 def test_an_answer_whose_tokens_are_not_named(tmp_path: Path) -> None:
     model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
-    with pytest.raises(FoxscopeError, match=r"layers have 44 positions, and input_ids 40: .*rec.tokens\(output_ids\)"), record(
-        tmp_path / "run.h5", input_ids=ids
-    ), torch.no_grad():
+    with (
+        pytest.raises(FoxscopeError, match=r"layers have 44 positions, and input_ids 40: .*rec.tokens\(output_ids\)"),
+        record(tmp_path / "run.h5", input_ids=ids),
+        torch.no_grad(),
+    ):
         model.generate(ids, max_new_tokens=5, min_new_tokens=5, attention_mask=torch.ones_like(ids))
-    with pytest.raises(FoxscopeError, match=r"what was read is not known: call rec.tokens\(input_ids\)"), record(
-        tmp_path / "run.h5"
-    ), torch.no_grad():
+    with (
+        pytest.raises(FoxscopeError, match=r"what was read is not known: call rec.tokens\(input_ids\)"),
+        record(tmp_path / "run.h5"),
+        torch.no_grad(),
+    ):
         model(ids)
     assert nothing_left(tmp_path)
 
@@ -106,9 +119,11 @@ def test_an_answer_whose_tokens_are_not_named(tmp_path: Path) -> None:
 def test_a_second_forward_pass_is_refused(tmp_path: Path) -> None:
     for kind in ("llama", "qwen3_5_text"):
         model, ids = model_of(kind, "sdpa"), random_ids(1, 40)
-        with pytest.raises(FoxscopeError, match="layer 0: was recorded already, 40 positions, and is called again without"), record(
-            tmp_path / "run.h5", input_ids=ids
-        ), torch.no_grad():
+        with (
+            pytest.raises(FoxscopeError, match=r"layer 0: was recorded already, 40 positions, and is called again without"),
+            record(tmp_path / "run.h5", input_ids=ids),
+            torch.no_grad(),
+        ):
             model(ids)
             model(ids)
     assert nothing_left(tmp_path)
@@ -118,9 +133,11 @@ def test_a_recording_that_begins_within_a_generation(tmp_path: Path) -> None:
     model, ids = model_of("llama", "sdpa"), random_ids(1, 41)
     with torch.no_grad():
         cache = model(ids[:, :40], use_cache=True).past_key_values
-    with pytest.raises(FoxscopeError, match="41 keys for 1 queries, from before the recording"), record(
-        tmp_path / "run.h5", input_ids=ids[:, 40:]
-    ), torch.no_grad():
+    with (
+        pytest.raises(FoxscopeError, match=r"41 keys for 1 queries, from before the recording"),
+        record(tmp_path / "run.h5", input_ids=ids[:, 40:]),
+        torch.no_grad(),
+    ):
         model(ids[:, 40:], past_key_values=cache)
 
 
@@ -146,8 +163,11 @@ def test_a_graph_that_hides_its_calls(tmp_path: Path) -> None:
 
     x = torch.randn(1, 2, 10, 8)
     traced = torch.jit.trace(Plain(), x)
-    with pytest.raises(FoxscopeError, match="a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run the model"), record(
-        tmp_path / "run.h5", input_ids=list(range(10))
+    with (
+        pytest.raises(
+            FoxscopeError, match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run the model"
+        ),
+        record(tmp_path / "run.h5", input_ids=list(range(10))),
     ):
         traced(x)
 
@@ -199,8 +219,9 @@ def test_training_with_checkpoints(tmp_path: Path) -> None:
 
 def test_dropout_is_named(tmp_path: Path) -> None:
     q = torch.randn(1, 2, 30, 8)
-    with pytest.raises(FoxscopeError, match="layer 0 .*likely cause: dropout of 0.5 in the attention: call model.eval"), record(
-        tmp_path / "run.h5", input_ids=list(range(30))
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0 .*likely cause: dropout of 0.5 in the attention: call model.eval"),
+        record(tmp_path / "run.h5", input_ids=list(range(30))),
     ):
         torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True, dropout_p=0.5)
 
@@ -251,8 +272,11 @@ def test_tokens_by_a_tokenizer(tmp_path: Path) -> None:
                 content = file["text/content"].asstr()[()]
             assert strings == [*(text.split() if ids[0] == 0 else text.split()[1:]), ""]
             assert content == text if ids[0] == 0 else content == text[4:]
-    with pytest.raises(FoxscopeError, match="text: the tokenizer cuts it into other tokens than input_ids, which have 0 at position 2"), record(
-        tmp_path / "other.h5", input_ids=[1, 2, 0], text=text, tokenizer=plain
+    with (
+        pytest.raises(
+            FoxscopeError, match=r"text: the tokenizer cuts it into other tokens than input_ids, which have 0 at position 2"
+        ),
+        record(tmp_path / "other.h5", input_ids=[1, 2, 0], text=text, tokenizer=plain),
     ):
         pass
     with record(tmp_path / "words.h5", input_ids=own[:3], tokenizer=plain):
@@ -279,7 +303,9 @@ distributed.barrier()
 
 def test_rank_0_writes(tmp_path: Path) -> None:
     processes = [
-        subprocess.Popen([sys.executable, "-c", RANKS, str(rank), tmp_path / "meeting", tmp_path / "run.h5"], stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", RANKS, str(rank), tmp_path / "meeting", tmp_path / "run.h5"], stderr=subprocess.PIPE
+        )
         for rank in range(2)
     ]
     for process in processes:
@@ -295,17 +321,20 @@ def test_layers_of_a_model_that_are_kept(tmp_path: Path) -> None:
         model(ids)
     assert rec.summary().startswith("layer 1: attention, 1 heads of 12") and "layer 0" not in rec.summary()
     check_file(tmp_path / "run.h5")
-    with pytest.raises(FoxscopeError, match=r"layers: none of \[7\] was seen"), record(
-        tmp_path / "none.h5", input_ids=ids, layers=[7]
-    ), torch.no_grad():
+    with (
+        pytest.raises(FoxscopeError, match=r"layers: none of \[7\] was seen"),
+        record(tmp_path / "none.h5", input_ids=ids, layers=[7]),
+        torch.no_grad(),
+    ):
         model(ids)
 
 
 def test_by_hand_beside_what_is_seen(tmp_path: Path) -> None:
     q = torch.randn(1, 2, 10, 8)
-    with pytest.raises(FoxscopeError, match="layer 0: was seen already .*pass automatic=False"), record(
-        tmp_path / "run.h5", input_ids=list(range(10))
-    ) as rec:
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: was seen already .*pass automatic=False"),
+        record(tmp_path / "run.h5", input_ids=list(range(10))) as rec,
+    ):
         torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
         rec.attention(0, q, q)
     with record(tmp_path / "run.h5", input_ids=list(range(10)), automatic=False) as rec:

@@ -22,6 +22,11 @@ Float64 = npt.NDArray[np.float64]
 ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
+def torch_module() -> Any:
+    """The module torch, which the program has imported where there are its tensors."""
+    return sys.modules["torch"]
+
+
 def is_torch(value: object) -> bool:
     """Whether a value is a torch tensor."""
     torch = sys.modules.get("torch")
@@ -80,7 +85,7 @@ def pad_channels(value: Tensor, channels: int) -> Tensor:
     if missing <= 0:
         return value
     if is_torch(value):
-        return sys.modules["torch"].nn.functional.pad(value, (0, missing))
+        return torch_module().nn.functional.pad(value, (0, missing))
     return np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])
 
 
@@ -99,7 +104,7 @@ def to_bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 def _piece(part: Tensor, dtype: str) -> npt.NDArray[Any]:
     """A head in the file's format: float32, float64, or the bits of bfloat16."""
     if is_torch(part):
-        torch = sys.modules["torch"]
+        torch = torch_module()
         if dtype == "bfloat16":
             bits: npt.NDArray[np.int16] = part.to(torch.bfloat16).contiguous().cpu().view(torch.int16).numpy()
             return bits.view(np.uint16)

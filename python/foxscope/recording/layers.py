@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import Float64, Tensor, is_torch, pad_channels, pieces, take_heads, to_float32, to_float64
+from .arrays import Float64, Tensor, is_torch, pad_channels, pieces, take_heads, to_float32, to_float64, torch_module
 from .call import CLOSED, PARTS, Call
 from .operator_check import Comparison
 from .run_writer import ARRAYS, RunWriter
@@ -68,7 +67,7 @@ def without_numbers(call: Call) -> Call:
     for name in PARTS:
         part = getattr(call, name)
         if is_torch(part):
-            parts[name] = sys.modules["torch"].empty(part.shape, device="meta", dtype=part.dtype)
+            parts[name] = torch_module().empty(part.shape, device="meta", dtype=part.dtype)
         elif part is not None:
             parts[name] = np.broadcast_to(np.zeros(1, part.dtype), part.shape)
     return replace(call, **parts)

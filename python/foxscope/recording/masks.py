@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .arrays import Tensor
+from .arrays import Tensor, torch_module
 
 #: Rows of a mask that are looked at.
 _ROWS = 48
@@ -34,8 +34,7 @@ def _rows_of(count: int) -> list[int]:
 
 def read_block_mask(mask: Any, sequence: int, queries: int, keys: int, device: Any) -> MaskReading:
     """Reads the mask of flex_attention, a function of places, as `read_mask` does."""
-    import torch
-
+    torch = torch_module()
     index = torch.tensor(_rows_of(queries), device=device)
     places = torch.arange(keys, device=device)
     batch, head = torch.tensor(sequence, device=device), torch.tensor(0, device=device)
@@ -49,8 +48,7 @@ def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
     The last query reads key keys - 1. Raises NotRecordable for what is not causal, has holes or padding, or adds to
     logits what no gate adds.
     """
-    import torch
-
+    torch = torch_module()
     while mask.ndim > 3:
         mask = mask[min(sequence, mask.shape[0] - 1)]
     while mask.ndim < 3:
@@ -76,8 +74,7 @@ def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
 
 def _masked_below(rows: Any) -> float:
     """A bound below which a number hides its key: half of what hides the future, or of the format's smallest."""
-    import torch
-
+    torch = torch_module()
     smallest = float(torch.finfo(rows.dtype).min)
     future = float(rows[0, 0, -1]) if rows.shape[1] > 1 else smallest
     if future > -1e3:
@@ -86,8 +83,7 @@ def _masked_below(rows: Any) -> float:
 
 
 def _read_window(seen: Any, positions: Any) -> int:
-    import torch
-
+    torch = torch_module()
     keys = torch.arange(seen.shape[1], device=seen.device)
     if bool((seen & (keys[None] > positions[:, None])).any()):
         raise NotRecordable("queries see keys behind them")
@@ -112,8 +108,7 @@ def _read_window(seen: Any, positions: Any) -> int:
 
 def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Tensor:
     """Gates log f_i = B_(i,i-1) - B_(i,i), and B_ij - B_ii = c_i - c_j must hold in all rows that are looked at."""
-    import torch
-
+    torch = torch_module()
     own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).double()
     if offset > 0:
         return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).double() - own

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_float32, to_float64
+from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_float32, to_float64, torch_module
 from .call import CLOSED, Call
 
 #: Rows from the first position on that are compared.
@@ -123,25 +123,16 @@ def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float6
 
 def _last_rows(call: Call, sums: Float64) -> Float64:
     """The same of the last rows of softmax attention, whose products are made in float32 where the tensors lie."""
-    heads, rows = call.heads, LAST_ROWS
-    group = heads // int(call.k.shape[0])
-    out = np.empty((heads, rows, int(call.v.shape[2])))  # type: ignore[union-attr]
+    key_heads, rows = int(call.k.shape[0]), LAST_ROWS
+    of_key_head = (key_heads, call.heads // key_heads * rows, -1)
+    q, k, v = (to_float32(part) for part in (call.q[:, -rows:], call.k, call.v))
+    logits = to_float64(q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1)
     sinks = None if call.sinks is None else to_float64(call.sinks)
-    for key_head in range(int(call.k.shape[0])):
-        of = slice(key_head * group, (key_head + 1) * group)
-        q = to_float32(call.q[of, -rows:])
-        key, value = to_float32(call.k[key_head]), to_float32(call.v[key_head])  # type: ignore[index]
-        logits = call.scale * to_float64(q @ key.T)
-        entries = softmax_rows(
-            logits, sums[of], call.rows - rows, call.window, call.softcap, None if sinks is None else sinks[of]
-        )
-        weights: Tensor = entries.astype(np.float32)
-        if is_torch(value):
-            import torch
-
-            weights = torch.from_numpy(weights).to(value.device)
-        out[of] = to_float64(weights @ value)
-    return out
+    entries = softmax_rows(call.scale * logits, sums, call.rows - rows, call.window, call.softcap, sinks)
+    weights: Tensor = entries.astype(np.float32).reshape(of_key_head)
+    if is_torch(v):
+        weights = torch_module().from_numpy(weights).to(v.device)
+    return to_float64(weights @ v).reshape(call.heads, rows, -1)
 
 
 def _rounding(call: Call) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -14,7 +16,19 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import Float64, Tensor, as_tensor, device_of, dtype_of, is_torch, pieces, shape_of, to_float32, to_float64
+from .arrays import (
+    Float64,
+    Tensor,
+    as_tensor,
+    device_of,
+    dtype_of,
+    is_torch,
+    pieces,
+    shape_of,
+    to_float32,
+    to_float64,
+    torch_module,
+)
 from .call import Call, checked, one_sequence
 from .capture import Capture
 from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
@@ -49,12 +63,8 @@ def _is_writer() -> bool:
 
 
 def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("foxscope")
-    except metadata.PackageNotFoundError:
-        return "0"
+    found = importlib.util.find_spec("foxscope.program") is not None
+    return str(importlib.import_module("foxscope.program").VERSION) if found else "0"
 
 
 class Recording:
@@ -500,19 +510,18 @@ def _losses(logits: Tensor, targets: Any) -> Float64:
     over the model's own prediction, its entropy: a row has to have a finite loss.
     """
     out = np.empty(len(targets))
-    known = np.maximum(targets, 0)
-    for begin in range(0, len(targets), 512):
-        rows = to_float32(logits[begin : begin + 512])
-        of = known[begin : begin + 512]
-        if is_torch(rows):
-            import torch
-
-            chosen = rows.gather(1, torch.from_numpy(of.astype(np.int64))[:, None].to(rows.device))[:, 0]
-            out[begin : begin + 512] = to_float64(torch.logsumexp(rows, 1) - chosen)
+    known = np.maximum(targets, 0).astype(np.int64)
+    rows = max(1, (1 << 19) // int(logits.shape[1]))  # rows that stay in a processor's cache
+    for begin in range(0, len(targets), rows):
+        piece, of = to_float32(logits[begin : begin + rows]), known[begin : begin + rows]
+        if is_torch(piece):
+            torch = torch_module()
+            index = torch.from_numpy(of).to(piece.device)
+            out[begin : begin + rows] = to_float64(torch.nn.functional.cross_entropy(piece, index, reduction="none"))
         else:
-            largest = rows.max(axis=1)
-            total = np.log(np.exp(rows - largest[:, None]).sum(axis=1, dtype=np.float64)) + largest
-            out[begin : begin + 512] = total - rows[np.arange(len(of)), of]
+            largest = piece.max(axis=1)
+            total = np.log(np.exp(piece - largest[:, None]).sum(axis=1, dtype=np.float64)) + largest
+            out[begin : begin + rows] = total - piece[np.arange(len(of)), of]
     for row in np.flatnonzero(targets < 0):
         numbers = to_float64(logits[int(row)])
         numbers = numbers - numbers.max()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .arrays import Tensor
+from .arrays import Tensor, torch_module
 from .call import Call
 from .masks import NotRecordable, read_block_mask, read_mask
 
@@ -265,8 +265,7 @@ def _unit(part: Tensor) -> Tensor:
 
 def _log_decay(arguments: Mapping[str, Any], gates: Tensor, channels: bool) -> Tensor:
     """Log decays of gates that a kernel of FLA makes itself: -exp(A_log) softplus(g + dt_bias), or with a lower bound."""
-    import torch
-
+    torch = torch_module()
     gates = gates.float()
     bias: Any = arguments.get("dt_bias")
     rates: Any = arguments.get("A_log")
