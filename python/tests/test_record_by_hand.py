@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,22 @@ def test_values_of_several_formats(tmp_path: Path) -> None:
     entries = map_of(tmp_path / "run.h5", 0, 0)
     assert np.all(entries[50:, :50] == 0)
     assert np.abs(entries.sum(1) - 1).max() < 1e-4
+
+
+def test_memory_is_that_of_a_layer(tmp_path: Path) -> None:
+    """Eight layers go through less memory than the arrays of one take."""
+    length = 3000
+    q, k, v = arrays((4, length, 64), (4, length, 64), (4, length, 64))
+    log_f = log_gates(4, length)
+    with record(tmp_path / "run.h5", input_ids=[0] * length) as rec:
+        tracemalloc.start()
+        for n in range(8):
+            rec.attention(n, q, k, v, log_f)
+        rec.logits(np.zeros((length, 4), np.float32))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < q.nbytes + k.nbytes + v.nbytes
+    assert (tmp_path / "run.h5").stat().st_size > 8 * q.nbytes
 
 
 TEXT = "Zwei Füchse 🦊 laufen über das Feld, und niemand sieht es."

@@ -144,6 +144,35 @@ def test_fla_forgetting_attention(packages: Any, tmp_path: Path) -> None:
         assert_maps(tmp_path / "run.h5", n, of[f"layers.{n}.attention"][0])
 
 
+def test_fla_forgetting_attention_goes_on_with_a_cache(packages: Any, tmp_path: Path) -> None:
+    """A prompt of 60 positions, then four by FLA's function for one query of each of two sequences."""
+
+    def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float | None = None) -> Tensor:
+        return forgetting(q, k, v, g, q.shape[-1] ** -0.5)
+
+    def attn_decoding_one_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor, cu_seqlens: Tensor) -> Tensor:
+        return torch.full_like(q, torch.nan)  # rows behind the first ones are not checked
+
+    packages("fla.ops.forgetting_attn", "parallel_forgetting_attn", parallel_forgetting_attn)
+    packages("fla.ops.attn.decoding", "attn_decoding_one_step", attn_decoding_one_step)
+    of = golden("fla-fox")
+    parts = [rows_first(of[f"layers.0.{part}"][1]) for part in ("q", "k", "v", "log_fgate")]
+    layer = Layer(0, parallel_forgetting_attn)
+    with record(tmp_path / "run.h5", input_ids=[list(range(64))] * 2, sequence=1) as rec:
+        layer.args = tuple(part[:, :60].repeat(2, *[1] * (part.ndim - 1)) for part in parts)
+        layer()
+        layer.function = sys.modules["fla.ops.attn.decoding"].attn_decoding_one_step
+        for end in range(61, 65):
+            q, *others = parts
+            query = torch.cat([torch.zeros_like(q[:, :1]), q[:, end - 1 : end]], 1)
+            packed = [torch.cat([torch.zeros_like(part[:, :end]), part[:, :end]], 1) for part in others]
+            layer.args = (query, *packed, torch.tensor([0, end, 2 * end]))
+            layer()
+    assert "64 positions" in rec.summary()
+    check_file(tmp_path / "run.h5")
+    assert_maps(tmp_path / "run.h5", 0, of["layers.0.attention"][1])
+
+
 def test_fla_gla(packages: Any, tmp_path: Path) -> None:
     def chunk_gla(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float | None = None, initial_state: Tensor = None) -> Any:
         return linear(q, k, v, g, None, q.shape[-1] ** -0.5 if scale is None else scale, False), None

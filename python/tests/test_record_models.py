@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from recording_support import DATA, assert_maps, check_file, map_of, program
@@ -38,6 +39,28 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "scale_attn_by_inverse_layer_idx": True,
     },
     "gpt_oss": {**SMALL, "sliding_window": 20, "num_local_experts": 2, "num_experts_per_tok": 1},
+    "kimi_linear": {
+        "vocab_size": 90,
+        "hidden_size": 48,
+        "intermediate_size": 64,
+        "moe_intermediate_size": 32,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 2,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 10,
+        "linear_head_dim": 12,
+        "linear_num_heads": 4,
+        "layer_types": ["linear_attention", "full_attention"],
+        "mlp_layer_types": ["dense", "dense"],
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
     "qwen3_5_text": {
         **SMALL,
         "linear_num_key_heads": 2,
@@ -95,14 +118,35 @@ def test_losses_are_those_of_the_model(tmp_path: Path) -> None:
     with record(path, input_ids=ids, keep="loss") as rec, torch.no_grad():
         out = model(ids, labels=ids)
         rec.logits(out.logits)
-    import h5py
-
     with h5py.File(path) as file:
         losses = file["models/model/loss/per_token_loss"][:]
         assert set(file["models/model/layers/00"]) == set()
     assert abs(losses[:-1].mean() - float(out.loss)) < 1e-5
     last = torch.distributions.Categorical(logits=out.logits[0, -1]).entropy()
     assert abs(losses[-1] - float(last)) < 1e-5
+
+
+def test_kimi_delta_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M of the file times the values of the file is what the model's own function returned for all positions."""
+    import transformers.models.kimi_linear.modeling_kimi_linear as kimi
+
+    own, outputs = kimi.chunk_kimi_delta_attention, []
+
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        outputs.append(own(*args, **kwargs)[0][0].transpose(0, 1).double().numpy())
+        return own(*args, **kwargs)
+
+    monkeypatch.setattr(kimi, "chunk_kimi_delta_attention", kept)
+    model, path = model_of("kimi_linear", "eager"), tmp_path / "run.h5"
+    ids = torch.randint(0, 90, (1, 75))
+    with record(path, input_ids=ids) as rec, torch.no_grad():
+        model(ids)
+    check_file(path)
+    assert "layer 0: delta rule, a gate a channel" in rec.summary() and "layer 1: attention" in rec.summary()
+    with h5py.File(path) as file:
+        values = file["models/model/layers/00/value"][:]
+    for head, output in enumerate(outputs[0]):
+        assert np.abs(map_of(path, 0, head, "mixing") @ values[head] - output).max() < 1e-4
 
 
 def test_qwen3_5_of_the_fixture(tmp_path: Path) -> None:
@@ -121,7 +165,7 @@ def test_qwen3_5_of_the_fixture(tmp_path: Path) -> None:
     listed = tmp_path / "ids.json"
     listed.write_text(str([int(token) for token in golden["input_ids"][0]]))
     program("run", "--model", folder, "--ids", listed, "--keep", "loss,gates,rows,qk,values", "-o", ours)
-    with __import__("h5py").File(path) as mine, __import__("h5py").File(ours) as theirs:
+    with h5py.File(path) as mine, h5py.File(ours) as theirs:
         of_mine, of_theirs = mine["models/model"], theirs["models/qwen3_5"]
         assert list(of_mine.attrs["mixers"]) == list(of_theirs.attrs["mixers"])
         for name in ("mixer", "decay", "heads", "query_heads", "key_heads", "value_heads", "head_dim", "value_dim"):

@@ -74,7 +74,7 @@ def to_float32(value: Tensor) -> Tensor:
 def to_float64(value: Tensor) -> Float64:
     """The same numbers in float64, in host memory."""
     if is_torch(value):
-        double: Float64 = value.double().cpu().numpy()
+        double: Float64 = value.cpu().double().numpy()  # not every device has float64
         return double
     return np.asarray(value, dtype=np.float64)
 

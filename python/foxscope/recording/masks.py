@@ -58,7 +58,9 @@ def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
     if offset < 0:
         raise NotRecordable(f"{queries} queries have {keys} keys")
     index = torch.tensor(_rows_of(queries), device=mask.device)
-    rows = mask.detach()[:, index]
+    mask = mask.detach()
+    rows = mask[:, index].cpu()
+    index = index.cpu()
     is_bool = rows.dtype == torch.bool
     seen = rows if is_bool else rows.double() > _masked_below(rows)
     if not bool((seen == seen[:1]).all()):
@@ -69,7 +71,8 @@ def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
     bias = torch.where(seen, rows.double(), 0.0)
     if not bool(bias.any()):
         return MaskReading(window)
-    return MaskReading(window, _read_decay(mask.detach(), bias, seen, index, offset))
+    log_decay = _read_decay(mask, bias, seen, index, offset)
+    return MaskReading(window, log_decay.float().to(mask.device))
 
 
 def _masked_below(rows: Any) -> float:
@@ -109,10 +112,10 @@ def _read_window(seen: Any, positions: Any) -> int:
 def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Tensor:
     """Gates log f_i = B_(i,i-1) - B_(i,i), and B_ij - B_ii = c_i - c_j must hold in all rows that are looked at."""
     torch = torch_module()
-    own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).double()
+    own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).cpu().double()
     if offset > 0:
-        return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).double() - own
-    later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).double() - own[:, 1:]
+        return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).cpu().double() - own
+    later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).cpu().double() - own[:, 1:]
     # The gate of position 0 lies between no pair of positions, and a mask does not say it: that of position 1 is taken.
     log_decay = torch.cat([later[:, :1], later], dim=1)
     sums = log_decay.cumsum(1)

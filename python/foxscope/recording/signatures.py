@@ -257,6 +257,30 @@ def read_fla_forgetting(arguments: Mapping[str, Any], sequence: int, output: Any
     )
 
 
+def read_fla_decoding(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
+    """FLA's attn_decoding_one_step: a query of each sequence, [1, B, HQ, K], and all keys one behind the other."""
+    q, bounds, scale, gates = arguments["q"], arguments["cu_seqlens"], arguments.get("scale"), arguments.get("g")
+    if int(q.shape[1]) <= sequence:
+        raise NotRecordable(f"a batch of {q.shape[1]} has no sequence {sequence}")
+    if arguments.get("do_gate_scale", False):
+        raise NotRecordable("gates are scaled with the logits")
+    of = slice(int(bounds[sequence]), int(bounds[sequence + 1]))
+    one = slice(sequence, sequence + 1)
+    q, out = (_sequence(part[:, one], 0, False) for part in (q, _first(output)))
+    k, v = (_sequence(part[:, of], 0, False) for part in (arguments["k"], arguments["v"]))
+    return Call(
+        "attention",
+        q,
+        k,
+        v,
+        log_decay=None if gates is None else _sequence(gates[:, of][:, -1:], 0, False),
+        scale=float(k.shape[-1] ** -0.5 if scale is None else scale),  # type: ignore[union-attr]
+        sinks=arguments.get("sink_bias"),
+        output=out,
+        source=source,
+    )
+
+
 def _unit(part: Tensor) -> Tensor:
     """Rows of length 1, l2(z) = z / sqrt(sum z^2 + 1e-6), in float32."""
     wide = part.float()
@@ -354,6 +378,7 @@ INTERFACE = Signature("attention_interface", ("module", "query", "key", "value",
 SIGNATURES: tuple[tuple[tuple[str, ...], Signature], ...] = (
     (("forgetting_transformer",), Signature("forgetting_attention", (*_QKV, "log_fgate"), read_forgetting)),
     (("fla",), Signature("parallel_forgetting_attn", (*_QKV, "g"), read_fla_forgetting)),
+    (("fla",), Signature("attn_decoding_one_step", (*_QKV, "g"), read_fla_decoding)),
     (("fla",), Signature("chunk_gla", (*_QKV, "g"), read_linear("gated_linear_attention"))),
     (("fla",), Signature("fused_chunk_gla", (*_QKV, "g"), read_linear("gated_linear_attention"))),
     (("fla",), Signature("fused_recurrent_gla", (*_QKV, "gk"), read_linear("gated_linear_attention"))),
@@ -373,6 +398,8 @@ SIGNATURES: tuple[tuple[tuple[str, ...], Signature], ...] = (
     (("transformers",), Signature("torch_recurrent_gated_delta_rule", _GATED, read_linear("delta_rule"))),
     (("fla", "transformers"), Signature("chunk_kda", _GATED, read_linear("delta_rule"))),
     (("fla", "transformers"), Signature("fused_recurrent_kda", _GATED, read_linear("delta_rule"))),
+    (("transformers",), Signature("chunk_kimi_delta_attention", _GATED, read_linear("delta_rule"))),
+    (("transformers",), Signature("recurrent_kimi_delta_attention", _GATED, read_linear("delta_rule"))),
     (("flash_attn", "flash_attn_interface"), Signature("flash_attn_func", _QKV, read_flash)),
     (
         ("flash_attn", "flash_attn_interface"),
