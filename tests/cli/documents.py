@@ -20,7 +20,7 @@ PICTURES = SOURCE / "resources" / "readme"
 
 # What a comment says of a command that is not run by the tests. A comment on a line of its own speaks of all commands up
 # to the next empty line.
-NOT_HERE = re.compile(r"on (a|two|several) GPUs?\b|needs (root|the network|a display|Apptainer|Podman|pandas)|in a job of Slurm|"
+NOT_HERE = re.compile(r"on (a|two|several) GPUs?\b|needs (root|the network|a display|Apptainer|Podman|pandas|torch)|in a job of Slurm|"
                       r"takes? (a|an|\d+|some|a few) (minutes?|hours?|days?)|until Ctrl\+C|opens the window|while it answers")
 
 

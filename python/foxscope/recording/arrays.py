@@ -1,0 +1,140 @@
+"""Numbers of torch tensors and numpy arrays, piece by piece, as a run file holds them.
+
+Neither torch nor a GPU is needed: torch is looked at only where a program has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FoxscopeError
+
+#: A torch tensor or whatever numpy takes. Heads come first: [H, L, d] or [H, L].
+Tensor = Any
+Float64 = npt.NDArray[np.float64]
+
+#: Unit roundoff of the formats in which models compute.
+ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def torch_module() -> Any:
+    """The module torch, which the program has imported where there are its tensors."""
+    return sys.modules["torch"]
+
+
+def is_torch(value: object) -> bool:
+    """Whether a value is a torch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def as_tensor(value: Tensor, name: str) -> Tensor:
+    """A torch tensor detached from its graph, or a numpy array.
+
+    Raises FoxscopeError for what has no numbers: fake and meta tensors, and lists that are no array.
+    """
+    if is_torch(value):
+        if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
+            raise FoxscopeError(f"{name} has no numbers (it is on the meta device): run the model on a real device")
+        return value.detach()
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise FoxscopeError(f"{name} is no array of numbers ({error})") from error
+    if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype.name == "bfloat16"):
+        raise FoxscopeError(f"{name} is no array of numbers but of {array.dtype}")
+    return array
+
+
+def dtype_of(value: Tensor) -> str:
+    """The dtype as a word: float32, bfloat16 and so on."""
+    return str(value.dtype).removeprefix("torch.")
+
+
+def device_of(value: Tensor) -> str:
+    """The device as a word: cpu, cuda:0 and so on."""
+    return str(value.device) if is_torch(value) else "cpu"
+
+
+def shape_of(value: Tensor) -> list[int]:
+    """Extents as a list, which prints as people write them."""
+    return [int(extent) for extent in value.shape]
+
+
+def to_float32(value: Tensor) -> Tensor:
+    """The same numbers in float32, of the same library and on the same device."""
+    return value.float() if is_torch(value) else value.astype(np.float32)
+
+
+def to_float64(value: Tensor) -> Float64:
+    """The same numbers in float64, in host memory."""
+    if is_torch(value):
+        double: Float64 = value.cpu().double().numpy()  # not every device has float64
+        return double
+    return np.asarray(value, dtype=np.float64)
+
+
+def pad_channels(value: Tensor, channels: int) -> Tensor:
+    """[H, n, d] with zeros behind the last channel, up to `channels`."""
+    missing = channels - value.shape[-1]
+    if missing <= 0:
+        return value
+    if is_torch(value):
+        return torch_module().nn.functional.pad(value, (0, missing))
+    return np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])
+
+
+def take_heads(value: Tensor, heads: list[int]) -> Tensor:
+    """Some heads of [H, ...], in that order."""
+    return value[heads]
+
+
+def to_bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Bits of the nearest bfloat16, ties to even."""
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return np.where(np.isnan(values), np.uint16(0x7FC0), (rounded >> np.uint32(16)).astype(np.uint16))
+
+
+def _piece(part: Tensor, dtype: str) -> npt.NDArray[Any]:
+    """A head in the file's format: float32, float64, or the bits of bfloat16."""
+    if is_torch(part):
+        torch = torch_module()
+        if dtype == "bfloat16":
+            bits: npt.NDArray[np.int16] = part.to(torch.bfloat16).contiguous().cpu().view(torch.int16).numpy()
+            return bits.view(np.uint16)
+        wide = torch.float64 if dtype == "float64" else torch.float32
+        numbers: npt.NDArray[Any] = part.to(device="cpu", dtype=wide).contiguous().numpy()
+        return numbers
+    if dtype == "bfloat16":
+        return to_bfloat16_bits(np.ascontiguousarray(part, dtype=np.float32))
+    return np.ascontiguousarray(part, dtype=np.dtype(dtype))
+
+
+def _is_finite(piece: npt.NDArray[Any]) -> bool:
+    if piece.dtype == np.uint16:
+        return not bool(np.any((piece & np.uint16(0x7F80)) == np.uint16(0x7F80)))
+    # A sum is finite where all numbers are, but for an overflow: then they are looked at one by one.
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(piece.sum(dtype=np.float64))) or bool(np.isfinite(piece).all())
+
+
+def pieces(value: Tensor, dtype: str, name: str) -> Iterator[npt.NDArray[Any]]:
+    """The heads of [H, n, ...] one by one, in the file's format; at most one of them is in host memory beside `value`.
+
+    Raises FoxscopeError naming the first number that is not finite.
+    """
+    for head in range(value.shape[0]):
+        piece = _piece(value[head], dtype)
+        if not _is_finite(piece):
+            numbers = to_float64(value[head])
+            place = [int(index) for index in np.argwhere(~np.isfinite(numbers))[0]]
+            channel = f", channel {place[1]}" if len(place) > 1 else ""
+            what = "is NaN" if np.isnan(numbers[tuple(place)]) else "is infinite"
+            raise FoxscopeError(f"{name} {what} at head {head}, position {place[0]}{channel}: look for the layer before it")
+        yield piece

@@ -1,0 +1,233 @@
+"""What one call of a layer's mixer was given and gave, and whether its parts fit together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import FoxscopeError
+from .arrays import Tensor, as_tensor, device_of, is_torch, shape_of, to_float64
+
+#: Of every mixer: the decays that it may have, and whether beta, and e and b, belong to it.
+MIXERS: Mapping[str, tuple[tuple[str, ...], bool, bool]] = {
+    "attention": (("none", "head"), False, False),
+    "mamba2": (("head",), True, False),
+    "gated_linear_attention": (("none", "head", "channel"), False, False),
+    "delta_rule": (("none", "head", "channel"), True, False),
+    "mamba": (("head", "rates"), True, False),
+    "diagonal_plus_low_rank": (("head", "channel"), False, True),
+    "delta_product": (("none", "head"), True, False),
+}
+
+#: log f of a closed gate, as a run holds it: exp(-1000) is 0, and no difference is infinity minus infinity.
+CLOSED = -1000.0
+#: Largest log f that rounding explains.
+MOST_LOG_FORGET = 1e-6
+
+
+@dataclass
+class Call:
+    """One call: tensors of one sequence, heads first.
+
+    mixer       "attention" (softmax), or a linear mixer of `MIXERS`
+    q           [H_q, n, d] as it enters the mixer, behind norms and rotary embedding
+    k           [H_k, m, d], m >= n: keys of earlier positions may stand before those of the n queries
+    v           [H_v, m, d_v]
+    log_decay   [H, n] nats: log f of softmax attention, or the log decay of heads; [H_k, n, d] of channels
+    beta        [H, n]: beta of the delta rule; dt of Mamba and Mamba-2
+    decay_rate  [H, d]: of Mamba, whose channels decay by rate times log_decay
+    erase_read, erase_write   [H_k, n, d]: e and b of diagonal plus low rank
+    scale       what q.k is multiplied by
+    window      w, where a query i sees the keys i - w < j <= i; 0: all
+    softcap     cap of logits, cap tanh(s / cap); 0: none
+    sinks       [H]: one logit more in every row
+    output      [H, n, d_v] that the model's own mixer gave
+    source      words for people: which function was called
+    """
+
+    mixer: str
+    q: Tensor
+    k: Tensor
+    v: Tensor | None = None
+    log_decay: Tensor | None = None
+    beta: Tensor | None = None
+    decay_rate: Tensor | None = None
+    erase_read: Tensor | None = None
+    erase_write: Tensor | None = None
+    scale: float = 1.0
+    window: int = 0
+    softcap: float = 0.0
+    sinks: Tensor | None = None
+    output: Tensor | None = None
+    source: str = ""
+    dropout: float = 0.0
+    note: str = field(default="", compare=False)
+
+    @property
+    def rows(self) -> int:
+        """n, positions of the call."""
+        return int(self.q.shape[1])
+
+    @property
+    def heads(self) -> int:
+        """H, heads that have maps."""
+        if self.mixer == "attention":
+            return int(self.q.shape[0])
+        counts = [self.q.shape[0], self.k.shape[0]]
+        counts += [part.shape[0] for part in (self.v, self.beta) if part is not None]
+        if self.log_decay is not None and self.log_decay.ndim == 2:
+            counts.append(self.log_decay.shape[0])
+        return int(max(counts))
+
+    @property
+    def decay(self) -> str:
+        """The word of the run file: "none", "head", "channel" or "rates"."""
+        if self.log_decay is None:
+            return "none"
+        if self.decay_rate is not None:
+            return "rates"
+        return "channel" if self.log_decay.ndim == 3 else "head"
+
+    @property
+    def d(self) -> int:
+        """Channels of queries and keys."""
+        return int(self.q.shape[2])
+
+    def sizes(self) -> dict[str, int]:
+        """Extents by their names in a run file."""
+        value = self.k if self.v is None else self.v
+        return {
+            "heads": self.heads,
+            "query_heads": int(self.q.shape[0]),
+            "key_heads": int(self.k.shape[0]),
+            "value_heads": int(value.shape[0]),
+            "head_dim": self.d,
+            "value_dim": int(value.shape[2]),
+        }
+
+
+#: The tensors of a call.
+PARTS = ("q", "k", "v", "log_decay", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
+
+
+def _fail(where: str, name: str, expected: str, found: list[int]) -> FoxscopeError:
+    return FoxscopeError(f"{where}: {name}: expected {expected}, got {found}")
+
+
+def one_sequence(value: Tensor | None, axes: int, sequence: int, where: str, name: str) -> Tensor | None:
+    """A tensor without its batch axis, where it has one: sequence `sequence` of it."""
+    if value is None:
+        return None
+    value = as_tensor(value, f"{where}: {name}")
+    if value.ndim == axes:
+        return value
+    if value.ndim == axes + 1:
+        if value.shape[0] > sequence:
+            return value[sequence]
+        if value.shape[0] == 1:
+            return value[0]
+        raise FoxscopeError(f"{where}: {name}: a batch of {value.shape[0]} has no sequence {sequence}")
+    raise FoxscopeError(f"{where}: {name}: expected {axes} axes, or {axes + 1} with a batch, got {shape_of(value)}")
+
+
+def checked(call: Call, where: str) -> Call:
+    """The call with tensors that are arrays of numbers and fit together.
+
+    Raises FoxscopeError, which begins with `where`, for the first part that does not.
+    """
+    if call.mixer not in MIXERS:
+        raise FoxscopeError(f"{where}: the mixer '{call.mixer}' is not known: use {', '.join(MIXERS)}")
+    parts: dict[str, Any] = {
+        name: as_tensor(getattr(call, name), f"{where}: {name}") for name in PARTS if getattr(call, name) is not None
+    }
+    call = replace(call, **parts)
+    _check_devices(parts, where)
+    _check_shapes(call, where)
+    _check_numbers(call, where)
+    return call
+
+
+def _check_devices(parts: Mapping[str, Tensor], where: str) -> None:
+    devices: dict[str, str] = {}
+    for name, part in parts.items():
+        if is_torch(part) and part.ndim > 0:
+            devices.setdefault(device_of(part), name)
+    if len(devices) > 1:
+        found = ", ".join(f"{name} on {device}" for device, name in devices.items())
+        raise FoxscopeError(f"{where}: the tensors of a layer lie on several devices ({found}): move them to one")
+
+
+def _check_shapes(call: Call, where: str) -> None:
+    for name in ("q", "k", "v"):
+        part = getattr(call, name)
+        if part is not None and (part.ndim != 3 or 0 in part.shape):
+            raise _fail(where, name, "[heads, positions, channels]", shape_of(part))
+    n, m, d = call.rows, int(call.k.shape[1]), call.d
+    if call.k.shape[2] != d:
+        raise _fail(where, "k", f"[heads, {m}, {d}] as q has {d} channels", shape_of(call.k))
+    if m < n:
+        raise _fail(where, "k", f"[heads, {n}, {d}] as q has {n} positions", shape_of(call.k))
+    if call.v is not None and call.v.shape[1] != m:
+        raise _fail(where, "v", f"[heads, {m}, channels] as k has {m} positions", shape_of(call.v))
+    heads = call.heads
+    for name in ("q", "k", "v"):
+        part = getattr(call, name)
+        if part is not None and heads % part.shape[0] != 0:
+            raise _fail(where, name, f"a number of heads that divides {heads}", shape_of(part))
+    if call.mixer == "attention" and call.v is not None and call.v.shape[0] != call.k.shape[0]:
+        raise _fail(where, "v", f"[{call.k.shape[0]}, {m}, channels] as k has", shape_of(call.v))
+    decays, writes_beta, erases = MIXERS[call.mixer]
+    if call.decay not in decays:
+        raise FoxscopeError(
+            f"{where}: {call.mixer} has a decay by {' or '.join(decays)}, and log_decay "
+            f"{'is missing' if call.log_decay is None else 'is ' + str(shape_of(call.log_decay))}"
+        )
+    expected: dict[str, tuple[int, ...]] = {"beta": (heads, n), "sinks": (heads,), "decay_rate": (heads, d)}
+    expected["log_decay"] = (int(call.k.shape[0]), n, d) if call.decay == "channel" else (heads, n)
+    expected["erase_read"] = expected["erase_write"] = (int(call.k.shape[0]), n, d)
+    for name, shape in expected.items():
+        part = getattr(call, name)
+        if part is not None and tuple(part.shape) != shape:
+            shown = "log_forget" if name == "log_decay" and call.mixer == "attention" else name
+            raise _fail(where, shown, str(list(shape)), shape_of(part))
+    for name, belongs in (("beta", writes_beta), ("erase_read", erases), ("erase_write", erases)):
+        if (getattr(call, name) is not None) != belongs:
+            raise FoxscopeError(f"{where}: {call.mixer} {'needs' if belongs else 'has no'} {name}")
+    if call.output is not None:
+        out_heads = int(call.q.shape[0]) if call.mixer == "delta_product" else heads
+        channels = call.output.shape[-1] if call.v is None else call.v.shape[2]
+        if tuple(call.output.shape) != (out_heads, n, channels):
+            raise _fail(where, "output", str([out_heads, n, int(channels)]), shape_of(call.output))
+
+
+def _check_numbers(call: Call, where: str) -> None:
+    if not (math.isfinite(call.scale) and call.scale > 0):
+        raise FoxscopeError(f"{where}: scale: expected a number above 0, got {call.scale}")
+    if not (math.isfinite(call.softcap) and call.softcap >= 0):
+        raise FoxscopeError(f"{where}: softcap: expected a number of 0 or above, got {call.softcap}")
+    if call.window < 0:
+        raise FoxscopeError(f"{where}: window: expected a number of 0 or above, got {call.window}")
+    if call.log_decay is None:
+        return
+    shown = "log_forget" if call.mixer == "attention" else "log_decay"
+    # The largest of numbers with a NaN among them is NaN, in torch and in numpy.
+    if float(call.log_decay.max()) <= MOST_LOG_FORGET:
+        return
+    for head in range(call.log_decay.shape[0]):
+        numbers = to_float64(call.log_decay[head])
+        wrong = np.argwhere(~(numbers <= MOST_LOG_FORGET))
+        if len(wrong) == 0:
+            continue
+        place = tuple(int(index) for index in wrong[0])
+        channel = f", channel {place[1]}" if len(place) > 1 else ""
+        number = numbers[place]
+        at = f"at head {head}, position {place[0]}{channel}"
+        if np.isnan(number):
+            raise FoxscopeError(f"{where}: {shown} is NaN {at}: look for the layer before it")
+        inside = 0 < number <= 1 and bool(np.all((numbers >= 0) & (numbers <= 1)))
+        remedy = "these look like gates f: pass their logarithm" if inside else "pass logsigmoid of the gate's logit"
+        raise FoxscopeError(f"{where}: {shown} is {number:.6g} {at}, so the gate is above 1: {remedy}")

@@ -1,0 +1,222 @@
+"""Sees the calls of attention functions while a model runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from .masks import NotRecordable
+from .patches import Function, Patches, stand_in
+from .signatures import INTERFACE, SDPA, SIGNATURES, Signature, arguments_of
+
+#: seen(key of the module, number of its layer or None, words for the module, reader of the call).
+Seen = Callable[[object, "int | None", str, "CallReader"], None]
+
+
+class CallReader:
+    """Reads a call for one sequence of its batch; raises NotRecordable where a run file cannot hold it."""
+
+    def __init__(self, signature: Signature, arguments: dict[str, Any], output: Any, source: str) -> None:
+        self._signature, self._arguments, self._output = signature, arguments, output
+        self.source = source
+
+    def __call__(self, sequence: int) -> Any:
+        """The call (`Call`) of a sequence."""
+        try:
+            return self._signature.read(self._arguments, sequence, self._output, self.source)
+        except (KeyError, IndexError, AttributeError) as error:
+            raise NotRecordable(f"its arguments are not those that are known ({error!r})") from error
+
+
+class Capture:
+    """Stand-ins for the functions that models call, from `start` to `stop`."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._patches = Patches()
+        self._inside = threading.local()
+        self._layers: dict[object, int] = {}
+        self._modules: list[object] = []  # kept alive, so that no other takes over an id
+        self.count = 0
+
+    def start(self) -> None:
+        """Replaces the functions that exist in modules that the program has imported."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return
+        try:
+            self._stop_compiling(torch)
+            functions: dict[int, tuple[Function, Function]] = {}
+            self._add(functions, torch.nn.functional.scaled_dot_product_attention, SDPA, "torch")
+            for module_name, module in list(sys.modules.items()):
+                package = module_name.split(".")[0]
+                for packages, signature in SIGNATURES:
+                    if package in packages:
+                        function = vars(module).get(signature.name)
+                        if callable(function) and not isinstance(function, type):
+                            self._add(functions, function, signature, package)
+            self._patches.replace(functions)
+            self._patch_interface()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Puts everything back."""
+        self._patches.restore()
+
+    def layer_of(self, key: object, wanted: int | None) -> int:
+        """The number of a module's layer: its own, else the next one that is free, in the order of calls."""
+        if key in self._layers:
+            return self._layers[key]
+        used = set(self._layers.values())
+        layer = wanted if wanted is not None and wanted not in used else max(used, default=-1) + 1
+        self._layers[key] = layer
+        return layer
+
+    def _add(
+        self, functions: dict[int, tuple[Function, Function]], original: Function, signature: Signature, package: str
+    ) -> None:
+        if id(original) in functions:
+            return
+        words = f"{package}'{'' if package.endswith('s') else 's'} {signature.name}"
+
+        def seen(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return self._call(function, args, kwargs, signature, words, None)
+
+        functions[id(original)] = (original, stand_in(original, seen))
+
+    def _stop_compiling(self, torch: Any) -> None:
+        """A compiled graph would hide the calls that are in it: compiled modules run as they were written."""
+        set_stance = getattr(torch.compiler, "set_stance", None)
+        if set_stance is not None:
+            stance = set_stance("force_eager")
+            stance.__enter__()
+            self._patches.on_restore(lambda: stance.__exit__(None, None, None))
+        heads = getattr(torch.backends, "mha", None)
+        if heads is not None and heads.get_fastpath_enabled():
+            heads.set_fastpath_enabled(False)  # torch.nn.TransformerEncoder in one call of C++
+            self._patches.on_restore(lambda: heads.set_fastpath_enabled(True))
+
+    def _patch_interface(self) -> None:
+        """Models of transformers look their attention up in AttentionInterface, or call the eager one of their module."""
+        modeling = sys.modules.get("transformers.modeling_utils")
+        interface = getattr(modeling, "AttentionInterface", None)
+        if interface is None:
+            return
+        look_up = interface.__getitem__
+
+        def get_item(of: Any, key: str) -> Function:
+            return self._interface(look_up(of, key), key)
+
+        if hasattr(interface, "get_interface"):
+            get_interface = interface.get_interface
+
+            def get(of: Any, name: str, default: Function) -> Function:
+                return self._interface(get_interface(of, name, default), name)
+
+            self._patches.set_attribute(interface, "get_interface", get)
+        else:
+            for module_name, module in list(sys.modules.items()):
+                eager = vars(module).get("eager_attention_forward") if module_name.startswith("transformers") else None
+                if eager is not None:
+                    self._patches.set_item(vars(module), "eager_attention_forward", self._interface(eager, "eager"))
+        self._patches.set_attribute(interface, "__getitem__", get_item)
+
+    def _interface(self, function: Function, name: str) -> Function:
+        if getattr(function, "_foxscope", None) is self:
+            return function
+        words = f"transformers' {name or 'eager'} attention"
+
+        def seen(original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            module = args[0] if args else kwargs.get("module")
+            return self._call(original, args, kwargs, INTERFACE, words, module)
+
+        replaced = stand_in(function, seen)
+        replaced._foxscope = self  # type: ignore[attr-defined]
+        return replaced
+
+    def _call(
+        self,
+        original: Function,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        signature: Signature,
+        words: str,
+        module: Any,
+    ) -> Any:
+        if getattr(self._inside, "busy", False) or self._is_backward():
+            return original(*args, **kwargs)
+        self._inside.busy = True
+        try:
+            torch = sys.modules["torch"]
+            if "flex" in words:  # without compiling it would hold [L, L]
+                with torch.compiler.set_stance("default"):
+                    output = original(*args, **kwargs)
+            else:
+                output = original(*args, **kwargs)
+            with torch.no_grad():
+                self._take(original, args, kwargs, signature, words, module, output)
+            return output
+        finally:
+            self._inside.busy = False
+
+    def _take(
+        self,
+        original: Function,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        signature: Signature,
+        words: str,
+        module: Any,
+        output: Any,
+    ) -> None:
+        self.count += 1
+        if module is None:
+            module = _calling_module(sys._getframe(3))
+        number = getattr(module, "layer_idx", None)
+        number = number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+        key: object = ("call", self.count)
+        if module is not None:
+            key = id(module)
+            if key not in self._layers:
+                self._modules.append(module)
+        names = INTERFACE.positional if signature is INTERFACE else signature.positional
+        arguments = (
+            {**dict(zip(names, args)), **kwargs}
+            if signature in (INTERFACE, SDPA)
+            else arguments_of(original, names, args, kwargs)
+        )
+        self._seen(
+            key,
+            number,
+            type(module).__name__ if module is not None else "",
+            CallReader(signature, arguments, output, words),
+        )
+
+    @staticmethod
+    def _is_backward() -> bool:
+        """Whether autograd runs: a checkpoint then calls again what was seen in the forward pass."""
+        torch = sys.modules["torch"]
+        current = getattr(torch._C, "_current_graph_task_id", None)
+        return current is not None and current() != -1
+
+
+def _calling_module(frame: FrameType | None) -> Any:
+    """The torch module whose method called the function: the nearest with a layer_idx, else the nearest of all."""
+    module_type = sys.modules["torch"].nn.Module
+    nearest = None
+    depth = 0
+    while frame is not None and depth < 40:
+        code = frame.f_code
+        if code.co_argcount > 0:
+            owner = frame.f_locals.get(code.co_varnames[0])
+            if isinstance(owner, module_type):
+                if isinstance(getattr(owner, "layer_idx", None), int):
+                    return owner
+                nearest = owner if nearest is None else nearest
+        frame, depth = frame.f_back, depth + 1
+    return nearest

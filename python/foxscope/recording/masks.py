@@ -1,0 +1,128 @@
+"""What an attention mask or an additive bias [B, H, L_q, L_k] says, read from some of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .arrays import Tensor, torch_module
+
+#: Rows of a mask that are looked at.
+_ROWS = 48
+
+
+class NotRecordable(Exception):
+    """Why a call is no causal attention of a text that a run file can hold. It is left out and listed."""
+
+
+@dataclass
+class MaskReading:
+    """window: w where queries see the keys i - w < j <= i, 0 where they see all before them.
+    log_decay: [H or 1, L_q] nats where the bias is a sum of log gates c_i - c_j (ALiBi, FoX by a mask); else None.
+    """
+
+    window: int = 0
+    log_decay: Tensor | None = None
+
+
+def _rows_of(count: int) -> list[int]:
+    third = _ROWS // 3
+    chosen = set(range(min(count, third))) | set(range(max(0, count - third), count))
+    chosen |= {count * n // third for n in range(third)}
+    return sorted(chosen)
+
+
+def read_block_mask(mask: Any, sequence: int, queries: int, keys: int, device: Any) -> MaskReading:
+    """Reads the mask of flex_attention, a function of places, as `read_mask` does."""
+    torch = torch_module()
+    index = torch.tensor(_rows_of(queries), device=device)
+    places = torch.arange(keys, device=device)
+    batch, head = torch.tensor(sequence, device=device), torch.tensor(0, device=device)
+    seen = mask.mask_mod(batch, head, index[:, None] + (keys - queries), places[None])
+    return MaskReading(_read_window(seen.expand(len(index), keys), index + (keys - queries)))
+
+
+def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
+    """Reads a mask of torch: bool (true: seen) or numbers that are added to the logits.
+
+    The last query reads key keys - 1. Raises NotRecordable for what is not causal, has holes or padding, or adds to
+    logits what no gate adds.
+    """
+    torch = torch_module()
+    while mask.ndim > 3:
+        mask = mask[min(sequence, mask.shape[0] - 1)]
+    while mask.ndim < 3:
+        mask = mask[None]
+    mask = mask.expand(mask.shape[0], queries, keys) if mask.shape[1:] != (queries, keys) else mask
+    offset = keys - queries
+    if offset < 0:
+        raise NotRecordable(f"{queries} queries have {keys} keys")
+    index = torch.tensor(_rows_of(queries), device=mask.device)
+    mask = mask.detach()
+    rows = mask[:, index].cpu()
+    index = index.cpu()
+    is_bool = rows.dtype == torch.bool
+    seen = rows if is_bool else rows.double() > _masked_below(rows)
+    if not bool((seen == seen[:1]).all()):
+        raise NotRecordable("heads have masks of their own")
+    window = _read_window(seen[0], index + offset)
+    if is_bool:
+        return MaskReading(window)
+    bias = torch.where(seen, rows.double(), 0.0)
+    if not bool(bias.any()):
+        return MaskReading(window)
+    log_decay = _read_decay(mask, bias, seen, index, offset)
+    return MaskReading(window, log_decay.float().to(mask.device))
+
+
+def _masked_below(rows: Any) -> float:
+    """A bound below which a number hides its key: half of what hides the future, or of the format's smallest."""
+    torch = torch_module()
+    smallest = float(torch.finfo(rows.dtype).min)
+    future = float(rows[0, 0, -1]) if rows.shape[1] > 1 else smallest
+    if future > -1e3:
+        raise NotRecordable("queries see keys behind them")
+    return max(future, smallest) / 2
+
+
+def _read_window(seen: Any, positions: Any) -> int:
+    torch = torch_module()
+    keys = torch.arange(seen.shape[1], device=seen.device)
+    if bool((seen & (keys[None] > positions[:, None])).any()):
+        raise NotRecordable("queries see keys behind them")
+    counts = seen.sum(1)
+    if not bool(seen[torch.arange(len(seen), device=seen.device), positions].all()):
+        raise NotRecordable("positions do not see themselves (padding): record a sequence without padding")
+    first = positions - counts + 1
+    if not bool((seen == ((keys[None] >= first[:, None]) & (keys[None] <= positions[:, None]))).all()):
+        raise NotRecordable("the keys of a query do not lie side by side")
+    cut = first > 0
+    if not bool(cut.any()):
+        return 0
+    widths = counts[cut]
+    if int(cut.sum()) > 1 and bool((first[cut] == first[cut][0]).all()):
+        raise NotRecordable("the first keys are hidden (padding): record a sequence without padding")
+    window = int(widths[0])
+    whole = counts[~cut]
+    if not bool((widths == window).all()) or (len(whole) > 0 and int(whole.max()) > window):
+        raise NotRecordable("the keys that queries see are no window before them")
+    return window
+
+
+def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Tensor:
+    """Gates log f_i = B_(i,i-1) - B_(i,i), and B_ij - B_ii = c_i - c_j must hold in all rows that are looked at."""
+    torch = torch_module()
+    own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).cpu().double()
+    if offset > 0:
+        return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).cpu().double() - own
+    later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).cpu().double() - own[:, 1:]
+    # The gate of position 0 lies between no pair of positions, and a mask does not say it: that of position 1 is taken.
+    log_decay = torch.cat([later[:, :1], later], dim=1)
+    sums = log_decay.cumsum(1)
+    expected = own[:, index, None] + sums[:, index, None] - sums[:, None, :]
+    difference = torch.where(seen, bias - expected, 0.0).abs()
+    largest = float(torch.where(seen, bias, 0.0).abs().max())
+    rounding = float(torch.finfo(mask.dtype).eps)
+    if float(difference.max()) > 8 * rounding * max(largest, 1.0) * max(1.0, len(sums[0]) ** 0.5):
+        raise NotRecordable("the mask adds to logits what is no sum of log gates")
+    return log_decay

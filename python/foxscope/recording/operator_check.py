@@ -1,0 +1,313 @@
+"""Compares what was recorded with what the model's own mixer returned.
+
+softmax attention   O = softmax(cap(s Q K^T) + D) V with D_ij = c_i - c_j (Lin et al. 2025, eq. 6)
+linear mixers       S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t (docs/maps.md)
+
+Everything is float64 and made of the first rows (`ROWS`), of softmax attention of the last four too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import FoxscopeError
+from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_float32, to_float64, torch_module
+from .call import CLOSED, Call
+
+#: Rows from the first position on that are compared.
+ROWS = 64
+LAST_ROWS = 4
+
+
+def _group(part: Float64, heads: int) -> Float64:
+    """Each of [h, ...] for its H / h heads."""
+    return np.repeat(part, heads // part.shape[0], axis=0)
+
+
+def softmax_rows(logits: Float64, c: Float64, begin: int, window: int, softcap: float, sinks: Float64 | None) -> Float64:
+    """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats."""
+    if softcap > 0:
+        logits = softcap * np.tanh(logits / softcap)
+    rows, keys = logits.shape[1:]
+    query, key = begin + np.arange(rows)[:, None], np.arange(keys)[None, :]
+    seen = (key <= query) & ((key > query - window) if window > 0 else True)
+    logits = np.where(seen, logits + c[:, begin : begin + rows, None] - c[:, None, :], -np.inf)
+    largest = logits.max(axis=2, keepdims=True)
+    if sinks is not None:
+        largest = np.maximum(largest, sinks[:, None, None])
+    weights = np.exp(logits - largest)
+    total = weights.sum(axis=2, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks[:, None, None] - largest)
+    rows_of_a: Float64 = weights / total
+    return rows_of_a
+
+
+def _sums(call: Call, rows: int) -> Float64:
+    """Sums c of the first rows, [H, rows] nats."""
+    if call.log_decay is None:
+        return np.zeros((call.heads, rows))
+    sums: Float64 = np.cumsum(np.maximum(to_float64(call.log_decay[:, :rows]), CLOSED), axis=1)
+    return sums
+
+
+def first_rows(call: Call) -> Float64:
+    """What the recorded operator gives for the first rows of a text, [H, r, d_v]."""
+    rows = min(call.rows, ROWS)
+    assert call.v is not None
+    q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
+    if call.mixer == "attention":
+        heads = call.heads
+        logits = call.scale * np.einsum("hid,hjd->hij", q, _group(k, heads))
+        sinks = None if call.sinks is None else to_float64(call.sinks)
+        rows_of_a = softmax_rows(logits, _sums(call, rows), 0, call.window, call.softcap, sinks)
+        out: Float64 = np.einsum("hij,hjd->hid", rows_of_a, _group(v, heads))
+        return out
+    return _linear_rows(call, q * call.scale, k, v, rows)
+
+
+def _linear_rows(call: Call, q: Float64, k: Float64, v: Float64, rows: int) -> Float64:
+    heads = call.heads
+    q, k, v = (_group(part, heads) for part in (q, k, v))
+    decay = np.ones((heads, rows, 1))
+    if call.log_decay is not None:
+        log_decay = np.maximum(to_float64(call.log_decay[:, :rows]), CLOSED)
+        if call.decay == "channel":
+            decay = np.exp(_group(log_decay, heads))
+        elif call.decay_rate is not None:
+            decay = np.exp(log_decay[:, :, None] * to_float64(call.decay_rate)[:, None, :])
+        else:
+            decay = np.exp(log_decay[:, :, None])
+    beta = np.ones((heads, rows)) if call.beta is None else to_float64(call.beta[:, :rows])
+    if call.mixer == "delta_product":
+        return _delta_product(call, q, k, v, decay, beta)
+    state = np.zeros((heads, k.shape[2], v.shape[2]))
+    out = np.empty((heads, rows, v.shape[2]))
+    erase_read, erase_write = call.erase_read, call.erase_write
+    if erase_read is not None and erase_write is not None:
+        e = _group(to_float64(erase_read[:, :rows]), heads)
+        b = _group(to_float64(erase_write[:, :rows]), heads)
+    for t in range(rows):
+        before = state
+        state = decay[:, t, :, None] * state
+        write = v[:, t]
+        if call.mixer == "delta_rule":
+            write = write - np.einsum("hkv,hk->hv", state, k[:, t])
+        if erase_read is not None:
+            state = state + b[:, t, :, None] * np.einsum("hkv,hk->hv", before, e[:, t])[:, None, :]
+        state = state + k[:, t, :, None] * (beta[:, t, None] * write)[:, None, :]
+        out[:, t] = np.einsum("hkv,hk->hv", state, q[:, t])
+    return out
+
+
+def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float64, beta: Float64) -> Float64:
+    """Heads h n to h n + n - 1 are the steps of query head h."""
+    query_heads = int(call.q.shape[0])
+    steps, rows = call.heads // query_heads, q.shape[1]
+    state = np.zeros((query_heads, k.shape[2], v.shape[2]))
+    out = np.empty((query_heads, rows, v.shape[2]))
+    for t in range(rows):
+        state = decay[::steps, t, :, None] * state
+        for step in range(steps):
+            key = k[step::steps, t]
+            write = beta[step::steps, t, None] * (v[step::steps, t] - np.einsum("hkv,hk->hv", state, key))
+            state = state + key[:, :, None] * write[:, None, :]
+        out[:, t] = np.einsum("hkv,hk->hv", state, q[::steps, t])
+    return out
+
+
+def _last_rows(call: Call, sums: Float64) -> Float64:
+    """The same of the last rows of softmax attention, whose products are made in float32 where the tensors lie."""
+    key_heads, rows = int(call.k.shape[0]), LAST_ROWS
+    of_key_head = (key_heads, call.heads // key_heads * rows, -1)
+    q, k, v = (to_float32(part) for part in (call.q[:, -rows:], call.k, call.v))
+    logits = to_float64(q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1)
+    sinks = None if call.sinks is None else to_float64(call.sinks)
+    entries = softmax_rows(call.scale * logits, sums, call.rows - rows, call.window, call.softcap, sinks)
+    weights: Tensor = entries.astype(np.float32).reshape(of_key_head)
+    if is_torch(v):
+        weights = torch_module().from_numpy(weights).to(v.device)
+    return to_float64(weights @ v).reshape(call.heads, rows, -1)
+
+
+def _rounding(call: Call) -> float:
+    """Unit roundoff of what the mixer computed with."""
+    largest = max(ROUNDING.get(dtype_of(part), 2.0**-24) for part in (call.q, call.k, call.v, call.output))
+    on_gpu = is_torch(call.q) and call.q.device.type != "cpu"
+    # Tensor cores may take float32 as TF32, with 10 bits behind the point.
+    return max(largest, 2.0**-11) if on_gpu else max(largest, 2.0**-24)
+
+
+def _error(given: Float64, made: Float64) -> tuple[float, int]:
+    """The largest relative error of a head, root mean squares over its rows, and that head."""
+    norm = np.sqrt((given**2).mean(axis=(1, 2))) + 1e-30
+    errors = np.sqrt(((given - made) ** 2).mean(axis=(1, 2))) / norm
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    head = int(errors.argmax())
+    return float(errors[head]), head
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far the recorded operator is from the model's own: relative errors, root mean squares over a head's rows."""
+
+    rows: int
+    error: float
+    allowed: float
+
+
+def _allowed(call: Call) -> float:
+    """The relative error that rounding explains: logits of size |S| are rounded before their exponential is taken."""
+    rounding = _rounding(call)
+    spread = 0.0
+    if call.mixer == "attention":
+        rows = min(call.rows, ROWS)
+        q, k = to_float64(call.q[:, :rows]), _group(to_float64(call.k[:, :rows]), call.heads)
+        spread = float(np.abs(call.scale * np.tril(np.einsum("hid,hjd->hij", q, k))).max())
+    return min(0.3, (16 if rounding <= 2.0**-24 else 2) * rounding * (4 + spread))
+
+
+def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
+    """Compares a call that begins a text with its output; None where there is nothing to compare.
+
+    sums   c of all rows, [H, n] nats
+    Raises FoxscopeError naming layer, head, error and the likely cause.
+    """
+    if call.output is None or call.v is None:
+        return None
+    allowed = _allowed(call)
+    rows = min(call.rows, ROWS)
+    given = to_float64(call.output[:, :rows])
+    error, head = _error(given, first_rows(call))
+    if error > allowed:
+        _raise(call, where, f"the first {rows} rows", error, allowed, head, likely_cause(call, given, allowed))
+    if call.mixer == "attention" and sums is not None and call.rows > ROWS + LAST_ROWS:
+        last = to_float64(call.output[:, -LAST_ROWS:])
+        last_error, head = _error(last, _last_rows(call, sums))
+        if last_error > allowed:
+            cause = "the window" if call.window > 0 else "a window that was not recorded (pass window=)"
+            if call.window > 0:
+                ungated = _error(last, _last_rows(replace(call, window=0), sums))[0]
+                cause = "the model applies no window: pass window=None" if ungated <= allowed else cause
+            _raise(call, where, f"the last {LAST_ROWS} rows", last_error, allowed, head, cause)
+        error, rows = max(error, last_error), rows + LAST_ROWS
+    return Comparison(rows, error, allowed)
+
+
+def _raise(call: Call, where: str, rows: str, error: float, allowed: float, head: int, cause: str) -> None:
+    raise FoxscopeError(
+        f"{where} ({call.source}): what was recorded does not give what the model's own mixer returned: {rows} of head "
+        f"{head} differ by {error:.2g} of their size, and rounding explains {allowed:.1g}; likely cause: {cause} "
+        f"(check=False records it all the same)"
+    )
+
+
+def _normalised(part: Tensor) -> Float64:
+    numbers = to_float64(part)
+    unit: Float64 = numbers / np.sqrt((numbers**2).sum(axis=2, keepdims=True) + 1e-6)
+    return unit
+
+
+def _short(call: Call) -> Call:
+    """The first rows alone, in float64, and one gate more."""
+    rows = min(call.rows, ROWS)
+    cut: dict[str, Any] = {
+        name: to_float64(getattr(call, name)[:, : rows + (name == "log_decay")])
+        for name in ("q", "k", "v", "log_decay", "beta", "erase_read", "erase_write")
+        if getattr(call, name) is not None
+    }
+    return replace(call, **cut)
+
+
+def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
+    """Operators that a model may have had instead, the likeliest first, with what to do."""
+    usual = call.d**-0.5
+    if not math.isclose(call.scale, usual):
+        yield f"the scale, which is 1/sqrt(d): pass scale={usual:.6g}", lambda: replace(call, scale=usual)
+    if call.scale != 1:
+        yield "the scale: the model's queries have it in them (pass scale=1)", lambda: replace(call, scale=1.0)
+        yield (
+            "the scale, which is applied twice: q was recorded with it (pass scale=1 or q without it)",
+            lambda: replace(call, scale=call.scale**2),
+        )
+    normal = replace(call, q=_normalised(call.q), k=_normalised(call.k))
+    yield "q and k, which the model normalises behind where they were recorded", lambda: normal
+    if call.log_decay is not None:
+        decay = to_float64(call.log_decay)
+        yield (
+            "the gates, which the model multiplies by the scale like the logits (pass log_forget * scale)",
+            lambda: replace(call, log_decay=decay * call.scale),
+        )
+        yield (
+            "the gates, which the model does not apply",
+            lambda: replace(call, log_decay=None if "none" in _decays(call) else decay * 0),
+        )
+        later = np.concatenate([decay[:, 1:], decay[:, :1] * 0], axis=1)
+        earlier = np.concatenate([decay[:, :1] * 0, decay[:, :-1]], axis=1)
+        yield (
+            "the gates, which are those of the position before (shifted by one)",
+            lambda: replace(call, log_decay=later),
+        )
+        yield (
+            "the gates, which are those of the position behind (shifted by one)",
+            lambda: replace(call, log_decay=earlier),
+        )
+    if call.beta is not None:
+        beta = to_float64(call.beta)
+        yield "beta, which the model puts through a sigmoid", lambda: replace(call, beta=1 / (1 + np.exp(-beta)))
+        yield "beta, which the model doubles", lambda: replace(call, beta=2 * beta)
+    if call.softcap > 0:
+        yield "softcap, which the model does not apply", lambda: replace(call, softcap=0.0)
+    if call.window > 0:
+        yield "window, which the model does not apply", lambda: replace(call, window=0)
+        yield (
+            "window, which the model counts without the query itself (pass window + 1)",
+            lambda: replace(call, window=call.window + 1),
+        )
+    if call.sinks is not None:
+        yield "sinks, which the model does not apply", lambda: replace(call, sinks=None)
+
+
+def _decays(call: Call) -> tuple[str, ...]:
+    from .call import MIXERS
+
+    return MIXERS[call.mixer][0]
+
+
+def _fitted_scale(call: Call, given: Float64, allowed: float) -> float | None:
+    """The scale by which the operator fits, if there is one."""
+
+    def error_of(scale: float) -> float:
+        return _error(given, first_rows(replace(call, scale=scale)))[0]
+
+    logs = np.linspace(-7, 5, 49)
+    best = min(logs, key=lambda log: error_of(math.exp(log)))
+    step = 0.25
+    while step > 1e-7:
+        best = min((best - step, best, best + step), key=lambda log: error_of(math.exp(log)))
+        step *= 0.6
+    scale = math.exp(best)
+    return scale if error_of(scale) <= allowed else None
+
+
+def likely_cause(call: Call, given: Float64, allowed: float) -> str:
+    """Words for the reason why the first rows differ: the first other operator that gives what the model gave."""
+    if call.dropout > 0:
+        return f"dropout of {call.dropout:g} in the attention: call model.eval() before"
+    call = _short(call)
+    for cause, make in _variants(call):
+        with np.errstate(all="ignore"):
+            if _error(given, first_rows(make()))[0] <= allowed:
+                return cause
+    scale = _fitted_scale(call, given, allowed)
+    if scale is not None:
+        return f"the scale: pass scale={scale:.6g}"
+    unlike = "rotary embedding, a norm or a shift behind where q and k were recorded"
+    if call.mixer == "attention":
+        return f"{unlike}, or a mask that is not causal"
+    return f"{unlike}, another mixer than {call.mixer}, or a state from before the text"

@@ -1,0 +1,90 @@
+"""Functions that stand in for others while a model is recorded, and how they go away again."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+class Patches:
+    """Replaced names, in order; `restore` puts back what was there, the last first."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def set_item(self, names: dict[str, Any], name: str, value: Any) -> None:
+        """Replaces a name of a module's or an object's dictionary."""
+        before = names[name]
+        names[name] = value
+        self._undo.append(lambda: names.__setitem__(name, before))
+
+    def set_attribute(self, owner: type, name: str, value: Any) -> None:
+        """Replaces an attribute of a class, its own or an inherited one."""
+        own = name in vars(owner)
+        before = vars(owner).get(name)
+        setattr(owner, name, value)
+        self._undo.append(lambda: setattr(owner, name, before) if own else delattr(owner, name))
+
+    def replace(self, functions: Mapping[int, tuple[Function, Function]]) -> None:
+        """Replaces functions, by id, wherever modules, classes and torch modules hold them under a name.
+
+        Names that other modules imported, and functions that a layer keeps as an attribute, are found by the garbage
+        collector. What only a closure, a partial or a compiled graph holds stays as it is.
+        """
+        originals = [original for original, _ in functions.values()]
+        modules = {id(vars(module)): name for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")}
+        for holder in gc.get_referrers(*originals):
+            names = holder if isinstance(holder, dict) else None
+            if isinstance(holder, type):
+                for name, value in list(vars(holder).items()):
+                    plain = value.__func__ if isinstance(value, staticmethod) else value
+                    if id(plain) in functions:
+                        stand_in = functions[id(plain)][1]
+                        self.set_attribute(holder, name, staticmethod(stand_in) if plain is not value else stand_in)
+                continue
+            if names is None and _is_torch_module(holder):
+                names = vars(holder)
+            if names is None:
+                continue
+            module = modules.get(id(names))
+            if module is None and "_parameters" not in names:
+                continue
+            if module is not None and _is_internal(module):
+                continue
+            for name, value in list(names.items()):
+                if id(value) in functions:
+                    self.set_item(names, name, functions[id(value)][1])
+
+    def on_restore(self, work: Callable[[], None]) -> None:
+        """Adds work to do when everything is put back."""
+        self._undo.append(work)
+
+    def restore(self) -> None:
+        """Puts back what was replaced."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def _is_torch_module(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _is_internal(module: str) -> bool:
+    """Whether a module's own names serve torch and this package, not models."""
+    return module.startswith(("torch._", "torch.overrides", "torch.fx", __package__ or "foxscope.recording"))
+
+
+def stand_in(original: Function, seen: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]) -> Function:
+    """A function that calls seen(original, args, kwargs) and looks like the original."""
+
+    @functools.wraps(original)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return seen(original, args, kwargs)
+
+    return replaced

@@ -1,0 +1,586 @@
+"""Records the attention of any PyTorch model into a run file."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..errors import FoxscopeError
+from .arrays import (
+    Float64,
+    Tensor,
+    as_tensor,
+    device_of,
+    dtype_of,
+    is_torch,
+    pieces,
+    shape_of,
+    to_float32,
+    to_float64,
+    torch_module,
+)
+from .call import Call, checked, one_sequence
+from .capture import Capture
+from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
+from .masks import NotRecordable
+from .model_attributes import write_model
+from .operator_check import compare
+from .run_writer import RunWriter
+from .tokens import TokenTable, make_tokens, read_ids
+
+KEEP_WORDS = ("loss", "gates", "qk", "values", "logits")
+
+
+@dataclass
+class _Skipped:
+    source: str
+    module: str
+    reason: str
+    count: int = 1
+
+
+def _words(value: str | Sequence[str]) -> list[str]:
+    return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value)
+
+
+def _is_writer() -> bool:
+    """Whether this process writes: under torch.distributed rank 0 alone."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return True
+    return int(distributed.get_rank()) == 0
+
+
+def _version() -> str:
+    found = importlib.util.find_spec("foxscope.program") is not None
+    return str(importlib.import_module("foxscope.program").VERSION) if found else "0"
+
+
+class Recording:
+    """A run file in the making; `record` makes one. Use it as a context: the file appears when the block ends well."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str,
+        input_ids: Any,
+        text: str | None,
+        tokenizer: Any,
+        offsets: Any,
+        keep: str | Sequence[str],
+        layers: Sequence[int] | None,
+        heads: Sequence[int] | None,
+        sequence: int,
+        check: bool,
+        automatic: bool,
+        dtype: str | None,
+        overwrite: bool,
+    ) -> None:
+        self._path = os.fspath(path)
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
+            raise FoxscopeError(f"name '{name}': use letters, digits, '.', '_' and '-'")
+        self._name = name
+        words = frozenset(_words(keep))
+        unknown = words - set(KEEP_WORDS)
+        if unknown:
+            raise FoxscopeError(f"keep: '{sorted(unknown)[0]}' is not known: use {', '.join(KEEP_WORDS)}")
+        if dtype not in (None, "float32", "bfloat16"):
+            raise FoxscopeError(f"dtype: expected 'float32' or 'bfloat16', got {dtype!r}")
+        self._layers_wanted = None if layers is None else {int(layer) for layer in layers}
+        self._heads_wanted = None if heads is None else [int(head) for head in heads]
+        if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
+            raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
+        self._sequence, self._check, self._automatic = sequence, check, automatic
+        self._numbers = Numbers(words, dtype)
+        self._layers: dict[int, Layer] = {}
+        self._skipped: list[_Skipped] = []
+        self._loss: list[Float64] = []
+        self._logits_rows = 0
+        self._ids = None if input_ids is None else read_ids(input_ids, sequence)
+        self._prompt = 0 if self._ids is None else len(self._ids)
+        self._text, self._tokenizer, self._offsets = text, tokenizer, offsets
+        self._tokens: TokenTable | None = None
+        if self._ids is not None and text is not None:
+            self._tokens = make_tokens(self._ids, None, text, tokenizer, offsets)
+        self._overwrite = overwrite
+        self._writer: RunWriter | None = None
+        self._capture: Capture | None = None
+        self._closed = False
+        self._writes = _is_writer()
+
+    # ---- the block
+
+    def __enter__(self) -> Recording:
+        if not self._writes:
+            return self
+        self._writer = RunWriter(self._path, self._name, self._overwrite)
+        if self._automatic:
+            self._capture = Capture(self._seen)
+            self._capture.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._capture is not None:
+            self._capture.stop()
+        if self._writer is None:
+            return
+        try:
+            if kind is None:
+                self._finish(self._writer)
+        finally:
+            self._closed = True
+            self._writer.discard()
+            self._writer = None
+
+    # ---- what a user calls
+
+    def attention(
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        log_forget: Tensor | None = None,
+        scale: float | None = None,
+        window: int | None = None,
+        softcap: float | None = None,
+        sinks: Tensor | None = None,
+        output: Tensor | None = None,
+    ) -> None:
+        """Records softmax attention of a layer, torch or numpy, any dtype and device, with or without a batch axis.
+
+        q           [H, L, d] as it enters attention: behind norms, shifts and rotary embedding
+        k, v        [H_kv, L, d], [H_kv, L, d_v]; query head h reads key head h // (H / H_kv)
+        log_forget  [H, L] log f, nats, at most 0; None: no gate
+        scale       what q.k is multiplied by; None: 1/sqrt(d)
+        window      w: query i sees the keys i - w < j <= i; None or 0: all before it
+        softcap     logits are softcap tanh(s / softcap); None or 0: they are s
+        sinks       [H] logits that every row's softmax has beside those of keys
+        output      [H, L, d_v] that the model's own attention gave, to check against
+        Raises FoxscopeError for what does not fit together, and where the output is another.
+        """
+        where, take = f"layer {layer}", self._take(f"layer {layer}")
+        q = take(q, 3, "q")
+        self._record(
+            layer,
+            Call(
+                "attention",
+                q,
+                take(k, 3, "k"),
+                take(v, 3, "v"),
+                log_decay=take(log_forget, 2, "log_forget"),
+                scale=float(shape_of(q)[-1] ** -0.5 if scale is None else scale),
+                window=int(window or 0),
+                softcap=float(softcap or 0),
+                sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
+                output=take(output, 3, "output"),
+                source="rec.attention",
+            ),
+            "",
+        )
+
+    def mixer(
+        self,
+        layer: int,
+        mixer: str,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        log_decay: Tensor | None = None,
+        beta: Tensor | None = None,
+        *,
+        scale: float = 1.0,
+        decay_rate: Tensor | None = None,
+        erase_read: Tensor | None = None,
+        erase_write: Tensor | None = None,
+        output: Tensor | None = None,
+    ) -> None:
+        """Records a linear mixer of a layer: "gated_linear_attention", "delta_rule", "mamba2", "mamba",
+        "diagonal_plus_low_rank" or "delta_product" (docs/maps.md has the equation of each).
+
+        q, k, v     [H_q, L, d], [H_k, L, d], [H_v, L, d_v]; what the kernel normalises is normalised here
+        log_decay   [H, L] of heads, or [H_k, L, d] of channels, nats, at most 0; None: nothing decays
+        beta        [H, L] of the delta rule; dt of Mamba and Mamba-2
+        scale       what queries are multiplied by, as 1/sqrt(d)
+        decay_rate  [H, d] of Mamba; erase_read, erase_write [H_k, L, d] of diagonal plus low rank
+        output      [H, L, d_v] that the model's own mixer gave, to check against
+        """
+        if mixer == "attention":
+            raise FoxscopeError(f"layer {layer}: use rec.attention for softmax attention")
+        take = self._take(f"layer {layer}")
+        channels = log_decay is not None and as_tensor(log_decay, "log_decay").ndim - (as_tensor(q, "q").ndim - 3) == 3
+        self._record(
+            layer,
+            Call(
+                mixer,
+                take(q, 3, "q"),
+                take(k, 3, "k"),
+                take(v, 3, "v"),
+                log_decay=take(log_decay, 3 if channels else 2, "log_decay"),
+                beta=take(beta, 2, "beta"),
+                scale=float(scale),
+                decay_rate=decay_rate,
+                erase_read=take(erase_read, 3, "erase_read"),
+                erase_write=take(erase_write, 3, "erase_write"),
+                output=take(output, 3, "output"),
+                source="rec.mixer",
+            ),
+            "",
+        )
+
+    def _take(self, where: str) -> Any:
+        def take(value: Tensor | None, axes: int, name: str) -> Tensor | None:
+            return one_sequence(value, axes, self._sequence, where, name)
+
+        return take
+
+    def tokens(self, input_ids: Any, text: str | None = None, offsets: Any = None) -> None:
+        """Names what was read where it was not known before: prompt and answer of a generation, [L] or [B, L].
+
+        The last token of an answer is read by no position. It is what the last one predicted, and may be given too.
+        """
+        self._ids = read_ids(input_ids, self._sequence)
+        self._text = self._text if text is None else text
+        self._offsets = self._offsets if offsets is None else offsets
+        self._tokens = None
+
+    def logits(self, logits: Tensor) -> None:
+        """Takes the model's logits, [L, V] or [B, L, V]: the loss of each token, nats, and with keep="logits" themselves.
+
+        Where the token behind the last position is not known, the position has the entropy of its prediction as loss.
+        """
+        if not self._writes:
+            return
+        writer = self._open_writer()
+        if self._ids is None:
+            raise FoxscopeError("rec.logits: call rec.tokens(input_ids) before, or pass input_ids= to foxscope.record")
+        one: Tensor = one_sequence(logits, 2, self._sequence, "rec.logits", "logits")
+        begin, count = self._logits_rows, int(one.shape[0])
+        if begin + count > len(self._ids):
+            raise FoxscopeError(
+                f"rec.logits: expected [{len(self._ids) - begin}, V], a row for each of input_ids, got {shape_of(one)}"
+            )
+        targets = self._targets()[begin : begin + count]
+        if int(targets.max()) >= int(one.shape[1]):
+            raise FoxscopeError(
+                f"rec.logits: input_ids have token {int(targets.max())}, and logits are of {int(one.shape[1])} tokens"
+            )
+        if "loss" in self._numbers.keep:
+            losses = _losses(one, targets)
+            if not np.isfinite(losses).all():
+                raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
+            self._loss.append(losses)
+        if "logits" in self._numbers.keep:
+            if begin > 0:
+                raise FoxscopeError("rec.logits: keep='logits' takes the logits of the whole text in one call")
+            dataset = np.concatenate([piece[None] for piece in pieces(one[None], "float32", "logits")])
+            writer.write("logits", "float32", dataset[0])
+        self._logits_rows += count
+
+    def summary(self) -> str:
+        """What was seen, a line a layer, and what was left out with the reason."""
+        lines = []
+        for layer, seen in sorted(self._layers.items()):
+            call, sizes = seen.call, seen.sizes
+            words = [f"layer {layer}: {call.mixer.replace('_', ' ')}"]
+            if seen.decay != "none":
+                words.append({"head": "a gate a head", "channel": "a gate a channel", "rates": "rates"}[seen.decay])
+            shared = "" if sizes["key_heads"] == sizes["heads"] else f" ({sizes['key_heads']} key heads)"
+            words.append(f"{sizes['heads']} heads{shared} of {sizes['head_dim']}")
+            words.append(f"{seen.positions} positions")
+            words.append(f"scale {call.scale:.6g}")
+            words += [f"window {call.window}"] if call.window else []
+            words += [f"softcap {call.softcap:g}"] if call.softcap else []
+            words += ["sinks"] if call.sinks is not None else []
+            words.append(seen.origin)
+            if seen.comparison is not None:
+                words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
+            else:
+                words.append("not checked")
+            lines.append(", ".join(words))
+        for left in self._skipped:
+            times = f" ({left.count} times)" if left.count > 1 else ""
+            lines.append(f"left out: {left.source}{f' in {left.module}' if left.module else ''}{times}: {left.reason}")
+        return "\n".join(lines) if lines else "nothing was seen"
+
+    # ---- what capture calls
+
+    def _seen(self, key: object, wanted: int | None, module: str, read: Any) -> None:
+        """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer."""
+        assert self._capture is not None
+        try:
+            call: Call = read(self._sequence)
+        except NotRecordable as reason:
+            self._leave_out(read.source, module, str(reason))
+            return
+        layer = self._capture.layer_of(key, wanted)
+        known = self._layers.get(layer)
+        before = 0 if known is None else known.positions
+        if before == 0 and int(call.k.shape[1]) != call.rows:
+            self._leave_out(call.source, module, f"{call.k.shape[1]} keys for {call.rows} queries, from before the recording")
+            return
+        self._record(layer, call, module)
+
+    def _leave_out(self, source: str, module: str, reason: str) -> None:
+        for left in self._skipped:
+            if (left.source, left.module, left.reason) == (source, module, reason):
+                left.count += 1
+                return
+        self._skipped.append(_Skipped(source, module, reason))
+
+    # ---- recording a layer
+
+    def _open_writer(self) -> RunWriter:
+        if self._writer is None:
+            state = "is closed" if self._closed else "is not open: use it as `with foxscope.record(...) as rec:`"
+            raise FoxscopeError(f"{self._path}: the recording {state}")
+        return self._writer
+
+    def _record(self, layer: int, call: Call, module: str) -> None:
+        if not self._writes:
+            return
+        writer = self._open_writer()
+        if layer < 0:
+            raise FoxscopeError(f"layer {layer}: expected a number from 0 on")
+        if self._layers_wanted is not None and layer not in self._layers_wanted:
+            return
+        where = f"layer {layer}"
+        call = checked(call, where)
+        known = self._layers.get(layer)
+        before = 0 if known is None else known.positions
+        if known is not None and known.call.source != call.source and "rec." in known.call.source + call.source:
+            raise FoxscopeError(
+                f"{where}: was seen already ({known.origin}) and comes by {call.source} too: pass automatic=False, and "
+                f"all layers come by hand"
+            )
+        self._check_positions(where, call, before)
+        new = slice(int(call.k.shape[1]) - call.rows, None)
+        call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
+        sums = sums_of(call)
+        comparison = compare(call, where, sums) if self._check and before == 0 and call.note != "state" else None
+        kept = select_heads(call, self._heads_wanted, where)
+        if sums is not None and self._heads_wanted is not None:
+            sums = sums[self._heads_wanted]
+        if known is None:
+            known = Layer(without_numbers(kept), kept.sizes(), kept.sizes(), module, device_of(call.q), comparison)
+            self._choose_numbers(where, kept)
+        elif known.given != kept.sizes() or known.decay != kept.decay:
+            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.given} before")
+        write_layer(writer, layer, known, kept, sums, self._numbers)
+        known.positions += call.rows
+        self._layers[layer] = known
+
+    def _check_positions(self, where: str, call: Call, before: int) -> None:
+        keys, rows = int(call.k.shape[1]), call.rows
+        if before > 0 and keys == rows and call.mixer == "attention" and call.window != 1:
+            raise FoxscopeError(
+                f"{where}: was recorded already, {before} positions, and is called again without the keys of these: one "
+                f"forward pass, with a cache if it goes on, makes a file (modules that a pass calls twice: rec.attention)"
+            )
+        if before > 0 and call.mixer != "attention" and call.note != "state" and call.source not in ("rec.mixer",):
+            raise FoxscopeError(
+                f"{where}: was recorded already, {before} positions, and is called again without a state: one forward "
+                f"pass, with a cache if it goes on, makes a file"
+            )
+        if before == 0 and keys != rows:
+            raise FoxscopeError(f"{where}: k: expected [heads, {rows}, {call.d}] as q has, got {shape_of(call.k)}")
+        if before == 0 and self._prompt and rows > self._prompt:
+            raise FoxscopeError(f"{where}: q has {rows} positions, and input_ids {self._prompt}: pass the ids of all positions")
+
+    def _choose_numbers(self, where: str, call: Call) -> None:
+        """One dtype, one scale and one cap hold for all layers of a run file."""
+        numbers = self._numbers
+        if numbers.dtype is None:
+            plain = call.mixer == "attention" and dtype_of(call.q) == "bfloat16" == dtype_of(call.k)
+            numbers.dtype = "bfloat16" if plain else "float32"
+        if call.mixer != "attention":
+            return
+        if numbers.scale is None:
+            numbers.scale, numbers.cap = call.scale, call.softcap
+        if call.softcap != numbers.cap:
+            raise FoxscopeError(
+                f"{where}: caps logits at {call.softcap:g}, and layers before at {numbers.cap:g}: a run file has one cap for "
+                f"all layers; record them apart with layers="
+            )
+        if call.scale != numbers.scale and numbers.dtype == "bfloat16":
+            raise FoxscopeError(
+                f"{where}: multiplies logits by {call.scale:.6g}, and layers before by {numbers.scale:.6g}: pass "
+                f"dtype='float32', where queries can take the difference"
+            )
+
+    # ---- the end
+
+    def _targets(self) -> Any:
+        """What each of input_ids predicts; -1 where nothing is known."""
+        assert self._ids is not None
+        table = self._tokens if self._tokens is not None and len(self._tokens.id) == len(self._ids) else None
+        return table.id if table is not None else np.append(self._ids[1:], np.int32(-1))
+
+    def _finish(self, writer: RunWriter) -> None:
+        if not self._layers:
+            raise FoxscopeError(self._nothing_seen())
+        if self._skipped:
+            first = self._skipped[0]
+            warnings.warn(
+                f"{self._path}: left out {len(self._skipped)} kinds of calls, the first {first.source} in "
+                f"{first.module or 'no module'}: {first.reason} (rec.summary() lists them)",
+                stacklevel=3,
+            )
+        length = self._length()
+        writer.join_pieces()
+        self._write_tokens(writer, length)
+        self._write_loss(writer, length)
+        count = max([*self._layers, *(self._layers_wanted or ())]) + 1
+        schema = write_model(writer, self._layers, count, self._numbers, self._heads_wanted)
+        ids = "" if self._ids is None else f", {length} tokens"
+        writer.finish(schema, _version(), f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
+
+    def _nothing_seen(self) -> str:
+        if self._skipped:
+            reasons = "; ".join(dict.fromkeys(f"{left.source}: {left.reason}" for left in self._skipped))
+            return f"{self._path}: no call could be recorded: {reasons}"
+        if self._layers_wanted is not None and self._capture is not None and self._capture.count > 0:
+            return f"{self._path}: layers: none of {sorted(self._layers_wanted)} was seen"
+        return (
+            f"{self._path}: no attention was seen: the model computes it itself, or a compiled graph (torch.jit, "
+            f"torch.export, CUDA graphs) hides the call: run the model that the graph was made of, or call "
+            f"rec.attention(layer, q, k, v, output=...) where it computes attention"
+        )
+
+    def _length(self) -> int:
+        """Positions of the run, which all layers have."""
+        counts = {layer: seen.positions for layer, seen in self._layers.items()}
+        length = max(counts.values())
+        short = next((layer for layer, count in counts.items() if count != length), None)
+        if short is not None:
+            longest = max(counts, key=lambda layer: counts[layer])
+            raise FoxscopeError(
+                f"layer {short} was seen at {counts[short]} positions, and layer {longest} at {length}: record one forward "
+                f"pass of all layers, or some of them with layers="
+            )
+        if self._ids is None:
+            raise FoxscopeError(f"{self._path}: what was read is not known: call rec.tokens(input_ids)")
+        if len(self._ids) not in (length, length + 1):
+            raise FoxscopeError(
+                f"{self._path}: layers have {length} positions, and input_ids {len(self._ids)}: pass the ids of all "
+                f"positions (after a generation: rec.tokens(output_ids))"
+            )
+        return length
+
+    def _write_tokens(self, writer: RunWriter, length: int) -> None:
+        assert self._ids is not None
+        table = self._tokens
+        if table is None or len(table.id) != length:
+            behind = int(self._ids[length]) if len(self._ids) > length else None
+            table = make_tokens(self._ids[:length], behind, self._text, self._tokenizer, self._offsets)
+        writer.write("tokens/id", "int32", table.id)
+        writer.write("tokens/input_id", "int32", table.input_id)
+        if table.byte_start is not None and table.byte_end is not None:
+            writer.write("tokens/byte_start", "int64", table.byte_start)
+            writer.write("tokens/byte_end", "int64", table.byte_end)
+        if table.string is not None:
+            writer.write_strings("tokens/string", table.string)
+        if table.text is not None:
+            writer.write_text(table.text, table.text_attributes)
+
+    def _write_loss(self, writer: RunWriter, length: int) -> None:
+        if not self._loss:
+            return
+        loss = np.concatenate(self._loss)
+        if len(loss) < length:
+            raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
+        writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
+        writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
+
+
+def _losses(logits: Tensor, targets: Any) -> Float64:
+    """Log sum exp of each row minus the logit of its target, nats. Where the target is not known, it is the mean of that
+    over the model's own prediction, its entropy: a row has to have a finite loss.
+    """
+    out = np.empty(len(targets))
+    known = np.maximum(targets, 0).astype(np.int64)
+    rows = max(1, (1 << 19) // int(logits.shape[1]))  # rows that stay in a processor's cache
+    for begin in range(0, len(targets), rows):
+        piece, of = to_float32(logits[begin : begin + rows]), known[begin : begin + rows]
+        if is_torch(piece):
+            torch = torch_module()
+            index = torch.from_numpy(of).to(piece.device)
+            out[begin : begin + rows] = to_float64(torch.nn.functional.cross_entropy(piece, index, reduction="none"))
+        else:
+            largest = piece.max(axis=1)
+            total = np.log(np.exp(piece - largest[:, None]).sum(axis=1, dtype=np.float64)) + largest
+            out[begin : begin + rows] = total - piece[np.arange(len(of)), of]
+    for row in np.flatnonzero(targets < 0):
+        numbers = to_float64(logits[int(row)])
+        numbers = numbers - numbers.max()
+        log_p = numbers - np.log(np.exp(numbers).sum())
+        out[row] = -(np.exp(log_p) * log_p).sum()
+    return out
+
+
+def record(
+    path: str | os.PathLike[str],
+    *,
+    name: str = "model",
+    input_ids: Any = None,
+    text: str | None = None,
+    tokenizer: Any = None,
+    offsets: Any = None,
+    keep: str | Sequence[str] = "loss,gates,qk,values",
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    sequence: int = 0,
+    check: bool = True,
+    automatic: bool = True,
+    dtype: str | None = None,
+    overwrite: bool = False,
+) -> Recording:
+    """Records a forward pass of a PyTorch model into a run file, which appears whole when the block ends.
+
+        with foxscope.record("run.h5", name="mine", input_ids=ids, text=text, tokenizer=tok) as rec:
+            out = model(ids)
+            rec.logits(out.logits)
+
+    path       the file; one that exists is refused unless `overwrite`
+    name       of the model in the file: letters, digits, '.', '_' and '-'
+    input_ids  [L] or [B, L], what each position reads; after a generation rec.tokens takes all of them
+    text       with tokenizer (transformers or tokenizers), or with offsets [L, 2], the places of input_ids in characters
+    keep       loss, gates, qk, values, logits: a list, or words with commas
+    layers     numbers of the layers that are kept; None: all
+    heads      numbers of the heads that are kept, of every layer; None: all
+    sequence   which sequence of a batch
+    check      whether the first 64 rows of every layer are compared with what its own attention returned
+    automatic  False: nothing is seen but calls of rec.attention and rec.mixer
+    dtype      "float32" or "bfloat16" of queries, keys and values in the file; None: bfloat16 where the first layer
+               is softmax attention in bfloat16, else float32
+
+    Under torch.distributed rank 0 writes, and the other ranks do nothing here.
+    """
+    return Recording(
+        path,
+        name=name,
+        input_ids=input_ids,
+        text=text,
+        tokenizer=tokenizer,
+        offsets=offsets,
+        keep=keep,
+        layers=layers,
+        heads=heads,
+        sequence=sequence,
+        check=check,
+        automatic=automatic,
+        dtype=dtype,
+        overwrite=overwrite,
+    )

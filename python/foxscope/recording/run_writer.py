@@ -1,0 +1,261 @@
+"""Arrays and attributes of a run file (docs/files.md), written as they come."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from .atomic_file import AtomicFile
+
+#: Of every array: its format in the file ("run" is that of queries and keys), its unit, and a description.
+ARRAYS: Mapping[str, tuple[str, str, str]] = {
+    "query": ("run", "", "queries as they enter the mixer"),
+    "key": ("run", "", "keys as they enter the mixer"),
+    "value": ("run", "", "values as they enter the mixer"),
+    "cumulative_log_gate": ("float64", "nats", "c, the sum of log forget gates up to and including a position"),
+    "cumulative_log_decay": (
+        "float64",
+        "nats",
+        "the sum of log decays of a channel up to and including a position",
+    ),
+    "decay_rate": (
+        "float64",
+        "",
+        "log decay of a channel in parts of the mean over its head's channels, which c sums up",
+    ),
+    "beta": ("float32", "", "how much of a position is written: the delta rule's beta, the step of Mamba and Mamba-2"),
+    "erase_read": (
+        "float32",
+        "",
+        "e, what a position reads of the state before it, to be taken away along b",
+    ),
+    "erase_write": ("float32", "", "b, the direction along which what e read is added to the state"),
+    "sink_logit": ("float32", "", "logit of a head's sink, which every row's sum holds beside those of keys"),
+}
+
+_NUMPY: Mapping[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float64": np.dtype("<f8"),
+    "bfloat16": np.dtype("<u2"),
+}
+
+
+def _bfloat16() -> Any:
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_precision(16)
+    kind.set_offset(0)
+    kind.set_size(2)
+    kind.set_ebias(127)
+    return kind
+
+
+def _hdf5_type(dtype: str) -> Any:
+    return {"float32": h5py.h5t.IEEE_F32LE, "float64": h5py.h5t.IEEE_F64LE, "bfloat16": _bfloat16()}[dtype]
+
+
+@dataclass
+class _Piece:
+    """Rows [begin, begin + count) of an array in the spool."""
+
+    offset: int
+    count: int
+
+
+@dataclass
+class _Array:
+    path: str
+    dtype: str
+    heads: int
+    row: tuple[int, ...]  # extents behind the position
+    rows: int = 0
+    later: list[_Piece] = field(default_factory=list)
+
+
+class RunWriter:
+    """A run file of one model, in the making.
+
+    The first rows of an array lie in the file as soon as they come. Rows of a continuation with a cache go to a temporary
+    file beside it; `finish` puts both together, a head at a time.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], model: str, overwrite: bool) -> None:
+        self._file = AtomicFile(path, overwrite)
+        self._model = model
+        self._overwrite = overwrite
+        self._arrays: dict[str, _Array] = {}
+        self._spool: BinaryIO | None = None
+        self._hdf5 = h5py.File(self._file, "w", track_order=False)
+
+    @property
+    def root(self) -> str:
+        """The group of the model."""
+        return f"models/{self._model}"
+
+    def append(self, path: str, dtype: str, shape: tuple[int, ...], heads: Iterable[npt.NDArray[Any]]) -> None:
+        """Adds rows of an array [H, n, ...], given head by head; one that has no rows yet begins with them."""
+        array = self._arrays.get(path)
+        if array is None:
+            array = _Array(path, dtype, shape[0], shape[2:], shape[1])
+            self._write_whole(self._hdf5, array, heads)
+            self._arrays[path] = array
+            return
+        if self._spool is None:
+            self._spool = tempfile.TemporaryFile(dir=self._file.target.absolute().parent)  # noqa: SIM115
+        offset = self._spool.seek(0, os.SEEK_END)
+        for head in heads:
+            try:
+                self._spool.write(np.ascontiguousarray(head).tobytes())
+            except OSError as error:
+                self._file.error = error
+                self._file.check()
+        array.later.append(_Piece(offset, shape[1]))
+        array.rows += shape[1]
+
+    def write(self, path: str, dtype: str, numbers: npt.NDArray[Any]) -> None:
+        """Writes a whole array whose first axis need not be heads."""
+        self._create(self._hdf5, f"{self.root}/{path}", dtype, numbers.shape, numbers.size > 4096)
+        self._hdf5[f"{self.root}/{path}"][...] = numbers
+        self._file.check()
+
+    def rows(self, path: str) -> int:
+        """Positions that an array has."""
+        return self._arrays[path].rows
+
+    def _create(self, file: h5py.File, path: str, dtype: str, shape: tuple[int, ...], packed: bool) -> Any:
+        kind = h5py.h5t.STD_I32LE if dtype == "int32" else h5py.h5t.STD_I64LE if dtype == "int64" else _hdf5_type(dtype)
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_obj_track_times(False)
+        if packed and int(np.prod(shape)) > 0:
+            size = max(1, min(shape[-1], (128 << 10) // kind.get_size()))
+            creation.set_chunk((1,) * (len(shape) - 1) + (size,))
+            creation.set_shuffle()
+            creation.set_deflate(1)
+        links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+        links.set_create_intermediate_group(True)
+        space = h5py.h5s.create_simple(shape)
+        return h5py.h5d.create(file.id, path.encode(), kind, space, dcpl=creation, lcpl=links)
+
+    def _write_whole(self, file: h5py.File, array: _Array, heads: Iterable[npt.NDArray[Any]]) -> None:
+        shape = (array.heads, array.rows, *array.row)
+        packed = array.path.endswith("cumulative_log_gate")
+        path = f"{self.root}/{array.path}"
+        dataset = self._create(file, path, array.dtype, shape, packed)
+        kind = _hdf5_type(array.dtype)
+        memory = h5py.h5s.create_simple((1, *shape[1:]))
+        space = dataset.get_space()
+        for index, head in enumerate(heads):
+            space.select_hyperslab((index,) + (0,) * (len(shape) - 1), (1, *shape[1:]))
+            dataset.write(memory, space, np.ascontiguousarray(head), mtype=kind)
+            self._file.check()
+        self._describe(file, path)
+
+    @staticmethod
+    def _describe(file: h5py.File, path: str) -> None:
+        _, units, long_name = ARRAYS[path.rsplit("/", 1)[1]]
+        if units:
+            file[path].attrs["units"] = units
+        file[path].attrs["long_name"] = long_name
+
+    def _read_heads(self, array: _Array) -> Iterable[npt.NDArray[Any]]:
+        """The heads of an array with the rows that came later."""
+        dataset = h5py.h5d.open(self._hdf5.id, f"{self.root}/{array.path}".encode())
+        first = dataset.shape[1]
+        kind, numpy_type = _hdf5_type(array.dtype), _NUMPY[array.dtype]
+        row_bytes = int(np.prod(array.row, dtype=np.int64)) * numpy_type.itemsize
+        for index in range(array.heads):
+            head = np.empty((array.rows, *array.row), numpy_type)
+            space = dataset.get_space()
+            space.select_hyperslab((index,) + (0,) * (len(dataset.shape) - 1), (1, *dataset.shape[1:]))
+            dataset.read(h5py.h5s.create_simple((1, *dataset.shape[1:])), space, head[:first], mtype=kind)
+            at = first
+            for piece in array.later:
+                assert self._spool is not None
+                self._spool.seek(piece.offset + index * piece.count * row_bytes)
+                head[at : at + piece.count] = np.frombuffer(self._spool.read(piece.count * row_bytes), numpy_type).reshape(
+                    piece.count, *array.row
+                )
+                at += piece.count
+            yield head
+
+    def join_pieces(self) -> None:
+        """Puts rows that came later behind the first ones, in a file of its own."""
+        if not any(array.later for array in self._arrays.values()):
+            return
+        joined = AtomicFile(self._file.target, self._overwrite)
+        before, self._file = self._file, joined
+        hdf5 = h5py.File(joined, "w", track_order=False)
+        try:
+            for array in self._arrays.values():
+                self._write_whole(hdf5, array, self._read_heads(array))
+        except BaseException:
+            hdf5.close()
+            before, self._file = joined, before
+            raise
+        else:
+            self._hdf5.close()
+            self._hdf5 = hdf5
+        finally:
+            before.discard()
+        for array in self._arrays.values():
+            array.later.clear()
+
+    def write_text(self, content: str, attributes: Mapping[str, Any]) -> None:
+        """/text/content with its attributes."""
+        dataset = self._hdf5.create_dataset("text/content", data=content, dtype=h5py.string_dtype())
+        for name, value in attributes.items():
+            dataset.attrs[name] = value
+
+    def write_strings(self, path: str, strings: list[str]) -> None:
+        """A column of strings."""
+        values = [string.replace("\0", "\\0") for string in strings]
+        self._hdf5.create_dataset(f"{self.root}/{path}", data=values, dtype=h5py.string_dtype())
+
+    def attributes(self, group: str, values: Mapping[str, Any]) -> None:
+        """Attributes of a group below the model's ("" is the model's own); groups are made where they are missing."""
+        of = self._hdf5.require_group(f"{self.root}/{group}" if group else self.root)
+        for name, value in values.items():
+            if isinstance(value, (bool, int)):
+                of.attrs[name] = np.int64(value)
+            elif isinstance(value, list) and value and isinstance(value[0], str):
+                of.attrs.create(name, value, dtype=h5py.string_dtype())
+            else:
+                of.attrs[name] = value
+
+    def finish(self, schema: int, version: str, command_line: str) -> None:
+        """Writes the root's attributes and puts the file in place."""
+        attributes = self._hdf5.attrs
+        attributes["foxscope_schema"] = np.int64(schema)
+        attributes["program"] = "foxscope"
+        attributes["program_version"] = version
+        attributes["command_line"] = command_line
+        attributes["created"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        attributes["NX_class"] = "NXroot"
+        attributes["default"] = self.root
+        self._hdf5.close()
+        self._close_spool()
+        try:
+            self._file.commit()
+        finally:
+            self._file.discard()
+
+    def discard(self) -> None:
+        """Throws the unfinished file away."""
+        try:
+            self._hdf5.close()
+        finally:
+            self._close_spool()
+            self._file.discard()
+
+    def _close_spool(self) -> None:
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None

@@ -1,0 +1,358 @@
+"""Bad input gives one clear line, and nothing half-written stays under the name or beside it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recording_support import check_file, dense_attention, mixing_of, nothing_left
+
+from foxscope.errors import FoxscopeError
+from foxscope.recording import Recording, record
+
+LENGTH = 70
+RANDOM = np.random.default_rng(0)
+Q, K, V = (RANDOM.standard_normal((heads, LENGTH, 8)).astype(np.float32) for heads in (4, 2, 2))
+LOG_F = -np.logaddexp(0, -RANDOM.normal(1, 1, (4, LENGTH)))
+A = dense_attention(Q.astype(float), K.astype(float), LOG_F)
+OUT = A @ np.repeat(V, 2, axis=0)
+
+
+def spoiled(part: Any, place: tuple[int, ...], value: float) -> Any:
+    part = part.copy()
+    part[place] = value
+    return part
+
+
+WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
+    "axes": (lambda rec: rec.attention(0, Q[0], K), r"layer 0: q: expected 3 axes, or 4 with a batch, got \[70, 8\]"),
+    "channels": (lambda rec: rec.attention(3, Q, K[..., :5]), r"layer 3: k: expected \[heads, 70, 8\].*got \[2, 70, 5\]"),
+    "positions": (lambda rec: rec.attention(0, Q, K[:, :60]), r"layer 0: k: expected \[heads, 70, 8\].*got \[2, 60, 8\]"),
+    "more keys": (
+        lambda rec: rec.attention(0, Q[:, :60], K),
+        r"layer 0: k: expected \[heads, 60, 8\] as q has, got \[2, 70, 8\]",
+    ),
+    "heads": (
+        lambda rec: rec.attention(0, Q[:3], K),
+        r"layer 0: k: expected a number of heads that divides 3, got \[2, 70, 8\]",
+    ),
+    "values": (lambda rec: rec.attention(0, Q, K, V[:, :9]), r"layer 0: v: expected \[heads, 70, channels\].*got \[2, 9, 8\]"),
+    "gates": (lambda rec: rec.attention(0, Q, K, log_forget=LOG_F[:2]), r"log_forget: expected \[4, 70\], got \[2, 70\]"),
+    "sinks": (lambda rec: rec.attention(0, Q, K, sinks=np.zeros(3)), r"sinks: expected \[4\], got \[3\]"),
+    "output": (lambda rec: rec.attention(0, Q, K, V, output=OUT[:, :, :3]), r"output: expected \[4, 70, 8\], got \[4, 70, 3\]"),
+    "length": (lambda rec: rec.attention(0, *(np.tile(p, (1, 2, 1)) for p in (Q, K))), "q has 140 positions, and input_ids 70"),
+    "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 on"),
+    "scale": (lambda rec: rec.attention(0, Q, K, scale=0), "scale: expected a number above 0, got 0"),
+    "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number of 0 or above, got -2"),
+    "softcap": (lambda rec: rec.attention(0, Q, K, softcap=-2), "softcap: expected a number of 0 or above, got -2"),
+    "objects": (lambda rec: rec.attention(0, [object()], K), "layer 0: q is no array of numbers"),
+    "gate above 1": (
+        lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), 0.25)),
+        "log_forget is 0.25 at head 2, position 17, so the gate is above 1: pass logsigmoid",
+    ),
+    "gates for logarithms": (
+        lambda rec: rec.attention(0, Q, K, log_forget=np.exp(LOG_F)),
+        "so the gate is above 1: these look like gates f: pass their logarithm",
+    ),
+    "NaN gate": (
+        lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), np.nan)),
+        "layer 0: log_forget is NaN at head 2, position 17",
+    ),
+    "NaN": (
+        lambda rec: rec.attention(0, Q, spoiled(K, (1, 5, 2), np.nan)),
+        "layer 0: k is NaN at head 1, position 5, channel 2",
+    ),
+    "infinity": (
+        lambda rec: rec.attention(0, Q, K, spoiled(V, (0, 69, 0), np.inf)),
+        "layer 0: v is infinite at head 0, position 69",
+    ),
+    "mixer": (lambda rec: rec.mixer(0, "hyena", Q, K, V), "the mixer 'hyena' is not known: use attention, mamba2"),
+    "softmax as a mixer": (lambda rec: rec.mixer(0, "attention", Q, K), "use rec.attention for softmax attention"),
+    "no beta": (lambda rec: rec.mixer(0, "delta_rule", Q, K, V), "layer 0: delta_rule needs beta"),
+    "beta": (lambda rec: rec.mixer(0, "gated_linear_attention", Q, K, V, None, LOG_F), "gated_linear_attention has no beta"),
+    "no decay": (
+        lambda rec: rec.mixer(0, "mamba2", Q, K, V, None, LOG_F),
+        "mamba2 has a decay by head, and log_decay is missing",
+    ),
+    "twice": (
+        lambda rec: [rec.attention(0, Q, K), rec.attention(0, Q, K)],
+        "layer 0: was recorded already, 70 positions, and is called again without the keys",
+    ),
+    "too many logits": (lambda rec: rec.logits(np.zeros((71, 90))), r"expected \[70, V\].*got \[71, 90\]"),
+    "few tokens": (lambda rec: rec.logits(np.zeros((70, 60))), "input_ids have token 69, and logits are of 60 tokens"),
+    "NaN logits": (lambda rec: rec.logits(np.full((70, 90), np.nan)), "rec.logits: not finite at position 0"),
+    "some logits": (
+        lambda rec: [rec.attention(0, Q, K), rec.logits(np.zeros((30, 90)))],
+        "rec.logits: got rows of 30 of 70 positions",
+    ),
+    "layers of two lengths": (
+        lambda rec: [rec.attention(0, Q, K), rec.attention(1, Q[:, :60], K[:, :60])],
+        "layer 1 was seen at 60 positions, and layer 0 at 70",
+    ),
+    "no layer": (
+        lambda rec: None,
+        "no attention was seen: the model computes it itself, or a compiled graph .* call rec.attention",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_one_line_and_nothing_left(case: str, tmp_path: Path) -> None:
+    call, message = WRONG[case]
+    with (
+        pytest.raises(FoxscopeError, match=message) as caught,
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
+        call(rec)
+    assert "\n" not in str(caught.value)
+    assert nothing_left(tmp_path)
+
+
+def test_layers_of_a_file_have_one_cap(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 1: caps logits at 5, and layers before at 0"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
+        rec.attention(0, Q, K)
+        rec.attention(1, Q, K, softcap=5)
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 1: multiplies logits by 0.7.*pass dtype='float32'"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), dtype="bfloat16") as rec,
+    ):
+        rec.attention(0, Q, K)
+        rec.attention(1, Q, K, scale=0.7)
+    assert nothing_left(tmp_path)
+
+
+OPERATORS: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "scale": ({"scale": 0.5}, OUT, "the scale, which is 1/sqrt.d.: pass scale=0.353553"),
+    "scale in the queries": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float), LOG_F, 1.0) @ np.repeat(V, 2, 0),
+        "pass scale=1",
+    ),
+    "another scale": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float), LOG_F, 0.21) @ np.repeat(V, 2, 0),
+        "pass scale=0.21",
+    ),
+    "gates with the logits": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float), LOG_F * 8**-0.5) @ np.repeat(V, 2, 0),
+        "the gates, which the model multiplies by the scale",
+    ),
+    "no gates": (
+        {},
+        dense_attention(Q.astype(float), K.astype(float)) @ np.repeat(V, 2, 0),
+        "the gates, which the model does not apply",
+    ),
+    "shifted gates": ({"log_forget": np.roll(LOG_F, 1, axis=1)}, OUT, "position before"),
+    "not normalised": (
+        {},
+        dense_attention(*(p / np.linalg.norm(p, axis=2, keepdims=True).astype(float) for p in (Q, K)), LOG_F)
+        @ np.repeat(V, 2, 0),
+        "q and k, which the model normalises",
+    ),
+    "softcap": ({"softcap": 1.0}, OUT, "softcap, which the model does not apply"),
+    "window": ({"window": 20}, OUT, "window, which the model does not apply"),
+    "late window": (
+        {"log_forget": None},
+        dense_attention(Q.astype(float), K.astype(float), window=66) @ np.repeat(V, 2, 0),
+        "the last 4 rows .* a window that was not recorded",
+    ),
+    "sinks": ({"sinks": np.ones(4)}, OUT, "sinks, which the model does not apply"),
+    "rotary": (
+        {},
+        (dense_attention(Q.astype(float)[:, :, ::-1], K.astype(float), LOG_F) @ np.repeat(V, 2, 0)),
+        "rotary embedding, a norm",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPERATORS)
+def test_another_operator_is_found_with_its_cause(case: str, tmp_path: Path) -> None:
+    """A wrong picture must not look right."""
+    options, output, cause = OPERATORS[case]
+    given = {"log_forget": LOG_F, **options}
+    with (
+        pytest.raises(FoxscopeError, match=rf"layer 5 .*{cause}"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
+        rec.attention(5, Q, K, V, output=output, **given)
+    assert nothing_left(tmp_path)
+    with record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), check=False) as rec:
+        rec.attention(0, Q, K, V, output=output, **given)
+    assert "not checked" in rec.summary()
+
+
+def test_another_linear_mixer_is_found(tmp_path: Path) -> None:
+    beta = np.full((2, LENGTH), 0.5)
+    q, k = (part[:2] / 3 for part in (Q, K))
+    right = np.array([mixing_of(q[h].astype(float), k[h].astype(float), None, beta[h], True) @ V[h] for h in range(2)])
+    for output, given, cause in (
+        (np.ones((2, LENGTH, 8)), {}, "another mixer than delta_rule"),
+        (right, {"scale": 0.5}, "the scale"),
+        (right, {"beta": beta / 2}, "beta, which the model doubles"),
+        (right, {"log_decay": LOG_F[:2]}, "the gates, which the model does not apply"),
+    ):
+        with pytest.raises(FoxscopeError, match=cause), record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec:
+            rec.mixer(0, "delta_rule", q, k, V, **{"beta": beta, **given}, output=output)
+    assert nothing_left(tmp_path)
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "name": ({"name": "my model"}, "name 'my model': use letters, digits"),
+    "keep": ({"keep": "gates,rows"}, "keep: 'rows' is not known: use loss, gates, qk, values, logits"),
+    "dtype": ({"dtype": "float16"}, "dtype: expected 'float32' or 'bfloat16', got 'float16'"),
+    "heads": ({"heads": []}, "heads: expected numbers of heads"),
+    "ids of floats": ({"input_ids": [0.5, 1.5]}, "input_ids: expected whole numbers, got float64"),
+    "negative ids": ({"input_ids": [3, -100]}, "input_ids: expected token ids of 0 or above, got -100 to 3"),
+    "ids of three axes": ({"input_ids": np.zeros((1, 2, 3), int)}, r"input_ids: expected \[L\] or \[B, L\], got \[1, 2, 3\]"),
+    "sequence": ({"input_ids": [[1, 2], [3, 4]], "sequence": 2}, "a batch of 2 has no sequence 2"),
+    "text alone": ({"text": "a b"}, "text: pass tokenizer= or offsets= too"),
+    "offsets": ({"text": "a b", "offsets": [(0, 1)]}, r"offsets: expected \[3, 2\].*got \[1, 2\]"),
+    "offsets beyond": ({"text": "a b", "offsets": [(0, 1), (1, 3), (3, 4)]}, "offsets: expected places in the 3 characters"),
+    "NUL": ({"text": "a\0b", "offsets": [(0, 1)] * 3}, "text: holds a NUL character"),
+    "surrogate": ({"text": "a\ud800b", "offsets": [(0, 1)] * 3}, "text: holds half a character"),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options_that_do_not_fit(case: str, tmp_path: Path) -> None:
+    options, message = OPTIONS[case]
+    with pytest.raises(FoxscopeError, match=message), record(tmp_path / "run.h5", **{"input_ids": [1, 2, 3], **options}):
+        pass
+    assert nothing_left(tmp_path)
+
+
+def test_heads_that_are_not_there(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: heads: there is no head 7, it has 4"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), heads=[0, 7]) as rec,
+    ):
+        rec.attention(0, Q, K)
+    with (
+        pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen|no attention was seen"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), layers=[9]) as rec,
+    ):
+        rec.attention(0, Q, K)
+    assert nothing_left(tmp_path)
+
+
+def test_places_to_write_to(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    path.write_text("mine")
+    for target, message in (
+        (path, "run.h5: exists already: pass overwrite=True to replace it"),
+        (tmp_path, "is a folder: name a file to write"),
+        (tmp_path / "no" / "run.h5", "the folder .*no does not exist: create it"),
+    ):
+        with pytest.raises(FoxscopeError, match=message), record(target, input_ids=[1, 2, 3]):
+            pass
+    assert path.read_text() == "mine" and os.listdir(tmp_path) == ["run.h5"]
+
+
+def test_an_existing_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    path.write_text("mine")
+    path.chmod(0o640)
+    with pytest.raises(ZeroDivisionError), record(path, input_ids=list(range(LENGTH)), overwrite=True) as rec:
+        rec.attention(0, Q, K)
+        raise ZeroDivisionError
+    assert path.read_text() == "mine"
+    with record(path, input_ids=list(range(LENGTH)), overwrite=True) as rec:
+        rec.attention(0, Q, K)
+        assert path.read_text() == "mine" and os.listdir(tmp_path) == ["run.h5"]
+    check_file(path)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    with (
+        pytest.raises(FoxscopeError, match=r"was made by another program meanwhile"),
+        record(path, input_ids=list(range(LENGTH))) as rec,
+    ):
+        rec.attention(0, Q, K)
+        path.write_text("theirs")
+    assert path.read_text() == "theirs" and os.listdir(tmp_path) == ["run.h5"]
+
+
+def test_calls_outside_of_the_block(tmp_path: Path) -> None:
+    rec = record(tmp_path / "run.h5", input_ids=list(range(LENGTH)))
+    with pytest.raises(FoxscopeError, match=r"is not open: use it as `with foxscope.record"):
+        rec.attention(0, Q, K)
+    with rec:
+        rec.attention(0, Q, K)
+    with pytest.raises(FoxscopeError, match=r"the recording is closed"):
+        rec.attention(1, Q, K)
+
+
+SCRIPT = """
+import os, resource, signal, sys, time, numpy
+from foxscope.errors import FoxscopeError
+from foxscope.recording import record
+q, k = numpy.ones((2, 4, 2000, 32), numpy.float32)
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Of the file, and of what a continuation puts beside it."""
+    for kind, rows in (("whole", 2000), ("continued", 1000)):
+        code = SCRIPT + (
+            f"limit = {1_500_000 if kind == 'whole' else 2_400_000}\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
+            "try:\n"
+            f"    with record(sys.argv[1], input_ids=[0] * 2000) as rec:\n"
+            f"        rec.attention(0, q[:, :{rows}], k[:, :{rows}])\n"
+            f"        rec.attention(1, q[:, :{rows}], k[:, :{rows}])\n"
+            f"        for layer in range(2 if {rows} < 2000 else 0):\n"
+            f"            rec.attention(layer, q[:, {rows}:], k)\n"
+            "except FoxscopeError as error:\n"
+            "    print(error)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code, tmp_path / "run.h5"], capture_output=True, text=True, check=True)
+        assert "run.h5: could not be written (File too large): make room" in done.stdout, done.stderr
+        assert done.stdout.count("\n") == 1 and not done.stderr
+        assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_process(by: signal.Signals, tmp_path: Path) -> None:
+    code = SCRIPT + (
+        "with record(sys.argv[1], input_ids=[0] * 2000) as rec:\n"
+        "    rec.attention(0, q, k)\n"
+        "    print('here', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "run.h5"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None and process.stdout.readline() == b"here\n"
+    process.send_signal(by)
+    process.wait()
+    process.stdout.close()
+    assert process.returncode != 0
+    assert nothing_left(tmp_path)
+
+
+def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from foxscope.recording.call import Call, checked
+
+    class Elsewhere(torch.Tensor):  # type: ignore[misc,name-defined]
+        device = torch.device("cuda:1")
+
+    q, k = torch.tensor(Q), torch.tensor(K)
+    with pytest.raises(
+        FoxscopeError, match=r"layer 0: the tensors of a layer lie on several devices \(q on cpu, k on cuda:1\)"
+    ):
+        checked(Call("attention", q, k.as_subclass(Elsewhere)), "layer 0")
+    with pytest.raises(FoxscopeError, match=r"layer 0: q has no numbers"), record(tmp_path / "run.h5", input_ids=[1]) as rec:
+        rec.attention(0, torch.empty(1, 1, 4, device="meta"), torch.ones(1, 1, 4))
+    assert nothing_left(tmp_path)

@@ -1,0 +1,343 @@
+"""Ways in which people run models: batches, generation, compiled, trained, in several processes, after exceptions."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from recording_support import arrays_of, assert_maps, check_file, nothing_left
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from test_record_models import model_of  # noqa: E402
+
+from foxscope.errors import FoxscopeError  # noqa: E402
+from foxscope.recording import record  # noqa: E402
+
+
+def random_ids(*shape: int) -> Any:
+    return torch.randint(0, 90, shape, generator=torch.Generator().manual_seed(4))
+
+
+def same_arrays(one: Path, other: Path, tolerance: float = 1e-4) -> None:
+    first, second = arrays_of(one), arrays_of(other)
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        if np.issubdtype(values.dtype, np.number):
+            assert values.shape == second[name].shape, name
+            assert np.abs(values.astype(float) - second[name].astype(float)).max() < tolerance, name
+
+
+def test_a_sequence_of_a_batch(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(3, 70)
+    with record(tmp_path / "batch.h5", input_ids=ids, sequence=2) as rec, torch.no_grad():
+        rec.logits(model(ids).logits)
+    with record(tmp_path / "alone.h5", input_ids=ids[2]) as rec, torch.no_grad():
+        rec.logits(model(ids[2:]).logits)
+    same_arrays(tmp_path / "batch.h5", tmp_path / "alone.h5")
+
+
+def test_padding_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(2, 70)
+    mask = torch.ones(2, 70, dtype=torch.long)
+    mask[1, :9] = 0
+    with (
+        pytest.raises(FoxscopeError, match=r"no call could be recorded: transformers' sdpa attention: .*padding"),
+        record(tmp_path / "run.h5", input_ids=ids, sequence=1),
+        torch.no_grad(),
+    ):
+        model(ids, attention_mask=mask)
+    assert nothing_left(tmp_path)
+    with record(tmp_path / "run.h5", input_ids=ids, sequence=0) as rec, torch.no_grad():
+        model(ids, attention_mask=mask)
+    assert "70 positions" in rec.summary()
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5_text", "gpt2"])
+def test_generation_appends_positions(kind: str, tmp_path: Path) -> None:
+    """Position by position with a cache, or all at once: one file. The last token is what the last position predicted."""
+    model, ids = model_of(kind, "sdpa"), random_ids(1, 40)
+    with record(tmp_path / "steps.h5", input_ids=ids) as rec, torch.no_grad():
+        out = model.generate(ids, max_new_tokens=12, min_new_tokens=12, do_sample=False, attention_mask=torch.ones_like(ids))
+        rec.tokens(out)
+    assert out.shape == (1, 52) and "51 positions" in rec.summary()
+    check_file(tmp_path / "steps.h5")
+    with record(tmp_path / "once.h5", input_ids=out) as rec, torch.no_grad():
+        model(out[:, :51])
+    same_arrays(tmp_path / "steps.h5", tmp_path / "once.h5")
+
+
+def test_generation_with_a_cache_of_fixed_size(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
+    with record(tmp_path / "steps.h5", input_ids=ids) as rec, torch.no_grad():
+        out = model.generate(
+            ids,
+            max_new_tokens=6,
+            min_new_tokens=6,
+            do_sample=False,
+            attention_mask=torch.ones_like(ids),
+            cache_implementation="static",
+        )
+        rec.tokens(out)
+    with record(tmp_path / "once.h5", input_ids=out), torch.no_grad():
+        model(out[:, :45])
+    same_arrays(tmp_path / "steps.h5", tmp_path / "once.h5")
+
+
+def test_a_prompt_in_pieces(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "eager"), random_ids(1, 60)
+    with record(tmp_path / "pieces.h5", input_ids=ids) as rec, torch.no_grad():
+        cache = transformers.DynamicCache()
+        for begin in range(0, 60, 20):
+            rec.logits(model(ids[:, begin : begin + 20], past_key_values=cache).logits)
+    with record(tmp_path / "once.h5", input_ids=ids) as rec, torch.no_grad():
+        rec.logits(model(ids).logits)
+    same_arrays(tmp_path / "pieces.h5", tmp_path / "once.h5")
+
+
+def test_an_answer_whose_tokens_are_not_named(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
+    with (
+        pytest.raises(FoxscopeError, match=r"layers have 44 positions, and input_ids 40: .*rec.tokens\(output_ids\)"),
+        record(tmp_path / "run.h5", input_ids=ids),
+        torch.no_grad(),
+    ):
+        model.generate(ids, max_new_tokens=5, min_new_tokens=5, attention_mask=torch.ones_like(ids))
+    with (
+        pytest.raises(FoxscopeError, match=r"what was read is not known: call rec.tokens\(input_ids\)"),
+        record(tmp_path / "run.h5"),
+        torch.no_grad(),
+    ):
+        model(ids)
+    assert nothing_left(tmp_path)
+
+
+def test_a_second_forward_pass_is_refused(tmp_path: Path) -> None:
+    for kind in ("llama", "qwen3_5_text"):
+        model, ids = model_of(kind, "sdpa"), random_ids(1, 40)
+        with (
+            pytest.raises(FoxscopeError, match=r"layer 0: was recorded already, 40 positions, and is called again without"),
+            record(tmp_path / "run.h5", input_ids=ids),
+            torch.no_grad(),
+        ):
+            model(ids)
+            model(ids)
+    assert nothing_left(tmp_path)
+
+
+def test_a_recording_that_begins_within_a_generation(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 41)
+    with torch.no_grad():
+        cache = model(ids[:, :40], use_cache=True).past_key_values
+    with (
+        pytest.raises(FoxscopeError, match=r"41 keys for 1 queries, from before the recording"),
+        record(tmp_path / "run.h5", input_ids=ids[:, 40:]),
+        torch.no_grad(),
+    ):
+        model(ids[:, 40:], past_key_values=cache)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_compiled_model_runs_as_it_was_written(before: bool, tmp_path: Path) -> None:
+    """A graph that was compiled before would hide the calls."""
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
+    compiled = torch.compile(model, backend="eager")
+    if before:
+        with torch.no_grad():
+            compiled(ids)
+    with record(tmp_path / "compiled.h5", input_ids=ids) as rec, torch.no_grad():
+        rec.logits(compiled(ids).logits)
+    with record(tmp_path / "plain.h5", input_ids=ids) as rec, torch.no_grad():
+        rec.logits(model(ids).logits)
+    same_arrays(tmp_path / "compiled.h5", tmp_path / "plain.h5")
+
+
+def test_a_graph_that_hides_its_calls(tmp_path: Path) -> None:
+    class Plain(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    x = torch.randn(1, 2, 10, 8)
+    traced = torch.jit.trace(Plain(), x)
+    with (
+        pytest.raises(
+            FoxscopeError, match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run the model"
+        ),
+        record(tmp_path / "run.h5", input_ids=list(range(10))),
+    ):
+        traced(x)
+
+
+def test_everything_is_put_back(tmp_path: Path) -> None:
+    """Behind the block, and behind an exception in it."""
+    import transformers.modeling_utils as modeling
+    import transformers.models.qwen3_5.modeling_qwen3_5 as qwen
+
+    interface = modeling.AttentionInterface
+    look = lambda: (  # noqa: E731
+        torch.nn.functional.scaled_dot_product_attention,
+        qwen.torch_chunk_gated_delta_rule,
+        vars(interface).get("__getitem__"),
+        vars(interface)["get_interface"],
+        torch.backends.mha.get_fastpath_enabled(),
+    )
+    before, model, ids = look(), model_of("llama", "sdpa"), random_ids(1, 20)
+    with record(tmp_path / "run.h5", input_ids=ids), torch.no_grad():
+        assert look() != before
+        model(ids)
+    assert look() == before
+    with pytest.raises(ZeroDivisionError), record(tmp_path / "other.h5", input_ids=ids), torch.no_grad():
+        model(ids)
+        raise ZeroDivisionError
+    assert look() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
+
+
+def test_training_with_checkpoints(tmp_path: Path) -> None:
+    """What the backward pass calls again is not recorded again; the gradients are those without a recording."""
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
+    model.gradient_checkpointing_enable()
+    model.train()
+    gradients = []
+    for recorded in (False, True):
+        model.zero_grad()
+        if recorded:
+            with record(tmp_path / "run.h5", input_ids=ids) as rec:
+                out = model(ids, labels=ids)
+                rec.logits(out.logits)
+                out.loss.backward()
+        else:
+            model(ids, labels=ids).loss.backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+    check_file(tmp_path / "run.h5")
+
+
+def test_dropout_is_named(tmp_path: Path) -> None:
+    q = torch.randn(1, 2, 30, 8)
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0 .*likely cause: dropout of 0.5 in the attention: call model.eval"),
+        record(tmp_path / "run.h5", input_ids=list(range(30))),
+    ):
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True, dropout_p=0.5)
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    """The file has the model's own bits, and its maps are those of the same numbers in float64."""
+    model, ids = model_of("llama", "sdpa").to(torch.bfloat16), random_ids(1, 70)
+    with record(tmp_path / "run.h5", input_ids=ids) as rec, torch.no_grad():
+        model(ids)
+    check_file(tmp_path / "run.h5")
+    from recording_support import dense_attention
+
+    with h5py.File(tmp_path / "run.h5") as file:
+        run = file["models/model"]
+        assert run.attrs["dtype"] == "bfloat16"
+        q, k = (run[f"layers/01/{name}"][:].astype(float) for name in ("query", "key"))
+    assert_maps(tmp_path / "run.h5", 1, dense_attention(q, k))
+    assert "68 rows checked" in rec.summary()
+
+
+def test_autocast_and_mixed_numbers(tmp_path: Path) -> None:
+    model, ids = model_of("qwen3_5_text", "sdpa"), random_ids(1, 70)
+    with record(tmp_path / "run.h5", input_ids=ids) as rec, torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        model(ids)
+    assert rec.summary().count("rows checked") == 2
+    check_file(tmp_path / "run.h5")
+
+
+def test_tokens_by_a_tokenizer(tmp_path: Path) -> None:
+    """Of tokenizers and of transformers, with a token before the text and without."""
+    tokenizers = pytest.importorskip("tokenizers")
+    text = "the fox ran and the fox sat"
+    words = {word: n for n, word in enumerate(["<s>", *dict.fromkeys(text.split())])}
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<s>"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>")
+    own = plain.encode(text).ids
+    x = torch.randn(1, 2, 8, 4)
+    for tokenizer in (plain, fast):
+        for ids in ([0, *own], own):
+            path = tmp_path / "run.h5"
+            with record(path, input_ids=[ids], text=text, tokenizer=tokenizer, overwrite=True):
+                q = x[:, :, : len(ids)]
+                torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+            check_file(path)
+            with h5py.File(path) as file:
+                strings = [bytes(word).decode() for word in file["models/model/tokens/string"][:]]
+                content = file["text/content"].asstr()[()]
+            assert strings == [*(text.split() if ids[0] == 0 else text.split()[1:]), ""]
+            assert content == text if ids[0] == 0 else content == text[4:]
+    with (
+        pytest.raises(
+            FoxscopeError, match=r"text: the tokenizer cuts it into other tokens than input_ids, which have 0 at position 2"
+        ),
+        record(tmp_path / "other.h5", input_ids=[1, 2, 0], text=text, tokenizer=plain),
+    ):
+        pass
+    with record(tmp_path / "words.h5", input_ids=own[:3], tokenizer=plain):
+        q = x[:, :, :3]
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    with h5py.File(tmp_path / "words.h5") as file:
+        assert [bytes(word).decode() for word in file["models/model/tokens/string"][:]] == ["fox", "ran", ""]
+
+
+RANKS = """
+import sys, torch, torch.distributed as distributed
+from foxscope.recording import record
+rank = int(sys.argv[1])
+distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+q = torch.full((1, 2, 10, 8), float(rank + 1))
+with record(sys.argv[3], input_ids=list(range(10))) as rec:
+    out = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    rec.attention(7, *q.expand(3, 2, 10, 8)) if rank else None
+    rec.logits(torch.zeros(10, 20))
+assert (rec.summary() == "nothing was seen") == (rank == 1)
+distributed.barrier()
+"""
+
+
+def test_rank_0_writes(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANKS, str(rank), tmp_path / "meeting", tmp_path / "run.h5"], stderr=subprocess.PIPE
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said.decode()
+    check_file(tmp_path / "run.h5")
+    assert arrays_of(tmp_path / "run.h5")["models/model/layers/00/query"].max() == 1
+
+
+def test_layers_of_a_model_that_are_kept(tmp_path: Path) -> None:
+    model, ids = model_of("gemma3_text", "sdpa"), random_ids(1, 40)
+    with record(tmp_path / "run.h5", input_ids=ids, layers=[1], heads=[2]) as rec, torch.no_grad():
+        model(ids)
+    assert rec.summary().startswith("layer 1: attention, 1 heads of 12") and "layer 0" not in rec.summary()
+    check_file(tmp_path / "run.h5")
+    with (
+        pytest.raises(FoxscopeError, match=r"layers: none of \[7\] was seen"),
+        record(tmp_path / "none.h5", input_ids=ids, layers=[7]),
+        torch.no_grad(),
+    ):
+        model(ids)
+
+
+def test_by_hand_beside_what_is_seen(tmp_path: Path) -> None:
+    q = torch.randn(1, 2, 10, 8)
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: was seen already .*pass automatic=False"),
+        record(tmp_path / "run.h5", input_ids=list(range(10))) as rec,
+    ):
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+        rec.attention(0, q, q)
+    with record(tmp_path / "run.h5", input_ids=list(range(10)), automatic=False) as rec:
+        out = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+        rec.attention(0, q, q, q, output=out)
+    assert "rec.attention, 10 rows checked" in rec.summary()
