@@ -27,10 +27,10 @@ const ForwardLibrary& load_forward_library() {
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<Entry>(dlsym(library, "foxscope_forward_library"));
   if (entry == nullptr) {
     const char* const reason = dlerror();
-    throw Error(
-        fmt::format("models cannot be run here: {}: they need LibTorch 2.11: ./dev setup and ./dev build in a checkout, "
-                    "pip install 'foxscope[torch]' beside a wheel; run files are read and drawn without it",
-                    reason == nullptr ? path.string() : std::string(reason)));
+    throw Error(fmt::format(
+        "models cannot be run here: {}: they need LibTorch 2.11: ./dev setup and ./dev build in a checkout, "
+        "pip install 'foxscope[torch]' beside a wheel; run files are read and drawn without it",
+        reason == nullptr ? path.string() : std::string(reason)));
   }
   log_line(LogCategory::model, [&] { return fmt::format("loaded {}", path.string()); });
   return *entry();

@@ -24,8 +24,8 @@ _MOST_PARTS = 64 << 20
 _MOST_BANNER = 64 << 10
 _FIRST_WORDS = b'{"foxscope_agent"'
 _PATIENCE_SECONDS = 3.0
+_READER_SECONDS = 0.5
 _NO_PROGRAM = 127
-_NO_CONNECTION = 255
 
 Json: TypeAlias = Any
 """What json.loads returns."""
@@ -167,8 +167,8 @@ def _skip_banner(stream: IO[bytes]) -> dict[str, Json]:
     return header
 
 
-def _close(process: subprocess.Popen[bytes], reader: threading.Thread | None) -> None:
-    """Ends an agent: it does so itself when its input ends."""
+def _close(process: subprocess.Popen[bytes], *readers: threading.Thread) -> None:
+    """Ends an agent: it does so itself when its input ends. `readers` read its output and what it says beside."""
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
@@ -177,10 +177,13 @@ def _close(process: subprocess.Popen[bytes], reader: threading.Thread | None) ->
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    if reader is not None and reader is not threading.current_thread():
-        reader.join()
-    process.stdout.close()
-    process.stderr.close()
+    # A connection that ssh keeps for later holds its end of a pipe: then its reader waits on, and its stream stays.
+    for reader in readers:
+        if reader is not threading.current_thread():
+            reader.join(_READER_SECONDS)
+    if not any(reader.is_alive() for reader in readers):
+        process.stdout.close()
+        process.stderr.close()
 
 
 def _drain(stream: IO[bytes], lines: list[bytes]) -> None:
@@ -221,21 +224,20 @@ class Connection:
             self._send({"foxscope_agent": PROTOCOL, "program": "foxscope.py", "version": ""})
             self.hello = _skip_banner(self._process.stdout)
         except (ConnectionEnded, EOFError) as error:
+            _close(self._process, errors)
             came = error.args[0] if isinstance(error, EOFError) and error.args else b""
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            status = self._process.wait()
-            errors.join(_PATIENCE_SECONDS)
             said = (came.strip().split(b"\n")[-1] or b"".join(lines)).decode("utf-8", "replace")
-            _close(self._process, None)
-            raise self._unreachable(command, status, said) from None
+            raise self._unreachable(command, self._process.returncode, said) from None
         except ValueError as error:
-            _close(self._process, None)
+            _close(self._process, errors)
             said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
             raise FoxscopeError(f"{name or command[0]}: is no foxscope agent: {said[:400].strip()!r}") from None
+        except BaseException:  # Ctrl+C, while a passphrase is asked for
+            _close(self._process, errors)
+            raise
         reader = threading.Thread(target=_read_answers, args=(self._process.stdout, self._requests), daemon=True)
         reader.start()
-        self.close: Callable[[], object] = weakref.finalize(self, _close, self._process, reader)
+        self.close: Callable[[], object] = weakref.finalize(self, _close, self._process, reader, errors)
 
     def _unreachable(self, command: list[str], status: int, said: str) -> FoxscopeError:
         program = command[-2]

@@ -297,6 +297,19 @@ class TestOtherMachines:
                 assert run.figure("maps", **figure).data == here.figure("maps", **figure).data
                 one_line("lie on two machines", lambda: head.forget - same.forget)
 
+    def test_what_ssh_leaves_behind_is_not_waited_for(
+        self, run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A connection that is kept for later (ControlPersist) holds on to standard error."""
+        ssh = script(tmp_path / "ssh", f'cat {tmp_path}/pipe >/dev/null </dev/null & shift $(($# - 2)); exec "$@"\n')
+        os.mkfifo(tmp_path / "pipe")
+        monkeypatch.setenv("FOXSCOPE_SSH", str(ssh))
+        monkeypatch.setenv("FOXSCOPE_REMOTE_PROGRAM", PROGRAM)
+        with open(tmp_path / "pipe", "r+b", buffering=0):  # what was left waits for its end
+            with foxscope.open(f"ssh://kept{run_path}") as run:
+                assert run.names == ["fox", "transformer"]
+            assert run.closed
+
     def test_a_model_is_run_there(self, there: str, tmp_path: Path) -> None:
         url = f"ssh://cluster{MODELS / 'gated-deltanet-1m'}"
         with foxscope.run(url, "The fox ran.") as run:
