@@ -17,6 +17,7 @@ from recording_support import DATA, assert_maps, check_file, dense_attention, mi
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
+from foxscope.errors import FoxscopeError  # noqa: E402
 from foxscope.recording import record  # noqa: E402
 
 Tensor = Any
@@ -357,6 +358,30 @@ def test_scaled_dot_product_attention_with_masks(kind: str, tmp_path: Path) -> N
     check_file(tmp_path / "run.h5")
     expected = dense_attention(q[0].double().numpy(), k[0].double().numpy(), log_f.double().numpy(), window=window)
     assert_maps(tmp_path / "run.h5", 1, expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_flex_attention_with_gates_that_it_adds(compiled: bool, tmp_path: Path) -> None:
+    """FoX as people write it with a score_mod, compiled by the model or not, in a window."""
+    from torch.nn.attention import flex_attention as flex
+
+    random = torch.Generator().manual_seed(3)
+    length, heads = 128, 2
+    q, k, v = torch.randn(3, 1, heads, length, 16, generator=random)
+    log_f = torch.nn.functional.logsigmoid(torch.randn(1, heads, length, generator=random) + 2)
+    c = log_f.cumsum(-1)
+    mask = flex.create_block_mask(lambda b, h, i, j: (j <= i) & (i - j < 50), None, None, length, length, device="cpu")
+    function = torch.compile(flex.flex_attention, backend="eager") if compiled else flex.flex_attention
+    layer = Layer(0, function, q, k, v, lambda s, b, h, i, j: s + c[b, h, i] - c[b, h, j], mask)
+    assert "window 50, torch's flex_attention in Layer, 68 rows checked" in run([layer], length, tmp_path / "run.h5")
+    expected = dense_attention(q[0].double().numpy(), k[0].double().numpy(), log_f[0].double().numpy(), window=50)
+    assert_maps(tmp_path / "run.h5", 0, expected)
+    layer.args = (q, k, v, lambda s, b, h, i, j: torch.tanh(s), mask)
+    with (
+        pytest.raises(FoxscopeError, match="torch's flex_attention: its score_mod does not add to logits"),
+        record(tmp_path / "other.h5", input_ids=list(range(length))),
+    ):
+        layer()
 
 
 def test_calls_that_are_not_causal_are_left_out_and_listed(tmp_path: Path) -> None:

@@ -123,12 +123,18 @@ class Recording:
     # ---- the block
 
     def __enter__(self) -> Recording:
+        if self._writer is not None or self._closed:
+            raise FoxscopeError(f"{self._path}: a recording is used once: call foxscope.record again")
         if not self._writes:
             return self
         self._writer = RunWriter(self._path, self._name, self._overwrite)
         if self._automatic:
             self._capture = Capture(self._seen)
-            self._capture.start()
+            try:
+                self._capture.start()
+            except BaseException:
+                self._writer.discard()
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .arrays import Tensor, torch_module
 from .call import Call
-from .masks import NotRecordable, read_block_mask, read_mask
+from .masks import NotRecordable, read_block_mask, read_mask, read_score_mod
 
 Function = Callable[..., Any]
 #: (arguments by name, sequence, output of the function, words for it) -> the call.
@@ -167,6 +167,33 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
         output=_sequence(_first(output), sequence, False),
         source=source,
         dropout=float(arguments.get("dropout") or 0.0),
+    )
+
+
+def read_flex(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
+    """torch.nn.attention.flex_attention.flex_attention, [B, H, L, d], with gates that its score_mod adds."""
+    q, k, mask, score_mod = (arguments.get(name) for name in ("query", "key", "block_mask", "score_mod"))
+    _check_batch(q, sequence)
+    heads, queries, keys = int(q.shape[1]), int(q.shape[2]), int(k.shape[2])  # type: ignore[union-attr]
+    if mask is None and queries > 1:
+        raise NotRecordable("queries see keys behind them")
+    window = 0 if mask is None else read_block_mask(mask, sequence, queries, keys, q.device).window  # type: ignore[union-attr]
+    log_decay = None
+    if score_mod is not None:
+        if keys != queries:
+            raise NotRecordable("a score_mod of a text that goes on")
+        log_decay = read_score_mod(score_mod, sequence, heads, queries, window, q.device)  # type: ignore[union-attr]
+    scale = arguments.get("scale")
+    return Call(
+        "attention",
+        _sequence(q, sequence, True),
+        _sequence(k, sequence, True),
+        _sequence(arguments["value"], sequence, True),
+        log_decay=log_decay,
+        scale=float(q.shape[-1] ** -0.5 if scale is None else scale),  # type: ignore[union-attr]
+        window=window,
+        output=_sequence(_first(output), sequence, True),
+        source=source,
     )
 
 
@@ -371,6 +398,7 @@ _DELTA, _GATED = (*_QKV, "beta"), (*_QKV, "g", "beta")
 
 #: torch, seen wherever it is called from.
 SDPA = Signature("scaled_dot_product_attention", ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), read_sdpa)
+FLEX = Signature("flex_attention", ("query", "key", "value", "score_mod", "block_mask", "scale"), read_flex)
 #: Functions of the attention interface of transformers.
 INTERFACE = Signature("attention_interface", ("module", "query", "key", "value", "attention_mask"), read_interface)
 
