@@ -188,6 +188,33 @@ def test_fla_gla(packages: Any, tmp_path: Path) -> None:
         assert_maps(tmp_path / "run.h5", n, of[f"layers.{n}.mixing"], "mixing")
 
 
+def test_states_from_before_and_gates_of_heads_and_channels(packages: Any, tmp_path: Path) -> None:
+    """A state of zeros is none. Gates of a head and of its channels act together."""
+
+    def fused_recurrent_gated_delta_rule(
+        q: Tensor, k: Tensor, v: Tensor, g: Tensor = None, gk: Tensor = None, gv: Tensor = None, beta: Tensor = None,
+        scale: float | None = None, initial_state: Tensor = None,
+    ) -> Any:  # fmt: skip
+        return linear(q, k, v, gk + g[..., None], beta, 1.0, True), None
+
+    packages("fla.ops.gated_delta_rule", "fused_recurrent_gated_delta_rule", fused_recurrent_gated_delta_rule)
+    random = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 30, 2, 4, generator=random)
+    k, beta = torch.nn.functional.normalize(k, dim=-1), torch.full((1, 30, 2), 0.5)
+    g, gk = -torch.rand(1, 30, 2, generator=random), -torch.rand(1, 30, 2, 4, generator=random)
+    layer = Layer(0, fused_recurrent_gated_delta_rule, q, k, v, g, gk, None, beta, 1.0, torch.zeros(1, 2, 4, 4))
+    run([layer], 30, tmp_path / "run.h5")
+    both = (gk + g[..., None])[0].double().numpy()
+    expected = [mixing_of(*(p[0, :, h].double().numpy() for p in (q, k)), both[:, h], np.full(30, 0.5), True) for h in range(2)]
+    assert_maps(tmp_path / "run.h5", 0, np.array(expected), "mixing")
+    layer.args = (*layer.args[:-1], torch.ones(1, 2, 4, 4))
+    with (
+        pytest.raises(FoxscopeError, match="it begins with a state from before the recording"),
+        record(tmp_path / "other.h5", input_ids=list(range(30))),
+    ):
+        layer()
+
+
 def test_fla_gated_delta_net(packages: Any, tmp_path: Path) -> None:
     def chunk_gated_delta_rule(
         q: Tensor,

@@ -334,6 +334,9 @@ class Recording:
         layer = self._capture.layer_of(key, wanted)
         known = self._layers.get(layer)
         before = 0 if known is None else known.positions
+        if before == 0 and call.goes_on:
+            self._leave_out(call.source, module, "it begins with a state from before the recording")
+            return
         if before == 0 and int(call.k.shape[1]) != call.rows:
             self._leave_out(call.source, module, f"{call.k.shape[1]} keys for {call.rows} queries, from before the recording")
             return
@@ -375,7 +378,7 @@ class Recording:
         new = slice(int(call.k.shape[1]) - call.rows, None)
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
         sums = sums_of(call)
-        comparison = compare(call, where, sums) if self._check and before == 0 and call.note != "state" else None
+        comparison = compare(call, where, sums) if self._check and before == 0 else None
         kept = select_heads(call, self._heads_wanted, where)
         if sums is not None and self._heads_wanted is not None:
             sums = sums[self._heads_wanted]
@@ -395,7 +398,7 @@ class Recording:
                 f"{where}: was recorded already, {before} positions, and is called again without the keys of these: one "
                 f"forward pass, with a cache if it goes on, makes a file (modules that a pass calls twice: rec.attention)"
             )
-        if before > 0 and call.mixer != "attention" and call.note != "state" and call.source not in ("rec.mixer",):
+        if before > 0 and call.mixer != "attention" and not call.goes_on and call.source != "rec.mixer":
             raise FoxscopeError(
                 f"{where}: was recorded already, {before} positions, and is called again without a state: one forward "
                 f"pass, with a cache if it goes on, makes a file"
