@@ -95,7 +95,8 @@ def golden(name: str, file: str = "golden") -> dict[str, Any]:
     return dict(safetensors.load_file(DATA / name / f"{file}.safetensors"))
 
 
-def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("head_first", [False, True])
+def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path, head_first: bool) -> None:
     def forgetting_attention(
         q: Tensor,
         k: Tensor,
@@ -106,14 +107,18 @@ def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path) -> None
         seq_start: Tensor = None,
         sm_scale: float | None = None,
     ) -> Tensor:
-        return forgetting(q, k, v, log_fgate, sm_scale or q.shape[-1] ** -0.5)
+        if head_first:
+            q, k, v, log_fgate = (part.transpose(1, 2) for part in (q, k, v, log_fgate))
+        out = forgetting(q, k, v, log_fgate, sm_scale or q.shape[-1] ** -0.5)
+        return out.transpose(1, 2) if head_first else out
 
     packages("forgetting_transformer.ops.forgetting_attention", "forgetting_attention", forgetting_attention)
     of = golden("fox-llama")
-    layers = [
-        Layer(n, forgetting_attention, *(rows_first(of[f"layers.{n}.{part}"][1]) for part in ("q", "k", "v", "log_fgate")))
-        for n in range(2)
-    ]
+    layers = []
+    for n in range(2):
+        parts = [rows_first(of[f"layers.{n}.{part}"][1]) for part in ("q", "k", "v", "log_fgate")]
+        parts = [part.transpose(1, 2) if head_first else part for part in parts]
+        layers.append(Layer(n, forgetting_attention, *parts, head_first=head_first))
     summary = run(layers, 64, tmp_path / "run.h5")
     assert summary.count("forgetting_transformer's forgetting_attention in Layer, 64 rows checked") == 2
     for n in range(2):

@@ -71,6 +71,17 @@ def test_generation_appends_positions(kind: str, tmp_path: Path) -> None:
     same_arrays(tmp_path / "steps.h5", tmp_path / "once.h5")
 
 
+def test_beams_that_change_places(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 20)
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: the cache of position \d+ holds other keys .* generate with one beam"),
+        record(tmp_path / "run.h5", input_ids=ids),
+        torch.no_grad(),
+    ):
+        model.generate(ids, max_new_tokens=12, num_beams=4, attention_mask=torch.ones_like(ids))
+    assert nothing_left(tmp_path)
+
+
 def test_generation_with_a_cache_of_fixed_size(tmp_path: Path) -> None:
     model, ids = model_of("llama", "sdpa"), random_ids(1, 40)
     with record(tmp_path / "steps.h5", input_ids=ids) as rec, torch.no_grad():

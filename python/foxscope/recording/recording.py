@@ -376,6 +376,8 @@ class Recording:
             )
         self._check_positions(where, call, before)
         new = slice(int(call.k.shape[1]) - call.rows, None)
+        if self._check and known is not None and new.start > 0:
+            _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
         sums = sums_of(call)
         comparison = compare(call, where, sums) if self._check and before == 0 else None
@@ -389,6 +391,7 @@ class Recording:
             raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.given} before")
         write_layer(writer, layer, known, kept, sums, self._numbers)
         known.positions += call.rows
+        known.last_key = to_float64(call.k[:, -1]) if call.mixer == "attention" else None
         self._layers[layer] = known
 
     def _check_positions(self, where: str, call: Call, before: int) -> None:
@@ -512,6 +515,16 @@ class Recording:
             raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
+
+
+def _check_cache(where: str, known: Layer, before: Float64) -> None:
+    """Raises FoxscopeError unless the keys that stand before those of a call are the last that were recorded."""
+    if known.last_key is None or np.abs(before - known.last_key).max() <= 2.0**-6 * np.abs(before).max():
+        return
+    raise FoxscopeError(
+        f"{where}: the cache of position {known.positions} holds other keys than were recorded: sequences changed places, as "
+        f"in beam search; generate with one beam, or run the answer once more in one pass and record that"
+    )
 
 
 def _losses(logits: Tensor, targets: Any) -> Float64:
