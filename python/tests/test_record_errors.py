@@ -371,7 +371,7 @@ def test_a_killed_process(by: signal.Signals, tmp_path: Path) -> None:
 
 
 def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     from foxscope.recording.call import Call, checked
 
     class Elsewhere(torch.Tensor):  # type: ignore[misc,name-defined]

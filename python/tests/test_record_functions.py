@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from recording_support import DATA, assert_maps, check_file, dense_attention, mixing_of
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from foxscope.errors import FoxscopeError  # noqa: E402

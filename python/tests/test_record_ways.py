@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from recording_support import arrays_of, assert_maps, check_file, nothing_left
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from test_record_models import model_of  # noqa: E402
 
