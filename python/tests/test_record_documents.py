@@ -10,8 +10,8 @@ from recording_support import SOURCE, check_file, program
 import foxscope
 from foxscope.recording import record
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+pytest.importorskip("torch", exc_type=ImportError)
+pytest.importorskip("transformers", exc_type=ImportError)
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

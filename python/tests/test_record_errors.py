@@ -1,5 +1,6 @@
 """Bad input gives one clear line, and nothing half-written stays under the name or beside it."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -283,12 +284,40 @@ def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
     assert path.read_text() == "theirs" and os.listdir(tmp_path) == ["run.h5"]
 
 
+def test_file_systems_that_know_no_files_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a hidden name stands beside the file until it is whole, also where there are no hard links."""
+    own = os.open
+
+    def without(path: Any, flags: int, *mode: int, **options: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "no such files")
+        return own(path, flags, *mode, **options)
+
+    monkeypatch.setattr(os, "open", without)
+    path = tmp_path / "run.h5"
+    for n in range(3):
+        with record(path, input_ids=list(range(LENGTH)), overwrite=n == 1) as rec:
+            rec.attention(0, Q, K)
+            assert any(name.startswith(".run.h5.") for name in os.listdir(tmp_path))
+        assert os.listdir(tmp_path) == ["run.h5"]
+        check_file(path)
+        if n == 1:
+            path.unlink()
+            monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no links")))
+    with pytest.raises(ZeroDivisionError), record(path, input_ids=list(range(LENGTH)), overwrite=True) as rec:
+        rec.attention(0, Q, K)
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == ["run.h5"]
+
+
 def test_calls_outside_of_the_block(tmp_path: Path) -> None:
     rec = record(tmp_path / "run.h5", input_ids=list(range(LENGTH)))
     with pytest.raises(FoxscopeError, match=r"is not open: use it as `with foxscope.record"):
         rec.attention(0, Q, K)
     with rec:
         rec.attention(0, Q, K)
+    with pytest.raises(FoxscopeError, match=r"a recording is used once"), rec:
+        pass
     with pytest.raises(FoxscopeError, match=r"the recording is closed"):
         rec.attention(1, Q, K)
 
@@ -342,7 +371,7 @@ def test_a_killed_process(by: signal.Signals, tmp_path: Path) -> None:
 
 
 def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     from foxscope.recording.call import Call, checked
 
     class Elsewhere(torch.Tensor):  # type: ignore[misc,name-defined]

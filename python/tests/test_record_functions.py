@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from recording_support import DATA, assert_maps, check_file, dense_attention, mixing_of
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 safetensors = pytest.importorskip("safetensors.numpy")
 
+from foxscope.errors import FoxscopeError  # noqa: E402
 from foxscope.recording import record  # noqa: E402
 
 Tensor = Any
@@ -94,7 +95,8 @@ def golden(name: str, file: str = "golden") -> dict[str, Any]:
     return dict(safetensors.load_file(DATA / name / f"{file}.safetensors"))
 
 
-def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("head_first", [False, True])
+def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path, head_first: bool) -> None:
     def forgetting_attention(
         q: Tensor,
         k: Tensor,
@@ -105,14 +107,18 @@ def test_the_authors_forgetting_attention(packages: Any, tmp_path: Path) -> None
         seq_start: Tensor = None,
         sm_scale: float | None = None,
     ) -> Tensor:
-        return forgetting(q, k, v, log_fgate, sm_scale or q.shape[-1] ** -0.5)
+        if head_first:
+            q, k, v, log_fgate = (part.transpose(1, 2) for part in (q, k, v, log_fgate))
+        out = forgetting(q, k, v, log_fgate, sm_scale or q.shape[-1] ** -0.5)
+        return out.transpose(1, 2) if head_first else out
 
     packages("forgetting_transformer.ops.forgetting_attention", "forgetting_attention", forgetting_attention)
     of = golden("fox-llama")
-    layers = [
-        Layer(n, forgetting_attention, *(rows_first(of[f"layers.{n}.{part}"][1]) for part in ("q", "k", "v", "log_fgate")))
-        for n in range(2)
-    ]
+    layers = []
+    for n in range(2):
+        parts = [rows_first(of[f"layers.{n}.{part}"][1]) for part in ("q", "k", "v", "log_fgate")]
+        parts = [part.transpose(1, 2) if head_first else part for part in parts]
+        layers.append(Layer(n, forgetting_attention, *parts, head_first=head_first))
     summary = run(layers, 64, tmp_path / "run.h5")
     assert summary.count("forgetting_transformer's forgetting_attention in Layer, 64 rows checked") == 2
     for n in range(2):
@@ -185,6 +191,33 @@ def test_fla_gla(packages: Any, tmp_path: Path) -> None:
     run(layers, 96, tmp_path / "run.h5")
     for n in range(2):
         assert_maps(tmp_path / "run.h5", n, of[f"layers.{n}.mixing"], "mixing")
+
+
+def test_states_from_before_and_gates_of_heads_and_channels(packages: Any, tmp_path: Path) -> None:
+    """A state of zeros is none. Gates of a head and of its channels act together."""
+
+    def fused_recurrent_gated_delta_rule(
+        q: Tensor, k: Tensor, v: Tensor, g: Tensor = None, gk: Tensor = None, gv: Tensor = None, beta: Tensor = None,
+        scale: float | None = None, initial_state: Tensor = None,
+    ) -> Any:  # fmt: skip
+        return linear(q, k, v, gk + g[..., None], beta, 1.0, True), None
+
+    packages("fla.ops.gated_delta_rule", "fused_recurrent_gated_delta_rule", fused_recurrent_gated_delta_rule)
+    random = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 30, 2, 4, generator=random)
+    k, beta = torch.nn.functional.normalize(k, dim=-1), torch.full((1, 30, 2), 0.5)
+    g, gk = -torch.rand(1, 30, 2, generator=random), -torch.rand(1, 30, 2, 4, generator=random)
+    layer = Layer(0, fused_recurrent_gated_delta_rule, q, k, v, g, gk, None, beta, 1.0, torch.zeros(1, 2, 4, 4))
+    run([layer], 30, tmp_path / "run.h5")
+    both = (gk + g[..., None])[0].double().numpy()
+    expected = [mixing_of(*(p[0, :, h].double().numpy() for p in (q, k)), both[:, h], np.full(30, 0.5), True) for h in range(2)]
+    assert_maps(tmp_path / "run.h5", 0, np.array(expected), "mixing")
+    layer.args = (*layer.args[:-1], torch.ones(1, 2, 4, 4))
+    with (
+        pytest.raises(FoxscopeError, match="it begins with a state from before the recording"),
+        record(tmp_path / "other.h5", input_ids=list(range(30))),
+    ):
+        layer()
 
 
 def test_fla_gated_delta_net(packages: Any, tmp_path: Path) -> None:
@@ -357,6 +390,30 @@ def test_scaled_dot_product_attention_with_masks(kind: str, tmp_path: Path) -> N
     check_file(tmp_path / "run.h5")
     expected = dense_attention(q[0].double().numpy(), k[0].double().numpy(), log_f.double().numpy(), window=window)
     assert_maps(tmp_path / "run.h5", 1, expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_flex_attention_with_gates_that_it_adds(compiled: bool, tmp_path: Path) -> None:
+    """FoX as people write it with a score_mod, compiled by the model or not, in a window."""
+    from torch.nn.attention import flex_attention as flex
+
+    random = torch.Generator().manual_seed(3)
+    length, heads = 128, 2
+    q, k, v = torch.randn(3, 1, heads, length, 16, generator=random)
+    log_f = torch.nn.functional.logsigmoid(torch.randn(1, heads, length, generator=random) + 2)
+    c = log_f.cumsum(-1)
+    mask = flex.create_block_mask(lambda b, h, i, j: (j <= i) & (i - j < 50), None, None, length, length, device="cpu")
+    function = torch.compile(flex.flex_attention, backend="eager") if compiled else flex.flex_attention
+    layer = Layer(0, function, q, k, v, lambda s, b, h, i, j: s + c[b, h, i] - c[b, h, j], mask)
+    assert "window 50, torch's flex_attention in Layer, 68 rows checked" in run([layer], length, tmp_path / "run.h5")
+    expected = dense_attention(q[0].double().numpy(), k[0].double().numpy(), log_f[0].double().numpy(), window=50)
+    assert_maps(tmp_path / "run.h5", 0, expected)
+    layer.args = (q, k, v, lambda s, b, h, i, j: torch.tanh(s), mask)
+    with (
+        pytest.raises(FoxscopeError, match="torch's flex_attention: its score_mod does not add to logits"),
+        record(tmp_path / "other.h5", input_ids=list(range(length))),
+    ):
+        layer()
 
 
 def test_calls_that_are_not_causal_are_left_out_and_listed(tmp_path: Path) -> None:

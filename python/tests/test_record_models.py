@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from recording_support import DATA, assert_maps, check_file, map_of, program
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from foxscope.recording import record  # noqa: E402

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from recording_support import arrays_of, assert_maps, check_file, nothing_left
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from test_record_models import model_of  # noqa: E402
 
@@ -69,6 +69,17 @@ def test_generation_appends_positions(kind: str, tmp_path: Path) -> None:
     with record(tmp_path / "once.h5", input_ids=out) as rec, torch.no_grad():
         model(out[:, :51])
     same_arrays(tmp_path / "steps.h5", tmp_path / "once.h5")
+
+
+def test_beams_that_change_places(tmp_path: Path) -> None:
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 20)
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: the cache of position \d+ holds other keys .* generate with one beam"),
+        record(tmp_path / "run.h5", input_ids=ids),
+        torch.no_grad(),
+    ):
+        model.generate(ids, max_new_tokens=12, num_beams=4, attention_mask=torch.ones_like(ids))
+    assert nothing_left(tmp_path)
 
 
 def test_generation_with_a_cache_of_fixed_size(tmp_path: Path) -> None:

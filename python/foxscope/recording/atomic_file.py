@@ -153,7 +153,12 @@ class AtomicFile(io.RawIOBase):
         elif self._overwrite:
             os.replace(self._temporary, self._place)
         else:
-            os.link(self._temporary, self._place)
+            try:
+                os.link(self._temporary, self._place)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links
+                os.rename(self._temporary, self._place)
 
     def discard(self) -> None:
         """Lets go of the file. What was not committed is gone."""

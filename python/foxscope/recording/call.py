@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class Call:
     sinks       [H]: one logit more in every row
     output      [H, n, d_v] that the model's own mixer gave
     source      words for people: which function was called
+    dropout     share of entries that the model's own attention leaves out
+    goes_on     whether a linear mixer began with the state that positions before left
     """
 
     mixer: str
@@ -65,7 +67,7 @@ class Call:
     output: Tensor | None = None
     source: str = ""
     dropout: float = 0.0
-    note: str = field(default="", compare=False)
+    goes_on: bool = False
 
     @property
     def rows(self) -> int:

@@ -9,8 +9,8 @@ from types import FrameType
 from typing import Any
 
 from .masks import NotRecordable
-from .patches import Function, Patches, stand_in
-from .signatures import INTERFACE, SDPA, SIGNATURES, Signature, arguments_of
+from .patches import Function, Patches, compiled_forms, stand_in
+from .signatures import FLEX, INTERFACE, SDPA, SIGNATURES, Signature, arguments_of
 
 #: seen(key of the module, number of its layer or None, words for the module, reader of the call).
 Seen = Callable[[object, "int | None", str, "CallReader"], None]
@@ -51,6 +51,11 @@ class Capture:
             self._stop_compiling(torch)
             functions: dict[int, tuple[Function, Function]] = {}
             self._add(functions, torch.nn.functional.scaled_dot_product_attention, SDPA, "torch")
+            flex = sys.modules.get("torch.nn.attention.flex_attention")
+            if flex is not None:
+                self._add(functions, flex.flex_attention, FLEX, "torch")
+                for compiled in compiled_forms(flex.flex_attention):
+                    self._add(functions, compiled, FLEX, "torch")
             for module_name, module in list(sys.modules.items()):
                 package = module_name.split(".")[0]
                 for packages, signature in SIGNATURES:
@@ -187,7 +192,7 @@ class Capture:
         names = INTERFACE.positional if signature is INTERFACE else signature.positional
         arguments = (
             {**dict(zip(names, args)), **kwargs}
-            if signature in (INTERFACE, SDPA)
+            if signature in (INTERFACE, SDPA, FLEX)
             else arguments_of(original, names, args, kwargs)
         )
         self._seen(

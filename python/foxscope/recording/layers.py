@@ -33,6 +33,7 @@ class Layer:
     given     extents of its calls
     sizes     extents in the file, where values are as wide as keys
     last_sum  c of the last position, [H, 1] nats, or P, [H_k, d]
+    last_key  keys of the last position, [H_k, d], which a cache has to hold
     """
 
     call: Call
@@ -44,6 +45,7 @@ class Layer:
     positions: int = 0
     forgets: bool = False
     last_sum: Float64 | None = None
+    last_key: Float64 | None = None
 
     @property
     def decay(self) -> str:

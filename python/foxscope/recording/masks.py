@@ -75,6 +75,47 @@ def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
     return MaskReading(window, log_decay.float().to(mask.device))
 
 
+def read_score_mod(score_mod: Any, sequence: int, heads: int, queries: int, window: int, device: Any) -> Tensor | None:
+    """Gates that a score_mod of flex_attention adds to logits of a whole text, [heads, queries]; None where it adds nothing.
+
+    Raises NotRecordable where it does anything else than adding a sum of log gates.
+    """
+    torch = torch_module()
+    batch = torch.tensor(sequence, device=device)
+    head = torch.arange(heads, device=device)[:, None, None]
+    index = torch.tensor(_rows_of(queries), device=device)
+    places = torch.arange(queries, device=device)
+
+    def added(score: float, query: Any, key: Any) -> Any:
+        query, key = torch.broadcast_tensors(query, key)
+        scores = torch.full((heads, *query.shape), score, device=device)
+        return score_mod(scores, batch, head, query[None], key[None]).cpu().double()
+
+    bias = added(0.0, index[:, None], places[None])
+    distance = index.cpu()[:, None] - places.cpu()[None]
+    seen = ((distance >= 0) & ((distance < window) if window else True))[None]
+    twice = torch.where(seen, added(2.0, index[:, None], places[None]) - bias - 2, 0.0)
+    if float(twice.abs().max()) > 1e-3:
+        raise NotRecordable("its score_mod does not add to logits")
+    own = added(0.0, places[None], places[None])[:, 0]
+    if not bool(torch.where(seen, bias, 0.0).any()):
+        return None
+    later = added(0.0, places[None, 1:], places[None, :-1])[:, 0] - own[:, 1:]
+    log_decay = torch.cat([later[:, :1], later], dim=1)
+    _check_gates(torch.where(seen, bias, 0.0), own, log_decay, seen, index.cpu(), 2.0**-23)
+    return log_decay.float().to(device)
+
+
+def _check_gates(bias: Any, own: Any, log_decay: Any, seen: Any, index: Any, rounding: float) -> None:
+    """Raises NotRecordable unless B_ij - B_ii = c_i - c_j in the rows [H, rows, L] that are looked at."""
+    torch = torch_module()
+    sums = log_decay.cumsum(1)
+    expected = own[:, index, None] + sums[:, index, None] - sums[:, None, :]
+    difference = float(torch.where(seen, bias - expected, 0.0).abs().max())
+    if not difference <= 8 * rounding * max(float(bias.abs().max()), 1.0) * len(sums[0]) ** 0.5:
+        raise NotRecordable("what is added to logits is no sum of log gates")
+
+
 def _masked_below(rows: Any) -> float:
     """A bound below which a number hides its key: half of what hides the future, or of the format's smallest."""
     torch = torch_module()
@@ -118,11 +159,5 @@ def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Ten
     later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).cpu().double() - own[:, 1:]
     # The gate of position 0 lies between no pair of positions, and a mask does not say it: that of position 1 is taken.
     log_decay = torch.cat([later[:, :1], later], dim=1)
-    sums = log_decay.cumsum(1)
-    expected = own[:, index, None] + sums[:, index, None] - sums[:, None, :]
-    difference = torch.where(seen, bias - expected, 0.0).abs()
-    largest = float(torch.where(seen, bias, 0.0).abs().max())
-    rounding = float(torch.finfo(mask.dtype).eps)
-    if float(difference.max()) > 8 * rounding * max(largest, 1.0) * max(1.0, len(sums[0]) ** 0.5):
-        raise NotRecordable("the mask adds to logits what is no sum of log gates")
+    _check_gates(bias, own, log_decay, seen, index, float(torch.finfo(mask.dtype).eps))
     return log_decay

@@ -70,6 +70,17 @@ class Patches:
             self._undo.pop()()
 
 
+def compiled_forms(function: Function) -> list[Function]:
+    """What torch.compile made of a function: functions that know it as the one that they were made of."""
+    attributes = [
+        names
+        for names in gc.get_referrers(function)
+        if isinstance(names, dict) and names.get("_torchdynamo_orig_callable") is function
+    ]
+    holders = [holder for names in attributes for holder in gc.get_referrers(names) if callable(holder)]
+    return [holder for holder in holders if any(vars(holder) is names for names in attributes)]
+
+
 def _is_torch_module(value: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)

@@ -123,12 +123,18 @@ class Recording:
     # ---- the block
 
     def __enter__(self) -> Recording:
+        if self._writer is not None or self._closed:
+            raise FoxscopeError(f"{self._path}: a recording is used once: call foxscope.record again")
         if not self._writes:
             return self
         self._writer = RunWriter(self._path, self._name, self._overwrite)
         if self._automatic:
             self._capture = Capture(self._seen)
-            self._capture.start()
+            try:
+                self._capture.start()
+            except BaseException:
+                self._writer.discard()
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -328,6 +334,9 @@ class Recording:
         layer = self._capture.layer_of(key, wanted)
         known = self._layers.get(layer)
         before = 0 if known is None else known.positions
+        if before == 0 and call.goes_on:
+            self._leave_out(call.source, module, "it begins with a state from before the recording")
+            return
         if before == 0 and int(call.k.shape[1]) != call.rows:
             self._leave_out(call.source, module, f"{call.k.shape[1]} keys for {call.rows} queries, from before the recording")
             return
@@ -367,9 +376,11 @@ class Recording:
             )
         self._check_positions(where, call, before)
         new = slice(int(call.k.shape[1]) - call.rows, None)
+        if self._check and known is not None and new.start > 0:
+            _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
         sums = sums_of(call)
-        comparison = compare(call, where, sums) if self._check and before == 0 and call.note != "state" else None
+        comparison = compare(call, where, sums) if self._check and before == 0 else None
         kept = select_heads(call, self._heads_wanted, where)
         if sums is not None and self._heads_wanted is not None:
             sums = sums[self._heads_wanted]
@@ -380,6 +391,7 @@ class Recording:
             raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.given} before")
         write_layer(writer, layer, known, kept, sums, self._numbers)
         known.positions += call.rows
+        known.last_key = to_float64(call.k[:, -1]) if call.mixer == "attention" else None
         self._layers[layer] = known
 
     def _check_positions(self, where: str, call: Call, before: int) -> None:
@@ -389,7 +401,7 @@ class Recording:
                 f"{where}: was recorded already, {before} positions, and is called again without the keys of these: one "
                 f"forward pass, with a cache if it goes on, makes a file (modules that a pass calls twice: rec.attention)"
             )
-        if before > 0 and call.mixer != "attention" and call.note != "state" and call.source not in ("rec.mixer",):
+        if before > 0 and call.mixer != "attention" and not call.goes_on and call.source != "rec.mixer":
             raise FoxscopeError(
                 f"{where}: was recorded already, {before} positions, and is called again without a state: one forward "
                 f"pass, with a cache if it goes on, makes a file"
@@ -503,6 +515,16 @@ class Recording:
             raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
+
+
+def _check_cache(where: str, known: Layer, before: Float64) -> None:
+    """Raises FoxscopeError unless the keys that stand before those of a call are the last that were recorded."""
+    if known.last_key is None or np.abs(before - known.last_key).max() <= 2.0**-6 * np.abs(before).max():
+        return
+    raise FoxscopeError(
+        f"{where}: the cache of position {known.positions} holds other keys than were recorded: sequences changed places, as "
+        f"in beam search; generate with one beam, or run the answer once more in one pass and record that"
+    )
 
 
 def _losses(logits: Tensor, targets: Any) -> Float64:

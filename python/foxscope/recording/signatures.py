@@ -9,7 +9,7 @@ from typing import Any
 
 from .arrays import Tensor, torch_module
 from .call import Call
-from .masks import NotRecordable, read_block_mask, read_mask
+from .masks import NotRecordable, read_block_mask, read_mask, read_score_mod
 
 Function = Callable[..., Any]
 #: (arguments by name, sequence, output of the function, words for it) -> the call.
@@ -71,19 +71,21 @@ def _first(value: Any) -> Any:
     return value[0] if isinstance(value, (tuple, list)) else value
 
 
-def _without_empty(q: Tensor, k: Tensor, v: Tensor, mask: Any, sequence: int) -> tuple[Tensor, Tensor, Any]:
-    """Keys, values and mask without the places of a cache of fixed size that no position has filled yet."""
+def _without_empty(q: Tensor, k: Tensor, v: Tensor, mask: Any, sequence: int, from_first: bool) -> tuple[Tensor, Tensor, Any]:
+    """Keys, values and mask without the places of a cache of fixed size that no position has filled yet.
+
+    from_first  whether the first query reads the first key where there is no mask, as torch's own function has it
+    """
     queries, keys = int(q.shape[2]), int(k.shape[2])
     if keys <= queries or queries == 0:
         return k, v, mask
     used = keys
     if mask is not None and mask.ndim == 4:
         last = mask[min(sequence, len(mask) - 1), 0, -1]
-        seen = last if last.dtype.is_floating_point is False else last > -1e4
-        places = seen.nonzero()
+        places = (last > -1e4 if last.is_floating_point() else last).nonzero()
         used = int(places.max()) + 1 if len(places) else keys
         mask = mask[..., :used]
-    elif mask is None and queries > 1:
+    elif mask is None and queries > 1 and from_first:
         used = queries
     return k[:, :, :used], v[:, :, :used], mask
 
@@ -97,16 +99,13 @@ def read_sdpa(arguments: Mapping[str, Any], sequence: int, output: Any, source: 
         raise NotRecordable(f"queries have {q.ndim} axes")
     _check_batch(q, sequence)
     mask, causal = arguments.get("attn_mask"), bool(arguments.get("is_causal", False))
-    k, v, mask = _without_empty(q, k, v, mask, sequence)
+    k, v, mask = _without_empty(q, k, v, mask, sequence, causal)
     queries, keys = int(q.shape[2]), int(k.shape[2])
     window, log_decay = 0, None
-    if causal:
-        if keys > queries:  # torch aligns such a mask at the upper left
-            k, v = k[:, :, :queries], v[:, :, :queries]
-    elif mask is not None:
+    if mask is not None:
         reading = read_mask(mask, sequence, queries, keys)
         window, log_decay = reading.window, reading.log_decay
-    elif queries > 1:
+    elif queries > 1 and not causal:
         raise NotRecordable("queries see keys behind them")
     scale = arguments.get("scale")
     heads = int(q.shape[1])
@@ -135,7 +134,7 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
     if hasattr(mask, "mask_mod"):
         window = read_block_mask(mask, sequence, int(q.shape[2]), int(k.shape[2]), q.device).window
         mask, causal = None, True
-    k, v, mask = _without_empty(q, k, v, mask, sequence)
+    k, v, mask = _without_empty(q, k, v, mask, sequence, "sdpa" in source)
     queries, keys = int(q.shape[2]), int(k.shape[2])
     if mask is not None and mask.ndim == 4:
         if arguments.get("position_bias") is not None:
@@ -170,6 +169,33 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
     )
 
 
+def read_flex(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
+    """torch.nn.attention.flex_attention.flex_attention, [B, H, L, d], with gates that its score_mod adds."""
+    q, k, mask, score_mod = (arguments.get(name) for name in ("query", "key", "block_mask", "score_mod"))
+    _check_batch(q, sequence)
+    heads, queries, keys = int(q.shape[1]), int(q.shape[2]), int(k.shape[2])  # type: ignore[union-attr]
+    if mask is None and queries > 1:
+        raise NotRecordable("queries see keys behind them")
+    window = 0 if mask is None else read_block_mask(mask, sequence, queries, keys, q.device).window  # type: ignore[union-attr]
+    log_decay = None
+    if score_mod is not None:
+        if keys != queries:
+            raise NotRecordable("a score_mod of a text that goes on")
+        log_decay = read_score_mod(score_mod, sequence, heads, queries, window, q.device)  # type: ignore[union-attr]
+    scale = arguments.get("scale")
+    return Call(
+        "attention",
+        _sequence(q, sequence, True),
+        _sequence(k, sequence, True),
+        _sequence(arguments["value"], sequence, True),
+        log_decay=log_decay,
+        scale=float(q.shape[-1] ** -0.5 if scale is None else scale),  # type: ignore[union-attr]
+        window=window,
+        output=_sequence(_first(output), sequence, True),
+        source=source,
+    )
+
+
 def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
     """flash_attn_func, [B, L, H, d], and flash_attn_varlen_func, [T, H, d]."""
     arguments = dict(arguments)
@@ -188,9 +214,9 @@ def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source:
         output = output[:, bounds[0] : bounds[1]]
     q, k, v = arguments["q"], arguments["k"], arguments["v"]
     _check_batch(q, sequence)
-    if not arguments.get("causal", False) and q.shape[1] > 1:
+    left, right = (int(side) for side in arguments.get("window_size") or (-1, -1))
+    if not arguments.get("causal", False) and right != 0 and q.shape[1] > 1:
         raise NotRecordable("queries see keys behind them")
-    left = int((arguments.get("window_size") or (-1, -1))[0])
     scale, slopes = arguments.get("softmax_scale"), arguments.get("alibi_slopes")
     log_decay = None
     if slopes is not None:
@@ -307,6 +333,11 @@ def _log_decay(arguments: Mapping[str, Any], gates: Tensor, channels: bool) -> T
     return -rates * torch.nn.functional.softplus(gates)
 
 
+def _has_state(state: Any, sequence: int) -> bool:
+    """Whether a sequence begins with what other positions left."""
+    return state is not None and bool(state[min(sequence, len(state) - 1)].any())
+
+
 def read_linear(mixer: str) -> Reader:
     """FLA's functions of a linear mixer, [B, T, H, K], and those of transformers that stand in for them."""
 
@@ -334,7 +365,9 @@ def read_linear(mixer: str) -> Reader:
         scale = float(k.shape[-1] ** -0.5 if scale is None else scale)
         if arguments.get("use_qk_l2norm_in_kernel", False):
             q, k = _unit(q), _unit(k)
-        gates = arguments.get("gk") if arguments.get("g") is None else arguments.get("g")
+        gates, of_channels = arguments.get("g"), arguments.get("gk")
+        if of_channels is not None:
+            gates = of_channels if gates is None else of_channels + gates[..., None]
         if gates is None and arguments.get("g_gamma") is not None:
             gates = arguments["g_gamma"].expand(*q.shape[:2], -1)
         if gates is not None and arguments.get("use_gate_in_kernel", False):
@@ -360,7 +393,7 @@ def read_linear(mixer: str) -> Reader:
             scale=scale,
             output=parts[5],
             source=source,
-            note="" if arguments.get("initial_state") is None else "state",
+            goes_on=_has_state(arguments.get("initial_state"), sequence),
         )
 
     return read
@@ -371,6 +404,7 @@ _DELTA, _GATED = (*_QKV, "beta"), (*_QKV, "g", "beta")
 
 #: torch, seen wherever it is called from.
 SDPA = Signature("scaled_dot_product_attention", ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), read_sdpa)
+FLEX = Signature("flex_attention", ("query", "key", "value", "score_mod", "block_mask", "scale"), read_flex)
 #: Functions of the attention interface of transformers.
 INTERFACE = Signature("attention_interface", ("module", "query", "key", "value", "attention_mask"), read_interface)
 
