@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foxscope.figures import Figure as Figure
     from foxscope.maps import Map as Map
     from foxscope.program import demo as demo
+    from foxscope.recording import record as record
     from foxscope.running import compare as compare
     from foxscope.running import run as run
     from foxscope.runs import Head as Head
