@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import re
 import sys
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
+from ..program import VERSION
 from .arrays import (
     Float64,
     Tensor,
@@ -60,11 +59,6 @@ def _is_writer() -> bool:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return True
     return int(distributed.get_rank()) == 0
-
-
-def _version() -> str:
-    found = importlib.util.find_spec("foxscope.program") is not None
-    return str(importlib.import_module("foxscope.program").VERSION) if found else "0"
 
 
 class Recording:
@@ -457,7 +451,7 @@ class Recording:
         count = max([*self._layers, *(self._layers_wanted or ())]) + 1
         schema = write_model(writer, self._layers, count, self._numbers, self._heads_wanted)
         ids = "" if self._ids is None else f", {length} tokens"
-        writer.finish(schema, _version(), f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
+        writer.finish(schema, VERSION, f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
 
     def _nothing_seen(self) -> str:
         if self._skipped:
