@@ -67,7 +67,8 @@ struct TileShape {
 // One function a head dimension and architecture, each in a file of its own.
 inline constexpr TileShape kHopperTile64 = {192, 128};
 inline constexpr TileShape kHopperTile128 = {128, 128};
-inline constexpr TileShape kPortableTile = {64, 64};
+inline constexpr TileShape kPortableTile = {128, 64};
+inline constexpr TileShape kFloat32Tile = {64, 64};
 cudaError_t hopper_attention_64(const AttentionParameters& parameters, cudaStream_t stream);
 cudaError_t hopper_attention_128(const AttentionParameters& parameters, cudaStream_t stream);
 cudaError_t portable_attention_16(const AttentionParameters& parameters, cudaStream_t stream);

@@ -1,6 +1,8 @@
 // Checks, workspace and choice of kernel; the kernels are in files of their own.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/attention/attention_setup.cuh"
 #include "kernels/cuda/attention/gate_bias.cuh"
 #include "kernels/cuda/errors.cuh"
@@ -42,7 +44,11 @@ WorkspacePlan plan_workspace(const ForgettingAttention& a, TileShape tile) {
   return w;
 }
 
-TileShape hopper_tile(std::int64_t head_dim) { return head_dim == 64 ? kHopperTile64 : kHopperTile128; }
+TileShape tile_of(Choice choice, std::int64_t head_dim) {
+  if (choice == Choice::float32) return kFloat32Tile;
+  if (choice == Choice::portable) return kPortableTile;
+  return head_dim == 64 ? kHopperTile64 : kHopperTile128;
+}
 
 bool can_hopper(const ForgettingAttention& a, const Device& device) {
   return device.major == 9 && device.minor == 0 && all_aligned(a, count_of(Choice::hopper)) &&
@@ -72,7 +78,7 @@ cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, Choice c
 }
 
 cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choice, cudaStream_t stream) {
-  const TileShape tile = choice == Choice::hopper ? hopper_tile(a.head_dim) : kPortableTile;
+  const TileShape tile = tile_of(choice, a.head_dim);
   const WorkspacePlan plan = plan_workspace(a, tile);
   char* memory = static_cast<char*>(a.workspace);
   AttentionParameters p = common_parameters(a);
@@ -109,9 +115,9 @@ AttentionKernel automatic_kernel(const ForgettingAttention& arguments) {
 
 std::size_t workspace_bytes(const ForgettingAttention& arguments) {
   if (!sizes_valid(arguments)) return 0;
-  std::int64_t bytes = plan_workspace(arguments, kPortableTile).bytes;
-  if (arguments.head_dim == 64 || arguments.head_dim == 128) {
-    bytes = std::max(bytes, plan_workspace(arguments, hopper_tile(arguments.head_dim)).bytes);
+  std::int64_t bytes = 0;
+  for (const Choice choice : {Choice::hopper, Choice::portable, Choice::float32}) {
+    bytes = std::max(bytes, plan_workspace(arguments, tile_of(choice, arguments.head_dim)).bytes);
   }
   return static_cast<std::size_t>(bytes);
 }

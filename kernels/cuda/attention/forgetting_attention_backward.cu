@@ -38,7 +38,8 @@ bool can_hopper_backward(const ForgettingAttentionBackward& a, const Device& dev
 }
 
 TileShape backward_tile(BackwardChoice choice, std::int64_t head_dim) {
-  if (choice != BackwardChoice::hopper) return kPortableTile;
+  if (choice == BackwardChoice::float32) return kFloat32Tile;
+  if (choice == BackwardChoice::portable) return kPortableBackwardTile;
   return head_dim == 64 ? kHopperBackwardTile64 : kHopperBackwardTile128;
 }
 
@@ -66,7 +67,7 @@ BackwardPlan plan_backward(const ForgettingAttentionBackward& a, TileShape tile)
   plan.row_sums = plan.sums;  // in float32, where there is no other use for them
   plan.column_sums = layout.take(heads * f.length * 4);
   if (a.deterministic) {
-    plan.turns = layout.take(parts * kPieces * 4);
+    plan.turns = layout.take(parts * kPieces * kTurns * 4);
     plan.ticket = layout.take(4);
   }
   if (f.pruning_tolerance > 0) {
@@ -199,7 +200,8 @@ cudaError_t run_backward(const ForgettingAttentionBackward& a, const Device& dev
 std::size_t backward_workspace_bytes(const ForgettingAttentionBackward& arguments) {
   const std::int64_t head_dim = arguments.forward.head_dim;
   if (!sizes_valid(arguments.forward) || head_dim > kMostGradientDim) return 0;
-  std::int64_t bytes = plan_backward(arguments, kPortableTile).bytes;
+  std::int64_t bytes =
+      std::max(plan_backward(arguments, kFloat32Tile).bytes, plan_backward(arguments, kPortableBackwardTile).bytes);
   if (head_dim == 64 || head_dim == 128) {
     bytes = std::max(bytes, plan_backward(arguments, backward_tile(BackwardChoice::hopper, head_dim)).bytes);
   }
