@@ -50,6 +50,7 @@ struct AttentionParameters {
   int row_blocks = 0;
   int heads_at_a_time = 1;
   double cache_bytes = 0;  ///< of L2
+  int shared_bytes = 0;    ///< of a multiprocessor
 };
 
 /// The slice that holds the gate (gate_bias) is relative to the end of its key block, so that a row's logits are what
@@ -57,6 +58,9 @@ struct AttentionParameters {
 /// nats), float32 leaves 3e-5 nats. Beyond it, which is a matter of a row's own key block alone, gates are added one by
 /// one as differences of float64.
 constexpr float kMostSliceFall = 184.7F;
+
+/// Shared memory of a multiprocessor of compute capability 8.6, 8.9 or 12: no card has less.
+constexpr int kLeastSharedBytes = 100 * 1024;
 
 /// Rows and keys of a tile.
 struct TileShape {

@@ -62,6 +62,7 @@ struct BackwardParameters {
   int row_blocks = 0, key_blocks = 0;
   int heads_at_a_time = 1;  ///< key heads whose thread blocks follow each other
   bool aligned = true;      ///< rows start at multiples of 16 bytes
+  int shared_bytes = 0;     ///< of a multiprocessor
 };
 
 /// A block of keys of one key head.

@@ -77,7 +77,8 @@ cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, Choice c
   }
 }
 
-cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choice, cudaStream_t stream) {
+cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choice, int shared_bytes,
+                cudaStream_t stream) {
   const TileShape tile = tile_of(choice, a.head_dim);
   const WorkspacePlan plan = plan_workspace(a, tile);
   char* memory = static_cast<char*>(a.workspace);
@@ -90,6 +91,7 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   p.row_blocks = static_cast<int>(divide_up(a.length, tile.rows));
   p.multiprocessors = device.multiprocessors;
   p.cache_bytes = device.cache_bytes;
+  p.shared_bytes = shared_bytes;
   p.aligned = all_aligned(a, count_of(choice));
   if (prunes(a)) {
     const auto find = choice == Choice::float32 ? find_first_blocks<float> : find_first_blocks<__nv_bfloat16>;
@@ -128,15 +130,16 @@ Status forgetting_attention(const ForgettingAttention& arguments, Stream stream,
   if (!current_device(device)) return Status::unavailable;
   const bool hopper_runs = can_hopper(arguments, device);
   if (kernel == AttentionKernel::hopper && !hopper_runs) return Status::invalid_argument;
-  const bool hopper = hopper_runs && kernel != AttentionKernel::portable;
-  return status_of(run(arguments, device, hopper ? Choice::hopper : Choice::portable, stream));
+  const bool hopper = hopper_runs && kernel != AttentionKernel::portable && kernel != AttentionKernel::portable_small;
+  return status_of(
+      run(arguments, device, hopper ? Choice::hopper : Choice::portable, shared_bytes_of(kernel, device), stream));
 }
 
 Status forgetting_attention_float32(const ForgettingAttention& arguments, Stream stream) {
   if (!valid(arguments) || arguments.head_dim > kMostGradientDim) return Status::invalid_argument;
   Device device;
   if (!current_device(device)) return Status::unavailable;
-  return status_of(run(arguments, device, Choice::float32, stream));
+  return status_of(run(arguments, device, Choice::float32, device.shared_bytes, stream));
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -162,10 +162,11 @@ cudaError_t multiply_backward(const BackwardParameters& p, int head_dim, Backwar
 }
 
 cudaError_t run_backward(const ForgettingAttentionBackward& a, const Device& device, BackwardChoice choice,
-                         cudaStream_t stream) {
+                         int shared_bytes, cudaStream_t stream) {
   const TileShape tile = backward_tile(choice, a.forward.head_dim);
   const BackwardPlan plan = plan_backward(a, tile);
   BackwardParameters p = backward_parameters(a, plan, tile, choice);
+  p.shared_bytes = shared_bytes;
   const auto head_dim = static_cast<int>(a.forward.head_dim);
   // Half of the L2 cache for the rows that are read and the sums of the heads that are computed at a time.
   const double head_bytes = 8.0 * p.length * head_dim * p.group;
@@ -215,15 +216,16 @@ Status forgetting_attention_backward(const ForgettingAttentionBackward& argument
   if (!current_device(device)) return Status::unavailable;
   const bool hopper_runs = can_hopper_backward(arguments, device);
   if (kernel == AttentionKernel::hopper && !hopper_runs) return Status::invalid_argument;
-  const bool hopper = hopper_runs && kernel != AttentionKernel::portable;
-  return status_of(run_backward(arguments, device, hopper ? BackwardChoice::hopper : BackwardChoice::portable, stream));
+  const bool hopper = hopper_runs && kernel != AttentionKernel::portable && kernel != AttentionKernel::portable_small;
+  return status_of(run_backward(arguments, device, hopper ? BackwardChoice::hopper : BackwardChoice::portable,
+                                shared_bytes_of(kernel, device), stream));
 }
 
 Status forgetting_attention_backward_float32(const ForgettingAttentionBackward& arguments, Stream stream) {
   if (!backward_valid(arguments)) return Status::invalid_argument;
   Device device;
   if (!current_device(device)) return Status::unavailable;
-  return status_of(run_backward(arguments, device, BackwardChoice::float32, stream));
+  return status_of(run_backward(arguments, device, BackwardChoice::float32, device.shared_bytes, stream));
 }
 
 }  // namespace foxscope::kernels::cuda

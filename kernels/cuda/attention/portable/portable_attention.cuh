@@ -489,4 +489,11 @@ cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+/// The first plan where there is room for it, else the second.
+template <class P, class Small>
+cudaError_t launch(const AttentionParameters& p, cudaStream_t stream) {
+  static_assert(has_room<Small>(kLeastSharedBytes));
+  return has_room<P>(p.shared_bytes) ? launch<P>(p, stream) : launch<Small>(p, stream);
+}
+
 }  // namespace foxscope::kernels::cuda::portable

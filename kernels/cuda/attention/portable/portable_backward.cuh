@@ -21,18 +21,24 @@ namespace foxscope::kernels::cuda::portable {
 /// How a head dimension is computed.
 /// @tparam WarpKeys   16 or 32, which share the fragments of queries and of dO
 /// @tparam RowWarps   warps that share the rows of dQ; the others share its columns
-/// @tparam Registers  whether keys stay in registers, as values do
+/// @tparam StepRows   rows whose logits are made at once, for which fragments of keys are read once
+/// @tparam Stages     blocks of rows that there is room for
+/// @tparam Split      warps that share keys: each makes P and dS of a part of the rows, and a part of the columns of dK
+///                    and dV. With 2, P goes through shared memory too and values stay there.
 /// @tparam Blocks     thread blocks of a multiprocessor
-template <int HeadDim, int WarpKeys, int RowWarps, bool Registers, int Blocks>
+template <int HeadDim, int WarpKeys, int RowWarps, int StepRows, int Stages, int Split, int Blocks>
 struct BackwardPlan {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kWarpKeys = WarpKeys;
   static constexpr int kParts = WarpKeys / 16;
   static constexpr int kKeys = kPortableBackwardTile.keys;
   static constexpr int kRows = kPortableBackwardTile.rows;
-  static constexpr int kWarps = kKeys / WarpKeys;
+  static constexpr int kSplit = Split;
+  static constexpr int kColumns = HeadDim / Split;  // of dK and dV that a warp makes
+  static constexpr int kWarps = kKeys / WarpKeys * Split;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr bool kKeysInRegisters = Registers;
+  static constexpr int kStepParts = StepRows / 16;
+  static constexpr int kStages = Stages;
   static constexpr int kBlocks = Blocks;
 
   static constexpr int kRowWarps = RowWarps;
@@ -42,15 +48,20 @@ struct BackwardPlan {
   static_assert(kQueryParts * RowWarps * 16 == kRows && kQuerySteps * kColumnWarps * 16 == HeadDim);
   static_assert(kRows == kStatisticsRows && kWarps <= kRows / kSumRows * kTurns);
 
-  // Places in shared memory, in bytes. Values are where rows come later.
-  static constexpr int kQuery = kKeys * HeadDim * 2;
-  static constexpr int kOutputGradient = kQuery + kRows * HeadDim * 2;
-  static constexpr int kLogitGradient = kOutputGradient + kRows * HeadDim * 2;  // dS, a key after the other
-  static constexpr int kStatistics = kLogitGradient + kKeys * kRows * 2;
-  static constexpr int kLastGate = kStatistics + static_cast<int>(sizeof(RowStatistics));
-  static constexpr int kBytes = kLastGate + 16;
+  // Places in shared memory, in bytes. Without a split, values are in the first stage before rows are.
+  static constexpr int kValue = kKeys * HeadDim * 2;
+  static constexpr int kStage = Split > 1 ? 2 * kValue : kValue;
+  static constexpr int kOutputGradient = kRows * HeadDim * 2;  // from the stage's begin
+  static constexpr int kStageBytes = 2 * kOutputGradient;
+  static constexpr int kLogitGradient = kStage + Stages * kStageBytes;  // dS, a key after the other
+  static constexpr int kWeights = kLogitGradient + kKeys * kRows * 2;   // P likewise
+  static constexpr int kStatistics = Split > 1 ? kWeights + kKeys* kRows * 2 : kWeights;
+  static constexpr int kLastGate = kStatistics + Stages * static_cast<int>(sizeof(RowStatistics));
+  static constexpr int kItem = kLastGate + 8;
+  static constexpr int kBytes = kItem + 8;
   static_assert(kLogitGradient % 128 == 0 && kRows * 2 == 128);
-  static_assert(kBytes <= 99 * 1024 && kKeys * HeadDim * 2 <= kLogitGradient - kQuery);
+  static_assert(kStatistics % 16 == 0 && kKeys * HeadDim * 2 <= kStageBytes);
+  static_assert(Split == 1 || (Split == 2 && WarpKeys == 32 && StepRows * 2 == kRows && kColumns % 64 == 0));
 };
 
 /// Adds four numbers that lie together.
@@ -75,30 +86,33 @@ struct BackwardWarp {
   using Entries = float[kParts][2][4];  // of the warp's keys and 16 rows
   using Packed = std::uint32_t[kParts][4];
   using OfKeys = float[kParts][2];
-  using Gradient = float[kParts][2 * kSteps][4];
+  using Gradient = float[kParts][P::kColumns / 8][4];
 
   const BackwardParameters& p;
   char* memory;
   std::uint32_t shared;  // its address
+  int slot;              // stage of the rows at hand
   int lane, warp;
+  int share_of_keys;                      // of the warps that share keys
   int first_key;                          // of the thread block
   int key;                                // of the thread the first: the others are 8, 16, 24 keys after it
   FragmentAddress<P::kHeadDim> straight;  // matrices of eight rows and 16 columns lie side by side
   FragmentAddress<P::kHeadDim> crossed;   // matrices of 16 rows and eight columns
   OfKeys falls;                           // of the gate from the thread's keys to the block's last, base 2
-  std::uint32_t keys[P::kKeysInRegisters ? kParts : 1][kSteps][4];
-  std::uint32_t values[kParts][kSteps][4];
+  std::uint32_t values[P::kSplit == 1 ? kParts : 1][kSteps][4];
   Gradient key_gradient, value_gradient;
-  float column_sums[kParts][4];
+  float column_sums[kParts / P::kSplit][4];
 
   __device__ BackwardWarp(const BackwardParameters& parameters, char* storage, int key_block)
       : p(parameters),
         memory(storage),
         shared(static_cast<std::uint32_t>(__cvta_generic_to_shared(storage))),
+        slot(0),
         lane(static_cast<int>(threadIdx.x) % 32),
         warp(__shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0)),
+        share_of_keys(warp % P::kSplit),
         first_key(key_block * P::kKeys),
-        key(first_key + warp * P::kWarpKeys + lane / 4),
+        key(first_key + warp / P::kSplit * P::kWarpKeys + lane / 4),
         straight(lane % 8 + lane / 16 * 8, lane / 8 % 2),
         crossed(lane % 16, lane / 16),
         falls{},
@@ -106,51 +120,59 @@ struct BackwardWarp {
         value_gradient{},
         column_sums{} {}
 
-  [[nodiscard]] __device__ int warp_key() const { return warp * P::kWarpKeys; }  // of the thread block
+  [[nodiscard]] __device__ int warp_key() const { return warp / P::kSplit * P::kWarpKeys; }  // of the thread block
   [[nodiscard]] __device__ const RowStatistics& rows() const {
-    return *reinterpret_cast<const RowStatistics*>(memory + P::kStatistics);
+    return reinterpret_cast<const RowStatistics*>(memory + P::kStatistics)[slot];
+  }
+  /// Where a stage's rows are in shared memory.
+  [[nodiscard]] __device__ std::uint32_t stage(int of_slot) const {
+    return shared + static_cast<std::uint32_t>(P::kStage + of_slot * P::kStageBytes);
   }
   [[nodiscard]] __device__ double& last_gate() const { return *reinterpret_cast<double*>(memory + P::kLastGate); }
 
   __device__ void load_keys(const KeyWork& work) {
     Rows::template load<P::kKeys, P::kThreads>(shared, p.key, work.batch * p.key.batch + work.key_head * p.key.head,
                                                first_key, p.length, p.aligned);
-    Rows::template load<P::kKeys, P::kThreads>(shared + P::kQuery, p.value,
+    Rows::template load<P::kKeys, P::kThreads>(shared + P::kValue, p.value,
                                                work.batch * p.value.batch + work.key_head * p.value.head, first_key,
                                                p.length, p.aligned);
     commit();
-    wait<0>();
-    __syncthreads();
+    if constexpr (P::kSplit == 1) {
+      wait<0>();
+      __syncthreads();
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
+      for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-      for (int x = 0; x < kSteps; ++x) {
-        const std::uint32_t own = shared + warp_key() * Rows::kRowBytes;
-        if constexpr (P::kKeysInRegisters) load_fragment(crossed(own, 16 * part, x), keys[part][x]);
-        load_fragment(crossed(own + P::kQuery, 16 * part, x), values[part][x]);
+        for (int x = 0; x < kSteps; ++x) {
+          load_fragment(crossed(shared + P::kValue + warp_key() * Rows::kRowBytes, 16 * part, x), values[part][x]);
+        }
       }
+      __syncthreads();
     }
-    __syncthreads();
   }
 
-  /// Starts copying a block of rows.
-  __device__ void load_rows(const KeyWork& work, const RowBlocks& at) const {
+  /// Starts copying a block of rows to a stage.
+  __device__ void load_rows(const KeyWork& work, const RowBlocks& at, int to_slot) const {
+    const std::uint32_t to = stage(to_slot);
     const int head = at.flat_head % p.heads;
     const int first_row = at.row_block * P::kRows;
-    Rows::template load<P::kRows, P::kThreads>(
-        shared + P::kQuery, p.query, work.batch * p.query.batch + head * p.query.head, first_row, p.length, p.aligned);
-    Rows::template load<P::kRows, P::kThreads>(shared + P::kOutputGradient, p.output_gradient,
+    Rows::template load<P::kRows, P::kThreads>(to, p.query, work.batch * p.query.batch + head * p.query.head, first_row,
+                                               p.length, p.aligned);
+    Rows::template load<P::kRows, P::kThreads>(to + P::kOutputGradient, p.output_gradient,
                                                work.batch * p.output_gradient.batch + head * p.output_gradient.head,
                                                first_row, p.length, p.aligned);
     constexpr unsigned kPieces = sizeof(RowStatistics) / 16;
     static_assert(kPieces <= P::kThreads);
     if (threadIdx.x < kPieces) {
       const RowStatistics& from = p.statistics[std::int64_t{at.flat_head} * p.row_parts + at.row_block];
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared + P::kStatistics + 16 * threadIdx.x),
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(
+                       shared + P::kStatistics + to_slot * static_cast<int>(sizeof(RowStatistics)) + 16 * threadIdx.x),
                    "l"(reinterpret_cast<const char*>(&from) + 16 * threadIdx.x)
                    : "memory");
     }
   }
+
+  [[nodiscard]] __device__ int next_slot() const { return (slot + 1) % P::kStages; }
 
   [[nodiscard]] __device__ double gate_of(std::int64_t flat_head, int of_key) const {
     return p.gate == nullptr ? 0 : p.gate[flat_head * p.length + min(of_key, p.length - 1)];
@@ -169,39 +191,50 @@ struct BackwardWarp {
     }
   }
 
-  /// product = (the warp's keys or values) (16 rows)^T.
-  template <bool OfKeys>
-  __device__ void multiply_rows(int step, Entries& product) const {
+  /// product = (the warp's keys or values) (rows)^T, for 16 rows each.
+  /// @param between  called with 0 to kSteps - 1 after as many products, beside which tensor cores leave time
+  template <bool OfKeys, int Count, class Between>
+  __device__ __forceinline__ void multiply_rows(int step, Entries (&product)[Count], const Between& between) const {
+    const std::uint32_t rows_at = stage(slot) + (OfKeys ? 0 : P::kOutputGradient);
 #pragma unroll
     for (int x = 0; x < kSteps; ++x) {
-      std::uint32_t of_rows[4];
-      load_fragment(straight(shared + (OfKeys ? P::kQuery : P::kOutputGradient), 16 * step, x), of_rows);
+      std::uint32_t own[kParts][4];
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        std::uint32_t own[4];
-        if constexpr (OfKeys && !P::kKeysInRegisters) {
-          load_fragment(crossed(shared + warp_key() * Rows::kRowBytes, 16 * part, x), own);
+        if constexpr (OfKeys || P::kSplit > 1) {
+          const std::uint32_t tile = shared + (OfKeys ? 0 : P::kValue);
+          load_fragment(crossed(tile + warp_key() * Rows::kRowBytes, 16 * part, x), own[part]);
         } else {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) own[i] = OfKeys ? keys[part][x][i] : values[part][x][i];
-        }
-        if (x == 0) {
-          multiply_first(product[part][0], own, of_rows[0], of_rows[1]);
-          multiply_first(product[part][1], own, of_rows[2], of_rows[3]);
-        } else {
-          multiply(product[part][0], own, of_rows[0], of_rows[1]);
-          multiply(product[part][1], own, of_rows[2], of_rows[3]);
+          for (int i = 0; i < 4; ++i) own[part][i] = values[part][x][i];
         }
       }
+#pragma unroll
+      for (int n = 0; n < Count; ++n) {
+        std::uint32_t of_rows[4];
+        load_fragment(straight(rows_at, 16 * (step + n), x), of_rows);
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          if (x == 0) {
+            multiply_first(product[n][part][0], own[part], of_rows[0], of_rows[1]);
+            multiply_first(product[n][part][1], own[part], of_rows[2], of_rows[3]);
+          } else {
+            multiply(product[n][part][0], own[part], of_rows[0], of_rows[1]);
+            multiply(product[n][part][1], own[part], of_rows[2], of_rows[3]);
+          }
+        }
+      }
+      between(x);
     }
   }
 
-  /// sum += a (16 rows).
-  __device__ void accumulate(const Packed& a, std::uint32_t of_rows, int step, Gradient& sum) const {
+  /// sum += a (the warp's columns of 16 rows).
+  __device__ __forceinline__ void accumulate(const Packed& a, int rows_at, int step, Gradient& sum) const {
+    const std::uint32_t tile = stage(slot) + rows_at + share_of_keys * (P::kColumns * 2);
 #pragma unroll
-    for (int x = 0; x < kSteps; ++x) {
+    for (int x = 0; x < P::kColumns / 16; ++x) {
       std::uint32_t f[4];
-      load_transposed(crossed(of_rows, 16 * step, x), f);
+      load_transposed(crossed(tile, 16 * step, x), f);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         multiply(sum[part][2 * x], a[part], f[0], f[1]);
@@ -210,24 +243,47 @@ struct BackwardWarp {
     }
   }
 
-  /// Logits become weights.
-  __device__ void weigh(Entries& logits, int step, const OfKeys& gates) const {
+  /// Adds 16 rows to the gradients. Of the parts of keys that warps share, each sums the columns of one.
+  __device__ __forceinline__ void accumulate(const Packed& weights, const Packed& gradients, int step) {
+    accumulate(weights, P::kOutputGradient, step, value_gradient);
+    accumulate(gradients, 0, step, key_gradient);
+    if constexpr (P::kSplit == 1) {
 #pragma unroll
-    for (int eight = 0; eight < 2; ++eight) {
-      const float2 term = *reinterpret_cast<const float2*>(rows().term + 16 * step + 8 * eight + lane % 4 * 2);
+      for (int part = 0; part < kParts; ++part) multiply(column_sums[part], gradients[part], 0x3f803f80U, 0x3f803f80U);
+    } else {
+      std::uint32_t own[4];
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
+      for (int i = 0; i < 4; ++i) own[i] = share_of_keys == 0 ? gradients[0][i] : gradients[1][i];
+      multiply(column_sums[0], own, 0x3f803f80U, 0x3f803f80U);
+    }
+  }
+
+  /// Logits of eight rows become weights.
+  __device__ __forceinline__ void weigh(float (&logits)[4], int first, const float (&gates)[2]) const {
+    const float2 term = *reinterpret_cast<const float2*>(rows().term + first + lane % 4 * 2);
 #pragma unroll
-        for (int x = 0; x < 4; ++x) {
-          float& logit = logits[part][eight][x];
-          logit = exp2_fast(fmaf(logit, p.scale_log2, (x % 2 == 0 ? term.x : term.y) + gates[part][x / 2]));
-        }
-      }
+    for (int x = 0; x < 4; ++x) {
+      logits[x] = exp2_fast(fmaf(logits[x], p.scale_log2, (x % 2 == 0 ? term.x : term.y) + gates[x / 2]));
+    }
+  }
+
+  /// A share of the logits become weights.
+  /// @param x  of kSteps shares
+  template <int Count>
+  __device__ __forceinline__ void weigh(Entries (&logits)[Count], int step, const OfKeys& gates, int x) const {
+    constexpr int kAll = Count * 2 * kParts;
+#pragma unroll
+    for (int i = 0; i < kAll; ++i) {
+      if (i * kSteps / kAll != x) continue;
+      const int n = i / (2 * kParts);
+      const int eight = i / kParts % 2;
+      const int part = i % kParts;
+      weigh(logits[n][part][eight], 16 * (step + n) + 8 * eight, gates[part]);
     }
   }
 
   /// The same where rows do not see all of the keys, or the gate needs two float32.
-  __device__ void weigh_masked(Entries& logits, int step, int row_block, std::int64_t flat_head) const {
+  __device__ __forceinline__ void weigh_masked(Entries& logits, int step, int row_block, std::int64_t flat_head) const {
     const int first_row = row_block * P::kRows;
     const bool own = first_row < first_key + P::kKeys;
 #pragma unroll
@@ -275,10 +331,10 @@ struct BackwardWarp {
     }
   }
 
-  /// dS of 16 rows to shared memory.
-  __device__ void share(const Packed& packed, int step) const {
+  /// P or dS of 16 rows to shared memory.
+  __device__ __forceinline__ void share(const Packed& packed, int tile, int step) const {
     const std::uint32_t own =
-        shared + P::kLogitGradient + Keys::offset(warp_key() + lane / 4, 0) + static_cast<std::uint32_t>(lane % 4 * 4);
+        shared + tile + Keys::offset(warp_key() + lane / 4, 0) + static_cast<std::uint32_t>(lane % 4 * 4);
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
 #pragma unroll
@@ -291,57 +347,121 @@ struct BackwardWarp {
     }
   }
 
-  template <bool Masked>
-  __device__ void visit_rows(int step, int row_block, std::int64_t flat_head, const OfKeys& gates) {
-    Packed packed;
-    if (Masked && row_block * P::kRows + 16 * step + 15 < first_key + warp_key()) {
+  /// What share has left of 16 rows.
+  __device__ void read_shared(int tile, int step, Packed& packed) const {
 #pragma unroll
-      for (auto& part : packed) part[0] = part[1] = part[2] = part[3] = 0;
-      share(packed, step);
+    for (int part = 0; part < kParts; ++part) {
+      load_fragment(shared + tile + Keys::offset(warp_key() + 16 * part + lane % 16, 2 * step + lane / 16),
+                    packed[part]);
+    }
+  }
+
+  /// A part of the rows of its keys, and after the other warp's part all rows for its columns.
+  template <bool Masked>
+  __device__ __forceinline__ void visit_shared_keys(int row_block, std::int64_t flat_head, const OfKeys& gates) {
+    constexpr int kCount = P::kStepParts;
+    const int first = share_of_keys * kCount;
+    Packed weights[kCount];
+    Packed gradients[kCount];
+    if (Masked && row_block * P::kRows + 16 * (first + kCount) <= first_key + warp_key()) {
+#pragma unroll
+      for (int n = 0; n < kCount; ++n) {
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) weights[n][part][i] = 0;
+        }
+        share(weights[n], P::kWeights, first + n);
+        share(weights[n], P::kLogitGradient, first + n);
+      }
+    } else {
+      Entries of_weights[kCount];
+      Entries of_gradients[kCount];
+      multiply_rows<true>(first, of_weights, [](int) {});
+      multiply_rows<false>(first, of_gradients, [&](int x) {
+        if constexpr (!Masked) weigh(of_weights, first, gates, x);
+      });
+#pragma unroll
+      for (int n = 0; n < kCount; ++n) {
+        if constexpr (Masked) weigh_masked(of_weights[n], first + n, row_block, flat_head);
+        pack_entries(of_weights[n], weights[n]);
+        share(weights[n], P::kWeights, first + n);
+        backward(of_weights[n], of_gradients[n], first + n);
+        pack_entries(of_gradients[n], gradients[n]);
+        share(gradients[n], P::kLogitGradient, first + n);
+        accumulate(weights[n], gradients[n], first + n);
+      }
+    }
+    asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp / P::kSplit) : "memory");
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const int other = (first + kCount) % (P::kRows / 16) + n;
+      read_shared(P::kWeights, other, weights[n]);
+      read_shared(P::kLogitGradient, other, gradients[n]);
+      accumulate(weights[n], gradients[n], other);
+    }
+  }
+
+  /// @tparam Count  of 16 rows
+  template <bool Masked, int Count>
+  __device__ void visit_rows(int step, int row_block, std::int64_t flat_head, const OfKeys& gates) {
+    Packed gradient;
+    if (Masked && row_block * P::kRows + 16 * (step + Count) <= first_key + warp_key()) {
+#pragma unroll
+      for (auto& part : gradient) part[0] = part[1] = part[2] = part[3] = 0;
+#pragma unroll
+      for (int n = 0; n < Count; ++n) share(gradient, P::kLogitGradient, step + n);
       return;
     }
-    Entries weights;
-    Entries gradients;
-    multiply_rows<true>(step, weights);
-    multiply_rows<false>(step, gradients);
-    if constexpr (Masked) {
-      weigh_masked(weights, step, row_block, flat_head);
-    } else {
-      weigh(weights, step, gates);
-    }
-    backward(weights, gradients, step);
-    pack_entries(weights, packed);
-    accumulate(packed, shared + P::kOutputGradient, step, value_gradient);
-    pack_entries(gradients, packed);
-    share(packed, step);
-    accumulate(packed, shared + P::kQuery, step, key_gradient);
+    Entries weights[Count];
+    multiply_rows<true>(step, weights, [](int) {});
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) multiply(column_sums[part], packed[part], 0x3f803f80U, 0x3f803f80U);
+    for (int n = 0; n < Count; ++n) {
+      Entries gradients[1];
+      multiply_rows<false>(step + n, gradients, [&](int x) {
+        if constexpr (!Masked) weigh(reinterpret_cast<Entries(&)[1]>(weights[n]), step + n, gates, x);
+      });
+      if constexpr (Masked) weigh_masked(weights[n], step + n, row_block, flat_head);
+      backward(weights[n], gradients[0], step + n);
+      Packed weight;
+      pack_entries(weights[n], weight);
+      pack_entries(gradients[0], gradient);
+      share(gradient, P::kLogitGradient, step + n);
+      accumulate(weight, gradient, step + n);
+    }
   }
 
   /// Adds a block of rows to the gradients of keys and values, and leaves its dS.
-  __device__ void visit(int row_block, std::int64_t flat_head) {
+  __device__ __forceinline__ void visit(int row_block, std::int64_t flat_head) {
     const int first_row = row_block * P::kRows;
     const bool masked = first_row < first_key + P::kKeys ||
                         (p.window_size > 0 && first_row + P::kRows - 1 - first_key >= p.window_size);
     OfKeys gates;
-    if (masked) {
-#pragma unroll 1
-      for (int step = 0; step < P::kRows / 16; ++step) visit_rows<true>(step, row_block, flat_head, gates);
-      return;
-    }
     const auto term = p.gate == nullptr ? 0.0F : static_cast<float>((rows().first_gate - last_gate()) * kLog2E);
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       gates[part][0] = term + falls[part][0];
       gates[part][1] = term + falls[part][1];
     }
+    if constexpr (P::kSplit > 1) {
+      if (masked) {
+        visit_shared_keys<true>(row_block, flat_head, gates);
+      } else {
+        visit_shared_keys<false>(row_block, flat_head, gates);
+      }
+    } else if (masked) {
+#pragma unroll 1
+      for (int step = 0; step < P::kRows / 16; ++step) visit_rows<true, 1>(step, row_block, flat_head, gates);
+    } else {
 #pragma unroll
-    for (int step = 0; step < P::kRows / 16; ++step) visit_rows<false>(step, row_block, flat_head, gates);
+      for (int step = 0; step < P::kRows / 16; step += P::kStepParts) {
+        visit_rows<false, P::kStepParts>(step, row_block, flat_head, gates);
+      }
+    }
   }
 
   /// The warp's rows and columns of dQ, and sums of rows of dS, added to memory.
-  __device__ void add_query_gradient(std::int64_t flat_head, int row_block) const {
+  __device__ __forceinline__ void add_query_gradient(std::int64_t flat_head, int row_block) const {
     const int row_warp = warp / P::kColumnWarps;
     const int column_warp = warp % P::kColumnWarps;
     float gradient[P::kQueryParts][2 * P::kQuerySteps][4] = {};
@@ -413,10 +533,10 @@ struct BackwardWarp {
 
   __device__ void finish_head(std::int64_t flat_head) {
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
+    for (int part = 0; part < kParts / P::kSplit; ++part) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int of_key = key + 16 * part + 8 * r;
+        const int of_key = key + 16 * (part + share_of_keys) + 8 * r;
         if (lane % 4 == 0 && of_key < p.length) p.column_sums[flat_head * p.length + of_key] = column_sums[part][2 * r];
       }
       column_sums[part][0] = column_sums[part][1] = column_sums[part][2] = column_sums[part][3] = 0;
@@ -431,8 +551,8 @@ struct BackwardWarp {
       for (int r = 0; r < 2; ++r) {
         const int of_key = key + 16 * part + 8 * r;
         auto* to = static_cast<std::uint16_t*>(view.data) + work.batch * view.batch + work.key_head * view.head +
-                   of_key * view.row;
-        store_row<P::kHeadDim>(to, of_key < p.length, p.aligned, gradient[part], r, factor);
+                   of_key * view.row + share_of_keys * P::kColumns;
+        store_row<P::kColumns>(to, of_key < p.length, p.aligned, gradient[part], r, factor);
       }
     }
   }
@@ -442,19 +562,19 @@ template <class P>
 __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     backward_kernel(const __grid_constant__ BackwardParameters p) {
   extern __shared__ __align__(128) char memory[];
-  __shared__ int ticket;
   int item = static_cast<int>(blockIdx.x);
   if (p.turns != nullptr) {
     // Turns are awaited from thread blocks with smaller items, which must have begun.
-    if (threadIdx.x == 0) ticket = atomicAdd(p.ticket, 1);
+    int& taken = *reinterpret_cast<int*>(memory + P::kItem);
+    if (threadIdx.x == 0) taken = atomicAdd(p.ticket, 1);
     __syncthreads();
-    item = ticket;
+    item = taken;
   }
   const KeyWork work = find_key_work(p, item);
   BackwardWarp<P> own(p, memory, work.block);
   own.load_keys(work);
   RowBlocks now(p, work, kPortableBackwardTile);
-  own.load_rows(work, now);
+  own.load_rows(work, now, own.slot);
   commit();
   own.start_head(now.flat_head);
 #pragma unroll 1
@@ -463,16 +583,23 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     next.advance(p, work, kPortableBackwardTile);
     wait<0>();
     __syncthreads();  // the rows are there, and all are done with the last dS
+    if constexpr (P::kStages > 1) {
+      if (next.valid()) own.load_rows(work, next, own.next_slot());
+      commit();
+    }
     own.visit(now.row_block, now.flat_head);
     __syncthreads();  // dS is there, and all are done with the rows
-    if (next.valid()) own.load_rows(work, next);
-    commit();
+    if constexpr (P::kStages == 1) {
+      if (next.valid()) own.load_rows(work, next, own.slot);
+      commit();
+    }
     own.add_query_gradient(now.flat_head, now.row_block);
     if (now.last_of_head()) {
       own.finish_head(now.flat_head);
       if (next.valid()) own.start_head(next.flat_head);
     }
     now = next;
+    own.slot = own.next_slot();
   }
   own.store(own.value_gradient, p.value_gradient, work, 1);
   own.store(own.key_gradient, p.key_gradient, work, p.scale);
@@ -484,6 +611,13 @@ cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
   if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kBytes)) return e;
   kernel<<<static_cast<unsigned>(p.key_blocks * p.key_heads * p.batch), P::kThreads, P::kBytes, stream>>>(p);
   return cudaGetLastError();
+}
+
+/// The first plan where there is room for it, else the second.
+template <class P, class Small>
+cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
+  static_assert(has_room<Small>(kLeastSharedBytes));
+  return has_room<P>(p.shared_bytes) ? launch_backward<P>(p, stream) : launch_backward<Small>(p, stream);
 }
 
 }  // namespace foxscope::kernels::cuda::portable

@@ -15,6 +15,13 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return pair;
 }
 
+/// Whether a multiprocessor has room for all thread blocks of a plan.
+template <class P>
+constexpr bool has_room(int shared_bytes) {
+  constexpr int kReserved = 1024;  // that each block takes besides
+  return P::kBlocks * (P::kBytes + kReserved) <= shared_bytes;
+}
+
 /// Rows of `Columns` bfloat16 without gaps. Their pieces of 16 bytes are swizzled so that the same piece of eight rows
 /// lies in different banks.
 template <int Columns>
