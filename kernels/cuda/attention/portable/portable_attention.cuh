@@ -479,7 +479,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
 }
 
 template <class P>
-cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
+cudaError_t launch_plan(AttentionParameters p, cudaStream_t stream) {
   // Half of the L2 cache for the keys and values of the heads that are computed at a time.
   const double head_bytes = 4.0 * p.length * P::kHeadDim / p.group + 16.0 * p.length;
   p.heads_at_a_time = std::clamp(static_cast<int>(p.cache_bytes / 2 / head_bytes), 1, p.heads * p.batch);
@@ -490,10 +490,10 @@ cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
 }
 
 /// The first plan where there is room for it, else the second.
-template <class P, class Small>
+template <class P, class Small = P>
 cudaError_t launch(const AttentionParameters& p, cudaStream_t stream) {
   static_assert(has_room<Small>(kLeastSharedBytes));
-  return has_room<P>(p.shared_bytes) ? launch<P>(p, stream) : launch<Small>(p, stream);
+  return has_room<P>(p.shared_bytes) ? launch_plan<P>(p, stream) : launch_plan<Small>(p, stream);
 }
 
 }  // namespace foxscope::kernels::cuda::portable

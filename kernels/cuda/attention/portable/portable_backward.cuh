@@ -22,11 +22,10 @@ namespace foxscope::kernels::cuda::portable {
 /// @tparam WarpKeys   16 or 32, which share the fragments of queries and of dO
 /// @tparam RowWarps   warps that share the rows of dQ; the others share its columns
 /// @tparam StepRows   rows whose logits are made at once, for which fragments of keys are read once
-/// @tparam Stages     blocks of rows that there is room for
 /// @tparam Split      warps that share keys: each makes P and dS of a part of the rows, and a part of the columns of dK
 ///                    and dV. With 2, P goes through shared memory too and values stay there.
 /// @tparam Blocks     thread blocks of a multiprocessor
-template <int HeadDim, int WarpKeys, int RowWarps, int StepRows, int Stages, int Split, int Blocks>
+template <int HeadDim, int WarpKeys, int RowWarps, int StepRows, int Split, int Blocks>
 struct BackwardPlan {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kWarpKeys = WarpKeys;
@@ -38,7 +37,6 @@ struct BackwardPlan {
   static constexpr int kWarps = kKeys / WarpKeys * Split;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStepParts = StepRows / 16;
-  static constexpr int kStages = Stages;
   static constexpr int kBlocks = Blocks;
 
   static constexpr int kRowWarps = RowWarps;
@@ -48,19 +46,18 @@ struct BackwardPlan {
   static_assert(kQueryParts * RowWarps * 16 == kRows && kQuerySteps * kColumnWarps * 16 == HeadDim);
   static_assert(kRows == kStatisticsRows && kWarps <= kRows / kSumRows * kTurns);
 
-  // Places in shared memory, in bytes. Without a split, values are in the first stage before rows are.
+  // Places in shared memory, in bytes. Without a split, values are where rows are later.
   static constexpr int kValue = kKeys * HeadDim * 2;
-  static constexpr int kStage = Split > 1 ? 2 * kValue : kValue;
-  static constexpr int kOutputGradient = kRows * HeadDim * 2;  // from the stage's begin
-  static constexpr int kStageBytes = 2 * kOutputGradient;
-  static constexpr int kLogitGradient = kStage + Stages * kStageBytes;  // dS, a key after the other
-  static constexpr int kWeights = kLogitGradient + kKeys * kRows * 2;   // P likewise
+  static constexpr int kQuery = Split > 1 ? 2 * kValue : kValue;
+  static constexpr int kOutputGradient = kQuery + kRows * HeadDim * 2;
+  static constexpr int kLogitGradient = kOutputGradient + kRows * HeadDim * 2;  // dS, a key after the other
+  static constexpr int kWeights = kLogitGradient + kKeys * kRows * 2;           // P likewise
   static constexpr int kStatistics = Split > 1 ? kWeights + kKeys* kRows * 2 : kWeights;
-  static constexpr int kLastGate = kStatistics + Stages * static_cast<int>(sizeof(RowStatistics));
+  static constexpr int kLastGate = kStatistics + static_cast<int>(sizeof(RowStatistics));
   static constexpr int kItem = kLastGate + 8;
   static constexpr int kBytes = kItem + 8;
   static_assert(kLogitGradient % 128 == 0 && kRows * 2 == 128);
-  static_assert(kStatistics % 16 == 0 && kKeys * HeadDim * 2 <= kStageBytes);
+  static_assert(kStatistics % 16 == 0 && kKeys * HeadDim * 2 <= kLogitGradient - kQuery);
   static_assert(Split == 1 || (Split == 2 && WarpKeys == 32 && StepRows * 2 == kRows && kColumns % 64 == 0));
 };
 
@@ -91,7 +88,6 @@ struct BackwardWarp {
   const BackwardParameters& p;
   char* memory;
   std::uint32_t shared;  // its address
-  int slot;              // stage of the rows at hand
   int lane, warp;
   int share_of_keys;                      // of the warps that share keys
   int first_key;                          // of the thread block
@@ -107,7 +103,6 @@ struct BackwardWarp {
       : p(parameters),
         memory(storage),
         shared(static_cast<std::uint32_t>(__cvta_generic_to_shared(storage))),
-        slot(0),
         lane(static_cast<int>(threadIdx.x) % 32),
         warp(__shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0)),
         share_of_keys(warp % P::kSplit),
@@ -122,11 +117,7 @@ struct BackwardWarp {
 
   [[nodiscard]] __device__ int warp_key() const { return warp / P::kSplit * P::kWarpKeys; }  // of the thread block
   [[nodiscard]] __device__ const RowStatistics& rows() const {
-    return reinterpret_cast<const RowStatistics*>(memory + P::kStatistics)[slot];
-  }
-  /// Where a stage's rows are in shared memory.
-  [[nodiscard]] __device__ std::uint32_t stage(int of_slot) const {
-    return shared + static_cast<std::uint32_t>(P::kStage + of_slot * P::kStageBytes);
+    return *reinterpret_cast<const RowStatistics*>(memory + P::kStatistics);
   }
   [[nodiscard]] __device__ double& last_gate() const { return *reinterpret_cast<double*>(memory + P::kLastGate); }
 
@@ -151,28 +142,24 @@ struct BackwardWarp {
     }
   }
 
-  /// Starts copying a block of rows to a stage.
-  __device__ void load_rows(const KeyWork& work, const RowBlocks& at, int to_slot) const {
-    const std::uint32_t to = stage(to_slot);
+  /// Starts copying a block of rows.
+  __device__ void load_rows(const KeyWork& work, const RowBlocks& at) const {
     const int head = at.flat_head % p.heads;
     const int first_row = at.row_block * P::kRows;
-    Rows::template load<P::kRows, P::kThreads>(to, p.query, work.batch * p.query.batch + head * p.query.head, first_row,
-                                               p.length, p.aligned);
-    Rows::template load<P::kRows, P::kThreads>(to + P::kOutputGradient, p.output_gradient,
+    Rows::template load<P::kRows, P::kThreads>(
+        shared + P::kQuery, p.query, work.batch * p.query.batch + head * p.query.head, first_row, p.length, p.aligned);
+    Rows::template load<P::kRows, P::kThreads>(shared + P::kOutputGradient, p.output_gradient,
                                                work.batch * p.output_gradient.batch + head * p.output_gradient.head,
                                                first_row, p.length, p.aligned);
     constexpr unsigned kPieces = sizeof(RowStatistics) / 16;
     static_assert(kPieces <= P::kThreads);
     if (threadIdx.x < kPieces) {
       const RowStatistics& from = p.statistics[std::int64_t{at.flat_head} * p.row_parts + at.row_block];
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(
-                       shared + P::kStatistics + to_slot * static_cast<int>(sizeof(RowStatistics)) + 16 * threadIdx.x),
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared + P::kStatistics + 16 * threadIdx.x),
                    "l"(reinterpret_cast<const char*>(&from) + 16 * threadIdx.x)
                    : "memory");
     }
   }
-
-  [[nodiscard]] __device__ int next_slot() const { return (slot + 1) % P::kStages; }
 
   [[nodiscard]] __device__ double gate_of(std::int64_t flat_head, int of_key) const {
     return p.gate == nullptr ? 0 : p.gate[flat_head * p.length + min(of_key, p.length - 1)];
@@ -195,7 +182,7 @@ struct BackwardWarp {
   /// @param between  called with 0 to kSteps - 1 after as many products, beside which tensor cores leave time
   template <bool OfKeys, int Count, class Between>
   __device__ __forceinline__ void multiply_rows(int step, Entries (&product)[Count], const Between& between) const {
-    const std::uint32_t rows_at = stage(slot) + (OfKeys ? 0 : P::kOutputGradient);
+    const std::uint32_t rows_at = shared + (OfKeys ? P::kQuery : P::kOutputGradient);
 #pragma unroll
     for (int x = 0; x < kSteps; ++x) {
       std::uint32_t own[kParts][4];
@@ -230,7 +217,7 @@ struct BackwardWarp {
 
   /// sum += a (the warp's columns of 16 rows).
   __device__ __forceinline__ void accumulate(const Packed& a, int rows_at, int step, Gradient& sum) const {
-    const std::uint32_t tile = stage(slot) + rows_at + share_of_keys * (P::kColumns * 2);
+    const std::uint32_t tile = shared + rows_at + share_of_keys * (P::kColumns * 2);
 #pragma unroll
     for (int x = 0; x < P::kColumns / 16; ++x) {
       std::uint32_t f[4];
@@ -246,7 +233,7 @@ struct BackwardWarp {
   /// Adds 16 rows to the gradients. Of the parts of keys that warps share, each sums the columns of one.
   __device__ __forceinline__ void accumulate(const Packed& weights, const Packed& gradients, int step) {
     accumulate(weights, P::kOutputGradient, step, value_gradient);
-    accumulate(gradients, 0, step, key_gradient);
+    accumulate(gradients, P::kQuery, step, key_gradient);
     if constexpr (P::kSplit == 1) {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) multiply(column_sums[part], gradients[part], 0x3f803f80U, 0x3f803f80U);
@@ -574,7 +561,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   BackwardWarp<P> own(p, memory, work.block);
   own.load_keys(work);
   RowBlocks now(p, work, kPortableBackwardTile);
-  own.load_rows(work, now, own.slot);
+  own.load_rows(work, now);
   commit();
   own.start_head(now.flat_head);
 #pragma unroll 1
@@ -583,30 +570,23 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     next.advance(p, work, kPortableBackwardTile);
     wait<0>();
     __syncthreads();  // the rows are there, and all are done with the last dS
-    if constexpr (P::kStages > 1) {
-      if (next.valid()) own.load_rows(work, next, own.next_slot());
-      commit();
-    }
     own.visit(now.row_block, now.flat_head);
     __syncthreads();  // dS is there, and all are done with the rows
-    if constexpr (P::kStages == 1) {
-      if (next.valid()) own.load_rows(work, next, own.slot);
-      commit();
-    }
+    if (next.valid()) own.load_rows(work, next);
+    commit();
     own.add_query_gradient(now.flat_head, now.row_block);
     if (now.last_of_head()) {
       own.finish_head(now.flat_head);
       if (next.valid()) own.start_head(next.flat_head);
     }
     now = next;
-    own.slot = own.next_slot();
   }
   own.store(own.value_gradient, p.value_gradient, work, 1);
   own.store(own.key_gradient, p.key_gradient, work, p.scale);
 }
 
 template <class P>
-cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
+cudaError_t launch_backward_plan(const BackwardParameters& p, cudaStream_t stream) {
   auto* kernel = backward_kernel<P>;
   if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kBytes)) return e;
   kernel<<<static_cast<unsigned>(p.key_blocks * p.key_heads * p.batch), P::kThreads, P::kBytes, stream>>>(p);
@@ -614,10 +594,10 @@ cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
 }
 
 /// The first plan where there is room for it, else the second.
-template <class P, class Small>
+template <class P, class Small = P>
 cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
   static_assert(has_room<Small>(kLeastSharedBytes));
-  return has_room<P>(p.shared_bytes) ? launch_backward<P>(p, stream) : launch_backward<Small>(p, stream);
+  return has_room<P>(p.shared_bytes) ? launch_backward_plan<P>(p, stream) : launch_backward_plan<Small>(p, stream);
 }
 
 }  // namespace foxscope::kernels::cuda::portable
