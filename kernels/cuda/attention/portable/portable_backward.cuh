@@ -1,10 +1,10 @@
 // The backward of forgetting attention for every card since compute capability 8.0: cp.async and mma.sync. Private to
 // kernels/cuda.
 //
-// A thread block owns 128 keys and goes through blocks of 64 rows. S and dP are computed transposed, for 16 rows at a
-// time, so that P and dS leave the products in the registers where those for dV and dK want them. A fragment of queries
-// or of dO is read for all keys of a warp. dS alone goes through shared memory, for dQ. While that is made, the next
-// block of rows is copied to where the last one was: 99 KiB, which every card has, is room for one.
+// A thread block owns 128 keys and goes through blocks of 64 rows. S and dP are computed transposed, so that P and dS
+// leave the products in the registers where those for dV and dK want them. A fragment of queries or of dO is read for
+// all keys of a warp. dS goes through shared memory, for dQ, and so does P where two warps share keys. While dQ is
+// made, the next block of rows is copied to where the last one was.
 #pragma once
 
 #include <cmath>
@@ -79,7 +79,7 @@ struct BackwardWarp {
   static constexpr int kSteps = P::kHeadDim / 16;
   static constexpr int kParts = P::kParts;
   using Rows = SwizzledRows<P::kHeadDim>;
-  using Keys = SwizzledRows<P::kRows>;  // of dS
+  using Keys = SwizzledRows<P::kRows>;  // of dS and of P
   using Entries = float[kParts][2][4];  // of the warp's keys and 16 rows
   using Packed = std::uint32_t[kParts][4];
   using OfKeys = float[kParts][2];
@@ -254,10 +254,10 @@ struct BackwardWarp {
     }
   }
 
-  /// A share of the logits become weights.
+  /// A share of the logits of 16 Count rows become weights.
   /// @param x  of kSteps shares
   template <int Count>
-  __device__ __forceinline__ void weigh(Entries (&logits)[Count], int step, const OfKeys& gates, int x) const {
+  __device__ __forceinline__ void weigh_share(Entries* logits, int step, const OfKeys& gates, int x) const {
     constexpr int kAll = Count * 2 * kParts;
 #pragma unroll
     for (int i = 0; i < kAll; ++i) {
@@ -366,7 +366,7 @@ struct BackwardWarp {
       Entries of_gradients[kCount];
       multiply_rows<true>(first, of_weights, [](int) {});
       multiply_rows<false>(first, of_gradients, [&](int x) {
-        if constexpr (!Masked) weigh(of_weights, first, gates, x);
+        if constexpr (!Masked) weigh_share<kCount>(of_weights, first, gates, x);
       });
 #pragma unroll
       for (int n = 0; n < kCount; ++n) {
@@ -406,7 +406,7 @@ struct BackwardWarp {
     for (int n = 0; n < Count; ++n) {
       Entries gradients[1];
       multiply_rows<false>(step + n, gradients, [&](int x) {
-        if constexpr (!Masked) weigh(reinterpret_cast<Entries(&)[1]>(weights[n]), step + n, gates, x);
+        if constexpr (!Masked) weigh_share<1>(&weights[n], step + n, gates, x);
       });
       if constexpr (Masked) weigh_masked(weights[n], step + n, row_block, flat_head);
       backward(weights[n], gradients[0], step + n);
