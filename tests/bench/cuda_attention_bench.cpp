@@ -154,6 +154,9 @@ void register_attention_benchmarks() {
   };
   for (const CudaProblemOptions& options : shapes) add("automatic", options, AttentionKernel::automatic);
   for (const CudaProblemOptions& options : shapes) add("portable", options, AttentionKernel::portable);
+  for (const CudaProblemOptions& options : shapes) {
+    if (options.head_dim == 128) add("portable, small", options, AttentionKernel::portable_small);
+  }
   for (CudaProblemOptions& options : shapes) {
     if (options.length > 16384) continue;
     options.type = cuda::ElementType::float32;
@@ -164,6 +167,7 @@ void register_attention_benchmarks() {
     add_backward("automatic", options, AttentionKernel::automatic, false);
     add_backward("in order", options, AttentionKernel::automatic, true);
     add_backward("portable", options, AttentionKernel::portable, false);
+    if (options.head_dim == 128) add_backward("portable, small", options, AttentionKernel::portable_small, false);
     if (options.length > 16384) continue;
     options.type = cuda::ElementType::float32;
     add_backward("float32", options, AttentionKernel::automatic, false);

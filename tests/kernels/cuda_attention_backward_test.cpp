@@ -366,7 +366,9 @@ class CudaAttentionBackward : public CudaTest {
     const Gradients composed = low ? problem.gradients(true) : exact;
     const Gradients magnitude = problem.gradients(false, true);
     for (const AttentionKernel kernel : low ? kernels(options) : std::vector{AttentionKernel::automatic}) {
-      SCOPED_TRACE(kernel == AttentionKernel::hopper ? "hopper" : "portable");
+      SCOPED_TRACE(kernel == AttentionKernel::hopper     ? "hopper"
+                   : kernel == AttentionKernel::portable ? "portable"
+                                                         : "portable, small");
       const BackwardRun run(problem);
       ASSERT_EQ(run.start(kernel), Status::ok);
       expect_near(run.results(), exact, composed, magnitude, low, options.pruning_tolerance);
@@ -376,8 +378,10 @@ class CudaAttentionBackward : public CudaTest {
   /// Those for bfloat16 that compute a problem on this device.
   static std::vector<AttentionKernel> kernels(const BackwardOptions& options) {
     const BackwardProblem problem({.head_dim = options.head_dim, .padding = options.padding}, 1);
-    if (BackwardRun(problem).start(AttentionKernel::hopper) != Status::ok) return {AttentionKernel::portable};
-    return {AttentionKernel::hopper, AttentionKernel::portable};
+    std::vector<AttentionKernel> all = {AttentionKernel::portable};
+    if (options.head_dim == 128) all.push_back(AttentionKernel::portable_small);  // differs from portable there
+    if (BackwardRun(problem).start(AttentionKernel::hopper) == Status::ok) all.push_back(AttentionKernel::hopper);
+    return all;
   }
 
   static BackwardOptions in_float32(BackwardOptions options) {

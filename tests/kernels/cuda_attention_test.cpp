@@ -41,8 +41,10 @@ class CudaAttention : public CudaTest {
   /// The kernels that compute a head dimension on this device.
   static std::vector<AttentionKernel> kernels(std::int64_t head_dim) {
     CudaProblem problem({.head_dim = head_dim}, 1);
-    if (problem.run(AttentionKernel::hopper) == Status::ok) return {AttentionKernel::hopper, AttentionKernel::portable};
-    return {AttentionKernel::portable};
+    std::vector<AttentionKernel> all = {AttentionKernel::portable};
+    if (head_dim == 128) all.push_back(AttentionKernel::portable_small);  // differs from portable there
+    if (problem.run(AttentionKernel::hopper) == Status::ok) all.push_back(AttentionKernel::hopper);
+    return all;
   }
 };
 
@@ -94,6 +96,8 @@ TEST_F(CudaAttention, SeesNoFurtherThanTheWindow) {
     for (const AttentionKernel kernel : kernels(head_dim)) {
       for (const std::int64_t window : {1, 5, 64, 300, 999, 1000, 5000}) {
         check({.batch = 2, .length = 1000, .head_dim = head_dim, .window_size = window}, kernel, 2);
+        // Later logits exceed those of a row's own key block.
+        check({.length = 1000, .head_dim = head_dim, .window_size = window, .row_norm = 12.0F}, kernel, 22);
       }
     }
   }
@@ -101,9 +105,9 @@ TEST_F(CudaAttention, SeesNoFurtherThanTheWindow) {
 
 TEST_F(CudaAttention, TakesRowsWithGaps) {
   for (const AttentionKernel kernel : kernels(64)) check({.length = 500, .padding = 8}, kernel, 3);
-  check({.length = 500, .head_dim = 64, .padding = 2}, AttentionKernel::automatic, 3);
-  check({.length = 500, .head_dim = 32, .padding = 2}, AttentionKernel::automatic, 3);
-  check({.length = 500, .head_dim = 256, .padding = 2}, AttentionKernel::automatic, 3);
+  for (const std::int64_t head_dim : {16, 32, 64, 96, 128, 192, 256}) {
+    check({.length = 500, .head_dim = head_dim, .padding = 2}, AttentionKernel::automatic, 3);
+  }
   check({.length = 500, .head_dim = 192, .padding = 8}, AttentionKernel::automatic, 3);
 }
 

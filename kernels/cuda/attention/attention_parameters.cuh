@@ -50,6 +50,7 @@ struct AttentionParameters {
   int row_blocks = 0;
   int heads_at_a_time = 1;
   double cache_bytes = 0;  ///< of L2
+  int shared_bytes = 0;    ///< of a multiprocessor
 };
 
 /// The slice that holds the gate (gate_bias) is relative to the end of its key block, so that a row's logits are what
@@ -57,6 +58,9 @@ struct AttentionParameters {
 /// nats), float32 leaves 3e-5 nats. Beyond it, which is a matter of a row's own key block alone, gates are added one by
 /// one as differences of float64.
 constexpr float kMostSliceFall = 184.7F;
+
+/// Shared memory of a multiprocessor of compute capability 8.6, 8.9 or 12: no card has less.
+constexpr int kLeastSharedBytes = 100 * 1024;
 
 /// Rows and keys of a tile.
 struct TileShape {
@@ -67,7 +71,8 @@ struct TileShape {
 // One function a head dimension and architecture, each in a file of its own.
 inline constexpr TileShape kHopperTile64 = {192, 128};
 inline constexpr TileShape kHopperTile128 = {128, 128};
-inline constexpr TileShape kPortableTile = {64, 64};
+inline constexpr TileShape kPortableTile = {128, 64};
+inline constexpr TileShape kFloat32Tile = {64, 64};
 cudaError_t hopper_attention_64(const AttentionParameters& parameters, cudaStream_t stream);
 cudaError_t hopper_attention_128(const AttentionParameters& parameters, cudaStream_t stream);
 cudaError_t portable_attention_16(const AttentionParameters& parameters, cudaStream_t stream);

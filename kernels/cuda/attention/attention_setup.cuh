@@ -23,6 +23,7 @@ struct Device {
   int minor = 0;
   int multiprocessors = 0;
   int cache_bytes = 0;
+  int shared_bytes = 0;  ///< of a multiprocessor
 };
 
 /// False where there is none that the kernels run on.
@@ -33,7 +34,14 @@ inline bool current_device(Device& device) {
     return succeeded(cudaDeviceGetAttribute(&value, attribute, index));
   };
   return get(device.major, cudaDevAttrComputeCapabilityMajor) && get(device.minor, cudaDevAttrComputeCapabilityMinor) &&
-         get(device.multiprocessors, cudaDevAttrMultiProcessorCount) && get(device.cache_bytes, cudaDevAttrL2CacheSize);
+         get(device.multiprocessors, cudaDevAttrMultiProcessorCount) &&
+         get(device.cache_bytes, cudaDevAttrL2CacheSize) &&
+         get(device.shared_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+}
+
+/// Shared memory that the portable kernel may count on.
+inline int shared_bytes_of(AttentionKernel kernel, const Device& device) {
+  return kernel == AttentionKernel::portable_small ? kLeastSharedBytes : device.shared_bytes;
 }
 
 constexpr std::int64_t kMostAttentionDim = 256;

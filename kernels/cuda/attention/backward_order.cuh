@@ -50,7 +50,8 @@ static __global__ void begin_turns(const __grid_constant__ BackwardParameters p,
   if (i == 0) *p.ticket = 0;
   if (i >= std::int64_t{p.batch} * p.heads * pieces) return;
   const int block = min(static_cast<int>(i % pieces) * kSumRows / tile.rows, p.row_blocks - 1);
-  p.turns[i] = min(((block + 1) * tile.rows - 1) / tile.keys, p.key_blocks - 1);
+  const int last = min(((block + 1) * tile.rows - 1) / tile.keys, p.key_blocks - 1);
+  for (int n = 0; n < kTurns; ++n) p.turns[i * kTurns + n] = last;
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -37,6 +37,9 @@ constexpr int kSumRows = 16;
 /// each four numbers a lane (row l / 4 of columns 2 (l % 4) and the next, then row l / 4 + 8); then a sum of dS a row.
 constexpr int sum_piece(int head_dim) { return kSumRows * (head_dim + 1); }
 
+/// Turns that a piece of the sums has room for.
+constexpr int kTurns = 2;
+
 struct BackwardParameters {
   TensorView query, key, value, output, output_gradient;
   MutableTensorView query_gradient, key_gradient, value_gradient;
@@ -48,7 +51,8 @@ struct BackwardParameters {
   float* column_sums = nullptr;           ///< [B, H, L]
   const int* first_block = nullptr;       ///< [B, H, row_blocks] key blocks before it are skipped, never falling
   const int* last_block = nullptr;        ///< [B, H, key_blocks] blocks of rows after it are skipped, never falling
-  /// [B, H, 4 row_parts] the key block that adds next, on Hopper of a block of rows the first alone; null: any order
+  /// [B, H, 4 row_parts, kTurns] the key block that adds next: on Hopper a block of rows has the first alone, on other
+  /// cards each of its warps one; null: any order
   int* turns = nullptr;
   int* ticket = nullptr;  ///< thread blocks that have begun, where there are turns
   int batch = 0, heads = 0, key_heads = 0, group = 1, length = 0;
@@ -58,6 +62,7 @@ struct BackwardParameters {
   int row_blocks = 0, key_blocks = 0;
   int heads_at_a_time = 1;  ///< key heads whose thread blocks follow each other
   bool aligned = true;      ///< rows start at multiples of 16 bytes
+  int shared_bytes = 0;     ///< of a multiprocessor
 };
 
 /// A block of keys of one key head.
@@ -132,21 +137,6 @@ struct SplitGate {
   }
 };
 
-/// Transposes four values of each of four neighbouring lanes: lane l of them gets the l-th of each.
-__device__ __forceinline__ void transpose_quad(std::uint32_t (&x)[4]) {
-#pragma unroll
-  for (unsigned step = 1; step < 4; step *= 2) {
-    const bool upper = (threadIdx.x & step) != 0;
-#pragma unroll
-    for (unsigned i = 0; i < 4; ++i) {
-      if ((i & step) != 0) continue;
-      const std::uint32_t given = upper ? x[i] : x[i | step];
-      const std::uint32_t got = __shfl_xor_sync(0xffffffffU, given, static_cast<int>(step));
-      (upper ? x[i] : x[i | step]) = got;
-    }
-  }
-}
-
 /// Until all key blocks behind this one have added.
 __device__ __forceinline__ void await_turn(const int* turn, int key_block) {
   int now;
@@ -162,6 +152,7 @@ __device__ __forceinline__ void pass_turn(int* turn, int key_block) {
 // One function a head dimension and architecture, each in a file of its own.
 inline constexpr TileShape kHopperBackwardTile64 = {128, 128};
 inline constexpr TileShape kHopperBackwardTile128 = {64, 128};
+inline constexpr TileShape kPortableBackwardTile = {64, 128};
 cudaError_t hopper_backward_64(const BackwardParameters& parameters, cudaStream_t stream);
 cudaError_t hopper_backward_128(const BackwardParameters& parameters, cudaStream_t stream);
 cudaError_t portable_backward_16(const BackwardParameters& parameters, cudaStream_t stream);

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention/backward_parameters.cuh"
 #include "kernels/cuda/row_access.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 #include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda {

@@ -1,6 +1,8 @@
 // Checks, workspace and choice of kernel; the kernels are in files of their own.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/attention/attention_setup.cuh"
 #include "kernels/cuda/attention/gate_bias.cuh"
 #include "kernels/cuda/errors.cuh"
@@ -42,7 +44,11 @@ WorkspacePlan plan_workspace(const ForgettingAttention& a, TileShape tile) {
   return w;
 }
 
-TileShape hopper_tile(std::int64_t head_dim) { return head_dim == 64 ? kHopperTile64 : kHopperTile128; }
+TileShape tile_of(Choice choice, std::int64_t head_dim) {
+  if (choice == Choice::float32) return kFloat32Tile;
+  if (choice == Choice::portable) return kPortableTile;
+  return head_dim == 64 ? kHopperTile64 : kHopperTile128;
+}
 
 bool can_hopper(const ForgettingAttention& a, const Device& device) {
   return device.major == 9 && device.minor == 0 && all_aligned(a, count_of(Choice::hopper)) &&
@@ -71,8 +77,9 @@ cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, Choice c
   }
 }
 
-cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choice, cudaStream_t stream) {
-  const TileShape tile = choice == Choice::hopper ? hopper_tile(a.head_dim) : kPortableTile;
+cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choice, int shared_bytes,
+                cudaStream_t stream) {
+  const TileShape tile = tile_of(choice, a.head_dim);
   const WorkspacePlan plan = plan_workspace(a, tile);
   char* memory = static_cast<char*>(a.workspace);
   AttentionParameters p = common_parameters(a);
@@ -84,6 +91,7 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   p.row_blocks = static_cast<int>(divide_up(a.length, tile.rows));
   p.multiprocessors = device.multiprocessors;
   p.cache_bytes = device.cache_bytes;
+  p.shared_bytes = shared_bytes;
   p.aligned = all_aligned(a, count_of(choice));
   if (prunes(a)) {
     const auto find = choice == Choice::float32 ? find_first_blocks<float> : find_first_blocks<__nv_bfloat16>;
@@ -109,9 +117,9 @@ AttentionKernel automatic_kernel(const ForgettingAttention& arguments) {
 
 std::size_t workspace_bytes(const ForgettingAttention& arguments) {
   if (!sizes_valid(arguments)) return 0;
-  std::int64_t bytes = plan_workspace(arguments, kPortableTile).bytes;
-  if (arguments.head_dim == 64 || arguments.head_dim == 128) {
-    bytes = std::max(bytes, plan_workspace(arguments, hopper_tile(arguments.head_dim)).bytes);
+  std::int64_t bytes = 0;
+  for (const Choice choice : {Choice::hopper, Choice::portable, Choice::float32}) {
+    bytes = std::max(bytes, plan_workspace(arguments, tile_of(choice, arguments.head_dim)).bytes);
   }
   return static_cast<std::size_t>(bytes);
 }
@@ -122,15 +130,16 @@ Status forgetting_attention(const ForgettingAttention& arguments, Stream stream,
   if (!current_device(device)) return Status::unavailable;
   const bool hopper_runs = can_hopper(arguments, device);
   if (kernel == AttentionKernel::hopper && !hopper_runs) return Status::invalid_argument;
-  const bool hopper = hopper_runs && kernel != AttentionKernel::portable;
-  return status_of(run(arguments, device, hopper ? Choice::hopper : Choice::portable, stream));
+  const bool hopper = hopper_runs && kernel != AttentionKernel::portable && kernel != AttentionKernel::portable_small;
+  return status_of(
+      run(arguments, device, hopper ? Choice::hopper : Choice::portable, shared_bytes_of(kernel, device), stream));
 }
 
 Status forgetting_attention_float32(const ForgettingAttention& arguments, Stream stream) {
   if (!valid(arguments) || arguments.head_dim > kMostGradientDim) return Status::invalid_argument;
   Device device;
   if (!current_device(device)) return Status::unavailable;
-  return status_of(run(arguments, device, Choice::float32, stream));
+  return status_of(run(arguments, device, Choice::float32, device.shared_bytes, stream));
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -54,6 +54,9 @@ enum class AttentionKernel {
   automatic,
   hopper,    ///< TMA and wgmma: compute capability 9.0, d = 64 or 128, rows aligned to 16 bytes
   portable,  ///< mma.sync: compute capability 8.0 and later
+  /// The same with no more shared memory than every card has, 100 KiB a multiprocessor; elsewhere `portable` takes
+  /// more.
+  portable_small,
 };
 
 /// The kernel that `automatic` stands for, with these arguments on the current device; `automatic` where neither can.

@@ -38,7 +38,8 @@ bool can_hopper_backward(const ForgettingAttentionBackward& a, const Device& dev
 }
 
 TileShape backward_tile(BackwardChoice choice, std::int64_t head_dim) {
-  if (choice != BackwardChoice::hopper) return kPortableTile;
+  if (choice == BackwardChoice::float32) return kFloat32Tile;
+  if (choice == BackwardChoice::portable) return kPortableBackwardTile;
   return head_dim == 64 ? kHopperBackwardTile64 : kHopperBackwardTile128;
 }
 
@@ -66,7 +67,7 @@ BackwardPlan plan_backward(const ForgettingAttentionBackward& a, TileShape tile)
   plan.row_sums = plan.sums;  // in float32, where there is no other use for them
   plan.column_sums = layout.take(heads * f.length * 4);
   if (a.deterministic) {
-    plan.turns = layout.take(parts * kPieces * 4);
+    plan.turns = layout.take(parts * kPieces * kTurns * 4);
     plan.ticket = layout.take(4);
   }
   if (f.pruning_tolerance > 0) {
@@ -161,10 +162,11 @@ cudaError_t multiply_backward(const BackwardParameters& p, int head_dim, Backwar
 }
 
 cudaError_t run_backward(const ForgettingAttentionBackward& a, const Device& device, BackwardChoice choice,
-                         cudaStream_t stream) {
+                         int shared_bytes, cudaStream_t stream) {
   const TileShape tile = backward_tile(choice, a.forward.head_dim);
   const BackwardPlan plan = plan_backward(a, tile);
   BackwardParameters p = backward_parameters(a, plan, tile, choice);
+  p.shared_bytes = shared_bytes;
   const auto head_dim = static_cast<int>(a.forward.head_dim);
   // Half of the L2 cache for the rows that are read and the sums of the heads that are computed at a time.
   const double head_bytes = 8.0 * p.length * head_dim * p.group;
@@ -199,7 +201,8 @@ cudaError_t run_backward(const ForgettingAttentionBackward& a, const Device& dev
 std::size_t backward_workspace_bytes(const ForgettingAttentionBackward& arguments) {
   const std::int64_t head_dim = arguments.forward.head_dim;
   if (!sizes_valid(arguments.forward) || head_dim > kMostGradientDim) return 0;
-  std::int64_t bytes = plan_backward(arguments, kPortableTile).bytes;
+  std::int64_t bytes =
+      std::max(plan_backward(arguments, kFloat32Tile).bytes, plan_backward(arguments, kPortableBackwardTile).bytes);
   if (head_dim == 64 || head_dim == 128) {
     bytes = std::max(bytes, plan_backward(arguments, backward_tile(BackwardChoice::hopper, head_dim)).bytes);
   }
@@ -213,15 +216,16 @@ Status forgetting_attention_backward(const ForgettingAttentionBackward& argument
   if (!current_device(device)) return Status::unavailable;
   const bool hopper_runs = can_hopper_backward(arguments, device);
   if (kernel == AttentionKernel::hopper && !hopper_runs) return Status::invalid_argument;
-  const bool hopper = hopper_runs && kernel != AttentionKernel::portable;
-  return status_of(run_backward(arguments, device, hopper ? BackwardChoice::hopper : BackwardChoice::portable, stream));
+  const bool hopper = hopper_runs && kernel != AttentionKernel::portable && kernel != AttentionKernel::portable_small;
+  return status_of(run_backward(arguments, device, hopper ? BackwardChoice::hopper : BackwardChoice::portable,
+                                shared_bytes_of(kernel, device), stream));
 }
 
 Status forgetting_attention_backward_float32(const ForgettingAttentionBackward& arguments, Stream stream) {
   if (!backward_valid(arguments)) return Status::invalid_argument;
   Device device;
   if (!current_device(device)) return Status::unavailable;
-  return status_of(run_backward(arguments, device, BackwardChoice::float32, stream));
+  return status_of(run_backward(arguments, device, BackwardChoice::float32, device.shared_bytes, stream));
 }
 
 }  // namespace foxscope::kernels::cuda

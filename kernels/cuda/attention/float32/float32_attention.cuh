@@ -17,8 +17,8 @@
 
 namespace foxscope::kernels::cuda::float32 {
 
-constexpr int kRows = kPortableTile.rows;
-constexpr int kKeys = kPortableTile.keys;
+constexpr int kRows = kFloat32Tile.rows;
+constexpr int kKeys = kFloat32Tile.keys;
 constexpr int kThreads = 128;
 constexpr int kLanes = 16;  // that share rows
 constexpr int kGroups = kThreads / kLanes;

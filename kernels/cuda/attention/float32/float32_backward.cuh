@@ -17,7 +17,7 @@ namespace foxscope::kernels::cuda::float32 {
 constexpr int kBackwardThreads = 128;
 constexpr int kBackwardLanes = 16;  // that share a row of the products
 constexpr int kBackwardGroups = kBackwardThreads / kBackwardLanes;
-constexpr TileShape kPruningTile = kPortableTile;
+constexpr TileShape kPruningTile = kFloat32Tile;
 
 template <int HeadDim, int Rows>
 using BackwardTile = RowTile<HeadDim, Rows, kBackwardThreads>;

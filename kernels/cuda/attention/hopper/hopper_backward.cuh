@@ -78,7 +78,7 @@ struct BackwardWriter {
   __device__ void add(const RowBlocks& at, std::uint32_t phase) {
     const std::int64_t piece =
         std::int64_t{at.flat_head} * p.row_parts * (kStatisticsRows / kSumRows) + at.row_block * (P::kRows / kSumRows);
-    int* turn = p.turns == nullptr ? nullptr : p.turns + piece;
+    int* turn = p.turns == nullptr ? nullptr : p.turns + piece * kTurns;
     if (turn != nullptr) {
       await_turn(turn, work.block);
       asm volatile("fence.proxy.async;" ::: "memory");

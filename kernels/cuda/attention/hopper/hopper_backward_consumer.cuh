@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention/hopper/hopper_backward_plan.cuh"
 #include "kernels/cuda/exp2.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda::hopper {
 

@@ -3,7 +3,7 @@
 namespace foxscope::kernels::cuda {
 
 cudaError_t portable_attention_32(const AttentionParameters& parameters, cudaStream_t stream) {
-  return portable::launch<32>(parameters, stream);
+  return portable::launch<portable::AttentionPlan<32, 32, 32, 3, 3>>(parameters, stream);
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -3,7 +3,7 @@
 namespace foxscope::kernels::cuda {
 
 cudaError_t portable_attention_64(const AttentionParameters& parameters, cudaStream_t stream) {
-  return portable::launch<64>(parameters, stream);
+  return portable::launch<portable::AttentionPlan<64, 32, 32, 2, 2>>(parameters, stream);
 }
 
 }  // namespace foxscope::kernels::cuda

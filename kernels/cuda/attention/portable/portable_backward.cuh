@@ -1,30 +1,65 @@
-// The backward of forgetting attention for every card since compute capability 8.0: mma.sync. Private to kernels/cuda.
+// The backward of forgetting attention for every card since compute capability 8.0: cp.async and mma.sync. Private to
+// kernels/cuda.
 //
-// S and dP are computed transposed, 16 keys a warp and 64 rows, so that P and dS leave the products in the registers
-// where those for dV and dK want them. dS alone goes through shared memory, for dQ, of which a warp makes 16 rows.
+// A thread block owns 128 keys and goes through blocks of 64 rows. S and dP are computed transposed, so that P and dS
+// leave the products in the registers where those for dV and dK want them. A fragment of queries or of dO is read for
+// all keys of a warp. dS goes through shared memory, for dQ, and so does P where two warps share keys. While dQ is
+// made, the next block of rows is copied to where the last one was.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/attention/backward_parameters.cuh"
-#include "kernels/cuda/attention/portable/portable_attention.cuh"
+#include "kernels/cuda/attention/portable/portable_tile.cuh"
+#include "kernels/cuda/exp2.cuh"
+#include "kernels/cuda/tensor_core.cuh"
+#include "kernels/log2e.h"
 
 namespace foxscope::kernels::cuda::portable {
 
-static_assert(kRows == kKeys && kRows == kStatisticsRows);
+/// How a head dimension is computed.
+/// @tparam WarpKeys   16 or 32, which share the fragments of queries and of dO
+/// @tparam RowWarps   warps that share the rows of dQ; the others share its columns
+/// @tparam StepRows   rows whose logits are made at once, for which fragments of keys are read once
+/// @tparam Split      warps that share keys: each makes P and dS of a part of the rows, and a part of the columns of dK
+///                    and dV. With 2, P goes through shared memory too and values stay there.
+/// @tparam Blocks     thread blocks of a multiprocessor
+template <int HeadDim, int WarpKeys, int RowWarps, int StepRows, int Split, int Blocks>
+struct BackwardPlan {
+  static constexpr int kHeadDim = HeadDim;
+  static constexpr int kWarpKeys = WarpKeys;
+  static constexpr int kParts = WarpKeys / 16;
+  static constexpr int kKeys = kPortableBackwardTile.keys;
+  static constexpr int kRows = kPortableBackwardTile.rows;
+  static constexpr int kSplit = Split;
+  static constexpr int kColumns = HeadDim / Split;  // of dK and dV that a warp makes
+  static constexpr int kWarps = kKeys / WarpKeys * Split;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kStepParts = StepRows / 16;
+  static constexpr int kBlocks = Blocks;
 
-/// With wide heads there is one place for dO, which is copied while dK and dQ are made: 99 KiB is what every card has.
-template <int HeadDim>
-struct BackwardStorage {
-  static constexpr int kGradients = HeadDim > 96 ? 1 : 2;
-  static constexpr int kStride = kRows + 8;
-  Tile<HeadDim> key, value;
-  Tile<HeadDim> query[2];
-  Tile<HeadDim> output_gradient[kGradients];
-  std::uint16_t logit_gradient[kKeys * kStride];  // dS, a key after the other
-  RowStatistics rows[2];
+  static constexpr int kRowWarps = RowWarps;
+  static constexpr int kColumnWarps = kWarps / RowWarps;
+  static constexpr int kQueryParts = kRows / RowWarps / 16;        // of 16 rows of dQ that a warp makes
+  static constexpr int kQuerySteps = HeadDim / kColumnWarps / 16;  // of 16 columns of dQ that a warp makes
+  static_assert(kQueryParts * RowWarps * 16 == kRows && kQuerySteps * kColumnWarps * 16 == HeadDim);
+  static_assert(kRows == kStatisticsRows && kWarps <= kRows / kSumRows * kTurns);
+
+  // Places in shared memory, in bytes. Without a split, values are where rows are later.
+  static constexpr int kValue = kKeys * HeadDim * 2;
+  static constexpr int kQuery = Split > 1 ? 2 * kValue : kValue;
+  static constexpr int kOutputGradient = kQuery + kRows * HeadDim * 2;
+  static constexpr int kLogitGradient = kOutputGradient + kRows * HeadDim * 2;  // dS, a key after the other
+  static constexpr int kWeights = kLogitGradient + kKeys * kRows * 2;           // P likewise
+  static constexpr int kStatistics = Split > 1 ? kWeights + kKeys* kRows * 2 : kWeights;
+  static constexpr int kLastGate = kStatistics + static_cast<int>(sizeof(RowStatistics));
+  static constexpr int kItem = kLastGate + 8;
+  static constexpr int kBytes = kItem + 8;
+  static_assert(kLogitGradient % 128 == 0 && kRows * 2 == 128);
+  static_assert(kStatistics % 16 == 0 && kKeys * HeadDim * 2 <= kLogitGradient - kQuery);
+  static_assert(Split == 1 || (Split == 2 && WarpKeys == 32 && StepRows * 2 == kRows && kColumns % 64 == 0));
 };
-static_assert(sizeof(BackwardStorage<128>) <= 99 * 1024 && sizeof(BackwardStorage<96>) <= 99 * 1024);
 
 /// Adds four numbers that lie together.
 __device__ __forceinline__ void add_to_memory(float* to, const float (&x)[4]) {
@@ -38,186 +73,443 @@ __device__ __forceinline__ void add_to_memory(float* to, const float (&x)[4]) {
 #endif
 }
 
-/// Starts copying what is known of 64 rows.
-__device__ __forceinline__ void load_rows(RowStatistics& to, const RowStatistics& from) {
-  constexpr int kChunks = sizeof(RowStatistics) / 16;
-  if (threadIdx.x < kChunks) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(
-                     cute::cast_smem_ptr_to_uint(reinterpret_cast<char*>(&to) + 16 * threadIdx.x)),
-                 "l"(reinterpret_cast<const char*>(&from) + 16 * threadIdx.x)
-                 : "memory");
-  }
-}
-
 /// One warp's part of the gradients.
-template <int HeadDim>
+template <class P>
 struct BackwardWarp {
-  using Storage = BackwardStorage<HeadDim>;
-  const BackwardParameters& p;
-  Storage& storage;
-  int lane, warp;
-  int first_key;   // of the thread block
-  int key[2];      // of the thread: the rows of its products
-  double gate[2];  // of these keys
-  float key_gradient[HeadDim / 8][4];
-  float value_gradient[HeadDim / 8][4];
-  float column_sums[4];
+  static constexpr int kSteps = P::kHeadDim / 16;
+  static constexpr int kParts = P::kParts;
+  using Rows = SwizzledRows<P::kHeadDim>;
+  using Keys = SwizzledRows<P::kRows>;  // of dS and of P
+  using Entries = float[kParts][2][4];  // of the warp's keys and 16 rows
+  using Packed = std::uint32_t[kParts][4];
+  using OfKeys = float[kParts][2];
+  using Gradient = float[kParts][P::kColumns / 8][4];
 
-  __device__ BackwardWarp(const BackwardParameters& parameters, Storage& shared, int key_block)
+  const BackwardParameters& p;
+  char* memory;
+  std::uint32_t shared;  // its address
+  int lane, warp;
+  int share_of_keys;                      // of the warps that share keys
+  int first_key;                          // of the thread block
+  int key;                                // of the thread the first: the others are 8, 16, 24 keys after it
+  FragmentAddress<P::kHeadDim> straight;  // matrices of eight rows and 16 columns lie side by side
+  FragmentAddress<P::kHeadDim> crossed;   // matrices of 16 rows and eight columns
+  OfKeys falls;                           // of the gate from the thread's keys to the block's last, base 2
+  std::uint32_t values[P::kSplit == 1 ? kParts : 1][kSteps][4];
+  Gradient key_gradient, value_gradient;
+  float column_sums[kParts / P::kSplit][4];
+
+  __device__ BackwardWarp(const BackwardParameters& parameters, char* storage, int key_block)
       : p(parameters),
-        storage(shared),
+        memory(storage),
+        shared(static_cast<std::uint32_t>(__cvta_generic_to_shared(storage))),
         lane(static_cast<int>(threadIdx.x) % 32),
-        warp(static_cast<int>(threadIdx.x) / 32),
-        first_key(key_block * kKeys),
-        key{first_key + 16 * warp + lane / 4, first_key + 16 * warp + lane / 4 + 8},
-        gate{},
+        warp(__shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0)),
+        share_of_keys(warp % P::kSplit),
+        first_key(key_block * P::kKeys),
+        key(first_key + warp / P::kSplit * P::kWarpKeys + lane / 4),
+        straight(lane % 8 + lane / 16 * 8, lane / 8 % 2),
+        crossed(lane % 16, lane / 16),
+        falls{},
         key_gradient{},
         value_gradient{},
         column_sums{} {}
 
-  __device__ void start_head(std::int64_t head) {
-    if (p.gate == nullptr) return;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) gate[r] = p.gate[head * p.length + min(key[r], p.length - 1)];
+  [[nodiscard]] __device__ int warp_key() const { return warp / P::kSplit * P::kWarpKeys; }  // of the thread block
+  [[nodiscard]] __device__ const RowStatistics& rows() const {
+    return *reinterpret_cast<const RowStatistics*>(memory + P::kStatistics);
   }
+  [[nodiscard]] __device__ double& last_gate() const { return *reinterpret_cast<double*>(memory + P::kLastGate); }
 
-  /// product = a b^T for the warp's 16 keys and all rows.
-  __device__ void multiply_rows(const Tile<HeadDim>& a, const Tile<HeadDim>& b, float (&product)[kRows / 8][4]) const {
+  __device__ void load_keys(const KeyWork& work) {
+    Rows::template load<P::kKeys, P::kThreads>(shared, p.key, work.batch * p.key.batch + work.key_head * p.key.head,
+                                               first_key, p.length, p.aligned);
+    Rows::template load<P::kKeys, P::kThreads>(shared + P::kValue, p.value,
+                                               work.batch * p.value.batch + work.key_head * p.value.head, first_key,
+                                               p.length, p.aligned);
+    commit();
+    if constexpr (P::kSplit == 1) {
+      wait<0>();
+      __syncthreads();
 #pragma unroll
-    for (auto& x : product) x[0] = x[1] = x[2] = x[3] = 0;
+      for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-    for (int x = 0; x < HeadDim / 16; ++x) {
-      std::uint32_t keys[4];
-      a.template fragment<cute::SM75_U32x4_LDSM_N>(16 * warp, 16 * x, keys);
-#pragma unroll
-      for (int n = 0; n < kRows / 16; ++n) {
-        std::uint32_t f[4];
-        b.template fragment<cute::SM75_U32x4_LDSM_N>(16 * n, 16 * x, f);
-        multiply(product[2 * n], keys, f[0], f[2]);
-        multiply(product[2 * n + 1], keys, f[1], f[3]);
-      }
-    }
-  }
-
-  /// sum += a b, with 16 columns of a in each of four registers' groups.
-  __device__ static void accumulate(const std::uint32_t (&a)[kRows / 16][4], const Tile<HeadDim>& b,
-                                    float (&sum)[HeadDim / 8][4]) {
-#pragma unroll
-    for (int n = 0; n < kRows / 16; ++n) {
-#pragma unroll
-      for (int x = 0; x < HeadDim / 16; ++x) {
-        std::uint32_t f[4];
-        b.template fragment<cute::SM75_U16x8_LDSM_T>(16 * n, 16 * x, f);
-        multiply(sum[2 * x], a[n], f[0], f[1]);
-        multiply(sum[2 * x + 1], a[n], f[2], f[3]);
-      }
-    }
-  }
-
-  /// Logits become weights.
-  __device__ void weigh(float (&logits)[kRows / 8][4], const RowStatistics& rows, int row_block) const {
-    const int first_row = row_block * kRows;
-    const bool own = first_row == first_key;
-    const SplitGate gates[2] = {SplitGate(p.gate == nullptr ? 0 : rows.first_gate - gate[0]),
-                                SplitGate(p.gate == nullptr ? 0 : rows.first_gate - gate[1])};
-#pragma unroll
-    for (int n = 0; n < kRows / 8; ++n) {
-      const int at = 8 * n + lane % 4 * 2;
-      const float2 term = *reinterpret_cast<const float2*>(rows.term + at);
-      float2 rest = {0, 0};
-      if (own) rest = *reinterpret_cast<const float2*>(rows.rest + at);
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        const SplitGate& g = gates[x / 2];
-        float shift = (x % 2 == 0 ? term.x : term.y) + g.high;
-        if (own) shift += (x % 2 == 0 ? rest.x : rest.y) + g.low;
-        float exponent = fmaf(logits[n][x], p.scale_log2, shift);
-        if (own || p.window_size > 0) {
-          const int distance = first_row + at + x % 2 - key[x / 2];
-          if (distance < 0 || (p.window_size > 0 && distance >= p.window_size)) exponent = -INFINITY;
+        for (int x = 0; x < kSteps; ++x) {
+          load_fragment(crossed(shared + P::kValue + warp_key() * Rows::kRowBytes, 16 * part, x), values[part][x]);
         }
-        logits[n][x] = exp2_fast(exponent);
+      }
+      __syncthreads();
+    }
+  }
+
+  /// Starts copying a block of rows.
+  __device__ void load_rows(const KeyWork& work, const RowBlocks& at) const {
+    const int head = at.flat_head % p.heads;
+    const int first_row = at.row_block * P::kRows;
+    Rows::template load<P::kRows, P::kThreads>(
+        shared + P::kQuery, p.query, work.batch * p.query.batch + head * p.query.head, first_row, p.length, p.aligned);
+    Rows::template load<P::kRows, P::kThreads>(shared + P::kOutputGradient, p.output_gradient,
+                                               work.batch * p.output_gradient.batch + head * p.output_gradient.head,
+                                               first_row, p.length, p.aligned);
+    constexpr unsigned kPieces = sizeof(RowStatistics) / 16;
+    static_assert(kPieces <= P::kThreads);
+    if (threadIdx.x < kPieces) {
+      const RowStatistics& from = p.statistics[std::int64_t{at.flat_head} * p.row_parts + at.row_block];
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared + P::kStatistics + 16 * threadIdx.x),
+                   "l"(reinterpret_cast<const char*>(&from) + 16 * threadIdx.x)
+                   : "memory");
+    }
+  }
+
+  [[nodiscard]] __device__ double gate_of(std::int64_t flat_head, int of_key) const {
+    return p.gate == nullptr ? 0 : p.gate[flat_head * p.length + min(of_key, p.length - 1)];
+  }
+
+  /// Neither fall is above 0 for rows behind the block, so that their sum loses nothing.
+  __device__ void start_head(std::int64_t flat_head) {
+    const double last = gate_of(flat_head, first_key + P::kKeys - 1);
+    if (threadIdx.x == 0) last_gate() = last;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        falls[part][r] = static_cast<float>((last - gate_of(flat_head, key + 16 * part + 8 * r)) * kLog2E);
+      }
+    }
+  }
+
+  /// product = (the warp's keys or values) (rows)^T, for 16 rows each.
+  /// @param between  called with 0 to kSteps - 1 after as many products, beside which tensor cores leave time
+  template <bool OfKeys, int Count, class Between>
+  __device__ __forceinline__ void multiply_rows(int step, Entries (&product)[Count], const Between& between) const {
+    const std::uint32_t rows_at = shared + (OfKeys ? P::kQuery : P::kOutputGradient);
+#pragma unroll
+    for (int x = 0; x < kSteps; ++x) {
+      std::uint32_t own[kParts][4];
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        if constexpr (OfKeys || P::kSplit > 1) {
+          const std::uint32_t tile = shared + (OfKeys ? 0 : P::kValue);
+          load_fragment(crossed(tile + warp_key() * Rows::kRowBytes, 16 * part, x), own[part]);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) own[part][i] = values[part][x][i];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < Count; ++n) {
+        std::uint32_t of_rows[4];
+        load_fragment(straight(rows_at, 16 * (step + n), x), of_rows);
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          if (x == 0) {
+            multiply_first(product[n][part][0], own[part], of_rows[0], of_rows[1]);
+            multiply_first(product[n][part][1], own[part], of_rows[2], of_rows[3]);
+          } else {
+            multiply(product[n][part][0], own[part], of_rows[0], of_rows[1]);
+            multiply(product[n][part][1], own[part], of_rows[2], of_rows[3]);
+          }
+        }
+      }
+      between(x);
+    }
+  }
+
+  /// sum += a (the warp's columns of 16 rows).
+  __device__ __forceinline__ void accumulate(const Packed& a, int rows_at, int step, Gradient& sum) const {
+    const std::uint32_t tile = shared + rows_at + share_of_keys * (P::kColumns * 2);
+#pragma unroll
+    for (int x = 0; x < P::kColumns / 16; ++x) {
+      std::uint32_t f[4];
+      load_transposed(crossed(tile, 16 * step, x), f);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        multiply(sum[part][2 * x], a[part], f[0], f[1]);
+        multiply(sum[part][2 * x + 1], a[part], f[2], f[3]);
+      }
+    }
+  }
+
+  /// Adds 16 rows to the gradients. Of the parts of keys that warps share, each sums the columns of one.
+  __device__ __forceinline__ void accumulate(const Packed& weights, const Packed& gradients, int step) {
+    accumulate(weights, P::kOutputGradient, step, value_gradient);
+    accumulate(gradients, P::kQuery, step, key_gradient);
+    if constexpr (P::kSplit == 1) {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) multiply(column_sums[part], gradients[part], 0x3f803f80U, 0x3f803f80U);
+    } else {
+      std::uint32_t own[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) own[i] = share_of_keys == 0 ? gradients[0][i] : gradients[1][i];
+      multiply(column_sums[0], own, 0x3f803f80U, 0x3f803f80U);
+    }
+  }
+
+  /// Logits of eight rows become weights.
+  __device__ __forceinline__ void weigh(float (&logits)[4], int first, const float (&gates)[2]) const {
+    const float2 term = *reinterpret_cast<const float2*>(rows().term + first + lane % 4 * 2);
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      logits[x] = exp2_fast(fmaf(logits[x], p.scale_log2, (x % 2 == 0 ? term.x : term.y) + gates[x / 2]));
+    }
+  }
+
+  /// A share of the logits of 16 Count rows become weights.
+  /// @param x  of kSteps shares
+  template <int Count>
+  __device__ __forceinline__ void weigh_share(Entries* logits, int step, const OfKeys& gates, int x) const {
+    constexpr int kAll = Count * 2 * kParts;
+#pragma unroll
+    for (int i = 0; i < kAll; ++i) {
+      if (i * kSteps / kAll != x) continue;
+      const int n = i / (2 * kParts);
+      const int eight = i / kParts % 2;
+      const int part = i % kParts;
+      weigh(logits[n][part][eight], 16 * (step + n) + 8 * eight, gates[part]);
+    }
+  }
+
+  /// The same where rows do not see all of the keys, or the gate needs two float32.
+  __device__ __forceinline__ void weigh_masked(Entries& logits, int step, int row_block, std::int64_t flat_head) const {
+    const int first_row = row_block * P::kRows;
+    const bool own = first_row < first_key + P::kKeys;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int of_key = key + 16 * part + 8 * r;
+        const SplitGate gate(p.gate == nullptr ? 0 : rows().first_gate - gate_of(flat_head, of_key));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float& logit = logits[part][i / 2][2 * r + i % 2];
+          const int at = 16 * step + 8 * (i / 2) + lane % 4 * 2 + i % 2;
+          float shift = rows().term[at] + gate.high;
+          if (own) shift += rows().rest[at] + gate.low;
+          const int distance = first_row + at - of_key;
+          const bool hidden = distance < 0 || (p.window_size > 0 && distance >= p.window_size);
+          logit = exp2_fast(hidden ? -INFINITY : fmaf(logit, p.scale_log2, shift));
+        }
       }
     }
   }
 
   /// dS = P (dP - delta), in place of dP.
-  __device__ void backward(const float (&weights)[kRows / 8][4], float (&gradients)[kRows / 8][4],
-                           const RowStatistics& rows) const {
+  __device__ void backward(const Entries& weights, Entries& gradients, int step) const {
 #pragma unroll
-    for (int n = 0; n < kRows / 8; ++n) {
-      const float2 delta = *reinterpret_cast<const float2*>(rows.delta + 8 * n + lane % 4 * 2);
+    for (int eight = 0; eight < 2; ++eight) {
+      const float2 delta = *reinterpret_cast<const float2*>(rows().delta + 16 * step + 8 * eight + lane % 4 * 2);
 #pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        gradients[n][x] = weights[n][x] * (gradients[n][x] - (x % 2 == 0 ? delta.x : delta.y));
+      for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {
+          float& gradient = gradients[part][eight][x];
+          gradient = weights[part][eight][x] * (gradient - (x % 2 == 0 ? delta.x : delta.y));
+        }
       }
     }
   }
 
-  /// Packs rows as the left side of a product over rows.
-  __device__ static void pack_rows(const float (&x)[kRows / 8][4], std::uint32_t (&packed)[kRows / 16][4]) {
+  /// Packs entries as the left side of a product over rows.
+  __device__ static void pack_entries(const Entries& x, Packed& packed) {
 #pragma unroll
-    for (int n = 0; n < kRows / 16; ++n) {
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) packed[part][i] = pack(x[part][i / 2][i % 2 * 2], x[part][i / 2][i % 2 * 2 + 1]);
+    }
+  }
+
+  /// P or dS of 16 rows to shared memory.
+  __device__ __forceinline__ void share(const Packed& packed, int tile, int step) const {
+    const std::uint32_t own =
+        shared + tile + Keys::offset(warp_key() + lane / 4, 0) + static_cast<std::uint32_t>(lane % 4 * 4);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float* pair = &x[2 * n + i / 2][i % 2 * 2];
-        packed[n][i] = pack(pair[0], pair[1]);
+        // Eight keys are 1024 bytes, and pieces of 16 bytes are swizzled by an exclusive or.
+        const std::uint32_t at = (own ^ static_cast<std::uint32_t>((2 * step + i / 2) * 16)) +
+                                 static_cast<std::uint32_t>((2 * part + i % 2) * 8 * Keys::kRowBytes);
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(packed[part][i]) : "memory");
       }
     }
   }
 
-  /// dS to shared memory.
-  __device__ void share(const std::uint32_t (&packed)[kRows / 16][4]) const {
+  /// What share has left of 16 rows.
+  __device__ void read_shared(int tile, int step, Packed& packed) const {
 #pragma unroll
-    for (int n = 0; n < kRows / 16; ++n) {
+    for (int part = 0; part < kParts; ++part) {
+      load_fragment(shared + tile + Keys::offset(warp_key() + 16 * part + lane % 16, 2 * step + lane / 16),
+                    packed[part]);
+    }
+  }
+
+  /// A part of the rows of its keys, and after the other warp's part all rows for its columns.
+  template <bool Masked>
+  __device__ __forceinline__ void visit_shared_keys(int row_block, std::int64_t flat_head, const OfKeys& gates) {
+    constexpr int kCount = P::kStepParts;
+    const int first = share_of_keys * kCount;
+    Packed weights[kCount];
+    Packed gradients[kCount];
+    if (Masked && row_block * P::kRows + 16 * (first + kCount) <= first_key + warp_key()) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int of_block = 16 * warp + lane / 4 + i % 2 * 8;
-        const int row = 16 * n + i / 2 * 8 + lane % 4 * 2;
-        *reinterpret_cast<std::uint32_t*>(storage.logit_gradient + of_block * Storage::kStride + row) = packed[n][i];
+      for (int n = 0; n < kCount; ++n) {
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) weights[n][part][i] = 0;
+        }
+        share(weights[n], P::kWeights, first + n);
+        share(weights[n], P::kLogitGradient, first + n);
+      }
+    } else {
+      Entries of_weights[kCount];
+      Entries of_gradients[kCount];
+      multiply_rows<true>(first, of_weights, [](int) {});
+      multiply_rows<false>(first, of_gradients, [&](int x) {
+        if constexpr (!Masked) weigh_share<kCount>(of_weights, first, gates, x);
+      });
+#pragma unroll
+      for (int n = 0; n < kCount; ++n) {
+        if constexpr (Masked) weigh_masked(of_weights[n], first + n, row_block, flat_head);
+        pack_entries(of_weights[n], weights[n]);
+        share(weights[n], P::kWeights, first + n);
+        backward(of_weights[n], of_gradients[n], first + n);
+        pack_entries(of_gradients[n], gradients[n]);
+        share(gradients[n], P::kLogitGradient, first + n);
+        accumulate(weights[n], gradients[n], first + n);
+      }
+    }
+    asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp / P::kSplit) : "memory");
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const int other = (first + kCount) % (P::kRows / 16) + n;
+      read_shared(P::kWeights, other, weights[n]);
+      read_shared(P::kLogitGradient, other, gradients[n]);
+      accumulate(weights[n], gradients[n], other);
+    }
+  }
+
+  /// @tparam Count  of 16 rows
+  template <bool Masked, int Count>
+  __device__ void visit_rows(int step, int row_block, std::int64_t flat_head, const OfKeys& gates) {
+    Packed gradient;
+    if (Masked && row_block * P::kRows + 16 * (step + Count) <= first_key + warp_key()) {
+#pragma unroll
+      for (auto& part : gradient) part[0] = part[1] = part[2] = part[3] = 0;
+#pragma unroll
+      for (int n = 0; n < Count; ++n) share(gradient, P::kLogitGradient, step + n);
+      return;
+    }
+    Entries weights[Count];
+    multiply_rows<true>(step, weights, [](int) {});
+#pragma unroll
+    for (int n = 0; n < Count; ++n) {
+      Entries gradients[1];
+      multiply_rows<false>(step + n, gradients, [&](int x) {
+        if constexpr (!Masked) weigh_share<1>(&weights[n], step + n, gates, x);
+      });
+      if constexpr (Masked) weigh_masked(weights[n], step + n, row_block, flat_head);
+      backward(weights[n], gradients[0], step + n);
+      Packed weight;
+      pack_entries(weights[n], weight);
+      pack_entries(gradients[0], gradient);
+      share(gradient, P::kLogitGradient, step + n);
+      accumulate(weight, gradient, step + n);
+    }
+  }
+
+  /// Adds a block of rows to the gradients of keys and values, and leaves its dS.
+  __device__ __forceinline__ void visit(int row_block, std::int64_t flat_head) {
+    const int first_row = row_block * P::kRows;
+    const bool masked = first_row < first_key + P::kKeys ||
+                        (p.window_size > 0 && first_row + P::kRows - 1 - first_key >= p.window_size);
+    OfKeys gates;
+    const auto term = p.gate == nullptr ? 0.0F : static_cast<float>((rows().first_gate - last_gate()) * kLog2E);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      gates[part][0] = term + falls[part][0];
+      gates[part][1] = term + falls[part][1];
+    }
+    if constexpr (P::kSplit > 1) {
+      if (masked) {
+        visit_shared_keys<true>(row_block, flat_head, gates);
+      } else {
+        visit_shared_keys<false>(row_block, flat_head, gates);
+      }
+    } else if (masked) {
+#pragma unroll 1
+      for (int step = 0; step < P::kRows / 16; ++step) visit_rows<true, 1>(step, row_block, flat_head, gates);
+    } else {
+#pragma unroll
+      for (int step = 0; step < P::kRows / 16; step += P::kStepParts) {
+        visit_rows<false, P::kStepParts>(step, row_block, flat_head, gates);
       }
     }
   }
 
-  __device__ void sum_columns(const std::uint32_t (&packed)[kRows / 16][4]) {
-#pragma unroll
-    for (int n = 0; n < kRows / 16; ++n) multiply(column_sums, packed[n], 0x3f803f80U, 0x3f803f80U);
-  }
-
-  /// dQ of the warp's 16 rows, and their sums of dS, added to memory.
-  __device__ void add_query_gradient(std::int64_t head, int row_block) const {
-    float gradient[HeadDim / 8][4] = {};
+  /// The warp's rows and columns of dQ, and sums of rows of dS, added to memory.
+  __device__ __forceinline__ void add_query_gradient(std::int64_t flat_head, int row_block) const {
+    const int row_warp = warp / P::kColumnWarps;
+    const int column_warp = warp % P::kColumnWarps;
+    float gradient[P::kQueryParts][2 * P::kQuerySteps][4] = {};
     float row_sums[4] = {};
+    std::uint32_t of_rows[P::kQueryParts];
+    std::uint32_t of_columns[P::kQuerySteps];
 #pragma unroll
-    for (int n = 0; n < kKeys / 16; ++n) {
-      std::uint32_t rows[4];
-      const int of_block = 16 * n + lane % 8 + lane / 16 * 8;
-      const int row = 16 * warp + lane / 8 % 2 * 8;
-      cute::SM75_U16x8_LDSM_T::copy(
-          *reinterpret_cast<const cute::uint128_t*>(storage.logit_gradient + of_block * Storage::kStride + row),
-          rows[0], rows[1], rows[2], rows[3]);
-#pragma unroll
-      for (int x = 0; x < HeadDim / 16; ++x) {
-        std::uint32_t f[4];
-        storage.key.template fragment<cute::SM75_U16x8_LDSM_T>(16 * n, 16 * x, f);
-        multiply(gradient[2 * x], rows, f[0], f[1]);
-        multiply(gradient[2 * x + 1], rows, f[2], f[3]);
-      }
-      multiply(row_sums, rows, 0x3f803f80U, 0x3f803f80U);
+    for (int part = 0; part < P::kQueryParts; ++part) {
+      of_rows[part] = shared + P::kLogitGradient +
+                      Keys::offset(lane % 8 + lane / 16 * 8, 2 * (row_warp * P::kQueryParts + part) + lane / 8 % 2);
     }
-    const std::int64_t piece = (head * p.row_parts + row_block) * (kRows / kSumRows) + warp;
-    int* turn = p.turns == nullptr ? nullptr : p.turns + piece;
-    const int key_block = first_key / kKeys;
+#pragma unroll
+    for (int x = 0; x < P::kQuerySteps; ++x) {
+      of_columns[x] = shared + Rows::offset(lane % 16, 2 * (column_warp * P::kQuerySteps + x) + lane / 16);
+    }
+    const auto multiply_keys = [&](int n) {
+      std::uint32_t left[P::kQueryParts][4];
+#pragma unroll
+      for (int part = 0; part < P::kQueryParts; ++part) {
+        load_transposed(of_rows[part] + 16 * n * Keys::kRowBytes, left[part]);
+        // The n-th column warp sums the n-th part.
+        if (part == column_warp) multiply(row_sums, left[part], 0x3f803f80U, 0x3f803f80U);
+      }
+#pragma unroll
+      for (int x = 0; x < P::kQuerySteps; ++x) {
+        std::uint32_t f[4];
+        load_transposed(of_columns[x] + 16 * n * Rows::kRowBytes, f);
+#pragma unroll
+        for (int part = 0; part < P::kQueryParts; ++part) {
+          multiply(gradient[part][2 * x], left[part], f[0], f[1]);
+          multiply(gradient[part][2 * x + 1], left[part], f[2], f[3]);
+        }
+      }
+    };
+    const int seen = row_block * P::kRows + P::kRows - first_key;  // keys that come before the rows' end
+    if (seen < P::kKeys) {
+#pragma unroll 1
+      for (int n = 0; 16 * n < seen; ++n) multiply_keys(n);
+    } else {
+#pragma unroll
+      for (int n = 0; n < P::kKeys / 16; ++n) multiply_keys(n);
+    }
+    const std::int64_t block = flat_head * p.row_parts + row_block;
+    int* turn = p.turns == nullptr ? nullptr : p.turns + block * (P::kRows / kSumRows * kTurns) + warp;
+    const int key_block = first_key / P::kKeys;
     if (turn != nullptr) {
       if (lane == 0) await_turn(turn, key_block);
       __syncwarp();
     }
-    float* to = p.sums + piece * sum_piece(HeadDim);
+    float* to = p.sums + (block * (P::kRows / kSumRows) + row_warp * P::kQueryParts) * sum_piece(P::kHeadDim);
 #pragma unroll
-    for (int x = 0; x < HeadDim / 8; ++x) add_to_memory(to + (x * 32 + lane) * 4, gradient[x]);
-    if (lane % 4 == 0) {
-      atomicAdd(to + kSumRows * HeadDim + lane / 4, row_sums[0]);
-      atomicAdd(to + kSumRows * HeadDim + lane / 4 + 8, row_sums[2]);
+    for (int part = 0; part < P::kQueryParts; ++part) {
+#pragma unroll
+      for (int x = 0; x < 2 * P::kQuerySteps; ++x) {
+        add_to_memory(to + ((2 * column_warp * P::kQuerySteps + x) * 32 + lane) * 4, gradient[part][x]);
+      }
+      if (part == column_warp && lane % 4 == 0) {
+        atomicAdd(to + kSumRows * P::kHeadDim + lane / 4, row_sums[0]);
+        atomicAdd(to + kSumRows * P::kHeadDim + lane / 4 + 8, row_sums[2]);
+      }
+      to += sum_piece(P::kHeadDim);
     }
     if (turn != nullptr) {
       __threadfence();
@@ -226,98 +518,62 @@ struct BackwardWarp {
     }
   }
 
-  __device__ void finish_head(std::int64_t head) {
+  __device__ void finish_head(std::int64_t flat_head) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (lane % 4 == 0 && key[r] < p.length) p.column_sums[head * p.length + key[r]] = column_sums[2 * r];
+    for (int part = 0; part < kParts / P::kSplit; ++part) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int of_key = key + 16 * (part + share_of_keys) + 8 * r;
+        if (lane % 4 == 0 && of_key < p.length) p.column_sums[flat_head * p.length + of_key] = column_sums[part][2 * r];
+      }
+      column_sums[part][0] = column_sums[part][1] = column_sums[part][2] = column_sums[part][3] = 0;
     }
-    column_sums[0] = column_sums[1] = column_sums[2] = column_sums[3] = 0;
   }
 
-  __device__ void store(const float (&gradient)[HeadDim / 8][4], const MutableTensorView& view, const KeyWork& work,
+  __device__ void store(const Gradient& gradient, const MutableTensorView& view, const KeyWork& work,
                         float factor) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (key[r] >= p.length) continue;
-      auto* to = static_cast<std::uint16_t*>(view.data) + work.batch * view.batch + work.key_head * view.head +
-                 key[r] * view.row + lane % 4 * 2;
+    for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-      for (int x = 0; x < HeadDim / 8; ++x) {
-        const std::uint32_t pair = pack(gradient[x][2 * r] * factor, gradient[x][2 * r + 1] * factor);
-        if (p.aligned) {
-          *reinterpret_cast<std::uint32_t*>(to + 8 * x) = pair;
-        } else {
-          to[8 * x] = static_cast<std::uint16_t>(pair);
-          to[8 * x + 1] = static_cast<std::uint16_t>(pair >> 16);
-        }
+      for (int r = 0; r < 2; ++r) {
+        const int of_key = key + 16 * part + 8 * r;
+        auto* to = static_cast<std::uint16_t*>(view.data) + work.batch * view.batch + work.key_head * view.head +
+                   of_key * view.row + share_of_keys * P::kColumns;
+        store_row<P::kColumns>(to, of_key < p.length, p.aligned, gradient[part], r, factor);
       }
     }
   }
 };
 
-template <int HeadDim>
-__global__ void __launch_bounds__(kThreads, HeadDim > 64 ? 2 : 3)
+template <class P>
+__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     backward_kernel(const __grid_constant__ BackwardParameters p) {
-  extern __shared__ __align__(16) char memory[];
-  using Storage = BackwardStorage<HeadDim>;
-  auto& storage = *reinterpret_cast<Storage*>(memory);
+  extern __shared__ __align__(128) char memory[];
   int item = static_cast<int>(blockIdx.x);
   if (p.turns != nullptr) {
     // Turns are awaited from thread blocks with smaller items, which must have begun.
-    if (threadIdx.x == 0) storage.rows[0].term[0] = __int_as_float(atomicAdd(p.ticket, 1));
+    int& taken = *reinterpret_cast<int*>(memory + P::kItem);
+    if (threadIdx.x == 0) taken = atomicAdd(p.ticket, 1);
     __syncthreads();
-    item = __float_as_int(storage.rows[0].term[0]);
-    __syncthreads();
+    item = taken;
   }
   const KeyWork work = find_key_work(p, item);
-  BackwardWarp<HeadDim> own(p, storage, work.block);
-  const auto load_rows_of = [&](const RowBlocks& at, int slot) {
-    const std::int64_t offset = work.batch * p.query.batch + at.flat_head % p.heads * p.query.head;
-    storage.query[slot].load(p.query, offset, at.row_block * kRows, p.length, p.aligned);
-    load_rows(storage.rows[slot], p.statistics[std::int64_t{at.flat_head} * p.row_parts + at.row_block]);
-  };
-  const auto load_gradient_of = [&](const RowBlocks& at, int slot) {
-    const std::int64_t offset = work.batch * p.output_gradient.batch + at.flat_head % p.heads * p.output_gradient.head;
-    storage.output_gradient[slot].load(p.output_gradient, offset, at.row_block * kRows, p.length, p.aligned);
-  };
-  RowBlocks now(p, work, kPortableTile);
-  storage.key.load(p.key, work.batch * p.key.batch + work.key_head * p.key.head, own.first_key, p.length, p.aligned);
-  storage.value.load(p.value, work.batch * p.value.batch + work.key_head * p.value.head, own.first_key, p.length,
-                     p.aligned);
-  load_rows_of(now, 0);
-  load_gradient_of(now, 0);
+  BackwardWarp<P> own(p, memory, work.block);
+  own.load_keys(work);
+  RowBlocks now(p, work, kPortableBackwardTile);
+  own.load_rows(work, now);
   commit();
   own.start_head(now.flat_head);
-  for (int slot = 0; now.valid(); slot ^= 1) {
-    const int gradient_slot = Storage::kGradients == 1 ? 0 : slot;
+#pragma unroll 1
+  while (now.valid()) {
     RowBlocks next = now;
-    next.advance(p, work, kPortableTile);
+    next.advance(p, work, kPortableBackwardTile);
     wait<0>();
-    __syncthreads();  // the copies are there, and all are done with what the next ones overwrite
-    if (next.valid()) {
-      load_rows_of(next, slot ^ 1);
-      if constexpr (Storage::kGradients == 2) load_gradient_of(next, slot ^ 1);
-    }
+    __syncthreads();  // the rows are there, and all are done with the last dS
+    own.visit(now.row_block, now.flat_head);
+    __syncthreads();  // dS is there, and all are done with the rows
+    if (next.valid()) own.load_rows(work, next);
     commit();
-
-    float weights[kRows / 8][4];
-    own.multiply_rows(storage.key, storage.query[slot], weights);
-    own.weigh(weights, storage.rows[slot], now.row_block);
-    float gradients[kRows / 8][4];
-    own.multiply_rows(storage.value, storage.output_gradient[gradient_slot], gradients);
-    own.backward(weights, gradients, storage.rows[slot]);
-    std::uint32_t packed[kRows / 16][4];
-    own.pack_rows(weights, packed);
-    own.accumulate(packed, storage.output_gradient[gradient_slot], own.value_gradient);
-    own.pack_rows(gradients, packed);
-    own.share(packed);
-    __syncthreads();
-    if constexpr (Storage::kGradients == 1) {
-      if (next.valid()) load_gradient_of(next, 0);
-      commit();
-    }
-    own.accumulate(packed, storage.query[slot], own.key_gradient);
-    own.sum_columns(packed);
     own.add_query_gradient(now.flat_head, now.row_block);
     if (now.last_of_head()) {
       own.finish_head(now.flat_head);
@@ -329,13 +585,19 @@ __global__ void __launch_bounds__(kThreads, HeadDim > 64 ? 2 : 3)
   own.store(own.key_gradient, p.key_gradient, work, p.scale);
 }
 
-template <int HeadDim>
-cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
-  constexpr int kBytes = static_cast<int>(sizeof(BackwardStorage<HeadDim>));
-  auto* kernel = backward_kernel<HeadDim>;
-  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;
-  kernel<<<static_cast<unsigned>(p.key_blocks * p.key_heads * p.batch), kThreads, kBytes, stream>>>(p);
+template <class P>
+cudaError_t launch_backward_plan(const BackwardParameters& p, cudaStream_t stream) {
+  auto* kernel = backward_kernel<P>;
+  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kBytes)) return e;
+  kernel<<<static_cast<unsigned>(p.key_blocks * p.key_heads * p.batch), P::kThreads, P::kBytes, stream>>>(p);
   return cudaGetLastError();
+}
+
+/// The first plan where there is room for it, else the second.
+template <class P, class Small = P>
+cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
+  static_assert(has_room<Small>(kLeastSharedBytes));
+  return has_room<P>(p.shared_bytes) ? launch_backward_plan<P>(p, stream) : launch_backward_plan<Small>(p, stream);
 }
 
 }  // namespace foxscope::kernels::cuda::portable

@@ -3,7 +3,7 @@
 namespace foxscope::kernels::cuda {
 
 cudaError_t portable_backward_32(const BackwardParameters& parameters, cudaStream_t stream) {
-  return portable::launch_backward<32>(parameters, stream);
+  return portable::launch_backward<portable::BackwardPlan<32, 32, 2, 32, 1, 2>>(parameters, stream);
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -3,7 +3,7 @@
 namespace foxscope::kernels::cuda {
 
 cudaError_t portable_backward_64(const BackwardParameters& parameters, cudaStream_t stream) {
-  return portable::launch_backward<64>(parameters, stream);
+  return portable::launch_backward<portable::BackwardPlan<64, 32, 2, 32, 1, 2>>(parameters, stream);
 }
 
 }  // namespace foxscope::kernels::cuda

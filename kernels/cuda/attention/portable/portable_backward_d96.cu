@@ -3,7 +3,7 @@
 namespace foxscope::kernels::cuda {
 
 cudaError_t portable_backward_96(const BackwardParameters& parameters, cudaStream_t stream) {
-  return portable::launch_backward<96>(parameters, stream);
+  return portable::launch_backward<portable::BackwardPlan<96, 16, 4, 64, 1, 1>>(parameters, stream);
 }
 
 }  // namespace foxscope::kernels::cuda
