@@ -8,56 +8,18 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/linear/delta_chunks.h"
+#include "kernels/cuda/linear/delta_tiles.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda {
 namespace {
 
-constexpr int kT = static_cast<int>(kLinearChunk);
-constexpr int kThreads = 256;
-constexpr int kBands = kT / 16;
+using namespace delta_tiles;
+
 constexpr int kDiagonal = 16;  // rows of a diagonal block of a triangle that a thread inverts a column of
 constexpr int kMatrixStride = kT + 1;
 constexpr int kProductStride = kT / 2 + 1;
-constexpr int kPad = 8;       // numbers between rows in shared memory, so that eight rows lie in different banks
-constexpr int kColumns = 32;  // of a state, of a block
-constexpr int kColumnStride = kColumns + kPad;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
-static_assert(kThreads == 2 * kBands * 32);
-
-/// exp(min(0, x)); NaN stays.
-__device__ __forceinline__ float decay(float x) { return __expf(x > 0.0F ? 0.0F : x); }
-
-/// Where a lane's entries of 16 x 8 lie, as mma.sync leaves them: e is of row `row` + 8 (e / 2), column `column` + e
-/// % 2.
-struct Lane {
-  int row = static_cast<int>(threadIdx.x) % 32 / 4;
-  int column = static_cast<int>(threadIdx.x) % 4 * 2;
-};
-
-/// A left operand from rows that lie as they are, or a right one of two tiles, f[0], f[2] and f[1], f[3], from columns.
-__device__ __forceinline__ void load_rows(const Bfloat16* from, int stride, int row, int column,
-                                          std::uint32_t (&f)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_fragment(from + (row + lane % 16) * stride + column + lane / 16 * 8, f);
-}
-
-/// A right operand of two tiles, f[0], f[1] and f[2], f[3], from rows that lie as they are.
-__device__ __forceinline__ void load_columns(const Bfloat16* from, int stride, int row, int column,
-                                             std::uint32_t (&f)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_transposed(from + (row + lane % 16) * stride + column + lane / 16 * 8, f);
-}
-
-/// The left operand of a product with the transpose of what lies in memory: row `row` there is the first of its depth.
-__device__ __forceinline__ void load_left_transposed(const Bfloat16* from, int stride, int row, int column,
-                                                     std::uint32_t (&f)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_transposed(from + (row + lane % 8 + lane / 16 * 8) * stride + column + lane / 8 % 2 * 8, f);
-}
-
-__host__ __device__ constexpr int depth_of(std::int64_t width) { return static_cast<int>((width + 15) / 16 * 16); }
 
 /// Shared memory of a chunk.
 struct ChunkMemory {
@@ -131,6 +93,24 @@ __device__ void sum_decays(const DeltaChunks& a, const ChunkMemory& m, std::int6
     m.erasing[t] = m.beta[t] * m.from_begin[t];
   }
   if (lane == 0) *kept = decay(static_cast<float>(total));
+  if (a.cumulative == nullptr) return;
+  reinterpret_cast<float2*>(a.cumulative + std::int64_t{blockIdx.x} * kT)[lane] = {m.c[2 * lane], m.c[2 * lane + 1]};
+}
+
+/// (I + A)^-1 in two parts into memory.
+__device__ void store_inverse(const ChunkMemory& m, Bfloat16* to) {
+  for (int e = static_cast<int>(threadIdx.x); e < kT * kT / 2; e += kThreads) {
+    const int i = e / (kT / 2);
+    const int j = e % (kT / 2) * 2;
+    const float x = j <= i ? m.matrix[i * kMatrixStride + j] : 0.0F;
+    const float y = j + 1 <= i ? m.matrix[i * kMatrixStride + j + 1] : 0.0F;
+    const std::uint32_t high = narrow(x, y);
+    float rounded_x;
+    float rounded_y;
+    widen(high, rounded_x, rounded_y);
+    reinterpret_cast<std::uint32_t*>(to)[e] = high;
+    reinterpret_cast<std::uint32_t*>(to)[kT * kT / 2 + e] = narrow(x - rounded_x, y - rounded_y);
+  }
 }
 
 /// Columns [first, first + panel) of a chunk's rows into shared memory, zeros where there are none.
@@ -310,10 +290,6 @@ __device__ __forceinline__ void multiply_triangle(const SplitTriangle& triangle,
   }
 }
 
-__device__ __forceinline__ const float* rows_of(const HeadRows& x, std::int64_t b, std::int64_t head, std::int64_t t) {
-  return x.data + b * x.batch_stride + head * x.head_stride + t * x.row_stride;
-}
-
 __global__ void __launch_bounds__(kThreads) delta_chunks_kernel(const __grid_constant__ DeltaChunks a) {
   extern __shared__ __align__(16) char memory[];
   const ChunkMemory m(memory, a.rows);
@@ -339,6 +315,9 @@ __global__ void __launch_bounds__(kThreads) delta_chunks_kernel(const __grid_con
   fill_products(m, depth, static_cast<Bfloat16*>(a.scores) + std::int64_t{blockIdx.x} * kT * kT);
   __syncthreads();
   invert(m);
+  if (a.inverse != nullptr) {
+    store_inverse(m, static_cast<Bfloat16*>(a.inverse) + std::int64_t{blockIdx.x} * 2 * kT * kT);
+  }
   const int row = static_cast<int>(threadIdx.x) / 32 % kBands * 16;
   {
     const SplitTriangle erasing(m, row, m.erasing);
@@ -376,17 +355,6 @@ struct StateMemory {
     return 2 * (2 * kT * (depth + kPad) + (2 * kT + depth) * kColumnStride);
   }
 };
-
-/// Starts copying T rows of some of their columns.
-__device__ __forceinline__ void copy_rows(const Bfloat16* from, int width, int first, int count, Bfloat16* to,
-                                          int stride) {
-  const int pieces = count / 8;
-  for (int e = static_cast<int>(threadIdx.x); e < kT * pieces; e += kThreads) {
-    const int row = e / pieces;
-    const int column = e % pieces * 8;
-    copy_async<16>(to + row * stride + column, from + std::int64_t{row} * width + first + column, true);
-  }
-}
 
 /// The columns of a state, in registers as mma.sync leaves them: a warp has the 16 rows from 16 (warp + 8 tile) on.
 /// @tparam Tiles  of a warp
@@ -527,22 +495,6 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
   for_pairs([&](int at, int from, float low, float high) {
     *reinterpret_cast<float2*>(to + std::int64_t{at} * columns + from) = {low, high};
   });
-}
-
-bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
-
-bool widths_fit(std::int64_t rows, std::int64_t columns) {
-  return rows >= 8 && rows <= kMostDeltaRows && rows % 8 == 0 && columns >= 8 && columns % 8 == 0 && is_size(columns);
-}
-
-bool readable(const HeadRows& x) {
-  return x.data != nullptr && aligned_16(x.data) && x.batch_stride % 4 == 0 && x.head_stride % 4 == 0 &&
-         x.row_stride % 4 == 0;
-}
-
-template <class Kernel>
-Status allow_memory(Kernel kernel, int bytes) {
-  return status_of(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
 template <int Tiles>

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "backend/model/layer/torch/composed_steps_torch.h"
+#include "backend/model/layer/torch/fused/fused_steps_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
@@ -13,6 +14,14 @@ namespace {
 
 /// Rows that go through the MLP at once.
 constexpr std::int64_t kMlpRows = 8192;
+
+/// Whether SwiGLU and the norm before it are kernels'.
+bool by_kernels(const TorchPass& pass, int layer, const at::Tensor& rows) {
+  const ModelConfig& config = pass.config();
+  const TorchLayer& weights = pass.weights(layer);
+  return config.mlp == MlpKind::swiglu && config.mixture_at(layer) == nullptr && weights.mlp_in.defined() &&
+         !weights.mlp_shift.defined() && !weights.mlp_in_bias.defined() && pass.norms_by_kernel(rows, weights.mlp_norm);
+}
 
 /// norm(x) of all rows, each mixed with that of the position before it (RWKV-7); the states take up that of the last.
 at::Tensor mixed_with_previous(const TorchPass& pass, int layer, const at::Tensor& normed) {
@@ -56,6 +65,12 @@ at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, 
   const ModelConfig& config = pass.config();
   const TorchLayer& weights = pass.weights(layer);
   const at::ScalarType matrix = pass.weights().matrix;
+  if (by_kernels(pass, layer, rows)) {
+    const NormedRows normed = fused_norm(rows, weights.mlp_norm, config.norm_epsilon, /*with_full=*/false);
+    const at::Tensor product = fused_swiglu(at::mm(normed.half, weights.mlp_in.t()));
+    return composed_steps::rms_norm(composed_steps::affine(product, weights.mlp_out, weights.mlp_out_bias),
+                                    weights.mlp_post_norm, config.norm_epsilon);
+  }
   at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
   if (weights.mlp_shift.defined()) normed = mixed_with_previous(pass, layer, normed);
   at::Tensor made;

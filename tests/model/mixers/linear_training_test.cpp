@@ -1,0 +1,113 @@
+// Trainings of linear mixers on a GPU, whose backward passes are kernels', against LibTorch's operations in float32 on
+// the CPU.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "backend/model/session/torch_model.h"
+#include "backend/model/training/trainable_model.h"
+#include "backend/model/weights/initial_weights.h"
+
+namespace foxscope {
+namespace {
+
+constexpr int kSteps = 12;
+constexpr std::int64_t kRows = 2;
+constexpr std::int64_t kLength = 200;  // no multiple of a chunk
+constexpr std::int32_t kVocabulary = 61;
+constexpr double kLossBound = 0.03;  // nats
+
+struct Family {
+  const char* name;
+  const char* config;
+};
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+
+constexpr Family kFamilies[] = {
+    {"Mamba2",
+     R"({"model_type": "mamba2-project_fox", "vocab_size": 61, "hidden_size": 64, "num_hidden_layers": 2,
+         "num_heads": 4, "head_dim": 32, "state_size": 64, "n_groups": 1, "bos_token_id": 0})"},
+    {"HGRN2",
+     R"({"model_type": "hgrn2-project_fox", "vocab_size": 61, "hidden_size": 64, "num_hidden_layers": 3,
+         "expand_ratio": 32, "hidden_ratio": 4, "bos_token_id": 0})"},
+    {"GLA",
+     R"({"model_type": "gla", "vocab_size": 61, "hidden_size": 64, "num_hidden_layers": 2, "num_heads": 2,
+         "expand_k": 0.5, "expand_v": 1.0, "hidden_ratio": 4, "bos_token_id": 0})"},
+    {"DeltaNet",
+     R"({"model_type": "delta_net-project_fox", "vocab_size": 61, "hidden_size": 64, "num_hidden_layers": 2,
+         "num_heads": 2, "hidden_ratio": 4, "bos_token_id": 0})"},
+    {"GatedDeltaNet",
+     R"({"model_type": "gated_deltanet", "vocab_size": 61, "hidden_size": 64, "num_hidden_layers": 2, "num_heads": 2,
+         "head_dim": 24, "expand_v": 2.0, "hidden_ratio": 4, "bos_token_id": 0})"},
+};
+
+/// Rows in which a token depends on the two before it.
+std::vector<std::int32_t> tokens(std::int64_t count) {
+  std::vector<std::int32_t> ids = {1, 2};
+  while (static_cast<std::int64_t>(ids.size()) < count) {
+    ids.push_back((3 * ids[ids.size() - 1] + ids[ids.size() - 2] + 7) % kVocabulary);
+  }
+  return ids;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<double> norms;
+};
+
+Trained train(const Family& family, TrainableOptions options) {
+  const ModelConfig config = ModelConfig::from_json(family.config, family.name);
+  const auto model = TrainableModel::make(config, InitialWeights(config, 3), options, {});
+  const std::vector<std::int32_t> labels = tokens(kRows * kLength);
+  std::vector<std::int32_t> ids(labels.size());
+  for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = n % kLength == 0 ? 0 : labels[n - 1];
+  Trained trained;
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_TRUE(model->add_gradients({kRows, kLength, ids, labels, 1.0 / static_cast<double>(kRows * kLength)}, {}));
+    const TrainableModel::StepReport report = model->step(3e-3, {});
+    EXPECT_TRUE(report.stepped);
+    trained.losses.push_back(report.loss);
+    trained.norms.push_back(report.gradient_norm);
+  }
+  return trained;
+}
+
+class CudaLinearTraining : public testing::TestWithParam<Family> {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  }
+  static TrainableOptions on_gpu(Recompute recompute) {
+    TrainableOptions options;
+    options.device = {true, 0};
+    options.dtype = DType::bfloat16;
+    options.recompute = recompute;
+    return options;
+  }
+};
+
+TEST_P(CudaLinearTraining, StaysNearThatOfTheComposedOperations) {
+  const Trained expected = train(GetParam(), {});
+  const Trained found = train(GetParam(), on_gpu(Recompute::none));
+  EXPECT_LT(expected.losses.back(), expected.losses.front() - 0.2);
+  for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(found.losses[step], expected.losses[step], kLossBound) << step;
+  }
+  EXPECT_NEAR(found.norms.front(), expected.norms.front(), 0.02 * expected.norms.front());
+}
+
+TEST_P(CudaLinearTraining, IsTheSameWhereLayersAreComputedAgain) {
+  const Trained kept = train(GetParam(), on_gpu(Recompute::none));
+  const Trained again = train(GetParam(), on_gpu(Recompute::layers));
+  EXPECT_EQ(kept.losses, again.losses);
+  EXPECT_EQ(kept.norms, again.norms);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CudaLinearTraining, testing::ValuesIn(kFamilies),
+                         [](const testing::TestParamInfo<Family>& of) { return std::string(of.param.name); });
+
+}  // namespace
+}  // namespace foxscope
