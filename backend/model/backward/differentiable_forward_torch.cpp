@@ -104,7 +104,7 @@ bool DifferentiableForward::feed_forward(int layer) {
     record_experts(pass_, layer, experts, weights);
     return weights;
   };
-  pass_.add(mlp_output(pass_, layer, pass_.residual, take));
+  add_whole_mlp(pass_, layer, take);
   return !job().stopped();
 }
 

@@ -36,9 +36,10 @@ struct DeltaChunks {
   void* erased = nullptr;             ///< [B, H, N T, d] bf16, W
   void* written = nullptr;            ///< [B, H, N T, d_v] bf16, U
   float* kept = nullptr;              ///< [B, H, N] exp(c_T)
-  // For the gradients; both null where none are wanted.
+  // For the gradients; all null where none are wanted.
   void* inverse = nullptr;      ///< [B, H, N, 2, T, T] bf16, (I + A)^-1 in two parts whose sum it is up to 2^-17
   float* cumulative = nullptr;  ///< [B, H, N, T] c, nats
+  void* triangle = nullptr;     ///< [B, H, N, T, T] bf16, A
 };
 Status delta_chunks(const DeltaChunks& arguments, Stream stream);
 
@@ -90,7 +91,9 @@ std::int64_t delta_state_parts(std::int64_t columns);
 Status delta_states_gradient(const DeltaStatesGradient& arguments, Stream stream);
 
 /// Turns the products with V'^T into what multiplies keys and queries: F = -tril(X V'^T o Gamma, -1) and
-/// E = tril(R V'^T o Gamma).
+/// E = tril(R V'^T o Gamma). What c_i gets of the pairs of a chunk is the sum of row i less that of column i of
+/// P = R V'^T o tril(Q K^T o Gamma) - X V'^T o A. Both are made of the same numbers: then a pair cancels where both its
+/// positions lie behind a log decay.
 struct DeltaTriangleGradient {
   std::int64_t heads = 0;             ///< B H
   std::int64_t length = 0;            ///< L
@@ -98,6 +101,9 @@ struct DeltaTriangleGradient {
   const float* beta = nullptr;        ///< [B H, L]; null: 1
   const void* products = nullptr;     ///< [B H, N, 2, T, T] bf16, X V'^T and R V'^T
   void* triangles = nullptr;          ///< [B H, N, 3, T, T] bf16, F, E, diag(beta) F
+  const void* scores = nullptr;       ///< [B H, N, T, T] bf16, tril(Q K^T o Gamma)
+  const void* triangle = nullptr;     ///< [B H, N, T, T] bf16, A
+  float* of_pairs = nullptr;          ///< [B H, N, T], the difference of P's sums
 };
 Status delta_triangle_gradient(const DeltaTriangleGradient& arguments, Stream stream);
 
@@ -115,6 +121,7 @@ struct DeltaRowsGradient {
   const float* cumulative = nullptr;     ///< [B, H, N, T] c
   const float* beta = nullptr;           ///< [B, H, L]; null: 1
   const float* kept = nullptr;           ///< [B, H, N]
+  const float* of_pairs = nullptr;       ///< [B, H, N, T]
   const void* of_keys = nullptr;         ///< [B, H, N, 2, T, d] bf16, F K and E K
   const void* of_both = nullptr;         ///< [B, H, N, T, d] bf16, E^T Q + (diag(beta) F)^T K
   const void* of_states = nullptr;       ///< [B, H, N, 2, T, d] bf16, X S^T and R S^T

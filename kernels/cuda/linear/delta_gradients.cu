@@ -208,10 +208,13 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) triangle_gradient_kernel(const __grid_constant__ DeltaTriangleGradient a) {
   __shared__ float c[kT];
   __shared__ float beta[kT];
+  __shared__ float of_row[kT];
+  __shared__ float of_column[kWarps][kT];
   const std::int64_t chunks = (a.length + kT - 1) / kT;
   const std::int64_t n = blockIdx.x % chunks;
   const std::int64_t head = blockIdx.x / chunks;
   const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
   if (thread < kT) {
     const std::int64_t t = n * kT + thread;
     c[thread] = a.cumulative[std::int64_t{blockIdx.x} * kT + thread];
@@ -220,25 +223,37 @@ __global__ void __launch_bounds__(kThreads) triangle_gradient_kernel(const __gri
   __syncthreads();
   constexpr std::int64_t kSize = kT * kT;
   const int i = thread / 4;
-  const auto* from = static_cast<const Bfloat16*>(a.products) + std::int64_t{blockIdx.x} * 2 * kSize + i * kT;
-  auto* to = static_cast<Bfloat16*>(a.triangles) + std::int64_t{blockIdx.x} * 3 * kSize + i * kT;
+  const std::int64_t chunk = blockIdx.x;
+  const auto* from = static_cast<const Bfloat16*>(a.products) + chunk * 2 * kSize + i * kT;
+  const auto* scores = static_cast<const Bfloat16*>(a.scores) + chunk * kSize + i * kT;
+  const auto* triangle = static_cast<const Bfloat16*>(a.triangle) + chunk * kSize + i * kT;
+  auto* to = static_cast<Bfloat16*>(a.triangles) + chunk * 3 * kSize + i * kT;
+  float row_sum = 0;
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
     const int first = thread % 4 * 16 + piece * 8;
     RowChunk f = {};
     RowChunk e = {};
     RowChunk g = {};
+    RowChunk pair = {};
     if (first <= i) {
-      RawChunk<Bfloat16> raw_f;
-      RawChunk<Bfloat16> raw_e;
-      raw_f.load(from + first);
-      raw_e.load(from + kSize + first);
-      raw_f.read(f);
-      raw_e.read(e);
+      RawChunk<Bfloat16> raw[4];
+      raw[0].load(from + first);
+      raw[1].load(from + kSize + first);
+      raw[2].load(scores + first);
+      raw[3].load(triangle + first);
+      RowChunk score;
+      RowChunk entry;
+      raw[0].read(f);
+      raw[1].read(e);
+      raw[2].read(score);
+      raw[3].read(entry);
 #pragma unroll
       for (int x = 0; x < 8; ++x) {
         const int j = first + x;
         const float between = decay(c[i] - c[j]);
+        pair[x] = j < i ? e[x] * score[x] - f[x] * entry[x] : 0.0F;
+        row_sum += pair[x];
         f[x] = j < i ? -f[x] * between : 0.0F;
         e[x] = j <= i ? e[x] * between : 0.0F;
         g[x] = f[x] * beta[i];
@@ -247,7 +262,22 @@ __global__ void __launch_bounds__(kThreads) triangle_gradient_kernel(const __gri
     store_chunk<true>(to + first, 8, f);
     store_chunk<true>(to + kSize + first, 8, e);
     store_chunk<true>(to + 2 * kSize + first, 8, g);
+#pragma unroll
+    for (int x = 0; x < 8; ++x) {
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) pair[x] += __shfl_xor_sync(0xffffffffU, pair[x], step);
+      if (lane < 4) of_column[thread / 32][first + x] = pair[x];
+    }
   }
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2) row_sum += __shfl_xor_sync(0xffffffffU, row_sum, step);
+  if (thread % 4 == 0) of_row[i] = row_sum;
+  __syncthreads();
+  if (thread >= kT) return;
+  float column = 0;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) column += of_column[warp][thread];
+  a.of_pairs[chunk * kT + thread] = of_row[thread] - column;
 }
 
 __device__ __forceinline__ float4 four_of(const void* from, std::int64_t at) {
@@ -293,7 +323,7 @@ __global__ void __launch_bounds__(kThreads) rows_gradient_kernel(const __grid_co
     const std::int64_t of_two = (chunk * 2 * kT + row) * a.rows;
     const std::int64_t second = kT * a.rows;
     const std::int64_t out = (head * a.length + t) * a.rows;
-    float sums[6] = {};
+    float sums[5] = {};
     for (std::int64_t column = lane * 4; column < a.rows; column += 128) {
       const float4 q = *reinterpret_cast<const float4*>(query + column);
       const float4 k = *reinterpret_cast<const float4*>(key + column);
@@ -318,14 +348,13 @@ __global__ void __launch_bounds__(kThreads) rows_gradient_kernel(const __grid_co
       *reinterpret_cast<float4*>(a.key_gradient + out + column) = dk;
       sums[0] += dot(k, fk);
       sums[1] += dot(k, xs);
-      sums[2] += dot(k, both);
+      sums[2] += dot(q, rs);
       sums[3] += dot(k, vs);
-      sums[4] += dot(q, dq);
     }
     const float* const value = rows_of(a.value, b, h, t);
     for (std::int64_t column = lane * 4; column < a.columns; column += 128) {
       const float4 x = four_of(a.right, (chunk * 2 * kT + row) * a.columns + column);
-      sums[5] += dot(x, *reinterpret_cast<const float4*>(value + column));
+      sums[4] += dot(x, *reinterpret_cast<const float4*>(value + column));
       *reinterpret_cast<float4*>(a.value_gradient + (head * a.length + t) * a.columns + column) = {
           beta * x.x, beta * x.y, beta * x.z, beta * x.w};
     }
@@ -334,8 +363,8 @@ __global__ void __launch_bounds__(kThreads) rows_gradient_kernel(const __grid_co
     if (lane == 0) {
       const float erased = from_begin * sums[1];
       const float left = to_end * sums[3];
-      if (a.beta_gradient != nullptr) a.beta_gradient[head * a.length + t] = sums[0] - erased + sums[5];
-      of_c[row] = sums[4] + beta * (sums[0] - erased) - sums[2] - left;
+      if (a.beta_gradient != nullptr) a.beta_gradient[head * a.length + t] = sums[0] - erased + sums[4];
+      of_c[row] = a.of_pairs[chunk * kT + row] + from_begin * sums[2] - beta * erased - left;
       of_end[row] = left;
     }
   }
@@ -361,15 +390,8 @@ __global__ void __launch_bounds__(kThreads) rows_gradient_kernel(const __grid_co
 
 template <int Tiles>
 Status launch_states_gradient(const DeltaStatesGradient& a, Stream stream) {
-  int device = 0;
-  int most = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
-    return Status::failed;
-  }
   const int depth = depth_of(a.rows);
-  constexpr int kStatic = 1024;
-  const int stages = StateMemory::bytes(depth, 2) + kStatic <= most ? 2 : 1;
+  const int stages = stages_that_fit(StateMemory::bytes(depth, 2));
   const int bytes = StateMemory::bytes(depth, stages);
   const Status allowed = allow_memory(states_gradient_kernel<Tiles>, bytes);
   if (allowed != Status::ok) return allowed;
@@ -395,7 +417,8 @@ Status delta_states_gradient(const DeltaStatesGradient& a, Stream stream) {
 Status delta_triangle_gradient(const DeltaTriangleGradient& a, Stream stream) {
   const std::int64_t chunks = (a.length + kT - 1) / kT;
   if (!is_size(a.heads) || !is_size(a.length) || a.heads * chunks >= kMostBlocks || a.cumulative == nullptr ||
-      a.products == nullptr || a.triangles == nullptr) {
+      a.products == nullptr || a.triangles == nullptr || a.scores == nullptr || a.triangle == nullptr ||
+      a.of_pairs == nullptr) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
@@ -408,9 +431,10 @@ Status delta_rows_gradient(const DeltaRowsGradient& a, Stream stream) {
   const bool sizes = is_size(a.batch) && is_size(a.heads) && is_size(a.groups) && a.heads % a.groups == 0 &&
                      is_size(a.length) && widths_fit(a.rows, a.columns) && a.batch * a.heads * chunks < kMostBlocks;
   if (!sizes || !readable(a.query) || !readable(a.key) || !readable(a.value) || a.cumulative == nullptr ||
-      a.kept == nullptr || a.of_keys == nullptr || a.of_both == nullptr || a.of_states == nullptr ||
-      a.of_updates == nullptr || a.right == nullptr || a.query_gradient == nullptr || a.key_gradient == nullptr ||
-      a.value_gradient == nullptr || (a.kept_gradient == nullptr) != (a.log_decay_gradient == nullptr)) {
+      a.kept == nullptr || a.of_pairs == nullptr || a.of_keys == nullptr || a.of_both == nullptr ||
+      a.of_states == nullptr || a.of_updates == nullptr || a.right == nullptr || a.query_gradient == nullptr ||
+      a.key_gradient == nullptr || a.value_gradient == nullptr ||
+      (a.kept_gradient == nullptr) != (a.log_decay_gradient == nullptr)) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;

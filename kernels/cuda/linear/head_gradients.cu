@@ -17,7 +17,7 @@ using namespace delta_tiles;
 
 constexpr int kMixThreads = 128;
 constexpr int kMixWarps = kMixThreads / 32;
-constexpr int kHeadsOfPart = 12;
+constexpr int kHeadsOfPart = 6;
 constexpr int kScoreStride = kT + kPad;
 static_assert(kMixWarps * 16 == kT);
 
@@ -73,7 +73,7 @@ __device__ __forceinline__ float sum_of_four(float x) {
 }
 
 /// A block is a chunk of some heads, one after the other; a warp has 16 of its rows.
-__global__ void __launch_bounds__(kMixThreads)
+__global__ void __launch_bounds__(kMixThreads, 4)
     decayed_mix_gradient_kernel(const __grid_constant__ DecayedMixGradient a) {
   extern __shared__ __align__(16) char memory[];
   const auto columns = static_cast<int>(a.columns);

@@ -435,32 +435,47 @@ __global__ void __launch_bounds__(kThreads) pass_states_back_kernel(const __grid
 }
 
 /// kept_gradient = <what came back to S_(n+1), S_n>; a block is a chunk of a head, a warp some rows of the state.
-__global__ void __launch_bounds__(kThreads) kept_gradient_kernel(const __grid_constant__ PassedStatesGradient a) {
+__global__ void __launch_bounds__(kThreads) kept_rows_gradient_kernel(const __grid_constant__ PassedStatesGradient a) {
   const std::int64_t n = blockIdx.x % a.chunks;
   const std::int64_t head = blockIdx.x / a.chunks;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  float sum = 0;
   for (std::int64_t row = threadIdx.x / 32; row < a.rows; row += kWarps) {
     const StatePlace at(a, head, row, 0);
     const std::int64_t first = (at.first + n * at.stride) / 2;
     const auto* states = static_cast<const __nv_bfloat162*>(a.before) + first;
     const auto* gradients = static_cast<const __nv_bfloat162*>(a.written_gradient) + first;
-    if (a.kept_by_row) sum = 0;
+    float sum = 0;
     for (std::int64_t pair = lane; pair < a.columns / 2; pair += 32) {
       const float2 x = __bfloat1622float2(states[pair]);
       const float2 y = __bfloat1622float2(gradients[pair]);
       sum += x.x * y.x + x.y * y.y;
     }
-    if (!a.kept_by_row) continue;
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
     if (lane == 0) a.kept_gradient[blockIdx.x * a.rows + row] = sum;
   }
-  if (a.kept_by_row) return;
+}
+
+/// The same where a chunk has one number.
+__global__ void __launch_bounds__(kThreads) kept_gradient_kernel(const __grid_constant__ PassedStatesGradient a) {
+  const StatePlace begin(a, blockIdx.x / a.chunks, 0, 0);
+  const std::int64_t first = (begin.first + blockIdx.x % a.chunks * begin.stride) / 2;
+  const auto* states = static_cast<const __nv_bfloat162*>(a.before) + first;
+  const auto* gradients = static_cast<const __nv_bfloat162*>(a.written_gradient) + first;
+  const auto pairs = static_cast<unsigned>(a.columns / 2);  // of a row
+  const auto row_stride = static_cast<unsigned>((a.heads_inside > 0 ? a.heads_inside : 1) * pairs);
+  float sum = 0;
+#pragma unroll 8
+  for (unsigned e = threadIdx.x; e < static_cast<unsigned>(a.rows) * pairs; e += kThreads) {
+    const std::int64_t place = std::int64_t{e / pairs} * row_stride + e % pairs;
+    const float2 x = __bfloat1622float2(states[place]);
+    const float2 y = __bfloat1622float2(gradients[place]);
+    sum += x.x * y.x + x.y * y.y;
+  }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
   __shared__ float of_warp[kWarps];
-  if (lane == 0) of_warp[threadIdx.x / 32] = sum;
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum;
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (int warp = 1; warp < kWarps; ++warp) sum += of_warp[warp];
@@ -639,7 +654,12 @@ Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
   if (!is_available()) return Status::unavailable;
   const dim3 blocks(blocks_of(a.rows * a.columns, 2 * kThreads), static_cast<unsigned>(a.heads));
   pass_states_back_kernel<<<blocks, kThreads, 0, stream>>>(a);
-  kept_gradient_kernel<<<static_cast<unsigned>(a.heads * a.chunks), kThreads, 0, stream>>>(a);
+  const auto chunks = static_cast<unsigned>(a.heads * a.chunks);
+  if (a.kept_by_row) {
+    kept_rows_gradient_kernel<<<chunks, kThreads, 0, stream>>>(a);
+  } else {
+    kept_gradient_kernel<<<chunks, kThreads, 0, stream>>>(a);
+  }
   return launched();
 }
 

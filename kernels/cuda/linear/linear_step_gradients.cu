@@ -42,6 +42,26 @@ __device__ __forceinline__ float4 silu_slope(const float4& z) {
   return {silu_slope(z.x), silu_slope(z.y), silu_slope(z.z), silu_slope(z.w)};
 }
 
+/// Four numbers as they lie in memory.
+template <class T>
+struct RawFour;
+template <>
+struct RawFour<float> {
+  using Type = float4;
+};
+template <>
+struct RawFour<Bfloat16> {
+  using Type = uint2;
+};
+
+__device__ __forceinline__ float4 four_of(const float4& x) { return x; }
+__device__ __forceinline__ float4 four_of(const uint2& words) {
+  float4 x;
+  widen(words.x, x.x, x.y);
+  widen(words.y, x.z, x.w);
+  return x;
+}
+
 __device__ __forceinline__ void store_four(float* to, const float4& x) { *reinterpret_cast<float4*>(to) = x; }
 
 __device__ __forceinline__ void store_four(Bfloat16* to, const float4& x) {
@@ -107,25 +127,37 @@ __global__ void __launch_bounds__(kWideThreads, 2)
     const std::int64_t t = row % a.length;
     const Gate* gate = nullptr;
     if (a.gate != nullptr) gate = static_cast<const Gate*>(a.gate) + b * a.gate_batch_stride + t * a.gate_row_stride;
-    float4 x[kWidePieces];   // what the norm reads
-    float4 dn[kWidePieces];  // the gradient by the norm's output
+    float4 y[kWidePieces];  // with its skip
+    typename RawFour<Gate>::Type z[kWidePieces];
+    uint2 out[kWidePieces];  // the gradient by the output
 #pragma unroll
     for (int p = 0; p < kWidePieces; ++p) {
       const int piece = p * kWideThreads + thread;
       if (piece * 4 >= width) break;
-      x[p] = load_output<T>(a, b, t, piece * 4);
-      dn[p] = load_four(static_cast<const Bfloat16*>(a.out_gradient) + row * width + piece * 4);
-      if (gate != nullptr) {
-        const float4 z = load_four(gate + piece * 4);
-        if (a.gate_before_norm) {
-          apply_silu(x[p], z);
-        } else {
-          apply_silu(dn[p], z);
-        }
+      out[p] = *reinterpret_cast<const uint2*>(static_cast<const Bfloat16*>(a.out_gradient) + row * width + piece * 4);
+      if (gate != nullptr) z[p] = *reinterpret_cast<const typename RawFour<Gate>::Type*>(gate + piece * 4);
+      y[p] = load_output<T>(a, b, t, piece * 4);
+    }
+    // What the norm reads, and the gradient by what it gives.
+    const auto normed_at = [&](int p, float4& x, float4& dn) {
+      x = y[p];
+      dn = four_of(out[p]);
+      if (gate == nullptr) return;
+      if (a.gate_before_norm) {
+        apply_silu(x, four_of(z[p]));
+      } else {
+        apply_silu(dn, four_of(z[p]));
       }
-      if (of_norm == 0) continue;
-      square_of_piece[piece] = squares(x[p]);
-      product_of_piece[piece] = dot(times(dn[p], load_four(a.norm + piece * 4)), x[p]);
+    };
+#pragma unroll
+    for (int p = 0; p < kWidePieces; ++p) {
+      const int piece = p * kWideThreads + thread;
+      if (piece * 4 >= width || of_norm == 0) break;
+      float4 x;
+      float4 dn;
+      normed_at(p, x, dn);
+      square_of_piece[piece] = squares(x);
+      product_of_piece[piece] = dot(times(dn, load_four(a.norm + piece * 4)), x);
     }
     if (of_norm > 0) {
       __syncthreads();
@@ -151,25 +183,26 @@ __global__ void __launch_bounds__(kWideThreads, 2)
       const int piece = p * kWideThreads + thread;
       const int column = piece * 4;
       if (column >= width) break;
-      float4 dx = dn[p];
-      float4 normed = x[p];
+      float4 normed;
+      float4 dn;
+      normed_at(p, normed, dn);
+      float4 dx = dn;
       if (of_norm > 0) {
         const float4 weight = load_four(a.norm + column);
         const float r = scale_of_group[piece / of_norm];
-        normed = times(x[p], r);
-        norm_sum[p] = add(norm_sum[p], times(dn[p], normed));
-        dx = add(times(times(dn[p], weight), r), times(normed, -r * r * mean_of_group[piece / of_norm]));
+        normed = times(normed, r);
+        norm_sum[p] = add(norm_sum[p], times(dn, normed));
+        dx = add(times(times(dn, weight), r), times(normed, -r * r * mean_of_group[piece / of_norm]));
         normed = times(normed, weight);
       }
       if (gate != nullptr) {
-        const float4 z = load_four(gate + column);
-        float4 dz = silu_slope(z);
+        const float4 logit = four_of(z[p]);
+        float4 dz = silu_slope(logit);
         if (a.gate_before_norm) {
-          dz = times(times(dz, dx), load_output<T>(a, b, t, column));
-          apply_silu(dx, z);
+          dz = times(times(dz, dx), y[p]);
+          apply_silu(dx, logit);
         } else {
-          const float4 out = load_four(static_cast<const Bfloat16*>(a.out_gradient) + row * width + column);
-          dz = times(times(dz, out), normed);
+          dz = times(times(dz, four_of(out[p])), normed);
         }
         store_four(static_cast<Gate*>(a.gate_gradient) + row * width + column, dz);
       }

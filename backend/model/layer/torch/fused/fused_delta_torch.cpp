@@ -55,6 +55,7 @@ struct DeltaTensors {
   at::Tensor before;                              ///< [B, H, N, d, d_v] bfloat16
   at::Tensor inverse;                             ///< [B, H, N, 2, T, T] bfloat16, where gradients are wanted
   at::Tensor cumulative;                          ///< [B, H, N, T], likewise
+  at::Tensor triangle;                            ///< [B, H, N, T, T] bfloat16, likewise, A
 
   [[nodiscard]] at::Tensor output() const { return mixed(scores, updates, query_decayed, before); }
 };
@@ -90,6 +91,8 @@ DeltaTensors make_chunks(const DeltaOperands& operands, bool with_gradients, at:
     made.cumulative = operands.empty({kChunk}, at::kFloat);
     call.inverse = made.inverse.mutable_data_ptr();
     call.cumulative = made.cumulative.mutable_data_ptr<float>();
+    made.triangle = operands.empty({kChunk, kChunk});
+    call.triangle = made.triangle.mutable_data_ptr();
   }
   const gpu::Stream stream = current_stream(operands.key.device());
   require_step(gpu::delta_chunks(call, stream));
@@ -169,15 +172,15 @@ struct DeltaMixing : torch::autograd::Function<DeltaMixing> {
     const DeltaTensors made = make_chunks(operands, /*with_gradients=*/true, state);
     context->save_for_backward({operands.query, operands.key, operands.value, operands.log_decay, operands.beta,
                                 made.scores, made.query_decayed, made.key_decayed, made.erased, made.updates, made.kept,
-                                made.before, made.inverse, made.cumulative});
+                                made.before, made.inverse, made.cumulative, made.triangle});
     return made.output();
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const DeltaOperands operands{saved[0], saved[1], saved[2], saved[3], saved[4]};
-    const DeltaTensors made{saved[5],  saved[6],  saved[7],  saved[8], saved[9],
-                            saved[10], saved[11], saved[12], saved[13]};
+    const DeltaTensors made{saved[5],  saved[6],  saved[7],  saved[8],  saved[9],
+                            saved[10], saved[11], saved[12], saved[13], saved[14]};
     const CurrentDevice current(made.before.device());
     const at::Tensor grad_mixed = gradients[0].contiguous();
     const DeltaStatesBack back = pass_back(operands, made, grad_mixed);
@@ -204,16 +207,20 @@ struct DeltaMixing : torch::autograd::Function<DeltaMixing> {
     triangle.beta = floats_or_null(operands.beta);
     triangle.products = products.const_data_ptr();
     triangle.triangles = triangles.mutable_data_ptr();
+    triangle.scores = made.scores.const_data_ptr();
+    triangle.triangle = made.triangle.const_data_ptr();
+    const at::Tensor of_pairs = operands.empty({kChunk}, at::kFloat);
+    triangle.of_pairs = of_pairs.mutable_data_ptr<float>();
     require_step(gpu::delta_triangle_gradient(triangle, stream));
     const at::Tensor query_key = queries_and_keys(operands);
     const at::Tensor of_keys = at::bmm(triangles.slice(1, 0, 2 * kChunk), query_key.select(1, 1));
     const at::Tensor of_both = at::bmm(triangles.slice(1, kChunk).transpose(1, 2), query_key.flatten(1, 2));
-    return add_up(operands, made, back, {of_keys, of_both, of_states, of_updates, right});
+    return add_up(operands, made, back, {of_keys, of_both, of_states, of_updates, right, of_pairs});
   }
 
  private:
   struct Products {
-    at::Tensor of_keys, of_both, of_states, of_updates, right;
+    at::Tensor of_keys, of_both, of_states, of_updates, right, of_pairs;
   };
 
   static variable_list add_up(const DeltaOperands& operands, const DeltaTensors& made, const DeltaStatesBack& back,
@@ -241,6 +248,7 @@ struct DeltaMixing : torch::autograd::Function<DeltaMixing> {
     call.cumulative = made.cumulative.const_data_ptr<float>();
     call.beta = floats_or_null(operands.beta);
     call.kept = made.kept.const_data_ptr<float>();
+    call.of_pairs = products.of_pairs.const_data_ptr<float>();
     call.of_keys = products.of_keys.const_data_ptr();
     call.of_both = products.of_both.const_data_ptr();
     call.of_states = products.of_states.const_data_ptr();
