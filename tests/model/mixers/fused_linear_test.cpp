@@ -385,7 +385,7 @@ void check_gradients(const LinearOperands& operands, const std::string& what) {
   ::testing::Test::RecordProperty(what, errors);
 }
 
-std::string named(const std::string& family, const Sizes& sizes, double strength) {
+std::string case_of(const std::string& family, const Sizes& sizes, double strength) {
   return family + "_" + std::to_string(sizes.length) + "_" + std::to_string(sizes.rows) + "_" +
          std::to_string(sizes.columns) + "_decay_" + std::to_string(strength);
 }
@@ -393,7 +393,7 @@ std::string named(const std::string& family, const Sizes& sizes, double strength
 TEST_F(CudaLinearChunks, GradientsOfDecaysOfHeads) {
   for (const double strength : {1e-3, 0.1, 3.0}) {
     for (const Sizes& sizes : {Sizes{2, 4, 2, 300, 64, 48}, Sizes{1, 4, 1, 150, 128, 64}}) {
-      check_gradients(random_operands(sizes, Decay::head, strength), named("head", sizes, strength));
+      check_gradients(random_operands(sizes, Decay::head, strength), case_of("head", sizes, strength));
     }
   }
 }
@@ -402,7 +402,7 @@ TEST_F(CudaLinearChunks, GradientsOfDecaysOfChannels) {
   for (const double strength : {1e-3, 0.1, 3.0, 50.0}) {
     for (const Sizes& sizes :
          {Sizes{2, 3, 3, 300, 64, 48}, Sizes{1, 2, 2, 128, 128, 128}, Sizes{1, 1, 1, 150, 256, 64}}) {
-      check_gradients(random_operands(sizes, Decay::channel, strength), named("channel", sizes, strength));
+      check_gradients(random_operands(sizes, Decay::channel, strength), case_of("channel", sizes, strength));
     }
   }
 }
@@ -413,7 +413,7 @@ TEST_F(CudaLinearChunks, GradientsOfTheDeltaRule) {
       for (const Sizes& sizes : {Sizes{2, 4, 2, 300, 64, 48}, Sizes{1, 2, 2, 128, 128, 128},
                                  Sizes{1, 1, 1, 150, 256, 64}, Sizes{1, 1, 1, 130, 192, 384}}) {
         check_gradients(random_delta_operands(sizes, strength, 0, most_beta),
-                        named("delta_beta_" + std::to_string(most_beta), sizes, strength));
+                        case_of("delta_beta_" + std::to_string(most_beta), sizes, strength));
       }
     }
   }
@@ -496,10 +496,10 @@ void check_output_gradients(const LinearMixer& mixer, const LinearOutput& output
 
 /// Logits up to where sigmoids are 0 or 1 in float32.
 TEST_F(CudaLinearChunks, DecaysAndKeysOfLogitsAndTheirGradients) {
-  constexpr std::int64_t kHeads = 3, kDim = 24, kLength = 70;
-  const at::Tensor wide = 12 * at::randn({2, kLength, kHeads * kDim + 8});
-  const at::Tensor of_log = at::randn({2, kHeads, kLength, kDim}, at::kDouble);
-  const at::Tensor of_key = at::randn({2, kLength, kHeads * kDim});
+  constexpr std::int64_t kHeads = 3, kDim = 24, kPositions = 70;
+  const at::Tensor wide = 12 * at::randn({2, kPositions, kHeads * kDim + 8});
+  const at::Tensor of_log = at::randn({2, kHeads, kPositions, kDim}, at::kDouble);
+  const at::Tensor of_key = at::randn({2, kPositions, kHeads * kDim});
   for (const bool bounded : {false, true}) {
     const at::Tensor bounds = bounded ? 0.01 + 0.9 * at::rand({kHeads * kDim}) : at::Tensor();
     const auto in_float64 = [&](const at::Tensor& logit, const at::Tensor& bound) {

@@ -13,21 +13,21 @@
 namespace foxscope {
 namespace {
 
-constexpr int kSteps = 12;
-constexpr std::int64_t kRows = 2;
-constexpr std::int64_t kLength = 200;  // no multiple of a chunk
-constexpr std::int32_t kVocabulary = 61;
+constexpr int kTrainingSteps = 12;
+constexpr std::int64_t kTrainingRows = 2;
+constexpr std::int64_t kTrainingLength = 200;  // no multiple of a chunk
+constexpr std::int32_t kTrainingVocabulary = 61;
 constexpr double kLossBound = 0.06;   // nats
 constexpr double kAgainBound = 0.01;  // relative: embeddings add their gradients up in any order
 
-struct Family {
+struct TrainedFamily {
   const char* name;
   const char* config;
 };
 
-void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+void PrintTo(const TrainedFamily& family, std::ostream* out) { *out << family.name; }
 
-constexpr Family kFamilies[] = {
+constexpr TrainedFamily kTrainedFamilies[] = {
     {"Mamba2",
      R"({"model_type": "mamba2-project_fox", "vocab_size": 61, "hidden_size": 64, "num_hidden_layers": 2,
          "num_heads": 4, "head_dim": 32, "state_size": 64, "n_groups": 1, "bos_token_id": 0})"},
@@ -46,10 +46,10 @@ constexpr Family kFamilies[] = {
 };
 
 /// Rows in which a token depends on the two before it.
-std::vector<std::int32_t> tokens(std::int64_t count) {
+std::vector<std::int32_t> predictable_tokens(std::int64_t count) {
   std::vector<std::int32_t> ids = {1, 2};
   while (static_cast<std::int64_t>(ids.size()) < count) {
-    ids.push_back((3 * ids[ids.size() - 1] + ids[ids.size() - 2] + 7) % kVocabulary);
+    ids.push_back((3 * ids[ids.size() - 1] + ids[ids.size() - 2] + 7) % kTrainingVocabulary);
   }
   return ids;
 }
@@ -59,15 +59,16 @@ struct Trained {
   std::vector<double> norms;
 };
 
-Trained train(const Family& family, TrainableOptions options) {
+Trained train(const TrainedFamily& family, TrainableOptions options) {
   const ModelConfig config = ModelConfig::from_json(family.config, family.name);
   const auto model = TrainableModel::make(config, InitialWeights(config, 3), options, {});
-  const std::vector<std::int32_t> labels = tokens(kRows * kLength);
+  const std::vector<std::int32_t> labels = predictable_tokens(kTrainingRows * kTrainingLength);
   std::vector<std::int32_t> ids(labels.size());
-  for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = n % kLength == 0 ? 0 : labels[n - 1];
+  for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = n % kTrainingLength == 0 ? 0 : labels[n - 1];
   Trained trained;
-  for (int step = 0; step < kSteps; ++step) {
-    EXPECT_TRUE(model->add_gradients({kRows, kLength, ids, labels, 1.0 / static_cast<double>(kRows * kLength)}, {}));
+  for (int step = 0; step < kTrainingSteps; ++step) {
+    EXPECT_TRUE(model->add_gradients(
+        {kTrainingRows, kTrainingLength, ids, labels, 1.0 / static_cast<double>(kTrainingRows * kTrainingLength)}, {}));
     const TrainableModel::StepReport report = model->step(3e-3, {});
     EXPECT_TRUE(report.stepped);
     trained.losses.push_back(report.loss);
@@ -76,7 +77,7 @@ Trained train(const Family& family, TrainableOptions options) {
   return trained;
 }
 
-class CudaLinearTraining : public testing::TestWithParam<Family> {
+class CudaLinearTraining : public testing::TestWithParam<TrainedFamily> {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
@@ -110,8 +111,8 @@ TEST_P(CudaLinearTraining, IsThatOfLayersWhichAreComputedAgain) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CudaLinearTraining, testing::ValuesIn(kFamilies),
-                         [](const testing::TestParamInfo<Family>& of) { return std::string(of.param.name); });
+INSTANTIATE_TEST_SUITE_P(Families, CudaLinearTraining, testing::ValuesIn(kTrainedFamilies),
+                         [](const testing::TestParamInfo<TrainedFamily>& of) { return std::string(of.param.name); });
 
 }  // namespace
 }  // namespace foxscope

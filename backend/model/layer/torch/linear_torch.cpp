@@ -347,16 +347,24 @@ void TorchLinearSteps::check_decays(int layer) const {
                                 pass_.first_position() + index[2].item<std::int64_t>()},
                      value);
   };
-  // The extremes first: the place is looked for where something is wrong.
+  // The extremes first, in one copy to the host: the place is looked for where something is wrong.
   const at::Tensor& log_decay = operands_.log_decay;
-  if (log_decay.defined() && !(log_decay.amax().item<double>() <= kDecayRounding)) {
+  const at::Tensor& beta = operands_.beta;
+  std::vector<at::Tensor> extremes;
+  if (log_decay.defined()) extremes.push_back(log_decay.detach().amax());
+  if (beta.defined()) {
+    const auto [lowest, highest] = at::aminmax(beta.detach());
+    extremes.push_back((highest - lowest).to(at::kDouble));
+  }
+  if (extremes.empty()) return;
+  const at::Tensor seen = at::stack(extremes).to(at::kCPU);
+  const double* const numbers = seen.const_data_ptr<double>();
+  if (log_decay.defined() && !(numbers[0] <= kDecayRounding)) {
     const auto bad = find(log_decay, log_decay.le(kDecayRounding).logical_not());
     throw_bad_decay(bad.first, bad.second);
   }
-  if (!operands_.beta.defined()) return;
-  const auto [lowest, highest] = at::aminmax(operands_.beta);
-  if (!std::isfinite((highest - lowest).item<float>())) {
-    const auto bad = find(operands_.beta, operands_.beta.isfinite().logical_not());
+  if (beta.defined() && !std::isfinite(numbers[extremes.size() - 1])) {
+    const auto bad = find(beta, beta.isfinite().logical_not());
     throw_bad_beta(bad.first, mixer_, bad.second);
   }
 }
