@@ -105,7 +105,15 @@ Status pass_states(const PassedStates& /*arguments*/, Stream /*stream*/) { retur
 Status pass_states_gradient(const PassedStatesGradient& /*arguments*/, Stream /*stream*/) {
   return Status::unavailable;
 }
+Status head_decays(const HeadDecays& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+Status head_decays_gradient(const HeadDecaysGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+Status carried_gradient(const CarriedGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+std::int64_t decayed_mix_parts(const DecayedMix& /*arguments*/) { return 0; }
+Status decayed_mix_gradient(const DecayedMixGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 Status channel_chunks(const ChannelChunks& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+Status channel_chunks_gradient(const ChannelChunksGradient& /*arguments*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
 Status short_convolution(const ShortConvolution& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 std::int64_t short_convolution_parts(const ShortConvolution& /*arguments*/) { return 0; }
 Status short_convolution_gradient(const ShortConvolutionGradient& /*arguments*/, Stream /*stream*/) {
@@ -114,9 +122,25 @@ Status short_convolution_gradient(const ShortConvolutionGradient& /*arguments*/,
 
 Status delta_chunks(const DeltaChunks& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 Status delta_states(const DeltaStates& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+std::int64_t delta_state_parts(std::int64_t /*columns*/) { return 0; }
+Status delta_states_gradient(const DeltaStatesGradient& /*arguments*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+Status delta_triangle_gradient(const DeltaTriangleGradient& /*arguments*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+Status delta_rows_gradient(const DeltaRowsGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 
 Status unit_heads(const UnitHeads& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 Status linear_output(const LinearOutput& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+Status decay_keys(const DecayKeys& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+std::int64_t decay_keys_parts(const DecayKeys& /*arguments*/) { return 0; }
+Status decay_keys_gradient(const DecayKeysGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+Status unit_heads_gradient(const UnitHeadsGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+std::int64_t linear_output_parts(const LinearOutput& /*arguments*/) { return 0; }
+Status linear_output_gradient(const LinearOutputGradient& /*arguments*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
 
 std::size_t head_table_bytes(std::int64_t /*length*/) { return 0; }
 Status prepare_map_head(const MapHead& /*head*/, void* /*tables*/, Stream /*stream*/) { return Status::unavailable; }

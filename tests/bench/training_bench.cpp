@@ -1,7 +1,8 @@
-// `foxscope bench training [RECIPE...]`: whole steps of training, from rows of ids to updated weights. On a CPU the
-// recipe fox-pro-1m beside the plain dense program under eager autograd with LibTorch's AdamW; on a GPU FoX (Pro) of
-// 125M, 360M and 760M shape, one sequence of 16,384 tokens a step, nothing skipped and pruned with gates that forget
-// over 8 to 8192 tokens, and the recipe fox-pro-12m with 65,536 tokens a step.
+// `foxscope bench training [RECIPE|MODEL...]`: whole steps of training, from rows of ids to updated weights. On a CPU
+// the recipe fox-pro-1m beside the plain dense program under eager autograd with LibTorch's AdamW; on a GPU FoX (Pro)
+// of 125M, 360M and 760M shape, one sequence of 16,384 tokens a step, nothing skipped and pruned with gates that forget
+// over 8 to 8192 tokens, the recipe fox-pro-12m with 65,536 tokens a step, the linear mixers of linear_models.h, and
+// `saliency`: gradients by all log decays of small ones over 65,536 tokens.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -16,12 +17,15 @@
 #include <fmt/format.h>
 
 #include "backend/base/measures.h"
+#include "backend/model/session/causal_lm.h"
 #include "backend/model/session/torch_model.h"
+#include "backend/model/spec/trace_sizes.h"
 #include "backend/model/training/trainable_model.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/model/weights/initial_weights.h"
 #include "backend/train/recipe.h"
 #include "tests/bench/dense_transformer.h"
+#include "tests/bench/linear_models.h"
 #include "tests/bench/model_measures.h"
 #include "tests/bench/random_checkpoint.h"
 
@@ -106,19 +110,77 @@ Rate rate_of(TrainableModel& model, std::int64_t rows, std::int64_t length, std:
   return rate;
 }
 
-std::unique_ptr<TrainableModel> on_gpu(const ModelConfig& config, const ParameterSource& weights, double pruning) {
+std::unique_ptr<TrainableModel> on_gpu(const ModelConfig& config, const ParameterSource& weights, double pruning,
+                                       Recompute recompute = Recompute::none) {
   TrainableOptions options;
+  options.recompute = recompute;
   options.device = {true, 0};
   options.dtype = DType::bfloat16;
   options.pruning_tolerance = pruning;
   return TrainableModel::make(config, weights, options, {});
 }
 
-/// @param wanted  recipes; empty: all
+constexpr double kLinearRate = 45e3;  // tokens/s to reach
+constexpr double kLinearGib = 32;
+
+void run_linear(const LinearShape& shape) {
+  const ModelConfig config = ModelConfig::from_json(shape.config, std::string(shape.name));
+  const auto model = on_gpu(config, InitialWeights(config, 0), 0, Recompute::layers);
+  const Rate rate = rate_of(*model, 1, 16384, 1);
+  fmt::print(
+      "{:<14}  {:.0f}M parameters, 16,384 tokens: {:>7.1f} ms, {:>6.1f}k tokens/s ({:.2f} x of {:.0f}k), {:.1f} "
+      "GiB (must {:.0f})\n",
+      shape.name, static_cast<double>(model->trained_parameters()) / 1e6, rate.seconds * 1e3,
+      rate.tokens_per_second / 1e3, rate.tokens_per_second / kLinearRate, kLinearRate / 1e3, rate.peak_gib, kLinearGib);
+  std::cout.flush();
+}
+
+/// Models of 12M parameters whose decays are a head's.
+constexpr LinearShape kSalientShapes[] = {
+    {"Mamba-2",
+     R"({"model_type": "mamba2-project_fox", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 16,
+         "num_heads": 8, "head_dim": 64, "state_size": 128, "n_groups": 1, "bos_token_id": 0})"},
+    {"Gated-DeltaNet",
+     R"({"model_type": "gated_deltanet", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8,
+         "num_heads": 2, "head_dim": 96, "expand_v": 2.0, "hidden_ratio": 4, "bos_token_id": 0})"},
+};
+
+void run_saliency(const LinearShape& shape) {
+  constexpr std::int64_t kLength = 65536;
+  const RandomCheckpoint random(shape.config);
+  const auto model = CausalLM::load(Checkpoint::open(random.folder().string()), Device{true, 0}, DType::bfloat16);
+  const Ids ids(model->config().vocabulary_size, kLength);
+  TraceInfo info;
+  static_cast<TraceSizes&>(info) = sizes_of(model->config(), kLength);
+  ForwardRequest request;
+  request.batch = 1;
+  request.length = kLength;
+  request.input_ids = ids.input;
+  request.labels = ids.labels;
+  std::vector<double> seconds;
+  for (int time = 0; time < 5; ++time) {
+    seconds.push_back(seconds_of([&] {
+      Recorder recorder(info, {Keep::loss, Keep::gates, Keep::saliency}, nullptr);
+      Recorder* const recorders[] = {&recorder};
+      model->forward(request, recorders, Job{});
+    }));
+  }
+  fmt::print("{:<14}  saliency of every log decay, 12M, 65,536 tokens: {:.2f} s (must 1)\n", shape.name,
+             median(seconds));
+  std::cout.flush();
+}
+
+/// @param wanted  recipes, names of linear mixers, or "saliency"; empty: all
 void run_gpu(std::span<const std::string> wanted) {
   const auto chosen = [wanted](std::string_view name) {
     return wanted.empty() || std::ranges::find(wanted, name) != wanted.end();
   };
+  for (const LinearShape& shape : kLinearShapes) {
+    if (chosen(shape.name)) run_linear(shape);
+  }
+  for (const LinearShape& shape : kSalientShapes) {
+    if (chosen("saliency")) run_saliency(shape);
+  }
   struct Shape {
     const char* recipe;
     double dense;

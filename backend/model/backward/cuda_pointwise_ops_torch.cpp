@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/model/layer/cuda/tensor_memory_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
+#include "backend/model/layer/torch/tensor_memory_torch.h"
 #include "kernels/cuda/steps/step_gradients.h"
 #include "kernels/cuda/steps/steps.h"
 

@@ -10,10 +10,12 @@
 
 #include "backend/base/index.h"
 #include "backend/model/backward/differentiable_mixers_torch.h"
+#include "backend/model/backward/pointwise_ops_torch.h"
 #include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/mlp_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope {
 namespace {
@@ -102,8 +104,15 @@ bool DifferentiableForward::feed_forward(int layer) {
     record_experts(pass_, layer, experts, weights);
     return weights;
   };
-  pass_.add(mlp_output(pass_, layer, pass_.residual, take));
+  add_whole_mlp(pass_, layer, take);
   return !job().stopped();
+}
+
+/// Whether a kernel makes losses and the gradients of logits.
+bool DifferentiableForward::predicts_by_kernel() const {
+  const TorchWeights& weights = pass_.weights();
+  return steps_ == Steps::kernels && weights.on_gpu() && weights.matrix == at::kBFloat16 && config().rotaries.empty() &&
+         config().logit_cap == 0 && config().logit_factor == 1 && kernels::cuda::is_available();
 }
 
 /// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
@@ -118,10 +127,26 @@ bool DifferentiableForward::predict() {
   const at::Tensor head = pass_.weights().padded_head.detach().slice(0, 0, vocabulary);
   const at::Tensor& grad_head = grad_weights().padded_head;
   normed_end_gradient_ = at::empty_like(normed);
-  const at::Tensor wanted = pass_.put(input().labels).to(at::kLong).unsqueeze(1);
+  const at::Tensor labels = pass_.put(input().labels);
+  const at::Tensor wanted = labels.to(at::kLong).unsqueeze(1);
   const at::Tensor loss = at::empty({rows()}, pass_.residual.options());
   const std::int64_t most = logit_rows();
+  const std::unique_ptr<PointwiseOps> ops =
+      predicts_by_kernel() ? PointwiseOps::make(pass_.weights(), length()) : nullptr;
+  const auto predict_by_kernel = [&](std::int64_t begin, std::int64_t end) {
+    const at::Tensor padded = pass_.weights().padded_head.detach();
+    const at::Tensor in = normed.slice(0, begin, end);
+    const at::Tensor logits = at::mm(in, padded.t(), at::kFloat).slice(1, 0, vocabulary);
+    record_logits(pass_, begin, logits);
+    const at::Tensor grad_logits = ops->loss_backward(logits, labels.slice(0, begin, end),
+                                                      loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
+    at::Tensor grad_normed = normed_end_gradient_.slice(0, begin, end);
+    at::mm_out(grad_normed, grad_logits, padded);
+    at::Tensor sum = grad_head;
+    if (sum.defined()) at::addmm_out(sum, sum, grad_logits.t(), in, at::kFloat);
+  };
   const bool whole = for_blocks(rows(), most, job(), [&](std::int64_t begin, std::int64_t end) {
+    if (ops) return predict_by_kernel(begin, end);
     at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
     if (config().logit_factor != 1) logits.mul_(config().logit_factor);
     at::Tensor slope;  // of the cap

@@ -45,6 +45,7 @@ class DifferentiableForward final : public GradientForward {
   };
   void enter(int layer);
   [[nodiscard]] bool recomputes() const { return options().recompute != Recompute::none; }
+  [[nodiscard]] bool predicts_by_kernel() const;
   bool make_again(int layer);
 
   Steps steps_;

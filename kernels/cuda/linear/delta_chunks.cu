@@ -8,56 +8,18 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/linear/delta_chunks.h"
+#include "kernels/cuda/linear/delta_tiles.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda {
 namespace {
 
-constexpr int kT = static_cast<int>(kLinearChunk);
-constexpr int kThreads = 256;
-constexpr int kBands = kT / 16;
+using namespace delta_tiles;
+
 constexpr int kDiagonal = 16;  // rows of a diagonal block of a triangle that a thread inverts a column of
 constexpr int kMatrixStride = kT + 1;
 constexpr int kProductStride = kT / 2 + 1;
-constexpr int kPad = 8;       // numbers between rows in shared memory, so that eight rows lie in different banks
-constexpr int kColumns = 32;  // of a state, of a block
-constexpr int kColumnStride = kColumns + kPad;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
-static_assert(kThreads == 2 * kBands * 32);
-
-/// exp(min(0, x)); NaN stays.
-__device__ __forceinline__ float decay(float x) { return __expf(x > 0.0F ? 0.0F : x); }
-
-/// Where a lane's entries of 16 x 8 lie, as mma.sync leaves them: e is of row `row` + 8 (e / 2), column `column` + e
-/// % 2.
-struct Lane {
-  int row = static_cast<int>(threadIdx.x) % 32 / 4;
-  int column = static_cast<int>(threadIdx.x) % 4 * 2;
-};
-
-/// A left operand from rows that lie as they are, or a right one of two tiles, f[0], f[2] and f[1], f[3], from columns.
-__device__ __forceinline__ void load_rows(const Bfloat16* from, int stride, int row, int column,
-                                          std::uint32_t (&f)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_fragment(from + (row + lane % 16) * stride + column + lane / 16 * 8, f);
-}
-
-/// A right operand of two tiles, f[0], f[1] and f[2], f[3], from rows that lie as they are.
-__device__ __forceinline__ void load_columns(const Bfloat16* from, int stride, int row, int column,
-                                             std::uint32_t (&f)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_transposed(from + (row + lane % 16) * stride + column + lane / 16 * 8, f);
-}
-
-/// The left operand of a product with the transpose of what lies in memory: row `row` there is the first of its depth.
-__device__ __forceinline__ void load_left_transposed(const Bfloat16* from, int stride, int row, int column,
-                                                     std::uint32_t (&f)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_transposed(from + (row + lane % 8 + lane / 16 * 8) * stride + column + lane / 8 % 2 * 8, f);
-}
-
-__host__ __device__ constexpr int depth_of(std::int64_t width) { return static_cast<int>((width + 15) / 16 * 16); }
 
 /// Shared memory of a chunk.
 struct ChunkMemory {
@@ -131,6 +93,24 @@ __device__ void sum_decays(const DeltaChunks& a, const ChunkMemory& m, std::int6
     m.erasing[t] = m.beta[t] * m.from_begin[t];
   }
   if (lane == 0) *kept = decay(static_cast<float>(total));
+  if (a.cumulative == nullptr) return;
+  reinterpret_cast<float2*>(a.cumulative + std::int64_t{blockIdx.x} * kT)[lane] = {m.c[2 * lane], m.c[2 * lane + 1]};
+}
+
+/// (I + A)^-1 in two parts into memory.
+__device__ void store_inverse(const ChunkMemory& m, Bfloat16* to) {
+  for (int e = static_cast<int>(threadIdx.x); e < kT * kT / 2; e += kThreads) {
+    const int i = e / (kT / 2);
+    const int j = e % (kT / 2) * 2;
+    const float x = j <= i ? m.matrix[i * kMatrixStride + j] : 0.0F;
+    const float y = j + 1 <= i ? m.matrix[i * kMatrixStride + j + 1] : 0.0F;
+    const std::uint32_t high = narrow(x, y);
+    float rounded_x;
+    float rounded_y;
+    widen(high, rounded_x, rounded_y);
+    reinterpret_cast<std::uint32_t*>(to)[e] = high;
+    reinterpret_cast<std::uint32_t*>(to)[kT * kT / 2 + e] = narrow(x - rounded_x, y - rounded_y);
+  }
 }
 
 /// Columns [first, first + panel) of a chunk's rows into shared memory, zeros where there are none.
@@ -169,7 +149,8 @@ __device__ __forceinline__ void multiply_rows(const Bfloat16* x, int x_stride, c
 }
 
 /// A into `matrix`, and tril(Q K^T o Gamma) into memory.
-__device__ __forceinline__ void fill_products(const ChunkMemory& m, int depth, Bfloat16* scores) {
+/// @param triangle  A likewise; null: not wanted
+__device__ __forceinline__ void fill_products(const ChunkMemory& m, int depth, Bfloat16* scores, Bfloat16* triangle) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int row = warp % kBands * 16;
   const int key = warp / kBands * (kT / 2);
@@ -186,14 +167,19 @@ __device__ __forceinline__ void fill_products(const ChunkMemory& m, int depth, B
     for (int r = 0; r < 2; ++r) {
       const int i = row + lane.row + 8 * r;
       float score[2];
+      float entry[2];
 #pragma unroll
       for (int x = 0; x < 2; ++x) {
         const int j = key + 8 * n + lane.column + x;
         const float between = decay(m.c[i] - m.c[j]);
-        m.matrix[i * kMatrixStride + j] = j < i ? m.beta[i] * between * of_keys[n][2 * r + x] : 0.0F;
+        entry[x] = j < i ? m.beta[i] * between * of_keys[n][2 * r + x] : 0.0F;
+        m.matrix[i * kMatrixStride + j] = entry[x];
         score[x] = j <= i ? between * of_queries[n][2 * r + x] : 0.0F;
       }
       *reinterpret_cast<std::uint32_t*>(scores + i * kT + key + 8 * n + lane.column) = narrow(score[0], score[1]);
+      if (triangle != nullptr) {
+        *reinterpret_cast<std::uint32_t*>(triangle + i * kT + key + 8 * n + lane.column) = narrow(entry[0], entry[1]);
+      }
     }
   }
 }
@@ -310,10 +296,6 @@ __device__ __forceinline__ void multiply_triangle(const SplitTriangle& triangle,
   }
 }
 
-__device__ __forceinline__ const float* rows_of(const HeadRows& x, std::int64_t b, std::int64_t head, std::int64_t t) {
-  return x.data + b * x.batch_stride + head * x.head_stride + t * x.row_stride;
-}
-
 __global__ void __launch_bounds__(kThreads) delta_chunks_kernel(const __grid_constant__ DeltaChunks a) {
   extern __shared__ __align__(16) char memory[];
   const ChunkMemory m(memory, a.rows);
@@ -336,9 +318,14 @@ __global__ void __launch_bounds__(kThreads) delta_chunks_kernel(const __grid_con
   load_panel(rows_of(a.query, b, group, first), a.query.row_stride, count, width, 0, depth, m.other, m.panel_stride,
              m.from_begin, static_cast<Bfloat16*>(a.query_decayed) + of_rows);
   __syncthreads();
-  fill_products(m, depth, static_cast<Bfloat16*>(a.scores) + std::int64_t{blockIdx.x} * kT * kT);
+  const std::int64_t of_pairs = std::int64_t{blockIdx.x} * kT * kT;
+  fill_products(m, depth, static_cast<Bfloat16*>(a.scores) + of_pairs,
+                a.triangle == nullptr ? nullptr : static_cast<Bfloat16*>(a.triangle) + of_pairs);
   __syncthreads();
   invert(m);
+  if (a.inverse != nullptr) {
+    store_inverse(m, static_cast<Bfloat16*>(a.inverse) + std::int64_t{blockIdx.x} * 2 * kT * kT);
+  }
   const int row = static_cast<int>(threadIdx.x) / 32 % kBands * 16;
   {
     const SplitTriangle erasing(m, row, m.erasing);
@@ -355,68 +342,66 @@ __global__ void __launch_bounds__(kThreads) delta_chunks_kernel(const __grid_con
   }
 }
 
-/// Shared memory of some columns of a state.
+/// Shared memory of some columns of a state, with the operands of one chunk or of two.
 struct StateMemory {
   int stride;         ///< of rows of d, numbers
-  Bfloat16* erased;   ///< [T, stride]
-  Bfloat16* keys;     ///< [T, stride]
-  Bfloat16* written;  ///< [T, kColumnStride]
+  int of_stage;       ///< numbers of a chunk's operands
+  Bfloat16* stages;   ///< erased and keys [T, stride] each, written [T, kColumnStride]
   Bfloat16* updates;  ///< [T, kColumnStride]
   Bfloat16* state;    ///< [d up to 16, kColumnStride]
 
-  __device__ StateMemory(char* memory, int depth) {
+  __host__ __device__ static int stage_size(int depth) { return 2 * kT * (depth + kPad) + kT * kColumnStride; }
+  __host__ __device__ static int bytes(int depth, int count) {
+    return 2 * (count * stage_size(depth) + (kT + depth) * kColumnStride);
+  }
+  __device__ StateMemory(char* memory, int depth, int count) {
     stride = depth + kPad;
-    erased = reinterpret_cast<Bfloat16*>(memory);
-    keys = erased + kT * stride;
-    written = keys + kT * stride;
-    updates = written + kT * kColumnStride;
+    of_stage = stage_size(depth);
+    stages = reinterpret_cast<Bfloat16*>(memory);
+    updates = stages + count * of_stage;
     state = updates + kT * kColumnStride;
   }
-  __host__ __device__ static int bytes(int depth) {
-    return 2 * (2 * kT * (depth + kPad) + (2 * kT + depth) * kColumnStride);
+  [[nodiscard]] __device__ __forceinline__ Bfloat16* erased(int stage) const { return stages + stage * of_stage; }
+  [[nodiscard]] __device__ __forceinline__ Bfloat16* keys(int stage) const { return erased(stage) + kT * stride; }
+  [[nodiscard]] __device__ __forceinline__ Bfloat16* written(int stage) const {
+    return erased(stage) + 2 * kT * stride;
   }
 };
 
-/// Starts copying T rows of some of their columns.
-__device__ __forceinline__ void copy_rows(const Bfloat16* from, int width, int first, int count, Bfloat16* to,
-                                          int stride) {
-  const int pieces = count / 8;
-  for (int e = static_cast<int>(threadIdx.x); e < kT * pieces; e += kThreads) {
-    const int row = e / pieces;
-    const int column = e % pieces * 8;
-    copy_async<16>(to + row * stride + column, from + std::int64_t{row} * width + first + column, true);
-  }
-}
-
 /// The columns of a state, in registers as mma.sync leaves them: a warp has the 16 rows from 16 (warp + 8 tile) on.
-/// @tparam Tiles  of a warp
+/// @tparam Tiles           of a warp
+/// @param count_of_stages  chunks whose operands are in shared memory at once, 1 or 2
 template <int Tiles>
-__global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_constant__ DeltaStates a) {
+__global__ void __launch_bounds__(kThreads)
+    delta_states_kernel(const __grid_constant__ DeltaStates a, int count_of_stages) {
   extern __shared__ __align__(16) char memory[];
   const auto width = static_cast<int>(a.rows);
   const auto columns = static_cast<int>(a.columns);
   const int depth = depth_of(a.rows);
-  const StateMemory m(memory, depth);
+  const StateMemory m(memory, depth, count_of_stages);
   const std::int64_t head = blockIdx.y;
   const int first = static_cast<int>(blockIdx.x) * kColumns;
   const int count = min(kColumns, columns - first);
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   const Lane lane;
-  const auto* erased = static_cast<const Bfloat16*>(a.erased) + head * a.chunks * kT * width;
-  const auto* keys = static_cast<const Bfloat16*>(a.key_decayed) + head * a.chunks * kT * width;
-  const auto* written = static_cast<const Bfloat16*>(a.written) + head * a.chunks * kT * columns;
-  auto* updates = static_cast<Bfloat16*>(a.updates) + head * a.chunks * kT * columns + first;
+  const std::int64_t row_base = head * a.chunks * kT;
+  auto* updates = static_cast<Bfloat16*>(a.updates) + row_base * columns + first;
   auto* before = static_cast<Bfloat16*>(a.before) + head * a.chunks * width * columns + first;
 
   // The copies below leave out columns past the widths.
-  for (int e = thread; e < StateMemory::bytes(depth) / 4; e += kThreads)
+  for (int e = thread; e < StateMemory::bytes(depth, count_of_stages) / 4; e += kThreads) {
     reinterpret_cast<std::uint32_t*>(memory)[e] = 0;
+  }
   __syncthreads();
-  copy_rows(erased, width, 0, width, m.erased, m.stride);
-  copy_rows(written, columns, first, count, m.written, kColumnStride);
-  commit();
-  copy_rows(keys, width, 0, width, m.keys, m.stride);
+  const auto load = [&](std::int64_t n, int stage) {
+    const std::int64_t row = row_base + n * kT;
+    copy_rows(static_cast<const Bfloat16*>(a.erased) + row * width, width, 0, width, m.erased(stage), m.stride);
+    copy_rows(static_cast<const Bfloat16*>(a.written) + row * columns, columns, first, count, m.written(stage),
+              kColumnStride);
+    copy_rows(static_cast<const Bfloat16*>(a.key_decayed) + row * width, width, 0, width, m.keys(stage), m.stride);
+  };
+  load(0, 0);
   commit();
 
   float state[Tiles][kColumns / 8][4] = {};
@@ -446,6 +431,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
   const int row = warp % kBands * 16;
   const int column = warp / kBands * 16;
   for (std::int64_t n = 0; n < a.chunks; ++n) {
+    const int stage = count_of_stages == 2 ? static_cast<int>(n % 2) : 0;
     for_pairs([&](int at, int from, float& low, float& high) {
       const std::uint32_t pair = narrow(low, high);
       *reinterpret_cast<std::uint32_t*>(m.state + at * kColumnStride + from) = pair;
@@ -453,7 +439,14 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
     });
     before += std::int64_t{width} * columns;
     const float kept = a.kept[head * a.chunks + n];
-    wait<1>();
+    const bool goes_on = n + 1 < a.chunks;
+    if (count_of_stages == 2 && goes_on) load(n + 1, 1 - stage);
+    commit();
+    if (count_of_stages == 2) {
+      wait<1>();
+    } else {
+      wait<0>();
+    }
     __syncthreads();
     // Sums of even and of odd pieces of the depth, so that one product need not wait for the other.
     float taken[2][2][4] = {};
@@ -463,7 +456,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
         if (k + 16 * x >= depth) break;
         std::uint32_t left[4];
         std::uint32_t right[4];
-        load_rows(m.erased, m.stride, row, k + 16 * x, left);
+        load_rows(m.erased(stage), m.stride, row, k + 16 * x, left);
         load_columns(m.state, kColumnStride, k + 16 * x, column, right);
         multiply(taken[x][0], left, right[0], right[1]);
         multiply(taken[x][1], left, right[2], right[3]);
@@ -477,7 +470,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
         const int at = column + 8 * half + lane.column;
         float low;
         float high;
-        widen(*reinterpret_cast<const std::uint32_t*>(m.written + t * kColumnStride + at), low, high);
+        widen(*reinterpret_cast<const std::uint32_t*>(m.written(stage) + t * kColumnStride + at), low, high);
         low -= taken[0][half][2 * r] + taken[1][half][2 * r];
         high -= taken[0][half][2 * r + 1] + taken[1][half][2 * r + 1];
         const std::uint32_t pair = narrow(low, high);
@@ -486,16 +479,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
       }
     }
     updates += std::int64_t{kT} * columns;
-    wait<0>();
     __syncthreads();
-    const bool goes_on = n + 1 < a.chunks;
-    if (goes_on) {
-      erased += std::int64_t{kT} * width;
-      written += std::int64_t{kT} * columns;
-      copy_rows(erased, width, 0, width, m.erased, m.stride);
-      copy_rows(written, columns, first, count, m.written, kColumnStride);
-    }
-    commit();
 #pragma unroll
     for (int e = 0; e < Tiles * kColumns / 2; ++e) state[e / (kColumns / 2)][e / 4 % (kColumns / 8)][e % 4] *= kept;
 #pragma unroll
@@ -508,7 +492,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
         const int from = 16 * (warp + 8 * tile);
         if (from >= depth) break;
         std::uint32_t left[4];
-        load_left_transposed(m.keys, m.stride, t, from, left);
+        load_left_transposed(m.keys(stage), m.stride, t, from, left);
 #pragma unroll
         for (int x = 0; x < kColumns / 8; ++x) {
           multiply(state[tile][x], left, right[x / 2][x % 2 * 2], right[x / 2][x % 2 * 2 + 1]);
@@ -516,11 +500,7 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
       }
     }
     __syncthreads();
-    if (goes_on) {
-      keys += std::int64_t{kT} * width;
-      copy_rows(keys, width, 0, width, m.keys, m.stride);
-    }
-    commit();
+    if (count_of_stages == 1 && goes_on) load(n + 1, 0);
   }
   if (a.last == nullptr) return;
   float* to = a.last + head * width * columns + first;
@@ -529,29 +509,15 @@ __global__ void __launch_bounds__(kThreads) delta_states_kernel(const __grid_con
   });
 }
 
-bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
-
-bool widths_fit(std::int64_t rows, std::int64_t columns) {
-  return rows >= 8 && rows <= kMostDeltaRows && rows % 8 == 0 && columns >= 8 && columns % 8 == 0 && is_size(columns);
-}
-
-bool readable(const HeadRows& x) {
-  return x.data != nullptr && aligned_16(x.data) && x.batch_stride % 4 == 0 && x.head_stride % 4 == 0 &&
-         x.row_stride % 4 == 0;
-}
-
-template <class Kernel>
-Status allow_memory(Kernel kernel, int bytes) {
-  return status_of(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
-
 template <int Tiles>
 Status launch_states(const DeltaStates& a, Stream stream) {
-  const int bytes = StateMemory::bytes(depth_of(a.rows));
+  const int depth = depth_of(a.rows);
+  const int stages = stages_that_fit(StateMemory::bytes(depth, 2));
+  const int bytes = StateMemory::bytes(depth, stages);
   const Status allowed = allow_memory(delta_states_kernel<Tiles>, bytes);
   if (allowed != Status::ok) return allowed;
-  const dim3 blocks(static_cast<unsigned>((a.columns + kColumns - 1) / kColumns), static_cast<unsigned>(a.heads));
-  delta_states_kernel<Tiles><<<blocks, kThreads, bytes, stream>>>(a);
+  const dim3 blocks(static_cast<unsigned>(delta_state_parts(a.columns)), static_cast<unsigned>(a.heads));
+  delta_states_kernel<Tiles><<<blocks, kThreads, bytes, stream>>>(a, stages);
   return launched();
 }
 

@@ -36,6 +36,10 @@ struct DeltaChunks {
   void* erased = nullptr;             ///< [B, H, N T, d] bf16, W
   void* written = nullptr;            ///< [B, H, N T, d_v] bf16, U
   float* kept = nullptr;              ///< [B, H, N] exp(c_T)
+  // For the gradients; all null where none are wanted.
+  void* inverse = nullptr;      ///< [B, H, N, 2, T, T] bf16, (I + A)^-1 in two parts whose sum it is up to 2^-17
+  float* cumulative = nullptr;  ///< [B, H, N, T] c, nats
+  void* triangle = nullptr;     ///< [B, H, N, T, T] bf16, A
 };
 Status delta_chunks(const DeltaChunks& arguments, Stream stream);
 
@@ -56,5 +60,80 @@ struct DeltaStates {
   float* last = nullptr;              ///< [B H, d, d_v] S behind them; may be null, or `first`
 };
 Status delta_states(const DeltaStates& arguments, Stream stream);
+
+// The gradients. With R the gradient of the loss by y, X = (I + A)^-T dV' that by diag(beta) V, and dS that by the
+// state behind a chunk, from the last chunk to the first
+//
+//     dV' = tril(Q K^T o Gamma)^T R + (exp(c_T - c) K) dS,
+//     dS <- exp(c_T) dS + (exp(c) Q)^T R - W^T dV'.
+//
+// Since V' = U - W S, the gradient by A is -tril(X V'^T, -1), and that by diag(beta exp(c)) K is -X S^T. Batched
+// products of [T, T] and [T, d] stand between the three steps below.
+
+/// The pass back over the chunks. dS is float32 between chunks; where it enters a product it is rounded to bfloat16.
+struct DeltaStatesGradient {
+  std::int64_t heads = 0;                ///< B H
+  std::int64_t chunks = 0;               ///< N
+  std::int64_t rows = 0;                 ///< d, as in DeltaChunks
+  std::int64_t columns = 0;              ///< d_v
+  const void* erased = nullptr;          ///< [B H, N, T, d] bf16, W
+  const void* query_decayed = nullptr;   ///< [B H, N, T, d] bf16
+  const void* key_decayed = nullptr;     ///< [B H, N, T, d] bf16
+  const void* mixed_gradient = nullptr;  ///< [B H, N, T, d_v] bf16, R
+  const float* kept = nullptr;           ///< [B H, N]
+  const void* before = nullptr;          ///< [B H, N, d, d_v] bf16, S before each chunk
+  void* updates_gradient = nullptr;      ///< [B H, N, T, d_v] bf16, tril(Q K^T o Gamma)^T R; dV' takes its place
+  void* after_gradient = nullptr;        ///< [B H, N, d, d_v] bf16, dS behind each chunk
+  float* kept_gradient = nullptr;        ///< [B H, N, delta_state_parts(d_v)] parts of <S, dS>, to be summed
+};
+/// The number of blocks of columns that the passes over the chunks have.
+std::int64_t delta_state_parts(std::int64_t columns);
+Status delta_states_gradient(const DeltaStatesGradient& arguments, Stream stream);
+
+/// Turns the products with V'^T into what multiplies keys and queries: F = -tril(X V'^T o Gamma, -1) and
+/// E = tril(R V'^T o Gamma). What c_i gets of the pairs of a chunk is the sum of row i less that of column i of
+/// P = R V'^T o tril(Q K^T o Gamma) - X V'^T o A. Both are made of the same numbers: then a pair cancels where both its
+/// positions lie behind a log decay.
+struct DeltaTriangleGradient {
+  std::int64_t heads = 0;             ///< B H
+  std::int64_t length = 0;            ///< L
+  const float* cumulative = nullptr;  ///< [B H, N, T] c
+  const float* beta = nullptr;        ///< [B H, L]; null: 1
+  const void* products = nullptr;     ///< [B H, N, 2, T, T] bf16, X V'^T and R V'^T
+  void* triangles = nullptr;          ///< [B H, N, 3, T, T] bf16, F, E, diag(beta) F
+  const void* scores = nullptr;       ///< [B H, N, T, T] bf16, tril(Q K^T o Gamma)
+  const void* triangle = nullptr;     ///< [B H, N, T, T] bf16, A
+  float* of_pairs = nullptr;          ///< [B H, N, T], the difference of P's sums
+};
+Status delta_triangle_gradient(const DeltaTriangleGradient& arguments, Stream stream);
+
+/// Adds up what reaches each position of a head. The gradients by log decays of a chunk are sums from its end, float64.
+struct DeltaRowsGradient {
+  std::int64_t batch = 0;                ///< B
+  std::int64_t heads = 0;                ///< H
+  std::int64_t groups = 0;               ///< G
+  std::int64_t length = 0;               ///< L
+  std::int64_t rows = 0;                 ///< d
+  std::int64_t columns = 0;              ///< d_v
+  HeadRows query;                        ///< [B, G, L, d]
+  HeadRows key;                          ///< [B, G, L, d]
+  HeadRows value;                        ///< [B, H, L, d_v]
+  const float* cumulative = nullptr;     ///< [B, H, N, T] c
+  const float* beta = nullptr;           ///< [B, H, L]; null: 1
+  const float* kept = nullptr;           ///< [B, H, N]
+  const float* of_pairs = nullptr;       ///< [B, H, N, T]
+  const void* of_keys = nullptr;         ///< [B, H, N, 2, T, d] bf16, F K and E K
+  const void* of_both = nullptr;         ///< [B, H, N, T, d] bf16, E^T Q + (diag(beta) F)^T K
+  const void* of_states = nullptr;       ///< [B, H, N, 2, T, d] bf16, X S^T and R S^T
+  const void* of_updates = nullptr;      ///< [B, H, N, T, d] bf16, V' dS^T
+  const void* right = nullptr;           ///< [B, H, N, 2, T, d_v] bf16, X and R
+  const float* kept_gradient = nullptr;  ///< [B, H, N]; null: log decays are 0 and have no gradient
+  float* query_gradient = nullptr;       ///< [B, H, L, d], of each head that reads it
+  float* key_gradient = nullptr;         ///< [B, H, L, d], likewise
+  float* value_gradient = nullptr;       ///< [B, H, L, d_v]
+  float* beta_gradient = nullptr;        ///< [B, H, L]; null: not wanted
+  double* log_decay_gradient = nullptr;  ///< [B, H, L]; null without kept_gradient alone
+};
+Status delta_rows_gradient(const DeltaRowsGradient& arguments, Stream stream);
 
 }  // namespace foxscope::kernels::cuda

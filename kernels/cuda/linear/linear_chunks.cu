@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
@@ -21,7 +20,6 @@ constexpr int kOfRow = kT / kOfThread;  // threads of it
 constexpr int kWarps = kThreads / 32;
 constexpr int kMostWidth = 1024;    // of scaled rows
 constexpr int kMostChannels = 256;  // of channel_chunks
-constexpr int kRowsOfPart = 64;     // of a convolution
 constexpr int kRowsOfBlock = 64;    // of scaled rows
 constexpr int kMixThreads = 128;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
@@ -354,22 +352,36 @@ __global__ void __launch_bounds__(kThreads) scaled_rows_gradient_kernel(const __
 
 constexpr int kAhead = 8;  // chunks that are read before they are needed
 
+/// Where a state's numbers and what is kept of them lie, a chunk after the other.
+struct StatePlace {
+  std::int64_t first;   ///< of the first chunk
+  std::int64_t stride;  ///< from one chunk to the next
+  std::int64_t kept;
+  std::int64_t kept_stride;
+
+  /// @param row, column  of the state of head `head`
+  __device__ __forceinline__ StatePlace(const PassedStates& a, std::int64_t head, std::int64_t row,
+                                        std::int64_t column) {
+    const std::int64_t size = a.rows * a.columns;
+    const std::int64_t inside = a.heads_inside;
+    stride = size * (inside > 0 ? inside : 1);
+    first = inside > 0 ? head / inside * a.chunks * stride + (row * inside + head % inside) * a.columns + column
+                       : head * a.chunks * size + row * a.columns + column;
+    kept = head * a.chunks * (a.kept_by_row ? a.rows : 1) + (a.kept_by_row ? row : 0);
+    kept_stride = a.kept_by_row ? a.rows : 1;
+  }
+};
+
 /// A thread is two columns of a state's row.
 __global__ void __launch_bounds__(kThreads) pass_states_kernel(const __grid_constant__ PassedStates a) {
   const std::int64_t size = a.rows * a.columns;
   const std::int64_t place = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;
   if (place >= size) return;
   const std::int64_t head = blockIdx.y;
-  const std::int64_t row = place / a.columns;
-  const std::int64_t inside = a.heads_inside;
-  const std::int64_t stride = size * (inside > 0 ? inside : 1);  // from one chunk to the next
-  const std::int64_t first =
-      inside > 0 ? head / inside * a.chunks * stride + (row * inside + head % inside) * a.columns + place % a.columns
-                 : head * a.chunks * size + place;
-  const auto* written = reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.written) + first);
-  auto* before = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.before) + first);
-  const float* kept = a.kept + head * a.chunks * (a.kept_by_row ? a.rows : 1) + (a.kept_by_row ? row : 0);
-  const std::int64_t kept_stride = a.kept_by_row ? a.rows : 1;
+  const StatePlace at(a, head, place / a.columns, place % a.columns);
+  const auto* written = reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.written) + at.first);
+  auto* before = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.before) + at.first);
+  const float* kept = a.kept + at.kept;
   float2 state{0, 0};
   if (a.first != nullptr) state = *reinterpret_cast<const float2*>(a.first + head * size + place);
   for (std::int64_t begin = 0; begin < a.chunks; begin += kAhead) {
@@ -378,13 +390,13 @@ __global__ void __launch_bounds__(kThreads) pass_states_kernel(const __grid_cons
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {
       if (begin + n >= a.chunks) break;
-      next[n] = written[(begin + n) * stride / 2];
-      factor[n] = kept[(begin + n) * kept_stride];
+      next[n] = written[(begin + n) * at.stride / 2];
+      factor[n] = kept[(begin + n) * at.kept_stride];
     }
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {
       if (begin + n >= a.chunks) break;
-      before[(begin + n) * stride / 2] = __floats2bfloat162_rn(state.x, state.y);
+      before[(begin + n) * at.stride / 2] = __floats2bfloat162_rn(state.x, state.y);
       const float2 more = __bfloat1622float2(next[n]);
       state.x = state.x * factor[n] + more.x;
       state.y = state.y * factor[n] + more.y;
@@ -394,14 +406,13 @@ __global__ void __launch_bounds__(kThreads) pass_states_kernel(const __grid_cons
 }
 
 __global__ void __launch_bounds__(kThreads) pass_states_back_kernel(const __grid_constant__ PassedStatesGradient a) {
-  const std::int64_t size = a.rows * a.columns;
   const std::int64_t place = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;
-  if (place >= size) return;
-  const std::int64_t head = blockIdx.y;
-  const std::int64_t base = head * a.chunks * size + place;
-  const auto* from = reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.before_gradient) + base);
-  auto* to = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.written_gradient) + base);
-  const float* kept = a.kept + head * a.chunks;
+  if (place >= a.rows * a.columns) return;
+  const StatePlace at(a, blockIdx.y, place / a.columns, place % a.columns);
+  const auto* from =
+      reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.before_gradient) + at.first);
+  auto* to = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.written_gradient) + at.first);
+  const float* kept = a.kept + at.kept;
   float2 state{0, 0};
   for (std::int64_t end = a.chunks; end > 0; end -= kAhead) {
     __nv_bfloat162 next[kAhead];
@@ -409,13 +420,13 @@ __global__ void __launch_bounds__(kThreads) pass_states_back_kernel(const __grid
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {
       if (end - n <= 0) break;
-      next[n] = from[(end - n - 1) * size / 2];
-      factor[n] = kept[end - n - 1];
+      next[n] = from[(end - n - 1) * at.stride / 2];
+      factor[n] = kept[(end - n - 1) * at.kept_stride];
     }
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {
       if (end - n <= 0) break;
-      to[(end - n - 1) * size / 2] = __floats2bfloat162_rn(state.x, state.y);
+      to[(end - n - 1) * at.stride / 2] = __floats2bfloat162_rn(state.x, state.y);
       const float2 more = __bfloat1622float2(next[n]);
       state.x = state.x * factor[n] + more.x;
       state.y = state.y * factor[n] + more.y;
@@ -423,16 +434,42 @@ __global__ void __launch_bounds__(kThreads) pass_states_back_kernel(const __grid
   }
 }
 
-/// kept_gradient = <what came back to S_(n+1), S_n>; a block is a chunk of a head.
+/// kept_gradient = <what came back to S_(n+1), S_n>; a block is a chunk of a head, a warp some rows of the state.
+__global__ void __launch_bounds__(kThreads) kept_rows_gradient_kernel(const __grid_constant__ PassedStatesGradient a) {
+  const std::int64_t n = blockIdx.x % a.chunks;
+  const std::int64_t head = blockIdx.x / a.chunks;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (std::int64_t row = threadIdx.x / 32; row < a.rows; row += kWarps) {
+    const StatePlace at(a, head, row, 0);
+    const std::int64_t first = (at.first + n * at.stride) / 2;
+    const auto* states = static_cast<const __nv_bfloat162*>(a.before) + first;
+    const auto* gradients = static_cast<const __nv_bfloat162*>(a.written_gradient) + first;
+    float sum = 0;
+    for (std::int64_t pair = lane; pair < a.columns / 2; pair += 32) {
+      const float2 x = __bfloat1622float2(states[pair]);
+      const float2 y = __bfloat1622float2(gradients[pair]);
+      sum += x.x * y.x + x.y * y.y;
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
+    if (lane == 0) a.kept_gradient[blockIdx.x * a.rows + row] = sum;
+  }
+}
+
+/// The same where a chunk has one number.
 __global__ void __launch_bounds__(kThreads) kept_gradient_kernel(const __grid_constant__ PassedStatesGradient a) {
-  const std::int64_t pairs = a.rows * a.columns / 2;
-  const std::int64_t base = std::int64_t{blockIdx.x} * pairs;
-  const auto* states = static_cast<const __nv_bfloat162*>(a.before) + base;
-  const auto* gradients = static_cast<const __nv_bfloat162*>(a.written_gradient) + base;
+  const StatePlace begin(a, blockIdx.x / a.chunks, 0, 0);
+  const std::int64_t first = (begin.first + blockIdx.x % a.chunks * begin.stride) / 2;
+  const auto* states = static_cast<const __nv_bfloat162*>(a.before) + first;
+  const auto* gradients = static_cast<const __nv_bfloat162*>(a.written_gradient) + first;
+  const auto pairs = static_cast<unsigned>(a.columns / 2);  // of a row
+  const auto row_stride = static_cast<unsigned>((a.heads_inside > 0 ? a.heads_inside : 1) * pairs);
   float sum = 0;
-  for (std::int64_t n = threadIdx.x; n < pairs; n += kThreads) {
-    const float2 x = __bfloat1622float2(states[n]);
-    const float2 y = __bfloat1622float2(gradients[n]);
+#pragma unroll 8
+  for (unsigned e = threadIdx.x; e < static_cast<unsigned>(a.rows) * pairs; e += kThreads) {
+    const std::int64_t place = std::int64_t{e / pairs} * row_stride + e % pairs;
+    const float2 x = __bfloat1622float2(states[place]);
+    const float2 y = __bfloat1622float2(gradients[place]);
     sum += x.x * y.x + x.y * y.y;
   }
 #pragma unroll
@@ -519,93 +556,6 @@ __global__ void __launch_bounds__(kThreads) channel_chunks_kernel(const __grid_c
   }
 }
 
-constexpr int kChannels = 128;  // of a block of a convolution
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
-
-/// The input of the convolution at a position, also before the first.
-template <int Taps, class T>
-__device__ __forceinline__ float at_position(const ShortConvolution& a, std::int64_t b, std::int64_t t,
-                                             std::int64_t channel) {
-  if (t >= 0) return static_cast<float>(static_cast<const T*>(a.x)[b * a.batch_stride + t * a.row_stride + channel]);
-  return a.before == nullptr ? 0.0F : a.before[(b * (Taps - 1) + t + Taps - 1) * a.channels + channel];
-}
-
-/// A thread is a channel through some rows.
-template <int Taps, class T>
-__global__ void __launch_bounds__(kChannels) convolution_kernel(const __grid_constant__ ShortConvolution a) {
-  const std::int64_t channel = std::int64_t{blockIdx.x} * kChannels + threadIdx.x;
-  if (channel >= a.channels) return;
-  const std::int64_t b = blockIdx.z;
-  const std::int64_t begin = std::int64_t{blockIdx.y} * kRowsOfPart;
-  const std::int64_t end = min(begin + kRowsOfPart, a.length);
-  float weight[Taps];
-  float x[Taps];
-#pragma unroll
-  for (int s = 0; s < Taps; ++s) weight[s] = a.weight[channel * Taps + s];
-  const float bias = a.bias == nullptr ? 0.0F : a.bias[channel];
-#pragma unroll
-  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps, T>(a, b, begin - Taps + s, channel);
-#pragma unroll 4
-  for (std::int64_t t = begin; t < end; ++t) {
-#pragma unroll
-    for (int s = 1; s < Taps; ++s) x[s - 1] = x[s];
-    x[Taps - 1] = at_position<Taps, T>(a, b, t, channel);
-    float z = bias;
-#pragma unroll
-    for (int s = 0; s < Taps; ++s) z += weight[s] * x[s];
-    a.out[(b * a.length + t) * a.channels + channel] = z * sigmoid(z);
-  }
-}
-
-template <int Taps>
-__global__ void __launch_bounds__(kChannels)
-    convolution_gradient_kernel(const __grid_constant__ ShortConvolutionGradient a) {
-  const std::int64_t channel = std::int64_t{blockIdx.x} * kChannels + threadIdx.x;
-  if (channel >= a.channels) return;
-  const std::int64_t b = blockIdx.z;
-  const std::int64_t begin = std::int64_t{blockIdx.y} * kRowsOfPart;
-  const std::int64_t end = min(begin + kRowsOfPart, a.length);
-  float weight[Taps];
-  float x[Taps];
-  float dz[Taps] = {};  // dz[s] is that of s rows ago
-  float sums[Taps + 1] = {};
-#pragma unroll
-  for (int s = 0; s < Taps; ++s) weight[s] = a.weight[channel * Taps + s];
-  const float bias = a.bias == nullptr ? 0.0F : a.bias[channel];
-#pragma unroll
-  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps, float>(a, b, begin - Taps + s, channel);
-  for (std::int64_t t = begin; t < end + Taps - 1; ++t) {
-#pragma unroll
-    for (int s = 1; s < Taps; ++s) x[s - 1] = x[s];
-#pragma unroll
-    for (int s = Taps - 1; s > 0; --s) dz[s] = dz[s - 1];
-    dz[0] = 0;
-    if (t < a.length) {
-      x[Taps - 1] = at_position<Taps, float>(a, b, t, channel);
-      float z = bias;
-#pragma unroll
-      for (int s = 0; s < Taps; ++s) z += weight[s] * x[s];
-      const float gate = sigmoid(z);
-      dz[0] = a.out_gradient[(b * a.length + t) * a.channels + channel] * gate * (1.0F + z * (1.0F - gate));
-    }
-    if (t < end) {
-#pragma unroll
-      for (int s = 0; s < Taps; ++s) sums[s] += dz[0] * x[s];
-      sums[Taps] += dz[0];
-    }
-    const std::int64_t u = t - Taps + 1;
-    if (u < begin) continue;
-    float dx = 0;
-#pragma unroll
-    for (int s = 0; s < Taps; ++s) dx += weight[s] * dz[s];
-    a.x_gradient[(b * a.length + u) * a.channels + channel] = dx;
-  }
-  const std::int64_t part = b * gridDim.y + blockIdx.y;
-#pragma unroll
-  for (int s = 0; s <= Taps; ++s) a.parts[(part * a.channels + channel) * (Taps + 1) + s] = sums[s];
-}
-
 bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
 
 bool heads_fit(std::int64_t batch, std::int64_t heads, std::int64_t groups) {
@@ -633,24 +583,6 @@ bool is_valid(const PassedStates& a) {
   return is_size(a.heads) && a.heads < 65536 && is_size(a.chunks) && is_size(a.rows) && is_size(a.columns) &&
          a.columns % 2 == 0 && a.heads_inside >= 0 && (a.heads_inside == 0 || a.heads % a.heads_inside == 0) &&
          a.kept != nullptr && a.before != nullptr;
-}
-
-bool is_valid(const ShortConvolution& a) {
-  return is_size(a.batch) && a.batch < 65536 && is_size(a.length) && a.length <= 65535 * std::int64_t{kRowsOfPart} &&
-         is_size(a.channels) && a.taps >= 2 && a.taps <= 4 && a.row_stride >= a.channels && a.x != nullptr &&
-         a.weight != nullptr;
-}
-
-dim3 parts_of(const ShortConvolution& a) {
-  return {blocks_of(a.channels, kChannels), blocks_of(a.length, kRowsOfPart), static_cast<unsigned>(a.batch)};
-}
-
-/// Calls launch with the number of taps as a constant.
-template <class Launch>
-void with_taps(std::int64_t taps, const Launch& launch) {
-  if (taps == 2) launch(std::integral_constant<int, 2>{});
-  if (taps == 3) launch(std::integral_constant<int, 3>{});
-  if (taps == 4) launch(std::integral_constant<int, 4>{});
 }
 
 }  // namespace
@@ -715,14 +647,19 @@ Status pass_states(const PassedStates& a, Stream stream) {
 }
 
 Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
-  if (!is_valid(a) || a.heads_inside != 0 || a.kept_by_row || a.first != nullptr || a.before_gradient == nullptr ||
-      a.written_gradient == nullptr || a.kept_gradient == nullptr || a.heads * a.chunks >= kMostBlocks) {
+  if (!is_valid(a) || a.first != nullptr || a.before_gradient == nullptr || a.written_gradient == nullptr ||
+      a.kept_gradient == nullptr || a.heads * a.chunks >= kMostBlocks) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
   const dim3 blocks(blocks_of(a.rows * a.columns, 2 * kThreads), static_cast<unsigned>(a.heads));
   pass_states_back_kernel<<<blocks, kThreads, 0, stream>>>(a);
-  kept_gradient_kernel<<<static_cast<unsigned>(a.heads * a.chunks), kThreads, 0, stream>>>(a);
+  const auto chunks = static_cast<unsigned>(a.heads * a.chunks);
+  if (a.kept_by_row) {
+    kept_rows_gradient_kernel<<<chunks, kThreads, 0, stream>>>(a);
+  } else {
+    kept_gradient_kernel<<<chunks, kThreads, 0, stream>>>(a);
+  }
   return launched();
 }
 
@@ -740,33 +677,6 @@ Status channel_chunks(const ChannelChunks& a, Stream stream) {
       status_of(cudaFuncSetAttribute(channel_chunks_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   if (allowed != Status::ok) return allowed;
   channel_chunks_kernel<<<static_cast<unsigned>(a.batch * a.heads * chunks), kThreads, bytes, stream>>>(a);
-  return launched();
-}
-
-Status short_convolution(const ShortConvolution& a, Stream stream) {
-  if (!is_valid(a) || a.out == nullptr) return Status::invalid_argument;
-  if (!is_available()) return Status::unavailable;
-  with_taps(a.taps, [&](auto taps) {
-    if (a.x_type == ElementType::float32) {
-      convolution_kernel<taps(), float><<<parts_of(a), kChannels, 0, stream>>>(a);
-    } else {
-      convolution_kernel<taps(), Bfloat16><<<parts_of(a), kChannels, 0, stream>>>(a);
-    }
-  });
-  return launched();
-}
-
-std::int64_t short_convolution_parts(const ShortConvolution& a) {
-  return a.batch * ((a.length + kRowsOfPart - 1) / kRowsOfPart);
-}
-
-Status short_convolution_gradient(const ShortConvolutionGradient& a, Stream stream) {
-  if (!is_valid(a) || a.x_type != ElementType::float32 || a.before != nullptr || a.out_gradient == nullptr ||
-      a.x_gradient == nullptr || a.parts == nullptr) {
-    return Status::invalid_argument;
-  }
-  if (!is_available()) return Status::unavailable;
-  with_taps(a.taps, [&](auto taps) { convolution_gradient_kernel<taps()><<<parts_of(a), kChannels, 0, stream>>>(a); });
   return launched();
 }
 

@@ -25,6 +25,33 @@ struct HeadRows {
   std::int64_t row_stride = 0;
 };
 
+/// Sums of a head's log decays within chunks, float64 until they are rounded. Positions from L on write nothing.
+struct HeadDecays {
+  std::int64_t batch = 0;             ///< B
+  std::int64_t heads = 0;             ///< H
+  std::int64_t length = 0;            ///< L
+  const double* log_decay = nullptr;  ///< [B, H, L] nats; null: 0
+  std::int64_t decay_batch_stride = 0, decay_head_stride = 0, decay_row_stride = 0;
+  const float* beta = nullptr;  ///< [B, H, L]; null: 1
+  std::int64_t beta_batch_stride = 0, beta_head_stride = 0, beta_row_stride = 0;
+  float* cumulative = nullptr;  ///< [B, H, N, T] c
+  float* chunk_beta = nullptr;  ///< [B, H, N, T] beta, 0 beyond the length
+  float* to_end = nullptr;      ///< [B, H, N, T] exp(c_T - c) beta
+  float* kept = nullptr;        ///< [B, H, N] exp(c_T)
+};
+Status head_decays(const HeadDecays& arguments, Stream stream);
+
+/// Gradients of a loss through head_decays, from those by what it makes.
+struct HeadDecaysGradient : HeadDecays {
+  const float* cumulative_gradient = nullptr;  ///< [B, H, N, T]
+  const float* chunk_beta_gradient = nullptr;  ///< [B, H, N, T]
+  const float* to_end_gradient = nullptr;      ///< [B, H, N, T]
+  const float* kept_gradient = nullptr;        ///< [B, H, N]
+  double* log_decay_gradient = nullptr;        ///< [B, H, L], sums from the end of a chunk; null: not wanted
+  float* beta_gradient = nullptr;              ///< [B, H, L]; null: not wanted
+};
+Status head_decays_gradient(const HeadDecaysGradient& arguments, Stream stream);
+
 /// M_ij = P_ij exp(c_i - c_j) beta_j for j <= i of the same chunk, else 0.
 struct DecayedScores {
   std::int64_t batch = 0;             ///< B
@@ -89,12 +116,12 @@ struct PassedStates {
 };
 Status pass_states(const PassedStates& arguments, Stream stream);
 
-/// Gradients of a loss through pass_states with one kept number a chunk and no state before all chunks, from that by
-/// `before`; `written` and `last` are not read.
+/// Gradients of a loss through pass_states with no state before all chunks, from that by `before`; `written` and `last`
+/// are not read.
 struct PassedStatesGradient : PassedStates {
-  const void* before_gradient = nullptr;  ///< [B H, N, d, d_v] bf16
-  void* written_gradient = nullptr;       ///< [B H, N, d, d_v] bf16
-  float* kept_gradient = nullptr;         ///< [B H, N]
+  const void* before_gradient = nullptr;  ///< as `before`
+  void* written_gradient = nullptr;       ///< likewise
+  float* kept_gradient = nullptr;         ///< as `kept`
 };
 Status pass_states_gradient(const PassedStatesGradient& arguments, Stream stream);
 
@@ -116,6 +143,36 @@ struct DecayedMix {
 };
 Status decayed_mix(const DecayedMix& arguments, Stream stream);
 
+/// exp(c_i) dy_i, what z_i of decayed_mix gets.
+struct CarriedGradient {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t chunks = 0;               ///< N
+  std::int64_t columns = 0;              ///< d_v, as in DecayedMix
+  const float* cumulative = nullptr;     ///< [B, H, N, T] c, nats
+  const void* mixed_gradient = nullptr;  ///< [B, N T, H, d_v] bf16, dy
+  void* carried_gradient = nullptr;      ///< [B, N T, H, d_v] bf16
+};
+Status carried_gradient(const CarriedGradient& arguments, Stream stream);
+
+/// Gradients of a loss through decayed_mix and through scaled_rows of the same values, s_j = e_j v_j, from those by
+/// what they make. `mixed` is not read, and heads are of one group.
+struct DecayedMixGradient : DecayedMix {
+  const void* mixed_gradient = nullptr;   ///< [B, N T, H, d_v] bf16
+  const float* to_end = nullptr;          ///< [B, H, N, T] e
+  const void* scaled_gradient = nullptr;  ///< [B, N T, H, d_v] bf16, by s
+  float* value_gradient = nullptr;        ///< [B, N T, H, d_v], of both
+  float* product_parts = nullptr;         ///< [parts, B, N, T, T] parts of that by P, to be summed
+  float* cumulative_gradient = nullptr;   ///< [B, H, N, T], of decayed_mix
+  float* beta_gradient = nullptr;         ///< [B, H, N, T], likewise
+  float* to_end_gradient = nullptr;       ///< [B, H, N, T]
+};
+/// The widest head that decayed_mix_gradient takes, a multiple of 16.
+inline constexpr std::int64_t kMostMixGradientColumns = 128;
+/// The number of `parts`.
+std::int64_t decayed_mix_parts(const DecayedMix& arguments);
+Status decayed_mix_gradient(const DecayedMixGradient& arguments, Stream stream);
+
 /// All that is before the products where channels decay, each pair of a chunk on its own: M_ij = sum over n of
 /// q_in k_jn exp(c_in - c_jn) for j <= i, else 0, q_i exp(c_i), k_j exp(c_T - c_j) and exp(c_T), c summed in float64.
 struct ChannelChunks {
@@ -134,27 +191,40 @@ struct ChannelChunks {
 };
 Status channel_chunks(const ChannelChunks& arguments, Stream stream);
 
+/// Gradients of a loss through channel_chunks, from those by what it makes, none of which is read. The gradients by log
+/// decays of a chunk are sums from its end, float64.
+struct ChannelChunksGradient : ChannelChunks {
+  const void* scores_gradient = nullptr;         ///< [B, H, N, T, T] bf16; what is above the diagonal is not read
+  const void* query_decayed_gradient = nullptr;  ///< [B, H, N T, d] bf16
+  const void* key_decayed_gradient = nullptr;    ///< [B, H, N T, d] bf16
+  const float* kept_gradient = nullptr;          ///< [B, H, N, d]
+  float* query_gradient = nullptr;               ///< [B, H, L, d]
+  float* key_gradient = nullptr;                 ///< [B, H, L, d]
+  double* log_decay_gradient = nullptr;          ///< [B, H, L, d]
+};
+Status channel_chunks_gradient(const ChannelChunksGradient& arguments, Stream stream);
+
 /// A causal convolution, a channel each, and silu of it: out_t = silu(bias + sum_{s < K} w_s x_(t - K + 1 + s)).
 struct ShortConvolution {
   std::int64_t batch = 0;
-  std::int64_t length = 0;                    ///< L
-  std::int64_t channels = 0;                  ///< C
-  std::int64_t taps = 0;                      ///< K, 2 to 4
-  const void* x = nullptr;                    ///< [B, L, C], the last axis dense
-  ElementType x_type = ElementType::float32;  ///< bfloat16 only where nothing is differentiated
-  std::int64_t row_stride = 0;                ///< of x, elements
-  std::int64_t batch_stride = 0;              ///< of x, elements
-  const float* before = nullptr;              ///< [B, K - 1, C] dense, what precedes x; null: 0
-  const float* weight = nullptr;              ///< [C, K]
-  const float* bias = nullptr;                ///< [C]; may be null
-  float* out = nullptr;                       ///< [B, L, C]
+  std::int64_t length = 0;    ///< L
+  std::int64_t channels = 0;  ///< C
+  std::int64_t taps = 0;      ///< K, 2 to 4
+  const void* x = nullptr;    ///< [B, L, C], the last axis dense
+  ElementType x_type = ElementType::float32;
+  std::int64_t row_stride = 0;    ///< of x, elements
+  std::int64_t batch_stride = 0;  ///< of x, elements
+  const float* before = nullptr;  ///< [B, K - 1, C] dense, what precedes x; null: 0
+  const float* weight = nullptr;  ///< [C, K]
+  const float* bias = nullptr;    ///< [C]; may be null
+  float* out = nullptr;           ///< [B, L, C]
 };
 Status short_convolution(const ShortConvolution& arguments, Stream stream);
 
 /// Gradients of a loss through short_convolution without what precedes x; `out` is not read.
 struct ShortConvolutionGradient : ShortConvolution {
   const float* out_gradient = nullptr;  ///< [B, L, C]
-  float* x_gradient = nullptr;          ///< [B, L, C]
+  void* x_gradient = nullptr;           ///< [B, L, C] of x's type
   float* parts = nullptr;               ///< [parts, C, K + 1] parts of the gradients by weight and bias, to be summed
 };
 /// The number of `parts`.

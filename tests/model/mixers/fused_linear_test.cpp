@@ -1,6 +1,7 @@
 // What stands between the products of a linear mixer on a GPU, against LibTorch's operations in float32 on the CPU.
 #include <cmath>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "backend/model/layer/torch/composed_linear_torch.h"
-#include "backend/model/layer/torch/fused_linear_torch.h"
+#include "backend/model/layer/torch/fused/fused_linear_steps_torch.h"
+#include "backend/model/layer/torch/fused/fused_linear_torch.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/linear/delta_chunks.h"
 
@@ -200,8 +202,6 @@ TEST_F(CudaLinearChunks, DeltaRuleOfOtherKindsIsLeftToTheComposedOperations) {
   EXPECT_FALSE(takes({1, 2, 1, 64, 264, 64}));
   EXPECT_FALSE(takes({1, 2, 1, 64, 12, 64}));
   EXPECT_FALSE(takes({1, 2, 1, 64, 64, 12}));
-  const at::AutoGradMode with_graph(true);
-  EXPECT_FALSE(takes({1, 2, 1, 64, 64, 64}));
 }
 
 /// Compares the matrices of each chunk, which the pass over the chunks reads, with their definition
@@ -276,39 +276,165 @@ TEST_F(CudaLinearChunks, DeltaChunksAreThoseOfFloat64) {
   }
 }
 
-TEST_F(CudaLinearChunks, GradientsAreThoseOfTheComposedOperations) {
-  for (const double strength : {1e-3, 0.1, 3.0}) {
-    LinearOperands operands = random_operands({2, 4, 2, 300, 64, 48}, Decay::head, strength);
-    LinearOperands there = on_gpu(operands);
-    const at::Tensor weight = at::randn({2, 4, 300, 48});
-    const auto gradients = [&weight](LinearOperands& all, bool fused) {
-      std::vector<at::Tensor> by;
-      for (at::Tensor* x : tensors_of(all)) by.push_back(x->requires_grad_());
-      at::Tensor state;
-      const auto y = fused ? fused_linear_mixing(all, state, {}) : composed_linear_mixing(all, state, {});
-      return torch::autograd::grad({(*y * weight.to(y->device())).sum()}, by);
+/// The recurrence of LinearMixer, position by position in float64.
+at::Tensor recur(const LinearOperands& all) {
+  const auto of_heads = [&](const at::Tensor& x) {
+    return x.to(at::kDouble).repeat_interleave(all.heads / x.size(1), 1);
+  };
+  const at::Tensor query = of_heads(all.query), key = of_heads(all.key), value = of_heads(all.value);
+  at::Tensor state = at::zeros({key.size(0), all.heads, key.size(3), value.size(3)}, at::kDouble);
+  std::vector<at::Tensor> output;
+  for (std::int64_t t = 0; t < key.size(2); ++t) {
+    const auto at = [t](const at::Tensor& x) { return x.select(2, t); };
+    const at::Tensor k = at(key).unsqueeze(3);
+    if (all.log_decay.defined()) {
+      const at::Tensor alpha = at(all.log_decay).exp();
+      state = state * (alpha.dim() == 2 ? alpha.unsqueeze(2) : alpha).unsqueeze(3);
+    }
+    at::Tensor written = at(value);
+    if (all.delta_rule) written = written - (state * k).sum(2);
+    if (all.beta.defined()) written = written * at(all.beta).unsqueeze(2);
+    state = state + k * written.unsqueeze(2);
+    output.push_back((state * at(query).unsqueeze(3)).sum(2));
+  }
+  return at::stack(output, 2);
+}
+
+/// The same in chunks, composed of operations in float32 but for the products, whose operands are rounded to bfloat16,
+/// and so their gradients.
+at::Tensor mix_in_bfloat16(const LinearOperands& all) {
+  const auto multiply = [](const at::Tensor& a, const at::Tensor& b) {
+    return at::matmul(a.to(at::kBFloat16), b.to(at::kBFloat16)).to(at::kFloat);
+  };
+  const auto chunk = [&](const at::Tensor& x) {
+    std::vector<std::int64_t> padding(static_cast<std::size_t>(2 * (x.dim() - 2)));
+    padding.back() = (64 - x.size(2) % 64) % 64;
+    return at::constant_pad_nd(x.repeat_interleave(all.heads / x.size(1), 1), padding).unflatten(2, {-1, 64});
+  };
+  const at::Tensor query = chunk(all.query), key = chunk(all.key), value = chunk(all.value);
+  const at::Tensor ones = at::ones(value.sizes().slice(0, 4), at::kFloat);
+  const at::Tensor beta = all.beta.defined() ? chunk(all.beta) : ones;
+  at::Tensor c = all.log_decay.defined() ? chunk(all.log_decay).cumsum(3) : at::zeros_like(ones, at::kDouble);
+  if (c.dim() == 4) c = c.unsqueeze(4);
+  const at::Tensor total = c.slice(3, 63);
+  const auto power = [](const at::Tensor& x) { return x.exp().to(at::kFloat); };
+  const at::Tensor later = at::ones({64, 64}, at::kBool).triu(1).unsqueeze(2);
+  const at::Tensor between =
+      power((c.unsqueeze(4) - c.unsqueeze(3)).masked_fill(later, -INFINITY));  // [.., T, T, d or 1]
+  const at::Tensor of_query = query * power(c), of_key = key * power(total - c);
+  at::Tensor scores, written, erased;
+  if (all.decays_by_channel()) {
+    scores = (query.unsqueeze(4) * key.unsqueeze(3) * between).sum(5);
+  } else {
+    scores = multiply(query, key.transpose(3, 4)) * between.squeeze(5);
+  }
+  if (all.delta_rule) {
+    const at::Tensor triangle = (beta.unsqueeze(4) * multiply(key, key.transpose(3, 4)) * between.squeeze(5)).tril(-1);
+    const auto solve = [&](const at::Tensor& right) {
+      return at::linalg_solve_triangular(triangle, right, false, true, true);
     };
-    const auto expected = gradients(operands, false);
-    const auto found = gradients(there, true);
-    ASSERT_EQ(found.size(), 5U);
-    for (std::size_t n = 0; n < found.size(); ++n) {
-      EXPECT_LE(largest_error(found[n], expected[n]), kBfloat16Error) << "operand " << n << ", decay " << strength;
+    written = solve(beta.unsqueeze(4) * value);
+    erased = solve(beta.unsqueeze(4) * power(c) * key);
+  } else {
+    scores = scores * beta.unsqueeze(3);
+    written = value * beta.unsqueeze(4);
+  }
+  at::Tensor state = at::zeros({key.size(0), all.heads, key.size(4), value.size(4)}, at::kFloat);
+  std::vector<at::Tensor> output;
+  for (std::int64_t n = 0; n < key.size(2); ++n) {
+    const auto at = [n](const at::Tensor& x) { return x.select(2, n); };
+    at::Tensor update = at(written);
+    if (all.delta_rule) update = update - multiply(at(erased), state);
+    const at::Tensor within = all.delta_rule ? update : at(value);
+    output.push_back(multiply(at(scores), within) + multiply(at(of_query), state));
+    state = state * power(at(total)).transpose(2, 3) + multiply(at(of_key).transpose(2, 3), update);
+  }
+  return at::stack(output, 2).flatten(2, 3).slice(2, 0, all.query.size(2));
+}
+
+/// Compares gradients with the recurrence's in float64: their errors are at most twice those of the composed form.
+void check_gradients(const LinearOperands& operands, const std::string& what) {
+  const at::Tensor weight =
+      at::randn({operands.value.size(0), operands.heads, operands.value.size(2), operands.value.size(3)})
+          .to(at::kBFloat16)
+          .to(at::kFloat);
+  const auto gradients = [&weight](LinearOperands all, const auto& mix) {
+    std::vector<at::Tensor> by;
+    for (at::Tensor* x : tensors_of(all)) by.push_back(*x = x->detach().clone().requires_grad_());
+    return torch::autograd::grad({(mix(all) * weight.to(by[0].device())).sum()}, by);
+  };
+  const auto expected = gradients(operands, recur);
+  const auto composed = gradients(operands, mix_in_bfloat16);
+  const auto found = gradients(on_gpu(operands), [](const LinearOperands& there) {
+    EXPECT_TRUE(fused_linear_takes(there, at::kBFloat16));
+    at::Tensor state;
+    return *fused_linear_mixing(there, state, {});
+  });
+  ASSERT_EQ(found.size(), expected.size());
+  const auto error = [](const at::Tensor& x, const at::Tensor& reference) {
+    const at::Tensor exact = reference.to(at::kDouble);
+    return ((x.to(at::kCPU).to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
+  };
+  std::string errors;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    const double of_kernel = error(found[n], expected[n]);
+    const double of_composed = error(composed[n], expected[n]);
+    EXPECT_LE(of_kernel, 2 * of_composed) << what << ", operand " << n;
+    errors += " " + std::to_string(of_kernel) + "/" + std::to_string(of_composed);
+  }
+  ::testing::Test::RecordProperty(what, errors);
+}
+
+std::string case_of(const std::string& family, const Sizes& sizes, double strength) {
+  return family + "_" + std::to_string(sizes.length) + "_" + std::to_string(sizes.rows) + "_" +
+         std::to_string(sizes.columns) + "_decay_" + std::to_string(strength);
+}
+
+TEST_F(CudaLinearChunks, GradientsOfDecaysOfHeads) {
+  for (const double strength : {1e-3, 0.1, 3.0}) {
+    for (const Sizes& sizes : {Sizes{2, 4, 2, 300, 64, 48}, Sizes{1, 4, 1, 150, 128, 64}}) {
+      check_gradients(random_operands(sizes, Decay::head, strength), case_of("head", sizes, strength));
+    }
+  }
+}
+
+TEST_F(CudaLinearChunks, GradientsOfDecaysOfChannels) {
+  for (const double strength : {1e-3, 0.1, 3.0, 50.0}) {
+    for (const Sizes& sizes :
+         {Sizes{2, 3, 3, 300, 64, 48}, Sizes{1, 2, 2, 128, 128, 128}, Sizes{1, 1, 1, 150, 256, 64}}) {
+      check_gradients(random_operands(sizes, Decay::channel, strength), case_of("channel", sizes, strength));
+    }
+  }
+}
+
+TEST_F(CudaLinearChunks, GradientsOfTheDeltaRule) {
+  for (const double strength : {0.0, 1e-3, 0.1, 3.0}) {
+    for (const double most_beta : {1.0, 2.0}) {
+      for (const Sizes& sizes : {Sizes{2, 4, 2, 300, 64, 48}, Sizes{1, 2, 2, 128, 128, 128},
+                                 Sizes{1, 1, 1, 150, 256, 64}, Sizes{1, 1, 1, 130, 192, 384}}) {
+        check_gradients(random_delta_operands(sizes, strength, 0, most_beta),
+                        case_of("delta_beta_" + std::to_string(most_beta), sizes, strength));
+      }
     }
   }
 }
 
 TEST_F(CudaLinearChunks, GradientsAreTheSameEachTime) {
-  const LinearOperands operands = on_gpu(random_operands({2, 4, 1, 300, 64, 48}, Decay::head, 0.1));
-  const auto gradients = [&] {
+  const auto gradients = [](const LinearOperands& operands) {
     LinearOperands all = operands;
     std::vector<at::Tensor> by;
     for (at::Tensor* x : tensors_of(all)) by.push_back(*x = x->detach().requires_grad_());
     at::Tensor state;
     return torch::autograd::grad({fused_linear_mixing(all, state, {})->square().sum()}, by);
   };
-  const auto first = gradients();
-  const auto second = gradients();
-  for (std::size_t n = 0; n < first.size(); ++n) EXPECT_TRUE(at::equal(first[n], second[n])) << "operand " << n;
+  for (const LinearOperands& operands : {random_operands({2, 4, 1, 300, 64, 48}, Decay::head, 0.1),
+                                         random_operands({2, 4, 4, 300, 64, 48}, Decay::channel, 0.1),
+                                         random_delta_operands({2, 4, 2, 300, 64, 48}, 0.1, 0, 2)}) {
+    const LinearOperands there = on_gpu(operands);
+    const auto first = gradients(there);
+    const auto second = gradients(there);
+    for (std::size_t n = 0; n < first.size(); ++n) EXPECT_TRUE(at::equal(first[n], second[n])) << "operand " << n;
+  }
 }
 
 TEST_F(CudaLinearChunks, HeadsOfLengthOneAreThoseOfTheComposedOperations) {
@@ -325,8 +451,108 @@ TEST_F(CudaLinearChunks, HeadsOfLengthOneAreThoseOfTheComposedOperations) {
   EXPECT_FALSE(fused_unit_heads_takes(at::randn({1, 2, 8}), 8));
 }
 
+std::vector<at::Tensor*> tensors_of(LinearOutput& output) {
+  return {&output.mixed, &output.value, &output.gate, &output.skip, &output.norm};
+}
+
+/// [B, n, H d_v]
+at::Tensor composed_output(const LinearMixer& mixer, const LinearOutput& output) {
+  const std::int64_t heads = output.mixed.size(1);
+  at::Tensor y = output.mixed;
+  if (mixer.skip == LinearSkip::head) y = y + output.value * output.skip.view({heads, 1, 1});
+  if (mixer.skip == LinearSkip::channel) y = y + output.value * output.skip.view({heads, 1, -1});
+  y = y.transpose(1, 2).flatten(2);
+  if (mixer.gate == LinearGate::before_norm) y = y * at::silu(output.gate);
+  if (mixer.norm_size > 0) {
+    const at::Tensor grouped = y.unflatten(2, {y.size(2) / mixer.norm_size, mixer.norm_size});
+    y = (grouped / (grouped.square().mean(3, true) + mixer.norm_epsilon).sqrt() *
+         output.norm.view({-1, mixer.norm_size}))
+            .flatten(2);
+  }
+  return mixer.gate == LinearGate::after_norm ? y * at::silu(output.gate) : y;
+}
+
+void check_output_gradients(const LinearMixer& mixer, const LinearOutput& output) {
+  const at::Tensor y = composed_output(mixer, output);
+  const at::Tensor weight = at::randn(y.sizes()).to(at::kBFloat16).to(at::kFloat);
+  const auto gradients = [&](LinearOutput all, bool fused) {
+    std::vector<at::Tensor> by;
+    for (at::Tensor* x : tensors_of(all)) {
+      if (!x->defined() || (x == &all.value && !all.skip.defined())) continue;
+      *x = (fused ? x->to(at::kCUDA) : x->detach().clone()).requires_grad_();
+      by.push_back(*x);
+    }
+    const at::Tensor made = fused ? fused_linear_output(mixer, all).view_as(weight) : composed_output(mixer, all);
+    return torch::autograd::grad({(made * weight.to(made.device())).sum()}, by);
+  };
+  const auto expected = gradients(output, false);
+  const auto found = gradients(output, true);
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    EXPECT_LE(largest_error(found[n], expected[n]), kFloat32Error)
+        << "operand " << n << ", skip " << static_cast<int>(mixer.skip) << ", gate " << static_cast<int>(mixer.gate)
+        << ", norm " << mixer.norm_size;
+  }
+}
+
+/// Logits up to where sigmoids are 0 or 1 in float32.
+TEST_F(CudaLinearChunks, DecaysAndKeysOfLogitsAndTheirGradients) {
+  constexpr std::int64_t kHeads = 3, kDim = 24, kPositions = 70;
+  const at::Tensor wide = 12 * at::randn({2, kPositions, kHeads * kDim + 8});
+  const at::Tensor of_log = at::randn({2, kHeads, kPositions, kDim}, at::kDouble);
+  const at::Tensor of_key = at::randn({2, kPositions, kHeads * kDim});
+  for (const bool bounded : {false, true}) {
+    const at::Tensor bounds = bounded ? 0.01 + 0.9 * at::rand({kHeads * kDim}) : at::Tensor();
+    const auto in_float64 = [&](const at::Tensor& logit, const at::Tensor& bound) {
+      const at::Tensor f = logit.slice(2, 0, kHeads * kDim).to(at::kDouble);
+      const at::Tensor b = bound.defined() ? bound.to(at::kDouble) : at::zeros({kHeads * kDim}, at::kDouble);
+      const at::Tensor log_decay = bounded ? (b + (1 - b) * at::sigmoid(f)).log() : at::log_sigmoid(f);
+      return std::pair(log_decay.unflatten(2, {kHeads, kDim}).transpose(1, 2), (1 - b) * at::sigmoid(-f));
+    };
+    const auto by_kernel = [&](const at::Tensor& logit, const at::Tensor& bound) {
+      const at::Tensor f = logit.slice(2, 0, kHeads * kDim);
+      EXPECT_TRUE(fused_decay_keys_takes(f));
+      const DecaysAndKeys made = fused_decay_keys(f, bound, kDim);
+      return std::pair(made.log_decay, made.key);
+    };
+    const auto all_of = [&](const at::Device& device, const auto& make) {
+      const at::Tensor logit = wide.to(device).detach().clone().requires_grad_();
+      const at::Tensor bound = bounded ? bounds.to(device).detach().clone().requires_grad_() : at::Tensor();
+      const auto [log_decay, key] = make(logit, bound);
+      const at::Tensor loss = (log_decay * of_log.to(device)).sum() + (key * of_key.to(device)).sum();
+      std::vector<at::Tensor> by = {logit};
+      if (bounded) by.push_back(bound);
+      std::vector<at::Tensor> all = torch::autograd::grad({loss}, by);
+      all.push_back(key.detach());
+      all.push_back(log_decay.detach());
+      return all;
+    };
+    const auto expected = all_of(at::kCPU, in_float64);
+    const auto found = all_of(at::kCUDA, by_kernel);
+    for (std::size_t n = 0; n < expected.size(); ++n) {
+      EXPECT_LE(largest_error(found[n], expected[n]), kFloat32Error) << n << (bounded ? ", bounded" : "");
+    }
+    // Log decays near 0 keep their digits.
+    const at::Tensor near = (found.back().to(at::kCPU) / expected.back() - 1).abs();
+    EXPECT_LE(near.masked_select(expected.back() > -1).max().item<double>(), 1e-5);
+  }
+}
+
+TEST_F(CudaLinearChunks, GradientsOfHeadsOfLengthOne) {
+  for (const std::int64_t dim : {4, 32, 136, 1024}) {
+    const at::Tensor x = at::randn({2, 37, 3 * dim});
+    const at::Tensor weight = at::randn({2, 3, 37, dim});
+    const auto gradient = [&](const at::Tensor& by, bool fused) {
+      const at::Tensor y = fused
+                               ? fused_unit_heads(by, dim, 0.25)
+                               : composed_linear_norm(by.unflatten(2, {3, dim}).transpose(1, 2), LinearNorm::l2) * 0.25;
+      return torch::autograd::grad({(y * weight.to(by.device())).sum()}, {by})[0];
+    };
+    const at::Tensor expected = gradient(x.detach().clone().requires_grad_(), false);
+    EXPECT_LE(largest_error(gradient(x.to(at::kCUDA).requires_grad_(), true), expected), kFloat32Error) << dim;
+  }
+}
+
 TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperations) {
-  const at::NoGradGuard no_graph;
   const std::int64_t heads = 6, dim = 76, length = 70;
   const at::Tensor y = at::randn({2, heads, length, dim});
   const at::Tensor value = at::randn({2, length, heads * dim + 12}).slice(2, 8, 8 + heads * dim);
@@ -345,23 +571,15 @@ TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperation
         if (gate != LinearGate::none) output.gate = z;
         if (skip != LinearSkip::none) output.skip = at::randn({skip == LinearSkip::head ? heads : heads * dim});
         if (norm_size > 0) output.norm = at::randn({norm_size == dim ? dim : heads * dim});
-        at::Tensor expected = y;
-        if (skip == LinearSkip::head) expected = y + output.value * output.skip.view({heads, 1, 1});
-        if (skip == LinearSkip::channel) expected = y + output.value * output.skip.view({heads, 1, dim});
-        expected = expected.transpose(1, 2).flatten(2);
-        if (gate == LinearGate::before_norm) expected = expected * at::silu(z);
-        if (norm_size > 0) {
-          const at::Tensor grouped = expected.unflatten(2, {heads * dim / norm_size, norm_size});
-          expected =
-              (grouped / (grouped.square().mean(3, true) + 1e-5).sqrt() * output.norm.view({-1, norm_size})).flatten(2);
-        }
-        if (gate == LinearGate::after_norm) expected = expected * at::silu(z);
+        const at::Tensor expected = composed_output(mixer, output);
         LinearOutput there = output;
         for (at::Tensor* x : {&there.mixed, &there.value, &there.gate, &there.skip, &there.norm}) {
           if (x->defined()) *x = x->to(at::kCUDA);
         }
         ASSERT_TRUE(fused_linear_output_takes(mixer, there, at::kBFloat16));
         EXPECT_FALSE(fused_linear_output_takes(mixer, there, at::kFloat));
+        check_output_gradients(mixer, output);
+        const at::NoGradGuard no_graph;
         const at::Tensor found = fused_linear_output(mixer, there);
         EXPECT_EQ(found.scalar_type(), at::kBFloat16);
         LinearOutput half = there;

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "backend/model/layer/cuda/tensor_memory_torch.h"
+#include "backend/model/layer/torch/tensor_memory_torch.h"
 #include "backend/model/layer/torch/torch_pass_torch.h"
 #include "kernels/cuda/stream.h"
 

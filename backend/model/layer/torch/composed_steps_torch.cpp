@@ -24,7 +24,29 @@ struct ProductToFloat : torch::autograd::Function<ProductToFloat> {
   }
 };
 
+/// sum + x W^T likewise.
+struct SumWithProduct : torch::autograd::Function<SumWithProduct> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& sum, const at::Tensor& in,
+                            const at::Tensor& weight) {
+    context->save_for_backward({in, weight});
+    at::Tensor out = at::empty_like(sum);
+    return at::addmm_out(out, sum, in, weight.t(), at::kFloat);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const at::Tensor grad_out = gradients[0].to(saved[0].scalar_type());
+    return {gradients[0], at::mm(grad_out, saved[1]), at::mm(grad_out.t(), saved[0])};
+  }
+};
+
 }  // namespace
+
+at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) {
+  const bool at_once = in.is_cuda() && in.scalar_type() == at::kBFloat16;
+  return at_once ? SumWithProduct::apply(sum, in, weight) : sum + linear_to_float(in, weight);
+}
 
 at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
   assert(in.size(1) == weight.size(1) && in.scalar_type() == weight.scalar_type());

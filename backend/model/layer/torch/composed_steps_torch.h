@@ -13,6 +13,10 @@ at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight);
 /// in W^T + bias, float32.  @param bias  undefined: none
 at::Tensor affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias);
 
+/// sum + in W^T, float32, in new memory.
+/// @param sum  [rows, columns] float32
+at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight);
+
 /// Products of matrices [B, n, k] and [B, k, m] with float32 results, whatever the dtype of the operands.
 at::Tensor products_to_float(const at::Tensor& a, const at::Tensor& b);
 

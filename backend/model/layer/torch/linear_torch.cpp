@@ -12,7 +12,9 @@
 
 #include "backend/base/index.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
-#include "backend/model/layer/torch/fused_linear_torch.h"
+#include "backend/model/layer/torch/fused/fused_linear_steps_torch.h"
+#include "backend/model/layer/torch/fused/fused_linear_torch.h"
+#include "backend/model/layer/torch/fused/fused_steps_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
@@ -34,8 +36,8 @@ bool all_silu(const LinearMixer& mixer) {
 
 /// Whether a projection is kept in bfloat16: one whose parts all go through kernels, which read either.
 bool rounds_projection(const LinearMixer& mixer, const TorchLayer& weights, const at::Tensor& normed) {
-  return normed.is_cuda() && normed.scalar_type() == at::kBFloat16 && !at::GradMode::is_enabled() &&
-         !weights.projection_bias.defined() && !mixer.is_selective() && mixer.convolution > 0 && all_silu(mixer) &&
+  return normed.is_cuda() && normed.scalar_type() == at::kBFloat16 && !weights.projection_bias.defined() &&
+         !mixer.is_selective() && mixer.convolution > 0 && all_silu(mixer) &&
          fused_convolution_takes(normed, at::Tensor(), weights.convolution);
 }
 
@@ -73,7 +75,16 @@ TorchLinearSteps::TorchLinearSteps(TorchPass& pass)
 
 bool TorchLinearSteps::project(int layer) {
   const TorchLayer& weights = pass_.weights(layer);
-  const at::Tensor normed = pass_.norm(pass_.mixer_input(layer), weights.attention_norm, weights.attention_norm_bias);
+  const at::Tensor in = pass_.mixer_input(layer);
+  if (pass_.norms_by_kernel(in, weights.attention_norm)) {
+    const bool gated = weights.gates.size(0) > 0;
+    const NormedRows rows = fused_norm(in, weights.attention_norm, pass_.config().norm_epsilon, gated);
+    project_rows(layer, rows.half,
+                 gated ? composed_steps::affine(rows.full, weights.gates, weights.gates_bias)
+                       : at::empty({pass_.rows(), 0}, in.options().requires_grad(false)));
+    return true;
+  }
+  const at::Tensor normed = pass_.norm(in, weights.attention_norm, weights.attention_norm_bias);
   project_rows(layer, normed.to(pass_.weights().matrix),
                composed_steps::affine(normed, weights.gates, weights.gates_bias));
   return true;
@@ -88,23 +99,28 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
   operands_ = {};
   operands_.heads = mixer_.heads;
   operands_.delta_rule = mixer_.is_delta_rule();
-  put_gate(layer, projected);
+  // Autograd goes back through all parts of a split at once.
+  const std::int64_t convolved_size = projected.size(2) - columns_.convolved;
+  const std::vector<at::Tensor> halves = projected.split_with_sizes({columns_.convolved, convolved_size}, 2);
+  put_gate(layer, halves[0]);
   bool activated = false;
-  const at::Tensor convolved = convolve(layer, projected.slice(2, columns_.convolved), activated);
-  const auto part = [&](std::int64_t first, std::int64_t size, LinearActivation activation) {
-    const std::int64_t begin = first - columns_.convolved;
-    return composed_activation(convolved.slice(2, begin, begin + size),
-                               activated ? LinearActivation::none : activation);
+  const at::Tensor convolved = convolve(layer, halves[1], activated);
+  const auto activate = [&](const at::Tensor& x, LinearActivation activation) {
+    return composed_activation(x, activated ? LinearActivation::none : activation);
   };
-  if (mixer_.is_gated_recurrence()) {
-    return recur(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
+  if (mixer_.is_gated_recurrence() || mixer_.is_selective()) {
+    const at::Tensor value =
+        activate(convolved.slice(2, 0, mixer_.value_size()), mixer_.value_activation).to(at::kFloat);
+    return mixer_.is_selective() ? select(layer, value) : recur(layer, value);
   }
-  if (mixer_.is_selective()) {
-    return select(layer, part(columns_.value, mixer_.value_size(), mixer_.value_activation).to(at::kFloat));
-  }
-  at::Tensor key = part(columns_.key, mixer_.key_size(), mixer_.key_activation);
+  const bool values_first = columns_.value < columns_.query;
+  const std::vector<at::Tensor> parts = convolved.split_with_sizes(
+      values_first ? std::vector<std::int64_t>{mixer_.value_size(), mixer_.key_size(), mixer_.query_size()}
+                   : std::vector<std::int64_t>{mixer_.query_size(), mixer_.key_size(), mixer_.value_size()},
+      2);
+  at::Tensor key = activate(parts[1], mixer_.key_activation);
   put_decay(layer, gates.view({pass_.batch(), pass_.length(), -1}), key);
-  at::Tensor query = part(columns_.query, mixer_.query_size(), mixer_.query_activation);
+  at::Tensor query = activate(parts[values_first ? 2 : 0], mixer_.query_activation);
   query = mapped(mixer_, query, weights.query_map, weights.query_map_bias);
   key = mapped(mixer_, key, weights.key_map, weights.key_map_bias);
   const at::Tensor fed_back = mixer_.erases_by_arrays() ? feed_back(layer, key, query) : at::Tensor();
@@ -116,12 +132,13 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
     operands_.erase_read = fed_back;
     operands_.erase_write = -operands_.key;
   }
-  operands_.value = heads_first(part(columns_.value, mixer_.value_size(), mixer_.value_activation), mixer_.value_dim);
+  operands_.value = heads_first(activate(parts[values_first ? 0 : 2], mixer_.value_activation), mixer_.value_dim);
 }
 
 /// z, where the output has a gate.
-void TorchLinearSteps::put_gate(int layer, const at::Tensor& projected) {
-  gate_ = mixer_.gate != LinearGate::none ? projected.slice(2, 0, columns_.convolved) : at::Tensor();
+/// @param columns  that it is made of
+void TorchLinearSteps::put_gate(int layer, const at::Tensor& columns) {
+  gate_ = mixer_.gate != LinearGate::none ? columns : at::Tensor();
   if (mixer_.gate_rank == 0) return;
   const TorchLayer& weights = pass_.weights(layer);
   gate_ = at::matmul(gate_.to(at::kFloat), weights.output_gate.to(at::kFloat).t());
@@ -253,12 +270,20 @@ void TorchLinearSteps::put_decay(int layer, const at::Tensor& gates, at::Tensor&
     log_decay = -(step * weights.decay_rate.exp()).to(at::kDouble);
   } else if (mixer_.decay == LinearDecay::of_keys) {
     const at::Tensor logit = key;
-    key = at::sigmoid(-logit);
-    log_decay = at::log_sigmoid(logit.to(at::kDouble));
-    if (mixer_.lower_bound && layer > 0) {
-      const at::Tensor bound = lower_bound(pass_.weights(), layer);
-      key = (1 - bound) * key;
-      log_decay = (bound + (1 - bound) * at::sigmoid(logit)).to(at::kDouble).log();
+    const bool bounded = mixer_.lower_bound && layer > 0;
+    if (fused_decay_keys_takes(logit)) {
+      const DecaysAndKeys made =
+          fused_decay_keys(logit, bounded ? lower_bound(pass_.weights(), layer) : at::Tensor(), mixer_.key_dim);
+      operands_.log_decay = made.log_decay;
+      key = made.key;
+    } else {
+      key = at::sigmoid(-logit);
+      log_decay = at::log_sigmoid(logit.to(at::kDouble));
+      if (bounded) {
+        const at::Tensor bound = lower_bound(pass_.weights(), layer);
+        key = (1 - bound) * key;
+        log_decay = (bound + (1 - bound) * at::sigmoid(logit)).to(at::kDouble).log();
+      }
     }
   } else if (mixer_.has_constant_decay()) {
     log_decay = constant_decay(layer);
@@ -322,16 +347,24 @@ void TorchLinearSteps::check_decays(int layer) const {
                                 pass_.first_position() + index[2].item<std::int64_t>()},
                      value);
   };
-  // The extremes first: the place is looked for where something is wrong.
+  // The extremes first, in one copy to the host: the place is looked for where something is wrong.
   const at::Tensor& log_decay = operands_.log_decay;
-  if (log_decay.defined() && !(log_decay.amax().item<double>() <= kDecayRounding)) {
+  const at::Tensor& beta = operands_.beta;
+  std::vector<at::Tensor> extremes;
+  if (log_decay.defined()) extremes.push_back(log_decay.detach().amax());
+  if (beta.defined()) {
+    const auto [lowest, highest] = at::aminmax(beta.detach());
+    extremes.push_back((highest - lowest).to(at::kDouble));
+  }
+  if (extremes.empty()) return;
+  const at::Tensor seen = at::stack(extremes).to(at::kCPU);
+  const double* const numbers = seen.const_data_ptr<double>();
+  if (log_decay.defined() && !(numbers[0] <= kDecayRounding)) {
     const auto bad = find(log_decay, log_decay.le(kDecayRounding).logical_not());
     throw_bad_decay(bad.first, bad.second);
   }
-  if (!operands_.beta.defined()) return;
-  const auto [lowest, highest] = at::aminmax(operands_.beta);
-  if (!std::isfinite((highest - lowest).item<float>())) {
-    const auto bad = find(operands_.beta, operands_.beta.isfinite().logical_not());
+  if (beta.defined() && !std::isfinite(numbers[extremes.size() - 1])) {
+    const auto bad = find(beta, beta.isfinite().logical_not());
     throw_bad_beta(bad.first, mixer_, bad.second);
   }
 }
@@ -397,7 +430,7 @@ bool TorchLinearSteps::project_output(int layer) {
   const TorchLayer& weights = pass_.weights(layer);
   at::Tensor output = take_output(layer);
   pass_.cut_heads(layer, output);
-  pass_.add(composed_steps::affine(output.to(pass_.weights().matrix), weights.output, weights.output_bias));
+  pass_.add_affine(output.to(pass_.weights().matrix), weights.output, weights.output_bias);
   return !pass_.job().stopped();
 }
 

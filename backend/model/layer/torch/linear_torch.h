@@ -50,7 +50,7 @@ class TorchLinearSteps : public MixerSteps {
  private:
   void select(int layer, const at::Tensor& value);
   void recur(int layer, const at::Tensor& value);
-  void put_gate(int layer, const at::Tensor& projected);
+  void put_gate(int layer, const at::Tensor& columns);
   void put_decay(int layer, const at::Tensor& gates, at::Tensor& key);
   [[nodiscard]] at::Tensor constant_decay(int layer) const;
   at::Tensor feed_back(int layer, const at::Tensor& key, at::Tensor& query);

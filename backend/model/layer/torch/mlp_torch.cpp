@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "backend/model/layer/torch/composed_steps_torch.h"
+#include "backend/model/layer/torch/fused/fused_steps_torch.h"
 #include "backend/model/layer/torch/recording_torch.h"
 
 namespace foxscope {
@@ -13,6 +14,21 @@ namespace {
 
 /// Rows that go through the MLP at once.
 constexpr std::int64_t kMlpRows = 8192;
+
+/// Whether SwiGLU and the norm before it are kernels'.
+bool by_kernels(const TorchPass& pass, int layer, const at::Tensor& rows) {
+  const ModelConfig& config = pass.config();
+  const TorchLayer& weights = pass.weights(layer);
+  return config.mlp == MlpKind::swiglu && config.mixture_at(layer) == nullptr && weights.mlp_in.defined() &&
+         !weights.mlp_shift.defined() && !weights.mlp_in_bias.defined() && pass.norms_by_kernel(rows, weights.mlp_norm);
+}
+
+/// [rows, I] bfloat16, what the MLP's last product reads.
+at::Tensor product_by_kernels(const TorchPass& pass, int layer, const at::Tensor& rows) {
+  const TorchLayer& weights = pass.weights(layer);
+  const NormedRows normed = fused_norm(rows, weights.mlp_norm, pass.config().norm_epsilon, /*with_full=*/false);
+  return fused_swiglu(at::mm(normed.half, weights.mlp_in.t()));
+}
 
 /// norm(x) of all rows, each mixed with that of the position before it (RWKV-7); the states take up that of the last.
 at::Tensor mixed_with_previous(const TorchPass& pass, int layer, const at::Tensor& normed) {
@@ -56,6 +72,11 @@ at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, 
   const ModelConfig& config = pass.config();
   const TorchLayer& weights = pass.weights(layer);
   const at::ScalarType matrix = pass.weights().matrix;
+  if (by_kernels(pass, layer, rows)) {
+    const at::Tensor made =
+        composed_steps::affine(product_by_kernels(pass, layer, rows), weights.mlp_out, weights.mlp_out_bias);
+    return composed_steps::rms_norm(made, weights.mlp_post_norm, config.norm_epsilon);
+  }
   at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
   if (weights.mlp_shift.defined()) normed = mixed_with_previous(pass, layer, normed);
   at::Tensor made;
@@ -69,6 +90,15 @@ at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, 
     made = made.defined() ? mixed + made : mixed;
   }
   return composed_steps::rms_norm(made, weights.mlp_post_norm, config.norm_epsilon);
+}
+
+void add_whole_mlp(TorchPass& pass, int layer, const TakeChoice& take) {
+  const TorchLayer& weights = pass.weights(layer);
+  if (by_kernels(pass, layer, pass.residual) && !weights.mlp_post_norm.defined()) {
+    pass.add_affine(product_by_kernels(pass, layer, pass.residual), weights.mlp_out, weights.mlp_out_bias);
+  } else {
+    pass.add(mlp_output(pass, layer, pass.residual, take));
+  }
 }
 
 void add_mlp(TorchPass& pass, int layer) {

@@ -18,6 +18,9 @@ namespace foxscope {
 [[nodiscard]] at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows,
                                     const TakeChoice& take = {});
 
+/// x += mlp_output of all rows, in new memory where a backward pass reads x (TorchPass::keep_sums_apart).
+void add_whole_mlp(TorchPass& pass, int layer, const TakeChoice& take);
+
 /// x += mlp_output in place, a block of rows at a time.
 void add_mlp(TorchPass& pass, int layer);
 

@@ -11,6 +11,7 @@
 #include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/composed_steps_torch.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
+#include "backend/model/layer/torch/fused/fused_steps_torch.h"
 
 namespace foxscope {
 
@@ -81,6 +82,10 @@ at::Tensor TorchPass::norm(const at::Tensor& x, const at::Tensor& weight, const 
   return composed_steps::layer_norm(x, weight, bias, config().norm_epsilon);
 }
 
+bool TorchPass::norms_by_kernel(const at::Tensor& x, const at::Tensor& weight) const {
+  return config().norm == NormKind::rms && fused_norm_takes(x, weight, weights_.matrix);
+}
+
 at::Tensor TorchPass::mixer_input(int layer) const {
   if (config().is_aside(layer)) return at::cat({residual, embedded}, 1);
   return config().reads_with_previous(layer) ? entered : residual;
@@ -93,6 +98,14 @@ void TorchPass::add(const at::Tensor& made) {
     residual = at::add(residual, made, config().residual_factor);
   } else {
     residual.add_(made, config().residual_factor);
+  }
+}
+
+void TorchPass::add_affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias) {
+  if (sums_apart_ && !replaces_ && config().residual_factor == 1 && !bias.defined()) {
+    residual = composed_steps::add_product(residual, in, weight);
+  } else {
+    add(composed_steps::affine(in, weight, bias));
   }
 }
 

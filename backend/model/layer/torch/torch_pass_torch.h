@@ -60,8 +60,12 @@ class TorchPass : public ForwardPass {
   [[nodiscard]] at::Tensor put(std::span<const std::int32_t> numbers) const;
   /// The family's norm of rows [..., D] float32; the rows where there is no weight.
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
+  /// Whether that norm is a kernel's (fused_norm).
+  [[nodiscard]] bool norms_by_kernel(const at::Tensor& x, const at::Tensor& weight) const;
   /// x += r times what a step made, [B n, D] float32, with r of residual_factor.
   void add(const at::Tensor& made);
+  /// The same of in W^T + bias.
+  void add_affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias);
   /// From here on every step leaves its input x as it was, for a backward pass: sums go to new memory.
   void keep_sums_apart() { sums_apart_ = true; }
   /// Sets the output of cut heads to 0.  @param output  [B n, H d], or [B n, H d_v]

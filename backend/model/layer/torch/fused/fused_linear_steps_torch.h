@@ -1,37 +1,25 @@
 #pragma once
 
-#include <optional>
-#include <stop_token>
+#include <cstdint>
 
 #include <ATen/core/Tensor.h>
 
-#include "backend/model/layer/torch/composed_linear_torch.h"
+#include "backend/model/spec/linear_mixer.h"
 
+// Steps of a linear mixer's layer around its operator by kernels/cuda, all of them differentiable.
 namespace foxscope {
-
-/// Whether fused_linear_mixing takes them: on a GPU with matrices in bfloat16, heads that read queries and keys in the
-/// same groups and values of their own, widths that are multiples of 8 and keys' of at most 256, at least a chunk, and
-/// a decay a head or, where nothing is differentiated, a channel or the delta rule.
-bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix);
-
-/// composed_linear_mixing on a GPU: products of bfloat16 with what stands between them fused (kernels/cuda), decays
-/// from sums in float64 within chunks of 64, sums between chunks in float32. Differentiable with a decay a head.
-/// @returns y as composed_linear_mixing, in bfloat16 where nothing is differentiated
-/// @pre fused_linear_takes
-std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at::Tensor& state,
-                                              const std::stop_token& stop);
 
 /// Whether fused_convolution takes them: on a GPU, 2 to 4 taps, and nothing before x where it is differentiated.
 bool fused_convolution_takes(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight);
 
 /// silu of composed_convolution, one kernel each way.
-/// @param x       [B, n, C] float32, or bfloat16 where nothing is differentiated
+/// @param x       [B, n, C] float32 or bfloat16
 /// @param before  undefined: zeros
 /// @pre fused_convolution_takes
 at::Tensor fused_convolution(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
                              const at::Tensor& bias);
 
-/// Whether fused_unit_heads takes them: on a GPU, where nothing is differentiated, heads of a multiple of 4.
+/// Whether fused_unit_heads takes them: on a GPU, heads of a multiple of 4.
 bool fused_unit_heads_takes(const at::Tensor& x, std::int64_t head_dim);
 
 /// composed_linear_norm of heads by LinearNorm::l2 times a factor, one kernel.
@@ -39,6 +27,19 @@ bool fused_unit_heads_takes(const at::Tensor& x, std::int64_t head_dim);
 /// @returns [B, H, n, d] float32
 /// @pre fused_unit_heads_takes
 at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double factor);
+
+/// Whether fused_decay_keys takes them: on a GPU in float32.
+bool fused_decay_keys_takes(const at::Tensor& logit);
+
+/// log alpha and keys of HGRN2 (kernels/cuda, DecayKeys).
+struct DecaysAndKeys {
+  at::Tensor log_decay;  ///< [B, H, n, d] float64, nats
+  at::Tensor key;        ///< [B, n, H d] float32
+};
+/// @param logit  [B, n, H d]
+/// @param bound  [H d] that alpha is not below; undefined: 0
+/// @pre fused_decay_keys_takes
+DecaysAndKeys fused_decay_keys(const at::Tensor& logit, const at::Tensor& bound, std::int64_t head_dim);
 
 /// The operands of the steps between a linear mixer's operator and its last product (LinearMixer).
 struct LinearOutput {
@@ -49,7 +50,7 @@ struct LinearOutput {
   at::Tensor norm;   ///< [H d_v] or, the same for all groups, [norm_size]; undefined without
 };
 
-/// Whether fused_linear_output takes them: on a GPU with matrices in bfloat16, where nothing is differentiated.
+/// Whether fused_linear_output takes them: on a GPU with matrices in bfloat16.
 bool fused_linear_output_takes(const LinearMixer& mixer, const LinearOutput& output, at::ScalarType matrix);
 
 /// y + D v, normed and gated (TorchLinearSteps), one kernel.
