@@ -257,8 +257,8 @@ class DeviceMap {
 
 bool device_takes(const HeadOf& head) {
   const TraceInfo& info = head.trace->info();
-  // Attention among linear mixers is computed on the CPU, and logits that are capped.
-  return info.mixers.empty() && info.logit_cap == 0 && info.head_dim <= 128 && info.softmax_scale > 0;
+  const LayerMixer mixer = info.mixer(head.layer);
+  return mixer.has_softmax() && !mixer.path && info.logit_cap == 0 && mixer.head_dim <= 256 && info.softmax_scale > 0;
 }
 
 void require_device(Status status, int gpu) {

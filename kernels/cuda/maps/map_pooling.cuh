@@ -343,5 +343,7 @@ Status pool_difference(const PoolParameters& p, int tiles, int shared_bytes, cud
 /// Launch parameters of a head. Shared with attention_statistics.cu.
 HeadParameters head_parameters(const MapHead& head, bool logit);
 bool head_valid(const MapHead& head);
+/// Whether two heads differ in their arrays alone.
+bool alike(const MapHead& a, const MapHead& b);
 
 }  // namespace foxscope::kernels::cuda::maps

@@ -29,8 +29,14 @@ struct Tables {
 bool head_valid(const MapHead& head) {
   if (head.length < 1 || head.length > std::numeric_limits<int>::max() / 4 || head.window < 0) return false;
   if ((head.query == nullptr) != (head.key == nullptr)) return false;
-  if (head.query != nullptr && (head.head_dim < 1 || head.head_dim > 128 || !(head.scale > 0))) return false;
+  if (head.query != nullptr && (head.head_dim < 1 || head.head_dim > 256 || !(head.scale > 0))) return false;
   return head.cumulative_log_gate == nullptr || head.tables != nullptr;
+}
+
+bool alike(const MapHead& a, const MapHead& b) {
+  return (a.query == nullptr) == (b.query == nullptr) && a.element == b.element && a.length == b.length &&
+         a.head_dim == b.head_dim && a.scale == b.scale && a.window == b.window &&
+         (a.cumulative_log_gate == nullptr) == (b.cumulative_log_gate == nullptr);
 }
 
 HeadParameters head_parameters(const MapHead& head, bool logit) {
