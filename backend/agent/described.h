@@ -124,6 +124,7 @@ template <typename Visit>
 void fields(Visit& visit, StatisticsOptions& options) {
   visit("with_attention", options.with_attention);
   visit("events", options.events);
+  visit("rows", options.rows);
 }
 
 template <typename Visit>
@@ -177,6 +178,27 @@ void fields(Visit& visit, HeadSaliency& saliency) {
 }
 
 template <typename Visit>
+void fields(Visit& visit, ProfileErrors& errors) {
+  visit("d50", errors.d50);
+  visit("d90", errors.d90);
+  visit("mass", errors.mass);
+  visit("within", errors.within);
+}
+
+template <typename Visit>
+void fields(Visit& visit, SpreadErrors& errors) {
+  visit("rows", errors.rows);
+  visit("entropy", errors.entropy);
+  visit("mass_on_first", errors.mass_on_first);
+  visit("mass_on_self", errors.mass_on_self);
+  visit("mass_on_sink", errors.mass_on_sink);
+  visit("mean_log_decay", errors.mean_log_decay);
+  visit("distance", errors.distance);
+  visit("distance_without_first", errors.distance_without_first);
+  visit("label_scores", errors.label_scores);
+}
+
+template <typename Visit>
 void fields(Visit& visit, HeadStatistics& statistics) {
   fields(visit, static_cast<AttentionSpread&>(statistics));
   visit("layer", statistics.layer);
@@ -190,6 +212,7 @@ void fields(Visit& visit, HeadStatistics& statistics) {
   visit("channel_log_decay", statistics.channel_log_decay);
   visit("has_attention", statistics.has_attention);
   visit("label_scores", statistics.label_scores);
+  visit("errors", statistics.errors);
   visit("saliency", statistics.saliency);
 }
 

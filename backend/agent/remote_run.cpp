@@ -162,6 +162,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     auto statistics = place_.ask<HeadStatistics>(message, job);
     if (!statistics) return std::nullopt;
     check_spread(*statistics);
+    if (statistics->errors) check_errors(*statistics->errors);
     for (const ForgettingEvent& event : statistics->strongest_events) check_position(event.position);
     for (const SaliencyEvent& event :
          statistics->saliency ? statistics->saliency->events : std::vector<SaliencyEvent>())
@@ -246,6 +247,14 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     for (const DistanceProfile* profile : {&spread.distance, &spread.distance_without_first}) {
       if (!profile->mass.empty() && std::ssize(profile->mass) != info_.length) {
         place_.fail("a distance profile came in another length");
+      }
+    }
+  }
+  void check_errors(const SpreadErrors& errors) const {
+    const std::size_t bins = distance_bins(info_.length).size();
+    for (const ProfileErrors* profile : {&errors.distance, &errors.distance_without_first}) {
+      if (profile->mass.size() != bins || profile->within.size() != bins) {
+        place_.fail("errors of a distance profile came in another length");
       }
     }
   }

@@ -5,13 +5,13 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
 #include "backend/map/device/device_spread.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/statistics/sampled_spread.h"
 #include "backend/map/team.h"
 #include "kernels/cpu/attention_statistics.h"
 
@@ -26,6 +26,9 @@ constexpr double kLn2 = 0.6931471805599453;
 constexpr double kNegligible = -40.0;  // log2 of an entry
 /// Shares of a row beside key 0 down to which they are known well enough as 1 minus the share of key 0.
 constexpr double kWellKnown = 1.0 / 16.0;
+/// Tokens that no text has.
+constexpr std::int32_t kNoToken = std::numeric_limits<std::int32_t>::min();
+constexpr std::int32_t kBeforeText = kNoToken + 1;
 /// Bands are dealt out to so many tasks, each with sums of its own: sums then do not depend on the number of threads.
 constexpr std::int64_t kTasks = 32;
 
@@ -118,37 +121,25 @@ class BandPass {
 
   /// Sum of A_ij (c_i - c_j) over a tile, which holds A.
   void add_decay(const BandTile& tile) {
-    double mass[kMapTile] = {};
-    double of_keys[kMapTile] = {};
-    for (std::int64_t n = 0; n < tile.keys.size(); ++n) {
-      const double c = entries_.gate[index_of(tile.keys.begin + n)];
-      const float* const attention = tile_.data() + n * kMapTile;
-      for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
-        const auto entry = static_cast<double>(attention[lane]);
-        mass[lane] += entry;
-        of_keys[lane] += entry * c;
-      }
-    }
-    for (std::int64_t lane = 0; lane < tile.rows.size(); ++lane) {
-      sums_.log_decay += mass[lane] * entries_.gate[index_of(tile.rows.begin + lane)] - of_keys[lane];
-    }
+    double rows[kMapTile];
+    std::fill(std::begin(rows), std::end(rows), entries_.gate[index_of(tile.rows.begin)]);
+    std::copy_n(entries_.gate.data() + tile.rows.begin, tile.rows.size(), rows);
+    sums_.log_decay += cpu::decay_mass(tile_.data(), tile.keys.size(), rows, entries_.gate.data() + tile.keys.begin);
   }
 
   /// Sum of A_ij over the keys 0 < j < i that follow a token like that of i, over a tile, which holds A.
   void add_repeats(const BandTile& tile) {
-    std::int32_t reads[kMapTile] = {};
+    std::int32_t reads[kMapTile];
+    std::fill(std::begin(reads), std::end(reads), kNoToken);
     std::copy_n(entries_.token.data() + tile.rows.begin, tile.rows.size(), reads);
-    float sums[kMapTile] = {};
-    for (std::int64_t key = std::max<std::int64_t>(1, tile.keys.begin); key < tile.keys.end; ++key) {
-      const std::int32_t before = entries_.token[index_of(key - 1)];
-      const float* const attention = tile_.data() + (key - tile.keys.begin) * kMapTile;
-      // Rows up to the key do not look back at it; those above the diagonal hold 0 in any case.
-      const std::int64_t own = key - tile.rows.begin;
-      for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
-        sums[lane] += reads[lane] == before && lane != own ? attention[lane] : 0.0F;
-      }
+    std::int32_t before[kMapTile];
+    for (std::int64_t n = 0; n < tile.keys.size(); ++n) {
+      const std::int64_t key = tile.keys.begin + n;
+      before[n] = key == 0 ? kBeforeText : entries_.token[index_of(key - 1)];
     }
-    for (const float sum : sums) sums_.on_repeats += static_cast<double>(sum);
+    const float sum =
+        cpu::repeated_mass(tile_.data(), tile.keys.size(), before, reads, tile.keys.begin - tile.rows.begin);
+    sums_.on_repeats += static_cast<double>(sum);
   }
 
   /// Calls body(tile) with log2 of attention in tile_, for every tile that is not negligible.
@@ -192,32 +183,18 @@ double distance_of_share(const std::vector<double>& mass, double share) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-/// How many positions see a token that followed an earlier one like theirs: the nearest such token is nearest to them.
-std::int64_t count_repeats(std::span<const std::int32_t> token, std::int64_t window) {
-  std::unordered_map<std::int32_t, std::int64_t> latest;  // where each token stood last, up to two positions ago
-  std::int64_t repeats = 0;
-  for (std::int64_t row = 2; row < static_cast<std::int64_t>(token.size()); ++row) {
-    latest[token[index_of(row - 2)]] = row - 2;
-    const auto before = latest.find(token[index_of(row)]);
-    if (before != latest.end() && (window == 0 || row - (before->second + 1) < window)) ++repeats;
-  }
-  return repeats;
+}  // namespace
+
+void set_means_of_rows(double square_without_first, double on_repeats, std::int64_t repeats, AttentionSpread& spread) {
+  spread.square_without_first = square_without_first / static_cast<double>(spread.rows_without_first);
+  spread.repeats = repeats;
+  spread.on_repeats = on_repeats / static_cast<double>(spread.repeats);
 }
 
-/// Share of a row that the head's sink takes, mean over rows.
 double mean_sink_share(const HeadEntries& entries) {
   double sum = 0;
   for (std::int64_t row = 0; row < entries.length; ++row) sum += std::exp(entries.log_sink_share(row));
   return sum / static_cast<double>(entries.length);
-}
-
-}  // namespace
-
-void set_means_of_rows(const HeadEntries& entries, double square_without_first, double on_repeats,
-                       AttentionSpread& spread) {
-  spread.square_without_first = square_without_first / static_cast<double>(spread.rows_without_first);
-  spread.repeats = count_repeats(entries.token, entries.window);
-  spread.on_repeats = on_repeats / static_cast<double>(spread.repeats);
 }
 
 DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows, double on_keys) {
@@ -229,12 +206,20 @@ DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows, do
 }
 
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job) {
-  if (const auto gpu = entries.mixing == nullptr ? entries.head.gpu : std::nullopt) {
-    AttentionSpread spread;
-    const auto status = device_attention_spread(entries, *gpu, spread);
-    if (job.stopped()) return std::nullopt;
-    if (status == kernels::Status::ok) return spread;
+  const std::vector<std::uint8_t> sees = rows_with_repeats(entries.token, entries.window);
+  const auto repeats = static_cast<std::int64_t>(std::ranges::count(sees, 1));
+  if (entries.head.gpu && DeviceSpreads::takes(entries)) {
+    DeviceSpreads spreads({&entries}, *entries.head.gpu);
+    if (spreads.start(nullptr) == kernels::Status::ok) {
+      spreads.finish();
+      if (job.stopped()) return std::nullopt;
+      return spreads.spread(0, repeats);
+    }
   }
+  return attention_spread_on_cpu(entries, repeats, job);
+}
+
+std::optional<AttentionSpread> attention_spread_on_cpu(HeadEntries& entries, std::int64_t repeats, const Job& job) {
   Team team(job);
   std::vector<float> row_sums;
   const Range whole{0, entries.length};
@@ -281,7 +266,7 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
   spread.mass_on_self = spread.distance.mass.front();
   spread.rows_without_first = all.rows_without_first;
   spread.distance_without_first = distance_profile(std::move(all.mass_without_first), all.rows_without_first);
-  set_means_of_rows(entries, all.square_without_first, all.on_repeats, spread);
+  set_means_of_rows(all.square_without_first, all.on_repeats, repeats, spread);
   return spread;
 }
 

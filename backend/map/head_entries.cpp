@@ -173,6 +173,27 @@ EntryReader::EntryReader(const HeadEntries& entries) : entries_(entries) {
   if (!entries.rounded_keys.empty()) rounded_.resize(static_cast<std::size_t>(kLongBandRows * entries.head_dim));
 }
 
+void EntryReader::set_terms(Strip& strip, std::int64_t lane, std::int64_t row) const {
+  const auto at = static_cast<std::size_t>(row);
+  const double c = entries_.gate.empty() ? 0.0 : entries_.gate[at];
+  strip.gate[lane] = c;
+  strip.with_gate[lane] = entries_.normalizer.empty() ? c : c - static_cast<double>(entries_.normalizer[at]);
+  strip.without_gate[lane] = entries_.without_gate.empty() ? 0.0 : -static_cast<double>(entries_.without_gate[at]);
+  strip.largest_term = larger(strip.largest_term, strip.with_gate[lane]);
+}
+
+void EntryReader::pack(std::int64_t index, const float* query, std::int64_t count) {
+  Strip& strip = strips_[index_of(index)];
+  if (!entries_.block_norm.empty()) strip.query_norm = kernels::cpu::largest_norm(query, count, entries_.head_dim);
+  float* const packed = packed_.data() + index * kMapTile * entries_.head_dim;
+  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kernels::kLog2E;
+  kernels::cpu::pack_queries(query, count, entries_.head_dim, factor, packed);
+  if (!rounded_.empty()) {
+    kernels::cpu::round_queries(packed, entries_.head_dim, rounded_.data() + index * kMapTile * entries_.head_dim,
+                                strip.rounded);
+  }
+}
+
 void EntryReader::set_band(const Range& rows) {
   assert(rows.begin >= 0 && rows.size() <= kLongBandRows && rows.end <= entries_.length);
   std::span<const float> queries;
@@ -181,32 +202,35 @@ void EntryReader::set_band(const Range& rows) {
     queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,
                                    rows.end, query_scratch_);
   }
-  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kernels::kLog2E;
   for (std::int64_t begin = rows.begin; begin < rows.end; begin += kMapTile) {
     const std::int64_t index = (begin - rows.begin) / kMapTile;
     const std::int64_t count = std::min(kMapTile, rows.end - begin);
     Strip& strip = strips_[index_of(index)];
     strip = {};
     strip.largest_term = -std::numeric_limits<double>::infinity();
+    for (std::int64_t lane = 0; lane < count; ++lane) set_terms(strip, lane, begin + lane);
+    if (!queries.empty()) pack(index, queries.data() + (begin - rows.begin) * entries_.head_dim, count);
+  }
+}
+
+void EntryReader::set_rows(std::span<const std::int64_t> rows) {
+  assert(std::ssize(rows) <= kLongBandRows && path_ == nullptr);
+  std::vector<float> queries(static_cast<std::size_t>(kMapTile * entries_.head_dim));
+  for (std::int64_t first = 0; first < std::ssize(rows); first += kMapTile) {
+    const std::int64_t index = first / kMapTile;
+    const std::int64_t count = std::min(kMapTile, std::ssize(rows) - first);
+    Strip& strip = strips_[index_of(index)];
+    strip = {};
+    strip.largest_term = -std::numeric_limits<double>::infinity();
     for (std::int64_t lane = 0; lane < count; ++lane) {
-      const auto row = static_cast<std::size_t>(begin + lane);
-      const double c = entries_.gate.empty() ? 0.0 : entries_.gate[row];
-      strip.gate[lane] = c;
-      strip.with_gate[lane] = entries_.normalizer.empty() ? c : c - static_cast<double>(entries_.normalizer[row]);
-      strip.without_gate[lane] = entries_.without_gate.empty() ? 0.0 : -static_cast<double>(entries_.without_gate[row]);
-      strip.largest_term = larger(strip.largest_term, strip.with_gate[lane]);
+      const std::int64_t row = rows[index_of(first + lane)];
+      set_terms(strip, lane, row);
+      if (entries_.store == nullptr) continue;
+      const auto query = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, row,
+                                              row + 1, query_scratch_);
+      std::ranges::copy(query, queries.begin() + lane * entries_.head_dim);
     }
-    if (queries.empty()) continue;
-    const float* const first = queries.data() + (begin - rows.begin) * entries_.head_dim;
-    if (!entries_.block_norm.empty()) {
-      strip.query_norm = kernels::cpu::largest_norm(first, count, entries_.head_dim);
-    }
-    float* const packed = packed_.data() + index * kMapTile * entries_.head_dim;
-    kernels::cpu::pack_queries(first, count, entries_.head_dim, factor, packed);
-    if (!rounded_.empty()) {
-      kernels::cpu::round_queries(packed, entries_.head_dim, rounded_.data() + index * kMapTile * entries_.head_dim,
-                                  strip.rounded);
-    }
+    if (entries_.store != nullptr) pack(index, queries.data(), count);
   }
 }
 

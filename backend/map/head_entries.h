@@ -92,6 +92,9 @@ class EntryReader final : public TileReader {
   explicit EntryReader(const HeadEntries& entries);
 
   void set_band(const Range& rows) override;
+  /// The queries that follow are these, in this order, 64 a strip; not of entries with a path.
+  /// @param rows  at most kLongBandRows
+  void set_rows(std::span<const std::int64_t> rows);
   void set_chunk(const Range& keys) override;
   [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys, double log2_limit) const override;
   [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const override {
@@ -112,6 +115,9 @@ class EntryReader final : public TileReader {
     kernels::cpu::RoundedQueries rounded;
   };
   void read_keys();
+  void set_terms(Strip& strip, std::int64_t lane, std::int64_t row) const;
+  /// @param query  [count, head_dim] of a strip's lanes
+  void pack(std::int64_t strip, const float* query, std::int64_t count);
   [[nodiscard]] kernels::cpu::LogTerms gated_terms(const Strip& strip, const Range& keys) const;
   void logits(std::int64_t strip, const Range& keys, float* out);
   void add_gated_terms(const Strip& strip, const Range& keys, float* out) const;

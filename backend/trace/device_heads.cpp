@@ -30,7 +30,7 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
   const bool is_float = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32;
   head.element = is_float ? cuda::ElementType::float32 : cuda::ElementType::bfloat16;
   head.length = info.length;
-  head.head_dim = info.head_dim;
+  head.head_dim = info.mixer(arrays.layer).head_dim;
   head.scale = info.softmax_scale;
   head.window = window_of(info, arrays.layer);
   head.cumulative_log_gate = arrays.gate;

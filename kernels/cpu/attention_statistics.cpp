@@ -75,6 +75,41 @@ void attention_statistics(float* tile, std::int64_t key_count, const float* weig
       add_diagonals<true>(tile, key_count, weight, first_key, statistics.mass_without_first);
 }
 
+float repeated_mass(const float* tile, std::int64_t key_count, const std::int32_t* before, const std::int32_t* token,
+                    std::int64_t own) {
+  const FloatTag tag;
+  const hn::RebindToSigned<FloatTag> whole;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  Float sum = hn::Zero(tag);
+  float itself = 0;
+  for (std::int64_t lane = 0; lane < kMapTile; lane += lanes) {
+    const auto reads = hn::LoadU(whole, token + lane);
+    for (std::int64_t key = 0; key < key_count; ++key) {
+      const auto like = hn::RebindMask(tag, hn::Eq(reads, hn::Set(whole, before[key])));
+      sum = hn::Add(sum, hn::IfThenElseZero(like, hn::LoadU(tag, tile + key * kMapTile + lane)));
+    }
+  }
+  for (std::int64_t key = std::max<std::int64_t>(0, -own); key < std::min(key_count, kMapTile - own); ++key) {
+    if (token[own + key] == before[key]) itself += tile[key * kMapTile + own + key];
+  }
+  return hn::GetLane(hn::SumOfLanes(tag, sum)) - itself;
+}
+
+double decay_mass(const float* tile, std::int64_t key_count, const double* row, const double* key) {
+  const hn::ScalableTag<double> tag;
+  const hn::Rebind<float, hn::ScalableTag<double>> half;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  auto sum = hn::Zero(tag);
+  for (std::int64_t lane = 0; lane < kMapTile; lane += lanes) {
+    const auto c = hn::LoadU(tag, row + lane);
+    for (std::int64_t n = 0; n < key_count; ++n) {
+      const auto entry = hn::PromoteTo(tag, hn::LoadU(half, tile + n * kMapTile + lane));
+      sum = hn::MulAdd(entry, hn::Sub(c, hn::Set(tag, key[n])), sum);
+    }
+  }
+  return hn::GetLane(hn::SumOfLanes(tag, sum));
+}
+
 void add_row_sums(const float* tile, std::int64_t key_count, std::int64_t first_key, double* sums) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -97,12 +132,23 @@ HWY_AFTER_NAMESPACE();
 namespace foxscope::kernels {
 HWY_EXPORT(attention_statistics);
 HWY_EXPORT(add_row_sums);
+HWY_EXPORT(repeated_mass);
+HWY_EXPORT(decay_mass);
 
 namespace cpu {
 
 void attention_statistics(float* tile, std::int64_t key_count, const float* weight, std::int64_t first_key,
                           TileStatistics& statistics) {
   HWY_DYNAMIC_DISPATCH(attention_statistics)(tile, key_count, weight, first_key, statistics);
+}
+
+float repeated_mass(const float* tile, std::int64_t key_count, const std::int32_t* before, const std::int32_t* token,
+                    std::int64_t own) {
+  return HWY_DYNAMIC_DISPATCH(repeated_mass)(tile, key_count, before, token, own);
+}
+
+double decay_mass(const float* tile, std::int64_t key_count, const double* row, const double* key) {
+  return HWY_DYNAMIC_DISPATCH(decay_mass)(tile, key_count, row, key);
 }
 
 void add_row_sums(const float* tile, std::int64_t key_count, std::int64_t first_key, double* sums) {

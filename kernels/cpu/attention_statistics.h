@@ -23,6 +23,19 @@ struct TileStatistics {
 void attention_statistics(float* tile, std::int64_t key_count, const float* weight, std::int64_t first_key,
                           TileStatistics& statistics);
 
+/// Sum of A_ij over the keys of a tile that follow a token like that of the row, and are not the row itself.
+/// @param tile    [key_count][64] attention; absent entries 0
+/// @param before  [key_count] token before each key; one that no row has where there is none
+/// @param token   [64] of each row
+/// @param own     lane of the row that is the tile's first key
+float repeated_mass(const float* tile, std::int64_t key_count, const std::int32_t* before, const std::int32_t* token,
+                    std::int64_t own);
+
+/// Sum of A_ij (c_i - c_j) over a tile, in float64.
+/// @param tile  [key_count][64] attention; absent entries 0
+/// @param row   [64] c_i, finite   @param key  [key_count] c_j, nats
+double decay_mass(const float* tile, std::int64_t key_count, const double* row, const double* key);
+
 /// sums[lane] += sum over keys from first_key on of 2^tile[key][lane].
 void add_row_sums(const float* tile, std::int64_t key_count, std::int64_t first_key, double* sums);
 

@@ -18,6 +18,7 @@
 #include "kernels/cuda/maps/forget_map.h"
 #include "kernels/cuda/maps/mixing_map.h"
 #include "kernels/cuda/maps/pooled_map.h"
+#include "kernels/cuda/maps/sampled_rows.h"
 #include "tests/bench/kernels_bench.h"
 
 namespace foxscope::bench {
@@ -98,6 +99,15 @@ struct MapBenchHead {
     return static_cast<double>(kLength) * static_cast<double>(kLength) * static_cast<double>(head.head_dim);
   }
 };
+
+/// Tokens of a vocabulary of 50,000, the n-th as frequent as 1 / n.
+std::vector<std::int32_t> random_tokens() {
+  std::mt19937_64 generator(11);
+  std::uniform_real_distribution<double> uniform(0, std::log(50000.0));
+  std::vector<std::int32_t> tokens(kLength);
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(std::exp(uniform(generator)));
+  return tokens;
+}
 
 std::string megabytes(std::size_t bytes) {
   char text[64];
@@ -245,24 +255,82 @@ void run_forget(benchmark::State& state, cuda::MapReduction reduction, const cha
           .note = "pixels written; " + megabytes(out.bytes() + work.bytes())});
 }
 
-void run_statistics(benchmark::State& state, double decay_time, const char* name) {
-  const MapBenchHead made(cuda::ElementType::bfloat16, 64, decay_time);
+/// Heads of a layer whose statistics are measured at once.
+struct LayerBench {
+  std::vector<MapBenchHead> made;
+  std::vector<cuda::MapHead> heads;
+  double operations = 0;
+
+  /// @param decay_times  of each head; 0: it has no gate
+  LayerBench(std::int64_t head_dim, const std::vector<double>& decay_times) {
+    for (const double decay_time : decay_times) {
+      heads.push_back(made.emplace_back(cuda::ElementType::bfloat16, head_dim, decay_time).head);
+      operations += made.back().operations();
+    }
+  }
+};
+
+/// Decay times from 8 to 8192 tokens, log-spaced over the heads of a layer of 760M.
+std::vector<double> spread_times() {
+  std::vector<double> times;
+  for (int head = 0; head < 24; ++head) times.push_back(8 * std::pow(1024.0, head / 23.0));
+  return times;
+}
+
+void run_statistics(benchmark::State& state, std::int64_t head_dim, const std::vector<double>& times,
+                    const char* name) {
+  const LayerBench layer(head_dim, times);
+  const std::size_t count = layer.heads.size();
+  const cuda::DeviceBuffer sums(4096 + 2 * count * kLength * sizeof(double));
+  const cuda::DeviceBuffer work(cuda::attention_statistics_workspace_bytes(kLength, static_cast<int>(count)));
+  const cuda::DeviceBuffer tokens = uploaded(random_tokens());
   cuda::AttentionStatistics statistics;
-  statistics.head = made.head;
-  const cuda::DeviceBuffer sums(256 + 2 * kLength * sizeof(double));
-  const cuda::DeviceBuffer work(cuda::attention_statistics_workspace_bytes(kLength));
+  statistics.heads = layer.heads.data();
+  statistics.count = static_cast<int>(count);
+  statistics.token = static_cast<const std::int32_t*>(tokens.data());
   auto* memory = static_cast<std::byte*>(sums.data());
   statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory);
-  statistics.mass = reinterpret_cast<double*>(memory + 256);
-  statistics.mass_without_first = statistics.mass + kLength;
+  statistics.mass = reinterpret_cast<double*>(memory + 4096);
+  statistics.mass_without_first = statistics.mass + count * kLength;
   statistics.workspace = work.data();
   const double seconds = time_calls(state, [&] { return cuda::attention_statistics(statistics, nullptr); });
   report({.kernel = name,
+          .shape = "65536, d " + std::to_string(head_dim),
+          .seconds = seconds,
+          .work = layer.operations,
+          .limit = Limit::bfloat16,
+          .note = megabytes(sums.bytes() + work.bytes())});
+}
+
+void run_sampled_rows(benchmark::State& state, int rows, const char* name) {
+  const LayerBench layer(64, spread_times());
+  const std::size_t count = layer.heads.size();
+  std::vector<std::int32_t> positions;
+  for (int row = 0; row < rows; ++row) positions.push_back(static_cast<std::int32_t>((row + 1) * kLength / rows - 1));
+  const std::vector<double> stands_for(static_cast<std::size_t>(rows), 2.0 * kLength / rows);
+  const cuda::DeviceBuffer position_buffer = uploaded(positions);
+  const cuda::DeviceBuffer weights = uploaded(stands_for);
+  const cuda::DeviceBuffer tokens = uploaded(random_tokens());
+  const cuda::DeviceBuffer numbers(count * static_cast<std::size_t>(rows) * sizeof(cuda::SampledRow));
+  const cuda::DeviceBuffer sums(3 * count * kLength * sizeof(double));
+  const cuda::DeviceBuffer work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count)));
+  cuda::SampledRows sampled;
+  sampled.heads = layer.heads.data();
+  sampled.count = static_cast<int>(count);
+  sampled.token = static_cast<const std::int32_t*>(tokens.data());
+  sampled.positions = static_cast<const std::int32_t*>(position_buffer.data());
+  sampled.stands_for = static_cast<const double*>(weights.data());
+  sampled.rows = rows;
+  sampled.numbers = static_cast<cuda::SampledRow*>(numbers.data());
+  sampled.mass = static_cast<double*>(sums.data());
+  sampled.half = sampled.mass + count * kLength;
+  sampled.workspace = work.data();
+  const double seconds = time_calls(state, [&] { return cuda::sampled_rows(sampled, nullptr); });
+  report({.kernel = name,
           .shape = "65536, d 64",
           .seconds = seconds,
-          .work = made.operations(),
-          .limit = Limit::bfloat16,
-          .note = megabytes(sums.bytes() + work.bytes() + made.tables.bytes())});
+          .work = 4.0 * static_cast<double>(work.bytes()),
+          .note = megabytes(sums.bytes() + work.bytes() + numbers.bytes())});
 }
 
 void run_normalizer(benchmark::State& state) {
@@ -351,12 +419,18 @@ void register_map_benchmarks() {
   forget(MapReduction::mean, "all F maps, mean");
   add_benchmark("maps/row normaliser", run_normalizer);
   add_benchmark("maps/mean logits by distance", run_products);
-  const auto statistics = [](double decay_time, const char* name) {
-    add_benchmark(std::string("maps/") + name,
-                  [decay_time, name](benchmark::State& state) { run_statistics(state, decay_time, name); });
+  const auto statistics = [](std::int64_t head_dim, const std::vector<double>& times, const char* name) {
+    add_benchmark(std::string("maps/") + name + " d " + std::to_string(head_dim),
+                  [=](benchmark::State& state) { run_statistics(state, head_dim, times, name); });
   };
-  statistics(0, "head statistics, ungated");
-  statistics(8192, "head statistics, T 8192");
+  statistics(64, {0}, "head statistics, ungated");
+  statistics(64, {8192}, "head statistics, T 8192");
+  statistics(128, {0}, "head statistics, ungated");
+  statistics(192, {0}, "head statistics, ungated");
+  statistics(64, std::vector<double>(24, 0), "statistics of 24 heads, ungated");
+  statistics(64, spread_times(), "statistics of 24 heads, T 8 to 8192");
+  add_benchmark("maps/64 rows of 24 heads",
+                [](benchmark::State& state) { run_sampled_rows(state, 64, "64 rows of 24 heads"); });
 }
 
 }  // namespace foxscope::bench

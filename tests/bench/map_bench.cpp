@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <stop_token>
@@ -25,17 +26,19 @@ namespace {
 
 using namespace foxscope;
 
-/// One random head: queries and keys of unit root mean square, as after QK-norm; gates that fall by `rate` nats a
-/// token on average, or none.
-std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, double rate, DType dtype = DType::float32) {
+/// Random heads: queries and keys of unit root mean square, as after QK-norm; gates that fall by a rate of nats a token
+/// on average in each, or none.
+std::shared_ptr<const Trace> random_heads(std::int64_t length, int head_dim, const std::vector<double>& rates,
+                                          DType dtype) {
   TraceInfo info;
   info.name = "random";
-  info.layers = info.heads = info.key_heads = 1;
+  info.layers = 1;
+  info.heads = info.key_heads = static_cast<int>(rates.size());
   info.head_dim = head_dim;
   info.length = length;
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, head_dim}, dtype,
-                                                   std::size_t{1} << 40U, ".");
+  auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, info.heads, info.heads, length, head_dim},
+                                                   dtype, std::size_t{1} << 40U, ".");
   Recorder recorder(info, {Keep::gates, Keep::rows}, store);
   std::mt19937_64 random(7);
   std::normal_distribution<float> normal;
@@ -49,12 +52,23 @@ std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, doub
     }
   }
   std::exponential_distribution<double> step(1.0);
-  double c = 0;
-  for (double& value : recorder.cumulative_log_gate(0)) value = c -= rate > 0 ? rate * step(random) : 0.0;
-  // The value of a normaliser changes nothing in the work: that of equal logits is near enough.
-  std::int64_t row = 0;
-  for (float& value : recorder.log_normalizer(0)) value = std::log(static_cast<float>(++row)) + 0.5F;
+  const std::span<double> gates = recorder.cumulative_log_gate(0);
+  const std::span<float> rows = recorder.log_normalizer(0);
+  std::size_t at = 0;
+  for (const double rate : rates) {
+    double c = 0;
+    for (std::int64_t row = 0; row < length; ++row, ++at) {
+      gates[at] = c -= rate > 0 ? rate * step(random) : 0.0;
+      // The value of a normaliser changes nothing in the work: that of equal logits is near enough.
+      const double keys = static_cast<double>(row + 1);
+      rows[at] = static_cast<float>(std::log(rate > 0 ? std::min(keys, 1 / rate) : keys)) + 0.5F;
+    }
+  }
   return recorder.finish(nullptr, nullptr);
+}
+
+std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, double rate, DType dtype = DType::float32) {
+  return random_heads(length, head_dim, {rate}, dtype);
 }
 
 /// One random head of a linear mixer: keys of the delta rule have length 1, heads and channels forget at `rate` nats a
@@ -97,6 +111,8 @@ struct Case {
   double target_milliseconds = 0;  ///< 0: none is set
   bool first_stage = false;        ///< up to the first lines that are shown, and no further
   bool by_distance = false;        ///< pixel_columns of a logarithmic axis
+  bool statistics = false;         ///< of all heads, instead of a map
+  std::int64_t sampled_rows = 0;   ///< of these; 0: all
 };
 
 void run_case(benchmark::State& state, const Case& test) {
@@ -131,7 +147,11 @@ void run_statistics(benchmark::State& state, const Case& test) {
   kernels::ThreadPool pool(std::min(test.threads, kernels::available_cores()));
   Job job;
   job.executor = &pool;
-  for (auto _ : state) benchmark::DoNotOptimize(head_statistics({test.trace, 0, 0}, {}, job));
+  std::vector<int> heads(static_cast<std::size_t>(test.trace->info().heads));
+  std::iota(heads.begin(), heads.end(), 0);
+  StatisticsOptions options;
+  options.rows = test.sampled_rows;
+  for (auto _ : state) benchmark::DoNotOptimize(layer_statistics(test.trace, 0, heads, options, job));
 }
 
 /// One line per case: the best of all repetitions, which is what the machine can do when it is left alone, and the time
@@ -141,7 +161,7 @@ class Table : public benchmark::BenchmarkReporter {
   explicit Table(const std::vector<Case>& cases) : cases_(cases) {}
 
   bool ReportContext(const Context& /*context*/) override {
-    std::printf("%-66s %7s %10s %10s %10s\n", "map of one head", "threads", "best ms", "CPU ms", "target ms");
+    std::printf("%-72s %7s %10s %10s %10s\n", "map of one head", "threads", "best ms", "CPU ms", "target ms");
     return true;
   }
 
@@ -160,7 +180,7 @@ class Table : public benchmark::BenchmarkReporter {
     const std::string name = runs.front().run_name.function_name;
     for (const Case& test : cases_) {
       if (test.name != name) continue;
-      std::printf("%-66s %7d %10.2f %10.2f ", name.c_str(), test.threads, best, cpu);
+      std::printf("%-72s %7d %10.2f %10.2f ", name.c_str(), test.threads, best, cpu);
       if (test.target_milliseconds > 0) {
         std::printf("%10.0f %s\n", test.target_milliseconds, best <= test.target_milliseconds ? "met" : "MISSED");
       } else {
@@ -242,6 +262,19 @@ std::vector<Case> cases() {
     on_gpu("on the GPU: A, Transformer head, 65536 tokens to 1024x1024, max", 0, Quantity::attention);
     on_gpu("on the GPU: A, decay time 3000, 65536 tokens to 1024x1024, max", 1.0 / 3000, Quantity::attention);
     on_gpu("on the GPU: F, 65536 tokens to 1024x1024, max", 1.0 / 3000, Quantity::forget);
+    std::vector<double> rates;
+    for (int head = 0; head < 24; ++head) rates.push_back(1 / (8 * std::pow(1024.0, head / 23.0)));
+    const auto layer = random_heads(65536, 64, rates, DType::bfloat16);
+    for (const std::int64_t rows : {0, 64}) {
+      Case test;
+      test.name = rows == 0 ? "on the GPU: statistics of 24 heads, decay times 8 to 8192, 65536 tokens"
+                            : "on the GPU: the same from 64 sampled rows";
+      test.trace = {layer, gpu};
+      test.threads = kernels::available_cores();
+      test.statistics = true;
+      test.sampled_rows = rows;
+      list.push_back(test);
+    }
   }
   return list;
 }
@@ -256,12 +289,12 @@ int main(int argc, char** argv) {
   Case statistics;
   statistics.name = "head statistics, decay time 3000, 8192 tokens";
   statistics.trace = list[2].trace;
+  statistics.statistics = true;
   all.push_back(statistics);
   for (const Case& test : all) {
-    const bool map = test.name != statistics.name;
     benchmark::RegisterBenchmark(
         test.name.c_str(),
-        [&test, map](benchmark::State& state) { map ? run_case(state, test) : run_statistics(state, test); })
+        [&test](benchmark::State& state) { test.statistics ? run_statistics(state, test) : run_case(state, test); })
         ->Unit(benchmark::kMillisecond)
         ->UseRealTime()
         ->MeasureProcessCPUTime()

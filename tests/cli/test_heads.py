@@ -325,6 +325,52 @@ class HeadAnalysisTest(CommandLineTest):
         self.fails(2, "--top 0", "heads", self.run_file, "--top", "0")
         self.fails(2, "--sort", "heads", self.run_file, "--reverse")
 
+    def test_sampled_rows(self):
+        everything = {(head["layer"], head["head"]): head for head in self.heads()}
+        document = json.loads(self.done("heads", self.run_file, "--rows", "16", "--json"))
+        self.assertEqual(document["sampled_rows"], 16)
+        rows = list(csv.DictReader(io.StringIO(self.done("heads", self.run_file, "--rows", "16", "--csv"))))
+        names = ["entropy", "mass_on_first", "mass_on_self", "d50", "d90", "d50_without_first", "d90_without_first",
+                 "label_sink", "label_long_memory"]
+        for head, row in zip(document["heads"], rows):
+            errors = head["errors"]
+            for name in names:
+                self.assertEqual(row[name + "_error"] == "", errors[name] is None, name)
+                if errors[name] is not None:
+                    self.assertAlmostEqual(float(row[name + "_error"]), errors[name], places=12)
+            spread = head["attention"]
+            exact = everything[head["layer"], head["head"]]["attention"]
+            for name in ["entropy", "mass_on_first", "mass_on_self"]:
+                self.assertGreater(errors[name], 0)
+                self.assertLess(abs(spread[name] - exact[name]), 6 * errors[name], name)
+            for found, all_rows in zip(spread["distance"]["mass"], exact["distance"]["mass"]):
+                self.assertLess(abs(found["mass"] - all_rows["mass"]), 6 * found["error"] + 1e-3)
+                column = f"mass_{found['from']}_{found['to']}_error"
+                self.assertAlmostEqual(float(row[column]), found["error"], places=12)
+            within = head["mass_within"][-1]
+            self.assertAlmostEqual(within["mass"], 1, places=4)
+            self.assertLess(within["error"], 1e-5)
+            # Gates are not sampled.
+            self.assertEqual(head["rate_decay_time"], everything[head["layer"], head["head"]]["rate_decay_time"])
+        self.assertEqual(self.done("heads", self.run_file, "--rows", "16", "--csv"),
+                         self.done("heads", self.run_file, "--rows", "16", "--csv"))
+        table = self.done("heads", self.run_file, "--rows", "16")
+        self.assertIn("attention by 16 sampled rows of each head; ± is 1 standard error", table)
+        self.assertRegex(table, r"\d\.\d\d ±\d\.\d\d")
+        # As many rows as there are: all of them, without errors.
+        self.assertEqual(self.done("heads", self.run_file, "--rows", "64"), self.done("heads", self.run_file))
+
+    def test_wrong_numbers_of_rows(self):
+        for rows, message in [("0", "--rows 0: it must be at least 2"), ("-2", "--rows -2: it must be at least 2"),
+                              ("15", "--rows 15: rows are drawn in pairs, whose difference gives the error: "
+                                     "give an even number"), ("many", "--rows")]:
+            self.fails(2, message, "heads", self.run_file, "--rows", rows)
+        self.fails(2, "--rows: --split is of all rows: leave one of them out", "heads", self.run_file, "--rows", "16",
+                   "--split")
+        path = self.folder / "heads.h5"
+        self.fails(2, "errors of sampled rows are in .csv and .json", "heads", self.run_file, "--rows", "16", "-o", path)
+        self.assertFalse(path.exists())
+
     def test_arrays_in_hdf5(self):
         path = self.folder / "heads.h5"
         self.done("heads", self.run_file, "--split", "-o", path)

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -36,9 +38,11 @@ void expect_near(const AttentionSpread& a, const AttentionSpread& b) {
   EXPECT_NEAR(a.mass_on_first, b.mass_on_first, 1e-6);
   EXPECT_NEAR(a.mass_on_self, b.mass_on_self, 1e-6);
   EXPECT_EQ(a.rows_without_first, b.rows_without_first);
-  EXPECT_NEAR(a.square_without_first, b.square_without_first, 1e-6);
+  EXPECT_NEAR(a.square_without_first, b.square_without_first, 3e-6);
   EXPECT_EQ(a.repeats, b.repeats);
-  EXPECT_NEAR(a.on_repeats, b.on_repeats, 1e-6);
+  if (b.repeats > 0) {
+    EXPECT_NEAR(a.on_repeats, b.on_repeats, 1e-6);
+  }
   EXPECT_NEAR(a.mean_log_decay, b.mean_log_decay, 1e-5 * std::max(1.0, std::abs(b.mean_log_decay)));
   expect_near(a.distance, b.distance);
   expect_near(a.distance_without_first, b.distance_without_first);
@@ -63,7 +67,7 @@ TEST_F(CudaStatistics, EqualTheCpus) {
   shape.length = 777;
   shape.heads = 3;
   shape.token = [](std::int64_t position) { return static_cast<std::int32_t>(position * position % 41); };
-  for (const int head_dim : {16, 64}) {
+  for (const int head_dim : {16, 64, 128, 192}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       shape.head_dim = head_dim;
       shape.dtype = dtype;
@@ -77,6 +81,58 @@ TEST_F(CudaStatistics, EqualTheCpus) {
       shape.window = 90;
       expect_same_statistics(make_run(shape), 1);
     }
+  }
+}
+
+/// Several heads at once have the numbers of each alone, in texts of one block of keys and of many.
+TEST_F(CudaStatistics, OfALayerAreThoseOfItsHeads) {
+  RunShape shape;
+  shape.heads = 34;
+  shape.key_heads = 17;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
+  for (const std::int64_t length : {2, 63, 65, 300, 1300}) {
+    shape.length = length;
+    const auto run = make_run(shape);
+    std::vector<int> heads(34);
+    std::iota(heads.begin(), heads.end(), 0);
+    const auto together = layer_statistics({run, 0}, 0, heads, {}, {}).value();
+    for (const int head : {0, 13, 31, 32, 33}) {
+      const auto alone = head_statistics({{run, 0}, 0, head}, {}, {}).value();
+      const HeadStatistics& one = together[static_cast<std::size_t>(head)];
+      EXPECT_EQ(one.head, head);
+      expect_near(one, alone);
+      expect_near(one, head_statistics({{run, std::nullopt}, 0, head}, {}, {}).value());
+    }
+  }
+}
+
+/// Heads that forget within a few tokens, whose gates float32 alone would not hold, and heads with a sink.
+TEST_F(CudaStatistics, OfStrongGatesAndOfSinksEqualTheCpus) {
+  RunShape shape;
+  shape.length = 900;
+  shape.heads = 3;
+  shape.head_dim = 64;
+  shape.log_gate = [](int head, std::int64_t position, double normal) {
+    const double rate[] = {0.5, 5.0, 0.05};
+    return position % 97 == 0 ? -30.0 : -rate[head] * std::exp(0.3 * normal);
+  };
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    shape.dtype = dtype;
+    const auto run = make_run(shape);
+    for (int head = 0; head < 3; ++head) {
+      expect_near(head_statistics({{run, 0}, 0, head}, {}, {}).value(),
+                  head_statistics({{run, std::nullopt}, 0, head}, {}, {}).value());
+    }
+  }
+  shape.log_gate = {};
+  shape.sinks = {-20, 0.5F, 6};
+  const auto run = make_run(shape);
+  for (int head = 0; head < 3; ++head) {
+    const auto found = head_statistics({{run, 0}, 0, head}, {}, {}).value();
+    const auto expected = head_statistics({{run, std::nullopt}, 0, head}, {}, {}).value();
+    expect_near(found, expected);
+    EXPECT_EQ(found.mass_on_sink.value(), expected.mass_on_sink.value());
   }
 }
 

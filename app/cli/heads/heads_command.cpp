@@ -40,6 +40,7 @@ struct HeadsOptions {
   std::string sort;
   bool reverse = false;
   std::optional<std::int64_t> top;
+  std::optional<std::int64_t> rows;
   std::string output;
   bool force = false;
 };
@@ -68,6 +69,15 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
   if (form == HeadsForm::hdf5 && (!options.sort.empty() || options.top || options.match)) {
     throw UsageError(
         fmt::format("-o {}: arrays of all heads have no order: leave out --sort, --top and --match", options.output));
+  }
+  if (options.rows) {
+    if (*options.rows < 2) throw UsageError(fmt::format("--rows {}: it must be at least 2", *options.rows));
+    if (options.split) throw UsageError("--rows: --split is of all rows: leave one of them out");
+    if (form == HeadsForm::hdf5) {
+      throw UsageError(
+          fmt::format("-o {}: errors of sampled rows are in .csv and .json: write one of these, or leave out --rows",
+                      options.output));
+    }
   }
   if (options.output.empty()) return;
   requireDistinct(options.output, options.file);
@@ -110,6 +120,8 @@ bool hasAttention(const Trace& trace) {
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   MeasureOptions measure;
   measure.with_split = options.split;
+  measure.statistics.rows = options.rows.value_or(0);
+  check_rows(measure.statistics.rows, trace.info().length);
   const bool needed = options.split || options.match;
   if (needed && !hasAttention(trace)) {
     throw Error(fmt::format("{}: model '{}': {} not kept, and {} needs them: run again with --keep gates,rows,qk",
@@ -132,19 +144,15 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
 template <typename Body>
 bool measureHeads(const RunOnDevice& trace, const MeasureOptions& options, const CommandContext& context,
                   const Body& body) {
-  const TraceInfo& info = trace->info();
-  Job job{context.stop, {}, nullptr};
-  const Team team(job);
-  job.executor = team.executor();
-  const std::int64_t heads = std::int64_t{info.layers} * info.heads;
-  context.console.setSubject(info.name);
-  for (std::int64_t n = 0; n < heads; ++n) {
-    context.console.progress({n, heads, "heads", "statistics"});
-    const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
-    if (head.head >= info.mixer(head.layer).heads) continue;
-    auto measures = measure_head(head, options, job);
-    if (!measures) return false;
-    body(std::move(*measures));
+  const std::int64_t heads = std::int64_t{trace->info().layers} * trace->info().heads;
+  std::int64_t done = 0;
+  context.console.setSubject(trace->info().name);
+  context.console.progress({done, heads, "heads", "statistics"});
+  if (!measure_heads(trace, options, Job{context.stop, {}, nullptr}, [&](HeadMeasures measures) {
+        body(std::move(measures));
+        context.console.progress({++done, heads, "heads", "statistics"});
+      })) {
+    return false;
   }
   context.console.endProgress();
   return true;
@@ -228,6 +236,7 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
   report.split = options.split;
   report.classes = options.byClass;
   report.saliency = options.saliency;
+  report.rows = measure.statistics.rows < report.tokens ? measure.statistics.rows : 0;
   report.run = trace.trace;
   if (!measureHeads(trace, measure, context, [&](HeadMeasures measures) {
         report.heads.push_back({std::move(measures), {}});
@@ -293,6 +302,7 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope heads run.h5 --sort rate_decay_time --top 8\n"
                                     "  foxscope heads run.h5 --split --by-class -o heads.h5\n"
                                     "  foxscope heads run.h5 --saliency --top 8\n"
+                                    "  foxscope heads long.h5 --rows 64\n"
                                     "  foxscope heads both.h5 --model fox --match base\n"
                                     "  foxscope heads both.h5 --model fox --csv > heads.csv");
   command->footer(labelDefinitions() + command->get_footer());
@@ -314,6 +324,11 @@ void addHeadsCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("STATISTIC");
   command->add_flag("--reverse", options->reverse, "Smallest first");
   command->add_option("--top", options->top, "Only the first N heads")->type_name("N");
+  command
+      ->add_option("--rows", options->rows,
+                   "Estimate attention from N rows, an even number, with a standard error of every statistic: two rows "
+                   "of each of N/2 pieces of the text, the same for every head (default: measure all rows)")
+      ->type_name("N");
   command
       ->add_option("-o,--output", options->output,
                    "File to write instead of standard output: .csv, .json, or .h5 for arrays [layers, heads]")

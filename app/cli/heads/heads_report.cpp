@@ -22,8 +22,15 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kLabelColumn = "labels";
 constexpr const char* kWithoutFirst = "_without_first";
 
+constexpr const char* kError = "_error";
+
+void addNumber(Columns& columns, const HeadNumber& number) {
+  columns.emplace_back(number.name, number.value);
+  if (number.error) columns.emplace_back(number.name + kError, *number.error);
+}
+
 void addNumbers(Columns& columns, const std::vector<HeadNumber>& numbers) {
-  for (const HeadNumber& number : numbers) columns.emplace_back(number.name, number.value);
+  for (const HeadNumber& number : numbers) addNumber(columns, number);
 }
 
 // A profile's bins by name: of "mass_without_gate" the bin of 4 to 7 tokens is mass_4_7_without_gate.
@@ -34,9 +41,13 @@ void addBins(Columns& columns, const HeadsReport& report, const ReportedHead& he
   const std::size_t stem = name.starts_with("mass") ? 4 : name.size();
   const auto bins = distance_bins(report.tokens);
   for (std::size_t n = 0; n < bins.size(); ++n) {
-    columns.emplace_back(
-        fmt::format("{}_{}_{}{}", name.substr(0, stem), bins[n].from, bins[n].to - 1, name.substr(stem)),
-        profile == profiles.end() ? kNone : profile->bins[n]);
+    HeadNumber number{fmt::format("{}_{}_{}{}", name.substr(0, stem), bins[n].from, bins[n].to - 1, name.substr(stem)),
+                      "", kNone};
+    if (profile != profiles.end()) {
+      number.value = profile->bins[n];
+      if (!profile->errors.empty()) number.error = profile->errors[n];
+    }
+    addNumber(columns, number);
   }
 }
 
@@ -45,9 +56,7 @@ void addSpread(Columns& columns, const HeadsReport& report, const ReportedHead& 
   const auto add = [&](bool withoutFirst, bool distance) {
     for (const HeadNumber& number : numbers) {
       const bool ofDistance = number.name.starts_with('d');
-      if (ofDistance == distance && number.name.ends_with(kWithoutFirst) == withoutFirst) {
-        columns.emplace_back(number.name, number.value);
-      }
+      if (ofDistance == distance && number.name.ends_with(kWithoutFirst) == withoutFirst) addNumber(columns, number);
     }
   };
   add(false, false);
@@ -143,21 +152,27 @@ void addSpectrum(Columns& columns, const HeadsReport& report, const ReportedHead
 
 /// Effective memory of a head: the share of its attention within 1, 2, 4... tokens, the position itself among them, up
 /// to the text's length; NaN without attention.
-std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head) {
+struct MassWithin {
+  std::int64_t tokens = 0;
+  double share = 0;
+  std::optional<double> error;  ///< where rows were sampled
+};
+std::vector<MassWithin> massWithin(const HeadsReport& report, const HeadMeasures& head) {
   const auto mass = std::ranges::find(head.profiles, std::string("mass"), &HeadProfile::name);
-  std::vector<std::pair<std::int64_t, double>> within;
+  const auto& errors = head.statistics.errors;
+  std::vector<MassWithin> within;
   double sum = 0;
   const auto bins = distance_bins(report.tokens);
   for (std::size_t n = 0; n < bins.size(); ++n) {
     sum += mass == head.profiles.end() ? kNone : mass->bins[n];
-    within.emplace_back(bins[n].to, sum);
+    within.push_back({bins[n].to, sum, errors ? std::optional(errors->distance.within[n]) : std::nullopt});
   }
   return within;
 }
 
 void addMemory(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
-  for (const auto& [tokens, share] : massWithin(report, head.measures)) {
-    columns.emplace_back(fmt::format("mass_within_{}", tokens), share);
+  for (const auto& [tokens, share, error] : massWithin(report, head.measures)) {
+    addNumber(columns, {fmt::format("mass_within_{}", tokens), "1", share, error});
   }
 }
 
@@ -229,14 +244,16 @@ Json profileJson(const HeadsReport& report, const HeadMeasures& head, const Dist
   const auto mass = std::ranges::find(head.profiles, name, &HeadProfile::name);
   for (std::size_t n = 0; mass != head.profiles.end() && n < mass->bins.size(); ++n) {
     bins.push_back({{"from", distances[n].from}, {"to", distances[n].to - 1}, {"mass", jsonNumber(mass->bins[n])}});
+    if (!mass->errors.empty()) bins.back()["error"] = jsonNumber(mass->errors[n]);
   }
   return {{"d50", jsonNumber(profile.d50)}, {"d90", jsonNumber(profile.d90)}, {"mass", std::move(bins)}};
 }
 
 Json memoryJson(const HeadsReport& report, const HeadMeasures& head) {
   Json within = Json::array();
-  for (const auto& [tokens, share] : massWithin(report, head)) {
+  for (const auto& [tokens, share, error] : massWithin(report, head)) {
     within.push_back({{"tokens", tokens}, {"mass", jsonNumber(share)}});
+    if (error) within.back()["error"] = jsonNumber(*error);
   }
   return within;
 }
@@ -332,6 +349,17 @@ Json saliencyJson(const HeadSaliency& saliency) {
   return json;
 }
 
+/// The standard errors of a head's numbers of attention, by the names of the columns of --csv.
+Json errorsJson(const HeadStatistics& head) {
+  Json errors;
+  for (const auto& numbers : {attention_numbers(head), sink_numbers(head)}) {
+    for (const HeadNumber& number : numbers) {
+      if (number.error) errors[number.name] = jsonNumber(*number.error);
+    }
+  }
+  return errors;
+}
+
 Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   const HeadMeasures& measures = reported.measures;
   const HeadStatistics& head = measures.statistics;
@@ -359,6 +387,7 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   json["mixer"] = to_string(mixer.mixer);
   if (!head.channel_log_decay.empty()) json["channel_decay_time"] = spectrumJson(head);
   if (head.has_attention) json["mass_within"] = memoryJson(report, measures);
+  if (head.errors) json["errors"] = errorsJson(head);
   if (head.saliency) json["saliency"] = saliencyJson(*head.saliency);
   if (report.split) json["split"] = splitJson(report, measures);
   if (report.classes) json["gates_by_class"] = classesJson(measures);
@@ -370,6 +399,7 @@ Json reportJson(const HeadsReport& report) {
   Json heads = Json::array();
   for (const ReportedHead& head : report.heads) heads.push_back(headJson(report, head));
   Json document{{"model", report.model}, {"tokens", report.tokens}};
+  if (report.rows > 0) document["sampled_rows"] = report.rows;
   if (report.run->info().unchecked) document["unchecked"] = true;
   const std::string& target = report.run->info().saliency_target;
   if (!target.empty()) document["saliency_target"] = target;

@@ -35,12 +35,14 @@ struct HeadsReport {
   bool split = false;
   bool classes = false;
   bool saliency = false;             ///< its table was asked for
+  std::int64_t rows = 0;             ///< sampled of each head's attention; 0: all of them were measured
   std::shared_ptr<const Trace> run;  ///< that the heads are of
   std::string matched;               ///< the other model; empty: none
   std::string sortedBy;              ///< name of a statistic; empty: none
 };
 
-/// A head's statistics as named numbers, the same names for every head of a report; NaN for what does not exist.
+/// A head's statistics as named numbers, the same names for every head of a report; NaN for what does not exist. Where
+/// rows were sampled, NAME of attention is followed by NAME_error, its standard error.
 using Columns = std::vector<std::pair<std::string, double>>;
 Columns headColumns(const HeadsReport& report, const ReportedHead& head);
 

@@ -39,6 +39,28 @@ std::string ofRun(const HeadsReport& report) {
                      count_text(report.tokens), plural(report.tokens, "token"));
 }
 
+/// A number with its standard error, where rows were sampled.
+std::string withError(const std::string& number, std::optional<double> error, int places) {
+  return error ? fmt::format("{} ±{}", number, numberCell(*error, places)) : number;
+}
+
+/// The same of tokens, in as many digits.
+std::string tokensWithError(double value, std::optional<double> error) {
+  return error ? fmt::format("{} ±{}", tokensCell(value), tokensCell(*error)) : tokensCell(value);
+}
+
+/// An error of a head, where rows were sampled.
+std::optional<double> errorOf(const HeadStatistics& head, double SpreadErrors::*number) {
+  return head.errors ? std::optional((*head.errors).*number) : std::nullopt;
+}
+std::optional<double> errorOf(const HeadStatistics& head, double ProfileErrors::*number) {
+  return head.errors ? std::optional(head.errors->distance.*number) : std::nullopt;
+}
+
+std::string shareCell(double share, std::optional<double> error) {
+  return withError(numberCell(100 * share, 1), error ? std::optional(100 * *error) : std::nullopt, 1);
+}
+
 using HeadColumn = TableColumn<ReportedHead>;
 
 /// A column of what is known of every head.
@@ -97,15 +119,27 @@ std::vector<HeadColumn> overviewColumns(const HeadsReport& report) {
       {statistic("horizon 1/e", "tokens", [](const Head& head) { return medianCell(head.backward_horizon[0]); }),
        statistic("half-life", "tokens", [](const Head& head) { return medianCell(head.backward_horizon[1]); }),
        statistic("survival 1/e", "tokens", [](const Head& head) { return medianCell(head.forward_survival[0]); }),
-       ofAttention("d50", "tokens", [](const Head& head) { return tokensCell(head.distance.d50); }),
-       ofAttention("d90", "tokens", [](const Head& head) { return tokensCell(head.distance.d90); }),
-       ofAttention("entropy", "nats", [](const Head& head) { return numberCell(head.entropy, 2); }),
-       ofAttention("on key 0", "%", [](const Head& head) { return numberCell(100 * head.mass_on_first, 1); }),
-       ofAttention("on self", "%", [](const Head& head) { return numberCell(100 * head.mass_on_self, 1); })});
+       ofAttention(
+           "d50", "tokens",
+           [](const Head& head) { return tokensWithError(head.distance.d50, errorOf(head, &ProfileErrors::d50)); }),
+       ofAttention(
+           "d90", "tokens",
+           [](const Head& head) { return tokensWithError(head.distance.d90, errorOf(head, &ProfileErrors::d90)); }),
+       ofAttention("entropy", "nats",
+                   [](const Head& head) {
+                     return withError(numberCell(head.entropy, 2), errorOf(head, &SpreadErrors::entropy), 2);
+                   }),
+       ofAttention(
+           "on key 0", "%",
+           [](const Head& head) { return shareCell(head.mass_on_first, errorOf(head, &SpreadErrors::mass_on_first)); }),
+       ofAttention("on self", "%", [](const Head& head) {
+         return shareCell(head.mass_on_self, errorOf(head, &SpreadErrors::mass_on_self));
+       })});
   const auto hasSink = [](const ReportedHead& one) { return one.measures.statistics.mass_on_sink.has_value(); };
   if (std::ranges::any_of(report.heads, hasSink)) {
     columns.push_back(ofAttention("on sink", "%", [](const Head& head) {
-      return head.mass_on_sink ? numberCell(100 * *head.mass_on_sink, 1) : std::string("-");
+      if (!head.mass_on_sink) return std::string("-");
+      return shareCell(*head.mass_on_sink, head.errors ? head.errors->mass_on_sink : std::nullopt);
     }));
   }
   if (!report.sortedBy.empty() && std::ranges::find(kOverview, report.sortedBy, &Titled::name) == kOverview.end()) {
@@ -126,6 +160,9 @@ std::string overview(const HeadsReport& report) {
            head.forward_survival[0].cut_off_share > 0.5;
   });
   std::string text = fmt::format("{}; horizon, half-life and survival are medians over positions\n", ofRun(report));
+  if (report.rows > 0) {
+    text += fmt::format("attention by {} sampled rows of each head; ± is 1 standard error\n", count_text(report.rows));
+  }
   text += tableText(overviewColumns(report), report.heads);
   text += "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how\n";
   if (cutOff) text += "+: at more than half of the positions the text's start or end came first\n";

@@ -1,7 +1,9 @@
 #include "backend/eval/heads/head_measures.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/map/statistics/gate_statistics.h"
+#include "backend/map/team.h"
 
 namespace foxscope {
 namespace {
@@ -24,14 +27,20 @@ void add_quartiles(std::vector<HeadNumber>& numbers, const std::string& name, co
   numbers.push_back({name + "_cut_off_share", "1", quartiles.cut_off_share});
 }
 
-void add_spread(std::vector<HeadNumber>& numbers, const std::string& suffix, const AttentionSpread& spread) {
-  numbers.push_back({"entropy" + suffix, "nats", spread.entropy});
-  numbers.push_back({"mass_on_first" + suffix, "1", spread.mass_on_first});
-  numbers.push_back({"mass_on_self" + suffix, "1", spread.mass_on_self});
-  numbers.push_back({"d50" + suffix, "tokens", spread.distance.d50});
-  numbers.push_back({"d90" + suffix, "tokens", spread.distance.d90});
-  numbers.push_back({"d50" + suffix + kWithoutFirst, "tokens", spread.distance_without_first.d50});
-  numbers.push_back({"d90" + suffix + kWithoutFirst, "tokens", spread.distance_without_first.d90});
+void add_spread(std::vector<HeadNumber>& numbers, const std::string& suffix, const AttentionSpread& spread,
+                const std::optional<SpreadErrors>& errors) {
+  const auto add = [&](const std::string& name, const char* unit, double value, double error) {
+    numbers.push_back({name, unit, value, errors ? std::optional(error) : std::nullopt});
+  };
+  const SpreadErrors of = errors.value_or(SpreadErrors());
+  add("entropy" + suffix, "nats", spread.entropy, of.entropy);
+  add("mass_on_first" + suffix, "1", spread.mass_on_first, of.mass_on_first);
+  add("mass_on_self" + suffix, "1", spread.mass_on_self, of.mass_on_self);
+  add("d50" + suffix, "tokens", spread.distance.d50, of.distance.d50);
+  add("d90" + suffix, "tokens", spread.distance.d90, of.distance.d90);
+  const DistanceProfile& others = spread.distance_without_first;
+  add("d50" + suffix + kWithoutFirst, "tokens", others.d50, of.distance_without_first.d50);
+  add("d90" + suffix + kWithoutFirst, "tokens", others.d90, of.distance_without_first.d90);
 }
 
 void add_locality(std::vector<HeadNumber>& numbers, const std::string& suffix, const Locality& locality) {
@@ -48,9 +57,14 @@ void add_locality(std::vector<HeadNumber>& numbers, const std::string& suffix, c
 }
 
 /// Takes the masses by exact distance out of a spread.
-void move_profiles(AttentionSpread& spread, const std::string& suffix, std::vector<HeadProfile>& profiles) {
-  profiles.push_back({"mass" + suffix, "1", binned(spread.distance.mass)});
-  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", binned(spread.distance_without_first.mass)});
+void move_profiles(AttentionSpread& spread, const std::string& suffix, const std::optional<SpreadErrors>& errors,
+                   std::vector<HeadProfile>& profiles) {
+  const auto errors_of = [&](ProfileErrors SpreadErrors::*of) {
+    return errors ? ((*errors).*of).mass : std::vector<double>();
+  };
+  profiles.push_back({"mass" + suffix, "1", binned(spread.distance.mass), errors_of(&SpreadErrors::distance)});
+  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", binned(spread.distance_without_first.mass),
+                      errors_of(&SpreadErrors::distance_without_first)});
   spread.distance.mass = {};
   spread.distance_without_first.mass = {};
 }
@@ -63,11 +77,15 @@ HeadProfile logits(const char* name, std::vector<double> values, std::size_t bin
 
 }  // namespace
 
-std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOptions& options, const Job& job) {
-  auto statistics = head_statistics(head, options.statistics, job);
-  if (!statistics) return std::nullopt;
+namespace {
+
+/// Heads whose profiles by distance are held at once.
+constexpr int kHeadsAtOnce = 32;
+
+std::optional<HeadMeasures> measures_of(const HeadOf& head, HeadStatistics statistics, const MeasureOptions& options,
+                                        const Job& job) {
   HeadMeasures measures;
-  measures.statistics = std::move(*statistics);
+  measures.statistics = std::move(statistics);
   const TraceInfo& info = head.trace->info();
   if (!options.classes.empty()) {
     const bool gated = forgets(info, head.layer);
@@ -82,10 +100,10 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
     measures.split = decay_split(head, measures.statistics, job);
     if (!measures.split) return std::nullopt;
   }
-  move_profiles(measures.statistics, "", measures.profiles);
+  move_profiles(measures.statistics, "", measures.statistics.errors, measures.profiles);
   if (!measures.split) return measures;
-  move_profiles(measures.split->without_gate, "_without_gate", measures.profiles);
-  move_profiles(measures.split->without_content, "_without_content", measures.profiles);
+  move_profiles(measures.split->without_gate, "_without_gate", {}, measures.profiles);
+  move_profiles(measures.split->without_content, "_without_content", {}, measures.profiles);
   std::vector<double> content, decay;
   for (const LogitMeans& means : measures.split->logits) {
     content.push_back(means.content);
@@ -95,6 +113,37 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
   measures.profiles.push_back(logits("logit_content", std::move(content), bins));
   measures.profiles.push_back(logits("logit_decay", std::move(decay), bins));
   return measures;
+}
+
+}  // namespace
+
+std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOptions& options, const Job& job) {
+  auto statistics = head_statistics(head, options.statistics, job);
+  if (!statistics) return std::nullopt;
+  return measures_of(head, std::move(*statistics), options, job);
+}
+
+bool measure_heads(const RunOnDevice& run, const MeasureOptions& options, const Job& job,
+                   const std::function<void(HeadMeasures)>& take) {
+  const Team team(job);
+  const Job quiet{job.stop, {}, team.executor()};
+  const int at_once = run.gpu ? kHeadsAtOnce : 1;
+  for (int layer = 0; layer < run->info().layers; ++layer) {
+    const int heads = run->info().mixer(layer).heads;
+    for (int first = 0; first < heads; first += at_once) {
+      std::vector<int> some(static_cast<std::size_t>(std::min(at_once, heads - first)));
+      std::iota(some.begin(), some.end(), first);
+      auto statistics = layer_statistics(run, layer, some, options.statistics, quiet);
+      if (!statistics) return false;
+      for (HeadStatistics& head : *statistics) {
+        const HeadOf of{run, layer, head.head};
+        auto measures = measures_of(of, std::move(head), options, quiet);
+        if (!measures) return false;
+        take(std::move(*measures));
+      }
+    }
+  }
+  return true;
 }
 
 std::vector<TokenClassSet> read_classes(std::span<const TokenClassSet> tokens) {
@@ -151,15 +200,17 @@ std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics) {
 
 std::vector<HeadNumber> sink_numbers(const HeadStatistics& statistics) {
   if (!statistics.mass_on_sink) return {};
-  return {{"mass_on_sink", "1", *statistics.mass_on_sink}};
+  const auto error = statistics.errors ? statistics.errors->mass_on_sink : std::nullopt;
+  return {{"mass_on_sink", "1", *statistics.mass_on_sink, error}};
 }
 
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
   std::vector<HeadNumber> numbers;
-  add_spread(numbers, "", statistics);
+  add_spread(numbers, "", statistics, statistics.errors);
   for (int n = 0; n < kHeadLabels; ++n) {
-    numbers.push_back(
-        {std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1", statistics.label_scores[index_of(n)]});
+    numbers.push_back({std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1",
+                       statistics.label_scores[index_of(n)],
+                       statistics.errors ? std::optional(statistics.errors->label_scores[index_of(n)]) : std::nullopt});
   }
   numbers.push_back({"repeats", "tokens", static_cast<double>(statistics.repeats)});
   if (statistics.has_attention) return numbers;
@@ -171,8 +222,8 @@ std::vector<HeadNumber> split_numbers(const DecaySplit& split) {
   std::vector<HeadNumber> numbers = {{"divergence", "nats", split.divergence}};
   add_locality(numbers, "", split.locality);
   add_locality(numbers, kWithoutFirst, split.locality_without_first);
-  add_spread(numbers, "_without_gate", split.without_gate);
-  add_spread(numbers, "_without_content", split.without_content);
+  add_spread(numbers, "_without_gate", split.without_gate, {});
+  add_spread(numbers, "_without_content", split.without_content, {});
   return numbers;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@ struct HeadProfile {
   std::string name;
   const char* unit = "";
   std::vector<double> bins;
+  std::vector<double> errors = {};  ///< standard errors of the bins, where rows were sampled
 };
 
 /// All statistics of one head. Profiles by exact distance are dropped, so that many heads of a long text fit into
@@ -41,6 +43,13 @@ struct MeasureOptions {
 /// @throws as head_statistics and decay_split do
 std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOptions& options, const Job& job);
 
+/// Measures every head of a run, a layer's heads at once on a GPU. Without progress reports of its own.
+/// @param take  called with each head's measures, by layer, then head
+/// @returns false if the job was stopped
+/// @throws as measure_head, and what `take` throws
+bool measure_heads(const RunOnDevice& run, const MeasureOptions& options, const Job& job,
+                   const std::function<void(HeadMeasures)>& take);
+
 /// Classes of what the positions of a sequence read: bos at 0, then token p - 1.
 /// @param tokens  [L] classes of the sequence's tokens
 std::vector<TokenClassSet> read_classes(std::span<const TokenClassSet> tokens);
@@ -52,8 +61,9 @@ std::vector<TokenClassSet> read_classes(const Trace& trace);
 /// A number of a head under the name that tables and files give it.
 struct HeadNumber {
   std::string name;
-  const char* unit = "";  ///< "tokens", "nats", "octaves", "nats per nat"; "1" for shares and gates
-  double value = 0;       ///< NaN where it does not exist
+  const char* unit = "";             ///< "tokens", "nats", "octaves", "nats per nat"; "1" for shares and gates
+  double value = 0;                  ///< NaN where it does not exist
+  std::optional<double> error = {};  ///< standard error, where rows were sampled
 };
 
 /// Decay time, quantiles of gates, horizons and survivals.

@@ -155,17 +155,14 @@ class HeadsWork {
     options.statistics.events = 0;
     options.with_split = true;
     options.classes = classes;
-    const Team team(job_);
-    const Job quiet{job_.stop, {}, team.executor()};
     HeadsAccumulator heads(model_.info);
-    for (std::int64_t n = 0; n < head_count(); ++n) {
-      const HeadOf head{trace, static_cast<int>(n / model_.info.heads), static_cast<int>(n % model_.info.heads)};
-      if (head.head >= model_.info.mixer(head.layer).heads) continue;
-      const auto measures = measure_head(head, options, quiet);
-      if (!measures) return false;
-      check_measures(*measures, number);
-      heads.add(*measures);
-      tell(n + 1);
+    std::int64_t done = 0;
+    if (!measure_heads(trace, options, job_, [&](const HeadMeasures& measures) {
+          check_measures(measures, number);
+          heads.add(measures);
+          tell(++done);
+        })) {
+      return false;
     }
     heads.end_window(window.document);
     if (pieces_.first()) {

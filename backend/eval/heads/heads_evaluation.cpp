@@ -278,16 +278,14 @@ std::optional<EvaluatedHeads> evaluate_run(const RunOnDevice& run, const Job& jo
   options.with_split = true;
   options.classes = classes;
   HeadsAccumulator accumulator(info);
-  const Team team(job);
-  const Job quiet{job.stop, {}, team.executor()};
   const std::int64_t heads = std::int64_t{info.layers} * info.heads;
-  for (std::int64_t n = 0; n < heads; ++n) {
-    job.tell({n, heads, "heads", "measuring heads"});
-    const HeadOf head{run, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
-    if (head.head >= info.mixer(head.layer).heads) continue;
-    const auto measures = measure_head(head, options, quiet);
-    if (!measures) return std::nullopt;
-    accumulator.add(*measures);
+  std::int64_t done = 0;
+  job.tell({done, heads, "heads", "measuring heads"});
+  if (!measure_heads(run, options, job, [&](const HeadMeasures& measures) {
+        accumulator.add(measures);
+        job.tell({++done, heads, "heads", "measuring heads"});
+      })) {
+    return std::nullopt;
   }
   accumulator.end_window(0);
   return accumulator.finish();

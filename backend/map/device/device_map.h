@@ -11,8 +11,8 @@ namespace foxscope {
 /// The GPU that computes a request's map: the GPU of its head, else the GPU of the head that is subtracted.
 std::optional<int> gpu_of(const MapRequest& request);
 
-/// Whether the kernels take a head: softmax attention with dimensions up to 128 and a positive scale, in a run of
-/// nothing else.
+/// Whether the kernels take a head: softmax attention of products of queries and keys that are not capped, with
+/// dimensions up to 256 and a positive scale.
 bool device_takes(const HeadOf& head);
 
 /// The map on a GPU, to what compute_map gives on the CPU within float32's rounding (of bfloat16's products). The

@@ -121,29 +121,33 @@ double quantile(std::span<double> values, double p) {
   return low + share * (high - low);
 }
 
-bool gate_statistics(std::span<const double> c, int events, const Job& job, HeadStatistics& statistics) {
-  // Quantiles put values in order, which NaN has none of.
-  if (std::any_of(c.begin(), c.end(), [](double value) { return std::isnan(value); })) {
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    statistics.mean_log_gate = statistics.rate_decay_time = kNone;
-    std::fill(std::begin(statistics.gate_quantile), std::end(statistics.gate_quantile), kNone);
-    for (auto* const lengths : {&statistics.backward_horizon, &statistics.forward_survival}) {
-      std::fill(std::begin(*lengths), std::end(*lengths), Quartiles{kNone, kNone, kNone, kNone});
-    }
-    return !job.stopped();
-  }
+bool gate_statistics(std::span<const std::span<const double>> c, int events, const Job& job,
+                     std::span<HeadStatistics> statistics) {
   const Job quiet{job.stop, {}, job.executor};
   Team team(quiet);
   // The gates, and the horizon and the survival at every level.
   constexpr std::int64_t kGateTasks = 1 + 2 * kLevels;
-  return team.run({"measuring gates", "statistics", kGateTasks}, kGateTasks, [&](std::int64_t task, int /*thread*/) {
+  const std::int64_t tasks = std::ssize(c) * kGateTasks;
+  return team.run({"measuring gates", "statistics", tasks}, tasks, [&](std::int64_t number, int /*thread*/) {
+    const std::span<const double> sums = c[index_of(number / kGateTasks)];
+    HeadStatistics& head = statistics[index_of(number / kGateTasks)];
+    const std::int64_t task = number % kGateTasks;
     const auto level = static_cast<std::size_t>(task - 1) % kLevels;
-    if (task == 0) {
-      gate_sizes(c, events, statistics);
+    // Quantiles put values in order, which NaN has none of.
+    const bool known = std::ranges::none_of(sums, [](double value) { return std::isnan(value); });
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    constexpr Quartiles kNoQuartiles{kNone, kNone, kNone, kNone};
+    if (task == 0 && known) {
+      gate_sizes(sums, events, head);
+    } else if (task == 0) {
+      head.mean_log_gate = head.rate_decay_time = kNone;
+      std::fill(std::begin(head.gate_quantile), std::end(head.gate_quantile), kNone);
     } else if (task <= kLevels) {
-      statistics.backward_horizon[level] = backward_horizons(c, std::log(kHorizonLevel[level])).quartiles();
+      head.backward_horizon[level] =
+          known ? backward_horizons(sums, std::log(kHorizonLevel[level])).quartiles() : kNoQuartiles;
     } else {
-      statistics.forward_survival[level] = forward_survivals(c, std::log(kHorizonLevel[level])).quartiles();
+      head.forward_survival[level] =
+          known ? forward_survivals(sums, std::log(kHorizonLevel[level])).quartiles() : kNoQuartiles;
     }
   });
 }

@@ -6,11 +6,12 @@
 
 namespace foxscope {
 
-/// Fills the gate's part of the statistics from c alone, in O(length). If c is not a number somewhere, nothing is
-/// known: all are NaN, and there are no events. f_0, which is in no F, does not count.
-/// @param c  [L] nats, non-increasing
+/// Fills the gate's part of the statistics of heads from c alone, in O(length) each. If c is not a number somewhere,
+/// nothing is known: all are NaN, and there are no events. f_0, which is in no F, does not count.
+/// @param c  [L] nats, non-increasing, of each head
 /// @returns false if the job was stopped
-bool gate_statistics(std::span<const double> c, int events, const Job& job, HeadStatistics& statistics);
+bool gate_statistics(std::span<const std::span<const double>> c, int events, const Job& job,
+                     std::span<HeadStatistics> statistics);
 
 /// The p-quantile of values, 0 <= p <= 1: the order statistic at p (n - 1), linearly interpolated between its two
 /// neighbours where that is no whole number. The median of an even number of values is the mean of the middle two.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "backend/map/map.h"
@@ -51,6 +52,27 @@ struct AttentionSpread {
   std::int64_t repeats = 0;  ///< how many do
 };
 
+/// Standard errors of a profile that was estimated from sampled rows.
+struct ProfileErrors {
+  double d50 = 0;
+  double d90 = 0;
+  std::vector<double> mass;    ///< [bins] of the mass in each bin of distance_bins
+  std::vector<double> within;  ///< [bins] of the mass at distances below the end of each bin
+};
+
+/// Standard errors of a spread that was estimated from sampled rows (sampled_spread.h).
+struct SpreadErrors {
+  std::int64_t rows = 0;  ///< that were sampled
+  double entropy = 0;
+  double mass_on_first = 0;
+  double mass_on_self = 0;
+  std::optional<double> mass_on_sink;
+  double mean_log_decay = 0;
+  ProfileErrors distance;
+  ProfileErrors distance_without_first;
+  LabelScores label_scores = no_label_scores();
+};
+
 /// The statistics of one head that docs/maps.md defines. For a linear mixer f is its decay and attention |M_ij| / sum_j
 /// |M_ij|. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is absent when q and k, or the
 /// row normalisers, were not kept.
@@ -69,6 +91,7 @@ struct HeadStatistics : AttentionSpread {
   std::vector<double> channel_log_decay;
   bool has_attention = false;
   LabelScores label_scores = no_label_scores();  ///< head_labels.h
+  std::optional<SpreadErrors> errors;            ///< nothing where all rows were measured
   std::optional<HeadSaliency> saliency;          ///< nothing where it was not kept
 };
 
@@ -85,7 +108,17 @@ std::vector<double> channel_decay_times(const HeadStatistics& statistics);
 struct StatisticsOptions {
   bool with_attention = true;
   int events = 8;  ///< of the gate and of saliency, at most
+  /// Rows from which the spread of attention is estimated, the same ones in every head: an even number, at least 2. 0,
+  /// and as many as the text has or more: all rows.
+  std::int64_t rows = 0;
 };
+
+/// @param rows    StatisticsOptions::rows
+/// @param length  of the text
+/// @throws UsageError for an odd number of rows, a negative one, and more than fit into kMostSampled entries
+void check_rows(std::int64_t rows, std::int64_t length);
+/// Entries of sampled rows of one head that are held at once, 1 GiB.
+inline constexpr std::int64_t kMostSampled = std::int64_t{1} << 28;
 
 /// Statistics of one head, without a matrix: gates by searches in c, attention by one streamed pass of tiles, which
 /// leaves out tiles whose every entry is below 2^-40 of its row.
@@ -96,9 +129,14 @@ struct StatisticsOptions {
 /// - without the first key: rows that have no other mass (row 0 among them) are left out of the mean; where there are
 ///   no rows at all (one token), d50 and d90 are NaN.
 /// @returns nothing if the job was stopped
-/// @throws UsageError for a head that does not exist, Error for gates that were not kept, unless saliency was: then
-/// means
+/// @throws UsageError for a head that does not exist and a number of rows that check_rows refuses, Error for gates that
+/// were not kept, unless saliency was: then means
 ///         and quantiles are NaN
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job);
+
+/// The same of several heads of one layer, in their order: faster, since a GPU measures them at once.
+std::optional<std::vector<HeadStatistics>> layer_statistics(const RunOnDevice& run, int layer,
+                                                            std::span<const int> heads,
+                                                            const StatisticsOptions& options, const Job& job);
 
 }  // namespace foxscope

@@ -24,20 +24,29 @@ struct AttentionSums {
   double on_repeats = 0;            ///< sum of A_ij over 0 < j < i with token[j - 1] = token[i]
 };
 
+/// Statistics of several heads of one layer, whose lengths, windows, dimensions, dtypes and scales are the same, and
+/// which all have a gate or none.
 struct AttentionStatistics {
-  MapHead head;                         ///< its entries' logarithms are those of attention
-  const std::int32_t* token = nullptr;  ///< [L] that each position reads; null: nothing is a repeat
-  AttentionSums* sums = nullptr;
-  double* mass = nullptr;                ///< [L] sum of A at each distance i - j
-  double* mass_without_first = nullptr;  ///< [L] the same without key 0, each row but row 0 divided by what it has left
-  void* workspace = nullptr;             ///< [attention_statistics_workspace_bytes], aligned to 16 bytes
+  static constexpr int kMostHeads = 32;
+
+  const MapHead* heads = nullptr;       ///< [count] in memory of the host; their entries are attention
+  int count = 0;                        ///< 1 to kMostHeads
+  const float* sinks = nullptr;         ///< [count] logits of sinks, in memory of the host; null: heads have none
+  const std::int32_t* token = nullptr;  ///< [L] that each position reads, 0 and above; null: nothing is a repeat
+  AttentionSums* sums = nullptr;        ///< [count]
+  double* mass = nullptr;               ///< [count, L] sum of A at each distance i - j
+  /// [count, L] the same without key 0, each row but row 0 divided by what it has left.
+  double* mass_without_first = nullptr;
+  void* workspace = nullptr;  ///< [attention_statistics_workspace_bytes], aligned to 16 bytes
 };
 
-std::size_t attention_statistics_workspace_bytes(std::int64_t length);
+std::size_t attention_statistics_workspace_bytes(std::int64_t length, int count);
 
 /// One pass of tiles, after one over key 0. Rows that hold more than 15/16 on key 0 are summed beforehand, because what
 /// is left of them is then too small to be known as 1 minus that share. Where there is a gate, tiles whose every entry
-/// is below 2^-40 of its row are left out. Asynchronous; all pointers are to memory of the device.
+/// is below 2^-40 of its row are left out. Asynchronous; all other pointers are to memory of the device.
+/// @returns invalid_argument for heads that differ and what pooled_map refuses of a head; unsupported for tiles that do
+///          not fit into the device's shared memory
 Status attention_statistics(const AttentionStatistics& statistics, Stream stream);
 
 }  // namespace foxscope::kernels::cuda

@@ -1,6 +1,7 @@
 // Rows of attention: what the kernels of attention_statistics.cu read, and sums over single rows. Private to that file.
 #pragma once
 
+#include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/map_tiles.cuh"
 
 namespace foxscope::kernels::cuda::maps {
@@ -11,7 +12,6 @@ constexpr double kNegligible = -40.0;  // log2 of an entry
 constexpr double kWellKnown = 1.0 / 16.0;
 /// Sums over rows are whole numbers of this part, so that their order does not matter.
 constexpr double kSumScale = 1LL << 34;
-constexpr int kStageStride = kTileKeys + 1;
 constexpr unsigned kThreads = 256;
 
 using Fixed = unsigned long long;
@@ -19,20 +19,84 @@ using Fixed = unsigned long long;
 /// Where a sum lies: these, then the masses of L distances with key 0, then those without.
 enum SumIndex : std::int64_t { kEntropy, kOnFirst, kLogDecay, kRowsBeside, kSquare, kOnRepeats, kMass };
 
+/// What the row pass makes of a row: its gate relative to its block of 64 in two parts, -lse, both in units of log2,
+/// and 1 / beside.
+struct __align__(16) RowTerms {
+  float gate_high = 0;
+  float gate_low = 0;
+  float negative_lse = 0;
+  float weight = 0;
+};
+
+/// The largest of 32 rows: the term and the norm of a bound (Bound), and the weight.
+struct __align__(16) StripBound {
+  double term = 0;
+  float norm = 0;
+  float weight = 0;
+};
+
 struct StatisticsParameters {
   HeadParameters head;
   int length = 0;
   int window = 0;
   int row_begin = 0, row_end = 0;
-  int tiles_per_item = 32;
+  int steps = 32;       ///< of a work item
+  int query_slots = 0;  ///< blocks of 64 queries in shared memory
+  int key_slots = 0;
+  float sink = -INFINITY;
   double mass_scale = 0;
   const std::int32_t* token = nullptr;  ///< [L] that each position reads, or null
   double* beside = nullptr;             ///< [L] what a row has beside key 0
-  float* weight = nullptr;              ///< [L] 1 / beside
+  RowTerms* rows = nullptr;             ///< [L]
+  StripBound* strips = nullptr;         ///< [L / 32, rounded up]
   Fixed* sum = nullptr;                 ///< [kMass + 2 L]
   int* unknown = nullptr;               ///< likewise: not 0 where something was added that is no finite number
   float* normalizer = nullptr;          ///< [L] of log_normalizer_without_gate
 };
+
+/// The arrays of one head of several.
+struct HeadArrays {
+  const void* query = nullptr;
+  const void* key = nullptr;
+  const double* gate = nullptr;
+  const float* lse = nullptr;
+  const float2* terms = nullptr;
+  const float* key_norm = nullptr;
+  const float* row_norm = nullptr;
+  float sink = -INFINITY;
+};
+
+/// Several heads, which differ in their arrays alone. Each has its own part of the workspace.
+struct StatisticsBatch {
+  StatisticsParameters first;
+  std::int64_t stride = 0;  ///< bytes from a head's part of the workspace to the next one's
+  HeadArrays head[AttentionStatistics::kMostHeads];
+};
+
+template <typename T>
+__device__ __forceinline__ T* shifted(T* at, std::int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(at) + bytes);
+}
+
+__device__ __forceinline__ StatisticsParameters of_head(const StatisticsBatch& batch, unsigned index) {
+  StatisticsParameters p = batch.first;
+  const HeadArrays& head = batch.head[index];
+  p.head.query = head.query;
+  p.head.key = head.key;
+  p.head.gate = head.gate;
+  p.head.lse = head.lse;
+  p.head.terms = head.terms;
+  p.head.key_norm = head.key_norm;
+  p.head.row_norm = head.row_norm;
+  p.sink = head.sink;
+  const std::int64_t bytes = index * batch.stride;
+  p.beside = shifted(p.beside, bytes);
+  p.rows = shifted(p.rows, bytes);
+  p.strips = shifted(p.strips, bytes);
+  p.sum = shifted(p.sum, bytes);
+  p.unknown = shifted(p.unknown, bytes);
+  return p;
+}
 
 __device__ __forceinline__ void add(const StatisticsParameters& p, std::int64_t index, double value, double scale) {
   const double scaled = value * scale;
@@ -71,13 +135,13 @@ struct Reader {
     return next;
   }
 
-  /// The tiles that the warp needs, of 32 or as many as an item has.
+  /// The tiles that the warp needs, of 32.
   __device__ __forceinline__ unsigned needed(const StatisticsParameters& p, int first_tile, double limit) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int tile = first_tile + lane;
     const int begin = tile * kTileKeys;
     const int end = min(begin + kTileKeys, p.length);
-    bool wanted = lane < p.tiles_per_item && begin < end && rows.sees(begin, end, p.window);
+    bool wanted = begin < end && rows.sees(begin, end, p.window);
     if (wanted) wanted = !bound.below(p.head, tile, p.length, limit);
     return __ballot_sync(0xffffffffU, wanted);
   }
@@ -135,7 +199,8 @@ struct RunningSum {
 
 /// One block has its rows to itself and goes over all their keys.
 template <class Dot, RowSum Kind>
-__global__ void __launch_bounds__(kMostWarps * 32, 2) row_sums(const __grid_constant__ StatisticsParameters p) {
+__global__ void __launch_bounds__(kMostWarps * 32, 2) row_sums(const __grid_constant__ StatisticsBatch batch) {
+  const StatisticsParameters p = of_head(batch, blockIdx.y);
   extern __shared__ __align__(16) char memory[];
   auto* mask = reinterpret_cast<unsigned*>(memory);
   Reader<Dot> reader;

@@ -104,6 +104,7 @@ __device__ __forceinline__ void clear(Step& s) {
 /// bfloat16 with a head dimension known to the compiler: queries stay in registers.
 template <int HeadDim>
 struct FixedDot {
+  static constexpr int kHeadDim = HeadDim;
   static constexpr bool kQueriesInMemory = false;
   static constexpr int kStages = 3;
   std::uint32_t query[2][HeadDim / 16][4];
@@ -126,11 +127,25 @@ struct FixedDot {
     }
   }
 
+  /// Takes the warp's queries from rows of a tile in shared memory.
+  __device__ __forceinline__ void read(const char* rows) {
+    constexpr int kStride = HeadDim * 2 + 16;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const char* at = rows + lane % 16 * kStride + lane / 16 * 16;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+      for (int x = 0; x < HeadDim / 16; ++x) load_fragment(at + 16 * m * kStride + 32 * x, query[m][x]);
+    }
+  }
+
   /// @param first  of the 16 keys in the tile; of keys past its end nothing is promised
   __device__ __forceinline__ void step(const HeadParameters& /*head*/, const char* keys, int first, Step& s) const {
     constexpr int kStride = HeadDim * 2 + 16;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const char* at = keys + min(first + lane % 16, kTileKeys - 1) * kStride + lane / 16 * 16;
+    // Both halves of eight keys come one after the other, as the product takes them.
+    const int key = first + lane % 8 + lane / 16 * 8;
+    const char* at = keys + min(key, kTileKeys - 1) * kStride + lane / 8 % 2 * 16;
     clear(s);
 #pragma unroll
     for (int x = 0; x < HeadDim / 16; ++x) {
@@ -138,15 +153,16 @@ struct FixedDot {
       load_fragment(at + 32 * x, f);
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
-        multiply(s[m][0], query[m][x], f[0], f[2]);
-        multiply(s[m][1], query[m][x], f[1], f[3]);
+        multiply(s[m][0], query[m][x], f[0], f[1]);
+        multiply(s[m][1], query[m][x], f[2], f[3]);
       }
     }
   }
 };
 
-/// Any head dimension up to 128, bfloat16 or float32: queries are read from shared memory again at each step.
+/// Any head dimension, bfloat16 or float32: queries are read from shared memory again at each step.
 struct AnyDot {
+  static constexpr int kHeadDim = 0;  // known when it runs
   static constexpr bool kQueriesInMemory = true;
   static constexpr int kStages = 2;
   const char* queries = nullptr;  ///< of the warp
@@ -156,6 +172,8 @@ struct AnyDot {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     queries = block_queries + warp * kWarpRows * tile_stride(head.depth, head.float32);
   }
+
+  __device__ __forceinline__ void read(const char* rows) { queries = rows; }
 
   __device__ __forceinline__ void step(const HeadParameters& head, const char* keys, int first, Step& s) const {
     clear(s);
@@ -172,7 +190,7 @@ struct AnyDot {
                                                 Step& s) const {
     const int stride = tile_stride(head.depth, false);
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const char* key = keys + min(first + lane % 16, kTileKeys - 1) * stride + lane / 16 * 16;
+    const char* key = keys + min(first + lane % 8 + lane / 16 * 8, kTileKeys - 1) * stride + lane / 8 % 2 * 16;
     const char* query = queries + lane % 16 * stride + lane / 16 * 16;
     for (int x = 0; x < head.depth / 16; ++x) {
       std::uint32_t f[4];
@@ -181,8 +199,8 @@ struct AnyDot {
       for (int m = 0; m < 2; ++m) {
         std::uint32_t a[4];
         load_fragment(query + 16 * m * stride + 32 * x, a);
-        multiply(s[m][0], a, f[0], f[2]);
-        multiply(s[m][1], a, f[1], f[3]);
+        multiply(s[m][0], a, f[0], f[1]);
+        multiply(s[m][1], a, f[2], f[3]);
       }
     }
   }

@@ -17,7 +17,7 @@ struct MapHead {
   const void* key = nullptr;    ///< [L, d]; null with query
   ElementType element = ElementType::bfloat16;
   std::int64_t length = 0;
-  std::int64_t head_dim = 0;                    ///< 1 to 128
+  std::int64_t head_dim = 0;                    ///< 1 to 256
   float scale = 0;                              ///< 1/sqrt(d)
   std::int64_t window = 0;                      ///< keys that a query sees; 0: all before it
   const double* cumulative_log_gate = nullptr;  ///< [L] nats, non-increasing; null: no such term
@@ -56,6 +56,7 @@ struct PooledMap {
   std::int64_t row_begin = 0, row_end = 0;
   std::int64_t column_begin = 0, column_end = 0;
   std::int64_t pixel_rows = 0, pixel_columns = 0;
+  std::int64_t first_key = 0;  ///< 0, or 1: key 0 is absent
   /// [pixel_columns + 1] edges of bins of distances i - j + 1, from 1 on, not descending, in memory of the host: column
   /// n holds the entries with edge[n] <= i - j + 1 < edge[n + 1], and [column_begin, column_end) are all of them.
   /// Null: columns are keys.
@@ -71,7 +72,7 @@ std::size_t pooled_map_workspace_bytes(const PooledMap& map);
 /// Asynchronous on the stream. Products of bfloat16 are summed in float32, those of float32 too, in parts of 16; gates
 /// are differences of float64; means are summed in fixed point, to 2^-108 (logits: 2^-84), so that they
 /// are the same in every run.
-/// @returns invalid_argument for sizes that do not fit each other, a head dimension above 128, and a gate without
+/// @returns invalid_argument for sizes that do not fit each other, a head dimension above 256, and a gate without
 ///          tables; unsupported for tiles that do not fit into the device's shared memory and rows that do not fit into
 ///          a grid; unavailable without a device; failed where a launch fails
 Status pooled_map(const PooledMap& map, Stream stream);
