@@ -13,7 +13,7 @@
 namespace foxscope::agent {
 
 /// The version of the protocol (docs/agent.md). Two programs understand each other where it is the same.
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 /// Bytes of a message's header, which is JSON.
 inline constexpr std::size_t kMostHeader = std::size_t{1} << 20;
 /// Bytes of all parts of a message together, as they are once they are unpacked.
@@ -61,6 +61,9 @@ enum class Packing { none, zstd };
 /// first bytes, all second bytes ...).
 /// @throws Error where the message is larger than one may be
 std::vector<std::byte> encoded(const Message& message, Packing packing = Packing::zstd);
+
+/// The message of such bytes, all of them. @throws ProtocolError for what is none
+Message decoded(std::span<const std::byte> bytes);
 
 /// The description of a part that is about to come.
 struct StoredPart {

@@ -8,6 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/statistics/distance_summary.h"
 #include "backend/map/statistics/gate_statistics.h"
 
 namespace foxscope {
@@ -47,12 +48,15 @@ void add_locality(std::vector<HeadNumber>& numbers, const std::string& suffix, c
   numbers.push_back({"log_distance" + suffix, "octaves", locality.both});
 }
 
-/// Takes the masses by exact distance out of a spread.
-void move_profiles(AttentionSpread& spread, const std::string& suffix, std::vector<HeadProfile>& profiles) {
-  profiles.push_back({"mass" + suffix, "1", binned(spread.distance.mass)});
-  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", binned(spread.distance_without_first.mass)});
+/// Takes the masses by exact distance out of a spread, and makes profiles of them. @returns the sketch
+ProfileSketch move_profiles(const HeadOf& head, SpreadOf which, AttentionSpread& spread, const std::string& suffix,
+                            std::vector<HeadProfile>& profiles) {
+  DistanceSummary summary = distance_summary(head, spread, which);
+  profiles.push_back({"mass" + suffix, "1", std::move(summary.bins)});
+  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", std::move(summary.bins_without_first)});
   spread.distance.mass = {};
   spread.distance_without_first.mass = {};
+  return summary.sketch;
 }
 
 /// Bins beyond a window of attention hold no pairs.
@@ -77,15 +81,15 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
                     options.classes, kTokenClasses);
   }
   if (!measures.statistics.has_attention) return measures;
-  measures.sketch = sketch(measures.statistics.distance);
   if (options.with_split && info.mixer(head.layer).has_softmax()) {
     measures.split = decay_split(head, measures.statistics, job);
     if (!measures.split) return std::nullopt;
   }
-  move_profiles(measures.statistics, "", measures.profiles);
+  measures.sketch = move_profiles(head, SpreadOf::attention, measures.statistics, "", measures.profiles);
   if (!measures.split) return measures;
-  move_profiles(measures.split->without_gate, "_without_gate", measures.profiles);
-  move_profiles(measures.split->without_content, "_without_content", measures.profiles);
+  move_profiles(head, SpreadOf::without_gate, measures.split->without_gate, "_without_gate", measures.profiles);
+  move_profiles(head, SpreadOf::without_content, measures.split->without_content, "_without_content",
+                measures.profiles);
   std::vector<double> content, decay;
   for (const LogitMeans& means : measures.split->logits) {
     content.push_back(means.content);
