@@ -67,7 +67,8 @@ TEST_F(FileRows, AreThoseOfTheArray) {
         const auto c = trace->cumulative_log_gate(layer, head);
         EXPECT_EQ(std::vector<double>(c.begin(), c.end()), expected);
         const auto ends = rows.ends(TraceArray::cumulative_log_gate, layer, head);
-        if (ends) EXPECT_EQ(*ends, std::pair(expected.front(), expected.back()));
+        const std::pair expected_ends(expected.front(), expected.back());
+        EXPECT_EQ(ends.value_or(expected_ends), expected_ends);
         EXPECT_EQ(mean_log_gate(*trace, layer, head), mean_log_gate(expected));
       }
     }
