@@ -31,6 +31,7 @@
 #include "app/cli/parse_error.h"
 #include "app/cli/remote_command.h"
 #include "backend/agent/command_answers.h"
+#include "backend/agent/late_check.h"
 #include "backend/agent/remote.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
@@ -334,6 +335,8 @@ class RemoteEnds {
     agent::Remote::listen([&console](std::string_view line) { console.note(line); });
   }
   ~RemoteEnds() {
+    guard_files({});
+    Console::guardOutput({});
     agent::Remote::close_all();
     agent::Remote::listen({});
     agent::remove_temporary_folders();
@@ -353,13 +356,23 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   }
   InterruptThread interrupt;
   const CommandContext context{console, interrupt.token(), parsed.commandLine, programFolder(), interrupt};
+  const agent::AskingFor asking(interrupt.token());
+  const auto requireChecked = [stop = interrupt.token()] {
+    if (!agent::require_checked(stop)) throw agent::AskingStopped();
+  };
+  guard_files(requireChecked);
+  Console::guardOutput(requireChecked);
   RemoteCommand there(arguments, parsed);
-  const int code =
-      !there.needed() ? parsed.action(context) : there.run(context, [&](const std::vector<std::string>& withCopies) {
-        ParsedCommand here;
-        parseCommandLine(withCopies, here);
-        return here.action(context);
-      });
+  int code = kInterrupted;
+  try {
+    code = !there.needed() ? parsed.action(context) : there.run(context, [&](const std::vector<std::string>& copied) {
+      ParsedCommand here;
+      parseCommandLine(copied, here);
+      return here.action(context);
+    });
+  } catch (const agent::AskingStopped&) {
+    // A call that cannot return without a result was stopped.
+  }
   console.endProgress();
   if (code == kInterrupted && !interrupt.message().empty()) console.error(interrupt.message());
   return code;

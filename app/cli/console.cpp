@@ -56,7 +56,13 @@ bool controlsTerminal(char32_t code) {
          (code >= 0x2066 && code <= 0x2069);
 }
 
+std::function<void()>& guardOfOutput() {
+  static std::function<void()> guard;
+  return guard;
+}
+
 void writeToStandardOutput(std::string_view data) {
+  if (guardOfOutput()) guardOfOutput()();
   while (!data.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, data.data(), data.size());
     if (written < 0 && errno == EINTR) continue;
@@ -169,6 +175,8 @@ void Console::write(std::string_view data) {
   static const bool terminal = isatty(STDOUT_FILENO) == 1;
   terminal ? print(data) : writeToStandardOutput(data);
 }
+
+void Console::guardOutput(std::function<void()> guard) { guardOfOutput() = std::move(guard); }
 
 void Console::print(std::string_view report) { writeToStandardOutput(visible(report, "\n\t")); }
 

@@ -43,6 +43,8 @@ class Console {
   /// Writes a report for people to standard output: what `visible` makes of it, since a pager passes it on.
   /// @throws likewise
   static void print(std::string_view report);
+  /// Sets what both call first. It throws where nothing must be written.
+  static void guardOutput(std::function<void()> guard);
 
  private:
   void line(std::string_view colour, std::string_view text);

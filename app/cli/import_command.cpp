@@ -54,10 +54,12 @@ bool beginsAsHdf5(const std::string& path) {
 std::optional<Mixer> linearMixerOf(const RunImportOptions& options) {
   if (!options.mixer) return std::nullopt;
   const std::optional<Mixer> mixer = parse_mixer(*options.mixer);
-  for (const Mixer known : {Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::mamba2}) {
+  for (const Mixer known :
+       {Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::mamba2, Mixer::mamba, Mixer::delta_product}) {
     if (mixer == known) return mixer;
   }
-  throw UsageError(fmt::format("--mixer {}: choose gated_linear_attention, delta_rule or mamba2", *options.mixer));
+  throw UsageError(fmt::format("--mixer {}: choose gated_linear_attention, delta_rule, mamba2, mamba or delta_product",
+                               *options.mixer));
 }
 
 std::string importedName(const RunImportOptions& options) {
@@ -191,7 +193,7 @@ void addImportCommand(CLI::App& program, ParsedCommand& parsed) {
           "--mixer", options->mixer,
           "What layers without log_f are (default: delta_rule with beta, gated_linear_attention with log_decay "
           "alone, and softmax attention without either)")
-      ->type_name("gated_linear_attention|delta_rule|mamba2");
+      ->type_name("gated_linear_attention|delta_rule|mamba2|mamba|delta_product");
   command->add_option("--window", options->window, "Keys that each query of softmax attention sees (default: all)")
       ->type_name("N");
   command->add_option("--tokenizer", options->tokenizer, "Folder of the tokenizer that made ids, for words")

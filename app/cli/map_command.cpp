@@ -120,8 +120,8 @@ int drawPicture(const MapOptions& options, MapRequest request, const CommandCont
 /// Opens the run; row normalisers that it lacks are computed for quantities that have them alone.
 std::optional<RunFile> openRun(const MapOptions& options, const CommandContext& context) {
   const auto lacksRows = [](const std::string& name) {
-    return name == to_string(Quantity::forget) || name == to_string(Quantity::log_forget) ||
-           name == to_string(Quantity::logits);
+    const Quantity quantity = quantity_from_string(name);
+    return !is_of_attention(quantity) && quantity != Quantity::mixing;
   };
   if (std::ranges::all_of(split(options.quantities, ','), lacksRows)) {
     return agent::open_run(options.file, options.check, options.device);

@@ -26,6 +26,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
+#include "backend/model/layer/checks.h"
 #include "backend/model/session/run.h"
 #include "backend/model/session/run_memory.h"
 #include "backend/model/spec/trace_sizes.h"
@@ -280,6 +281,31 @@ void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
   }
 }
 
+/// Opens every model. A change of all gates is left out of models that have none, and a note says so.
+/// @throws UsageError where no model has any
+std::vector<OpenedModel> openModels(const RunOptions& options, const std::vector<NamedModel>& models,
+                                    const Engine& engine, Console& console) {
+  std::vector<OpenedModel> opened;
+  std::map<std::string, std::size_t> leftOut;  // by change, from how many models
+  std::vector<std::string> notes;
+  for (const NamedModel& named : models) {
+    ModelRequest request = modelRequest(options, named);
+    while (opened.empty() || opened.back().request.name != named.name) {
+      try {
+        opened.push_back(engine.open(request));
+      } catch (const NoGatesError& error) {
+        const auto change = request.interventions.begin() + static_cast<std::ptrdiff_t>(error.change());
+        const std::string text = change->text();
+        if (++leftOut[text] == models.size()) throw;
+        notes.push_back(fmt::format("{}: has no gates: --intervene '{}' is left out of its run", named.name, text));
+        request.interventions.erase(change);
+      }
+    }
+  }
+  for (const std::string& note : notes) console.note(note);
+  return opened;
+}
+
 int runModels(const RunOptions& options, const CommandContext& context) {
   requireSingleProcess("run");
   checkOptions(options);
@@ -297,10 +323,8 @@ int runModels(const RunOptions& options, const CommandContext& context) {
                     options.text));
   }
   const Engine engine;
-  std::vector<OpenedModel> opened;
-  opened.reserve(models.size());
-  for (const NamedModel& named : models) opened.push_back(engine.open(modelRequest(options, named)));
-  const std::vector<RunPlan> plans = planRuns(options, std::move(opened), source, context.console);
+  const std::vector<RunPlan> plans =
+      planRuns(options, openModels(options, models, engine, context.console), source, context.console);
   announceLargeFile(options, plans, context.console);
 
   std::vector<std::shared_ptr<const Trace>> traces;

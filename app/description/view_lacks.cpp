@@ -1,7 +1,8 @@
 #include "app/description/view_lacks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include "backend/base/number_ranges.h"
 
 namespace foxscope {
 namespace {
@@ -73,11 +74,9 @@ class LackSearch {
     ViewLack lack{view, {}, computed};
     for (const LackingLayers& of : arrays) {
       const bool all = static_cast<int>(of.layers.size()) == info_.layers;
-      lack.arrays.push_back(fmt::format("{} ({})", spec_of(of.array).path,
-                                        all ? "all layers"
-                                        : of.layers.size() == 1
-                                            ? fmt::format("layer {}", of.layers.front())
-                                            : fmt::format("layers {}", fmt::join(of.layers, ", "))));
+      lack.arrays.push_back(fmt::format(
+          "{} ({})", spec_of(of.array).path,
+          all ? "all layers" : fmt::format("layer{} {}", of.layers.size() == 1 ? "" : "s", ranges_text(of.layers))));
     }
     if (!lack.arrays.empty()) lacks_.push_back(std::move(lack));
   }

@@ -8,6 +8,7 @@
 #include <QBuffer>
 #include <QLoggingCategory>
 #include <QPixmap>
+#include <QStandardPaths>
 #include <QTimer>
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@
 #include "app/gui/views/theme.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/system_theme.h"
+#include "backend/agent/kept_answers.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/log.h"
@@ -177,7 +179,12 @@ int openWindow(const ApplicationOptions& options) {
   } else if (!window.restorePlaces()) {
     window.resizeToFit(kUsualSize);
   }
-  if (!options.screenshot.empty()) window.setRemembering(MainWindow::Remembering::off);
+  if (!options.screenshot.empty()) {
+    window.setRemembering(MainWindow::Remembering::off);
+  } else {
+    const QString cache = QStandardPaths::writableLocation(QStandardPaths::GenericCacheLocation);
+    agent::KeptAnswers::all().use_folder((cache + QStringLiteral("/foxscope/answers")).toStdString());
+  }
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);

@@ -61,12 +61,17 @@ Hello read_hello(const Message& message) {
 Hello own_hello() { return {kProtocol, "foxscope", FOXSCOPE_VERSION, {}, true}; }
 
 Connection::Connection(int in, int out, std::string name, const std::stop_token& stop,
-                       const std::function<void(std::string_view)>& say)
+                       const std::function<void(std::string_view)>& say, const Message* first_request)
     : name_(std::move(name)), channel_(in, out) {
   const std::stop_callback stopped(stop, [this] { channel_.stop_reading(); });
   try {
     // Sent at once, so that the other side need not wait for it.
     channel_.send(hello_message(own_hello()));
+    if (first_request != nullptr) {
+      Message request = *first_request;
+      request.header["id"] = begin();
+      channel_.send(request);
+    }
     const std::string banner = channel_.skip_banner();
     if (say && !banner.empty()) say(shown(banner));
     const std::optional<Message> first = channel_.receive();
@@ -192,17 +197,30 @@ std::vector<Message> Connection::wait_for(std::int64_t id, const Job& job) {
   return came;
 }
 
+/// The number of a request that is about to be sent.
+std::int64_t Connection::begin() {
+  const std::lock_guard lock(mutex_);
+  if (ended_) fail_ended();
+  const std::int64_t id = ++last_id_;
+  waiting_[id];
+  return id;
+}
+
 std::optional<Message> Connection::ask(Message request, const Job& job, const Output& output) {
-  std::int64_t id = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (ended_) fail_ended();
-    id = ++last_id_;
-    waiting_[id];
-  }
+  const std::int64_t id = begin();
   request.header["id"] = id;
+  return answer_of(id, &request, job, output);
+}
+
+std::optional<Message> Connection::ask_first(const Job& job, const Output& output) {
+  return answer_of(1, nullptr, job, output);
+}
+
+/// @param request  null: it was sent
+std::optional<Message> Connection::answer_of(std::int64_t id, const Message* request, const Job& job,
+                                             const Output& output) {
   try {
-    channel_.send(request);
+    if (request != nullptr) channel_.send(*request);
     while (true) {
       const std::vector<Message> came = wait_for(id, job);
       if (came.empty()) break;

@@ -35,13 +35,15 @@ Hello own_hello();
 class Connection {
  public:
   /// Waits for the other side's first message. The descriptors stay open when the object goes.
-  /// @param name  of the other side, in errors
-  /// @param stop  ends the waiting, as if the other side had ended
-  /// @param say   gets what came before that message: a login shell's banner
+  /// @param name   of the other side, in errors
+  /// @param stop   ends the waiting, as if the other side had ended
+  /// @param say    gets what came before that message: a login shell's banner
+  /// @param first  a request that is sent before that message has come, which saves the way there and back; its answer
+  ///               is what ask_first gives
   /// @throws ConnectionEnded where none comes, with what came instead; Error where it speaks another protocol, which
   ///         names both versions
   Connection(int in, int out, std::string name, const std::stop_token& stop,
-             const std::function<void(std::string_view)>& say);
+             const std::function<void(std::string_view)>& say, const Message* first = nullptr);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -59,6 +61,8 @@ class Connection {
   /// @returns nothing if the job was stopped: then the other side is told, and its answer dropped
   /// @throws ConnectionEnded; Error or UsageError in the other side's words, with its name
   std::optional<Message> ask(Message request, const Job& job, const Output& output = {});
+  /// The same for the request that the constructor sent; once.
+  std::optional<Message> ask_first(const Job& job, const Output& output = {});
 
  private:
   struct Waiting {
@@ -68,6 +72,8 @@ class Connection {
   };
   void read_answers();
   void take_answer(Message message);
+  std::int64_t begin();
+  std::optional<Message> answer_of(std::int64_t id, const Message* request, const Job& job, const Output& output);
   std::vector<Message> wait_for(std::int64_t id, const Job& job);
   void abandon(std::int64_t id);
   [[noreturn]] void fail_ended() const;

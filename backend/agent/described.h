@@ -8,8 +8,10 @@
 
 #include "backend/agent/fields.h"
 #include "backend/map/map_line.h"
+#include "backend/map/map_shades.h"
 #include "backend/map/pair_reading.h"
 #include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/distance_summary.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/map/statistics/pruning_bound.h"
 
@@ -71,6 +73,14 @@ void fields(Visit& visit, Text& text) {
 }
 
 template <typename Visit>
+void fields(Visit& visit, Shades& shades) {
+  visit("logarithmic", shades.logarithmic);
+  visit("lower", shades.lower);
+  visit("upper", shades.upper);
+  visit("blank_below", shades.blank_below);
+}
+
+template <typename Visit>
 void fields(Visit& visit, MapRequest& request) {
   visit("quantity", request.quantity);
   visit("reduction", request.reduction);
@@ -82,6 +92,7 @@ void fields(Visit& visit, MapRequest& request) {
   visit("first_key", request.first_key);
   visit("channel", request.channel);
   visit("distances", request.distances);
+  visit("shades", request.shades);
 }
 
 template <typename Visit>
@@ -89,6 +100,16 @@ void fields(Visit& visit, Image& image) {
   visit("rows", image.rows);
   visit("columns", image.columns);
   visit("value", image.value);
+}
+
+template <typename Visit>
+void fields(Visit& visit, ShadedImage& image) {
+  visit("rows", image.rows);
+  visit("columns", image.columns);
+  visit("levels", image.levels);
+  visit("index", image.index);
+  visit("steps", image.steps);
+  visit("differences", image.differences);
 }
 
 template <typename Visit>
@@ -141,11 +162,23 @@ void fields(Visit& visit, ForgettingEvent& event) {
   visit("forget_gate", event.forget_gate);
 }
 
+// Mass by distance stays where it is: 1 MB a head. What is made of it is a DistanceSummary.
 template <typename Visit>
 void fields(Visit& visit, DistanceProfile& profile) {
-  visit("mass", profile.mass);
   visit("d50", profile.d50);
   visit("d90", profile.d90);
+}
+
+template <typename Visit>
+void fields(Visit& visit, ProfileSketch& sketch) {
+  visit("area", sketch.area);
+}
+
+template <typename Visit>
+void fields(Visit& visit, DistanceSummary& summary) {
+  visit("bins", summary.bins);
+  visit("bins_without_first", summary.bins_without_first);
+  visit("sketch", summary.sketch);
 }
 
 template <typename Visit>

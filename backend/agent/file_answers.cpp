@@ -16,10 +16,10 @@
 #include <fmt/format.h>
 
 #include "backend/agent/fields.h"
-#include "backend/agent/file_reference.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/regular_file.h"
+#include "backend/base/sha256.h"
 #include "backend/file/provenance.h"
 
 namespace foxscope::agent {
@@ -27,6 +27,8 @@ namespace {
 
 constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kMostUploads = 8;
+/// Of a file's beginning, which are part of its identity.
+constexpr std::size_t kIdentifyingBytes = 4096;
 
 bool is_hdf5(const std::string& path) {
   char letters[4] = {};
@@ -54,24 +56,9 @@ std::string held_by_folder(const std::filesystem::path& path) {
   return std::filesystem::exists(path / "config.json", failed) ? "checkpoint" : "";
 }
 
-FileFacts facts_of(const std::string& path) {
-  struct stat status {};
-  FileFacts facts;
-  facts.identity = file_identity(path);
-  if (stat(path.c_str(), &status) != 0) status = {};
-  facts.bytes = status.st_size;
-  facts.modified = status.st_mtim.tv_sec;
-  facts.kind = S_ISREG(status.st_mode) ? "file" : S_ISDIR(status.st_mode) ? "folder" : "other";
-  if (facts.kind == "file") facts.holds = held_by_file(path);
-  if (facts.kind == "folder") facts.holds = held_by_folder(path);
-  std::error_code failed;
-  facts.resolved = std::filesystem::weakly_canonical(path, failed).string();
-  return facts;
-}
-
 std::optional<Message> answer_stat(const Asked& asked) {
   Message answer;
-  put(answer, "answer", facts_of(local_path(take<std::string>(asked.request, "path"))));
+  put(answer, "answer", file_facts_of(local_path(take<std::string>(asked.request, "path"))));
   return answer;
 }
 
@@ -92,7 +79,7 @@ std::optional<Message> answer_list(const Asked& asked) {
     if (asked.job.stopped()) return std::nullopt;
     FileFacts facts;
     try {
-      facts = facts_of((std::filesystem::path(path) / name).string());
+      facts = file_facts_of((std::filesystem::path(path) / name).string());
     } catch (const Error&) {
       continue;  // it has gone meanwhile, or is a link to nothing
     }
@@ -202,14 +189,33 @@ std::string local_path(const std::string& path) {
   throw Error(fmt::format("{}: name the path from / on, or from ~/ on", path));
 }
 
+FileFacts file_facts_of(const std::string& path) {
+  struct stat status {};
+  FileFacts facts;
+  facts.identity = file_identity(path);
+  if (stat(path.c_str(), &status) != 0) status = {};
+  facts.bytes = status.st_size;
+  facts.modified = status.st_mtim.tv_sec;
+  facts.kind = S_ISREG(status.st_mode) ? "file" : S_ISDIR(status.st_mode) ? "folder" : "other";
+  if (facts.kind == "file") facts.holds = held_by_file(path);
+  if (facts.kind == "folder") facts.holds = held_by_folder(path);
+  std::error_code failed;
+  facts.resolved = std::filesystem::weakly_canonical(path, failed).string();
+  return facts;
+}
+
 std::string file_identity(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
     throw Error(
         fmt::format("{}: cannot be opened ({}): check the path and its permissions", path, std::strerror(errno)));
   }
-  return fmt::format("{}:{}.{:09}:{}:{}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_dev,
-                     status.st_ino);
+  std::string first(S_ISREG(status.st_mode) ? kIdentifyingBytes : 0, '\0');
+  std::ifstream file(first.empty() ? "" : path, std::ios::binary);
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(static_cast<std::size_t>(file.gcount()));
+  return fmt::format("{}:{}.{:09}:{}:{}:{:.16}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
+                     status.st_dev, status.st_ino, sha256(first));
 }
 
 }  // namespace foxscope::agent

@@ -196,13 +196,36 @@ std::vector<std::byte> encoded(const Message& message, Packing packing) {
   if (!list.empty()) header["parts"] = std::move(list);
   const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kMostHeader) throw Error(fmt::format("a message's header has at most {} bytes", kMostHeader));
-  std::vector<std::byte> bytes(sizeof(std::uint32_t));
+  std::vector<std::byte> bytes;
+  bytes.reserve(sizeof(std::uint32_t) + text.size() + all);
+  bytes.resize(sizeof(std::uint32_t));
   const auto length = static_cast<std::uint32_t>(text.size());
   std::memcpy(bytes.data(), &length, sizeof length);
   const auto append = [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); };
   append(std::as_bytes(std::span(text)));
   for (std::size_t n = 0; n < packed.size(); ++n) append(packed[n].empty() ? message.parts[n].bytes : packed[n]);
   return bytes;
+}
+
+Message decoded(std::span<const std::byte> bytes) {
+  const auto cut_off = [&](std::size_t size) {
+    if (size > bytes.size()) throw ProtocolError("a message is cut short");
+    const auto first = bytes.first(size);
+    bytes = bytes.subspan(size);
+    return first;
+  };
+  std::uint32_t length = 0;
+  std::memcpy(&length, cut_off(sizeof length).data(), sizeof length);
+  if (length > kMostHeader) throw ProtocolError("a message's header is too long");
+  const auto header = cut_off(length);
+  Message message;
+  message.header = parse_header({reinterpret_cast<const char*>(header.data()), header.size()});
+  for (const StoredPart& described : take_part_list(message.header)) {
+    const auto stored = cut_off(described.stored);
+    message.parts.push_back(unpacked(described, {stored.begin(), stored.end()}));
+  }
+  if (!bytes.empty()) throw ProtocolError("a message has bytes behind its end");
+  return message;
 }
 
 Json parse_header(std::string_view text) {

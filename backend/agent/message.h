@@ -62,6 +62,9 @@ enum class Packing { none, zstd };
 /// @throws Error where the message is larger than one may be
 std::vector<std::byte> encoded(const Message& message, Packing packing = Packing::zstd);
 
+/// The message of such bytes, all of them. @throws ProtocolError for what is none
+Message decoded(std::span<const std::byte> bytes);
+
 /// The description of a part that is about to come.
 struct StoredPart {
   Part part;                ///< without its bytes

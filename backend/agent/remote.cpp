@@ -12,6 +12,8 @@
 #include <fmt/ranges.h>
 
 #include "backend/agent/child.h"
+#include "backend/agent/kept_answers.h"
+#include "backend/agent/late_check.h"
 #include "backend/base/log.h"
 
 namespace foxscope::agent {
@@ -23,6 +25,8 @@ constexpr std::chrono::milliseconds kEndOfSsh{1500};
 constexpr std::size_t kKeptText = 2000;
 constexpr int kNoProgram = 127;  ///< of a shell that found no such program
 constexpr int kNoConnection = 255;
+/// A guess is asked where nothing else was for so long.
+constexpr std::chrono::milliseconds kQuietBeforeGuess{150};
 
 struct Listener {
   std::mutex mutex;
@@ -43,6 +47,11 @@ struct KnownRemotes {
   std::mutex mutex;
   std::map<RemoteHost, std::shared_ptr<Remote>> remotes;
 };
+
+std::stop_token& token_of_thread() {
+  thread_local std::stop_token token;
+  return token;
+}
 
 KnownRemotes& known() {
   static KnownRemotes* const all = new KnownRemotes;  // outlives every trace
@@ -112,6 +121,10 @@ class ErrorLines {
   std::thread thread_;
 };
 
+AskingFor::AskingFor(std::stop_token stop) : before_(std::exchange(token_of_thread(), std::move(stop))) {}
+
+AskingFor::~AskingFor() { token_of_thread() = std::move(before_); }
+
 /// ssh, what it says, and the connection that goes through it.
 struct Remote::Link {
   explicit Link(const std::vector<std::string>& words) : child(words), errors(child.errors()) {}
@@ -135,7 +148,29 @@ std::shared_ptr<Remote> Remote::at(const RemoteHost& host) {
   return remote;
 }
 
+/// A request that is no guess, as long as it goes on.
+class Remote::Asking {
+ public:
+  explicit Asking(Remote& remote) : remote_(remote) {
+    const std::lock_guard lock(remote_.idle_mutex_);
+    ++remote_.asking_;
+    remote_.guessing_.request_stop();
+  }
+  ~Asking() {
+    const std::lock_guard lock(remote_.idle_mutex_);
+    --remote_.asking_;
+    remote_.last_asked_ = std::chrono::steady_clock::now();
+    remote_.idle_changed_.notify_all();
+  }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+
+ private:
+  Remote& remote_;
+};
+
 void Remote::close_all() {
+  end_late_checks();
   std::map<RemoteHost, std::shared_ptr<Remote>> remotes;  // closed without the lock
   const std::lock_guard lock(known().mutex);
   remotes.swap(known().remotes);
@@ -146,12 +181,17 @@ void Remote::listen(std::function<void(std::string_view line)> say) {
   listener().say = std::move(say);
 }
 
+void Remote::say(std::string_view line) { say_line(line); }
+
 Remote::Remote(RemoteHost host) : host_(std::move(host)) {}
 
 Remote::~Remote() = default;
 
-std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
+/// @param first  is sent at once over a connection that has to be made
+/// @param sent   whether that was done
+std::shared_ptr<Remote::Link> Remote::link(const Job& job, const Message& first, bool& sent) {
   const std::lock_guard lock(mutex_);
+  sent = false;
   if (link_ && !link_->connection->ended()) return link_;
   link_.reset();
   const std::string name = host_.words();
@@ -165,7 +205,7 @@ std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
   }
   try {
     made->connection =
-        std::make_unique<Connection>(made->child.output(), made->child.input(), name, job.stop, say_line);
+        std::make_unique<Connection>(made->child.output(), made->child.input(), name, job.stop, say_line, &first);
   } catch (const ConnectionEnded& error) {
     if (job.stopped()) return nullptr;
     const std::string came = error.what();
@@ -189,16 +229,102 @@ std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
   made->errors.connected();
   const Hello& other = made->connection->other();
   log_line(LogCategory::file, [&] { return fmt::format("{}: {} {}", name, other.program, other.version); });
+  sent = true;
   return link_ = made;
+}
+
+std::optional<Message> Remote::ask_kept(const Message& request, const Job& job, const Connection::Output& output) {
+  if (auto known = KeptAnswers::all().find(host_, request)) return known;
+  if (job.stopped()) return std::nullopt;
+  std::optional<Message> answer = ask(request, job, Again::once, output);
+  if (answer) {
+    answer->header.erase("id");
+    KeptAnswers::all().keep(host_, request, *answer);
+  }
+  return answer;
+}
+
+bool Remote::wait_until_idle(std::chrono::milliseconds quiet, const std::stop_token& stop) {
+  std::unique_lock lock(idle_mutex_);
+  while (!stop.stop_requested()) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto due = last_asked_ + quiet;
+    if (asking_ == 0 && now >= due) return true;
+    idle_changed_.wait_until(lock, stop, asking_ > 0 ? now + quiet : due, [] { return false; });
+  }
+  return false;
+}
+
+void Remote::guess(std::vector<Message> requests) {
+  const std::lock_guard lock(idle_mutex_);
+  guesses_.assign(std::make_move_iterator(requests.rbegin()), std::make_move_iterator(requests.rend()));
+  idle_changed_.notify_all();
+  if (!guesser_.joinable()) {
+    guesser_ = std::jthread([this](const std::stop_token& stop) { ask_guesses(stop); });
+  }
+}
+
+void Remote::ask_guesses(const std::stop_token& stop) {
+  while (true) {
+    {
+      std::unique_lock lock(idle_mutex_);
+      if (!idle_changed_.wait(lock, stop, [&] { return !guesses_.empty(); })) return;
+    }
+    if (!wait_until_idle(kQuietBeforeGuess, stop)) return;
+    Message request;
+    std::stop_token wanted;
+    {
+      const std::lock_guard lock(idle_mutex_);
+      if (guesses_.empty() || asking_ > 0) continue;
+      request = std::move(guesses_.back());
+      guesses_.pop_back();
+      guessing_ = std::stop_source();
+      wanted = guessing_.get_token();
+    }
+    const std::stop_callback ending(stop, [this] {
+      const std::lock_guard lock(idle_mutex_);
+      guessing_.request_stop();
+    });
+    std::shared_ptr<Link> way;
+    {
+      const std::lock_guard lock(mutex_);
+      way = link_;
+    }
+    try {
+      if (!way || way->connection->ended() || KeptAnswers::all().has(host_, request)) continue;
+      std::optional<Message> answer = way->connection->ask(request, Job{wanted, {}, nullptr});
+      if (!answer) continue;
+      answer->header.erase("id");
+      KeptAnswers::all().keep(host_, request, *answer);
+    } catch (const std::exception& error) {
+      log_line(LogCategory::file, [&] { return fmt::format("{}: a guess failed: {}", host_.words(), error.what()); });
+    }
+  }
 }
 
 std::optional<Message> Remote::ask(const Message& request, const Job& job, Again again,
                                    const Connection::Output& output) {
+  if (!job.stop.stop_possible() && token_of_thread().stop_possible()) {
+    auto answer = ask(request, Job{token_of_thread(), job.report, job.executor}, again, output);
+    if (!answer) throw AskingStopped();
+    return answer;
+  }
+  const Asking asking(*this);
+  return ask_now(request, job, again, output);
+}
+
+std::optional<Message> Remote::ask_behind(const Message& request, const Job& job) {
+  return ask_now(request, job, Again::once, {});
+}
+
+std::optional<Message> Remote::ask_now(const Message& request, const Job& job, Again again,
+                                       const Connection::Output& output) {
   for (int attempt = 0;; ++attempt) {
-    const std::shared_ptr<Link> way = link(job);
+    bool sent = false;
+    const std::shared_ptr<Link> way = link(job, request, sent);
     if (!way) return std::nullopt;
     try {
-      return way->connection->ask(request, job, output);
+      return sent ? way->connection->ask_first(job, output) : way->connection->ask(request, job, output);
     } catch (const ConnectionEnded& error) {
       if (job.stopped()) return std::nullopt;
       if (again == Again::once && attempt == 0) {

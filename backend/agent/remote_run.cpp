@@ -13,13 +13,17 @@
 #include <fmt/format.h>
 
 #include "backend/agent/fields.h"
+#include "backend/agent/kept_answers.h"
+#include "backend/agent/late_check.h"
 #include "backend/agent/remote.h"
 #include "backend/agent/run_reference.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/file/file_trace.h"
 #include "backend/map/device/map_device.h"
+#include "backend/map/map_shades.h"
 #include "backend/map/maps_elsewhere.h"
+#include "backend/map/statistics/distance_bins.h"
 #include "backend/trace/row_source.h"
 
 namespace foxscope::agent {
@@ -30,6 +34,15 @@ constexpr std::int64_t kArrayPiece = std::int64_t{16} << 20;
 /// Queries and keys that are held, in pieces of so many rows.
 constexpr std::int64_t kRowsOfPiece = 4096;
 constexpr std::size_t kHeldPieces = 64;
+/// Bytes of a long text, and tokens, that come in one answer.
+constexpr std::int64_t kTextPiece = std::int64_t{16} << 20;
+constexpr std::int64_t kTokenPiece = std::int64_t{1} << 19;
+constexpr std::int64_t kMostText = std::int64_t{1} << 33;
+/// A picture in fewer steps of its colours than there are is shown for so long before all are asked for, unless another
+/// picture is wanted.
+constexpr std::chrono::milliseconds kRest{150};
+/// A map that took longer is not computed for nothing.
+constexpr std::chrono::milliseconds kQuickMap{500};
 /// Numbers that no run goes beyond.
 constexpr int kMostLayers = 1 << 14;
 constexpr int kMostHeads = 1 << 20;
@@ -50,16 +63,24 @@ struct Place {
     throw Error(fmt::format("{}: {}: {}: install the same version on both machines", remote->host().words(), run.path,
                             problem));
   }
-  /// @returns nothing if the job was stopped
   template <typename T>
-  [[nodiscard]] std::optional<T> ask(const Message& request, const Job& job) const {
-    const std::optional<Message> answer = remote->ask(request, job);
-    if (!answer) return std::nullopt;
+  [[nodiscard]] T taken(const Message& message, const char* name) const {
     try {
-      return take<T>(*answer, "answer");
+      return take<T>(message, name);
     } catch (const ProtocolError& error) {
       fail(error.what());
     }
+  }
+  /// @returns nothing if the job was stopped
+  template <typename T>
+  [[nodiscard]] std::optional<T> ask(const Message& request, const Job& job) const {
+    const std::optional<Message> answer = remote->ask_kept(request, job);
+    return answer ? std::optional(taken<T>(*answer, "answer")) : std::nullopt;
+  }
+  /// The same for no job but the thread's (AskingFor).
+  template <typename T>
+  [[nodiscard]] T ask(const Message& request) const {
+    return std::move(ask<T>(request, Job{}).value());
   }
 };
 
@@ -79,10 +100,11 @@ ArrayValues values_for(const ArraySpec& spec) {
 
 class RemoteSource final : public RowSource, public MapsElsewhere {
  public:
-  RemoteSource(Place place, TraceInfo info, const std::vector<KeptArray>& kept, std::vector<float> loss)
+  /// @param loss  absent: it is asked for when it is first wanted
+  RemoteSource(Place place, TraceInfo info, const std::vector<KeptArray>& kept, std::optional<std::vector<float>> loss)
       : place_(std::move(place)), info_(std::move(info)) {
     for (const KeptArray& array : kept) kept_[{array.array, array.index}] = array.zero;
-    loss_ = std::make_shared<const ArrayValues>(std::move(loss));
+    if (loss) loss_ = std::make_shared<const ArrayValues>(std::move(*loss));
   }
 
   [[nodiscard]] bool has(TraceArray array, int index) const override { return kept_.contains({array, index}); }
@@ -90,10 +112,13 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
 
   [[nodiscard]] std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const override {
     if (!has(array, index)) return nullptr;
-    if (array == TraceArray::per_token_loss) return loss_;
+    if (array == TraceArray::per_token_loss && loss_) return loss_;
     return std::make_shared<const ArrayValues>(
         part(array, index, 0, static_cast<std::int64_t>(elements_of(spec_of(array), info_, index))));
   }
+
+  [[nodiscard]] bool has_rows(TraceArray /*array*/, int /*index*/) const override { return true; }
+  [[nodiscard]] bool waits() const override { return true; }
 
   [[nodiscard]] const ArrayValues& row(TraceArray array, int index, std::int64_t row) const override {
     const std::tuple key{array, index, row};
@@ -117,15 +142,42 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     return other != nullptr && other->place_.remote == place_.remote;
   }
 
-  [[nodiscard]] std::optional<Image> map(const MapRequest& request, const Job& job) const override {
-    Message message = request_of_head("map", request.head, request.minus);
-    put(message, "map", request);
-    auto image = place_.ask<Image>(message, job);
-    if (image && (image->rows != request.pixel_rows || image->columns != request.pixel_columns ||
-                  std::ssize(image->value) != image->rows * image->columns)) {
-      place_.fail("a map came in another size than it was asked for");
+  [[nodiscard]] bool has_gates_here(int layer, int head) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (rows_.contains({TraceArray::cumulative_log_gate, layer, head})) return true;
     }
-    return image;
+    return KeptAnswers::all().has(place_.remote->host(), request_of_gates(layer, head));
+  }
+
+  [[nodiscard]] std::optional<Image> map(const MapRequest& request, const Job& job,
+                                         const MapStages* stages) const override {
+    const auto begin = std::chrono::steady_clock::now();
+    Message message = request_of_map(request);
+    const bool in_stages = stages != nullptr && stages->show;
+    message.header["stages"] = in_stages;
+    if (!in_stages) message.header["all_steps"] = true;
+    Image shown{request.pixel_rows, request.pixel_columns, {}};
+    std::vector<std::uint8_t> done;
+    const auto show = [&](const Message& part) {
+      if (!in_stages) return;
+      take_stage(part, shown, done);
+      stages->show({shown, done});
+    };
+    auto image = ask_for_map(message, request, job, show);
+    if (!image) return std::nullopt;
+    const bool quick = std::chrono::steady_clock::now() - begin < kQuickMap;
+    if (image->second < kColourSteps && in_stages) {
+      done.assign(index_of(request.pixel_rows), 1);
+      stages->show({image->first, done});
+      if (!place_.remote->wait_until_idle(kRest, job.stop)) return std::nullopt;
+      message.header["stages"] = false;
+      message.header["all_steps"] = true;
+      image = ask_for_map(message, request, job, {});
+      if (!image) return std::nullopt;
+    }
+    if (request.shades && quick) guess_around(request, in_stages);
+    return std::move(image->first);
   }
 
   [[nodiscard]] std::optional<std::vector<float>> line(const LineRequest& request, const Job& job) const override {
@@ -141,7 +193,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     if (mean_log_gates_.empty()) {
       Message message = request_for("gates");
       put(message, "of", place_.head(0, 0));
-      auto means = place_.ask<std::vector<double>>(message, {}).value();
+      auto means = place_.ask<std::vector<double>>(message);
       if (std::ssize(means) != std::int64_t{info_.layers} * info_.heads) place_.fail("gates came in another number");
       mean_log_gates_ = std::move(means);
     }
@@ -152,17 +204,18 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     Message message = request_of_head("pair", head);
     put(message, "query", query);
     put(message, "key", key);
-    return place_.ask<PairReading>(message, {}).value();
+    return place_.ask<PairReading>(message);
   }
 
   [[nodiscard]] std::optional<HeadStatistics> statistics(const HeadOf& head, const StatisticsOptions& options,
                                                          const Job& job) const override {
     Message message = request_of_head("statistics", head);
     put(message, "options", options);
-    auto statistics = place_.ask<HeadStatistics>(message, job);
-    if (!statistics) return std::nullopt;
-    check_spread(*statistics);
+    const auto answer = place_.remote->ask_kept(message, job);
+    if (!answer) return std::nullopt;
+    std::optional statistics = place_.taken<HeadStatistics>(*answer, "answer");
     if (statistics->errors) check_errors(*statistics->errors);
+    if (statistics->has_attention) keep_distances(head, SpreadOf::attention, *answer, "distances");
     for (const ForgettingEvent& event : statistics->strongest_events) check_position(event.position);
     for (const SaliencyEvent& event :
          statistics->saliency ? statistics->saliency->events : std::vector<SaliencyEvent>())
@@ -172,14 +225,19 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     return statistics;
   }
 
-  [[nodiscard]] std::optional<DecaySplit> split(const HeadOf& head, const AttentionSpread& spread,
-                                                const Job& job) const override {
-    Message message = request_of_head("split", head);
-    put(message, "spread", spread);
-    auto split = place_.ask<DecaySplit>(message, job);
-    if (split) check_spread(split->without_gate);
-    if (split) check_spread(split->without_content);
-    return split;
+  [[nodiscard]] std::optional<DecaySplit> split(const HeadOf& head, const Job& job) const override {
+    const auto answer = place_.remote->ask_kept(request_of_head("split", head), job);
+    if (!answer) return std::nullopt;
+    keep_distances(head, SpreadOf::without_gate, *answer, "distances_without_gate");
+    keep_distances(head, SpreadOf::without_content, *answer, "distances_without_content");
+    return place_.taken<DecaySplit>(*answer, "answer");
+  }
+
+  [[nodiscard]] DistanceSummary distances(const HeadOf& head, SpreadOf which) const override {
+    const std::lock_guard lock(mutex_);
+    const auto found = distances_.find({head.layer, head.head, which});
+    if (found == distances_.end()) place_.fail("attention by distance is missing");
+    return found->second;
   }
 
   [[nodiscard]] std::optional<std::vector<LogitMeans>> logits(const HeadOf& head, const Job& job) const override {
@@ -212,20 +270,29 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
           const std::int64_t most = kArrayPiece / static_cast<std::int64_t>(sizeof(Number));
           for (std::int64_t done = 0; done < size;) {
             const std::int64_t count = std::min(most, size - done);
-            Message message = request_for("array");
-            put(message, "of", place_.head(0, 0));
-            put(message, "array", array);
-            put(message, "index", index);
-            put(message, "begin", begin + done);
-            put(message, "count", count);
-            const auto piece = place_.ask<std::vector<Number>>(message, {});
-            if (std::ssize(*piece) != count) place_.fail("a part of an array came in another length");
-            numbers.insert(numbers.end(), piece->begin(), piece->end());
+            const Message message = request_of_array(array, index, begin + done, count);
+            const auto piece = place_.ask<std::vector<Number>>(message);
+            if (std::ssize(piece) != count) place_.fail("a part of an array came in another length");
+            numbers.insert(numbers.end(), piece.begin(), piece.end());
             done += count;
           }
         },
         values);
     return values;
+  }
+
+  [[nodiscard]] Message request_of_array(TraceArray array, int index, std::int64_t begin, std::int64_t count) const {
+    Message message = request_for("array");
+    put(message, "of", place_.head(0, 0));
+    put(message, "array", array);
+    put(message, "index", index);
+    put(message, "begin", begin);
+    put(message, "count", count);
+    return message;
+  }
+
+  [[nodiscard]] Message request_of_gates(int layer, int head) const {
+    return request_of_array(TraceArray::cumulative_log_gate, layer, head * info_.length, info_.length);
   }
 
   /// A request about a head, and perhaps the one whose entries are taken off.
@@ -240,15 +307,99 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     return message;
   }
 
+  static Message request_of_map(const MapRequest& request) {
+    Message message = request_of_head("map", request.head, request.minus);
+    put(message, "map", request);
+    return message;
+  }
+
+  void require_size(const Image& image, std::int64_t rows, std::int64_t columns) const {
+    if (image.rows != rows || image.columns != columns || std::ssize(image.value) != rows * columns) {
+      place_.fail("a map came in another size than it was asked for");
+    }
+  }
+
+  /// A map and the steps of its colours, kColourSteps of an exact one.
+  [[nodiscard]] std::optional<std::pair<Image, int>> ask_for_map(const Message& message, const MapRequest& request,
+                                                                 const Job& job, const Connection::Output& show) const {
+    std::optional<Message> answer = place_.remote->ask_kept(message, job, show);
+    if (!answer) return std::nullopt;
+    const auto& fields_of_answer = answer->header["answer"];
+    const bool colours = fields_of_answer.is_object() && fields_of_answer.contains("levels");
+    auto image =
+        colours ? unshaded(*answer, "answer") : std::pair(place_.taken<Image>(*answer, "answer"), kColourSteps);
+    require_size(image.first, request.pixel_rows, request.pixel_columns);
+    return image;
+  }
+
+  [[nodiscard]] std::pair<Image, int> unshaded(const Message& message, const char* name) const {
+    try {
+      const auto image = take<ShadedImage>(message, name);
+      return {image_of(image), image.steps};
+    } catch (const Error& error) {
+      place_.fail(error.what());
+    }
+  }
+
+  /// Lines of a map that are done before the others.
+  void take_stage(const Message& part, Image& shown, std::vector<std::uint8_t>& done) const {
+    const auto lines = place_.taken<std::vector<std::int32_t>>(part, "lines");
+    const Image image = unshaded(part, "stage").first;
+    require_size(image, std::ssize(lines), shown.columns);
+    done.resize(index_of(shown.rows));
+    shown.value.resize(index_of(shown.rows * shown.columns), std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t n = 0; n < lines.size(); ++n) {
+      if (lines[n] < 0 || lines[n] >= shown.rows) place_.fail("a line beyond the map came");
+      std::copy_n(image.value.begin() + static_cast<std::ptrdiff_t>(n) * shown.columns, shown.columns,
+                  shown.value.begin() + lines[n] * shown.columns);
+      done[index_of(lines[n])] = 1;
+    }
+  }
+
+  /// Guesses what comes after a picture: c of the head, the same picture of the heads beside it, and the places beside.
+  void guess_around(const MapRequest& request, bool in_stages) const {
+    std::vector<Message> guesses;
+    const HeadOf& head = request.head;
+    const bool gates =
+        has(TraceArray::cumulative_log_gate, head.layer) && !is_zero(TraceArray::cumulative_log_gate, head.layer);
+    if (gates && !has_gates_here(head.layer, head.head)) {
+      guesses.push_back(request_of_gates(head.layer, head.head));
+    }
+    const auto add = [&](const MapRequest& next) {
+      guesses.push_back(request_of_map(next));
+      guesses.back().header["stages"] = in_stages;
+      if (!in_stages) guesses.back().header["all_steps"] = true;
+    };
+    for (const int step : {1, -1}) {
+      MapRequest next = request;
+      next.head.head += step;
+      if (!request.minus && next.head.head >= 0 && next.head.head < info_.mixer(head.layer).heads) add(next);
+    }
+    for (const int step : {1, -1}) {
+      MapRequest next = request;
+      if (next.by_distance()) continue;
+      const std::int64_t by = step * std::max<std::int64_t>(1, std::min(next.rows.size(), next.columns.size()) / 2);
+      next.rows = {next.rows.begin + by, next.rows.end + by};
+      next.columns = {next.columns.begin + by, next.columns.end + by};
+      const bool inside = std::min(next.rows.begin, next.columns.begin) >= 0 &&
+                          std::max(next.rows.end, next.columns.end) <= info_.length;
+      if (inside) add(next);
+    }
+    place_.remote->guess(std::move(guesses));
+  }
+
+  void keep_distances(const HeadOf& head, SpreadOf which, const Message& answer, const char* name) const {
+    auto summary = place_.taken<DistanceSummary>(answer, name);
+    const std::size_t bins = distance_bins(info_.length).size();
+    if (summary.bins.size() != bins || summary.bins_without_first.size() != bins) {
+      place_.fail("attention by distance came in another length");
+    }
+    const std::lock_guard lock(mutex_);
+    distances_[{head.layer, head.head, which}] = std::move(summary);
+  }
+
   void check_position(std::int64_t position) const {
     if (position < 0 || position >= info_.length) place_.fail("a position beyond the text came");
-  }
-  void check_spread(const AttentionSpread& spread) const {
-    for (const DistanceProfile* profile : {&spread.distance, &spread.distance_without_first}) {
-      if (!profile->mass.empty() && std::ssize(profile->mass) != info_.length) {
-        place_.fail("a distance profile came in another length");
-      }
-    }
   }
   void check_errors(const SpreadErrors& errors) const {
     const std::size_t bins = distance_bins(info_.length).size();
@@ -267,6 +418,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   mutable std::vector<double> mean_log_gates_;  ///< [layers, H], once they are known
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<TraceArray, int, std::int64_t>, std::unique_ptr<const ArrayValues>> rows_;
+  mutable std::map<std::tuple<int, int, SpreadOf>, DistanceSummary> distances_;  ///< by layer and head
 };
 
 /// Queries, keys and values of a run on another machine, for what is computed here: a difference from a run that lies
@@ -369,7 +521,8 @@ void check_sizes(const Place& place, const OpenedTrace& opened) {
   if (info.mixers.empty() && (info.key_heads == 0 ? !opened.stored.empty() : info.heads % info.key_heads != 0)) {
     place.fail("heads cannot share so many key heads");
   }
-  if (!opened.loss.empty() && std::ssize(opened.loss) != info.length) place.fail("losses came in another length");
+  const bool no_loss = !opened.loss || opened.loss->empty();
+  if (!no_loss && std::ssize(*opened.loss) != info.length) place.fail("losses came in another length");
   for (const KeptArray& kept : opened.kept) {
     const ArraySpec& spec = spec_of(kept.array);
     if (spec.storage == Storage::store || kept.index < 0 || kept.index >= count_of(spec, info.layers) ||
@@ -384,29 +537,81 @@ void check_sizes(const Place& place, const OpenedTrace& opened) {
 
 }  // namespace
 
-RunFile run_of_answer(const RemoteHost& host, const Message& answer, const std::string& device) {
-  Place place{Remote::at(host), {}, "", device};
-  OpenedRun opened;
-  try {
-    opened = take<OpenedRun>(answer, "answer");
-  } catch (const ProtocolError& error) {
-    place.fail(error.what());
-  }
-  place.run = opened.run;
-  RunFile run;
-  run.program_version = opened.program_version;
-  run.command_line = opened.command_line;
-  run.created = opened.created;
+namespace {
+
+/// Text and tokens of a run.
+struct TextAndTokens {
   std::shared_ptr<const Text> text;
-  if (!opened.texts.empty()) text = std::make_shared<const Text>(std::move(opened.texts.front()));
   std::vector<std::shared_ptr<const TokenTable>> tokens;
+};
+
+/// Of the answer to "open", which holds them all.
+TextAndTokens text_of(const Place& place, OpenedRun& opened) {
+  TextAndTokens whole;
+  if (!opened.texts.empty()) whole.text = std::make_shared<const Text>(std::move(opened.texts.front()));
   try {
-    for (OpenedTokens& table : opened.tokens) {
-      tokens.push_back(std::make_shared<const TokenTable>(unpacked_tokens(std::move(table), text.get())));
+    for (const OpenedTokens& part : opened.tokens) {
+      auto table = std::make_shared<TokenTable>();
+      unpack_tokens(part, whole.text.get(), *table);
+      whole.tokens.push_back(std::move(table));
     }
   } catch (const ProtocolError& error) {
     place.fail(error.what());
   }
+  return whole;
+}
+
+/// Asked for piece by piece, where they are too long for the answer.
+TextAndTokens ask_for_text(Place place, OpenedRun& opened) {
+  TextAndTokens whole;
+  const std::int64_t size = opened.text_bytes.value_or(0);
+  require_between(place, "the number of bytes of the text", size, 0, kMostText);
+  if (!opened.texts.empty()) {
+    Text text = std::move(opened.texts.front());
+    text.content.clear();
+    while (std::ssize(text.content) < size) {
+      const std::int64_t begin = std::ssize(text.content);
+      const Range bytes{begin, std::min(size, begin + kTextPiece)};
+      Message request = request_for("text");
+      put(request, "run", place.run);
+      put(request, "bytes", bytes);
+      const auto piece = place.ask<std::vector<std::uint8_t>>(request);
+      if (std::ssize(piece) != bytes.size()) place.fail("a part of the text came in another length");
+      text.content.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    }
+    whole.text = std::make_shared<const Text>(std::move(text));
+  }
+  for (std::size_t n = 0; n < opened.tokens.size(); ++n) {
+    const auto trace = std::ranges::find(opened.traces, static_cast<int>(n), &OpenedTrace::tokens);
+    if (trace == opened.traces.end()) place.fail("tokens of no model came");
+    place.model = trace->info.name;
+    require_between(place, "the number of tokens", trace->info.length, 1, kMostLength);
+    auto table = std::make_shared<TokenTable>();
+    while (std::ssize(table->id) < trace->info.length) {
+      const std::int64_t begin = std::ssize(table->id);
+      const Range positions{begin, std::min(trace->info.length, begin + kTokenPiece)};
+      Message request = request_for("tokens");
+      put(request, "of", place.head(0, 0));
+      put(request, "positions", positions);
+      const auto piece = place.ask<OpenedTokens>(request);
+      try {
+        unpack_tokens(piece, whole.text.get(), *table);
+        if (std::ssize(table->id) != positions.end) throw ProtocolError("a part of the tokens came in another length");
+      } catch (const ProtocolError& error) {
+        place.fail(error.what());
+      }
+    }
+    whole.tokens.push_back(std::move(table));
+  }
+  return whole;
+}
+
+RunFile run_of(Place place, OpenedRun opened, const TextAndTokens& whole) {
+  RunFile run;
+  run.program_version = opened.program_version;
+  run.command_line = opened.command_line;
+  run.created = opened.created;
+  const auto& [text, tokens] = whole;
   std::set<std::string> names;
   for (OpenedTrace& trace : opened.traces) {
     place.model = trace.info.name;
@@ -427,23 +632,97 @@ RunFile run_of_answer(const RemoteHost& host, const Message& answer, const std::
   return run;
 }
 
-namespace {
-
-/// Opens a run file on another machine.
+/// Asks to open a run file.
 /// @param rows  whether row normalisers that it lacks are computed there
+Message request_to_open(const RemotePath& there, RunCheck check, bool rows) {
+  Message request = request_for("open");
+  put(request, "path", there.path);
+  put(request, "check", std::string(check == RunCheck::none ? "none" : "glance"));
+  put(request, "rows", rows);
+  return request;
+}
+
+/// The run of an answer to "open".
+RunFile opened_there(const std::shared_ptr<Remote>& remote, const Message& answer, const std::string& device) {
+  Place place{remote, {}, "", device};
+  auto opened = place.taken<OpenedRun>(answer, "answer");
+  place.run = opened.run;
+  const TextAndTokens whole = opened.text_bytes ? ask_for_text(place, opened) : text_of(place, opened);
+  return run_of(place, std::move(opened), whole);
+}
+
+/// Checks all of a run that was opened after a glance.
+void check_there(Remote& remote, const RunReference& run, const Job& job) {
+  Message request = request_for("check");
+  put(request, "run", run);
+  (void)remote.ask_behind(request, job);
+}
+
+/// Looks whether a file is still the one that was opened from an answer of another time.
+void require_unchanged(Remote& remote, const RemotePath& path, const Message& opened, const RunReference& run,
+                       const Job& job) {
+  Message request = request_for("stat");
+  put(request, "path", path.path);
+  const auto answer = remote.ask_behind(request, job);
+  if (!answer || take<FileFacts>(*answer, "answer").identity == run.identity) return;
+  KeptAnswers::all().forget_older(path.host, opened);
+  throw Error(
+      fmt::format("{}: has changed since it was last opened, and is shown as it was then: open it again", path.url()));
+}
+
+RunReference reference_of(const Message& answer) { return take<OpenedRun>(answer, "answer").run; }
+
 std::optional<RunFile> open_there(const std::string& path, RunCheck check, bool rows, const Job& job,
                                   const std::string& device) {
   const RemotePath there = parse_remote_path(path);
-  Message request = request_for("open");
-  put(request, "path", there.path);
-  put(request, "check", std::string(check == RunCheck::none ? "none" : check == RunCheck::glance ? "glance" : "whole"));
-  put(request, "rows", rows);
-  const std::optional<Message> answer = Remote::at(there.host)->ask(request, job);
+  const auto remote = Remote::at(there.host);
+  const std::optional<Message> answer = remote->ask(request_to_open(there, check, rows), job);
   if (!answer) return std::nullopt;
-  return run_of_answer(there.host, *answer, device);
+  RunFile run = opened_there(remote, *answer, device);
+  if (check == RunCheck::whole) {
+    check_late(remote, LateCheck::at_once, [reference = reference_of(*answer)](Remote& asked, const Job& running) {
+      check_there(asked, reference, running);
+    });
+  }
+  return run;
 }
 
 }  // namespace
+
+RunFile run_of_answer(const RemoteHost& host, const Message& answer, const std::string& device) {
+  Place place{Remote::at(host), {}, "", device};
+  auto opened = place.taken<OpenedRun>(answer, "answer");
+  place.run = opened.run;
+  const TextAndTokens whole = text_of(place, opened);
+  return run_of(place, std::move(opened), whole);
+}
+
+std::optional<OpenedThere> open_path(const std::string& path, RunCheck check, const Job& job,
+                                     const std::string& device) {
+  const RemotePath there = parse_remote_path(path);
+  const auto remote = Remote::at(there.host);
+  Message request = request_to_open(there, check, /*rows=*/true);
+  request.header["losses"] = true;
+  request.header["or_describe"] = true;
+  std::optional<Message> answer = KeptAnswers::all().find_older(there.host, request);
+  const bool older = answer.has_value();
+  if (!older) answer = remote->ask(request, job);
+  if (!answer) return std::nullopt;
+  answer->header.erase("id");
+  const auto& fields_of_answer = answer->header["answer"];
+  if (!fields_of_answer.is_object() || !fields_of_answer.contains("traces")) {
+    return OpenedThere{Place{remote, {}, "", device}.taken<FileFacts>(*answer, "answer"), std::nullopt};
+  }
+  OpenedThere opened{{"file", 0, 0, "", "runs", there.path}, opened_there(remote, *answer, device)};
+  const RunReference reference = reference_of(*answer);
+  opened.facts.identity = reference.identity;
+  if (!older) KeptAnswers::all().keep_older(there.host, request, *answer);
+  check_late(remote, LateCheck::when_idle, [=](Remote& asked, const Job& running) {
+    if (older) require_unchanged(asked, there, request, reference, running);
+    if (check == RunCheck::whole) check_there(asked, reference, running);
+  });
+  return opened;
+}
 
 std::optional<int> gpu_for(const std::string& path, const std::string& device) {
   const DeviceChoice choice = DeviceChoice::parse(device);

@@ -1,10 +1,17 @@
 #include "backend/agent/run_answers.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <list>
 #include <memory>
+#include <mutex>
+#include <stop_token>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,16 +21,30 @@
 #include "backend/agent/run_reference.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/file/run_check.h"
 #include "backend/file/run_file.h"
 #include "backend/map/device/map_device.h"
+#include "backend/map/map_shades.h"
+#include "backend/map/map_stages.h"
 #include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/logit_profile.h"
+#include "kernels/executor.h"
 
 namespace foxscope::agent {
 namespace {
 
 constexpr std::size_t kOpenFiles = 8;
 constexpr std::size_t kKnownArrays = 8;
+constexpr std::size_t kKnownSpreads = 32;
+/// Text and tokens of more bytes come in pieces behind the answer to "open".
+constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
+/// A map of fewer pixels is sent as it is, whatever it is for.
+constexpr std::int64_t kShadedPixels = 1 << 16;
+/// A picture of more bytes is sent in fewer steps of its colours, unless all are asked for.
+constexpr std::size_t kPictureBytes = 290'000;
+/// Of the lines of a map a stage is sent when the first of this share are done, and then whenever as many times more.
+constexpr std::int64_t kShareOfStages = 16;
+constexpr std::int64_t kBetweenStages = 4;
 
 struct OpenFile {
   RunReference run;
@@ -38,6 +59,20 @@ struct KnownArray {
   std::shared_ptr<const ArrayValues> values;
 };
 
+/// The attention of a head, of which its split is made.
+struct KnownSpread {
+  std::shared_ptr<const Trace> trace;
+  int layer = 0;
+  int head = 0;
+  std::shared_ptr<const AttentionSpread> spread;
+};
+
+/// The mean log gates of a run, which are computed in the background.
+struct KnownGates {
+  std::shared_ptr<const Trace> trace;
+  std::shared_future<std::vector<double>> means;
+};
+
 /// The newest first, of which the last go.
 template <typename T>
 void keep_newest(std::list<T>& known, T newest, std::size_t most) {
@@ -47,11 +82,19 @@ void keep_newest(std::list<T>& known, T newest, std::size_t most) {
 
 class RunAnswers {
  public:
+  RunAnswers() = default;
+  ~RunAnswers() { ending_.request_stop(); }
+  RunAnswers(const RunAnswers&) = delete;
+  RunAnswers& operator=(const RunAnswers&) = delete;
+
   void add_to(Agent& agent, const std::shared_ptr<RunAnswers>& self) {
     const auto add = [&](const char* word, std::optional<Message> (RunAnswers::*answer)(const Asked&)) {
       agent.answers(word, [self, answer](const Asked& asked) { return (self.get()->*answer)(asked); });
     };
     add("open", &RunAnswers::open);
+    add("check", &RunAnswers::check);
+    add("text", &RunAnswers::text);
+    add("tokens", &RunAnswers::tokens);
     add("array", &RunAnswers::array);
     add("rows", &RunAnswers::rows);
     add("map", &RunAnswers::map);
@@ -66,6 +109,9 @@ class RunAnswers {
 
  private:
   std::optional<Message> open(const Asked& asked);
+  std::optional<Message> check(const Asked& asked);
+  std::optional<Message> text(const Asked& asked);
+  std::optional<Message> tokens(const Asked& asked);
   std::optional<Message> array(const Asked& asked);
   std::optional<Message> rows(const Asked& asked);
   std::optional<Message> map(const Asked& asked);
@@ -79,13 +125,20 @@ class RunAnswers {
 
   std::shared_ptr<const RunFile> find_file(const RunReference& run, RunCheck check);
   std::shared_ptr<const RunFile> opened(const RunReference& run, RunCheck check, const Job& job);
+  std::shared_ptr<const RunFile> file_of(const RunReference& run, const Job& job);
   HeadOf head_of(const Message& request, const char* name, const Job& job);
   std::optional<HeadOf> minus_of(const Asked& asked);
   std::shared_ptr<const ArrayValues> values_of(const std::shared_ptr<const Trace>& trace, TraceArray array, int index);
+  std::shared_ptr<const AttentionSpread> spread_of(const HeadOf& head, const Job& job);
+  void know_spread(const HeadOf& head, const AttentionSpread& spread);
+  std::shared_future<std::vector<double>> gates_of(const std::shared_ptr<const Trace>& trace);
 
   std::mutex mutex_;
   std::list<OpenFile> files_;
   std::list<KnownArray> arrays_;
+  std::list<KnownSpread> spreads_;
+  std::list<KnownGates> gates_;  ///< ends what goes on when it goes
+  std::stop_source ending_;      ///< of work in the background
 };
 
 template <typename T>
@@ -121,14 +174,23 @@ std::vector<KeptArray> kept_arrays(const Trace& trace) {
   return kept;
 }
 
-OpenedRun describe_run(const RunReference& run, const RunFile& file) {
+/// Bytes of a table, about.
+std::size_t bytes_of(const TokenTable& tokens) {
+  std::size_t bytes = tokens.id.size() * (2 * sizeof(std::int32_t) + sizeof(std::int64_t));
+  for (const std::string& string : tokens.string) bytes += string.size();
+  return bytes;
+}
+
+/// @param losses  whether they come with it
+OpenedRun describe_run(const RunReference& run, const RunFile& file, bool losses) {
   OpenedRun opened;
   opened.run = run;
   opened.bytes = static_cast<std::int64_t>(std::filesystem::file_size(local_path(run.path)));
   opened.program_version = file.program_version;
   opened.command_line = file.command_line;
   opened.created = file.created;
-  if (const auto& text = file.traces.front()->text()) opened.texts.push_back(*text);
+  const Text* const text = file.traces.front()->text().get();
+  std::size_t bytes = text == nullptr ? 0 : text->content.size();
   std::vector<const TokenTable*> tables;
   for (std::size_t n = 0; n < file.traces.size(); ++n) {
     const Trace& trace = *file.traces[n];
@@ -142,15 +204,26 @@ OpenedRun describe_run(const RunReference& run, const RunFile& file) {
       }
     }
     const std::span<const float> loss = trace.per_token_loss();
-    described.loss.assign(loss.begin(), loss.end());
+    bytes += loss.size_bytes();
+    if (losses && bytes <= kMostAtOnce) described.loss.emplace(loss.begin(), loss.end());
     const TokenTable& tokens = *trace.tokens();
     const auto known = std::ranges::find_if(tables, [&](const TokenTable* table) { return *table == tokens; });
     described.tokens = static_cast<int>(known - tables.begin());
-    if (known == tables.end()) tables.push_back(&tokens);
+    if (known == tables.end()) {
+      tables.push_back(&tokens);
+      bytes += bytes_of(tokens);
+    }
     opened.traces.push_back(std::move(described));
   }
-  const Text* const text = file.traces.front()->text().get();
-  for (const TokenTable* table : tables) opened.tokens.push_back(packed_tokens(*table, text));
+  const bool at_once = bytes <= kMostAtOnce;
+  if (text != nullptr) {
+    opened.texts.push_back({at_once ? text->content : "", text->sha256, text->unread_bytes, text->cut_word});
+    if (!at_once) opened.text_bytes = std::ssize(text->content);
+  }
+  for (const TokenTable* table : tables) {
+    const Range all{0, std::ssize(table->id)};
+    opened.tokens.push_back(at_once ? packed_tokens(*table, text, all) : OpenedTokens());
+  }
   return opened;
 }
 
@@ -179,23 +252,75 @@ std::shared_ptr<const RunFile> RunAnswers::opened(const RunReference& run, RunCh
 std::optional<Message> RunAnswers::open(const Asked& asked) {
   RunReference run;
   run.path = take<std::string>(asked.request, "path");
+  if (take<bool>(asked.request, "or_describe", false)) {
+    FileFacts facts = file_facts_of(local_path(run.path));
+    if (facts.holds != "runs") return answer_with(facts);
+  }
   const RunCheck check = check_from_word(take<std::string>(asked.request, "check"));
   run.unchecked = check == RunCheck::none;
   run.rows = take<bool>(asked.request, "rows", false);
   run.identity = file_identity(local_path(run.path));
   const auto file = opened(run, check, asked.job);
   if (!file) return std::nullopt;
-  return answer_with(describe_run(run, *file));
+  const bool shown = take<bool>(asked.request, "losses", false);
+  // Who shows a run asks for these next, to find the head that it shows first.
+  for (std::size_t n = 0; shown && n < file->traces.size(); ++n) gates_of(file->traces[n]);
+  return answer_with(describe_run(run, *file, shown));
 }
 
-/// The run of a later request: of the file that was opened, which may have been put aside since.
+/// Holds the arrays of a file that was opened against one another, all of them.
+std::optional<Message> RunAnswers::check(const Asked& asked) {
+  const auto run = take<RunReference>(asked.request, "run");
+  const auto file = file_of(run, asked.job);
+  std::vector<RunCheckReport> reports;
+  for (const auto& trace : file->traces) {
+    reports.push_back(check_run(*trace, local_path(run.path), kWholeCheck, asked.job.stop));
+    if (asked.job.stopped()) return std::nullopt;
+  }
+  return answer_with(reports);
+}
+
+std::optional<Message> RunAnswers::text(const Asked& asked) {
+  const auto run = take<RunReference>(asked.request, "run");
+  const auto range = take<Range>(asked.request, "bytes");
+  const auto file = file_of(run, asked.job);
+  const auto& text = file->traces.front()->text();
+  const std::int64_t size = text ? std::ssize(text->content) : 0;
+  if (range.begin < 0 || range.begin > range.end || range.end > size) {
+    throw Error(
+        fmt::format("{}: has a text of {} bytes, and none from {} to {}", run.path, size, range.begin, range.end));
+  }
+  const auto bytes = std::as_bytes(std::span(text->content)).subspan(index_of(range.begin), index_of(range.size()));
+  Message answer;
+  answer.header["answer"] = {{"part", 0}};
+  answer.parts.push_back({"uint8", {bytes.size()}, {bytes.begin(), bytes.end()}});
+  return answer;
+}
+
+std::optional<Message> RunAnswers::tokens(const Asked& asked) {
+  const HeadOf of = head_of(asked.request, "of", asked.job);
+  const auto range = take<Range>(asked.request, "positions");
+  if (range.begin < 0 || range.begin >= range.end || range.end > of.trace->info().length) {
+    throw Error(fmt::format("model '{}' has {} tokens, and none from {} to {}", of.trace->info().name,
+                            of.trace->info().length, range.begin, range.end));
+  }
+  return answer_with(packed_tokens(*of.trace->tokens(), of.trace->text().get(), range));
+}
+
+/// The file of a later request, as it was opened; it may have been put aside since.
+std::shared_ptr<const RunFile> RunAnswers::file_of(const RunReference& run, const Job& job) {
+  if (file_identity(local_path(run.path)) != run.identity) {
+    throw Error(fmt::format("{}: has changed since it was opened: open it again", run.path));
+  }
+  const auto file = opened(run, run.unchecked ? RunCheck::none : RunCheck::glance, job);
+  if (!file) throw Error(fmt::format("{}: opening it was stopped", run.path));
+  return file;
+}
+
+/// The run of a later request.
 HeadOf RunAnswers::head_of(const Message& request, const char* name, const Job& job) {
   const auto reference = take<HeadReference>(request, name);
-  if (file_identity(local_path(reference.run.path)) != reference.run.identity) {
-    throw Error(fmt::format("{}: has changed since it was opened: open it again", reference.run.path));
-  }
-  const auto file = opened(reference.run, reference.run.unchecked ? RunCheck::none : RunCheck::glance, job);
-  if (!file) throw Error(fmt::format("{}: opening it was stopped", reference.run.path));
+  const auto file = file_of(reference.run, job);
   HeadOf head{{file->trace(reference.model), gpu_chosen(DeviceChoice::parse(reference.device))},
               reference.layer,
               reference.head};
@@ -269,6 +394,62 @@ std::optional<Message> RunAnswers::rows(const Asked& asked) {
   return answer;
 }
 
+/// Lines of a map that are done, of which the others follow.
+Message stage_message(const MapStage& stage, const std::vector<std::int32_t>& lines, const MapRequest& request) {
+  Image part{std::ssize(lines), stage.image.columns, {}};
+  for (const std::int32_t line : lines) {
+    const auto* const from = stage.image.value.data() + line * stage.image.columns;
+    part.value.insert(part.value.end(), from, from + stage.image.columns);
+  }
+  Message message;
+  put(message, "lines", lines);
+  put(message, "stage", shaded(part, request));
+  return message;
+}
+
+/// The smaller one of two ways to say the same, and its bytes.
+std::pair<Message, std::size_t> smaller_answer(const ShadedImage& image) {
+  Message plain = answer_with(image);
+  Message differences = answer_with(with_differences(image));
+  const std::size_t bytes = encoded(plain).size();
+  const std::size_t others = encoded(differences).size();
+  return others < bytes ? std::pair(std::move(differences), others) : std::pair(std::move(plain), bytes);
+}
+
+Message shaded_answer(const Image& image, const MapRequest& request, bool all_steps) {
+  auto [answer, bytes] = smaller_answer(shaded(image, request));
+  if (all_steps) return answer;
+  const auto pixels = static_cast<double>(image.value.size());
+  double steps = kColourSteps;
+  while (bytes > kPictureBytes && steps >= 4) {
+    // Of values that are noise, half as many steps take a bit less for each pixel.
+    const double bits = 8 * static_cast<double>(bytes - kPictureBytes) / pixels;
+    steps /= std::max(1.25, std::exp2(bits));
+    std::tie(answer, bytes) = smaller_answer(shaded(image, request, std::max(1, static_cast<int>(steps))));
+  }
+  return answer;
+}
+
+std::optional<Image> map_in_stages(const MapRequest& request, const Asked& asked) {
+  if (!take<bool>(asked.request, "stages", false)) return compute_map(request, asked.job);
+  std::vector<std::uint8_t> sent;
+  std::int64_t due = std::max<std::int64_t>(1, request.pixel_rows / kShareOfStages);
+  const auto show = [&](const MapStage& stage) {
+    const auto done = std::count(stage.done.begin(), stage.done.end(), 1);
+    if (done < due) return;
+    due = done * kBetweenStages;
+    sent.resize(stage.done.size());
+    std::vector<std::int32_t> lines;
+    for (std::size_t line = 0; line < stage.done.size(); ++line) {
+      if (stage.done[line] == 0 || sent[line] != 0) continue;
+      sent[line] = 1;
+      lines.push_back(static_cast<std::int32_t>(line));
+    }
+    asked.put_out(stage_message(stage, lines, request));
+  };
+  return compute_map_in_stages(request, asked.job, {show});
+}
+
 std::optional<Message> RunAnswers::map(const Asked& asked) {
   auto request = take<MapRequest>(asked.request, "map");
   request.head = head_of(asked.request, "head", asked.job);
@@ -278,7 +459,12 @@ std::optional<Message> RunAnswers::map(const Asked& asked) {
     throw UsageError(fmt::format("a map of {}x{} pixels is more than fits into one answer: ask for fewer rows",
                                  request.pixel_rows, request.pixel_columns));
   }
-  return answer_with(compute_map(request, asked.job));
+  if (!request.shades || request.pixel_rows * request.pixel_columns <= kShadedPixels) {
+    return answer_with(compute_map(request, asked.job));
+  }
+  const auto image = map_in_stages(request, asked);
+  if (!image) return std::nullopt;
+  return shaded_answer(*image, request, take<bool>(asked.request, "all_steps", false));
 }
 
 std::optional<Message> RunAnswers::line(const Asked& asked) {
@@ -288,21 +474,48 @@ std::optional<Message> RunAnswers::line(const Asked& asked) {
   return answer_with(line_entries(request, asked.job));
 }
 
-std::optional<Message> RunAnswers::gates(const Asked& asked) {
-  const HeadOf of = head_of(asked.request, "of", asked.job);
-  const TraceInfo& info = of.trace->info();
+/// The mean log gate of every head, [layers, H]; NaN where gates were not kept.
+std::vector<double> mean_log_gates(const Trace& trace, const std::stop_token& stop) {
+  const TraceInfo& info = trace.info();
   std::vector<double> means(index_of(info.layers) * index_of(info.heads), std::numeric_limits<double>::quiet_NaN());
-  for (int layer = 0; layer < info.layers; ++layer) {
+  std::mutex failed_mutex;
+  std::exception_ptr failed;
+  const auto take_mean = [&](std::int64_t place, int /*thread*/) {
+    const auto layer = static_cast<int>(place / info.heads);
+    const auto head = static_cast<int>(place % info.heads);
+    const bool kept =
+        trace.has(TraceArray::cumulative_log_gate, layer) || trace.has(TraceArray::cumulative_log_decay, layer);
+    if (!kept || head >= info.mixer(layer).heads || stop.stop_requested()) return;
+    try {
+      means[index_of(place)] = mean_log_gate(trace, layer, head);
+    } catch (...) {
+      const std::lock_guard lock(failed_mutex);
+      failed = std::current_exception();
+    }
+  };
+  // All cores unpack chunks of the file.
+  kernels::ThreadPool().run(std::ssize(means), take_mean);
+  if (failed) std::rethrow_exception(failed);
+  return means;
+}
+
+std::shared_future<std::vector<double>> RunAnswers::gates_of(const std::shared_ptr<const Trace>& trace) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(gates_, trace, &KnownGates::trace);
+  if (found != gates_.end()) return found->means;
+  auto means = std::async(std::launch::async, [trace, stop = ending_.get_token()] {
+                 return mean_log_gates(*trace, stop);
+               }).share();
+  keep_newest(gates_, {trace, means}, kOpenFiles);
+  return means;
+}
+
+std::optional<Message> RunAnswers::gates(const Asked& asked) {
+  const auto means = gates_of(head_of(asked.request, "of", asked.job).trace);
+  while (means.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     if (asked.job.stopped()) return std::nullopt;
-    if (!of.trace->has(TraceArray::cumulative_log_gate, layer) &&
-        !of.trace->has(TraceArray::cumulative_log_decay, layer)) {
-      continue;
-    }
-    for (int head = 0; head < info.mixer(layer).heads; ++head) {
-      means[index_of(layer * info.heads + head)] = mean_log_gate(*of.trace, layer, head);
-    }
   }
-  return answer_with(means);
+  return answer_with(means.get());
 }
 
 std::optional<Message> RunAnswers::pair(const Asked& asked) {
@@ -312,13 +525,45 @@ std::optional<Message> RunAnswers::pair(const Asked& asked) {
 }
 
 std::optional<Message> RunAnswers::statistics(const Asked& asked) {
-  return answer_with(head_statistics(head_of(asked.request, "head", asked.job),
-                                     take<StatisticsOptions>(asked.request, "options"), asked.job));
+  const HeadOf head = head_of(asked.request, "head", asked.job);
+  auto statistics = head_statistics(head, take<StatisticsOptions>(asked.request, "options"), asked.job);
+  if (!statistics) return std::nullopt;
+  Message answer = answer_with(*statistics);
+  if (statistics->has_attention) {
+    know_spread(head, *statistics);
+    put(answer, "distances", distance_summary(*statistics));
+  }
+  return answer;
+}
+
+void RunAnswers::know_spread(const HeadOf& head, const AttentionSpread& spread) {
+  auto known = std::make_shared<const AttentionSpread>(spread);
+  const std::lock_guard lock(mutex_);
+  keep_newest(spreads_, {head.trace, head.layer, head.head, std::move(known)}, kKnownSpreads);
+}
+
+/// The attention of a head, which was asked for before as a rule. @returns null if the job was stopped
+std::shared_ptr<const AttentionSpread> RunAnswers::spread_of(const HeadOf& head, const Job& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(spreads_, [&](const KnownSpread& known) {
+      return known.trace == head.trace && known.layer == head.layer && known.head == head.head;
+    });
+    if (found != spreads_.end()) return found->spread;
+  }
+  const auto statistics = head_statistics(head, {true, 0}, job);
+  return statistics ? std::make_shared<const AttentionSpread>(*statistics) : nullptr;
 }
 
 std::optional<Message> RunAnswers::split(const Asked& asked) {
-  return answer_with(decay_split(head_of(asked.request, "head", asked.job),
-                                 take<AttentionSpread>(asked.request, "spread"), asked.job));
+  const HeadOf head = head_of(asked.request, "head", asked.job);
+  const auto spread = spread_of(head, asked.job);
+  const auto split = spread ? decay_split(head, *spread, asked.job) : std::nullopt;
+  if (!split) return std::nullopt;
+  Message answer = answer_with(*split);
+  put(answer, "distances_without_gate", distance_summary(split->without_gate));
+  put(answer, "distances_without_content", distance_summary(split->without_content));
+  return answer;
 }
 
 std::optional<Message> RunAnswers::logits(const Asked& asked) {

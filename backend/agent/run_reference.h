@@ -33,27 +33,31 @@ struct KeptArray {
   bool zero = false;  ///< all its numbers are 0
 };
 
-/// Tokens of models in the answer to "open", without what follows from the rest.
+/// Tokens of models, or a part of them, in an answer, without what follows from the rest.
 struct OpenedTokens {
-  std::vector<std::int32_t> id;                       ///< [L] what position p predicts
+  std::optional<std::vector<std::int32_t>> id;  ///< [L] what position p predicts; absent: as id_of_bytes says
+  /// The id of each token that has other bytes in the text than those before it.
+  std::vector<std::int32_t> id_of_bytes;
   std::optional<std::vector<std::int32_t>> input_id;  ///< absent: first_input_id, then id[p-1]
   std::int32_t first_input_id = 0;
-  std::optional<std::vector<std::int64_t>> byte_start;  ///< absent: 0, then byte_end[p-1]
+  std::int64_t first_byte = 0;
+  std::optional<std::vector<std::int64_t>> byte_start;  ///< absent: first_byte, then byte_end[p-1]
   std::vector<std::int32_t> byte_size;                  ///< byte_end - byte_start; empty without a text
   std::optional<std::vector<std::string>> string;       ///< absent: the bytes of the text
 };
-OpenedTokens packed_tokens(const TokenTable& tokens, const Text* text);
+OpenedTokens packed_tokens(const TokenTable& tokens, const Text* text, const Range& part);
+/// Adds a part of the tokens behind those that came before.
 /// @throws ProtocolError where the lists do not fit each other or the text
-TokenTable unpacked_tokens(OpenedTokens tokens, const Text* text);
+void unpack_tokens(const OpenedTokens& part, const Text* text, TokenTable& tokens);
 
 /// A model's run in the answer to "open".
 struct OpenedTrace {
   TraceInfo info;
   RunCheckReport check;
   std::vector<KeptArray> kept;
-  std::vector<TraceArray> stored;  ///< queries, keys, values: those that are there
-  std::vector<float> loss;         ///< [L] nats; empty where it was not kept
-  int tokens = 0;                  ///< place of its tokens in the answer's list
+  std::vector<TraceArray> stored;          ///< queries, keys, values: those that are there
+  std::optional<std::vector<float>> loss;  ///< [L] nats, where it was asked for and is short enough
+  int tokens = 0;                          ///< place of its tokens in the answer's list
 };
 
 /// The answer to "open".
@@ -63,8 +67,11 @@ struct OpenedRun {
   std::string program_version;
   std::string command_line;
   std::string created;
-  std::vector<Text> texts;           ///< one, or none
-  std::vector<OpenedTokens> tokens;  ///< models with equal tokens share them
+  std::vector<Text> texts;  ///< one, or none
+  /// Models with equal tokens share them. Where text and tokens are too long for one answer, they are all empty, and
+  /// come piece by piece ("text", "tokens").
+  std::vector<OpenedTokens> tokens;
+  std::optional<std::int64_t> text_bytes;  ///< of the text that comes in pieces
   std::vector<OpenedTrace> traces;
 };
 
@@ -95,8 +102,10 @@ void fields(Visit& visit, KeptArray& kept) {
 template <typename Visit>
 void fields(Visit& visit, OpenedTokens& tokens) {
   visit("id", tokens.id);
+  visit("id_of_bytes", tokens.id_of_bytes);
   visit("input_id", tokens.input_id);
   visit("first_input_id", tokens.first_input_id);
+  visit("first_byte", tokens.first_byte);
   visit("byte_start", tokens.byte_start);
   visit("byte_size", tokens.byte_size);
   visit("string", tokens.string);
@@ -121,6 +130,7 @@ void fields(Visit& visit, OpenedRun& opened) {
   visit("created", opened.created);
   visit("texts", opened.texts);
   visit("tokens", opened.tokens);
+  visit("text_bytes", opened.text_bytes);
   visit("traces", opened.traces);
 }
 

@@ -105,6 +105,11 @@ struct UnfinishedFiles {
   std::timed_mutex mutex;  ///< held while a name is made, or made the target's
   std::set<fs::path> names;
 };
+std::function<void()>& guard_of_files() {
+  static std::function<void()> guard;
+  return guard;
+}
+
 UnfinishedFiles& unfinished_files() {
   static UnfinishedFiles files;
   return files;
@@ -215,7 +220,10 @@ void AtomicFile::throw_write_error(int error_number) const {
   throw Error(fmt::format("{}: {} ({}): {}", shown_.string(), problem, std::strerror(error_number), remedy));
 }
 
+void guard_files(std::function<void()> guard) { guard_of_files() = std::move(guard); }
+
 void AtomicFile::commit() {
+  if (guard_of_files()) guard_of_files()();
   if (overwrite_) take_over_permissions();
   if (fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) throw_write_error(errno);
   {

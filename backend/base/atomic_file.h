@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace foxscope {
@@ -62,6 +63,9 @@ class AtomicFile {
   std::uint64_t appended_ = 0;
   bool overwrite_ = false;
 };
+
+/// Sets what is called before a file takes its name. It throws where the file must not: then nothing is left of it.
+void guard_files(std::function<void()> guard);
 
 /// Call this before the process ends past all destructors, on any thread. It removes every unfinished file that has a
 /// temporary name. After that no file gets one, and none is put in place.

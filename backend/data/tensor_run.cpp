@@ -32,8 +32,24 @@ namespace {
 /// Bytes that are looked at between two looks at the stop token.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 
-const std::vector<std::string> kLayerTensors = {"q", "k", "v", "log_f", "log_decay", "beta"};
-const std::vector<std::string> kRunTensors = {"ids", "labels", "loss", "scale", "text"};
+constexpr const char* kWindow = "window";
+const std::vector<std::string> kLayerTensors = {"q",          "k",          "v",           "log_f", "log_decay", "beta",
+                                                "decay_rate", "erase_read", "erase_write", "sink",  kWindow};
+const std::vector<std::string> kRunTensors = {"ids", "labels", "loss", "scale", "logit_cap", "text"};
+
+/// The axes of a layer's tensor behind its heads.
+struct TensorAxes {
+  bool positions = true;
+  bool channels = true;
+};
+
+/// @param by_channel  of decays
+TensorAxes axes_of(std::string_view name, bool by_channel) {
+  if (name == "sink") return {false, false};
+  if (name == "decay_rate") return {false, true};
+  if (name == "log_decay") return {true, by_channel};
+  return {true, name != "log_f" && name != "beta"};
+}
 
 template <typename Bits>
 Bits bits_at(const std::byte* at) {
@@ -45,23 +61,19 @@ Bits bits_at(const std::byte* at) {
 /// Calls take(n, number) for some numbers of a tensor of floats that follow one another, from n = 0.
 template <typename Take>
 void visit_floats(const TensorView& view, std::int64_t first, std::int64_t count, Take take) {
-  const std::size_t size = size_of(view.dtype);
-  const std::byte* at = view.bytes.data() + index_of(first) * size;
-  for (std::int64_t n = 0; n < count; ++n, at += size) {
-    switch (view.dtype) {
-      case TensorDType::f64:
-        take(n, bits_at<double>(at));
-        break;
-      case TensorDType::f16:
-        take(n, static_cast<double>(from_float16(bits_at<std::uint16_t>(at))));
-        break;
-      case TensorDType::bf16:
-        take(n, static_cast<double>(from_bfloat16(bits_at<std::uint16_t>(at))));
-        break;
-      default:
-        take(n, static_cast<double>(bits_at<float>(at)));
-        break;
-    }
+  const auto visit = [&]<typename Bits, typename Widen>(Bits /*of the type*/, Widen widen) {
+    const std::byte* at = view.bytes.data() + index_of(first) * sizeof(Bits);
+    for (std::int64_t n = 0; n < count; ++n, at += sizeof(Bits)) take(n, static_cast<double>(widen(bits_at<Bits>(at))));
+  };
+  switch (view.dtype) {
+    case TensorDType::f64:
+      return visit(double(), [](double number) { return number; });
+    case TensorDType::f16:
+      return visit(std::uint16_t(), [](std::uint16_t bits) { return from_float16(bits); });
+    case TensorDType::bf16:
+      return visit(std::uint16_t(), [](std::uint16_t bits) { return from_bfloat16(bits); });
+    default:
+      return visit(float(), [](float number) { return number; });
   }
 }
 
@@ -72,7 +84,8 @@ struct LayerTensor {
   TensorView view;
   std::string name;  ///< "layers.3.q"
   std::int64_t heads = 0;
-  std::int64_t width = 0;  ///< 0: there is no such axis
+  std::int64_t width = 0;   ///< 0: there is no such axis
+  std::int64_t length = 1;  ///< positions; 1: it has one row for all of them
   std::int64_t head_stride = 0;
   std::int64_t position_stride = 0;
 
@@ -92,6 +105,7 @@ using LayerTensors = std::map<std::string, LayerTensor, std::less<>>;
 
 /// "head 2, position 17" or "head 2, position 17, channel 3" of the n-th number of a head.
 std::string place_text(const LayerTensor& tensor, std::int64_t head, std::int64_t n) {
+  if (tensor.length == 1) return fmt::format("head {}{}", head, tensor.width > 0 ? fmt::format(", channel {}", n) : "");
   if (tensor.width == 0) return fmt::format("head {}, position {}", head, n);
   return fmt::format("head {}, position {}, channel {}", head, n / tensor.width, n % tensor.width);
 }
@@ -167,25 +181,18 @@ class TensorSource final : public TraceSource {
 
   [[nodiscard]] bool has(TraceArray array, int index) const override {
     if (array == TraceArray::per_token_loss) return !loss_.empty();
-    if (array != TraceArray::cumulative_log_gate && array != TraceArray::cumulative_log_decay &&
-        array != TraceArray::beta) {
-      return false;
-    }
+    const bool sums = array == TraceArray::cumulative_log_gate || array == TraceArray::cumulative_log_decay;
+    if (!sums && name_of_numbers(array) == nullptr) return false;
     return belongs_to(spec_of(array), sizes_.mixer(index));
   }
 
   [[nodiscard]] std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const override {
     if (!has(array, index)) return nullptr;
     if (array == TraceArray::per_token_loss) return std::make_shared<ArrayValues>(loss_);
-    if (array == TraceArray::beta) {
-      std::vector<float> beta(elements_of(spec_of(array), sizes_, index));
-      const LayerTensor& tensor = *layers_->find(index, "beta");
-      for (std::int64_t head = 0; head < tensor.heads; ++head) {
-        float* const out = beta.data() + head * sizes_.length;
-        tensor.visit(head, 0, sizes_.length,
-                     [&](std::int64_t n, double number) { out[n] = static_cast<float>(number); });
-      }
-      return std::make_shared<ArrayValues>(std::move(beta));
+    if (const char* const name = name_of_numbers(array)) {
+      const LayerTensor& tensor = *layers_->find(index, name);
+      if (array == TraceArray::decay_rate) return std::make_shared<ArrayValues>(numbers_of<double>(tensor));
+      return std::make_shared<ArrayValues>(numbers_of<float>(tensor));
     }
     std::vector<double> sums(elements_of(spec_of(array), sizes_, index));
     if (const LayerTensor* const gates = layers_->gates(index)) sum_gates(*gates, sums);
@@ -198,7 +205,36 @@ class TensorSource final : public TraceSource {
   }
 
  private:
-  /// Sums along positions, head by head and channel by channel.
+  /// The tensor of an array that a trace has as it is; null for others.
+  static const char* name_of_numbers(TraceArray array) {
+    switch (array) {
+      case TraceArray::beta:
+        return "beta";
+      case TraceArray::decay_rate:
+        return "decay_rate";
+      case TraceArray::erase_read:
+        return "erase_read";
+      case TraceArray::erase_write:
+        return "erase_write";
+      case TraceArray::sink_logit:
+        return "sink";
+      default:
+        return nullptr;
+    }
+  }
+
+  template <typename T>
+  static std::vector<T> numbers_of(const LayerTensor& tensor) {
+    const std::int64_t size = tensor.length * std::max<std::int64_t>(tensor.width, 1);
+    std::vector<T> numbers(index_of(tensor.heads * size));
+    for (std::int64_t head = 0; head < tensor.heads; ++head) {
+      T* const out = numbers.data() + head * size;
+      tensor.visit(head, 0, tensor.length, [&](std::int64_t n, double number) { out[n] = static_cast<T>(number); });
+    }
+    return numbers;
+  }
+
+  /// Sums along positions, head by head and channel by channel. Heads that have one decay together have equal sums.
   void sum_gates(const LayerTensor& gates, std::span<double> sums) const {
     const std::int64_t length = sizes_.length;
     const std::int64_t channels = std::max<std::int64_t>(gates.width, 1);
@@ -209,9 +245,11 @@ class TensorSource final : public TraceSource {
         along[index_of(n % channels * length + n / channels)] = number;
       });
       kernels::cpu::cumulative_log_gate(along.data(), channels, length, summed.data());
-      double* const out = sums.data() + head * length * channels;
-      for (std::int64_t n = 0; n < length * channels; ++n) {
-        out[n] = summed[index_of(n % channels * length + n / channels)];
+      const std::int64_t size = length * channels;
+      const std::int64_t shared = std::ssize(sums) / (gates.heads * size);
+      for (std::int64_t n = 0; n < size; ++n) {
+        const double sum = summed[index_of(n % channels * length + n / channels)];
+        for (std::int64_t m = 0; m < shared; ++m) sums[index_of((head * shared + m) * size + n)] = sum;
       }
     }
   }
@@ -293,7 +331,11 @@ class TensorRunReader {
       }
       if (layer >= kMostLayers) fail(name, fmt::format("a run has {} layers at most", kMostLayers));
       if (std::ssize(layers_->layers) <= layer) layers_->layers.resize(index_of(layer) + 1);
-      layers_->layers[index_of(layer)][tensor] = {view, name};
+      if (tensor == kWindow) {
+        windows_[layer] = window_of_tensor(name, view);
+      } else {
+        layers_->layers[index_of(layer)][tensor] = {view, name};
+      }
     }
     if (layers_->layers.empty()) {
       throw Error(fmt::format("{}: holds no layers: store the queries and keys of each as layers.N.q and layers.N.k",
@@ -309,7 +351,7 @@ class TensorRunReader {
     const nlohmann::json all = nlohmann::json::parse(header);
     const auto metadata = all.find("__metadata__");
     if (metadata == all.end() || !metadata->is_object()) return;
-    for (const char* name : {"scale", "text"}) {
+    for (const char* name : {"scale", "logit_cap", "text"}) {
       const auto value = metadata->find(name);
       if (value == metadata->end()) continue;
       if (!value->is_string()) fail(std::string("__metadata__: ") + name, "is not a string");
@@ -345,8 +387,35 @@ class TensorRunReader {
     return ids;
   }
 
+  /// Keys that each query of a layer sees.
+  [[nodiscard]] std::int64_t window_of_tensor(const std::string& name, const TensorView& view) const {
+    const bool is_long = view.dtype == TensorDType::i64;
+    if ((!is_long && view.dtype != TensorDType::i32) || view.elements() != 1) {
+      fail(name,
+           fmt::format("expected one number, I64 or I32, found {} {}", to_string(view.dtype), shape_text(view.shape)));
+    }
+    const std::int64_t window =
+        is_long ? bits_at<std::int64_t>(view.bytes.data()) : std::int64_t{bits_at<std::int32_t>(view.bytes.data())};
+    if (window < 0) fail(name, fmt::format("is {}, not 0 (all keys) or above", window));
+    return window;
+  }
+
+  /// The axes of a layer's tensor that has none of positions: [H], or [H, d].
+  void locate_parameter(LayerTensor& tensor, bool channels) const {
+    const std::vector<std::int64_t>& shape = tensor.view.shape;
+    if (!is_float(tensor.view.dtype) || shape.size() != (channels ? 2 : 1) || shape[0] < 1 || shape[0] > kMostHeads ||
+        (channels && (shape[1] < 1 || shape[1] > kMostHeads))) {
+      fail(tensor.name, fmt::format("expected floats, {}, found {} {}", channels ? "[H, d]" : "[H]",
+                                    to_string(tensor.view.dtype), shape_text(shape)));
+    }
+    tensor.heads = shape[0];
+    tensor.width = channels ? shape[1] : 0;
+    tensor.head_stride = channels ? shape[1] : 1;
+  }
+
   /// The axes of a layer's tensor.
-  void locate(LayerTensor& tensor, std::size_t axes, bool batch) const {
+  void locate(LayerTensor& tensor, bool channels, bool batch) const {
+    const std::size_t axes = channels ? 3 : 2;
     const std::vector<std::int64_t>& shape = tensor.view.shape;
     const char* const expected = axes == 3 ? (options_.length_first ? "[{}, H, d]" : "[H, {}, d]")
                                            : (options_.length_first ? "[{}, H]" : "[H, {}]");
@@ -371,6 +440,7 @@ class TensorRunReader {
                                     axes == 3 ? tensor.width : 1, kMostHeads));
     }
     const std::int64_t row = axes == 3 ? tensor.width : 1;
+    tensor.length = length;
     tensor.head_stride = options_.length_first ? row : length * row;
     tensor.position_stride = options_.length_first ? tensor.heads * row : row;
   }
@@ -393,8 +463,8 @@ class TensorRunReader {
              fmt::format("is a batch of {}, {}: store one of its sequences", shape[0], shape_text(shape)));
       }
       for (auto& [name, tensor] : tensors) {
-        const bool by_channel = name == "log_decay" && tensor.view.shape.size() == 3 + (batch ? 1U : 0U);
-        locate(tensor, name == "q" || name == "k" || name == "v" || by_channel ? 3 : 2, batch);
+        const TensorAxes axes = axes_of(name, tensor.view.shape.size() == 3 + (batch ? 1U : 0U));
+        axes.positions ? locate(tensor, axes.channels, batch) : locate_parameter(tensor, axes.channels);
       }
     }
   }
@@ -416,23 +486,35 @@ class TensorRunReader {
     const LayerTensor* const gate = layers_->find(layer, "log_f");
     const LayerTensor* const decay = layers_->find(layer, "log_decay");
     const LayerTensor* const beta = layers_->find(layer, "beta");
+    const LayerTensor* const rate = layers_->find(layer, "decay_rate");
+    const LayerTensor* const read = layers_->find(layer, "erase_read");
+    const LayerTensor* const write = layers_->find(layer, "erase_write");
+    const LayerTensor* const sink = layers_->find(layer, "sink");
     require_extent(k, k.width, q.width, "channels, as queries have");
-    for (const LayerTensor* other : {decay, beta}) {
-      if (gate != nullptr && other != nullptr) {
+    const LayerTensor* const softmax = gate != nullptr ? gate : sink;
+    for (const LayerTensor* other : {decay, beta, rate, read, write}) {
+      if (softmax != nullptr && other != nullptr) {
         fail(other->name,
-             fmt::format("stands beside {}, which is of softmax attention: leave one of them out", gate->name));
+             fmt::format("stands beside {}, which is of softmax attention: leave one of them out", softmax->name));
       }
     }
-    const bool linear = decay != nullptr || beta != nullptr || (gate == nullptr && options_.mixer);
+    const bool linear = softmax == nullptr && (decay != nullptr || beta != nullptr || rate != nullptr ||
+                                               read != nullptr || write != nullptr || options_.mixer);
     if (!linear) {
       mixer = attention_layer(static_cast<int>(q.heads), static_cast<int>(k.heads), static_cast<int>(q.width));
+      mixer.sinks = sink != nullptr;
+      if (sink != nullptr) require_extent(*sink, sink->heads, q.heads, "heads, as queries have");
       if (gate != nullptr) require_extent(*gate, gate->heads, q.heads, "heads, as queries have");
       if (v != nullptr) {
         require_extent(*v, v->heads, k.heads, "heads, as keys have");
         require_extent(*v, v->width, q.width, "channels, as queries have");
       }
     } else {
-      mixer.mixer = options_.mixer.value_or(beta != nullptr ? Mixer::delta_rule : Mixer::gated_linear_attention);
+      const Mixer by_tensors = rate != nullptr                       ? Mixer::mamba
+                               : read != nullptr || write != nullptr ? Mixer::diagonal_plus_low_rank
+                               : beta != nullptr                     ? Mixer::delta_rule
+                                                                     : Mixer::gated_linear_attention;
+      mixer.mixer = options_.mixer.value_or(by_tensors);
       std::int64_t heads = std::max(q.heads, k.heads);
       for (const LayerTensor* other : {v, beta, decay != nullptr && decay->width == 0 ? decay : nullptr}) {
         if (other != nullptr) heads = std::max(heads, other->heads);
@@ -444,11 +526,31 @@ class TensorRunReader {
       mixer.head_dim = static_cast<int>(q.width);
       mixer.value_dim = static_cast<int>(v != nullptr ? v->width : q.width);
       mixer.decay = decay == nullptr ? Decay::none : decay->width == 0 ? Decay::head : Decay::channel;
+      if (rate != nullptr) {
+        if (decay == nullptr || decay->width > 0) {
+          fail(rate->name, fmt::format("needs layers.{}.log_decay [H, L], which it is times for each channel", layer));
+        }
+        mixer.decay = Decay::rates;
+        require_extent(*rate, rate->heads, heads, "heads");
+        require_extent(*rate, rate->width, q.width, "channels, as queries have");
+      }
+      for (const LayerTensor* erasing : {read, write}) {
+        if (mixer.keeps_erasing() != (erasing != nullptr)) {
+          fail(fmt::format("layers.{}.{}", layer, read == nullptr ? "erase_read" : "erase_write"),
+               fmt::format("{}, and the layer is {}", mixer.keeps_erasing() ? "is missing" : "is there",
+                           to_string(mixer.mixer)));
+        }
+        if (erasing == nullptr) continue;
+        require_extent(*erasing, erasing->heads, k.heads, "heads, as keys have");
+        require_extent(*erasing, erasing->width, k.width, "channels, as keys have");
+      }
       if (decay != nullptr && decay->width > 0) {
         require_extent(*decay, decay->heads, k.heads, "heads, as keys have");
         require_extent(*decay, decay->width, k.width, "channels, as keys have");
       } else if (decay != nullptr) {
-        require_extent(*decay, decay->heads, heads, "heads");
+        // The steps of a query head have one decay.
+        const bool steps = mixer.mixer == Mixer::delta_product;
+        require_extent(*decay, decay->heads, steps ? q.heads : heads, steps ? "heads, as queries have" : "heads");
       }
       if (mixer.kind().writes_beta != (beta != nullptr)) {
         fail(fmt::format("layers.{}.beta", layer),
@@ -477,28 +579,51 @@ class TensorRunReader {
       values = has;
     }
     has_values_ = values.value_or(false);
-    const bool alike = mixers.front().has_softmax() && std::ranges::count(mixers, mixers.front()) == std::ssize(mixers);
+    const bool alike = mixers.front().has_softmax() && !mixers.front().sinks &&
+                       std::ranges::count(mixers, mixers.front()) == std::ssize(mixers);
     info_.set_mixers(mixers);
     if (alike) info_.mixers.clear();  // as runs of softmax attention alone have it
     info_.window_size = options_.window_size;
+    for (const auto& [layer, window] : windows_) {
+      if (!info_.mixer(layer).has_softmax()) {
+        fail(fmt::format("layers.{}.{}", layer, kWindow), "is of a layer that is no softmax attention: leave it out");
+      }
+      info_.window_sizes.resize(index_of(info_.layers), options_.window_size);
+      info_.window_sizes[index_of(layer)] = window;
+    }
+    // As runs have it whose layers are alike.
+    const auto& sizes = info_.window_sizes;
+    if (!sizes.empty() && std::ranges::count(sizes, sizes.front()) == std::ssize(sizes)) {
+      info_.window_size = sizes.front();
+      info_.window_sizes.clear();
+    }
   }
 
-  void read_scale() {
-    std::optional<double> scale;
-    if (const auto text = metadata_.find("scale"); text != metadata_.end()) {
+  /// A number of the run, which stands in a tensor or in the metadata.
+  [[nodiscard]] std::optional<double> read_number(const std::string& name) const {
+    std::optional<double> number;
+    if (const auto text = metadata_.find(name); text != metadata_.end()) {
       double value = 0;
       const char* const end = text->second.data() + text->second.size();
       const auto [stop, failed] = std::from_chars(text->second.data(), end, value);
-      if (failed != std::errc() || stop != end) fail("__metadata__: scale", in_quotes(text->second) + " is no number");
-      scale = value;
-    } else if (const TensorView* const view = found("scale")) {
-      if (!is_float(view->dtype) || view->elements() != 1) {
-        fail("scale", fmt::format("expected one number, F64 or F32, found {} {}", to_string(view->dtype),
-                                  shape_text(view->shape)));
+      if (failed != std::errc() || stop != end) {
+        fail("__metadata__: " + name, in_quotes(text->second) + " is no number");
       }
-      visit_floats(*view, 0, 1, [&](std::int64_t, double value) { scale = value; });
+      number = value;
+    } else if (const TensorView* const view = found(name)) {
+      if (!is_float(view->dtype) || view->elements() != 1) {
+        fail(name, fmt::format("expected one number, F64 or F32, found {} {}", to_string(view->dtype),
+                               shape_text(view->shape)));
+      }
+      visit_floats(*view, 0, 1, [&](std::int64_t, double value) { number = value; });
     }
-    if (scale && (!std::isfinite(*scale) || *scale < 0)) fail("scale", fmt::format("is {}, not 0 or above", *scale));
+    if (number && (!std::isfinite(*number) || *number < 0)) fail(name, fmt::format("is {}, not 0 or above", *number));
+    return number;
+  }
+
+  void read_scale() {
+    const std::optional<double> scale = read_number("scale");
+    info_.logit_cap = read_number("logit_cap").value_or(0);
     int head_dim = 0;
     for (int layer = 0; layer < info_.layers; ++layer) {
       const LayerMixer mixer = info_.mixer(layer);
@@ -647,11 +772,11 @@ class TensorRunReader {
             std::max<std::int64_t>(tensor.width, 1) * static_cast<std::int64_t>(size_of(tensor.view.dtype));
         const std::int64_t rows = std::max<std::int64_t>(1, kPieceBytes / row);
         for (std::int64_t head = 0; head < tensor.heads; ++head) {
-          for (std::int64_t begin = 0; begin < info_.length; begin += rows) {
+          for (std::int64_t begin = 0; begin < tensor.length; begin += rows) {
             if (job_.stopped()) return false;
             job_.tell({done, total, "bytes", "reading tensors"});
-            const std::int64_t end = std::min(begin + rows, info_.length);
-            check_rows(tensor, name == "log_f" || name == "log_decay", head, begin, end);
+            const std::int64_t end = std::min(begin + rows, tensor.length);
+            check_rows(tensor, name, head, begin, end);
             done += (end - begin) * row;
           }
         }
@@ -660,8 +785,10 @@ class TensorRunReader {
     return !job_.stopped();
   }
 
-  void check_rows(const LayerTensor& tensor, bool gates, std::int64_t head, std::int64_t begin,
+  void check_rows(const LayerTensor& tensor, const std::string& name, std::int64_t head, std::int64_t begin,
                   std::int64_t end) const {
+    const bool gates = name == "log_f" || name == "log_decay";
+    const bool rates = name == "decay_rate";
     const std::int64_t before = begin * std::max<std::int64_t>(tensor.width, 1);
     tensor.visit(head, begin, end, [&](std::int64_t n, double number) {
       if (gates && number > 0) {
@@ -669,6 +796,10 @@ class TensorRunReader {
              fmt::format("is {:.6g} at {}, and no logarithm of a gate is above 0: store log f, not f and not "
                          "the gate's logit",
                          number, place_text(tensor, head, before + n)));
+      }
+      if (rates && number < 0) {
+        fail(tensor.name, fmt::format("is {:.6g} at {}, and with a rate below 0 a channel would grow", number,
+                                      place_text(tensor, head, before + n)));
       }
       // A gate of 0 is one: its logarithm is taken as -1000.
       const bool closed = gates && number == -std::numeric_limits<double>::infinity();
@@ -685,6 +816,7 @@ class TensorRunReader {
   std::shared_ptr<TensorLayers> layers_ = std::make_shared<TensorLayers>();
   std::map<std::string, std::string> metadata_;
   TraceInfo info_;
+  std::map<int, std::int64_t> windows_;  ///< by layer, where a tensor says it
   bool has_values_ = false;
 };
 

@@ -27,12 +27,15 @@ struct TensorRunOptions {
 ///     nothing more                                 softmax attention without one
 ///     layers.N.log_decay [H, L] or [H_k, L, d]     linear attention with decay
 ///     layers.N.beta [H, L], with log_decay or without   the delta rule
+///     layers.N.decay_rate [H, d], log_decay and beta    Mamba
+///     layers.N.erase_read, erase_write [H_k, L, d] and log_decay   diagonal plus low rank (RWKV-7, Comba)
 ///
-/// in F64, F32, F16 or BF16, where `mixer` does not say otherwise; `ids` [L], I32 or I64, what each position reads; and
-/// `labels` [L], what each predicts, `loss` [L], `scale` (a number) and `text` (U8) if they are there, the last two as
-/// a tensor or as metadata. A layer below the last that has no tensors has no mixer. Arrays are converted where
-/// they are asked for: the file stays mapped, and memory is O(L) of a layer. c_i = sum over l <= i of log f_l in
-/// compensated float64, log f no lower than -1000 (kernels/cpu/gate_scan.h).
+/// with layers.N.sink [H] and layers.N.window (a number) of softmax attention where it has them; in F64, F32, F16 or
+/// BF16, where `mixer` does not say otherwise; `ids` [L], I32 or I64, what each position reads; and `labels` [L], what
+/// each predicts, `loss` [L], `scale` and `logit_cap` (numbers) and `text` (U8) if they are there, the last three as a
+/// tensor or as metadata. A layer below the last that has no tensors has no mixer. Arrays are converted where they are
+/// asked for: the file stays mapped, and memory is O(L) of a layer. c_i = sum over l <= i of log f_l in compensated
+/// float64, log f no lower than -1000 (kernels/cpu/gate_scan.h).
 /// @returns the trace, without row normalisers (complete_rows); null if the job was stopped
 /// @throws Error naming the file and the tensor: missing, not known, another shape, type or length, numbers that are
 ///         not finite, log gates or log decays above 0, ids that the text does not have

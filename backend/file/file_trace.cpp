@@ -13,6 +13,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/file/run_check.h"
+#include "backend/trace/row_source.h"
 
 namespace foxscope {
 namespace {
@@ -33,7 +34,7 @@ bool is_far_compressed(const Hdf5Dataset& rows) {
 
 using ArrayDatasets = std::map<std::pair<TraceArray, int>, Hdf5Dataset>;
 
-class FileTraceSource final : public TraceSource {
+class FileTraceSource final : public RowSource {
  public:
   /// @param checked  false: c may rise
   FileTraceSource(std::shared_ptr<const Hdf5File> file, ArrayDatasets datasets, bool checked)
@@ -74,7 +75,46 @@ class FileTraceSource final : public TraceSource {
     }
   }
 
+  [[nodiscard]] bool has_rows(TraceArray array, int index) const override {
+    if (array != TraceArray::cumulative_log_gate) return false;
+    const Hdf5Dataset& dataset = datasets_.at({array, index});
+    return dataset.has_rows() && !is_far_compressed(dataset);
+  }
+
+  /// c of a head, checked as read() checks it.
+  [[nodiscard]] const ArrayValues& row(TraceArray array, int index, std::int64_t row) const override {
+    const std::pair key{index, row};
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = rows_.find(key); found != rows_.end()) return *found->second;
+    }
+    const Hdf5Dataset& gates = datasets_.at({array, index});
+    const std::uint64_t length = gates.dims()[1];
+    std::vector<double> c = gates.values<double>(index_of(row) * length, length);
+    require_finite(gates, c);
+    if (checked_) require_falling(gates, c, index_of(row));
+    const std::lock_guard lock(mutex_);
+    auto& held = rows_[key];
+    if (!held) held = std::make_unique<const ArrayValues>(std::move(c));
+    return *held;
+  }
+
+  [[nodiscard]] std::optional<std::pair<double, double>> ends(TraceArray array, int index,
+                                                              std::int64_t row) const override {
+    if (!has_rows(array, index)) return std::nullopt;
+    const Hdf5Dataset& gates = datasets_.at({array, index});
+    const std::uint64_t length = gates.dims()[1];
+    const std::uint64_t begin = index_of(row) * length;
+    const std::pair ends{gates.values<double>(begin, 1).front(), gates.values<double>(begin + length - 1, 1).front()};
+    return std::isfinite(ends.first) && std::isfinite(ends.second) ? std::optional(ends) : std::nullopt;
+  }
+
  private:
+  void require_finite(const Hdf5Dataset& gates, std::span<const double> c) const {
+    if (std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) return;
+    file_->fail_damaged(gates.path(), "is not finite");
+  }
+
   /// Sums of decays that are not positive never rise along positions.
   [[nodiscard]] std::shared_ptr<const ArrayValues> read_decays(const Hdf5Dataset& decays) const {
     std::vector<double> sums = decays.values<double>();
@@ -106,10 +146,8 @@ class FileTraceSource final : public TraceSource {
 
   [[nodiscard]] std::shared_ptr<const ArrayValues> read_gates(const Hdf5Dataset& gates) const {
     std::vector<double> c = gates.values<double>();
-    if (!std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) {
-      file_->fail_damaged(gates.path(), "is not finite");
-    }
-    if (checked_) require_falling(gates, c);
+    require_finite(gates, c);
+    if (checked_) require_falling(gates, c, 0);
     const bool zeros = is_far_compressed(gates);
     if (zeros && !std::ranges::all_of(c, [](double value) { return value == 0; })) {
       file_->fail_damaged(gates.path(), "repeats itself more than gates can");
@@ -119,12 +157,13 @@ class FileTraceSource final : public TraceSource {
   }
 
   /// c is a sum of log f, and no f is above 1: the closed form of F's pools holds for nothing else.
-  void require_falling(const Hdf5Dataset& gates, const std::vector<double>& c) const {
+  /// @param first  the head that c begins with
+  void require_falling(const Hdf5Dataset& gates, const std::vector<double>& c, std::size_t first) const {
     const std::size_t length = gates.dims()[1];
     double lowest = 0;
     for (std::size_t n = 0; n < c.size(); ++n) {
       if (n % length == 0) lowest = 0;
-      require_fall(gates, c[n], lowest, [&] { return fmt::format("{} of head {}", n % length, n / length); });
+      require_fall(gates, c[n], lowest, [&] { return fmt::format("{} of head {}", n % length, first + n / length); });
       lowest = std::min(lowest, c[n]);
     }
   }
@@ -154,6 +193,7 @@ class FileTraceSource final : public TraceSource {
   bool checked_;
   mutable std::mutex mutex_;
   mutable std::weak_ptr<const ArrayValues> zeros_;
+  mutable std::map<std::pair<int, std::int64_t>, std::unique_ptr<const ArrayValues>> rows_;  ///< c, by layer and head
 };
 
 /// Whether no number has all bits of its exponent set, as infinities and what is no number have.

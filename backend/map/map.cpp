@@ -186,9 +186,12 @@ std::optional<Image> computed_by_distance(const MapRequest& request, const Job& 
 
 std::optional<Image> computed_map(const MapRequest& request, const Job& job, const MapStages* stages) {
   check_request(request);
-  // F takes c of a head alone, and then every part of the picture at any size.
-  if (const auto* const there = has_closed_form(request) ? nullptr : elsewhere(request.head, request.minus)) {
-    return there->map(request, job);
+  if (const auto* const there = elsewhere(request.head, request.minus)) {
+    // F takes c of a head alone, and then every part of the picture at any size. For colours alone that is too much to
+    // wait for.
+    const bool here = has_closed_form(request) &&
+                      (!request.shades || (there->has_gates_here(request.head.layer, request.head.head)));
+    if (!here) return there->map(request, job, stages);
   }
   try {
     std::optional<Image> image =

@@ -72,6 +72,16 @@ struct HeadOf : RunOnDevice {
   bool operator==(const HeadOf&) const = default;
 };
 
+/// The colours that a map is wanted for, in the terms of a colour scale (app/figure). They are all that decides how
+/// exactly its values must be known.
+struct Shades {
+  bool logarithmic = false;
+  std::optional<double> lower = {};  ///< limits that were chosen
+  std::optional<double> upper = {};
+  std::optional<double> blank_below = {};  ///< values (where there are signs, sizes) below have no colour
+  bool operator==(const Shades&) const = default;
+};
+
 /// A picture of one quantity: rows x columns of positions, onto pixel_rows x pixel_columns bins. By distance a column
 /// is a bin of distances i - j + 1 instead of one of keys: 1 is the query itself.
 struct MapRequest {
@@ -96,6 +106,9 @@ struct MapRequest {
   /// distances[n] <= i - j + 1 < distances[n + 1]. A column whose edges are equal repeats the next one that has
   /// distances. Empty: columns are keys.
   std::vector<std::int64_t> distances = {};
+  /// Absent: exact values. Else they need be no more exact than these colours, which saves most of the bytes of a run on
+  /// another machine (map_shades.h); of a run here they are exact all the same.
+  std::optional<Shades> shades = {};
 
   [[nodiscard]] bool by_distance() const { return !distances.empty(); }
   /// Sets bins of distances, and columns and pixel_columns with them.

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "backend/map/map_line.h"
+#include "backend/map/map_stages.h"
 #include "backend/map/pair_reading.h"
 #include "backend/map/statistics/decay_split.h"
+#include "backend/map/statistics/distance_summary.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/map/statistics/pruning_bound.h"
 
@@ -20,14 +22,19 @@ class MapsElsewhere {
   virtual ~MapsElsewhere() = default;
   /// Whether the arrays of another trace lie at the same place, so that a difference can be computed there.
   [[nodiscard]] virtual bool holds(const Trace& trace) const = 0;
-  [[nodiscard]] virtual std::optional<Image> map(const MapRequest& request, const Job& job) const = 0;
+  /// Whether c of a head is here, of which maps of F are made in a moment.
+  [[nodiscard]] virtual bool has_gates_here(int layer, int head) const = 0;
+  /// @param stages  null: only the whole map is wanted
+  [[nodiscard]] virtual std::optional<Image> map(const MapRequest& request, const Job& job,
+                                                 const MapStages* stages) const = 0;
   [[nodiscard]] virtual std::optional<std::vector<float>> line(const LineRequest& request, const Job& job) const = 0;
   [[nodiscard]] virtual double mean_log_gate(int layer, int head) const = 0;
   [[nodiscard]] virtual PairReading pair(const HeadOf& head, std::int64_t query, std::int64_t key) const = 0;
   [[nodiscard]] virtual std::optional<HeadStatistics> statistics(const HeadOf& head, const StatisticsOptions& options,
                                                                  const Job& job) const = 0;
-  [[nodiscard]] virtual std::optional<DecaySplit> split(const HeadOf& head, const AttentionSpread& spread,
-                                                        const Job& job) const = 0;
+  /// Of the spread that `statistics` or `split` gave, without mass by distance.
+  [[nodiscard]] virtual DistanceSummary distances(const HeadOf& head, SpreadOf which) const = 0;
+  [[nodiscard]] virtual std::optional<DecaySplit> split(const HeadOf& head, const Job& job) const = 0;
   [[nodiscard]] virtual std::optional<std::vector<LogitMeans>> logits(const HeadOf& head, const Job& job) const = 0;
   [[nodiscard]] virtual std::optional<PruningBound> pruning(const HeadOf& head, double tolerance,
                                                             const Job& job) const = 0;

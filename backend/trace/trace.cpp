@@ -132,8 +132,13 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
   if (!made_on_ && store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) {
     made_on_ = store_->device();
   }
-  per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
-  assert(per_token_loss().empty() || static_cast<std::int64_t>(per_token_loss().size()) == info_.length);
+  // From another machine it comes when it is first wanted.
+  const auto* const by_row = dynamic_cast<const RowSource*>(source_.get());
+  if (by_row == nullptr || !by_row->waits()) {
+    per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
+  }
+  assert(!per_token_loss_ || per_token_loss().empty() ||
+         static_cast<std::int64_t>(per_token_loss().size()) == info_.length);
 }
 
 std::shared_ptr<DeviceHeads> Trace::device_heads(int gpu) const {
@@ -174,8 +179,8 @@ const QueryKeyStore& Trace::require_query_key() const {
 }
 
 std::span<const float> Trace::per_token_loss() const {
-  if (!per_token_loss_) return {};
-  return std::get<std::vector<float>>(*per_token_loss_);
+  const ArrayValues* const values = per_token_loss_ ? per_token_loss_.get() : find(TraceArray::per_token_loss, 0);
+  return values == nullptr ? std::span<const float>() : std::get<std::vector<float>>(*values);
 }
 
 bool Trace::has(TraceArray array, int index) const {
@@ -215,7 +220,8 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   const int heads = static_cast<int>(shape_of(spec, info_, layer)[whole ? 1 : 0]);
   const int rows = whole ? info_.layers * heads : heads;
   const int place = whole ? layer * heads + head : shared_head(mixer.heads, heads, head);
-  if (const auto* const by_row = dynamic_cast<const RowSource*>(source_.get())) {
+  const auto* const by_row = dynamic_cast<const RowSource*>(source_.get());
+  if (by_row != nullptr && by_row->has_rows(array, whole ? 0 : layer)) {
     return std::get<std::vector<T>>(by_row->row(array, whole ? 0 : layer, place));
   }
   const std::span<const T> numbers = std::get<std::vector<T>>(*find(array, whole ? 0 : layer));

@@ -138,6 +138,56 @@ class PublishedTest(ImportTest):
                         numpy.testing.assert_allclose(rows[there], mixing[head][there], atol=max(1, size) * 1e-5)
 
 
+class OwnRunTest(ImportTest):
+    """Tensors that a run of ours holds make its maps again, of each kind of layer that tensors can describe."""
+
+    def tensors_of(self, run):
+        with h5py.File(run) as file:
+            [model] = file["models"].values()
+            tensors = {"ids": model["tokens/input_id"][...].astype(numpy.int64),
+                       "scale": numpy.array(model.attrs["softmax_scale"]),
+                       "logit_cap": numpy.array(float(model.attrs.get("logit_cap", 0)))}
+            for name, layer in model["layers"].items():
+                of = {"q": "query", "k": "key", "v": "value", "beta": "beta", "decay_rate": "decay_rate",
+                      "erase_read": "erase_read", "erase_write": "erase_write", "sink": "sink_logit"}
+                found = {theirs: layer[ours][...] for theirs, ours in of.items() if ours in layer}
+                for sums in ("cumulative_log_gate", "cumulative_log_decay"):
+                    if sums not in layer or not layer[sums][...].any():
+                        continue
+                    softmax = layer.attrs.get("mixer", "attention") == "attention"
+                    decays = numpy.minimum(numpy.diff(layer[sums][...], axis=1, prepend=0), 0)
+                    steps = len(decays) // len(found["q"]) if layer.attrs.get("mixer") == "delta_product" else 1
+                    found["log_f" if softmax else "log_decay"] = decays[::steps]
+                window = layer.attrs.get("window_size", model.attrs["window_size"])
+                if layer.attrs.get("mixer", "attention") == "attention":
+                    found["window"] = numpy.array(window, numpy.int64)
+                tensors |= {f"layers.{int(name)}.{theirs}": array for theirs, array in found.items()}
+        return tensors
+
+    def test_every_kind_of_layer(self):
+        for fixture, options, quantities in [
+                ("gpt_oss", [], ["attention"]), ("gemma2", [], ["attention", "logits"]),
+                ("fla-rwkv7", [], ["mixing", "forget"]), ("fla-comba", [], ["mixing", "forget"]),
+                ("falcon_mamba", [], ["mixing", "forget"]),
+                ("fla-gated_deltaproduct", ["--mixer", "delta_product"], ["mixing", "forget"])]:
+            with self.subTest(fixture):
+                run = self.run_fixture(f"published/{fixture}", extra=["--force", "--keep", "gates,rows,qk,values"])
+                mine = self.imported(self.tensors_of(run), *options)
+                with h5py.File(mine) as file, h5py.File(run) as own:
+                    [ours] = own["models"].values()
+                    for name, layer in ours["layers"].items():
+                        again = file[f"models/mine/layers/{name}"]
+                        self.assertEqual(set(layer) - {"log_normalizer_without_gate"}, set(again), name)
+                        for attribute in ("mixer", "decay", "heads", "sinks", "window_size"):
+                            self.assertEqual(layer.attrs.get(attribute), again.attrs.get(attribute), attribute)
+                    layers = len(ours["layers"])
+                for layer in range(min(layers, 2)):
+                    for quantity in quantities:
+                        size = max(1, float(numpy.nanmax(numpy.abs(self.maps(run, quantity, layer, 1)[quantity]))))
+                        self.assert_same_maps(mine, run, quantity, layer, 2, 1e-5 * size)
+                self.assertEqual(json.loads(self.done("check", mine, "--json"))["broken"], 0)
+
+
 class FormTest(ImportTest):
     """Every form of the tensors."""
 
@@ -367,6 +417,17 @@ class RefusalTest(ImportTest):
                 ({"loss": numpy.full(40, math.nan)}, ["loss: is not finite at position 0"]),
                 ({"scale": numpy.zeros(2)}, ["scale: expected one number", "F64 [2]"]),
                 ({"scale": numpy.array(-1.0)}, ["scale: is -1, not 0 or above"]),
+                ({"logit_cap": numpy.array(-1.0)}, ["logit_cap: is -1, not 0 or above"]),
+                ({"L__0__sink": numpy.zeros((4, 40))}, ["layers.0.sink: expected floats, [H], found F64 [4, 40]"]),
+                ({"L__0__sink": numpy.zeros(3)}, ["layers.0.sink: expected 4 heads, as queries have, found 3"]),
+                ({"L__0__window": numpy.zeros(1)}, ["layers.0.window: expected one number, I64 or I32, found F64 [1]"]),
+                ({"L__0__window": numpy.array(-3)}, ["layers.0.window: is -3, not 0 (all keys) or above"]),
+                ({"L__0__decay_rate": numpy.zeros((4, 8))},
+                 ["layers.0.decay_rate: stands beside layers.0.log_f, which is of softmax attention"]),
+                ({"L__0__log_f": None, "L__0__erase_read": numpy.zeros((2, 40, 8))},
+                 ["layers.0.erase_write: is missing, and the layer is diagonal_plus_low_rank"]),
+                ({"L__0__log_f": None, "L__0__log_decay": numpy.zeros((4, 40)), "L__0__beta": numpy.zeros((4, 40)),
+                  "L__0__decay_rate": numpy.full((4, 8), -1.0)}, ["layers.0.decay_rate: is -1 at head 0, channel 0"]),
                 ({"text": numpy.zeros(2)}, ["text: expected U8 [bytes], found F64 [2]"])]:
             with self.subTest(words[0]):
                 self.refuses(words, self.changed(**changes))

@@ -487,6 +487,23 @@ class OptionsTest(CommandLineTest):
             layers = [numpy.diff(model[f"layers/{layer:02}/cumulative_log_gate"][()], prepend=0) for layer in range(2)]
             return layers, model.attrs["intervention"], model["loss/per_token_loss"][()]
 
+    def test_a_change_of_all_gates_is_left_out_of_models_that_have_none(self):
+        text = self.write("text.txt", TEXT)
+        output = self.folder / "both.h5"
+        models = ("--model", FOX, "--model", TRANSFORMER)
+        result = self.foxscope("run", *models, "--text", text, "-o", output, "--intervene", "*:*:one", "--intervene",
+                               "0:0:cut")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"transformer-pro-12m: has no gates: --intervene '*:*:one' is left out of its run", result.stderr)
+        with h5py.File(output) as file:
+            self.assertEqual(json.loads(file["models/fox-pro-12m"].attrs["intervention"]), ["*:*:one", "0:0:cut"])
+            self.assertEqual(json.loads(file["models/transformer-pro-12m"].attrs["intervention"]), ["0:0:cut"])
+            self.assertTrue((file["models/fox-pro-12m/layers/03/cumulative_log_gate"][()] == 0).all())
+        self.fails(2, ["*:*:one", "has no gates"], "run", "--model", TRANSFORMER, "--model", f"again={TRANSFORMER}", "--text",
+                   text, "-o", self.folder / "no.h5", "--intervene", "*:*:one", output=self.folder / "no.h5")
+        self.fails(2, ["0:0:one", "has no gates"], "run", *models, "--text", text, "-o", self.folder / "no.h5",
+                   "--intervene", "0:0:one", output=self.folder / "no.h5")
+
     def test_interventions(self):
         before, none, loss = self.gates()
         self.assertEqual(none, "")

@@ -11,6 +11,7 @@
 #include "backend/agent/described.h"
 #include "backend/agent/file_reference.h"
 #include "backend/agent/remote_run.h"
+#include "backend/agent/run_reference.h"
 #include "backend/base/error.h"
 #include "tests/fuzz/memory_file.h"
 
@@ -39,10 +40,36 @@ void take_run(const agent::Message& message) {
   }
 }
 
+/// Colours and tokens, of which more than their types has to be right.
+void take_parts(const agent::Message& message) {
+  for (const char* const name : {"answer", "stage"}) {
+    try {
+      const auto image = foxscope::image_of(agent::take<foxscope::ShadedImage>(message, name));
+      if (image.value.size() > agent::kMostParts) std::abort();
+    } catch (const foxscope::Error&) {
+      // A user would be told.
+    }
+  }
+  try {
+    const auto part = agent::take<agent::OpenedTokens>(message, "answer");
+    foxscope::Text text;
+    text.content = "a text of some bytes";
+    foxscope::TokenTable tokens;
+    agent::unpack_tokens(part, &text, tokens);
+    agent::unpack_tokens(part, &text, tokens);
+    if (tokens.id.size() != tokens.input_id.size()) std::abort();
+  } catch (const foxscope::Error&) {
+    // A user would be told.
+  }
+}
+
 void read_messages(int in) {
   agent::Channel channel(in, -1);
   while (const std::optional<agent::Message> message = channel.receive()) {
     take_run(*message);
+    take_parts(*message);
+    take_as<std::vector<foxscope::RunCheckReport>>(*message);
+    take_as<std::vector<std::int32_t>>(*message);
     take_as<foxscope::Image>(*message);
     take_as<foxscope::PairReading>(*message);
     take_as<foxscope::HeadStatistics>(*message);
@@ -67,6 +94,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_messages(in);
   } catch (const foxscope::Error&) {
     // A user would be told.
+  }
+  try {
+    // As an answer that was kept in a folder.
+    static_cast<void>(agent::decoded({reinterpret_cast<const std::byte*>(data), size}));
+  } catch (const foxscope::Error&) {
+    // It would be asked for anew.
   }
   lseek(in, 0, SEEK_SET);
   try {

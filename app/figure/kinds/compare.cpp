@@ -14,7 +14,7 @@
 #include "app/figure/quantity_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
-#include "backend/map/statistics/head_match.h"
+#include "backend/map/statistics/distance_summary.h"
 
 namespace foxscope::figure {
 namespace {
@@ -39,7 +39,7 @@ std::optional<Nearest> nearestHead(const HeadOf& head, const RunOnDevice& among,
   (void)among->require_query_key();
   const auto own = head_statistics(head, options, quiet);
   if (!own) return std::nullopt;
-  const ProfileSketch profile = sketch(own->distance);
+  const ProfileSketch profile = distance_summary(head, *own).sketch;
   std::optional<Nearest> nearest;
   const TraceInfo& info = among->info();
   for (int layer = 0; layer < info.layers; ++layer) {
@@ -47,7 +47,7 @@ std::optional<Nearest> nearestHead(const HeadOf& head, const RunOnDevice& among,
       job.tell({std::int64_t{layer} * info.heads + index, std::int64_t{info.layers} * info.heads, "heads", "matching"});
       const auto other = head_statistics({among, layer, index}, options, quiet);
       if (!other) return std::nullopt;
-      const double octaves = octaves_apart(profile, sketch(other->distance));
+      const double octaves = octaves_apart(profile, distance_summary({among, layer, index}, *other).sketch);
       if (!nearest || octaves < nearest->octaves) nearest = {{layer, index}, octaves};
     }
   }

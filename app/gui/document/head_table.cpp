@@ -9,6 +9,7 @@
 #include "app/gui/document/number_text.h"
 #include "app/gui/document/shown_choices.h"
 #include "backend/base/index.h"
+#include "backend/map/statistics/distance_summary.h"
 
 namespace foxscope::gui {
 namespace {
@@ -272,7 +273,7 @@ void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& optio
     auto statistics = head_statistics(of, options, job);
     if (!statistics) return std::nullopt;
     Known known{std::move(*statistics), {}};
-    if (known.statistics.has_attention) known.sketch = sketch(known.statistics.distance);
+    if (known.statistics.has_attention) known.sketch = distance_summary(of, known.statistics).sketch;
     known.statistics.distance.mass = {};
     known.statistics.distance_without_first.mass = {};
     return known;

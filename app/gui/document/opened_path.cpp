@@ -135,8 +135,10 @@ OpenedRunFile openedRun(std::optional<RunFile> run, const std::stop_token& stop)
 
 /// A run there stays there; of any other file a copy is opened.
 OpenedContent openRemotePath(const std::string& url, const Job& job, RunCheck check) {
-  const agent::FileFacts facts = agent::file_facts(url);
-  if (facts.holds == "runs") return openedRun(agent::open_run(url, check, job), job.stop);
+  auto opened = agent::open_path(url, check, job);
+  if (!opened) return OpenedRunFile{};
+  if (opened->run) return openedRun(std::move(opened->run), job.stop);
+  const agent::FileFacts& facts = opened->facts;
   if (facts.kind != "file") {
     throw Error(
         fmt::format("{}: is a {} on another machine: run it there with foxscope run --model {}, and open its "

@@ -28,6 +28,7 @@ figure::MapFigure ShownMap::figure() const { return figureOf(*picture); }
 std::optional<figure::MapFigure> ShownMap::figure(const PixelSize& pixels, const Job& job) const {
   PictureRequest request = picture->request;
   request.pixels = pixels;
+  request.forColours = false;
   const auto made = makeExactPicture(request, job);
   return made ? std::optional(figureOf(**made)) : std::nullopt;
 }

@@ -10,6 +10,7 @@
 #include "app/gui/maps/picture_shading.h"
 #include "backend/base/index.h"
 #include "backend/map/map_stages.h"
+#include "backend/map/maps_elsewhere.h"
 #include "kernels/executor.h"
 
 namespace foxscope::gui {
@@ -124,6 +125,7 @@ MapRequest mapRequestOf(const PictureRequest& request, const PictureSide& side) 
     map.set_distances(DistanceAxis{request.view.distances, grid.columns}.edges());
   }
   map.skip_tolerance = request.skipTolerance;
+  map.shades = request.shades();
   return map;
 }
 
@@ -345,6 +347,16 @@ bool PictureContent::hasClosedForm() const {
                         ((minus && hasChannels(*minus)) ||
                          std::ranges::any_of(sides, [&](const PictureSide& side) { return hasChannels(side.head); }));
   return gatesOnly && !channels && (!minus || reduction == Reduction::mean);
+}
+
+bool PictureContent::isElsewhere() const {
+  return std::ranges::any_of(sides, [&](const PictureSide& side) { return elsewhere(side.head, minus) != nullptr; });
+}
+
+std::optional<Shades> PictureRequest::shades() const {
+  if (!forColours || !content.isElsewhere()) return std::nullopt;
+  return Shades{shading.scale == figure::ColourScale::logarithmic, shading.colours.lower, shading.colours.upper,
+                shading.colours.blankBelow};
 }
 
 std::int64_t PictureContent::covered() const {

@@ -44,6 +44,8 @@ struct PictureContent {
 
   /// Made without reading queries and keys, in a moment at any length (docs/maps.md).
   [[nodiscard]] bool hasClosedForm() const;
+  /// Whether it is computed on another machine.
+  [[nodiscard]] bool isElsewhere() const;
   /// The longest of its sides' covered().
   [[nodiscard]] std::int64_t covered() const;
 };
@@ -73,6 +75,11 @@ struct PictureRequest {
   PixelSize pixels;  ///< device pixels of the view; the raster has as many, or one for each entry
   double skipTolerance = 0;
   Shading shading;
+  /// Values of a run on another machine need be no more exact than these colours (MapRequest::shades).
+  bool forColours = false;
+
+  /// The colours that its values were rounded to; absent: values are exact.
+  [[nodiscard]] std::optional<Shades> shades() const;
 };
 
 /// A map as a picture. Immutable; recoloured ones share their values.

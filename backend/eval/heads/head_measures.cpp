@@ -10,6 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/statistics/distance_summary.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/map/team.h"
 
@@ -56,17 +57,19 @@ void add_locality(std::vector<HeadNumber>& numbers, const std::string& suffix, c
   numbers.push_back({"log_distance" + suffix, "octaves", locality.both});
 }
 
-/// Takes the masses by exact distance out of a spread.
-void move_profiles(AttentionSpread& spread, const std::string& suffix, const std::optional<SpreadErrors>& errors,
-                   std::vector<HeadProfile>& profiles) {
+/// Takes the masses by exact distance out of a spread, and makes profiles of them. @returns the sketch
+ProfileSketch move_profiles(const HeadOf& head, SpreadOf which, AttentionSpread& spread, const std::string& suffix,
+                            const std::optional<SpreadErrors>& errors, std::vector<HeadProfile>& profiles) {
+  DistanceSummary summary = distance_summary(head, spread, which);
   const auto errors_of = [&](ProfileErrors SpreadErrors::*of) {
     return errors ? ((*errors).*of).mass : std::vector<double>();
   };
-  profiles.push_back({"mass" + suffix, "1", binned(spread.distance.mass), errors_of(&SpreadErrors::distance)});
-  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", binned(spread.distance_without_first.mass),
+  profiles.push_back({"mass" + suffix, "1", std::move(summary.bins), errors_of(&SpreadErrors::distance)});
+  profiles.push_back({"mass" + suffix + kWithoutFirst, "1", std::move(summary.bins_without_first),
                       errors_of(&SpreadErrors::distance_without_first)});
   spread.distance.mass = {};
   spread.distance_without_first.mass = {};
+  return summary.sketch;
 }
 
 /// Bins beyond a window of attention hold no pairs.
@@ -74,10 +77,6 @@ HeadProfile logits(const char* name, std::vector<double> values, std::size_t bin
   values.resize(bins, std::numeric_limits<double>::quiet_NaN());
   return {name, "nats", std::move(values)};
 }
-
-}  // namespace
-
-namespace {
 
 /// Heads whose profiles by distance are held at once.
 constexpr int kHeadsAtOnce = 32;
@@ -95,15 +94,16 @@ std::optional<HeadMeasures> measures_of(const HeadOf& head, HeadStatistics stati
                     options.classes, kTokenClasses);
   }
   if (!measures.statistics.has_attention) return measures;
-  measures.sketch = sketch(measures.statistics.distance);
   if (options.with_split && info.mixer(head.layer).has_softmax()) {
     measures.split = decay_split(head, measures.statistics, job);
     if (!measures.split) return std::nullopt;
   }
-  move_profiles(measures.statistics, "", measures.statistics.errors, measures.profiles);
+  measures.sketch =
+      move_profiles(head, SpreadOf::attention, measures.statistics, "", measures.statistics.errors, measures.profiles);
   if (!measures.split) return measures;
-  move_profiles(measures.split->without_gate, "_without_gate", {}, measures.profiles);
-  move_profiles(measures.split->without_content, "_without_content", {}, measures.profiles);
+  move_profiles(head, SpreadOf::without_gate, measures.split->without_gate, "_without_gate", {}, measures.profiles);
+  move_profiles(head, SpreadOf::without_content, measures.split->without_content, "_without_content", {},
+                measures.profiles);
   std::vector<double> content, decay;
   for (const LogitMeans& means : measures.split->logits) {
     content.push_back(means.content);

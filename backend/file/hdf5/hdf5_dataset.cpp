@@ -1,7 +1,9 @@
 #include "backend/file/hdf5/hdf5_dataset.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -201,6 +203,35 @@ void Hdf5Dataset::read(std::span<std::byte> bytes) const {
           std::memcpy(bytes.data() + target * type_.size, data.data() + source * type_.size, count * type_.size);
         });
       }
+  }
+}
+
+bool Hdf5Dataset::has_rows() const {
+  if (layout_ != Layout::chunked) return true;
+  return std::ranges::all_of(chunking_.dims.begin(), std::prev(chunking_.dims.end()),
+                             [](std::uint64_t extent) { return extent == 1; });
+}
+
+void Hdf5Dataset::read_part(std::uint64_t begin, std::span<std::byte> bytes) const {
+  assert(has_rows() && begin + bytes.size() / type_.size <= count_);
+  const std::uint64_t size = type_.size;
+  if (layout_ == Layout::compact) {
+    std::copy_n(compact_.begin() + static_cast<std::ptrdiff_t>(begin * size), bytes.size(), bytes.begin());
+    return;
+  }
+  if (layout_ == Layout::contiguous) return file_->read(offset_ + begin * size, bytes, path_);
+  const std::uint64_t end = begin + bytes.size() / size;
+  for (const Hdf5Chunk& chunk : chunking_.chunks) {
+    // A chunk is a part of one row.
+    std::uint64_t target = 0;
+    const std::vector<std::uint64_t> first = chunking_.first(shape_.dims, chunk.number);
+    for (std::size_t axis = 0; axis < first.size(); ++axis) target = target * shape_.dims[axis] + first[axis];
+    const std::uint64_t inside = std::min(chunking_.dims.back(), shape_.dims.back() - first.back());
+    const std::uint64_t from = std::max(begin, target);
+    const std::uint64_t to = std::min(end, target + inside);
+    if (from >= to) continue;
+    const std::vector<std::byte> data = unpack(chunk);
+    std::memcpy(bytes.data() + (from - begin) * size, data.data() + (from - target) * size, (to - from) * size);
   }
 }
 

@@ -53,6 +53,16 @@ class Hdf5Dataset {
     read(std::as_writable_bytes(std::span(result)));
     return result;
   }
+  /// Whether a row, along the last axis, is read without the others.
+  [[nodiscard]] bool has_rows() const;
+  /// Some numbers that follow one another, in C order, of a dataset that has_rows. @throws Error likewise
+  template <typename T>
+  [[nodiscard]] std::vector<T> values(std::uint64_t begin, std::uint64_t count) const {
+    require_inflation(kMostInflation);
+    std::vector<T> result(count);
+    read_part(begin, std::as_writable_bytes(std::span(result)));
+    return result;
+  }
   /// Whether all numbers, float64, are 0: read piece by piece, and no further than to one that is not.
   /// @throws Error where what is read is damaged
   [[nodiscard]] bool is_zero() const;
@@ -69,6 +79,7 @@ class Hdf5Dataset {
   void decode_layout(Hdf5Cursor cursor);
   void decode_filters(Hdf5Cursor cursor);
   void read(std::span<std::byte> bytes) const;
+  void read_part(std::uint64_t begin, std::span<std::byte> bytes) const;
   [[nodiscard]] std::vector<std::byte> unpack(const Hdf5Chunk& chunk) const;
   template <typename Visit>
   void visit_rows(const Hdf5Chunk& chunk, Visit visit) const;

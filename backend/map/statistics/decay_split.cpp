@@ -92,7 +92,7 @@ double mean_difference(std::span<const float> a, std::span<const float> b) {
 }  // namespace
 
 std::optional<DecaySplit> decay_split(const HeadOf& head, const AttentionSpread& spread, const Job& job) {
-  if (const auto* const there = elsewhere(head)) return there->split(head, spread, job);
+  if (const auto* const there = elsewhere(head)) return there->split(head, job);
   const TraceInfo& info = head.trace->info();
   DecaySplit split;
   const std::int64_t window = window_of(info, head.layer);

@@ -122,12 +122,14 @@ void check_gates_change(std::span<const Intervention> interventions, const Model
     }
     const bool found = intervention.layer < 0 ? !gated.empty() : std::ranges::binary_search(gated, intervention.layer);
     if (found) continue;
-    throw UsageError(fmt::format(
+    const std::string problem = fmt::format(
         "--intervene '{}': {} has no gates, f is 1 there: {}use cut, or constant=f below 1, which gives it gates",
         intervention.text(),
         intervention.layer < 0 ? std::string(model) : fmt::format("layer {} of {}", intervention.layer, model),
         gated.empty() ? (intervention.layer < 0 ? "" : "nor has any other layer; ")
-                      : fmt::format("layers with gates are {}; ", ranges_text(gated))));
+                      : fmt::format("layers with gates are {}; ", ranges_text(gated)));
+    if (intervention.layer < 0) throw NoGatesError(problem, n);
+    throw UsageError(problem);
   }
 }
 

@@ -4,8 +4,10 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "backend/base/error.h"
 #include "backend/base/range.h"
 #include "backend/model/layer/pass_options.h"
 #include "backend/model/spec/model_config.h"
@@ -49,9 +51,20 @@ void check_length(std::int64_t length, const ModelConfig& config);
 ///         where nothing decays
 void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length);
 
+/// A change of the gates of all layers, of a model that has none.
+class NoGatesError : public UsageError {
+ public:
+  /// @param change  its place among the changes that were asked for
+  NoGatesError(const std::string& text, std::size_t change) : UsageError(text), change_(change) {}
+  [[nodiscard]] std::size_t change() const { return change_; }
+
+ private:
+  std::size_t change_;
+};
+
 /// Changes of gates that leave f = 1 as it is (`one`, `mean`, `scale=s`, `constant=1`) are of heads that have gates, by
 /// the model or by a change before. The passes of a sweep, which goes through all heads, need not.
-/// @throws UsageError naming the layers with gates
+/// @throws UsageError naming the layers with gates; NoGatesError where there are none, and all layers were meant
 void check_gates_change(std::span<const Intervention> interventions, const ModelConfig& config, std::string_view model);
 
 /// Checks the options that a pass over `length` positions depends on beside their ids.

@@ -16,6 +16,7 @@ import h5py
 import numpy
 
 from agent_support import Sshd, processes_there, program_there, slow_pipe
+from test_map import read_png
 from support import (DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER, CommandLineTest,
                      through_terminal)
 
@@ -246,6 +247,18 @@ class ThroughAPipe(AgentTest):
                       environment={**NO_DISPLAY, **environment})
         self.assertEqual(there.read_bytes(), here.read_bytes())
 
+    @unittest.skipUnless(DRAWS, "a build without Qt has no window")
+    def test_the_window_shows_colours_that_are_a_step_away_at_most(self):
+        text, run = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--text", text, "-o", run)
+        here, there = self.folder / "here.png", self.folder / "there.png"
+        for path, picture, environment in ((run, here, {}), (f"ssh://box{run}", there, slow_pipe(self.folder))):
+            self.done("open", path, "--screenshot", picture, "--size", "1400x900",
+                      environment={**NO_DISPLAY, **environment})
+        one, two = (read_png(path)[0].astype(int) for path in (here, there))
+        # Beside a map's colours the histogram below their lower limit differs, which has a bar for each decade.
+        self.assertLess((numpy.abs(one - two).max(axis=2) > 4).mean(), 0.01)
+
     def test_bytes_of_a_picture_are_few(self):
         run = self.two_runs()
         environment = slow_pipe(self.folder)
@@ -254,6 +267,43 @@ class ThroughAPipe(AgentTest):
         asked, answered = map(int, (self.folder / "counts").read_text().split())
         self.assertLess(asked, 4_000)
         self.assertLess(answered, run.stat().st_size // 20)
+
+
+    def test_a_full_disk_there_is_one_line_and_leaves_nothing(self):
+        text, run = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--text", text, "-o", run)
+        there = self.folder / "there"
+        there.mkdir()
+        # No file of more than 32 KiB can be written on the other side.
+        environment = slow_pipe(self.folder, 0, 1000, "ulimit -f 64")
+        self.fails(1, ["box", "map.npy"], "map", run, "--model", "fox-pro-12m", "--head", "0:0", "--quantity", "forget",
+                   "--size", "200x200", "-o", f"ssh://box{there}/map.npy", environment=environment)
+        result = self.foxscope("run", "-q", "--model", f"ssh://box{FOX}", "--text", text, "-o", f"ssh://box{there}/run.h5",
+                               environment=environment)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]*run\.h5[^\n]+\n\Z")
+        self.wait_for_none()
+        self.assertEqual(list(there.iterdir()), [])
+
+    def test_arrays_that_contradict_one_another_are_found_before_anything_is_written(self):
+        run = self.two_runs()
+        with h5py.File(run, "r+") as file:
+            file["models/fox-pro-12m/layers/07/log_normalizer"][...] += 1
+        output = self.folder / "map.npy"
+        arguments = ("--model", "fox-pro-12m", "--head", "0:0", "--quantity", "forget")
+        here = self.fails(1, "layer 7", "map", run, *arguments, "-o", output, output=output)
+        environment = slow_pipe(self.folder, 0, 1000)
+        there = self.fails(1, "layer 7", "map", f"ssh://box{run}", *arguments, "-o", output, output=output,
+                           environment=environment)
+        self.assertEqual(there, here.replace("foxscope: ", "foxscope: box: ", 1))
+        self.assertEqual(self.fails(1, "layer 7", "heads", f"ssh://box{run}", environment=environment), there)
+        self.done("map", f"ssh://box{run}", *arguments, "--unchecked", "-o", output, environment=environment)
+
+    def test_statistics_of_heads_come_without_curves(self):
+        run = self.two_runs()
+        self.done("heads", f"ssh://box{run}", "--json", environment=slow_pipe(self.folder))
+        _, answered = map(int, (self.folder / "counts").read_text().split())
+        self.assertLess(answered, 64 * 5_000)  # of 64 heads, however long the text is
 
 
 class Protocol(AgentTest):
@@ -278,7 +328,7 @@ class Protocol(AgentTest):
         self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]+\n\Z")
         length = struct.unpack("<I", result.stdout[:4])[0]
         hello = json.loads(result.stdout[4:4 + length])
-        self.assertEqual(hello["foxscope_agent"], 1)
+        self.assertEqual(hello["foxscope_agent"], 2)
         self.assertEqual(len(result.stdout), 4 + length)
 
     def test_an_agent_in_a_terminal_says_what_it_is_for(self):

@@ -348,6 +348,7 @@ PictureRequest MapPane::completed(const PictureContent& content) const {
   if (byDistance) request.pixels = {all.rows, share(all.columns, request.view.rows, shown.rows)};
   request.shading = shading();
   request.skipTolerance = PanePictures::toleranceOf(request);
+  request.forColours = true;
   return request;
 }
 

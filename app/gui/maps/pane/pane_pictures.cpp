@@ -15,6 +15,8 @@ constexpr double kLogarithmicTolerance = 0x1p-25;
 constexpr double kQuickEntries = 1 << 20;
 /// An exact picture that is there within so many milliseconds needs none before it: that would cost more than it shows.
 constexpr double kSoonMs = 30;
+/// The same of one from another machine: so long it is waited for, rather than asked anew for each step of a pan.
+constexpr double kSoonFromThereMs = 600;
 /// How long an exact picture may take before its progress is told.
 constexpr qint64 kQuietMs = 250;
 
@@ -29,7 +31,7 @@ bool quick(const PictureRequest& request) {
 /// The picture's values are those that the request would give.
 bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
   return answered.content == wanted.content && answered.view == wanted.view && answered.pixels == wanted.pixels &&
-         answered.skipTolerance <= wanted.skipTolerance;
+         answered.skipTolerance <= wanted.skipTolerance && answered.shades() == wanted.shades();
 }
 
 }  // namespace
@@ -50,7 +52,8 @@ double PanePictures::toleranceOf(const PictureRequest& request) {
 bool PanePictures::soon(const PictureRequest& request) const {
   if (quick(request)) return true;
   if (!m_exact || m_exact->request.content != request.content) return false;
-  return m_exact->milliseconds * entriesOf(request.view) <= kSoonMs * entriesOf(m_exact->request.view);
+  const double soon = request.content.isElsewhere() ? kSoonFromThereMs : kSoonMs;
+  return m_exact->milliseconds * entriesOf(request.view) <= soon * entriesOf(m_exact->request.view);
 }
 
 bool PanePictures::isExact() const { return m_exact && m_wanted && answers(m_exact->request, *m_wanted); }
@@ -106,12 +109,13 @@ void PanePictures::want(const PictureRequest& wanted) {
     return recolour();
   }
   recolour();
-  if (soon(wanted)) {
+  // From another machine the exact picture comes by itself from coarse to fine.
+  if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
+  if (soon(wanted) || wanted.content.isElsewhere()) {
     // A picture on its way is waited for, if that is not long.
     if (!m_exactFlight || !soon(*m_exactFlight)) submitExact(wanted, Priority::interactive);
     return;
   }
-  if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
   m_runs.jobs().cancel(this, kExact);
   m_exactFlight.reset();
   // The one that is on its way asks again when it is there.
