@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -43,6 +45,26 @@ struct KnownRemotes {
   std::mutex mutex;
   std::map<RemoteHost, std::shared_ptr<Remote>> remotes;
 };
+
+std::atomic<bool>& staying_lost() {
+  static std::atomic<bool> stay = false;
+  return stay;
+}
+
+struct AskingThreads {
+  std::mutex mutex;
+  std::multiset<std::thread::id> threads;
+};
+
+AskingThreads& asking_threads() {
+  static AskingThreads* const all = new AskingThreads;  // outlives every thread
+  return *all;
+}
+
+std::stop_token& token_of_thread() {
+  thread_local std::stop_token token;
+  return token;
+}
 
 KnownRemotes& known() {
   static KnownRemotes* const all = new KnownRemotes;  // outlives every trace
@@ -112,6 +134,10 @@ class ErrorLines {
   std::thread thread_;
 };
 
+AskingFor::AskingFor(std::stop_token stop) : before_(std::exchange(token_of_thread(), std::move(stop))) {}
+
+AskingFor::~AskingFor() { token_of_thread() = std::move(before_); }
+
 /// ssh, what it says, and the connection that goes through it.
 struct Remote::Link {
   explicit Link(const std::vector<std::string>& words) : child(words), errors(child.errors()) {}
@@ -128,6 +154,27 @@ struct Remote::Link {
   std::unique_ptr<Connection> connection;
 };
 
+/// Counts a request while it is on its way.
+struct Remote::Count {
+  explicit Count(Remote& remote) : of(remote) {
+    add(1);
+    const std::lock_guard lock(asking_threads().mutex);
+    asking_threads().threads.insert(std::this_thread::get_id());
+  }
+  ~Count() {
+    add(-1);
+    const std::lock_guard lock(asking_threads().mutex);
+    asking_threads().threads.extract(std::this_thread::get_id());
+  }
+  Count(const Count&) = delete;
+  Count& operator=(const Count&) = delete;
+  void add(int by) const {
+    const std::lock_guard lock(of.state_mutex_);
+    of.state_.asking += by;
+  }
+  Remote& of;
+};
+
 std::shared_ptr<Remote> Remote::at(const RemoteHost& host) {
   const std::lock_guard lock(known().mutex);
   std::shared_ptr<Remote>& remote = known().remotes[host];
@@ -141,6 +188,20 @@ void Remote::close_all() {
   remotes.swap(known().remotes);
 }
 
+std::vector<std::shared_ptr<Remote>> Remote::all() {
+  const std::lock_guard lock(known().mutex);
+  std::vector<std::shared_ptr<Remote>> list;
+  for (const auto& [host, remote] : known().remotes) list.push_back(remote);
+  return list;
+}
+
+bool Remote::is_asking(std::thread::id thread) {
+  const std::lock_guard lock(asking_threads().mutex);
+  return asking_threads().threads.contains(thread);
+}
+
+void Remote::stay_lost(bool stay) { staying_lost() = stay; }
+
 void Remote::listen(std::function<void(std::string_view line)> say) {
   const std::lock_guard lock(listener().mutex);
   listener().say = std::move(say);
@@ -150,10 +211,59 @@ Remote::Remote(RemoteHost host) : host_(std::move(host)) {}
 
 Remote::~Remote() = default;
 
+RemoteState Remote::state() const {
+  const std::lock_guard lock(state_mutex_);
+  RemoteState state = state_;
+  if (!link_) return state;
+  state.connected = !link_->connection->ended();
+  state.received += link_->connection->bytes_received();
+  state.sent += link_->connection->bytes_sent();
+  return state;
+}
+
+void Remote::disconnect() {
+  const std::lock_guard lock(state_mutex_);
+  if (link_) link_->child.terminate();
+}
+
+void Remote::reconnect() {
+  const std::lock_guard lock(state_mutex_);
+  state_.lost.clear();
+}
+
+/// Puts a connection, or none, in the place of the one before.
+void Remote::take_link(std::shared_ptr<Link> link) {
+  std::shared_ptr<Link> before;  // ends without the lock
+  const std::lock_guard lock(state_mutex_);
+  before = std::exchange(link_, std::move(link));
+  if (before) state_.received += before->connection->bytes_received();
+  if (before) state_.sent += before->connection->bytes_sent();
+  state_.was_connected = state_.was_connected || link_ != nullptr;
+  if (link_) state_.lost.clear();
+}
+
 std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
   const std::lock_guard lock(mutex_);
-  if (link_ && !link_->connection->ended()) return link_;
-  link_.reset();
+  {
+    const std::lock_guard state(state_mutex_);
+    if (link_ && !link_->connection->ended()) return link_;
+    if (!state_.lost.empty() && staying_lost()) throw ConnectionLost(state_.lost);
+  }
+  take_link(nullptr);
+  try {
+    std::shared_ptr<Link> made = new_link(job);
+    if (made) take_link(made);
+    return made;
+  } catch (const Error& error) {
+    const std::lock_guard state(state_mutex_);
+    if (!state_.was_connected) throw;
+    state_.lost = error.what();
+    throw ConnectionLost(state_.lost);
+  }
+}
+
+/// @returns null if the job was stopped
+std::shared_ptr<Remote::Link> Remote::new_link(const Job& job) {
   const std::string name = host_.words();
   const std::vector<std::string> words = agent_command(host_);
   job.tell({0, 0, "", "connecting"});
@@ -189,11 +299,17 @@ std::shared_ptr<Remote::Link> Remote::link(const Job& job) {
   made->errors.connected();
   const Hello& other = made->connection->other();
   log_line(LogCategory::file, [&] { return fmt::format("{}: {} {}", name, other.program, other.version); });
-  return link_ = made;
+  return made;
 }
 
 std::optional<Message> Remote::ask(const Message& request, const Job& job, Again again,
                                    const Connection::Output& output) {
+  if (!job.stop.stop_possible() && token_of_thread().stop_possible()) {
+    auto answer = ask(request, Job{token_of_thread(), job.report, job.executor}, again, output);
+    if (!answer) throw AskingStopped();
+    return answer;
+  }
+  const Count asking(*this);
   for (int attempt = 0;; ++attempt) {
     const std::shared_ptr<Link> way = link(job);
     if (!way) return std::nullopt;
@@ -205,9 +321,12 @@ std::optional<Message> Remote::ask(const Message& request, const Job& job, Again
         log_line(LogCategory::file, [&] { return fmt::format("{}: the connection ended, once more", host_.words()); });
         continue;
       }
-      throw Error(fmt::format("{}: {}", error.what(),
-                              again == Again::once ? "look after the machine and the network, and try again"
-                                                   : "what was going on there has ended with it: start it again"));
+      if (again == Again::never) {
+        throw Error(fmt::format("{}: what was going on there has ended with it: start it again", error.what()));
+      }
+      const std::lock_guard lock(state_mutex_);
+      state_.lost = fmt::format("{}: look after the machine and the network, and try again", error.what());
+      throw ConnectionLost(state_.lost);
     }
   }
 }

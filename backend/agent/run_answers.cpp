@@ -188,12 +188,22 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   return answer_with(describe_run(run, *file));
 }
 
+/// @throws RunChanged
+void require_unchanged(const RunReference& run) {
+  std::string identity;
+  try {
+    identity = file_identity(local_path(run.path));
+  } catch (const Error& error) {
+    throw RunChanged(error.what());
+  }
+  if (identity == run.identity) return;
+  throw RunChanged(fmt::format("{}: has changed since it was opened: open it again", run.path));
+}
+
 /// The run of a later request: of the file that was opened, which may have been put aside since.
 HeadOf RunAnswers::head_of(const Message& request, const char* name, const Job& job) {
   const auto reference = take<HeadReference>(request, name);
-  if (file_identity(local_path(reference.run.path)) != reference.run.identity) {
-    throw Error(fmt::format("{}: has changed since it was opened: open it again", reference.run.path));
-  }
+  require_unchanged(reference.run);
   const auto file = opened(reference.run, reference.run.unchecked ? RunCheck::none : RunCheck::glance, job);
   if (!file) throw Error(fmt::format("{}: opening it was stopped", reference.run.path));
   HeadOf head{{file->trace(reference.model), gpu_chosen(DeviceChoice::parse(reference.device))},
