@@ -224,7 +224,8 @@ std::filesystem::path runs_folder() {
 
 void remove_old_runs(const std::filesystem::path& folder) {
   std::error_code failed;
-  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
     struct stat status {};
     if (!entry->path().native().ends_with(".h5") || stat(entry->path().c_str(), &status) != 0) continue;
     const auto used = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_atim.tv_sec));

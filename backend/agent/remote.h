@@ -42,8 +42,8 @@ struct RemoteState {
   std::string lost;  ///< the reason why it ended and could not be made anew; empty: it was not lost
 };
 
-/// While this object lives, requests of its thread that name no job of their own are stopped with this token; they throw
-/// AskingStopped then.
+/// While this object lives, requests of its thread that name no job of their own are stopped with this token; they
+/// throw AskingStopped then.
 class AskingFor {
  public:
   explicit AskingFor(std::stop_token stop);

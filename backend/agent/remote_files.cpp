@@ -37,8 +37,7 @@ T answer_about(const char* word, const RemotePath& path) {
 
 /// @returns nothing if the job was stopped
 template <typename T>
-std::optional<T> answer_to(const Message& request, const RemoteHost& host, const Job& job,
-                           Again again = Again::once) {
+std::optional<T> answer_to(const Message& request, const RemoteHost& host, const Job& job, Again again = Again::once) {
   const auto answer = Remote::at(host)->ask(request, job, again);
   if (!answer) return std::nullopt;
   try {
@@ -102,8 +101,8 @@ std::optional<FolderList> list_folder(const RemotePath& folder, const Job& job) 
   FolderList list;
   list.resolved = came->resolved;
   list.more = came->more;
-  const std::size_t least = std::min({came->names.size(), came->kinds.size(), came->bytes.size(),
-                                      came->modified.size(), came->holds.size()});
+  const std::size_t least =
+      std::min({came->names.size(), came->kinds.size(), came->bytes.size(), came->modified.size(), came->holds.size()});
   for (std::size_t n = 0; n < least; ++n) {
     const std::string& name = came->names[n];
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) continue;

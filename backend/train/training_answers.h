@@ -14,7 +14,7 @@ struct TrainingNews {
   std::string steps;           ///< whole lines
   bool measures_anew = false;  ///< likewise
   std::string measures;
-  bool more = false;  ///< there are further lines
+  bool more = false;                     ///< there are further lines
   std::vector<std::string> checkpoints;  ///< names of their folders
   bool running = false;                  ///< a process trains there
 };

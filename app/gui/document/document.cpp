@@ -158,7 +158,8 @@ void Document::receive(Opened opened) {
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
     // A text of the user's own is read whole, whatever was read of the one before it.
     const bool ofSession = m_sessions.awaitsText(opened.path);
-    m_modelRuns.setText({opened.path, std::move(text->content), text->ids}, ofSession ? std::nullopt : std::optional(0));
+    m_modelRuns.setText({opened.path, std::move(text->content), text->ids},
+                        ofSession ? std::nullopt : std::optional(0));
   } else if (const auto* sweep = std::get_if<OpenedSweep>(&opened.content)) {
     emit sweepOpened(*sweep);
   } else if (auto* evaluation = std::get_if<Evaluation>(&opened.content)) {

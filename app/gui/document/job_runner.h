@@ -100,7 +100,7 @@ class JobRunner : public QObject {
 
  signals:
   void runChanged(const QString& message);  ///< a request was put off because its run's file there is another one now
-  void putOffChanged();  ///< a request was put off, or is not any more
+  void putOffChanged();                     ///< a request was put off, or is not any more
   /// Says that nothing is queued, runs or waits to be answered.
   void idle();
 

@@ -101,8 +101,8 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
                               model["base"].toString(), lookFrom(model),
                               lengthened(model["training"].toString(), folder), model["device"].toString()});
   }
-  session.text = {lengthened(json["text"]["file"].toString(), folder),
-                  json["text"]["content"].toString().toStdString(), json["text"]["ids"].toBool()};
+  session.text = {lengthened(json["text"]["file"].toString(), folder), json["text"]["content"].toString().toStdString(),
+                  json["text"]["ids"].toBool()};
   session.settings = settingsOfSession(json);
   for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
   for (const auto& entry : json["runs"].toArray()) {
@@ -165,7 +165,7 @@ QJsonObject Session::toJson(const QString& folder) const {
     runList.append(entry);
   }
   QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
-                                                   : QJsonObject{{"file", shortened(text.file, folder)}};
+                                             : QJsonObject{{"file", shortened(text.file, folder)}};
   if (text.ids) textJson["ids"] = true;
   QJsonObject json{{kSessionKey, kSessionSchema},
                    {"models", modelList},

@@ -382,16 +382,16 @@ void MainWindow::makeRunMenu() {
   QAction* requests = addCommand(menu, {tr("Cancel Re&quests to Other Machines"), "cancel"}, {},
                                  tr("Stop what is on its way from other machines; what is shown stays"),
                                  [this] { m_document.machines().cancel(); });
-  QAction* reconnect = addCommand(menu, {tr("Re&connect to Other Machines"), "machine"}, {},
-                                  tr("Make connections anew that were lost, and ask again for what was cancelled"),
-                                  [this] {
-                                    Machines& machines = m_document.machines();
-                                    const auto all = machines.status();
-                                    for (const MachineStatus& machine : all) {
-                                      if (!machine.connected) machines.reconnect(machine.name);
-                                    }
-                                    machines.goOn();
-                                  });
+  QAction* reconnect =
+      addCommand(menu, {tr("Re&connect to Other Machines"), "machine"}, {},
+                 tr("Make connections anew that were lost, and ask again for what was cancelled"), [this] {
+                   Machines& machines = m_document.machines();
+                   const auto all = machines.status();
+                   for (const MachineStatus& machine : all) {
+                     if (!machine.connected) machines.reconnect(machine.name);
+                   }
+                   machines.goOn();
+                 });
   const auto followMachines = [this, requests, reconnect] {
     const auto& machines = m_document.machines().status();
     requests->setEnabled(std::ranges::any_of(machines, &MachineStatus::asking));

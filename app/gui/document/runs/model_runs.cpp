@@ -220,7 +220,8 @@ void ModelRuns::setText(const TextInput& text, std::optional<std::int64_t> limit
 }
 
 void ModelRuns::editText(const std::string& content) {
-  if (content != m_text.content) m_runs.undoStack().push(new Typing(*this, {{}, content, m_text.ids && !content.empty()}));
+  if (content != m_text.content)
+    m_runs.undoStack().push(new Typing(*this, {{}, content, m_text.ids && !content.empty()}));
 }
 
 void ModelRuns::followText(const Text& text) {
@@ -450,7 +451,7 @@ ModelRuns::Work ModelRuns::workThere(const ModelInput& model) const {
 
 ModelRuns::Work ModelRuns::workHere(const ModelInput& model, const std::shared_ptr<const TokenTable>& cut) const {
   return [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(), cut,
-                  model](const Job& job) mutable -> std::optional<Produced> {
+          model](const Job& job) mutable -> std::optional<Produced> {
     for (const QString& text : model.interventions) {
       wanted.interventions.push_back(Intervention::parse(text.toStdString()));
     }

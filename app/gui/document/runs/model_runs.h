@@ -107,9 +107,9 @@ class ModelRuns : public QObject {
   enum class Wanted { byUser, bySession };
   /// The text that models read, and the arrays that are kept of them.
   struct Reading {
-    QString file;  ///< name of the text's file, for errors; may be empty
+    QString file;                      ///< name of the text's file, for errors; may be empty
     std::shared_ptr<const Text> text;  ///< null: ids
-    std::int64_t limit = 0;  ///< first N tokens; 0: all
+    std::int64_t limit = 0;            ///< first N tokens; 0: all
     bool saliency = false;
     std::optional<Range> target = {};  ///< of saliency; nothing: all positions
     Wanted wanted = Wanted::byUser;

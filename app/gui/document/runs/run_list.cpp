@@ -431,8 +431,13 @@ ModelInput RunList::addChanged(const ModelInput& base, const QStringList& interv
   for (QString part : interventions) {
     name += QLatin1Char('.') + part.replace('*', QStringLiteral("all")).replace(':', '-').remove('=').remove('@');
   }
-  const ModelInput changed{freeModelName(m_models, name), base.path, base.interventions + interventions, base.name,
-                           lookOfChanged(m_models, base, interventions), {}, base.device};
+  const ModelInput changed{freeModelName(m_models, name),
+                           base.path,
+                           base.interventions + interventions,
+                           base.name,
+                           lookOfChanged(m_models, base, interventions),
+                           {},
+                           base.device};
   m_models.push_back(changed);
   emit modelsChanged();
   return changed;

@@ -26,12 +26,12 @@ std::vector<MachineBar::Line> MachineBar::lines() {
     if (machine.connecting) {
       lines.push_back({tr("Connecting to %1 … What is shown stays.").arg(machine.name), tr("Reconnect"), false, {}});
     } else if (!machine.lost.isEmpty()) {
-      lines.push_back({tr("Connection lost, what is shown stays. %1").arg(machine.lost), tr("Reconnect"), true,
-                       reconnect});
+      lines.push_back(
+          {tr("Connection lost, what is shown stays. %1").arg(machine.lost), tr("Reconnect"), true, reconnect});
     } else if (machine.silent > 0) {
-      lines.push_back({tr("%1 has not answered for %2. What is shown stays.")
-                           .arg(machine.name, timeText(machine.silent)),
-                       tr("Reconnect"), true, reconnect});
+      lines.push_back(
+          {tr("%1 has not answered for %2. What is shown stays.").arg(machine.name, timeText(machine.silent)),
+           tr("Reconnect"), true, reconnect});
     }
   }
   if (machines.cancelled()) {

@@ -14,8 +14,8 @@ namespace foxscope::gui {
 class ElidedLabel;
 
 /// A line above the maps for whatever is wrong with another machine, with a button that does something about it: a
-/// connection that was lost, or says nothing; requests that were cancelled; a file that has changed there. Nothing while
-/// all is well. What is shown stays meanwhile.
+/// connection that was lost, or says nothing; requests that were cancelled; a file that has changed there. Nothing
+/// while all is well. What is shown stays meanwhile.
 class MachineBar : public QWidget {
   Q_OBJECT
 

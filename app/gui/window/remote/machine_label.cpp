@@ -20,8 +20,8 @@ QString factsOf(const MachineStatus& machine) {
   if (!machine.connected) {
     facts += MachineLabel::tr("not connected");
   } else if (machine.delay >= 0) {
-    facts += machine.delay < 1 ? MachineLabel::tr("below 1 ms")
-                               : MachineLabel::tr("%1 ms").arg(std::lround(machine.delay));
+    facts +=
+        machine.delay < 1 ? MachineLabel::tr("below 1 ms") : MachineLabel::tr("%1 ms").arg(std::lround(machine.delay));
   }
   return facts.join(QStringLiteral(" · "));
 }
@@ -59,7 +59,8 @@ void MachineLabel::follow() {
   QString words = lines.mid(0, kMachines).join(QStringLiteral("    "));
   if (lines.size() > kMachines) words += tr("    and %n more", nullptr, static_cast<int>(lines.size() - kMachines));
   m_text->setText(words);
-  m_text->setToolTip(tr("Bytes that came from other machines, and the delay there and back:\n%1").arg(lines.join('\n')));
+  m_text->setToolTip(
+      tr("Bytes that came from other machines, and the delay there and back:\n%1").arg(lines.join('\n')));
   m_cancel->setEnabled(asking);
 }
 

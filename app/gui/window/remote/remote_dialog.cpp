@@ -147,8 +147,8 @@ void RemoteDialog::makeWidgets() {
   last->addWidget(buttons, 1);
   column->addLayout(last);
   QWidget* before = m_places;
-  for (QWidget* next : std::initializer_list<QWidget*>{m_machine, m_connect, m_folder, m_up, m_entries, m_device, m_all,
-                                                       m_open}) {
+  for (QWidget* next :
+       std::initializer_list<QWidget*>{m_machine, m_connect, m_folder, m_up, m_entries, m_device, m_all, m_open}) {
     setTabOrder(before, next);
     before = next;
   }
@@ -253,8 +253,8 @@ void RemoteDialog::receive(const agent::RemotePath& asked, const agent::FolderLi
   m_folder->setText(QString::fromStdString(m_shown->path));
   m_list.setFolder(list);
   QString words = tr("%n entries", nullptr, m_list.rowCount());
-  if (list.more) words = tr("The first %n entries; there are more: type the path of what you look for", nullptr,
-                            m_list.rowCount());
+  if (list.more)
+    words = tr("The first %n entries; there are more: type the path of what you look for", nullptr, m_list.rowCount());
   if (m_rows.rowCount() == 0) words += tr(", none of them a run file, model, training, evaluation or text");
   tell(words + '.');
   QModelIndex current = m_rows.index(0, 0);
