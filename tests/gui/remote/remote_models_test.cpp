@@ -190,6 +190,10 @@ void RemoteModelsTest::aTrainingIsAFilmWhileItGoesOn() {
   shown.machine.setReachable(true);
   shown.window.pressButton();
   QVERIFY(QTest::qWaitFor([&] { return open[0].record->checkpoints.size() == 5; }, kPatience));
+  // A log that begins anew comes from its first line.
+  QFile::remove(training.path() + "/log.jsonl");
+  training.log(1, 7);
+  QVERIFY(QTest::qWaitFor([&] { return open[0].record->steps.size() == 7; }, kPatience));
 }
 
 void RemoteModelsTest::aTrainingThatIsNoneIsSaidInALine() {
