@@ -9,7 +9,9 @@
 #include <QThread>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/stage_clock.h"
+#include "backend/agent/remote.h"
 #include "backend/agent/remote_files.h"
 
 namespace foxscope::gui {
@@ -86,7 +88,14 @@ void Document::open(const QStringList& paths, const QString& device) {
       std::stop_source own = stop;
       const std::stop_callback closing(job.stop, [&own] { own.request_stop(); });
       const Job opens{own.get_token(), job.report, job.executor};
-      Opened opened{path, kept.isEmpty() ? openPath(path, opens, check) : openKeptRun(path, kept, opens, check)};
+      const agent::AskingFor asking(opens.stop);
+      if (isRemote(path)) opens.tell({0, 0, "", "connecting"});
+      Opened opened{path, OpenedRunFile{}};
+      try {
+        opened.content = kept.isEmpty() ? openPath(path, opens, check) : openKeptRun(path, kept, opens, check);
+      } catch (const agent::AskingStopped&) {
+        // Then it is cancelled.
+      }
       if (job.stopped()) return std::nullopt;
       opened.cancelled = opens.stopped();
       return opened;

@@ -96,6 +96,9 @@ bool JobRunner::putOff() {
   if (!m_running || m_running->dropped || !agent::Remote::is_asking(m_threadId)) return false;
   m_running->putOff = true;
   m_running->stop.request_stop();
+  // What waits behind it would only ask in its place.
+  for (const auto& entry : m_waiting) m_putOff.push_back(entry);
+  m_waiting.clear();
   return true;
 }
 
@@ -111,7 +114,7 @@ void JobRunner::goOn() {
 
 std::size_t JobRunner::putOffCount() const {
   const std::lock_guard lock(m_mutex);
-  return m_putOff.size();
+  return m_putOff.size() + (m_running && m_running->putOff ? 1 : 0);
 }
 
 // Called with the lock held.

@@ -62,11 +62,12 @@ void Machines::follow(const QString& path) {
 
 JobRunner& Machines::jobs(const agent::RemoteHost& host) { return at(host).jobs; }
 
-// The line begins with the machine and names the file there.
+// The line begins with the machine and names the file there, perhaps by a longer path.
 void Machines::takeChanged(const QString& message) {
   for (const Run& run : std::as_const(m_runs)) {
     const QString host = hostOf(run.file);
-    if (host.isEmpty() || !message.startsWith(host + QStringLiteral(": ") + pathThere(run.file) + ':')) continue;
+    const QString name = '/' + pathThere(run.file).section('/', -1) + ':';
+    if (host.isEmpty() || !message.startsWith(host + QStringLiteral(": ")) || !message.contains(name)) continue;
     m_changedFiles[run.file] = message;
     emit changed();
   }
@@ -102,8 +103,10 @@ void Machines::look() {
     if (!machine->measuring && ((state.connected && (came || due)) || ended)) measure(*machine);
     shown.push_back(status);
   }
-  if (back && !m_cancelled) goOn();
-  if (m_cancelled && m_runs.jobs().putOffCount() + m_runs.quickJobs().putOffCount() == 0) {
+  const bool allThere = std::ranges::all_of(shown, &MachineStatus::connected);
+  const std::size_t waiting = m_runs.jobs().putOffCount() + m_runs.quickJobs().putOffCount();
+  if (!m_cancelled && waiting > 0 && (back || (allThere && m_changedFiles.empty()))) goOn();
+  if (m_cancelled && waiting == 0) {
     m_cancelled = false;  // something newer was asked for in their place
     emit changed();
   }
