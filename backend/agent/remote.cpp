@@ -223,7 +223,7 @@ RemoteState Remote::state() const {
 
 void Remote::disconnect() {
   const std::lock_guard lock(state_mutex_);
-  if (link_) link_->child.terminate();
+  if (link_) link_->connection->end();
 }
 
 void Remote::reconnect() {

@@ -12,14 +12,13 @@ namespace foxscope::gui::test {
 namespace {
 
 // As ssh says it, and with its exit status.
-constexpr const char* kSsh = R"(#!/bin/sh
-cd "$(dirname "$0")" if[-e down];
-then echo "ssh: connect to host $1 port 22: No route to host" > &2;
-exit 255; fi
+constexpr const char* kSsh = R"sh(#!/bin/sh
+cd "$(dirname "$0")"
+if [ -e down ]; then echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; fi
 echo $$ >> agents
 shift
 exec "$@"
-)";
+)sh";
 
 }  // namespace
 

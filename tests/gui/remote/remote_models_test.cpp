@@ -32,11 +32,11 @@ namespace {
 
 constexpr const char* kText = "The fox ran over the hill, and nobody saw the fox.";
 
-struct Shown {
+struct ModelsShown {
   Machine machine;
   RemoteWindow window;
 
-  Shown() { QFile::link(foxModel(), machine.folder.path("fox")); }
+  ModelsShown() { QFile::link(foxModel(), machine.folder.path("fox")); }
   Document& document() { return window.document(); }
   RunList& runs() { return window.document().runs(); }
   bool openModel(const QString& device = "cpu") {
@@ -64,7 +64,7 @@ double largestDifference(std::span<const float> a, std::span<const float> b) {
 }  // namespace
 
 void RemoteModelsTest::aModelRunsThereAsItDoesHere() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel());
   QVERIFY2(shown.run(), qPrintable(shown.window.window.messages().join('\n')));
   const Run there = shown.runs()[0];
@@ -88,7 +88,7 @@ void RemoteModelsTest::aModelRunsThereAsItDoesHere() {
 }
 
 void RemoteModelsTest::aRunThereIsCancelled() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel());
   shown.machine.freeze();
   shown.start();
@@ -101,7 +101,7 @@ void RemoteModelsTest::aRunThereIsCancelled() {
 }
 
 void RemoteModelsTest::aChangeRunsThere() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel());
   QVERIFY(shown.run());
   shown.document().modelRuns().startDerivedRun(shown.runs()[0].id, {"1:2:one"});
@@ -113,7 +113,7 @@ void RemoteModelsTest::aChangeRunsThere() {
 }
 
 void RemoteModelsTest::aRunStaysThereUntilItIsSaved() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel());
   QVERIFY(shown.run());
   const QString there = shown.runs()[0].file;
@@ -130,7 +130,7 @@ void RemoteModelsTest::aRunStaysThereUntilItIsSaved() {
 }
 
 void RemoteModelsTest::whatRanIsNotRunTwice() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel());
   shown.machine.freeze();
   shown.start();
@@ -143,7 +143,7 @@ void RemoteModelsTest::whatRanIsNotRunTwice() {
 }
 
 void RemoteModelsTest::whatAMachineRefusesIsSaid() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel("cuda:99"));
   shown.start();
   QVERIFY(QTest::qWaitFor([&] { return shown.window.said("box: "); }, kPatience));
@@ -152,7 +152,7 @@ void RemoteModelsTest::whatAMachineRefusesIsSaid() {
 }
 
 void RemoteModelsTest::aTrainingIsAFilmWhileItGoesOn() {
-  Shown shown;
+  ModelsShown shown;
   const WrittenTraining training;
   training.make();
   QVERIFY(shown.window.open(Machine::urlOf(training.path())));
@@ -197,7 +197,7 @@ void RemoteModelsTest::aTrainingIsAFilmWhileItGoesOn() {
 }
 
 void RemoteModelsTest::aTrainingThatIsNoneIsSaidInALine() {
-  Shown shown;
+  ModelsShown shown;
   QDir().mkpath(shown.machine.folder.path("odd"));
   shown.document().open({shown.machine.url("odd")});
   QVERIFY(QTest::qWaitFor(
@@ -221,7 +221,7 @@ void RemoteModelsTest::aTrainingThatIsNoneIsSaidInALine() {
 }
 
 void RemoteModelsTest::tokenIdsRun() {
-  Shown shown;
+  ModelsShown shown;
   QVERIFY(shown.openModel());
   const QString ids = shown.machine.folder.write("ids.json", "[5, 6, 7, 8, 9, 10, 11]");
   shown.document().open({ids});

@@ -64,6 +64,7 @@ void MachineBar::follow() {
     auto* row = new QHBoxLayout(shown.widget);
     row->setContentsMargins(10, 3, 4, 3);
     shown.label = new ElidedLabel;
+    shown.label->setWrapped(true);
     row->addWidget(shown.label, 1);
     shown.button = new QPushButton;
     row->addWidget(shown.button);

@@ -58,6 +58,8 @@ void RemoteDialog::makeWidgets() {
   m_places = new QListWidget;
   m_places->setAccessibleName(tr("Last places and machines"));
   m_places->setTextElideMode(Qt::ElideMiddle);
+  m_places->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_places->setIconSize({fontMetrics().height(), fontMetrics().height()});
   m_places->setMinimumWidth(fontMetrics().averageCharWidth() * kPlacesInCharacters / 2);
 
   auto* top = new QFormLayout;
@@ -102,17 +104,19 @@ void RemoteDialog::makeWidgets() {
   m_entries->installEventFilter(this);
 
   m_model = new QWidget;
-  auto* model = new QHBoxLayout(m_model);
-  model->setContentsMargins(0, 0, 0, 0);
+  auto* modelColumn = new QVBoxLayout(m_model);
+  modelColumn->setContentsMargins(0, 0, 0, 0);
   m_facts = new ElidedLabel;
-  model->addWidget(m_facts, 1);
+  modelColumn->addWidget(m_facts);
+  auto* model = new QHBoxLayout;
+  modelColumn->addLayout(model);
   auto* runsOn = new QLabel(tr("&Runs there on"));
   model->addWidget(runsOn);
   m_device = new QComboBox;
   m_device->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_device->setMinimumContentsLength(kPlacesInCharacters);
   runsOn->setBuddy(m_device);
-  model->addWidget(m_device);
+  model->addWidget(m_device, 1);
   m_model->hide();
 
   m_all = new QCheckBox(tr("&All files"));
@@ -163,7 +167,10 @@ void RemoteDialog::makeWidgets() {
     list({m_shown->host, (path.isEmpty() ? QStringLiteral("~") : path).toStdString()});
   });
   connect(m_up, &QToolButton::clicked, this, &RemoteDialog::goUp);
-  connect(m_all, &QCheckBox::toggled, this, [this](bool all) { m_rows.showAll(all); });
+  connect(m_all, &QCheckBox::toggled, this, [this](bool all) {
+    m_rows.showAll(all);
+    if (m_shown) tellCount(m_more);
+  });
   connect(m_entries, &QTreeView::activated, this, &RemoteDialog::activate);
   connect(m_entries->selectionModel(), &QItemSelectionModel::selectionChanged, this, &RemoteDialog::followChoice);
   const auto chosen = [this](const QListWidgetItem* item) {
@@ -199,6 +206,7 @@ void RemoteDialog::fillPlaces(const QStringList& hosts) {
   auto* completer = new QCompleter(hosts, m_machine);
   completer->setCaseSensitivity(Qt::CaseInsensitive);
   m_machine->setCompleter(completer);
+  m_places->setVisible(m_places->count() > 0);
   for (int row = 0; row < m_places->count(); ++row) {
     if (m_places->item(row)->flags() == Qt::NoItemFlags) continue;
     m_places->setCurrentRow(row);
@@ -248,15 +256,12 @@ void RemoteDialog::list(const agent::RemotePath& folder, const QString& select) 
 
 void RemoteDialog::receive(const agent::RemotePath& asked, const agent::FolderList& list, const QString& select) {
   m_asking = false;
+  m_more = list.more;
   m_shown = {asked.host, list.resolved.empty() ? asked.path : list.resolved};
   m_machine->setText(QString::fromStdString(asked.host.words()));
   m_folder->setText(QString::fromStdString(m_shown->path));
   m_list.setFolder(list);
-  QString words = tr("%n entries", nullptr, m_list.rowCount());
-  if (list.more)
-    words = tr("The first %n entries; there are more: type the path of what you look for", nullptr, m_list.rowCount());
-  if (m_rows.rowCount() == 0) words += tr(", none of them a run file, model, training, evaluation or text");
-  tell(words + '.');
+  tellCount(list.more);
   QModelIndex current = m_rows.index(0, 0);
   for (int row = 0; row < m_rows.rowCount() && !select.isEmpty(); ++row) {
     if (m_rows.index(row, 0).data().toString() == select) current = m_rows.index(row, 0);
@@ -265,6 +270,14 @@ void RemoteDialog::receive(const agent::RemotePath& asked, const agent::FolderLi
   m_entries->scrollTo(current);
   m_entries->setFocus();
   followChoice();
+}
+
+void RemoteDialog::tellCount(bool more) {
+  const int all = m_list.rowCount();
+  const int shown = m_rows.rowCount();
+  if (more) return tell(tr("The first %1 entries; there are more: type the path of what you look for.").arg(all));
+  if (shown == 0) return tell(tr("No run file, model, training, evaluation or text in %1 entries.").arg(all));
+  tell(shown == all ? tr("%1 entries.").arg(all) : tr("%1 of %2 entries.").arg(shown).arg(all));
 }
 
 void RemoteDialog::goUp() {

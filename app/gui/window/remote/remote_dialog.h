@@ -55,6 +55,7 @@ class RemoteDialog : public QDialog {
   void connectMachine();
   void list(const agent::RemotePath& folder, const QString& select = {});
   void receive(const agent::RemotePath& asked, const agent::FolderList& list, const QString& select);
+  void tellCount(bool more);
   void goUp();
   void activate(const QModelIndex& index);
   void enter(const QModelIndex& index);
@@ -70,6 +71,7 @@ class RemoteDialog : public QDialog {
   bool m_remembers;
   std::optional<agent::RemotePath> m_shown;  ///< the folder that is listed
   QString m_described;                       ///< URL of the model whose facts are shown
+  bool m_more = false;                       ///< it has more entries than were listed
   bool m_asking = false;
   bool m_askingModel = false;
   FolderModel m_list;
