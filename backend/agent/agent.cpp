@@ -185,6 +185,10 @@ Message Agent::answer(std::int64_t id, Task& task) {
     return std::move(*answer);
   } catch (const UsageError& error) {
     return error_message(error.what(), true);
+  } catch (const RunChanged& error) {
+    Message message = error_message(error.what(), false);
+    message.header["changed"] = true;
+    return message;
   } catch (const std::bad_alloc&) {
     return error_message("out of memory there", false);
   } catch (const std::exception& error) {

@@ -159,6 +159,7 @@ Message Connection::finished(const Message& message) const {
     const std::string text = error->is_string() ? error->get<std::string>() : "an error without words";
     const std::string line = fmt::format("{}: {}", name_, text);
     if (message.header.value("usage", false)) throw UsageError(line);
+    if (message.header.value("changed", false)) throw RunChanged(line);
     throw Error(line);
   }
   return message;

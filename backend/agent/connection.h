@@ -50,6 +50,8 @@ class Connection {
 
   [[nodiscard]] const Hello& other() const { return other_; }
   [[nodiscard]] bool ended() const;
+  /// Ends it on this side, as if the other side had ended; from any thread.
+  void end() const { channel_.stop_reading(); }
   [[nodiscard]] std::uint64_t bytes_received() const { return channel_.bytes_received(); }
   [[nodiscard]] std::uint64_t bytes_sent() const { return channel_.bytes_sent(); }
 

@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,7 +23,10 @@
 #include "backend/base/error.h"
 #include "backend/base/regular_file.h"
 #include "backend/base/sha256.h"
+#include "backend/base/system_memory.h"
+#include "backend/file/file_trace.h"
 #include "backend/file/provenance.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope::agent {
 namespace {
@@ -170,12 +176,91 @@ class Uploads {
   std::map<std::string, Upload> uploads_;
 };
 
+std::string title_of_cpu() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string title = "CPU";
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t value = line.find(": ");
+    if (!line.starts_with("model name") || value == std::string::npos) continue;
+    title = line.substr(value + 2);
+    break;
+  }
+  return fmt::format("{}, {} threads", title, std::max(1U, std::thread::hardware_concurrency()));
+}
+
+/// The memory of a GPU is not looked at: that would start CUDA on it, which takes some of it.
+std::optional<Message> answer_devices(const Asked& /*asked*/) {
+  std::vector<DeviceFacts> devices;
+  for (int index = 0; index < kernels::cuda::device_count(); ++index) {
+    devices.push_back({fmt::format("cuda:{}", index), kernels::cuda::device_name(index), 0});
+  }
+  devices.push_back({"cpu", title_of_cpu(), available_memory()});
+  Message answer;
+  put(answer, "answer", devices);
+  return answer;
+}
+
+/// Runs that are made through an agent stay here until they are saved, or nobody has read them for so many days.
+constexpr std::chrono::days kRunsStay{7};
+constexpr std::size_t kLongestName = 100;
+
+std::filesystem::path runs_folder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  return std::filesystem::path(cache != nullptr && *cache == '/' ? cache : local_path("~/.cache")) / "foxscope/runs";
+}
+
+void remove_old_runs(const std::filesystem::path& folder) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    struct stat status {};
+    if (!entry->path().native().ends_with(".h5") || stat(entry->path().c_str(), &status) != 0) continue;
+    const auto used = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_atim.tv_sec));
+    std::error_code ignored;
+    if (std::chrono::system_clock::now() - used > kRunsStay) std::filesystem::remove(entry->path(), ignored);
+  }
+}
+
+/// A path of a name that no other run has.
+std::optional<Message> answer_place(const Asked& asked) {
+  const std::string name = take<std::string>(asked.request, "name");
+  if (!is_model_name(name) || name.size() > kLongestName) {
+    throw Error(fmt::format("{}: a run's name has letters, digits, '.', '_' and '-', at most {}", name, kLongestName));
+  }
+  const std::filesystem::path folder = runs_folder();
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error(fmt::format("{}: cannot be made ({})", folder.string(), failed.message()));
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
+  remove_old_runs(folder);
+  static std::atomic<unsigned> count = 0;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Message answer;
+  put(answer, "answer",
+      (folder / fmt::format("{}-{:x}-{:x}-{}.h5", name, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                            getpid(), ++count))
+          .string());
+  return answer;
+}
+
+std::optional<Message> answer_forget(const Asked& asked) {
+  const std::filesystem::path path = local_path(take<std::string>(asked.request, "path"));
+  std::error_code failed;
+  const bool own = path.parent_path() == runs_folder() && path.native().ends_with(".h5");
+  Message answer;
+  put(answer, "answer", own && std::filesystem::remove(path, failed));
+  return answer;
+}
+
 }  // namespace
 
 void add_file_answers(Agent& agent) {
   agent.answers("stat", answer_stat);
   agent.answers("list", answer_list);
   agent.answers("fetch", answer_fetch);
+  agent.answers("devices", answer_devices);
+  agent.answers("place", answer_place);
+  agent.answers("forget", answer_forget);
   agent.answers("write", [uploads = std::make_shared<Uploads>()](const Asked& asked) { return uploads->write(asked); });
 }
 

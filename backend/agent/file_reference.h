@@ -31,6 +31,20 @@ struct FolderList {
   bool more = false;  ///< there are more entries than were listed
 };
 
+/// A device that models run on.
+struct DeviceFacts {
+  std::string name;         ///< the word of --device: "cuda:0", "cpu"
+  std::string title;        ///< "NVIDIA H200", "AMD EPYC 9654, 192 threads"
+  std::int64_t memory = 0;  ///< bytes that a run may still take; 0: not known
+};
+
+template <typename Visit>
+void fields(Visit& visit, DeviceFacts& facts) {
+  visit("name", facts.name);
+  visit("title", facts.title);
+  visit("memory", facts.memory);
+}
+
 template <typename Visit>
 void fields(Visit& visit, FileFacts& facts) {
   visit("kind", facts.kind);

@@ -25,6 +25,12 @@ class ProtocolError : public Error {
   using Error::Error;
 };
 
+/// A run file has changed since it was opened, or has gone. It travels as an error with "changed".
+class RunChanged : public Error {
+ public:
+  using Error::Error;
+};
+
 /// An array of a message, C order, little-endian.
 struct Part {
   std::string dtype = "uint8";  ///< uint8, uint16, int32, int64, float32, float64 or bfloat16

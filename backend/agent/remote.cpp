@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -47,6 +49,21 @@ struct KnownRemotes {
   std::mutex mutex;
   std::map<RemoteHost, std::shared_ptr<Remote>> remotes;
 };
+
+std::atomic<bool>& staying_lost() {
+  static std::atomic<bool> stay = false;
+  return stay;
+}
+
+struct AskingThreads {
+  std::mutex mutex;
+  std::multiset<std::thread::id> threads;
+};
+
+AskingThreads& asking_threads() {
+  static AskingThreads* const all = new AskingThreads;  // outlives every thread
+  return *all;
+}
 
 std::stop_token& token_of_thread() {
   thread_local std::stop_token token;
@@ -152,11 +169,19 @@ std::shared_ptr<Remote> Remote::at(const RemoteHost& host) {
 class Remote::Asking {
  public:
   explicit Asking(Remote& remote) : remote_(remote) {
+    {
+      const std::lock_guard lock(asking_threads().mutex);
+      asking_threads().threads.insert(std::this_thread::get_id());
+    }
     const std::lock_guard lock(remote_.idle_mutex_);
     ++remote_.asking_;
     remote_.guessing_.request_stop();
   }
   ~Asking() {
+    {
+      const std::lock_guard lock(asking_threads().mutex);
+      asking_threads().threads.extract(std::this_thread::get_id());
+    }
     const std::lock_guard lock(remote_.idle_mutex_);
     --remote_.asking_;
     remote_.last_asked_ = std::chrono::steady_clock::now();
@@ -176,6 +201,20 @@ void Remote::close_all() {
   remotes.swap(known().remotes);
 }
 
+std::vector<std::shared_ptr<Remote>> Remote::all() {
+  const std::lock_guard lock(known().mutex);
+  std::vector<std::shared_ptr<Remote>> list;
+  for (const auto& [host, remote] : known().remotes) list.push_back(remote);
+  return list;
+}
+
+bool Remote::is_asking(std::thread::id thread) {
+  const std::lock_guard lock(asking_threads().mutex);
+  return asking_threads().threads.contains(thread);
+}
+
+void Remote::stay_lost(bool stay) { staying_lost() = stay; }
+
 void Remote::listen(std::function<void(std::string_view line)> say) {
   const std::lock_guard lock(listener().mutex);
   listener().say = std::move(say);
@@ -187,13 +226,71 @@ Remote::Remote(RemoteHost host) : host_(std::move(host)) {}
 
 Remote::~Remote() = default;
 
+RemoteState Remote::state() const {
+  RemoteState state;
+  {
+    const std::lock_guard lock(idle_mutex_);
+    state.asking = asking_;
+  }
+  const std::lock_guard lock(state_mutex_);
+  state.lost = state_.lost;
+  state.was_connected = state_.was_connected;
+  state.received = state_.received;
+  state.sent = state_.sent;
+  if (!link_) return state;
+  state.connected = !link_->connection->ended();
+  state.received += link_->connection->bytes_received();
+  state.sent += link_->connection->bytes_sent();
+  return state;
+}
+
+void Remote::disconnect() {
+  const std::lock_guard lock(state_mutex_);
+  if (link_) link_->connection->end();
+}
+
+void Remote::reconnect() {
+  const std::lock_guard lock(state_mutex_);
+  state_.lost.clear();
+}
+
+/// Puts a connection, or none, in the place of the one before.
+void Remote::take_link(std::shared_ptr<Link> link) {
+  std::shared_ptr<Link> before;  // ends without the lock
+  const std::lock_guard lock(state_mutex_);
+  before = std::exchange(link_, std::move(link));
+  if (before) state_.received += before->connection->bytes_received();
+  if (before) state_.sent += before->connection->bytes_sent();
+  state_.was_connected = state_.was_connected || link_ != nullptr;
+  if (link_) state_.lost.clear();
+}
+
 /// @param first  is sent at once over a connection that has to be made
 /// @param sent   whether that was done
 std::shared_ptr<Remote::Link> Remote::link(const Job& job, const Message& first, bool& sent) {
   const std::lock_guard lock(mutex_);
   sent = false;
-  if (link_ && !link_->connection->ended()) return link_;
-  link_.reset();
+  {
+    const std::lock_guard state(state_mutex_);
+    if (link_ && !link_->connection->ended()) return link_;
+    if (!state_.lost.empty() && staying_lost()) throw ConnectionLost(state_.lost);
+  }
+  take_link(nullptr);
+  try {
+    std::shared_ptr<Link> made = new_link(job, first);
+    sent = made != nullptr;
+    if (made) take_link(made);
+    return made;
+  } catch (const Error& error) {
+    const std::lock_guard state(state_mutex_);
+    if (!state_.was_connected) throw;
+    state_.lost = error.what();
+    throw ConnectionLost(state_.lost);
+  }
+}
+
+/// @returns null if the job was stopped
+std::shared_ptr<Remote::Link> Remote::new_link(const Job& job, const Message& first) {
   const std::string name = host_.words();
   const std::vector<std::string> words = agent_command(host_);
   job.tell({0, 0, "", "connecting"});
@@ -229,8 +326,7 @@ std::shared_ptr<Remote::Link> Remote::link(const Job& job, const Message& first,
   made->errors.connected();
   const Hello& other = made->connection->other();
   log_line(LogCategory::file, [&] { return fmt::format("{}: {} {}", name, other.program, other.version); });
-  sent = true;
-  return link_ = made;
+  return made;
 }
 
 std::optional<Message> Remote::ask_kept(const Message& request, const Job& job, const Connection::Output& output) {
@@ -287,7 +383,7 @@ void Remote::ask_guesses(const std::stop_token& stop) {
     });
     std::shared_ptr<Link> way;
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(state_mutex_);
       way = link_;
     }
     try {
@@ -331,9 +427,12 @@ std::optional<Message> Remote::ask_now(const Message& request, const Job& job, A
         log_line(LogCategory::file, [&] { return fmt::format("{}: the connection ended, once more", host_.words()); });
         continue;
       }
-      throw Error(fmt::format("{}: {}", error.what(),
-                              again == Again::once ? "look after the machine and the network, and try again"
-                                                   : "what was going on there has ended with it: start it again"));
+      if (again == Again::never) {
+        throw Error(fmt::format("{}: what was going on there has ended with it: start it again", error.what()));
+      }
+      const std::lock_guard lock(state_mutex_);
+      state_.lost = fmt::format("{}: look after the machine and the network, and try again", error.what());
+      throw ConnectionLost(state_.lost);
     }
   }
 }

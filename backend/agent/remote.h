@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,10 +22,26 @@ namespace foxscope::agent {
 /// or takes long, is not: it would run twice.
 enum class Again { once, never };
 
+/// The connection to a machine ended and could not be made anew. The request may be made again when it is there.
+class ConnectionLost : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A request that named no job of its own was stopped (AskingFor).
 class AskingStopped : public Error {
  public:
   AskingStopped() : Error("stopped") {}
+};
+
+/// The state of the connection to a machine.
+struct RemoteState {
+  bool connected = false;
+  bool was_connected = false;  ///< now or before
+  std::uint64_t received = 0;  ///< bytes, over all connections
+  std::uint64_t sent = 0;
+  int asking = 0;    ///< requests on their way
+  std::string lost;  ///< the reason why it ended and could not be made anew; empty: it was not lost
 };
 
 /// While this object lives, requests of its thread that name no job of their own are stopped with this token; they
@@ -59,10 +76,24 @@ class Remote {
   Remote(const Remote&) = delete;
   Remote& operator=(const Remote&) = delete;
 
+  /// All machines that were asked for since the last close_all.
+  static std::vector<std::shared_ptr<Remote>> all();
+  /// Whether a thread waits for an answer.
+  static bool is_asking(std::thread::id thread);
+  /// Whether requests after a lost connection fail at once, until reconnect() is called. Otherwise each tries anew.
+  static void stay_lost(bool stay);
+
   [[nodiscard]] const RemoteHost& host() const { return host_; }
+  /// The state now. Never waits.
+  [[nodiscard]] RemoteState state() const;
+  /// Ends the connection, as if it had ended by itself: requests on their way are made once more over a new one.
+  void disconnect();
+  /// The next request makes a connection, also after one was lost.
+  void reconnect();
 
   /// Connection::ask over the connection, which is made where there is none.
-  /// @throws Error where it cannot be made: no ssh, no such host, no program there, another protocol
+  /// @throws Error where it cannot be made: no ssh, no such host, no program there, another protocol; ConnectionLost
+  ///         where there was one before
   std::optional<Message> ask(const Message& request, const Job& job, Again again = Again::once,
                              const Connection::Output& output = {});
 
@@ -87,12 +118,16 @@ class Remote {
   std::optional<Message> ask_now(const Message& request, const Job& job, Again again, const Connection::Output& output);
   void ask_guesses(const std::stop_token& stop);
   std::shared_ptr<Link> link(const Job& job, const Message& first, bool& sent);
+  std::shared_ptr<Link> new_link(const Job& job, const Message& first);
+  void take_link(std::shared_ptr<Link> link);
 
   RemoteHost host_;
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< held while a connection is made
+  mutable std::mutex state_mutex_;
   std::shared_ptr<Link> link_;
+  RemoteState state_;  ///< of the connections before link_
 
-  std::mutex idle_mutex_;
+  mutable std::mutex idle_mutex_;
   std::condition_variable_any idle_changed_;
   int asking_ = 0;  ///< requests that are no guesses
   std::chrono::steady_clock::time_point last_asked_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -32,6 +33,18 @@ template <typename T>
 T answer_about(const char* word, const RemotePath& path) {
   const auto remote = Remote::at(path.host);
   return take<T>(*remote->ask(request_about(word, path), {}), "answer");
+}
+
+/// @returns nothing if the job was stopped
+template <typename T>
+std::optional<T> answer_to(const Message& request, const RemoteHost& host, const Job& job, Again again = Again::once) {
+  const auto answer = Remote::at(host)->ask(request, job, again);
+  if (!answer) return std::nullopt;
+  try {
+    return take<T>(*answer, "answer");
+  } catch (const ProtocolError& error) {
+    throw Error(fmt::format("{}: {}: install the same version on both machines", host.words(), error.what()));
+  }
 }
 
 /// Copies of files from other machines.
@@ -72,7 +85,51 @@ std::int64_t bytes_of(const std::string& path) {
   return is_remote(path) ? file_facts(path).bytes : static_cast<std::int64_t>(std::filesystem::file_size(path));
 }
 
-FolderList list_folder(const RemotePath& folder) { return answer_about<FolderList>("list", folder); }
+std::optional<double> round_trip(Remote& remote, const Job& job) {
+  Message request = request_for("stat");
+  put(request, "path", std::string("/"));
+  // The connection may have to be made first, which takes longer.
+  if (!remote.ask(request, job)) return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  if (!remote.ask(request, job)) return std::nullopt;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::optional<FolderList> list_folder(const RemotePath& folder, const Job& job) {
+  const auto came = answer_to<FolderList>(request_about("list", folder), folder.host, job);
+  if (!came) return std::nullopt;
+  FolderList list;
+  list.resolved = came->resolved;
+  list.more = came->more;
+  const std::size_t least =
+      std::min({came->names.size(), came->kinds.size(), came->bytes.size(), came->modified.size(), came->holds.size()});
+  for (std::size_t n = 0; n < least; ++n) {
+    const std::string& name = came->names[n];
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) continue;
+    list.names.push_back(name);
+    list.kinds.push_back(came->kinds[n]);
+    list.bytes.push_back(came->bytes[n]);
+    list.modified.push_back(came->modified[n]);
+    list.holds.push_back(came->holds[n]);
+  }
+  return list;
+}
+
+std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, const Job& job) {
+  return answer_to<std::vector<DeviceFacts>>(request_for("devices"), host, job);
+}
+
+std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job) {
+  Message request = request_for("place");
+  put(request, "name", name);
+  auto path = answer_to<std::string>(request, host, job);
+  if (!path) return std::nullopt;
+  return RemotePath{host, std::move(*path)};
+}
+
+void forget_run(const RemotePath& run, const Job& job) {
+  answer_to<bool>(request_about("forget", run), run.host, job, Again::never);
+}
 
 std::filesystem::path file_here(const std::string& path, const Job& job) {
   return is_remote(path) ? copies().of(parse_remote_path(path), job) : std::filesystem::path(path);

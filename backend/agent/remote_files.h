@@ -2,14 +2,18 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/agent/file_reference.h"
 #include "backend/agent/remote_path.h"
 #include "backend/base/job.h"
 
 namespace foxscope::agent {
+
+class Remote;
 
 /// Describes a path on another machine. @throws Error where there is none, or the machine cannot be reached
 FileFacts file_facts(const std::string& path);
@@ -18,8 +22,27 @@ FileFacts file_facts(const std::string& path);
 std::string content_of(const std::string& path);
 std::int64_t bytes_of(const std::string& path);
 
-/// The entries of a folder on another machine. @throws Error likewise
-FolderList list_folder(const RemotePath& folder);
+/// Asks for next to nothing. @returns the seconds that the answer took; nothing if the job was stopped
+/// @throws Error likewise
+std::optional<double> round_trip(Remote& remote, const Job& job);
+
+/// The entries of a folder on another machine, without those whose names no path can have.
+/// @returns nothing if the job was stopped
+/// @throws Error likewise
+std::optional<FolderList> list_folder(const RemotePath& folder, const Job& job);
+
+/// The devices of another machine that models run on, the CPU last.
+/// @returns nothing if the job was stopped
+/// @throws Error likewise
+std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, const Job& job);
+
+/// A path for a run that is made on another machine, in the folder there that keeps runs until they are saved.
+/// @param name  of its file, without the ending
+/// @returns nothing if the job was stopped
+/// @throws Error likewise
+std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job);
+/// Removes such a run; nothing where it has gone, and for any other file.
+void forget_run(const RemotePath& run, const Job& job);
 
 /// A file here: the path itself, or of one on another machine a copy under the same name, which
 /// remove_temporary_folders takes away. A file that has not changed is copied once.

@@ -307,11 +307,21 @@ std::optional<Message> RunAnswers::tokens(const Asked& asked) {
   return answer_with(packed_tokens(*of.trace->tokens(), of.trace->text().get(), range));
 }
 
+/// @throws RunChanged
+void require_unchanged(const RunReference& run) {
+  std::string identity;
+  try {
+    identity = file_identity(local_path(run.path));
+  } catch (const Error& error) {
+    throw RunChanged(error.what());
+  }
+  if (identity == run.identity) return;
+  throw RunChanged(fmt::format("{}: has changed since it was opened: open it again", run.path));
+}
+
 /// The file of a later request, as it was opened; it may have been put aside since.
 std::shared_ptr<const RunFile> RunAnswers::file_of(const RunReference& run, const Job& job) {
-  if (file_identity(local_path(run.path)) != run.identity) {
-    throw Error(fmt::format("{}: has changed since it was opened: open it again", run.path));
-  }
+  require_unchanged(run);
   const auto file = opened(run, run.unchecked ? RunCheck::none : RunCheck::glance, job);
   if (!file) throw Error(fmt::format("{}: opening it was stopped", run.path));
   return file;

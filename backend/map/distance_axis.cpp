@@ -10,6 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/map/statistics/gate_mean.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope {
@@ -27,7 +28,8 @@ double decay_time_of(const HeadOf& head) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (!forgets(head.trace->info(), head.layer) || head.trace->info().length < 2) return kNever;
   try {
-    return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
+    // From another machine the means of all heads came when the run was opened: the window's thread does not wait.
+    return decay_time(mean_log_gate(*head.trace, head.layer, head.head));
   } catch (const Error&) {
     return kNever;  // the run kept no gates
   }

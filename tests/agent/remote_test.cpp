@@ -1,5 +1,8 @@
 #include "backend/agent/remote.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <fstream>
 #include <iterator>
 
@@ -101,12 +104,118 @@ TEST(Remote, RunsNothingTwice) {
   EXPECT_EQ(lines_in(folder / "starts"), 1);
 }
 
+TEST(Remote, SaysItsState) {
+  const TemporaryFolder folder;
+  const Role role("serve");
+  const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
+  const auto remote = Remote::at({"", "box", 0});
+  EXPECT_FALSE(remote->state().was_connected);
+  Message echo = request_for("echo");
+  echo.header["word"] = "hello";
+  remote->ask(echo, {});
+  const agent::RemoteState first = remote->state();
+  EXPECT_TRUE(first.connected && first.was_connected && first.lost.empty());
+  EXPECT_EQ(first.asking, 0);
+  EXPECT_GT(first.received, 0);
+  // The bytes of a connection that ended count on.
+  remote->ask(request_for("end once"), {});
+  remote->ask(echo, {});
+  EXPECT_GT(remote->state().received, first.received);
+  Remote::close_all();
+}
+
+TEST(Remote, StaysLostUntilItIsToReconnect) {
+  const TemporaryFolder folder;
+  const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
+  const auto remote = Remote::at({"ann", "box", 0});
+  Message echo = request_for("echo");
+  echo.header["word"] = "hello";
+  {
+    const Role role("serve");
+    remote->ask(echo, {});
+  }
+  Remote::stay_lost(true);
+  {
+    const Role role("no host");
+    EXPECT_THROW(remote->ask(request_for("end"), {}), agent::ConnectionLost);
+    EXPECT_NE(remote->state().lost.find("ann@box: cannot be reached: ssh: Could not resolve"), std::string::npos);
+  }
+  const Role role("serve");
+  EXPECT_THROW(remote->ask(echo, {}), agent::ConnectionLost);
+  EXPECT_EQ(lines_in(folder / "starts"), 1);
+  remote->reconnect();
+  EXPECT_EQ(remote->ask(echo, {})->header["answer"], "hello");
+  EXPECT_TRUE(remote->state().lost.empty());
+  Remote::stay_lost(false);
+  Remote::close_all();
+}
+
+TEST(Remote, StopsRequestsOfAThreadThatNameNoJob) {
+  const Role role("serve");
+  const auto remote = Remote::at({"", "box", 0});
+  Message echo = request_for("echo");
+  echo.header["word"] = "hello";
+  std::stop_source stop;
+  const agent::AskingFor asking(stop.get_token());
+  EXPECT_EQ(remote->ask(echo, {})->header["answer"], "hello");
+  stop.request_stop();
+  EXPECT_THROW(remote->ask(echo, {}), agent::AskingStopped);
+  Remote::close_all();
+}
+
 TEST(Remote, IsOneForAllThatNameTheSameMachine) {
   const auto remote = Remote::at({"", "box", 0});
   EXPECT_EQ(Remote::at({"", "box", 0}), remote);
   EXPECT_NE(Remote::at({"", "box", 22}), remote);
   Remote::close_all();
   EXPECT_NE(Remote::at({"", "box", 0}), remote);
+}
+
+TEST(RemoteFiles, AreListedWithoutNamesThatNoPathHas) {
+  const TemporaryFolder folder;
+  const Role role("serve");
+  folder.write("a.txt", "words");
+  folder.write("inner/config.json", "{}");
+  const auto list = agent::list_folder(agent::parse_remote_path("ssh://box" + folder.text()), {});
+  ASSERT_TRUE(list);
+  EXPECT_EQ(list->names, (std::vector<std::string>{"a.txt", "inner"}));
+  EXPECT_EQ(list->holds, (std::vector<std::string>{"text", "checkpoint"}));
+  EXPECT_EQ(list->resolved, folder.text());
+}
+
+TEST(RemoteFiles, NameTheDevicesTheCpuLast) {
+  const Role role("serve");
+  const auto devices = agent::list_devices({"", "box", 0}, {});
+  ASSERT_TRUE(devices && !devices->empty());
+  EXPECT_EQ(devices->back().name, "cpu");
+  EXPECT_GT(devices->back().memory, 0);
+  EXPECT_NE(devices->back().title.find(" threads"), std::string::npos);
+}
+
+TEST(RemoteFiles, KeepRunsUntilTheyAreForgotten) {
+  const TemporaryFolder folder;
+  const Variable cache("XDG_CACHE_HOME", folder.text());
+  const Role role("serve");
+  const agent::RemoteHost host{"", "box", 0};
+  const auto first = agent::place_for_run(host, "fox", {});
+  const auto second = agent::place_for_run(host, "fox", {});
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(first->path, second->path);
+  EXPECT_TRUE(first->path.starts_with(folder.text() + "/foxscope/runs/fox-"));
+  std::ofstream(first->path) << "a run";
+  folder.write("other.h5", "not there");
+  agent::forget_run({host, folder.text() + "/other.h5"}, {});
+  agent::forget_run(*first, {});
+  EXPECT_TRUE(std::filesystem::exists(folder / "other.h5"));
+  EXPECT_FALSE(std::filesystem::exists(first->path));
+  // What nobody has read for a week goes when the next run is made.
+  std::ofstream(second->path) << "a run";
+  const timespec old[] = {{1, 0}, {1, 0}};
+  utimensat(AT_FDCWD, second->path.c_str(), old, 0);
+  agent::place_for_run(host, "fox", {});
+  EXPECT_FALSE(std::filesystem::exists(second->path));
+  EXPECT_EQ(error_of([&] { agent::place_for_run(host, "../fox", {}); }),
+            "box: ../fox: a run's name has letters, digits, '.', '_' and '-', at most 100");
 }
 
 TEST(RemoteFiles, AreCopiedBothWays) {

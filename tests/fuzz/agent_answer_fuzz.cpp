@@ -78,6 +78,7 @@ void read_messages(int in) {
     take_as<foxscope::PruningBound>(*message);
     take_as<agent::FileFacts>(*message);
     take_as<agent::FolderList>(*message);
+    take_as<std::vector<agent::DeviceFacts>>(*message);
     take_as<std::vector<double>>(*message);
   }
 }

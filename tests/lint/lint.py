@@ -34,7 +34,7 @@ ALLOWED = {
     "backend/eval": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
                      "backend/data", "backend/generate", "kernels"},
     "backend/train": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
-                      "backend/data", "backend/generate", "backend/eval", "kernels"},
+                      "backend/data", "backend/generate", "backend/eval", "backend/agent", "kernels"},
     "backend/serve": {"backend/base", "backend/text", "backend/model", "backend/data", "backend/generate",
                       "backend/eval"},
     "app": {"app/cli"},

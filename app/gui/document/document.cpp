@@ -9,13 +9,17 @@
 #include <QThread>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/stage_clock.h"
+#include "backend/agent/remote.h"
+#include "backend/agent/remote_files.h"
 
 namespace foxscope::gui {
 
 struct Document::Opened {
   QString path;
   OpenedContent content;
+  QString device = {};
   bool cancelled = false;
 };
 
@@ -37,7 +41,7 @@ Document::Document(QObject* parent)
   connect(&m_sessions, &SessionStore::messageRaised, this, &Document::messageRaised);
   connect(&m_files, &FileWriter::pathWritten, this, &Document::pathOpened);
   connect(&m_sessions, &SessionStore::pathOpened, this, &Document::pathOpened);
-  connect(&m_sessions, &SessionStore::filesWanted, this, &Document::open);
+  connect(&m_sessions, &SessionStore::filesWanted, this, [this](const QStringList& paths) { open(paths); });
   const auto whenIdle = [this] {
     if (!busy()) emit idle();
   };
@@ -61,10 +65,11 @@ void Document::clear() {
   m_runs.clear();
 }
 
-void Document::open(const QStringList& paths) {
+void Document::open(const QStringList& paths, const QString& device) {
   for (const QString& given : paths) {
     const bool isPath = QFileInfo::exists(given);
     const QString path = isPath ? QFileInfo(given).absoluteFilePath() : given;
+    m_machines.follow(path);
     const auto opening = std::make_shared<Opening>();
     opening->status.path = path;
     m_openings.push_back(opening);
@@ -83,7 +88,14 @@ void Document::open(const QStringList& paths) {
       std::stop_source own = stop;
       const std::stop_callback closing(job.stop, [&own] { own.request_stop(); });
       const Job opens{own.get_token(), job.report, job.executor};
-      Opened opened{path, kept.isEmpty() ? openPath(path, opens, check) : openKeptRun(path, kept, opens, check)};
+      const agent::AskingFor asking(opens.stop);
+      if (isRemote(path)) opens.tell({0, 0, "", "connecting"});
+      Opened opened{path, OpenedRunFile{}};
+      try {
+        opened.content = kept.isEmpty() ? openPath(path, opens, check) : openKeptRun(path, kept, opens, check);
+      } catch (const agent::AskingStopped&) {
+        // Then it is cancelled.
+      }
       if (job.stopped()) return std::nullopt;
       opened.cancelled = opens.stopped();
       return opened;
@@ -94,8 +106,9 @@ void Document::open(const QStringList& paths) {
       opening->status.secondsLeft = opening->clock.secondsLeft(progress.stage, progress.fraction);
       emit openingsChanged();
     };
-    request.done = [this, path, remove, giveUp](Opened opened) {
+    request.done = [this, path, device, remove, giveUp](Opened opened) {
       remove();
+      opened.device = device;
       if (opened.cancelled) return giveUp(Message::Kind::note, tr("Cancelled: %1 was not opened").arg(path));
       receive(std::move(opened));
     };
@@ -105,6 +118,24 @@ void Document::open(const QStringList& paths) {
     };
     m_opener.submit(this, m_openChannel++, std::move(request));
   }
+}
+
+void Document::openAgain(const QString& path) {
+  JobRunner::Request<bool> request;
+  request.work = [file = path.toStdString()](const Job&) {
+    agent::file_facts(file);
+    return std::optional(true);
+  };
+  request.done = [this, path](bool) {
+    std::vector<RunId> runs;
+    for (const Run& run : std::as_const(m_runs)) {
+      if (run.file == path) runs.push_back(run.id);
+    }
+    for (const RunId id : runs) m_runs.removeRun(id);
+    open({path});
+  };
+  request.failed = [this](const QString& message) { tell(Message::Kind::error, message); };
+  m_machines.jobs(agent::parse_remote_path(path.toStdString()).host).submit(this, kLookAgain, std::move(request));
 }
 
 std::vector<ExportStatus> Document::openings() const {
@@ -129,14 +160,15 @@ void Document::receive(Opened opened) {
   const bool awaited = m_sessions.endWaiting(opened.path) && std::holds_alternative<OpenedText>(opened.content);
   if (std::holds_alternative<OpenedSession>(opened.content)) return receiveSession(opened);
   if (const auto* checkpoint = std::get_if<OpenedCheckpoint>(&opened.content)) {
-    m_runs.addModel(opened.path);
+    m_runs.addModel(opened.path, {}, {}, opened.device);
     for (const QString& note : checkpoint->notes) tell(Message::Kind::note, opened.path + ": " + note);
   } else if (const auto* training = std::get_if<OpenedTraining>(&opened.content)) {
-    m_runs.addModel(training->checkpoint, {}, opened.path);
+    m_runs.addModel(training->checkpoint, {}, opened.path, opened.device);
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
     // A text of the user's own is read whole, whatever was read of the one before it.
     const bool ofSession = m_sessions.awaitsText(opened.path);
-    m_modelRuns.setText({opened.path, std::move(text->content)}, ofSession ? std::nullopt : std::optional(0));
+    m_modelRuns.setText({opened.path, std::move(text->content), text->ids},
+                        ofSession ? std::nullopt : std::optional(0));
   } else if (const auto* sweep = std::get_if<OpenedSweep>(&opened.content)) {
     emit sweepOpened(*sweep);
   } else if (auto* evaluation = std::get_if<Evaluation>(&opened.content)) {

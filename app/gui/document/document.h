@@ -9,6 +9,7 @@
 
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
+#include "app/gui/document/remote/machines.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/session_store.h"
@@ -36,13 +37,18 @@ class Document : public QObject {
   EvaluationList& evaluations() { return m_evaluations; }
   [[nodiscard]] const EvaluationList& evaluations() const { return m_evaluations; }
   FileWriter& files() { return m_files; }
+  Machines& machines() { return m_machines; }
   SessionStore& sessions() { return m_sessions; }
   [[nodiscard]] const SessionStore& sessions() const { return m_sessions; }
 
   /// Opens what a path holds, told apart by content: a checkpoint folder, a training, a run file, an evaluation, a
   /// session, a text. Runs of a file stand beside those that are there; a file that is open already is not opened
   /// twice.
-  void open(const QStringList& paths);
+  /// @param device  of models on another machine, ModelInput::device
+  void open(const QStringList& paths, const QString& device = {});
+  /// Opens a run file of another machine once more, which has changed there, in the place of its runs. Where it has
+  /// gone they stay, and a message says so.
+  void openAgain(const QString& path);
   /// Files whose opening takes a while, because row normalisers are computed that they lack, oldest first.
   [[nodiscard]] std::vector<ExportStatus> openings() const;
   void cancelOpening(const QString& path);
@@ -63,6 +69,7 @@ class Document : public QObject {
   void idle();
 
  private:
+  enum Channel { kLookAgain };
   struct Opened;
   struct Opening;
   void receive(Opened opened);
@@ -73,6 +80,7 @@ class Document : public QObject {
 
   // The list's job runners end last: the other parts' threads give them nothing to do any more.
   RunList m_runs;
+  Machines m_machines{m_runs};
   ModelRuns m_modelRuns;
   EvaluationList m_evaluations{m_runs.undoStack()};
   FileWriter m_files;

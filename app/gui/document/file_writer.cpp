@@ -6,9 +6,11 @@
 
 #include <QFileInfo>
 
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/stage_clock.h"
+#include "backend/agent/remote_files.h"
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
 
@@ -134,7 +136,15 @@ void FileWriter::writeRuns(const QString& path, const std::vector<RunId>& ids) {
     const bool otherText = !written.empty() && run.text != m_runs.run(written.front())->text;
     if (otherText && run.file.isEmpty()) left += run.name;
   }
-  const auto work = [traces, file = path.toStdString()](const Job& job) -> std::optional<bool> {
+  // A run that a model made on another machine has a file of its own there.
+  const Run* only = written.size() == 1 ? m_runs.run(written.front()) : nullptr;
+  const bool madeThere = only != nullptr && isRemote(only->file) && isRemote(only->model);
+  const std::string there = madeThere ? only->file.toStdString() : std::string();
+  const auto work = [traces, there, file = path.toStdString()](const Job& job) -> std::optional<bool> {
+    if (!there.empty()) {
+      if (!agent::fetch_file(agent::parse_remote_path(there), file, true, job)) return std::nullopt;
+      return true;
+    }
     if (!write_run_file(file, traces, {"foxscope", ""}, Overwrite::force, job)) return std::nullopt;
     return true;
   };

@@ -14,6 +14,7 @@
 #include <QMetaObject>
 #include <QThread>
 
+#include "backend/agent/remote.h"
 #include "backend/base/error.h"
 #include "kernels/executor.h"
 
@@ -48,6 +49,7 @@ JobRunner::~JobRunner() {
   {
     const std::lock_guard lock(m_mutex);
     m_waiting.clear();
+    m_putOff.clear();
     if (m_running) {
       m_running->dropped = true;
       m_running->stop.request_stop();
@@ -88,12 +90,52 @@ bool JobRunner::busy() const {
   return m_running || !m_waiting.empty() || !m_answering.empty();
 }
 
+bool JobRunner::putOff() {
+  assert(QThread::currentThread() == thread());
+  const std::lock_guard lock(m_mutex);
+  if (!m_running || m_running->dropped || !agent::Remote::is_asking(m_threadId)) return false;
+  m_running->putOff = true;
+  m_running->stop.request_stop();
+  // What waits behind it would only ask in its place.
+  for (const auto& entry : m_waiting) m_putOff.push_back(entry);
+  m_waiting.clear();
+  return true;
+}
+
+void JobRunner::goOn() {
+  assert(QThread::currentThread() == thread());
+  const std::lock_guard lock(m_mutex);
+  if (m_putOff.empty()) return;
+  for (const auto& entry : m_putOff) m_waiting.push_back(entry);
+  m_putOff.clear();
+  send([this] { emit putOffChanged(); });
+  m_wake.notify_one();
+}
+
+std::size_t JobRunner::putOffCount() const {
+  const std::lock_guard lock(m_mutex);
+  return m_putOff.size() + (m_running && m_running->putOff ? 1 : 0);
+}
+
+// Called with the lock held.
+void JobRunner::putOff(const std::shared_ptr<Entry>& entry) {
+  entry->stop = std::stop_source();
+  entry->putOff = false;
+  m_putOff.push_back(entry);
+  // Nothing may be under way any more, which nobody says where no answer comes.
+  send([this] {
+    emit putOffChanged();
+    if (!busy()) emit idle();
+  });
+}
+
 // Called with the lock held.
 void JobRunner::drop(QObject* owner, int channel) {
   const auto named = [&](const std::shared_ptr<Entry>& entry) {
     return entry->owner == owner && entry->channel == channel;
   };
   std::erase_if(m_waiting, named);
+  if (std::erase_if(m_putOff, named) > 0) send([this] { emit putOffChanged(); });
   for (const auto& entry : m_answering) {
     if (named(entry)) entry->dropped = true;
   }
@@ -116,6 +158,7 @@ std::shared_ptr<JobRunner::Entry> JobRunner::takeNext() {
 
 void JobRunner::loop(const std::stop_token& ending) {
   stepBehind(m_nice);
+  m_threadId = std::this_thread::get_id();
   std::optional<kernels::ThreadPool> pool;
   if (m_threads == Threads::lent) pool.emplace();
   for (;;) {
@@ -130,6 +173,13 @@ void JobRunner::loop(const std::stop_token& ending) {
   }
 }
 
+/// The answer that says what was thrown.
+JobRunner::Answer JobRunner::failure(const Entry& entry) {
+  return [message = messageOf(std::current_exception()), failed = entry.work.failed] {
+    if (failed) failed(message);
+  };
+}
+
 void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* executor) {
   assert(QThread::currentThread() != thread() && entry->id != 0);
   const auto start = std::chrono::steady_clock::now();
@@ -138,23 +188,36 @@ void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* 
     qCDebug(jobsLog).noquote() << "job" << entry->id << how << "after" << taken.count() << "ms";
   };
   Answer deliver;
+  bool lost = false;
+  QString changed;
   try {
     Job job{entry->stop.get_token(), {}, executor};
+    const agent::AskingFor asking(job.stop);
     if (entry->work.progress) job.report = [this, entry](const Progress& progress) { sendProgress(entry, progress); };
     deliver = entry->work.answer(job, [this, entry](Answer stage) {
       const std::lock_guard lock(m_mutex);
       send([this, entry, stage = std::move(stage)] { show(entry, stage); });
     });
+  } catch (const agent::AskingStopped&) {
+    // It was replaced, or put aside.
+  } catch (const agent::ConnectionLost&) {
+    lost = m_putsOff;
+    if (!lost) deliver = failure(*entry);
+  } catch (const agent::RunChanged& error) {
+    lost = m_putsOff;
+    if (!lost) deliver = failure(*entry);
+    changed = QString::fromUtf8(error.what());
   } catch (...) {
-    const QString message = messageOf(std::current_exception());
-    deliver = [message, failed = entry->work.failed] {
-      if (failed) failed(message);
-    };
+    deliver = failure(*entry);
   }
   const std::lock_guard lock(m_mutex);
   assert(m_running == entry);
   report(entry->dropped ? "was replaced" : deliver ? "is done" : "is put aside");
   m_running.reset();
+  if (!entry->dropped && (lost || (entry->putOff && !deliver))) {
+    if (!changed.isEmpty()) send([this, changed] { emit runChanged(changed); });
+    return putOff(entry);
+  }
   if (!entry->dropped && !deliver) {
     // Put aside for something more urgent.
     entry->stop = std::stop_source();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -81,12 +82,25 @@ class JobRunner : public QObject {
             request.priority);
   }
 
-  /// Forgets a request, queued or running; it is not answered.
+  /// Forgets a request, queued, put off or running; it is not answered.
   void cancel(QObject* owner, int channel);
-  /// True while any request is queued, running, or its answer is on its way.
+
+  /// From now on a request that fails because the connection to another machine was lost, or a run's file there has
+  /// changed, is put off: it is neither answered nor fails, so that its owner keeps what it shows. It begins anew with
+  /// goOn().
+  void putOffWhatIsLost() { m_putsOff = true; }
+  /// Stops the request that runs if it waits for another machine, and puts it off. @returns whether there was one
+  bool putOff();
+  /// Begins anew what was put off.
+  void goOn();
+  /// Requests that are put off.
+  [[nodiscard]] std::size_t putOffCount() const;
+  /// True while any request is queued, running, or its answer is on its way; not for those put off.
   [[nodiscard]] bool busy() const;
 
  signals:
+  void runChanged(const QString& message);  ///< a request was put off because its run's file there is another one now
+  void putOffChanged();                     ///< a request was put off, or is not any more
   /// Says that nothing is queued, runs or waits to be answered.
   void idle();
 
@@ -107,12 +121,14 @@ class JobRunner : public QObject {
     Work work;
     std::stop_source stop;
     bool dropped = false;     ///< not to be answered, nor begun anew
+    bool putOff = false;      ///< to be put off where it has no answer
     bool progressed = false;  ///< its progress is on its way to the window's thread
     JobProgress progress;
   };
 
   void enqueue(QObject* owner, int channel, Work work, Priority priority);
   void loop(const std::stop_token& ending);
+  static Answer failure(const Entry& entry);
   void perform(const std::shared_ptr<Entry>& entry, kernels::Executor* executor);
   void answer(const std::shared_ptr<Entry>& entry, const Answer& deliver);
   void sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress);
@@ -122,18 +138,22 @@ class JobRunner : public QObject {
   /// does not see Qt's queue.
   void send(std::function<void()> message);
   Q_INVOKABLE void receive();
+  void putOff(const std::shared_ptr<Entry>& entry);
   [[nodiscard]] std::shared_ptr<Entry> takeNext();
   void drop(QObject* owner, int channel);
 
   const Threads m_threads;
   const int m_nice;
+  std::atomic<bool> m_putsOff = false;
   mutable std::mutex m_mutex;
   std::condition_variable_any m_wake;
   std::deque<std::shared_ptr<Entry>> m_waiting;
+  std::deque<std::shared_ptr<Entry>> m_putOff;
   std::shared_ptr<Entry> m_running;
   std::deque<std::shared_ptr<Entry>> m_answering;  ///< done, on the way to the window's thread
   std::deque<std::function<void()>> m_messages;    ///< to the window's thread
   quint64 m_lastId = 0;
+  std::atomic<std::thread::id> m_threadId;
   std::jthread m_thread;
 };
 

@@ -36,4 +36,13 @@ QString shortened(const QString& text, qsizetype letters) {
   return text.size() <= letters ? text : text.left(letters - 1) + QStringLiteral("…");
 }
 
+QString parametersText(std::int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  const auto scaled = [](double value, const char* unit) {
+    return QString::number(value, 'f', value < 100 ? 1 : 0) + QLatin1String(unit);
+  };
+  if (parameters < 1'000'000) return scaled(count / 1e3, "k");
+  return parameters < 1'000'000'000 ? scaled(count / 1e6, "M") : scaled(count / 1e9, "B");
+}
+
 }  // namespace foxscope::gui

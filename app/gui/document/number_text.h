@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <QString>
 
 namespace foxscope::gui {
@@ -13,6 +15,9 @@ QString numberOf(double value, int digits);
 
 /// "0.0123", "12345", "−3.2·10⁻⁹": four significant digits, true minus signs; "∞" and "–" for what is none.
 QString numberText(double value);
+
+/// "12.4M", "760M", "1.3B"
+QString parametersText(std::int64_t parameters);
 
 /// A text as it is, or cut to so many letters, of which the last is then "…".
 QString shortened(const QString& text, qsizetype letters);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include <QCoreApplication>
 #include <QFileInfo>
@@ -9,6 +10,8 @@
 #include <QJsonDocument>
 #include <fmt/format.h>
 
+#include "app/gui/document/remote/remote_model.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/session.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/remote_run.h"
@@ -17,13 +20,16 @@
 #include "backend/model/weights/checkpoint.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/read_text.h"
+#include "backend/text/token_ids.h"
 #include "backend/text/tokenizer.h"
+#include "backend/train/remote_training.h"
 #include "backend/train/training_record.h"
 
 namespace foxscope::gui {
 namespace {
 
 constexpr std::uintmax_t kLargestText = 64U << 20U;  // far beyond what a model reads
+constexpr const char* kNoCheckpoint = "{}: the training has no checkpoint yet: open it when its first is saved";
 constexpr std::uintmax_t kLargestSession = 16U << 20U;
 
 bool isHdf5(const std::string& head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
@@ -31,6 +37,15 @@ bool isHdf5(const std::string& head) { return head.starts_with("\x89HDF\r\n\x1a\
 bool looksLikeSession(const std::string& head) {
   const auto first = head.find_first_not_of(" \t\r\n");
   return first != std::string::npos && head[first] == '{' && head.find(kSessionKey) != std::string::npos;
+}
+
+/// Token ids: a list of numbers, or an object with input_ids.
+bool looksLikeIds(const QString& path, const std::string& head) {
+  const auto first = head.find_first_not_of(" \t\r\n");
+  if (!path.endsWith(QStringLiteral(".json"), Qt::CaseInsensitive) || first == std::string::npos) return false;
+  if (head[first] == '{') return head.find("\"input_ids\"") != std::string::npos;
+  const auto second = head[first] == '[' ? head.find_first_not_of(" \t\r\n", first + 1) : std::string::npos;
+  return second != std::string::npos && head[second] >= '0' && head[second] <= '9';
 }
 
 /// A training keeps as many checkpoints as it was told to: where the one that a session shows is gone, it shows the
@@ -41,7 +56,7 @@ QStringList replaceGoneCheckpoints(QJsonObject& session, const QString& folder) 
   const std::vector<ModelInput> inputs = Session::fromJson(session, folder).models;
   for (std::size_t index = 0; index < inputs.size(); ++index) {
     const ModelInput& model = inputs[index];
-    if (model.training.isEmpty() || QFileInfo::exists(model.path)) continue;
+    if (model.training.isEmpty() || isRemote(model.training) || QFileInfo::exists(model.path)) continue;
     const auto checkpoints = TrainingFolder(model.training.toStdString()).checkpoints();
     if (checkpoints.empty()) continue;
     const QString newest = QString::fromStdString(checkpoints.back().folder.string());
@@ -106,9 +121,8 @@ OpenedCheckpoint openCheckpoint(const QString& path) {
   for (const std::string& note : checkpoint.config().notes) notes += QString::fromStdString(note);
   if (!Tokenizer::is_in(checkpoint.folder())) {
     notes += QCoreApplication::translate("foxscope::gui",
-                                         "holds no tokenizer, so it reads no text here: foxscope run --ids FILE -o "
-                                         "RUN.h5 runs token ids, and RUN.h5 opens "
-                                         "in the window");
+                                         "holds no tokenizer, so it reads no text: open a .json file of token ids "
+                                         "for it, as `foxscope run --ids` reads it");
   }
   return {notes};
 }
@@ -116,7 +130,7 @@ OpenedCheckpoint openCheckpoint(const QString& path) {
 OpenedTraining openTraining(const std::filesystem::path& path) {
   const TrainingRecord record = read_training(path);
   if (record.checkpoints.empty()) {
-    throw Error(fmt::format("{}: the training has no checkpoint yet: open it when its first is saved", path.string()));
+    throw Error(fmt::format(kNoCheckpoint, path.string()));
   }
   const std::filesystem::path& newest = record.checkpoints.back().folder;
   (void)Checkpoint::open(newest.string());
@@ -133,17 +147,30 @@ OpenedRunFile openedRun(std::optional<RunFile> run, const std::stop_token& stop)
   return opened;
 }
 
-/// A run there stays there; of any other file a copy is opened.
+OpenedContent openRemoteTraining(const std::string& url, const Job& job) {
+  const auto record = RemoteTrainingReader(agent::parse_remote_path(url)).read(job);
+  if (!record) return OpenedRunFile{};
+  if (record->checkpoints.empty()) throw Error(fmt::format(kNoCheckpoint, url));
+  return OpenedTraining{QString::fromStdString(record->checkpoints.back().folder.string())};
+}
+
+/// The program there reads what it is.
+OpenedContent openRemoteCheckpoint(const std::string& url, const Job& job) {
+  const auto model = modelThere(QString::fromStdString(url), false, job);
+  return model ? OpenedContent(OpenedCheckpoint{model->notes}) : OpenedRunFile{};
+}
+
+/// A run, a model and a training there stay there; of any other file a copy is opened.
 OpenedContent openRemotePath(const std::string& url, const Job& job, RunCheck check) {
   auto opened = agent::open_path(url, check, job);
   if (!opened) return OpenedRunFile{};
   if (opened->run) return openedRun(std::move(opened->run), job.stop);
   const agent::FileFacts& facts = opened->facts;
+  if (facts.holds == "training") return openRemoteTraining(url, job);
+  if (facts.holds == "checkpoint") return openRemoteCheckpoint(url, job);
   if (facts.kind != "file") {
-    throw Error(
-        fmt::format("{}: is a {} on another machine: run it there with foxscope run --model {}, and open its "
-                    "run file",
-                    url, facts.kind, url));
+    throw Error(fmt::format("{}: this {} holds no model and no training: name one that has config.json, or recipe.json",
+                            url, facts.kind));
   }
   const std::filesystem::path copy = agent::file_here(url, job);
   return copy.empty() ? OpenedRunFile{} : openPath(QString::fromStdString(copy.string()), job, check);
@@ -189,7 +216,10 @@ OpenedContent openPath(const QString& path, const Job& job, RunCheck check) {
   }
   if (size == 0)
     throw Error(fmt::format("{}: the file is empty: choose a text with at least one token", file.string()));
-  return OpenedText{read_text(file, InvalidUtf8::refuse)};
+  OpenedText text{read_text(file, InvalidUtf8::refuse), looksLikeIds(path, head)};
+  // Which of them there may be is the model's to say, when it runs.
+  if (text.ids) (void)read_token_ids(text.content, file.string(), std::numeric_limits<std::int32_t>::max());
+  return text;
 }
 
 OpenedContent openKeptRun(const QString& path, const QString& name, const Job& job, RunCheck check) {

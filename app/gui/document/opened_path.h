@@ -25,6 +25,7 @@ struct OpenedTraining {
 };
 struct OpenedText {
   std::string content;  ///< UTF-8
+  bool ids = false;     ///< TextInput::ids
 };
 struct OpenedRunFile {
   RunFile file;
@@ -50,7 +51,8 @@ inline constexpr std::size_t kSessionHead = 1U << 16U;
 
 /// Opens a path by what it holds: a folder with recipe.json and checkpoints is a training, another one or a hub id a
 /// checkpoint, a file with HDF5's signature a sweep over heads, an evaluation or a run file, as its `content` says, a
-/// JSON object with `foxscope_session` a session, anything else a text.
+/// JSON object with `foxscope_session` a session, a .json file that is a list of numbers or has input_ids token ids,
+/// anything else a text.
 /// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or
 ///         larger than a window can hold
 /// @param job    of a run file, whose row normalisers may have to be computed (RunFile::open); what is returned when it

@@ -99,10 +99,10 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     for (const auto& text : model["interventions"].toArray()) interventions += text.toString();
     session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder), interventions,
                               model["base"].toString(), lookFrom(model),
-                              lengthened(model["training"].toString(), folder)});
+                              lengthened(model["training"].toString(), folder), model["device"].toString()});
   }
-  session.text = {lengthened(json["text"]["file"].toString(), folder),
-                  json["text"]["content"].toString().toStdString()};
+  session.text = {lengthened(json["text"]["file"].toString(), folder), json["text"]["content"].toString().toStdString(),
+                  json["text"]["ids"].toBool()};
   session.settings = settingsOfSession(json);
   for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
   for (const auto& entry : json["runs"].toArray()) {
@@ -142,6 +142,7 @@ QJsonObject Session::toJson(const QString& folder) const {
     if (!model.interventions.isEmpty()) entry["interventions"] = QJsonArray::fromStringList(model.interventions);
     if (!model.base.isEmpty()) entry["base"] = model.base;
     if (!model.training.isEmpty()) entry["training"] = shortened(model.training, folder);
+    if (!model.device.isEmpty()) entry["device"] = model.device;
     addLook(entry, model.look);
     modelList.append(entry);
   }
@@ -163,8 +164,9 @@ QJsonObject Session::toJson(const QString& folder) const {
     }
     runList.append(entry);
   }
-  const QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
-                                                   : QJsonObject{{"file", shortened(text.file, folder)}};
+  QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
+                                             : QJsonObject{{"file", shortened(text.file, folder)}};
+  if (text.ids) textJson["ids"] = true;
   QJsonObject json{{kSessionKey, kSessionSchema},
                    {"models", modelList},
                    {"text", textJson},

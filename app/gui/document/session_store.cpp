@@ -13,6 +13,7 @@
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "app/gui/document/session.h"
@@ -28,6 +29,9 @@ QString secondsText(double seconds) {
   if (seconds < 60) return SessionStore::tr("%1 s").arg(seconds, 0, 'f', seconds < 10 ? 1 : 0);
   return SessionStore::tr("%1 min").arg(std::lround(seconds / 60));
 }
+
+/// A path as Document::open calls it.
+QString wholePath(const QString& path) { return isRemote(path) ? path : QFileInfo(path).absoluteFilePath(); }
 
 /// Files that the session at a path keeps of runs in its folder; none where there is no session yet.
 QSet<QString> filesKeptBy(const QString& path) {
@@ -111,7 +115,7 @@ void SessionStore::forget() {
 }
 
 bool SessionStore::isThere(const QString& session, const QString& what, const QString& path) {
-  if (QFileInfo::exists(path)) return true;
+  if (isRemote(path) || QFileInfo::exists(path)) return true;  // of a machine, whoever opens it says so
   qCDebug(sessionLog).noquote() << session << "skips the" << what << path << "which is not there";
   emit fileMissing(what, path);
   return false;
@@ -147,7 +151,7 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   }
   m_coming.clear();
   m_unread.clear();
-  for (const QString& file : existing) m_coming.insert(QFileInfo(file).absoluteFilePath());
+  for (const QString& file : existing) m_coming.insert(wholePath(file));
   m_models.restore(text, session.settings);
   m_evaluations.clear();
   m_runs.replace(models, session.runs, session.selection);
@@ -171,7 +175,7 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   if (m_models.canRun()) {
     runWantedModels();
   } else if (existing.contains(text.file)) {
-    m_runWhenRead = QFileInfo(text.file).absoluteFilePath();
+    m_runWhenRead = wholePath(text.file);
   }
 }
 

@@ -6,17 +6,34 @@
 
 #include <QFileInfo>
 
+#include "app/gui/document/remote/remote_model.h"
+#include "app/gui/document/remote/remote_place.h"
+#include "app/gui/document/session_store.h"
+#include "backend/agent/remote.h"
+#include "backend/agent/remote_files.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/session/run.h"
+#include "backend/train/remote_training.h"
 
 namespace foxscope::gui {
 namespace {
 
 constexpr std::size_t kCheckpointsKept = 2;
+constexpr int kSlowly = 5;               ///< looks at a training that nobody trains are so much rarer
 constexpr int kPatienceMs = 500;         ///< a training adds to its folder several times a second
 constexpr double kShareOfMemory = 0.25;  ///< of what is free, for runs of checkpoints that are not shown
+constexpr double kDiskThere = 16e9;      ///< bytes of such runs on another machine
 
 QString pathOf(const TrainingCheckpoint& checkpoint) { return QString::fromStdString(checkpoint.folder.string()); }
+
+/// Reads a folder here or on another machine.
+OpenTraining::Read readerFor(const QString& folder) {
+  if (!isRemote(folder)) {
+    return [reader = std::make_shared<TrainingReader>(folder.toStdString())](const Job&) { return reader->read(); };
+  }
+  const auto reader = std::make_shared<RemoteTrainingReader>(agent::parse_remote_path(folder.toStdString()));
+  return [reader](const Job& job) { return reader->read(job); };
+}
 
 /// Whether one record goes on where another one ended.
 bool goesOn(const TrainingRecord& record, const TrainingRecord& before) {
@@ -46,10 +63,11 @@ struct Trainings::Made {
   double free = 0;
 };
 
-Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
+Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, Machines* machines, QObject* parent)
     : QObject(parent),
       m_runs(runs),
       m_modelRuns(modelRuns),
+      m_machines(machines),
       m_engine(std::make_unique<Engine>(kCheckpointsKept)),
       m_runner(Threads::own) {
   m_changed.setSingleShot(true);
@@ -64,6 +82,12 @@ Trainings::Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent)
     });
   }
   connect(&m_changed, &QTimer::timeout, this, &Trainings::readChanged);
+  m_look.setSingleShot(true);
+  connect(&m_look, &QTimer::timeout, this, [this] {
+    for (const OpenTraining& training : m_open) {
+      if (isRemote(training.folder)) read(training.folder);
+    }
+  });
 }
 
 Trainings::~Trainings() = default;
@@ -71,7 +95,7 @@ Trainings::~Trainings() = default;
 void Trainings::tell(Message::Kind kind, const QString& text) { emit m_runs.messageRaised({kind, text}); }
 
 void Trainings::tellFailure(const QString& folder, const QString& message) {
-  if (!QFileInfo::exists(folder)) m_lacked += folder;
+  if (!isRemote(folder) && !QFileInfo::exists(folder)) m_lacked += folder;
   if (!m_quiet) return tell(Message::Kind::error, message);
   if (m_failure.isEmpty()) m_failure = message;
 }
@@ -133,7 +157,7 @@ void Trainings::followInputs() {
   RunSettings settings = m_modelRuns.settings();
   settings.limit = 0;
   if (settings != m_settings || m_open.empty()) {
-    m_kept.clear();
+    forget([](const Kept&) { return true; });
     m_failedAhead.clear();
   }
   m_settings = settings;
@@ -161,9 +185,18 @@ void Trainings::read(const QString& folder) {
   if (m_reading.contains(folder)) return;
   m_reading += folder;
   const OpenTraining* open = find(folder);
-  const auto reader = open != nullptr ? open->reader : std::make_shared<TrainingReader>(folder.toStdString());
+  const OpenTraining::Read reader = open != nullptr ? open->read : readerFor(folder);
+  const auto known = open != nullptr ? open->record : nullptr;
   JobRunner::Request<std::shared_ptr<const TrainingRecord>> request;
-  request.work = [reader](const Job&) { return std::optional(reader->read()); };
+  request.work = [reader, known](const Job& job) -> std::optional<std::shared_ptr<const TrainingRecord>> {
+    try {
+      auto record = reader(job);
+      return record ? std::optional(std::move(record)) : std::nullopt;
+    } catch (const agent::ConnectionLost&) {
+      if (!known) throw;
+      return known;  // the window says so, and everything stays
+    }
+  };
   request.done = [this, folder, reader](std::shared_ptr<const TrainingRecord> record) {
     m_reading.removeAll(folder);
     take(folder, std::move(record), reader);
@@ -174,11 +207,15 @@ void Trainings::read(const QString& folder) {
     // A folder that is gone takes its checkpoints with it: that is one thing to say.
     if (!m_lacked.contains(folder) || QFileInfo::exists(folder)) tellFailure(folder, message);
   };
-  m_runs.quickJobs().submit(this, m_readChannel++, std::move(request));
+  readerOf(folder).submit(this, m_readChannel++, std::move(request));
 }
 
-void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord> read,
-                     std::shared_ptr<TrainingReader> reader) {
+JobRunner& Trainings::readerOf(const QString& folder) {
+  if (m_machines == nullptr || !isRemote(folder)) return m_runs.quickJobs();
+  return m_machines->jobs(agent::parse_remote_path(folder.toStdString()).host);
+}
+
+void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord> read, OpenTraining::Read reader) {
   const auto model = std::ranges::find(m_runs.models(), folder, &ModelInput::training);
   if (model == m_runs.models().end()) return;
   if (read->checkpoints.empty()) {
@@ -195,7 +232,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
     open->wanted = open->shown.value_or(newest);
     m_shown = folder;
   } else {
-    if (!goesOn(*read, *open->record)) m_kept.clear();
+    if (!goesOn(*read, *open->record)) forget([](const Kept&) { return true; });
     const std::int64_t wanted = open->chosen().step;
     open->record = read;
     const auto same = std::ranges::find(read->checkpoints, wanted, &TrainingCheckpoint::step);
@@ -204,6 +241,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
     open->shown = placeOfModel(*open);
   }
   watch();
+  if (isRemote(folder)) m_look.start(open->record->running ? m_pace : kSlowly * m_pace);
   emit changed();
   if (isNew) emit added();
   proceed();
@@ -212,6 +250,7 @@ void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord
 void Trainings::watch() {
   QStringList paths;
   for (const OpenTraining& training : m_open) {
+    if (isRemote(training.folder)) continue;
     const TrainingFolder folder(training.folder.toStdString());
     paths += training.folder;
     paths += training.folder + QStringLiteral("/checkpoints");
@@ -261,8 +300,24 @@ void Trainings::keep(const QString& checkpoint, const Run& run) {
   for (const Kept& each : m_kept) bytes += each.bytes;
   while (m_kept.size() > 1 && bytes > kShareOfMemory * m_free) {
     bytes -= m_kept.front().bytes;
-    m_kept.erase(m_kept.begin());
+    forget([first = m_kept.front().run.trace](const Kept& each) { return each.run.trace == first; });
   }
+}
+
+void Trainings::forget(const std::function<bool(const Kept&)>& isGone) {
+  for (const Kept& each : m_kept) {
+    const bool shown = std::ranges::any_of(m_runs, [&](const Run& run) { return run.trace == each.run.trace; });
+    if (m_machines == nullptr || each.run.host.isEmpty() || shown || !isGone(each)) continue;
+    const agent::RemotePath place = agent::parse_remote_path(each.run.file.toStdString());
+    JobRunner::Request<bool> request;
+    request.work = [place](const Job& job) {
+      agent::forget_run(place, job);
+      return std::optional(true);
+    };
+    request.done = [](bool) {};
+    m_machines->jobs(place.host).submit(this, m_readChannel++, std::move(request));
+  }
+  std::erase_if(m_kept, isGone);
 }
 
 // While the window's own runs are made, the models stay as they are.
@@ -308,6 +363,22 @@ JobRunner::Request<Trainings::Made> Trainings::requestOf(const OpenTraining& tra
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
+  if (isRemote(checkpoint)) {
+    const auto& models = m_runs.models();
+    ModelInput model = *std::ranges::find(models, training.model, &ModelInput::name);
+    model.path = checkpoint;
+    request.work = [model, settings = m_settings, wanted, folder = training.folder, checkpoint,
+                    textFile = from.textFile](const Job& job) -> std::optional<Made> {
+      auto made = runThere(model, settings, wanted, job);
+      if (!made) return std::nullopt;
+      made->run.textFile = textFile;
+      const auto bytes = static_cast<double>(bytesOfRun(*made->run.trace));
+      std::vector<std::string> notes;
+      for (const QString& note : made->notes) notes.push_back(note.toStdString());
+      return Made{folder, checkpoint, std::move(made->run), notes, bytes, kDiskThere / kShareOfMemory};
+    };
+    return request;
+  }
   request.work = [engine = *m_engine, model = m_settings.requestOf(training.model, checkpoint), wanted,
                   folder = training.folder, checkpoint,
                   textFile = from.textFile](const Job& job) -> std::optional<Made> {

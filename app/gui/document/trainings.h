@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <QString>
 #include <QTimer>
 
+#include "app/gui/document/remote/machines.h"
 #include "app/gui/document/runs/model_runs.h"
 #include "app/gui/document/runs/run_list.h"
 #include "backend/train/training_record.h"
@@ -22,7 +24,9 @@ struct OpenTraining {
   QString model;                                 ///< name of the model
   QString title;                                 ///< as it is shown
   std::shared_ptr<const TrainingRecord> record;  ///< never null, with one checkpoint or more
-  std::shared_ptr<TrainingReader> reader;        ///< which goes on behind the record
+  /// Reads the folder once more, going on behind the record; null where it was stopped.
+  using Read = std::function<std::shared_ptr<const TrainingRecord>(const Job&)>;
+  Read read;
   std::optional<std::size_t> shown = {};  ///< place of the checkpoint that the model is; nothing where that is gone
   std::size_t wanted = 0;                 ///< of the one that was chosen; its run may be on its way
 
@@ -39,7 +43,8 @@ class Trainings : public QObject {
   Q_OBJECT
 
  public:
-  Trainings(RunList& runs, const ModelRuns& modelRuns, QObject* parent = nullptr);
+  /// @param machines  that folders on other machines are read from; null: there are none such
+  Trainings(RunList& runs, const ModelRuns& modelRuns, Machines* machines = nullptr, QObject* parent = nullptr);
   ~Trainings() override;
 
   [[nodiscard]] const std::vector<OpenTraining>& open() const { return m_open; }
@@ -65,6 +70,9 @@ class Trainings : public QObject {
   void setQuiet(bool quiet);
   /// The first reason that was kept; empty: all went well.
   [[nodiscard]] const QString& failure() const { return m_failure; }
+
+  /// Milliseconds between two looks at a folder on another machine, while a process trains there.
+  void setPace(int milliseconds) { m_pace = milliseconds; }
 
   /// A path was opened once more: what stands there of an open training is read once more.
   void readAgain(const QString& path);
@@ -93,7 +101,11 @@ class Trainings : public QObject {
   /// Place of the checkpoint that a training's model is.
   [[nodiscard]] std::optional<std::size_t> placeOfModel(const OpenTraining& training) const;
   void read(const QString& folder);
-  void take(const QString& folder, std::shared_ptr<const TrainingRecord> read, std::shared_ptr<TrainingReader> reader);
+  void take(const QString& folder, std::shared_ptr<const TrainingRecord> record, OpenTraining::Read read);
+  /// The thread that reads a folder.
+  [[nodiscard]] JobRunner& readerOf(const QString& folder);
+  /// Removes runs that were kept; those on other machines there, too.
+  void forget(const std::function<bool(const Kept&)>& isGone);
   void watch();
   void readChanged();
   /// Shows the wanted checkpoint of every training: those that were made at once, of the others the first runs.
@@ -112,6 +124,7 @@ class Trainings : public QObject {
 
   RunList& m_runs;
   const ModelRuns& m_modelRuns;
+  Machines* m_machines;
   std::vector<OpenTraining> m_open;
   QStringList m_reading;  ///< folders whose record is on its way
   QStringList m_refused;  ///< that could not be read
@@ -125,12 +138,14 @@ class Trainings : public QObject {
   bool m_ahead = false;
   QString m_runningAhead;     ///< checkpoint; empty: none
   QStringList m_failedAhead;  ///< checkpoints that could not run
+  int m_pace = 2000;
   bool m_quiet = false;
   QString m_failure;     ///< that was kept
   QStringList m_lacked;  ///< folders that are gone, which has been said
   std::unique_ptr<Engine> m_engine;
   QFileSystemWatcher m_watcher;
   QTimer m_changed;
+  QTimer m_look;  ///< at folders on other machines, which nobody watches
   int m_readChannel = kFirstRead;
   JobRunner m_runner;  ///< last, so that its thread ends first
 };

@@ -7,6 +7,7 @@
 
 #include "app/gui/document/places.h"
 #include "app/gui/text/text_tint.h"
+#include "backend/agent/remote.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/map/pair_reading.h"
@@ -112,6 +113,10 @@ QStringList headLines(const ReadoutRequest& request) {
     } else if (pinnedKey >= 0 && pinnedKey <= *here) {
       lines += tr("to the pinned key: %1").arg(pairLine(head, *here, pinnedKey));
     }
+  } catch (const agent::ConnectionLost&) {
+    throw;
+  } catch (const agent::AskingStopped&) {
+    throw;
   } catch (const Error&) {
     // Gates that were not kept: the rest of the read-out stands.
   }

@@ -14,6 +14,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/window/figures/page_export.h"
 #include "app/gui/window/figures/thumbnails.h"
+#include "app/gui/window/remote/remote_dialog.h"
 #include "app/gui/window/settings.h"
 
 namespace foxscope::gui {
@@ -83,6 +84,12 @@ void FileCommands::openRunsOrSession() {
 }
 
 void FileCommands::openEvaluation() { openWith(tr("Open evaluation"), tr("Evaluations (*.h5 *.hdf5);;All files (*)")); }
+
+void FileCommands::openRemote() {
+  auto* dialog = new RemoteDialog(m_document, m_settings, m_remembering == Remembering::on, &m_window);
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->open();
+}
 
 void FileCommands::openDemo() {
   if (!m_demo.isEmpty()) m_document.open({m_demo});

@@ -34,6 +34,8 @@ class FileCommands : public QObject {
   void openText(const QString& filter);
   void openRunsOrSession();
   void openEvaluation();
+  /// Shows the dialog of other machines.
+  void openRemote();
   /// Opens the demo; nothing where there is none.
   void openDemo();
   [[nodiscard]] const QString& demo() const { return m_demo; }

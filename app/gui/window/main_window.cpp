@@ -53,6 +53,8 @@
 #include "app/gui/window/new_text_card.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
+#include "app/gui/window/remote/machine_bar.h"
+#include "app/gui/window/remote/machine_label.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list_view.h"
 #include "app/gui/window/sweep_dialog.h"
@@ -74,7 +76,7 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
     : QMainWindow(parent),
       m_headTable(m_document.runs()),
       m_sweeps(m_document.runs(), m_document.modelRuns()),
-      m_trainings(m_document.runs(), m_document.modelRuns()) {
+      m_trainings(m_document.runs(), m_document.modelRuns(), &m_document.machines()) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
   m_autosave = std::make_unique<Autosave>(m_document.runs(), m_document.modelRuns(), m_document.sessions());
   m_files = new FileCommands(*this, m_document, m_settings, demo, [this] { return viewState(); });
@@ -164,6 +166,7 @@ void MainWindow::makeViews() {
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   layout->addWidget(new ExportBar(m_document));
+  layout->addWidget(new MachineBar(m_document));
   layout->addWidget(&m_training->bar());
   m_answer = new AnswerBar(runs, m_headTable, m_document.evaluations());
   layout->addWidget(m_answer);
@@ -224,6 +227,7 @@ void MainWindow::makeViews() {
   bar->addWidget(new RunBar(runs, modelRuns, *numbers, showRuns));
   addToolBar(bar);
   statusBar()->addWidget(new Readout(runs), 1);
+  statusBar()->addPermanentWidget(new MachineLabel(m_document.machines()));
   statusBar()->setSizeGripEnabled(false);
 }
 
@@ -299,6 +303,9 @@ void MainWindow::makeFileMenu() {
   addCommand(menu, {tr("Open &Run or Session…"), "file"}, QKeySequence("Ctrl+Alt+O"),
              tr("Open a run file or an evaluation (.h5), beside what is open, or a session (.json)"),
              [this] { m_files->openRunsOrSession(); });
+  addCommand(menu, {tr("Open on Another Ma&chine…"), "machine"}, QKeySequence("Ctrl+Alt+M"),
+             tr("Run files, models, trainings and texts on a machine that ssh reaches: they stay there"),
+             [this] { m_files->openRemote(); });
   m_recentMenu = menu->addMenu(tr("Open R&ecent"));
   addCommand(menu, {tr("Open &Demo"), "demo"}, {}, tr("Both demo models on a chapter of a book"), [this] {
     m_files->openDemo();
@@ -372,6 +379,27 @@ void MainWindow::makeRunMenu() {
   m_heads->grid().addAction(sweep);
   m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
   m_heads->grid().addAction(change);
+  QAction* requests = addCommand(menu, {tr("Cancel Re&quests to Other Machines"), "cancel"}, {},
+                                 tr("Stop what is on its way from other machines; what is shown stays"),
+                                 [this] { m_document.machines().cancel(); });
+  QAction* reconnect =
+      addCommand(menu, {tr("Re&connect to Other Machines"), "machine"}, {},
+                 tr("Make connections anew that were lost, and ask again for what was cancelled"), [this] {
+                   Machines& machines = m_document.machines();
+                   const auto all = machines.status();
+                   for (const MachineStatus& machine : all) {
+                     if (!machine.connected) machines.reconnect(machine.name);
+                   }
+                   machines.goOn();
+                 });
+  const auto followMachines = [this, requests, reconnect] {
+    const auto& machines = m_document.machines().status();
+    requests->setEnabled(std::ranges::any_of(machines, &MachineStatus::asking));
+    reconnect->setEnabled(m_document.machines().cancelled() ||
+                          std::ranges::any_of(machines, [](const auto& machine) { return !machine.connected; }));
+  };
+  connect(&m_document.machines(), &Machines::changed, this, followMachines);
+  followMachines();
   addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Remove the run of the chosen head from the window"),
              [this] { m_document.runs().removeRun(m_document.runs().selection().head().run); });
   const auto follow = [this, run, cancel] {

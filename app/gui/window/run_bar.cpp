@@ -9,14 +9,18 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
+#include <QPainter>
 #include <QProgressBar>
 #include <QPushButton>
 #include <QSpinBox>
 #include <QToolButton>
 
+#include "app/gui/document/remote/remote_place.h"
+#include "app/gui/views/host_chip.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/views/time_text.h"
 #include "app/gui/window/run_list_view.h"
+#include "backend/base/index.h"
 
 namespace foxscope::gui {
 namespace {
@@ -64,6 +68,25 @@ class RunBar::Progress : public QProgressBar {
 
  private:
   QString m_brief;
+};
+
+/// A chip with the machine beside its name, of a run that lies elsewhere.
+class RunBar::Chip : public QToolButton {
+ public:
+  explicit Chip(QString host) : m_host(std::move(host)) {}
+  [[nodiscard]] int hostWidth() const { return hostChipWidth(m_host, fontMetrics()); }
+  [[nodiscard]] QSize sizeHint() const override { return QToolButton::sizeHint() + QSize(hostWidth(), 0); }
+  [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
+
+ protected:
+  void paintEvent(QPaintEvent* event) override {
+    QToolButton::paintEvent(event);
+    QPainter painter(this);
+    paintHostChip(painter, rect(), m_host, palette());
+  }
+
+ private:
+  QString m_host;
 };
 
 RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, const RunNumbers& numbers, QAction* list, QWidget* parent)
@@ -129,7 +152,8 @@ RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, const RunNumbers& numbers, Q
 void RunBar::addChip(const ListRow& row) {
   const QString name = m_runs.nameOf(row);
   const Run* run = m_runs.run(row.run);
-  auto* chip = new QToolButton;
+  const QString host = run != nullptr ? run->host : hostOf(m_runs.models()[index_of(*row.model)].path);
+  auto* chip = new Chip(host);
   chip->setObjectName(QStringLiteral("chip"));
   chip->setAutoRaise(true);
   chip->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
@@ -138,6 +162,7 @@ void RunBar::addChip(const ListRow& row) {
   chip->setCheckable(true);
   chip->setEnabled(run != nullptr);
   QStringList tip;
+  if (!host.isEmpty()) tip += tr("on the machine %1").arg(host);
   if (run == nullptr) tip += tr("has not run yet (F5)");
   if (run != nullptr && run->look.hidden) tip += tr("hidden: in no curve and no comparison");
   if (run != nullptr && !m_runs.isOnText(run->id)) tip += tr("read another text than the run that is shown");
@@ -190,7 +215,10 @@ void RunBar::tellNumbers() {
 
 // The bar asks for no more than the window has: a tool bar hides what is wider.
 void RunBar::fitNames() {
-  const int others = layout()->minimumSize().width() - m_chips->minimumSize().width();
+  int others = layout()->minimumSize().width() - m_chips->minimumSize().width();
+  for (int index = 0; index < m_chips->count(); ++index) {
+    others += static_cast<Chip*>(m_chips->itemAt(index)->widget())->hostWidth();
+  }
   for (int index = 0; index < m_chips->count(); ++index) {
     auto* chip = qobject_cast<QToolButton*>(m_chips->itemAt(index)->widget());
     const int width = nameWidth(window()->width() - others, m_chips->count(), fontMetrics());

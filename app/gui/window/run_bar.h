@@ -45,6 +45,7 @@ class RunBar : public QWidget {
   QLabel* m_text = nullptr;
   QSpinBox* m_limit = nullptr;
   QPushButton* m_run = nullptr;
+  class Chip;
   class Progress;
   Progress* m_progress = nullptr;
 };

@@ -8,6 +8,8 @@
 #include <QMimeData>
 #include <QPalette>
 
+#include "app/gui/document/number_text.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/runs/intervention_text.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
@@ -187,6 +189,10 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
     case Qt::AccessibleTextRole:
       if (index.column() >= kLoss && index.column() <= kSeconds) return numberText(row.run, index.column()).trimmed();
       return index.column() == kName ? m_runs.nameOf(row) : tipOf(row, index.column());
+    case kHostRole: {
+      const Run* run = m_runs.run(row.run);
+      return run != nullptr ? run->host : hostOf(m_runs.models()[index_of(*row.model)].path);
+    }
     case Qt::DecorationRole:
       return iconOf(row, index.column());
     case Qt::ToolTipRole:

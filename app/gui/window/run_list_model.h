@@ -14,6 +14,7 @@ class RunListModel : public QAbstractTableModel {
   Q_OBJECT
 
  public:
+  static constexpr int kHostRole = Qt::UserRole;  ///< the machine that it lies on; empty: this one
   enum Column { kMark, kName, kLoss, kTokens, kParameters, kSeconds, kShown, kAbout, kRemove, kColumns };
 
   RunListModel(RunList& runs, const RunNumbers& numbers, QObject* parent = nullptr);

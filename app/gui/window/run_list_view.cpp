@@ -7,8 +7,10 @@
 #include <QHeaderView>
 #include <QKeyEvent>
 #include <QMenu>
+#include <QStyledItemDelegate>
 
 #include "app/figure/curves/curve_palette.h"
+#include "app/gui/views/host_chip.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/model_card.h"
 
@@ -18,6 +20,20 @@ namespace {
 constexpr int kSwatch = 14;  // pixels of a colour that is offered
 constexpr int kRowsAtFirst = 5;
 constexpr int kNameCharacters = 16;  // of a name, at least, beside which numbers stand
+
+/// Names with the machine beside them, of runs that lie elsewhere.
+class NameDelegate : public QStyledItemDelegate {
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+  void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    const QString host = index.data(RunListModel::kHostRole).toString();
+    QStyleOptionViewItem name(option);
+    name.rect.setRight(name.rect.right() - hostChipWidth(host, option.fontMetrics));
+    QStyledItemDelegate::paint(painter, name, index);
+    painter->setFont(option.font);
+    paintHostChip(*painter, option.rect, host, option.palette);
+  }
+};
 
 }  // namespace
 
@@ -33,6 +49,7 @@ void showRun(RunList& runs, RunId id) {
 RunListView::RunListView(RunList& runs, const RunNumbers& numbers, QWidget* parent)
     : QTreeView(parent), m_runs(runs), m_list(runs, numbers) {
   setModel(&m_list);
+  setItemDelegateForColumn(RunListModel::kName, new NameDelegate(this));
   setAccessibleName(tr("Runs"));
   setRootIsDecorated(false);
   setUniformRowHeights(true);

@@ -7,6 +7,7 @@
 #include <QLocale>
 #include <QStringList>
 
+#include "app/gui/document/number_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_change.h"
 #include "backend/model/spec/model_config.h"
@@ -52,15 +53,6 @@ QString lossText(const Estimate& loss) {
   constexpr QChar kFigureSpace(0x2007);
   if (std::isnan(loss.error)) return value + QString(3, QChar(0x00a0)) + QString(kLossDecimals + 2, kFigureSpace);
   return QStringLiteral("%1 ± %2").arg(value, error);
-}
-
-QString parametersText(std::int64_t parameters) {
-  const auto count = static_cast<double>(parameters);
-  const auto scaled = [](double value, const char* unit) {
-    return QString::number(value, 'f', value < 100 ? 1 : 0) + QLatin1String(unit);
-  };
-  if (parameters < 1'000'000) return scaled(count / 1e3, "k");
-  return parameters < 1'000'000'000 ? scaled(count / 1e6, "M") : scaled(count / 1e9, "B");
 }
 
 RunNumbers::RunNumbers(RunList& runs, QObject* parent) : QObject(parent), m_runs(runs) {

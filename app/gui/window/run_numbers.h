@@ -47,7 +47,5 @@ class RunNumbers : public QObject {
 /// "3.926 ± 0.051"; padded where others have an error and this one has none, so that the points stand below one
 /// another.
 QString lossText(const Estimate& loss);
-/// "12.4M", "760M", "1.3B"
-QString parametersText(std::int64_t parameters);
 
 }  // namespace foxscope::gui

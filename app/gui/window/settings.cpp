@@ -11,6 +11,8 @@ Q_LOGGING_CATEGORY(settingsLog, "foxscope.settings", QtWarningMsg)
 constexpr int kMostRecent = 10;
 constexpr char kTheme[] = "theme";
 constexpr char kRecent[] = "recent";
+constexpr char kRemotePlaces[] = "remote_places";
+constexpr int kMostRemotePlaces = 8;
 constexpr char kState[] = "window/state";
 constexpr char kGeometry[] = "window/geometry";
 constexpr char kFolder[] = "folder";
@@ -44,6 +46,15 @@ void Settings::addRecent(const QString& path) {
 }
 
 void Settings::clearRecent() { m_values.remove(kRecent); }
+
+QStringList Settings::remotePlaces() const { return m_values.value(kRemotePlaces).toStringList(); }
+
+void Settings::addRemotePlace(const QString& url) {
+  QStringList places = remotePlaces();
+  places.removeAll(url);
+  places.prepend(url);
+  m_values.setValue(kRemotePlaces, places.mid(0, kMostRemotePlaces));
+}
 
 QByteArray Settings::windowState() const { return m_values.value(kState).toByteArray(); }
 

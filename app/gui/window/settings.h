@@ -22,6 +22,10 @@ class Settings {
   void addRecent(const QString& path);
   void clearRecent();
 
+  /// Folders on other machines where something was opened lately, as URLs, newest first, at most eight.
+  [[nodiscard]] QStringList remotePlaces() const;
+  void addRemotePlace(const QString& url);
+
   /// Places of docks and toolbars, and the window's size; empty before the first time.
   [[nodiscard]] QByteArray windowState() const;
   [[nodiscard]] QByteArray windowGeometry() const;

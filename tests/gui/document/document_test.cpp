@@ -106,9 +106,8 @@ void DocumentTest::aModelWithoutATokenizerSaysWhatItReads() {
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().models().size(), 1U);
   QVERIFY(
-      textsOf(messages).join('\n').contains("holds no tokenizer, so it reads no text here: foxscope run --ids FILE -o "
-                                            "RUN.h5 runs token ids, and RUN.h5 opens in "
-                                            "the window"));
+      textsOf(messages).join('\n').contains("holds no tokenizer, so it reads no text: open a .json file of token ids "
+                                            "for it, as `foxscope run --ids` reads it"));
 }
 
 void DocumentTest::modelsOfOneNameAreToldApart() {

@@ -1,11 +1,13 @@
 #include "app/gui/document/job_runner.h"
 
+#include <atomic>
 #include <semaphore>
 #include <vector>
 
 #include <QSignalSpy>
 #include <QTest>
 
+#include "backend/agent/remote.h"
 #include "backend/base/error.h"
 #include "tests/gui/subject.h"
 
@@ -28,6 +30,11 @@ class JobRunnerTest : public QObject {
   void progressArrivesOnTheOwnersThread();
   void stagesArriveBeforeTheAnswer();
   void refiningWaitsForWhatIsInteractive();
+  void whatIsLostIsPutOffUntilItGoesOn();
+  void aNewerRequestReplacesOneThatIsPutOff();
+  void whatIsLostFailsWhereNothingIsPutOff();
+  void aRunThatChangedIsPutOffAndSaid();
+  void requestsWithoutAJobAreStoppedWithTheirs();
 };
 
 namespace {
@@ -282,6 +289,103 @@ void JobRunnerTest::refiningWaitsForWhatIsInteractive() {
   queued.release();
   QTRY_COMPARE(order.size(), 4U);
   QCOMPARE(order, (std::vector<int>{0, 3, 2, 1}));
+}
+
+namespace {
+
+/// Loses the connection as long as it is down.
+JobRunner::Request<int> losing(const std::atomic<bool>& down, std::vector<int>& answers, QStringList& failures) {
+  JobRunner::Request<int> request = answering(7, answers);
+  request.work = [&down](const Job&) {
+    if (down) throw agent::ConnectionLost("box: the connection has ended");
+    return std::optional(7);
+  };
+  request.failed = [&failures](const QString& message) { failures += message; };
+  return request;
+}
+
+}  // namespace
+
+void JobRunnerTest::whatIsLostIsPutOffUntilItGoesOn() {
+  JobRunner runner(Threads::lent);
+  runner.putOffWhatIsLost();
+  QObject owner;
+  std::atomic<bool> down = true;
+  std::vector<int> answers;
+  QStringList failures;
+  runner.submit(&owner, 0, losing(down, answers, failures));
+  QVERIFY(QTest::qWaitFor([&] { return runner.putOffCount() == 1; }));
+  QVERIFY(QTest::qWaitFor([&] { return !runner.busy(); }));
+  runner.goOn();
+  QVERIFY(QTest::qWaitFor([&] { return runner.putOffCount() == 1 && !runner.busy(); }));
+  down = false;
+  runner.goOn();
+  QVERIFY(QTest::qWaitFor([&] { return !answers.empty(); }));
+  QCOMPARE(runner.putOffCount(), 0U);
+  QVERIFY(failures.isEmpty());
+}
+
+void JobRunnerTest::aNewerRequestReplacesOneThatIsPutOff() {
+  JobRunner runner(Threads::lent);
+  runner.putOffWhatIsLost();
+  QObject owner;
+  const std::atomic<bool> down = true;
+  std::vector<int> answers;
+  QStringList failures;
+  runner.submit(&owner, 0, losing(down, answers, failures));
+  QVERIFY(QTest::qWaitFor([&] { return runner.putOffCount() == 1; }));
+  QSignalSpy changes(&runner, &JobRunner::putOffChanged);
+  runner.submit(&owner, 0, answering(3, answers));
+  QCOMPARE(runner.putOffCount(), 0U);
+  QVERIFY(QTest::qWaitFor([&] { return answers == std::vector<int>{3} && !changes.isEmpty(); }));
+  runner.goOn();
+  QVERIFY(!runner.busy());
+}
+
+void JobRunnerTest::whatIsLostFailsWhereNothingIsPutOff() {
+  JobRunner runner(Threads::lent);
+  QObject owner;
+  const std::atomic<bool> down = true;
+  std::vector<int> answers;
+  QStringList failures;
+  runner.submit(&owner, 0, losing(down, answers, failures));
+  QVERIFY(QTest::qWaitFor([&] { return !failures.isEmpty(); }));
+  QCOMPARE(failures, QStringList{"box: the connection has ended"});
+}
+
+void JobRunnerTest::aRunThatChangedIsPutOffAndSaid() {
+  JobRunner runner(Threads::lent);
+  runner.putOffWhatIsLost();
+  QSignalSpy changed(&runner, &JobRunner::runChanged);
+  QObject owner;
+  std::vector<int> answers;
+  JobRunner::Request<int> request = answering(1, answers);
+  request.work = [](const Job&) -> std::optional<int> { throw agent::RunChanged("box: /run.h5: has changed"); };
+  runner.submit(&owner, 0, std::move(request));
+  QVERIFY(QTest::qWaitFor([&] { return !changed.isEmpty(); }));
+  QCOMPARE(changed.front().front().toString(), "box: /run.h5: has changed");
+  QCOMPARE(runner.putOffCount(), 1U);
+}
+
+void JobRunnerTest::requestsWithoutAJobAreStoppedWithTheirs() {
+  JobRunner runner(Threads::lent);
+  QObject owner;
+  std::vector<int> answers;
+  QStringList failures;
+  std::binary_semaphore started(0);
+  JobRunner::Request<int> request = endless(started, answers);
+  request.stages = nullptr;
+  request.work = [inner = request.work](const Job& job) -> std::optional<int> {
+    static_cast<void>(inner(job));
+    throw agent::AskingStopped();
+  };
+  request.failed = [&failures](const QString& message) { failures += message; };
+  runner.submit(&owner, 0, std::move(request));
+  started.acquire();
+  runner.submit(&owner, 0, answering(2, answers));
+  QVERIFY(QTest::qWaitFor([&] { return !answers.empty(); }));
+  QCOMPARE(answers, std::vector<int>{2});
+  QVERIFY(failures.isEmpty());
 }
 
 }  // namespace foxscope::gui::test

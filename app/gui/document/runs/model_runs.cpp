@@ -7,12 +7,15 @@
 
 #include <QUndoCommand>
 
+#include "app/gui/document/remote/remote_model.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/runs/prediction_heads.h"
 #include "app/gui/document/runs/run_list.h"
 #include "backend/base/index.h"
 #include "backend/base/sha256.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/session/run.h"
+#include "backend/text/token_ids.h"
 
 namespace foxscope::gui {
 namespace {
@@ -149,8 +152,8 @@ class ModelRuns::SettingsChange : public QUndoCommand {
 
 struct ModelRuns::Produced {
   ModelInput model;
-  RepresentativeHead representative;
-  RunResult result;
+  Run run;
+  QStringList notes;
 };
 
 ModelRuns::ModelRuns(RunList& runs, QObject* parent)
@@ -203,6 +206,7 @@ QString ModelRuns::noRunText() const {
 bool ModelRuns::isTextNew() const {
   const RunList& runs = m_runs;
   const auto read = [this](const Run& run) {
+    if (m_text.ids) return run.ids && *run.ids == m_text.content;
     return run.trace->text() && is_read_of(*run.trace->text(), m_text.content);
   };
   return !runs.empty() && !m_text.empty() && std::none_of(runs.begin(), runs.end(), read);
@@ -216,7 +220,8 @@ void ModelRuns::setText(const TextInput& text, std::optional<std::int64_t> limit
 }
 
 void ModelRuns::editText(const std::string& content) {
-  if (content != m_text.content) m_runs.undoStack().push(new Typing(*this, {{}, content}));
+  if (content != m_text.content)
+    m_runs.undoStack().push(new Typing(*this, {{}, content, m_text.ids && !content.empty()}));
 }
 
 void ModelRuns::followText(const Text& text) {
@@ -228,7 +233,7 @@ void ModelRuns::followText(const Text& text) {
 }
 
 void ModelRuns::setTextFile(const QString& file, const std::string& content) {
-  if (m_text.content == content) changeText({file, content});
+  if (m_text.content == content) changeText({file, content, m_text.ids});
 }
 
 void ModelRuns::changeText(const TextInput& text) {
@@ -266,6 +271,11 @@ void ModelRuns::startSessionRun(const std::vector<ModelInput>& models) {
 }
 
 ModelRuns::Reading ModelRuns::enteredText() const {
+  if (m_text.ids) {
+    Reading reading{m_text.file, nullptr, m_settings.limit};
+    reading.ids = std::make_shared<const std::string>(m_text.content);
+    return reading;
+  }
   return {m_text.file, std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)}), m_settings.limit};
 }
 
@@ -333,7 +343,11 @@ void ModelRuns::estimateMemory() {
   m_status.model = shownName(m_queue.front());
   tellStage(tr("estimating memory"), -1, -1);
   std::vector<ModelRequest> wanted;
-  for (const ModelInput& model : m_queue) wanted.push_back(m_settings.requestOf(model.name, model.path));
+  for (const ModelInput& model : m_queue) {
+    if (!isRemote(model.path)) wanted.push_back(m_settings.requestOf(model.name, model.path));
+  }
+  // A machine refuses itself what it has no memory for.
+  if (wanted.empty()) return runNext();
   struct Estimated {
     std::optional<MemoryQuestion> question;
     std::vector<std::shared_ptr<const TokenTable>> cut;
@@ -359,7 +373,7 @@ void ModelRuns::estimateMemory() {
     return estimated;
   };
   request.done = [this](const Estimated& estimated) {
-    m_cut = estimated.cut;
+    if (estimated.cut.size() == m_queue.size()) m_cut = estimated.cut;
     if (!estimated.question) return runNext();
     endRun();
     m_memoryAsked = true;
@@ -391,6 +405,11 @@ RunRequest ModelRuns::requestOfRun() const {
   RunRequest wanted;
   wanted.input.text = m_reading.text;
   wanted.input.name = m_reading.file.isEmpty() ? "the text" : m_reading.file.toStdString();
+  if (m_reading.ids) {
+    TokenIds ids = read_token_ids(*m_reading.ids, wanted.input.name, std::numeric_limits<std::int32_t>::max());
+    wanted.input.ids = std::move(ids.ids);
+    wanted.input.labels = std::move(ids.labels);
+  }
   if (m_reading.limit > 0) wanted.limit = m_reading.limit;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::predictions};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
@@ -409,16 +428,7 @@ void ModelRuns::runNext() {
   std::shared_ptr<const TokenTable> cut;
   if (!m_cut.empty()) cut = std::move(m_cut[index_of(m_status.index)]);
   JobRunner::Request<Produced> request;
-  request.work = [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(), cut,
-                  model](const Job& job) mutable -> std::optional<Produced> {
-    for (const QString& text : model.interventions) {
-      wanted.interventions.push_back(Intervention::parse(text.toStdString()));
-    }
-    const OpenedModel opened = engine.open(wanted);
-    auto result = run_model(plan_run(opened, withExperts(run, opened), cut), job);
-    if (!result) return std::nullopt;
-    return Produced{model, representativeHead(*result->trace), std::move(*result)};
-  };
+  request.work = isRemote(model.path) ? workThere(model) : workHere(model, cut);
   request.done = [this](const Produced& produced) { receiveRun(produced); };
   request.failed = [this](const QString& message) {
     tell(Message::Kind::error, message);
@@ -431,21 +441,42 @@ void ModelRuns::runNext() {
   m_runner.submit(this, kRun, std::move(request));
 }
 
+ModelRuns::Work ModelRuns::workThere(const ModelInput& model) const {
+  return [model, settings = m_settings, run = requestOfRun()](const Job& job) -> std::optional<Produced> {
+    auto made = runThere(model, settings, run, job);
+    if (!made) return std::nullopt;
+    return Produced{model, std::move(made->run), made->notes};
+  };
+}
+
+ModelRuns::Work ModelRuns::workHere(const ModelInput& model, const std::shared_ptr<const TokenTable>& cut) const {
+  return [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(), cut,
+          model](const Job& job) mutable -> std::optional<Produced> {
+    for (const QString& text : model.interventions) {
+      wanted.interventions.push_back(Intervention::parse(text.toStdString()));
+    }
+    const OpenedModel opened = engine.open(wanted);
+    auto result = run_model(plan_run(opened, withExperts(run, opened), cut), job);
+    if (!result) return std::nullopt;
+    Produced made{model, {}, {}};
+    made.run.name = QString::fromStdString(result->trace->info().name);
+    made.run.trace = result->trace;
+    made.run.model = model.path;
+    made.run.forwardSeconds = result->report.forward_seconds;
+    made.run.representative = representativeHead(*result->trace);
+    for (const std::string& note : result->report.notes) made.notes += QString::fromStdString(note);
+    return made;
+  };
+}
+
 void ModelRuns::receiveRun(const Produced& produced) {
-  const RunResult& result = produced.result;
-  Run made{kNoRun,
-           QString::fromStdString(result.trace->info().name),
-           result.trace,
-           produced.model.path,
-           {},
-           result.report.forward_seconds,
-           produced.model.base,
-           produced.representative};
+  Run made = produced.run;
+  made.base = produced.model.base;
   made.look = produced.model.look;
   made.textFile = m_reading.file;
+  made.ids = m_reading.ids;
   made.ofSession = m_reading.wanted == Wanted::bySession;
-  for (const std::string& note : result.report.notes)
-    tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
+  for (const QString& note : produced.notes) tell(Message::Kind::note, made.name + ": " + note);
   const HeadChoice representative{m_runs.addMade(made), made.representative.layer, made.representative.head};
   // The run that was asked for is shown, also where runs of files on another text are open.
   if (m_status.index == 0 && !made.ofSession && !m_runs.isOnText(representative.run))

@@ -107,18 +107,22 @@ class ModelRuns : public QObject {
   enum class Wanted { byUser, bySession };
   /// The text that models read, and the arrays that are kept of them.
   struct Reading {
-    QString file;  ///< name of the text's file, for errors; may be empty
-    std::shared_ptr<const Text> text;
-    std::int64_t limit = 0;  ///< first N tokens; 0: all
+    QString file;                      ///< name of the text's file, for errors; may be empty
+    std::shared_ptr<const Text> text;  ///< null: ids
+    std::int64_t limit = 0;            ///< first N tokens; 0: all
     bool saliency = false;
     std::optional<Range> target = {};  ///< of saliency; nothing: all positions
     Wanted wanted = Wanted::byUser;
+    std::shared_ptr<const std::string> ids = {};  ///< TextInput::ids, in the place of the text
   };
   void run(std::vector<ModelInput> models, Reading reading);
   [[nodiscard]] Reading enteredText() const;
   [[nodiscard]] const Run* runToRepeat(RunId id, const QString& obstacle);
   void estimateMemory();
   void runNext();
+  using Work = std::function<std::optional<Produced>(const Job&)>;
+  [[nodiscard]] Work workHere(const ModelInput& model, const std::shared_ptr<const TokenTable>& cut) const;
+  [[nodiscard]] Work workThere(const ModelInput& model) const;
   [[nodiscard]] RunRequest requestOfRun() const;
   void receiveRun(const Produced& produced);
   void endRun();

@@ -37,6 +37,7 @@ struct ModelInput {
   QString base = {};               ///< name of the model that it was changed from; empty: none
   RunLook look = {};               ///< its run's, which may not be made yet
   QString training = {};           ///< folder of the training that it is a checkpoint of; empty: of none
+  QString device = {};             ///< of a model on another machine: the device there, as --device; empty: auto
   bool operator==(const ModelInput&) const = default;
 };
 
@@ -56,7 +57,9 @@ struct Run {
   RunLook look = {};                       ///< the same as its model's, where that is there
   QString created = {};                    ///< of its file: when, and by which version
   QString command = {};                    ///< of its file: what made it
+  std::shared_ptr<const std::string> ids = {};  ///< the token ids that it read, as their file has them; null: a text
   QString textFile = {};  ///< that the text came from that it read; empty: typed, or the run comes from a file
+  QString host = {};      ///< machine on which its arrays lie and are computed with; empty: this one
   QString kept = {};      ///< run file that a session keeps for itself of a run that is in no other; empty: none
 
   /// The model's name in the run itself.
@@ -72,6 +75,7 @@ struct Run {
 struct TextInput {
   QString file;         ///< where it came from; empty where it was typed, pasted or changed
   std::string content;  ///< what will be read, UTF-8
+  bool ids = false;     ///< it is a JSON file of token ids, as `foxscope run --ids` reads it
   [[nodiscard]] bool empty() const { return content.empty(); }
   bool operator==(const TextInput&) const = default;
 };

@@ -12,6 +12,7 @@
 #include <QUndoCommand>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/session_store.h"
 #include "backend/base/index.h"
 
@@ -411,7 +412,7 @@ void RunList::remove(std::optional<int> model, const std::vector<RunId>& ids, co
   m_undo.push(new Removal(*this, model, ids, what), UndoHistory::Weight::heavy);
 }
 
-void RunList::addModel(const QString& path, const QString& name, const QString& training) {
+void RunList::addModel(const QString& path, const QString& name, const QString& training, const QString& device) {
   const auto same = [&](const ModelInput& model) {
     if (model.training != training || !model.interventions.isEmpty()) return false;
     return !training.isEmpty() || model.path == path;
@@ -420,6 +421,7 @@ void RunList::addModel(const QString& path, const QString& name, const QString& 
   const QString wanted = !name.isEmpty() ? name : nameFromPath(training.isEmpty() ? path : training);
   m_models.push_back({freeModelName(m_models, wanted), path});
   m_models.back().training = training;
+  m_models.back().device = device;
   m_models.back().look.colour = freeColour(m_runs, m_models);
   emit modelsChanged();
 }
@@ -429,8 +431,13 @@ ModelInput RunList::addChanged(const ModelInput& base, const QStringList& interv
   for (QString part : interventions) {
     name += QLatin1Char('.') + part.replace('*', QStringLiteral("all")).replace(':', '-').remove('=').remove('@');
   }
-  const ModelInput changed{freeModelName(m_models, name), base.path, base.interventions + interventions, base.name,
-                           lookOfChanged(m_models, base, interventions)};
+  const ModelInput changed{freeModelName(m_models, name),
+                           base.path,
+                           base.interventions + interventions,
+                           base.name,
+                           lookOfChanged(m_models, base, interventions),
+                           {},
+                           base.device};
   m_models.push_back(changed);
   emit modelsChanged();
   return changed;
@@ -475,9 +482,7 @@ RunId RunList::addMade(Run made) {
 }
 
 std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& opened) {
-  const auto same = [file = QFileInfo(path).canonicalFilePath()](const Run& run) {
-    return !run.file.isEmpty() && QFileInfo(run.file).canonicalFilePath() == file;
-  };
+  const auto same = [&](const Run& run) { return !run.file.isEmpty() && samePlace(run.file, path); };
   const auto there = std::find_if(m_runs.begin(), m_runs.end(), same);
   if (there != m_runs.end()) {
     emit messageRaised(
@@ -506,6 +511,7 @@ std::vector<Run> RunList::runsOfFile(const QString& path, const OpenedRunFile& o
     Run run{++m_lastRun, QString::fromStdString(trace->info().name), trace};
     if (left(run.name)) continue;
     run.file = path;
+    run.host = hostOf(path);
     run.representative = opened.representative[index];
     run.created =
         tr("%1 by foxscope %2")

@@ -113,7 +113,9 @@ class RunList : public QObject {
   // Runs and models that come into the list.
   /// Adds a checkpoint under a name of its own; an equal path is not added twice.
   /// @param training  folder of the training that it is a checkpoint of; an equal one is not added twice
-  void addModel(const QString& path, const QString& name = {}, const QString& training = {});
+  /// @param device    ModelInput::device
+  void addModel(const QString& path, const QString& name = {}, const QString& training = {},
+                const QString& device = {});
   /// Adds a changed copy of a model under a name of its own.
   /// @returns it, as it stands in models()
   ModelInput addChanged(const ModelInput& base, const QStringList& interventions);

@@ -11,6 +11,7 @@
 #include <QLocale>
 
 #include "app/gui/document/opened_path.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/eval/sweep/sweep.h"
@@ -171,6 +172,13 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
     warn(tr("%1 comes from a file, and changing its heads needs its model: open the checkpoint folder (Ctrl+O), "
             "the text, and press F5 first")
              .arg(from->name));
+    return nullptr;
+  }
+  if (isRemote(from->model)) {
+    warn(
+        tr("The model of %1 lies on %2, and a sweep runs models of this machine: foxscope eval sweep --model %3 sweeps "
+           "there, and its file opens here")
+            .arg(from->name, hostOf(from->model), from->model));
     return nullptr;
   }
   if (!from->trace->text()) {
@@ -347,7 +355,7 @@ void Sweeps::bringBack() {
   for (qsizetype n = 0; n < m_wanted.size(); ++n) {
     const QJsonObject wanted = m_wanted[n].toObject();
     const Run* run = m_runs.runNamed(wanted["run"].toString());
-    if (run == nullptr || run->model.isEmpty()) continue;
+    if (run == nullptr || run->model.isEmpty() || isRemote(run->model)) continue;
     m_wanted.removeAt(n);
     try {
       const Intervention change = Intervention::parse_change(wanted["change"].toString().toStdString());

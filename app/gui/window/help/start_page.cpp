@@ -14,6 +14,7 @@
 #include <QScrollArea>
 #include <QVBoxLayout>
 
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/figures/thumbnails.h"
@@ -303,7 +304,7 @@ void StartPage::setRecent(const QStringList& paths) {
   // Without any, names need no room for them.
   const bool any = std::ranges::any_of(pictures, [](const QPixmap& picture) { return !picture.isNull(); });
   for (const QString& path : paths) {
-    QString shown = QDir::cleanPath(path);
+    QString shown = isRemote(path) ? path : QDir::cleanPath(path);
     if (shown.startsWith(QDir::homePath() + '/')) shown = "~" + shown.mid(QDir::homePath().size());
     const QFileInfo file(shown);
     auto* entry = new QWidget;
