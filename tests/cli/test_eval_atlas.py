@@ -1,0 +1,228 @@
+"""`foxscope eval atlas`: against a numpy program over run files of the same windows, and what is refused."""
+
+import json
+import math
+import unittest
+
+import h5py
+import numpy
+import tokenizers
+from support import DATA, FOX, TRANSFORMER, TogetherMixin, golden
+from test_eval_loss import TEXTS, EvalTest, Mersenne, jackknife
+from test_eval_resume import PartialTest
+from test_run import contents
+
+LENGTH, WINDOWS, SHIFTS = 96, 12, 200
+WORD = (1 << 64) - 1
+
+
+def mixed(x):
+    """splitmix64."""
+    x = (x + 0x9E3779B97F4A7C15) & WORD
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & WORD
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & WORD
+    return x ^ (x >> 31)
+
+
+def window_key(seed, ids):
+    key = mixed(seed)
+    for token in ids:
+        key = mixed(key ^ int(token))
+    return key
+
+
+def plain_classes(tokens):
+    """The classes that single characters decide, of tokens as strings."""
+    broken, result = False, []
+    for token in tokens:
+        found = set()
+        for character in token:
+            if character == "\n":
+                found |= {"line_end", "paragraph_end"} if broken else {"line_end"}
+                broken = True
+            elif not character.isspace():
+                broken = False
+        first = token.lstrip()[:1]
+        if first.isupper():
+            found.add("capital")
+        if first.isnumeric():
+            found.add("number")
+        result.append(found)
+    return result
+
+
+class AtlasTest(EvalTest):
+    def arguments(self, output, *extra, models=("fox",), corpora=None, windows=WINDOWS, length=LENGTH):
+        folders = {"fox": FOX, "base": TRANSFORMER}
+        named = [part for model in models for part in ("--model", f"{model}={folders[model]}")]
+        given = [part for path in (corpora or [self.path]) for part in ("--corpus", path)]
+        return ["eval", "atlas", *named, *given, "--length", length, "--windows", windows, "--passages", 3, "-o",
+                output, *extra]
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.texts("corpus.jsonl", 0, 8)
+        self.output = self.folder / "atlas.h5"
+
+    def texts(self, name, begin, end, size=5000):
+        """Documents of one length, pieces of the sample texts."""
+        text = "".join(path.read_text() for path in TEXTS)
+        return self.write(name, "".join(json.dumps({"id": f"doc-{n}", "text": text[n * size:(n + 1) * size]}) + "\n"
+                                        for n in range(begin, end)))
+
+    def expect_same(self, one, other, without=("@command_line",)):
+        expected, found = contents(one), contents(other)
+        self.assertEqual(expected.keys(), found.keys())
+        for key in expected.keys() - set(without):
+            numpy.testing.assert_array_equal(expected[key], found[key], err_msg=key)
+
+
+class NumbersTest(AtlasTest):
+    def log_gates(self, file):
+        """[windows, N, L] log f of the same windows, from run files; position 0 is NaN."""
+        result = []
+        for row in file["windows/token_id"][()]:
+            ids = self.write("row.json", json.dumps(row.tolist()))
+            self.done("run", "--model", FOX, "--ids", ids, "-o", self.folder / "row.h5", "--force", "--keep", "gates")
+            with h5py.File(self.folder / "row.h5") as run:
+                layers = next(iter(run["models"].values()))["layers"]
+                c = numpy.concatenate([layers[name]["cumulative_log_gate"][()] for name in sorted(layers)])
+            result.append(numpy.diff(c, axis=1, prepend=numpy.nan))
+        return numpy.array(result)
+
+    def test_every_number_is_that_of_a_numpy_program(self):
+        said = self.done(*self.arguments(self.output, "--seed", 7))
+        self.assertIn("written to " + str(self.output), said)
+        with h5py.File(self.output) as file:
+            self.assertEqual((file.attrs["content"], file.attrs["seed"], file.attrs["source"]),
+                             ("eval_atlas", 7, "corpus.jsonl"))
+            gates = self.log_gates(file)
+            model = file["models/fox"]
+            self.assertEqual(model["windows"], file["windows"])
+            self.check_tokens(file, model, gates)
+            self.check_numbers(file, model, gates)
+            self.check_resets(file, model, gates)
+            self.check_passages(file, model, gates)
+            self.check_similarity(model, gates)
+
+    def check_tokens(self, file, model, gates):
+        read = file["windows/token_id"][:, :-1].ravel()
+        tokens, counts = numpy.unique(read, return_counts=True)
+        numpy.testing.assert_array_equal(model["tokens/id"], tokens)
+        numpy.testing.assert_array_equal(model["tokens/count"], counts)
+        flat = gates[:, :, 1:].transpose(1, 0, 2).reshape(32, -1)
+        for name, values in [("mean_log_gate", flat), ("share_below_half", flat < math.log(0.5))]:
+            means = numpy.array([[head[read == token].mean() for token in tokens] for head in values])
+            numpy.testing.assert_allclose(model["tokens"][name][()].reshape(32, -1), means, rtol=1e-5, atol=1e-9)
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        strings = [string.decode() for string in model["tokens/string"][()]]
+        self.assertEqual(strings, [tokenizer.decode([token]) for token in tokens])
+        bins = model["histogram/minus_log_gate"][()]
+        for head, expected in enumerate(flat):
+            histogram = numpy.histogram(-expected, [-numpy.inf, *bins[1:], numpy.inf])[0]
+            numpy.testing.assert_array_equal(model["histogram/positions"][()].reshape(32, -1)[head], histogram)
+
+    def check_numbers(self, file, model, gates):
+        windows = file["windows/document"][()].tolist()
+        means = gates[:, :, 1:].mean(axis=2)
+        numpy.testing.assert_allclose(model["numbers/mean_log_gate"][()].ravel(), means.mean(axis=0), rtol=1e-9)
+        numpy.testing.assert_allclose(model["numbers/rate_decay_time"][()].ravel(), -1 / means.mean(axis=0), rtol=1e-9)
+        quartiles = numpy.quantile(numpy.exp(gates[:, :, 1:]), 0.25, axis=2)
+        numpy.testing.assert_allclose(model["numbers/gate_lower_quartile"][()].ravel(), quartiles.mean(axis=0), rtol=1e-9)
+        errors = jackknife(lambda rows: means[rows].mean(axis=0), windows)
+        numpy.testing.assert_allclose(model["numbers/mean_log_gate_errors"][()].ravel(), errors, rtol=1e-6)
+        # The same numbers as `eval heads` has of these windows.
+        heads = self.folder / "heads.h5"
+        self.done("eval", "heads", "--model", f"fox={FOX}", "--corpus", self.path, "--length", LENGTH, "--windows",
+                  WINDOWS, "--seed", 7, "-o", heads)
+        with h5py.File(heads) as other:
+            for name, values in model["numbers"].items():
+                if name in ["layer", "head"]:
+                    continue
+                numpy.testing.assert_allclose(values, other[f"models/fox/numbers/{name}"], rtol=1e-6, atol=1e-12,
+                                              err_msg=name)
+
+    def check_resets(self, file, model, gates):
+        resets = gates[:, :, 1:] < math.log(0.5)
+        numpy.testing.assert_array_equal(model["resets/count"][()].ravel(), resets.sum(axis=(0, 2)))
+        gaps = numpy.zeros((32, 40), int)
+        for window in resets:
+            for head, row in enumerate(window):
+                for gap in numpy.diff(numpy.flatnonzero(row)):
+                    gaps[head, int(gap).bit_length() - 1] += 1
+        numpy.testing.assert_array_equal(model["resets/gaps"][()].reshape(32, 40), gaps)
+        names = [name.decode() for name in model["resets/token_class"][()]]
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        ids = file["windows/token_id"][()]
+        for name in ["line_end", "paragraph_end", "capital", "number"]:
+            at = names.index(name)
+            here = numpy.array([[name in found for found in plain_classes([tokenizer.decode([token]) for token in row[:-1]])]
+                                for row in ids])
+            self.assertEqual(model["resets/tokens"][at], here.sum(), name)
+            count = numpy.maximum(resets.sum(axis=(0, 2)), 1)
+            share = (resets & here[:, None, :]).sum(axis=(0, 2))
+            shifted = numpy.zeros((SHIFTS, 32))
+            for row, window, places in zip(ids, resets, here):
+                random = Mersenne(window_key(7, row))
+                for n in range(SHIFTS):
+                    shift = 1 + random.below(LENGTH - 2)
+                    shifted[n] += (numpy.roll(window, shift, axis=1) & places).sum(axis=1)
+            known = (resets.sum(axis=(0, 2)) > 0) & (here.sum() > 0)
+            table = {key: model["resets"][key][()].reshape(32, -1)[:, at] for key in
+                     ["share", "chance", "chance_spread", "p_value"]}
+            self.assertTrue(numpy.isnan(table["share"][~known]).all())
+            numpy.testing.assert_allclose(table["share"][known], (share / count)[known], rtol=1e-9)
+            numpy.testing.assert_allclose(table["chance"][known], (shifted.mean(axis=0) / count)[known], rtol=1e-9)
+            numpy.testing.assert_allclose(table["chance_spread"][known], (shifted.std(axis=0, ddof=1) / count)[known],
+                                          rtol=1e-9)
+            p_value = (1 + (shifted >= share).sum(axis=0)) / (1 + SHIFTS)
+            numpy.testing.assert_allclose(table["p_value"][known], p_value[known], rtol=1e-12)
+        # Of all p values in order those up to the largest k with p_(k) <= 0.05 k / n (Benjamini and Hochberg).
+        p_values = model["resets/p_value"][()].ravel()
+        order = numpy.sort(p_values[~numpy.isnan(p_values)])
+        below = numpy.flatnonzero(order <= 0.05 * numpy.arange(1, len(order) + 1) / len(order))
+        limit = order[below[-1]] if len(below) else -1
+        numpy.testing.assert_array_equal(model["resets/discovered"][()].ravel() == 1, p_values <= limit)
+        self.assertGreater(model["resets/discovered"][()].sum(), 0)
+
+    def check_passages(self, file, model, gates):
+        for head in range(32):
+            lowest = numpy.nanmin(gates[:, head], axis=1)
+            order = sorted(range(WINDOWS), key=lambda window: (numpy.float32(lowest[window]), window))[:3]
+            layer = (head // 4, head % 4)
+            self.assertEqual(model["passages/resets/window"][layer].tolist(), order)
+            places = [int(numpy.nanargmin(gates[window, head])) for window in order]
+            self.assertEqual(model["passages/resets/position"][layer].tolist(), places)
+            numpy.testing.assert_allclose(model["passages/resets/value"][layer], lowest[order], rtol=1e-6)
+            # Three of all windows, each at the position that the window's random number says.
+            windows = model["passages/deciles/window"][layer].tolist()
+            values = model["passages/deciles/value"][layer]
+            self.assertEqual(len(set(windows)), 3)
+            self.assertEqual(values.tolist(), sorted(values.tolist()))
+            for window, position, value in zip(windows, model["passages/deciles/position"][layer], values):
+                key = mixed(window_key(7, file["windows/token_id"][window]) + head & WORD)
+                self.assertEqual(position, 1 + mixed(key) % (LENGTH - 1))
+                self.assertAlmostEqual(value, gates[window, head, position], places=5)
+
+    def check_similarity(self, model, gates):
+        flat = gates[:, :, 1:].transpose(1, 0, 2).reshape(32, -1)
+        similarity = model["similarity/log_gate"][()]
+        numpy.testing.assert_allclose(similarity, numpy.corrcoef(flat), atol=1e-6)
+        # Average linkage, written out: the two clusters of smallest mean distance are joined again and again.
+        order = model["similarity/order"][()].tolist()
+        self.assertEqual(sorted(order), list(range(32)))
+        place = {head: n for n, head in enumerate(order)}
+        clusters = [[head] for head in range(32)]
+        while len(clusters) > 1:
+            pairs = [(numpy.mean([1 - similarity[i, j] for i in a for j in b]), n, m) for n, a in enumerate(clusters)
+                     for m, b in enumerate(clusters[:n])]
+            _, n, m = min(pairs)
+            joined = clusters[n] + clusters[m]
+            clusters = [cluster for k, cluster in enumerate(clusters) if k not in (n, m)] + [joined]
+            # What is joined stands together.
+            places = sorted(place[head] for head in joined)
+            self.assertEqual(places, list(range(places[0], places[0] + len(places))))
+
+
+if __name__ == "__main__":
+    unittest.main()
