@@ -1,5 +1,7 @@
 """`foxscope eval atlas`: against a numpy program over run files of the same windows, and what is refused."""
 
+import csv
+import io
 import json
 import math
 import unittest
@@ -7,7 +9,7 @@ import unittest
 import h5py
 import numpy
 import tokenizers
-from support import DATA, FOX, TRANSFORMER, TogetherMixin, golden
+from support import DATA, FOX, TRANSFORMER, TogetherMixin, golden, set_tensor
 from test_eval_loss import TEXTS, EvalTest, Mersenne, jackknife
 from test_eval_resume import PartialTest
 from test_run import contents
@@ -52,12 +54,13 @@ def plain_classes(tokens):
 
 
 class AtlasTest(EvalTest):
-    def arguments(self, output, *extra, models=("fox",), corpora=None, windows=WINDOWS, length=LENGTH):
+    def arguments(self, output, *extra, models=("fox",), corpora=None, windows=WINDOWS, length=LENGTH,
+                  passages=3):
         folders = {"fox": FOX, "base": TRANSFORMER}
         named = [part for model in models for part in ("--model", f"{model}={folders[model]}")]
         given = [part for path in (corpora or [self.path]) for part in ("--corpus", path)]
-        return ["eval", "atlas", *named, *given, "--length", length, "--windows", windows, "--passages", 3, "-o",
-                output, *extra]
+        return ["eval", "atlas", *named, *given, "--length", length, "--windows", windows, "--passages", passages,
+                "-o", output, *extra]
 
     def setUp(self):
         super().setUp()
@@ -222,6 +225,187 @@ class NumbersTest(AtlasTest):
             # What is joined stands together.
             places = sorted(place[head] for head in joined)
             self.assertEqual(places, list(range(places[0], places[0] + len(places))))
+
+
+class SameTest(TogetherMixin, AtlasTest):
+    def test_several_processes_make_the_file_of_one(self):
+        self.done(*self.arguments(self.folder / "one.h5", models=("fox", "base")))
+        for count in [2, 5]:
+            output = self.folder / f"{count}.h5"
+            self.done_together(self.arguments(output, "-q", models=("fox", "base")), count)
+            self.expect_same(self.folder / "one.h5", output)
+
+    def test_a_merged_atlas_is_that_of_one_run(self):
+        parts = [self.texts(f"{n}.jsonl", *pieces) for n, pieces in enumerate([(0, 5), (5, 9), (9, 14)])]
+        self.done(*self.arguments(self.folder / "one.h5", "--seed", 3, corpora=parts, windows=5))
+        files = []
+        for n, part in enumerate(parts):
+            files.append(self.folder / f"part-{n}.h5")
+            self.done(*self.arguments(files[-1], "--seed", 3, corpora=[part], windows=5))
+        said = self.done("eval", "atlas", "--merge", *files, "-o", self.output)
+        self.assertIn("fox, 15 windows of up to 96 tokens from ", said)
+        self.expect_same(self.folder / "one.h5", self.output)
+        # In two steps too.
+        self.done("eval", "atlas", "--merge", *files[:2], "-o", self.folder / "two.h5")
+        self.done("eval", "atlas", "--merge", self.folder / "two.h5", files[2], "-o", self.folder / "steps.h5")
+        self.expect_same(self.output, self.folder / "steps.h5")
+
+    def test_what_cannot_be_merged(self):
+        other = self.texts("other.jsonl", 8, 12)
+        one, two = self.folder / "one.h5", self.folder / "two.h5"
+        self.done(*self.arguments(one, "-q", windows=2))
+        merge = ["eval", "atlas", "--merge", one, two, "-o", self.output]
+        self.fails(1, ["two.h5"], *merge, output=self.output)
+        for extra, words in [([], ["two.h5", "holds the document doc-", "one.h5"]),
+                             (["--seed", 1], ["two.h5: seed 1", "one.h5 has 0"]),
+                             (["--intervene", "0:0:one"], ["two.h5: fox: intervention", "one.h5 has none"]),
+                             (["--bos", 5], ["two.h5: fox: BOS token 5"])]:
+            corpora = [self.path] if not extra else [other]
+            self.done(*self.arguments(two, "-q", "--force", *extra, corpora=corpora, windows=2))
+            self.fails(1, words, *merge, output=self.output)
+        self.done(*self.arguments(two, "-q", "--force", corpora=[other], models=("base",), windows=2))
+        self.fails(1, ["two.h5: models base", "one.h5 has fox"], *merge, output=self.output)
+        self.done(*self.arguments(two, "-q", "--force", corpora=[other], windows=2))
+        with h5py.File(two, "a") as file:
+            strings = file["models/fox/tokens/string"]
+            strings[...] = [b"x" + string for string in strings[()]]
+        self.fails(1, ["two.h5: fox has another tokenizer than in", "one.h5"], *merge, output=self.output)
+        two.write_bytes(one.read_bytes()[:20000])
+        self.fails(1, ["two.h5", "cut short"], *merge, output=self.output)
+        self.done("eval", "loss", "-q", "--model", f"fox={FOX}", "--corpus", other, "--length", 96, "--windows", 2, "-o",
+                  two, "--force")
+        self.fails(1, ["two.h5: holds losses of windows", "no atlas of heads"], *merge, output=self.output)
+        self.fails(2, "--merge", *merge, "--seed", 1, output=self.output)
+        self.fails(2, "--merge: name two", "eval", "atlas", "--merge", one, "-o", self.output, output=self.output)
+        self.fails(2, "one.h5", "eval", "atlas", "--merge", one, two, "-o", one, "--force")
+
+
+class ResumeTest(AtlasTest, PartialTest):
+    def test_a_killed_atlas_goes_on(self):
+        arguments = {"models": ("fox", "base"), "windows": 60, "length": 256}
+        self.path = self.texts("long.jsonl", 0, 19)
+        self.done(*self.arguments(self.folder / "whole.h5", **arguments))
+        sizes = []
+        for _ in range(3):
+            before = self.partial.stat().st_size if self.partial.exists() else 0
+            process = self.start(*self.arguments(self.output, **arguments))
+            self.wait_for_windows(process, self.partial, max(before, 72) + 1)
+            process.kill()
+            process.communicate()
+            self.assertFalse(self.output.exists())
+            sizes.append(self.partial.stat().st_size)
+        self.assertEqual(sizes, sorted(sizes))
+        whole = self.partial.read_bytes()
+        self.partial.write_bytes(whole + whole[72:1000])  # a record cut short
+        self.done(*self.arguments(self.output, **arguments))
+        self.assertFalse(self.partial.exists())
+        self.expect_same(self.folder / "whole.h5", self.output)
+
+    def test_unfinished_work_of_other_settings(self):
+        process = self.start(*self.arguments(self.output))
+        self.wait_for_windows(process, self.partial, 73)
+        process.kill()
+        process.communicate()
+        self.fails(1, ["atlas.h5.partial", "other settings", "--force"], *self.arguments(self.output, "--seed", 9),
+                   output=self.output)
+        self.partial.write_text("a letter of mine")
+        self.fails(1, ["atlas.h5.partial", "Foxscope did not write it"], *self.arguments(self.output))
+        self.partial.unlink()
+
+    def setUp(self):
+        super().setUp()
+        self.partial = self.folder / "atlas.h5.partial"
+
+
+class InputTest(AtlasTest):
+    def test_ids_have_no_classes(self):
+        windows = self.npy(golden("fox-pro")["labels"][:2, :48].astype(numpy.int64).reshape(4, 24))
+        self.done("eval", "atlas", "--model", DATA / "fox-pro", "--ids", windows, "-o", self.output)
+        with h5py.File(self.output) as file:
+            model = file["models/fox-pro"]
+            self.assertEqual(model.attrs["positions"], 4 * 23)
+            self.assertNotIn("by_class", model)
+            self.assertEqual(sorted(model["resets"]), ["count", "gap", "gaps", "head", "layer"])
+            # Four windows fill four places of 32; the others are empty.
+            window = model["passages/resets/window"][0, 0]
+            self.assertEqual(sorted(window[:4].tolist()), [0, 1, 2, 3])
+            self.assertTrue((window[4:] == -1).all())
+            self.assertTrue(numpy.isnan(model["passages/resets/value"][0, 0][4:]).all())
+
+    def test_a_model_without_gates(self):
+        result = self.foxscope(*self.arguments(self.output, models=("base",), windows=2))
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(b"base: no layer forgets", result.stderr)
+        with h5py.File(self.output) as file:
+            self.assertEqual(sorted(file["models/base"]), ["sums", "tokens", "windows"])
+            self.assertEqual(sorted(file["models/base/tokens"]), ["count", "head", "id", "layer", "string"])
+        self.assertEqual(self.done("info", self.output, "--table", "tokens", "--csv").count("\n"), 1)
+
+    def test_tables(self):
+        self.done(*self.arguments(self.output, windows=4))
+        with h5py.File(self.output) as file:
+            model = file["models/fox"]
+            heads = json.loads(self.done("info", self.output, "--table", "heads", "--json"))
+            self.assertEqual([(head["layer"], head["head"]) for head in heads], [(n // 4, n % 4) for n in range(32)])
+            numpy.testing.assert_allclose([head["rate_decay_time"] for head in heads],
+                                          model["numbers/rate_decay_time"][()].ravel())
+            tokens = list(csv.DictReader(io.StringIO(self.done("info", self.output, "--table", "tokens", "--csv"))))
+            self.assertEqual(len(tokens), 32 * len(model["tokens/id"]))
+            row = tokens[5 * len(model["tokens/id"]) + 3]
+            self.assertEqual((row["model"], row["layer"], row["head"]), ("fox", "1", "1"))
+            self.assertEqual(row["string"], model["tokens/string"][3].decode())
+            self.assertAlmostEqual(float(row["mean_log_gate"]), model["tokens/mean_log_gate"][1, 1, 3], places=6)
+            resets = json.loads(self.done("info", self.output, "--table", "resets", "--json"))
+            numpy.testing.assert_allclose([numpy.nan if row["p_value"] is None else row["p_value"] for row in resets],
+                                          model["resets/p_value"][()].ravel())
+            passages = json.loads(self.done("info", self.output, "--table", "passages", "--json"))
+            self.assertEqual(len(passages), 32 * 2 * 3)
+            first = passages[0]
+            self.assertEqual((first["kind"], first["window"], first["position"]),
+                             ("resets", model["passages/resets/window"][0, 0, 0],
+                              model["passages/resets/position"][0, 0, 0]))
+            self.assertEqual(first["id"], file["windows/token_id"][first["window"], first["position"] - 1])
+            similarity = json.loads(self.done("info", self.output, "--table", "similarity", "--json"))
+            numpy.testing.assert_allclose([row["correlation"] for row in similarity],
+                                          model["similarity/log_gate"][()].ravel(), rtol=1e-6)
+            for table in ["classes", "gaps", "histogram"]:
+                self.assertGreater(self.done("info", self.output, "--table", table, "--csv").count("\n"), 32)
+        summary = json.loads(self.done("info", self.output, "--json"))
+        self.assertEqual((summary["kind"], summary["models"][0]["windows"]), ("atlas of heads", 4))
+        self.assertIn("forgets most at", self.done("info", self.output))
+        self.fails(2, ["\"words\"", "heads, tokens, classes"], "info", self.output, "--table", "words", "--csv")
+        self.fails(2, "--csv or --json", "info", self.output, "--table", "heads")
+        self.fails(1, ["no atlas", "foxscope eval atlas"], "info", self.run_fixture(), "--table", "heads", "--csv")
+
+    def test_weights_that_leave_the_range_of_numbers(self):
+        model = self.copy_of("fox-pro")
+        set_tensor(model, "model.layers.0.attn.v_proj.linear.weight", lambda weight: weight * numpy.float32(1e38))
+        windows = self.npy(golden("fox-pro")["labels"][:2, :48].astype(numpy.int64))
+        self.fails(1, ["of layer 1, head 0 in window 0 is not a number", "check the weights and --dtype"], "eval", "atlas",
+                   "-q", "--model", model, "--ids", windows, "-o", self.output, output=self.output)
+
+    def test_what_is_refused(self):
+        empty = self.write("empty.jsonl", "")
+        short = self.write("short.jsonl", json.dumps({"text": "The fox ran."}) + "\n")
+        for corpus, words in [(empty, "empty.jsonl"), (short, ["short.jsonl", "96 tokens", "--length"]),
+                              (self.folder / "nowhere.txt", "nowhere.txt")]:
+            self.fails(1, words, *self.arguments(self.output, corpora=[corpus]), output=self.output)
+        self.fails(1, ["holds the document doc-", "count twice"],
+                   *self.arguments(self.output, corpora=[self.path, self.texts("again.jsonl", 0, 8)], windows=40),
+                   output=self.output)
+        self.fails(2, "--corpus", "eval", "atlas", "--model", FOX, "-o", self.output, output=self.output)
+        self.fails(2, "--model", "eval", "atlas", "--corpus", self.path, "-o", self.output, output=self.output)
+        self.fails(2, "--passages 0", *self.arguments(self.output, passages=0), output=self.output)
+        self.fails(2, "--length 1", *self.arguments(self.output, length=1), output=self.output)
+        self.fails(2, "--max-tokens", *self.arguments(self.output, "--max-tokens", 500), output=self.output)
+        self.fails(2, ["--max-tokens 50", "96"], "eval", "atlas", "--model", FOX, "--corpus", self.path, "--length", 96,
+                   "--max-tokens", 50, "-o", self.output, output=self.output)
+        self.fails(2, "atlas.csv", *self.arguments(self.folder / "atlas.csv"))
+        self.done("eval", "atlas", "-q", "--model", FOX, "--corpus", self.path, "--length", 96, "--max-tokens", 200, "-o",
+                  self.output)
+        with h5py.File(self.output) as file:
+            self.assertEqual(len(file["windows/tokens"]), 2)
+        self.fails(1, ["atlas.h5", "exists"], *self.arguments(self.output))
 
 
 if __name__ == "__main__":

@@ -151,10 +151,14 @@ void AtlasSums::close_documents(std::span<const std::int64_t> windows_of) {
       ++it;
       continue;
     }
-    DocumentClass one{1, of.sum, std::vector<std::int64_t>(of.sum.size())};
+    DocumentClass one{1, std::vector<std::int64_t>(of.sum.size()), std::vector<std::int64_t>(of.sum.size())};
     for (std::size_t n = 0; n < of.sum.size(); n += kExactLimbs) {
       const double sum = exact_value(std::span(of.sum).subspan(n).first<kExactLimbs>());
-      add_exactly(sum * sum, std::span(one.square).subspan(n).first<kExactLimbs>());
+      add_exactly(sum, std::span(one.sum).subspan(n).first<kExactLimbs>());
+      // A square and what rounding takes from it.
+      const auto square = std::span(one.square).subspan(n).first<kExactLimbs>();
+      add_exactly(sum * sum, square);
+      add_exactly(std::fma(sum, sum, -(sum * sum)), square);
     }
     add_class(of.windows, one);
     it = open_.erase(it);

@@ -20,8 +20,8 @@ double log_gate_sum(const AtlasSums& sums, std::size_t place) {
 }
 
 /// The sums of one number of a head over documents of one size.
-double class_value(const std::vector<std::int64_t>& values, std::size_t entry) {
-  return exact_value(std::span(values).subspan(entry * kExactLimbs).first<kExactLimbs>());
+LongNumber class_value(const std::vector<std::int64_t>& values, std::size_t entry) {
+  return exact_long_value(std::span(values).subspan(entry * kExactLimbs).first<kExactLimbs>());
 }
 
 std::vector<double> document_sizes(const AtlasSums& sums) {
@@ -33,19 +33,23 @@ std::vector<double> document_sizes(const AtlasSums& sums) {
 }
 
 Estimate mean_over_documents(const AtlasSums& sums, std::size_t entry, const ErrorGroups& over, double windows) {
-  double sum = 0;
+  LongNumber sum = 0;
   for (const auto& [size, documents] : sums.classes()) sum += class_value(documents.sum, entry);
-  const double mean = sum / windows;
+  const LongNumber mean = sum / windows;
   // The mean without document g changes by (s_g - mean m_g) / (M - m_g).
   double squares = 0;
   for (const auto& [size, documents] : sums.classes()) {
     const auto m = static_cast<double>(size);
-    const double spread = class_value(documents.square, entry) - 2 * mean * m * class_value(documents.sum, entry) +
-                          mean * mean * m * m * static_cast<double>(documents.documents);
-    squares += std::max(0.0, spread) / ((windows - m) * (windows - m));
+    const LongNumber spread = class_value(documents.square, entry) - 2 * mean * m * class_value(documents.sum, entry) +
+                              mean * mean * m * m * static_cast<double>(documents.documents);
+    // What rounding leaves of no spread is none: of long numbers, and of terms that are whole numbers of 2^-82.
+    const LongNumber rounding =
+        0x1p-100 * class_value(documents.square, entry) + 0x1p-80 * static_cast<double>(documents.documents);
+    const bool any = spread > rounding;
+    squares += any ? static_cast<double>(spread) / ((windows - m) * (windows - m)) : 0.0;
   }
   const auto g = static_cast<double>(over.count);
-  return {mean, over.suffice() ? std::sqrt((g - 1) / g * squares) : kNoNumber, over};
+  return {static_cast<double>(mean), over.suffice() ? std::sqrt((g - 1) / g * squares) : kNoNumber, over};
 }
 
 /// A cluster of heads while clusters are joined.
@@ -252,18 +256,19 @@ std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place
   };
   std::vector<AtlasPlace> sample = model.sums.samples(place);
   std::ranges::sort(sample, by_value);
-  std::vector<AtlasPlace> chosen;
   const auto passages = index_of(model.sums.shape().passages);
-  for (std::size_t decile = 0; decile < kDeciles; ++decile) {
-    const std::size_t begin = decile * sample.size() / kDeciles;
-    const std::size_t end = (decile + 1) * sample.size() / kDeciles;
-    std::vector<AtlasPlace> of_it(sample.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  sample.begin() + static_cast<std::ptrdiff_t>(end));
+  const std::size_t parts = std::min(kDeciles, passages);
+  // The turn of a place is its rank by priority within its part.
+  std::vector<std::pair<std::size_t, AtlasPlace>> turns;
+  for (std::size_t part = 0; part < parts; ++part) {
+    std::vector<AtlasPlace> of_it(sample.begin() + static_cast<std::ptrdiff_t>(part * sample.size() / parts),
+                                  sample.begin() + static_cast<std::ptrdiff_t>((part + 1) * sample.size() / parts));
     std::ranges::sort(of_it, {}, [](const AtlasPlace& one) { return std::pair(one.priority, one.window); });
-    const std::size_t wanted = passages / kDeciles + (decile < passages % kDeciles ? 1 : 0);
-    of_it.resize(std::min(of_it.size(), wanted));
-    chosen.insert(chosen.end(), of_it.begin(), of_it.end());
+    for (std::size_t n = 0; n < of_it.size(); ++n) turns.emplace_back(n, of_it[n]);
   }
+  std::ranges::stable_sort(turns, {}, &std::pair<std::size_t, AtlasPlace>::first);
+  std::vector<AtlasPlace> chosen;
+  for (std::size_t n = 0; n < std::min(passages, turns.size()); ++n) chosen.push_back(turns[n].second);
   std::ranges::sort(chosen, by_value);
   return chosen;
 }

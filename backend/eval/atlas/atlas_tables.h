@@ -62,7 +62,8 @@ AtlasResets atlas_resets(const AtlasModel& model);
 
 /// K places of a head: of smallest log f, at most one a window, the smallest first.
 std::vector<AtlasPlace> strongest_resets(const AtlasModel& model, std::size_t place);
-/// K places of a head out of a random sample of windows, as many of each decile of its log f, the smallest first.
+/// K places of a head out of a random sample of windows, of each of which one position is drawn: as many of each decile
+/// of their log f (of each K-th part, where K is below 10), the smallest first.
 std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place);
 
 /// Pearson correlation of log f of all pairs of heads, over all positions p >= 1 of all windows, [N, N]; NaN of a head

@@ -35,6 +35,12 @@ double exact_value(std::span<const std::int64_t, kExactLimbs> sum) {
   return value;
 }
 
+LongNumber exact_long_value(std::span<const std::int64_t, kExactLimbs> sum) {
+  LongNumber value = 0;
+  for (std::size_t n = kExactLimbs; n-- > 0;) value += static_cast<LongNumber>(sum[n]) * kUnits[n];
+  return value;
+}
+
 void add_whole(std::span<const std::int64_t> more, std::span<std::int64_t> to) {
   for (std::size_t n = 0; n < to.size(); ++n) add_one(more[n], to[n]);
 }

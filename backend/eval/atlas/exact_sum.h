@@ -19,6 +19,10 @@ void add_exactly(double value, std::span<std::int64_t, kExactLimbs> sum);
 /// The sum as a number.
 double exact_value(std::span<const std::int64_t, kExactLimbs> sum);
 
+/// A number of 113 bits, in which differences of sums keep their digits.
+__extension__ using LongNumber = __float128;
+LongNumber exact_long_value(std::span<const std::int64_t, kExactLimbs> sum);
+
 /// to[n] += more[n]
 /// @throws Error where a sum leaves the range of 64 bits
 void add_whole(std::span<const std::int64_t> more, std::span<std::int64_t> to);
