@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import resource
 import unittest
 
 import h5py
@@ -300,6 +301,17 @@ class ResumeTest(AtlasTest, PartialTest):
         self.done(*self.arguments(self.output, **arguments))
         self.assertFalse(self.partial.exists())
         self.expect_same(self.folder / "whole.h5", self.output)
+
+    def test_a_full_disk_loses_nothing(self):
+        self.done(*self.arguments(self.folder / "whole.h5"))
+        size = (self.folder / "whole.h5").stat().st_size
+        output = self.write("atlas.h5", "old")
+        limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size // 4, size // 4))}
+        message = self.fails(1, "atlas.h5", *self.arguments(output, "--force"), **limit)
+        self.assertIn("disk", message)
+        self.assertEqual(output.read_text(), "old")
+        self.done(*self.arguments(output, "--force"))
+        self.expect_same(self.folder / "whole.h5", output, ["@command_line"])
 
     def test_unfinished_work_of_other_settings(self):
         process = self.start(*self.arguments(self.output))
