@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
+#include "app/cli/eval/atlas_report.h"
 #include "app/cli/eval/eval_loss_command.h"
 #include "app/cli/eval/eval_sweep_command.h"
 #include "app/cli/info/experts_report.h"
@@ -42,6 +43,7 @@ struct InfoOptions {
   bool experts = false;
   std::optional<int> layer;
   bool csv = false;
+  std::string table;  ///< of an atlas
 };
 
 Json numberOrNull(const std::optional<double>& value) {
@@ -130,6 +132,20 @@ std::string describeSweep(const InfoOptions& options) {
                          {"  command", sweep.command_line},
                          {"  source", sweep.source}}) +
          '\n' + sweepText(sweep);
+}
+
+std::string describeAtlas(const InfoOptions& options) {
+  const Atlas atlas = Atlas::open(agent::file_here(options.path));
+  if (!options.table.empty()) {
+    return options.csv ? atlasTableCsv(atlas, options.table) : atlasTableJson(atlas, options.table);
+  }
+  const auto bytes = agent::bytes_of(options.path);
+  if (options.json) return atlasJson(options.path, bytes, atlas);
+  return nameValueLines({{"atlas of heads", fmt::format("{}, {}", options.path, sizeText(static_cast<double>(bytes)))},
+                         {"  created", fmt::format("{} by foxscope {}", atlas.created, atlas.program_version)},
+                         {"  command", atlas.command_line},
+                         {"  source", atlas.corpus.source}}) +
+         '\n' + atlasText(atlas);
 }
 
 /// Names the commands that draw or print a file which is described by its origin alone.
@@ -247,10 +263,17 @@ std::string describeExperts(const InfoOptions& options) {
   return options.json ? expertsJson(run, request) : expertsText(run, request);
 }
 
+/// A table of an atlas is for programs.
+void checkTable(const InfoOptions& options) {
+  if (options.table.empty()) return;
+  if (options.csv == options.json) throw UsageError("info --table: say in which form: give --csv or --json");
+}
+
 void checkExperts(const InfoOptions& options) {
-  if (options.experts) return;
+  if (options.experts || !options.table.empty()) return;
   for (const auto& [name, given] : {std::pair("--layer", options.layer.has_value()), {"--csv", options.csv}}) {
-    if (given) throw UsageError(fmt::format("{} is for --experts: give that too", name));
+    if (given)
+      throw UsageError(fmt::format("{} is for --experts{}: give that too", name, options.csv ? " and --table" : ""));
   }
 }
 
@@ -265,6 +288,7 @@ void checkPredictions(const InfoOptions& options) {
 std::string describe(const InfoOptions& options, const Job& job) {
   if (options.supported) return describeSupported(options.json);
   if (options.path.empty()) throw UsageError("info: name a checkpoint folder or a file, or give --supported");
+  checkTable(options);
   checkPredictions(options);
   checkExperts(options);
   if (options.experts && !options.predictions.empty())
@@ -279,6 +303,11 @@ std::string describe(const InfoOptions& options, const Job& job) {
   const std::string content = agent::content_of(options.path);
   if (content == kLossContent) return describeLosses(options);
   if (content == kSweepContent) return describeSweep(options);
+  if (content == kAtlasContent) return describeAtlas(options);
+  if (!options.table.empty()) {
+    throw Error(fmt::format("{}: holds {} and no atlas: name a file that `foxscope eval atlas` wrote", options.path,
+                            content.empty() ? "a run or maps" : content_words(content)));
+  }
   if (!remote || !content.empty()) {
     const FileOrigin origin = read_origin(agent::file_here(options.path));
     if (!content.empty() || (origin.models.empty() && !origin.maps.empty())) return describeOrigin(options, origin);
@@ -298,6 +327,7 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope info run.h5 --json\n"
                                     "  foxscope info run.h5 --predictions 650 --checkpoint path/to/checkpoint\n"
                                     "  foxscope info run.h5 --experts --layer 3\n"
+                                    "  foxscope info atlas.h5 --table tokens --csv\n"
                                     "  foxscope info --supported");
   command->add_option("path", options->path, "Checkpoint folder, hub id, run file, evaluation or file of maps")
       ->type_name("PATH");
@@ -323,7 +353,12 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                     "read it most");
   command->add_option("--layer", options->layer, "With --experts: this layer alone (default: all that have experts)")
       ->type_name("N");
-  command->add_flag("--csv", options->csv, "With --experts: print as CSV");
+  command
+      ->add_option("--table", options->table,
+                   fmt::format("Print a table of an atlas instead, as --csv or --json: {}",
+                               fmt::join(AtlasTable::names(), ", ")))
+      ->type_name("NAME");
+  command->add_flag("--csv", options->csv, "With --experts and --table: print as CSV");
   addUnchecked(*command, options->check);
   command->callback([options, &parsed] {
     parsed.action = [options](const CommandContext& context) {

@@ -29,6 +29,7 @@ std::string content_words(const std::string& content) {
       {"eval_loss", "losses of windows (`foxscope eval loss`)"},
       {"eval_heads", "statistics of heads over a corpus (`foxscope eval heads`)"},
       {"heads", "statistics of heads (`foxscope heads -o`)"},
+      {"eval_atlas", "an atlas of heads (`foxscope eval atlas`)"},
       {"eval_needle", "a needle test (`foxscope eval needle`)"},
       {"eval_sweep", "a sweep over heads (`foxscope eval sweep`)"},
       {"eval_surprisal", "surprisals of a text (`foxscope eval surprisal`)"}};

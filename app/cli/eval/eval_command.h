@@ -5,6 +5,7 @@
 namespace foxscope::cli {
 
 /// Each adds one subcommand of `foxscope eval`.
+void addEvalAtlasCommand(CLI::App& eval, ParsedCommand& parsed);
 void addEvalHeadsCommand(CLI::App& eval, ParsedCommand& parsed);
 void addEvalLossCommand(CLI::App& eval, ParsedCommand& parsed);
 void addEvalNeedleCommand(CLI::App& eval, ParsedCommand& parsed);

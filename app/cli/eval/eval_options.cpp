@@ -11,18 +11,25 @@
 
 namespace foxscope::cli {
 
-void addEvalInput(CLI::App& command, EvalOptions& options) {
+void addEvalInput(CLI::App& command, EvalOptions& options, Corpora corpora) {
   command
       .add_option("--model", options.models,
                   "Checkpoint folder or hub id, evaluated under NAME (default: its last part); repeatable")
       ->type_name("[NAME=]DIR")
       ->required()
       ->allow_extra_args(false);
-  command
-      .add_option("--corpus", options.corpus,
-                  "Texts: a .txt, .jsonl, .jsonl.xz or .jsonl.gz file (one object a line, the text under \"text\"), or "
-                  "a folder of such files")
-      ->type_name("FILE|FOLDER");
+  constexpr const char* kCorpus =
+      "Texts: a .txt, .jsonl, .jsonl.xz or .jsonl.gz file (one object a line, the text under \"text\"), or a folder of "
+      "such files";
+  if (corpora == Corpora::several) {
+    command
+        .add_option("--corpus", options.corpora,
+                    fmt::format("{}; repeatable: windows are chosen in each by itself", kCorpus))
+        ->type_name("FILE|FOLDER")
+        ->allow_extra_args(false);
+  } else {
+    command.add_option("--corpus", options.corpus, kCorpus)->type_name("FILE|FOLDER");
+  }
   command
       .add_option("--ids", options.ids,
                   "Instead of a corpus: windows of token ids, [windows, tokens], in .npy or .safetensors")
@@ -49,17 +56,19 @@ void addFalseDiscoveryRate(CLI::App& command, std::optional<double>& rate) {
 }
 
 void checkEvalOptions(const std::string& command, const EvalOptions& options) {
-  if (options.corpus.empty() == options.ids.empty()) {
+  const bool corpus = !options.corpus.empty() || !options.corpora.empty();
+  if (corpus != options.ids.empty()) {
     throw UsageError(fmt::format("{} needs one input: give either --corpus or --ids", command));
   }
   if (options.ids.empty() && !options.tensor.empty()) {
     throw UsageError(fmt::format("--tensor {}: goes with --ids only", options.tensor));
   }
-  if (options.corpus.empty() && options.seed) {
+  if (!corpus && options.seed) {
     throw UsageError("--seed: windows of --ids are not drawn: leave it out");
   }
   if (options.seed && *options.seed < 0) throw UsageError(fmt::format("--seed {}: use a number from 0", *options.seed));
-  requireDistinct(options.output, options.corpus.empty() ? options.ids : options.corpus);
+  for (const std::string& input : options.corpora) requireDistinct(options.output, input);
+  if (options.corpora.empty()) requireDistinct(options.output, corpus ? options.corpus : options.ids);
 }
 
 std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes* processes) {
@@ -103,6 +112,16 @@ EvaluationInput evalInput(const EvalOptions& options) {
   input.ids.length = options.length;
   input.ids.windows = options.windows;
   return input;
+}
+
+std::vector<EvaluationInput> evalInputs(const EvalOptions& options) {
+  std::vector<EvaluationInput> inputs;
+  for (const std::string& corpus : options.corpora) {
+    inputs.push_back(evalInput(options));
+    inputs.back().corpus = corpus;
+  }
+  if (inputs.empty()) inputs.push_back(evalInput(options));
+  return inputs;
 }
 
 std::string modelTurn(const std::string& name, std::size_t turn, std::size_t models) {

@@ -21,6 +21,7 @@ namespace foxscope::cli {
 struct EvalOptions : RunningOptions {
   std::vector<std::string> models;  ///< [NAME=]DIR
   std::string corpus;
+  std::vector<std::string> corpora;  ///< of a command that takes several, in the place of `corpus`
   std::string ids;
   std::string tensor;
   std::optional<std::int64_t> length;
@@ -29,8 +30,10 @@ struct EvalOptions : RunningOptions {
   std::string output;
 };
 
+/// How many corpora a command takes.
+enum class Corpora { one, several };
 /// Models and windows: from --model to --seed.
-void addEvalInput(CLI::App& command, EvalOptions& options);
+void addEvalInput(CLI::App& command, EvalOptions& options, Corpora corpora = Corpora::one);
 /// How models run: from --bos to --intervene.
 void addEvalRunning(CLI::App& command, EvalOptions& options);
 
@@ -54,6 +57,8 @@ std::function<void(const std::filesystem::path& kept)> sayKept(const CommandCont
 /// @throws Error where it was interrupted, which all have to know
 int endOfOthers(bool done);
 EvaluationInput evalInput(const EvalOptions& options);
+/// The inputs of a command that takes several corpora: one for each, or the ids.
+std::vector<EvaluationInput> evalInputs(const EvalOptions& options);
 
 /// "fox (1 of 2)", or the name alone where there is one model.
 std::string modelTurn(const std::string& name, std::size_t turn, std::size_t models);

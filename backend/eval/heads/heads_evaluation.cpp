@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/eval/heads/decay_times.h"
 #include "backend/map/team.h"
-#include "backend/trace/decay_time.h"
 
 namespace foxscope {
 namespace {
@@ -19,17 +19,6 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 /// The decay time has no mean of its own: the mean decay time follows from the mean log gate.
 constexpr std::string_view kDecayTime = "rate_decay_time";
-
-/// -1 / mean log f; its error by the delta method.
-HeadArray decay_times(const HeadArray& mean_log_gate) {
-  HeadArray times{std::string(kDecayTime), "tokens", {}, {}};
-  for (std::size_t n = 0; n < mean_log_gate.value.size(); ++n) {
-    const double mean = mean_log_gate.value[n];
-    times.value.push_back(decay_time(mean));
-    times.error.push_back(mean == 0.0 ? kNone : mean_log_gate.error[n] / (mean * mean));
-  }
-  return times;
-}
 
 /// A histogram of few gates is nearly empty: bin, count, bin, count, ...
 nlohmann::json packed_tally(const GateTally::State& tally) {

@@ -26,27 +26,30 @@ bool all_nan(std::span<const std::byte> chunk) {
   return true;
 }
 
-/// The rows of one packing as a table of chunks.
+/// The rows of one packing as a table of chunks, C order.
 class ChunkTable {
  public:
   ChunkTable(const ChunkedShape& shape, std::uint64_t first_row, std::uint64_t rows, const void* data)
       : shape_(shape),
         element_bytes_(size_of(shape.element)),
-        columns_(shape.dims.back()),
-        chunk_rows_(shape.chunk.size() == 2 ? shape.chunk[0] : 1),
-        chunk_columns_(shape.chunk.back()),
-        across_((columns_ + chunk_columns_ - 1) / chunk_columns_),
+        dims_(shape.dims),
         first_row_(first_row),
-        rows_(shape.dims.size() == 2 ? rows : 1),
-        data_(static_cast<const std::byte*>(data)) {}
+        data_(static_cast<const std::byte*>(data)) {
+    dims_.front() = rows;
+    for (std::size_t axis = 0; axis < dims_.size(); ++axis) {
+      across_.push_back((dims_[axis] + shape.chunk[axis] - 1) / shape.chunk[axis]);
+      count_ *= across_.back();
+      chunk_elements_ *= shape.chunk[axis];
+    }
+  }
 
-  [[nodiscard]] std::uint64_t count() const { return across_ * ((rows_ + chunk_rows_ - 1) / chunk_rows_); }
+  [[nodiscard]] std::uint64_t count() const { return count_; }
 
   [[nodiscard]] PackedChunk pack(std::uint64_t index, bool sparse) const {
     PackedChunk packed;
-    packed.first = {first_row_ + index / across_ * chunk_rows_, index % across_ * chunk_columns_};
-    if (shape_.dims.size() == 1) packed.first.erase(packed.first.begin());
-    const std::vector<std::byte> chunk = gather(index);
+    packed.first = first_of(index);
+    const std::vector<std::byte> chunk = gather(packed.first);
+    packed.first.front() += first_row_;
     packed.left_out = sparse && all_nan(chunk);
     if (packed.left_out) return packed;
     std::vector<std::byte> shuffled(chunk.size());
@@ -59,26 +62,47 @@ class ChunkTable {
   }
 
  private:
+  /// Where a chunk begins among the rows.
+  [[nodiscard]] std::vector<std::uint64_t> first_of(std::uint64_t index) const {
+    std::vector<std::uint64_t> first(dims_.size());
+    for (std::size_t axis = dims_.size(); axis-- > 0; index /= across_[axis]) {
+      first[axis] = index % across_[axis] * shape_.chunk[axis];
+    }
+    return first;
+  }
+
   /// The chunk's elements; beyond the array's edges there is what compresses best and nobody reads.
-  [[nodiscard]] std::vector<std::byte> gather(std::uint64_t index) const {
-    std::vector<std::byte> chunk(chunk_rows_ * chunk_columns_ * element_bytes_);
+  [[nodiscard]] std::vector<std::byte> gather(const std::vector<std::uint64_t>& first) const {
+    std::vector<std::byte> chunk(chunk_elements_ * element_bytes_);
     if (shape_.element == Element::float32) {
       const float absent = std::numeric_limits<float>::quiet_NaN();
       for (std::size_t n = 0; n < chunk.size(); n += sizeof(float)) std::memcpy(chunk.data() + n, &absent, 4);
     }
-    const std::uint64_t top = index / across_ * chunk_rows_;
-    const std::uint64_t left = index % across_ * chunk_columns_;
-    const std::uint64_t width = std::min(chunk_columns_, columns_ - left) * element_bytes_;
-    for (std::uint64_t row = top; row < std::min(rows_, top + chunk_rows_); ++row) {
-      std::memcpy(chunk.data() + (row - top) * chunk_columns_ * element_bytes_,
-                  data_ + (row * columns_ + left) * element_bytes_, width);
-    }
+    copy_axis(0, first, 0, 0, chunk);
     return chunk;
+  }
+
+  /// Copies what the array has of a chunk along an axis and those behind it.
+  /// @param from, to  elements before it, of the array and of the chunk, in units of the axis
+  void copy_axis(std::size_t axis, const std::vector<std::uint64_t>& first, std::uint64_t from, std::uint64_t to,
+                 std::vector<std::byte>& chunk) const {
+    from = from * dims_[axis] + first[axis];
+    to *= shape_.chunk[axis];
+    const std::uint64_t width = std::min(shape_.chunk[axis], dims_[axis] - first[axis]);
+    if (axis + 1 == dims_.size()) {
+      std::memcpy(chunk.data() + to * element_bytes_, data_ + from * element_bytes_, width * element_bytes_);
+      return;
+    }
+    for (std::uint64_t n = 0; n < width; ++n) copy_axis(axis + 1, first, from + n, to + n, chunk);
   }
 
   const ChunkedShape& shape_;
   std::size_t element_bytes_;
-  std::uint64_t columns_, chunk_rows_, chunk_columns_, across_, first_row_, rows_;
+  std::vector<std::uint64_t> dims_;    ///< of the rows that are packed
+  std::vector<std::uint64_t> across_;  ///< chunks along each axis
+  std::uint64_t count_ = 1;
+  std::uint64_t chunk_elements_ = 1;
+  std::uint64_t first_row_;
   const std::byte* data_;
 };
 

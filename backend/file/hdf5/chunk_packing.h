@@ -15,7 +15,7 @@ class Executor;
 /// Chunk of about 128 KiB for an array in C order: whole last axes first.
 std::vector<std::uint64_t> chunk_shape(const std::vector<std::uint64_t>& dims, std::size_t element_size);
 
-/// An array of one or two axes that is stored in chunks.
+/// An array that is stored in chunks.
 struct ChunkedShape {
   Element element = Element::float32;
   std::vector<std::uint64_t> dims;
@@ -30,7 +30,7 @@ struct PackedChunk {
   bool left_out = false;  ///< an image's chunk of NaN only, which readers supply where there is no chunk
 };
 
-/// Packs some rows of an array; one axis counts as a single row.
+/// Packs some rows of an array, places along its first axis.
 /// @param first_row  begins a row of chunks
 /// @param rows       ends one too, or the array
 /// @param data       the rows, C order

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backend/eval/atlas/atlas_rows.h"
+
+namespace foxscope::cli {
+
+/// The figures that tell the heads of each model apart, one line a head.
+std::string atlasText(const Atlas& atlas);
+/// What a file holds, as JSON.
+std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& atlas);
+
+/// A table (AtlasTable): as CSV, and as a list of objects with the columns' names; what is not known is null.
+/// @throws UsageError naming the tables that there are
+std::string atlasTableCsv(const Atlas& atlas, const std::string& name);
+std::string atlasTableJson(const Atlas& atlas, const std::string& name);
+
+}  // namespace foxscope::cli

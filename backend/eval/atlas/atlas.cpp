@@ -1,0 +1,282 @@
+#include "backend/eval/atlas/atlas.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/command_line.h"
+#include "backend/base/error.h"
+#include "backend/base/index.h"
+#include "backend/base/measures.h"
+#include "backend/base/sha256.h"
+#include "backend/eval/atlas/atlas_window.h"
+#include "backend/eval/shared_work.h"
+#include "backend/map/team.h"
+
+namespace foxscope {
+namespace {
+
+using AtlasClock = std::chrono::steady_clock;
+
+const KeepSet kAtlasKept = {Keep::gates};
+
+double seconds_from(AtlasClock::time_point start) {
+  return std::chrono::duration<double>(AtlasClock::now() - start).count();
+}
+
+/// A model with its sums so far.
+struct AtlasWork : PlannedModel {
+  AtlasSums sums;
+  std::vector<std::int64_t> document_windows;  ///< of each document, those that have a gate
+  std::vector<bool> done;                      ///< by window
+
+  [[nodiscard]] bool is_done() const { return std::ranges::find(done, false) == done.end(); }
+
+  /// Adds what a process has made of some windows.
+  void take(std::span<const float> numbers) {
+    std::vector<std::int64_t> words(numbers.size() / 2);
+    std::memcpy(words.data(), numbers.data(), words.size() * sizeof(words[0]));
+    sums.add_packed(words);
+    for (const std::int64_t window : sums.windows) done.at(index_of(window)) = true;
+    sums.close_documents(document_windows);
+  }
+};
+
+/// Windows of all corpora, one behind the other.
+std::optional<WindowSource> choose_sources(const AtlasRequest& request, const Job& job) {
+  std::optional<WindowSource> all;
+  std::set<std::string> known;
+  for (const EvaluationInput& input : request.inputs) {
+    auto source = choose_source(input, request.models.front(), job);
+    if (!source) return std::nullopt;
+    for (const WindowDocument& document : source->windows.documents) {
+      if (!all || !known.contains(document.sha256)) continue;
+      throw Error(
+          fmt::format("{}: holds the document {}, as a corpus before it does, which would count twice: leave "
+                      "one of them out",
+                      source->name, document.name));
+    }
+    for (const WindowDocument& document : source->windows.documents) known.insert(document.sha256);
+    source->name = without_folder(source->name);
+    if (!all) {
+      all = std::move(source);
+      continue;
+    }
+    all->name += ", " + source->name;
+    Windows& windows = all->windows;
+    for (Window& window : source->windows.windows) {
+      window.document += static_cast<std::int32_t>(windows.documents.size());
+      windows.windows.push_back(std::move(window));
+    }
+    windows.documents.insert(windows.documents.end(), source->windows.documents.begin(),
+                             source->windows.documents.end());
+    windows.corpus_documents += source->windows.corpus_documents;
+    windows.corpus_tokens += source->windows.corpus_tokens;
+    windows.room += source->windows.room;
+  }
+  return all;
+}
+
+/// @returns nothing if the job was stopped
+std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& source, std::int64_t passages,
+                              const Job& job) {
+  auto base = plan_model(model, source, job);
+  if (!base) return std::nullopt;
+  const AtlasShape shape{base->info.layers, base->info.heads, base->config.vocabulary_size, passages};
+  // The sums, those of windows that are yet to be added, and what is written.
+  const double needed = 3.0 * static_cast<double>(AtlasSums::bytes(shape));
+  const auto free = static_cast<double>(free_memory(base->device).host);
+  if (needed > free) {
+    throw Error(
+        fmt::format("{}: an atlas of {} heads and {} tokens of the vocabulary needs about {:.1f} GiB of memory, "
+                    "and {:.1f} are free: close other programs, or use another machine",
+                    base->request.name, shape.head_count(), shape.vocabulary, needed / (1 << 30), free / (1 << 30)));
+  }
+  AtlasWork planned{std::move(*base), AtlasSums(shape), {}, {}};
+  planned.done.assign(planned.windows.windows.size(), false);
+  for (std::size_t n = 0; n < planned.done.size(); ++n) {
+    const Window& window = planned.windows.windows[n];
+    planned.document_windows.resize(
+        std::max(planned.document_windows.size(), static_cast<std::size_t>(window.document) + 1));
+    // One token has no gate that F is made of.
+    planned.done[n] = window.ids.size() < 2;
+    if (!planned.done[n]) ++planned.document_windows[index_of(window.document)];
+  }
+  if (planned.is_done()) {
+    throw Error(fmt::format("{}: {} has windows of one token, whose gate is in no F: use a larger --length",
+                            planned.request.name, source.name));
+  }
+  return planned;
+}
+
+/// The work on one model.
+class AtlasModelWork {
+ public:
+  AtlasModelWork(AtlasWork& model, std::uint32_t index, std::uint64_t seed, SharedWork& work, const Job& job)
+      : model_(model), index_(index), seed_(seed), work_(work), job_(job), made_(model.sums.shape()) {}
+
+  /// @returns false if the job was stopped
+  bool run() {
+    work_.agree_on(model_.done);
+    if (model_.is_done()) return true;
+    const RunNeeds needs = model_.needs(kAtlasKept);
+    const FreeMemory free = free_memory(model_.device);
+    memory_left(needs, model_.table->length, free, memory_user(model_));
+    batches_ = window_batches(model_, work_.least(static_cast<std::size_t>(batch_tokens(needs, free))), model_.done);
+    for (std::size_t window = 0; window < model_.done.size(); ++window) {
+      if (!model_.done[window]) tokens_ += std::ssize(model_.windows.windows[window].ids);
+    }
+    const auto lm = model_.load(job_);
+    if (!lm) return false;
+    started_ = kept_ = AtlasClock::now();
+    for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
+      if (job_.stopped() || !run_windows(*lm, batches_[batch])) {
+        keep();
+        return false;
+      }
+      if (is_time()) keep();
+    }
+    keep();
+    return work_.collect([this] { return model_.is_done(); }, job_);
+  }
+
+ private:
+  /// Keeping takes at most a twentieth of the time, and happens when what could be lost is a tenth of the work.
+  [[nodiscard]] bool is_time() const {
+    const double since = seconds_from(kept_);
+    return since >= 20 * keep_seconds_ && since >= 0.1 * seconds_from(started_);
+  }
+
+  /// Lets the windows since the last time be part of the work so far.
+  void keep() {
+    if (made_.windows.empty()) return;
+    const auto start = AtlasClock::now();
+    const std::vector<std::int64_t> words = made_.packed();
+    std::vector<float> numbers(2 * words.size());
+    std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
+    work_.add(index_, parts_++, numbers);
+    made_ = AtlasSums(model_.sums.shape());
+    kept_ = AtlasClock::now();
+    keep_seconds_ = seconds_from(start);
+  }
+
+  bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
+    const std::int64_t tokens = std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
+    auto pass = forward_windows(model_, lm, batch, kAtlasKept, {}, batch_job(tokens));
+    if (!pass) return false;
+    const Team team(job_);
+    const Job quiet{job_.stop, {}, team.executor()};
+    for (std::size_t n = 0; n < batch.size(); ++n) {
+      const Window& window = model_.windows.windows[batch[n]];
+      auto read = std::make_shared<TokenTable>();
+      read->id.assign(window.ids.begin(), window.ids.end());
+      read->input_id = input_ids(window.ids, model_.bos_id);
+      const auto trace = pass->recorders[n].finish(nullptr, read);
+      const AtlasWindow of{static_cast<std::int64_t>(batch[n]), window.document, window_key(seed_, window.ids),
+                           boundary_classes(window)};
+      try {
+        if (!add_window(*trace, of, quiet, made_)) {
+          // Sums with a part of a window are of no use.
+          made_ = AtlasSums(model_.sums.shape());
+          return false;
+        }
+      } catch (const Error& error) {
+        throw Error(fmt::format("{}: {}", model_.request.name, error.what()));
+      }
+    }
+    done_tokens_ += tokens;
+    return true;
+  }
+
+  /// The layers of a batch as a share of all tokens that are left.
+  Job batch_job(std::int64_t tokens) {
+    Job job = job_;
+    job.report = [this, tokens](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
+      job_.tell({done_tokens_ + inside, tokens_, "tokens", "reading gates"});
+    };
+    return job;
+  }
+
+  AtlasWork& model_;
+  std::uint32_t index_;
+  std::uint64_t seed_;
+  SharedWork& work_;
+  const Job& job_;
+  AtlasSums made_;  ///< of windows that are not kept yet
+  std::uint32_t parts_ = 0;
+  std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
+  std::int64_t tokens_ = 0;                        ///< that are left
+  std::int64_t done_tokens_ = 0;                   ///< of this process
+  AtlasClock::time_point started_;
+  AtlasClock::time_point kept_;
+  double keep_seconds_ = 0;
+};
+
+AtlasModel finished(AtlasWork&& model, bool text) {
+  AtlasModel result{model.info, model.table, model.bos_id, std::move(model.sums), {}};
+  if (!text) return result;
+  const Tokenizer& tokenizer = model.tokenizer();
+  for (const std::int32_t token : atlas_tokens(result.sums)) {
+    result.token_strings.emplace_back(tokenizer.token_bytes(token));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEvents& events, const Job& job,
+                                    Processes* processes) {
+  const auto source = choose_sources(request, job);
+  if (!source) return std::nullopt;
+  std::vector<AtlasWork> models;
+  for (const OpenedModel& model : request.models) {
+    auto planned = plan(model, *source, request.passages, job);
+    if (!planned) return std::nullopt;
+    models.push_back(std::move(*planned));
+  }
+  const EvaluationInput& first = request.inputs.front();
+  const std::uint64_t seed = first.corpus.empty() ? 0 : first.windows.seed;
+  std::string facts = fmt::format("eval atlas\nseed {}\n{} passages\n", seed, request.passages);
+  for (const AtlasWork& model : models) facts += model_facts(model);
+  require_same(processes, facts);
+  std::string all = facts;
+  for (const AtlasWork& model : models) all += fmt::format("device {}\n", model.info.device);
+  SharedWork work(processes, {request.output, sha256(all), request.start_anew},
+                  [&](std::uint32_t model, std::uint32_t /*part*/, std::span<const float> numbers) {
+                    if (model < models.size()) models[model].take(numbers);
+                  });
+  if (events.partial && work.kept()) events.partial(*work.kept());
+  Atlas atlas;
+  for (std::size_t n = 0; n < models.size(); ++n) {
+    AtlasWork& model = models[n];
+    if (events.model) events.model(model.request.name);
+    for (const std::string& note : model.config.notes) {
+      if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
+    }
+    if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, job).run()) return std::nullopt;
+  }
+  if (!work.first()) return atlas;
+  for (AtlasWork& model : models) {
+    atlas.models.push_back(finished(std::move(model), !source->windows.documents.empty()));
+    if (atlas.models.back().forgets() || !events.note) continue;
+    events.note(
+        fmt::format("{}: no layer forgets: its atlas has counts of tokens, and no gates, resets, passages and "
+                    "similarity",
+                    atlas.models.back().info.name));
+  }
+  atlas.corpus = describe_corpus(first, *source);
+  atlas.corpus.source = source->name;
+  return atlas;
+}
+
+void finish_atlas(const AtlasRequest& request) {
+  std::error_code failed;
+  std::filesystem::remove(partial_path(request.output), failed);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,555 @@
+#include "backend/eval/atlas/atlas_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/base/index.h"
+#include "backend/base/sha256.h"
+#include "backend/eval/atlas/atlas_window.h"
+#include "backend/eval/evaluation_file.h"
+#include "kernels/executor.h"
+
+namespace foxscope {
+namespace {
+
+using Dims = std::vector<std::uint64_t>;
+
+constexpr std::int64_t kMostPassages = 10'000;
+
+/// Axes of an array of sums in the file.
+Dims dims_of(AtlasSum sum, const AtlasShape& shape, std::uint64_t tokens) {
+  const AtlasSumSpec& spec = spec_of(sum);
+  Dims dims;
+  if (sum == AtlasSum::log_gate_product) return {shape.head_count() * (shape.head_count() + 1) / 2, kExactLimbs};
+  if (spec.by_head) dims = {static_cast<std::uint64_t>(shape.layers), static_cast<std::uint64_t>(shape.heads)};
+  if (spec.by_token) {
+    dims.push_back(tokens);
+  } else if (sum == AtlasSum::class_shifted) {
+    dims.insert(dims.end(), {kBoundaryClasses, kShifts});
+  } else {
+    dims.push_back(spec.entries);
+  }
+  return dims;
+}
+
+Dims number_dims(const AtlasShape& shape, std::size_t classes) {
+  return {classes, atlas_numbers().size(), static_cast<std::uint64_t>(shape.layers),
+          static_cast<std::uint64_t>(shape.heads), kExactLimbs};
+}
+
+/// NUL ends a string of the file.
+std::vector<std::string> without_nul(std::vector<std::string> strings) {
+  for (std::string& one : strings) {
+    for (std::size_t at = one.find('\0'); at != std::string::npos; at = one.find('\0', at)) one.replace(at, 1, "\\0");
+  }
+  return strings;
+}
+
+/// The file while it is read.
+class AtlasFileReader {
+ public:
+  explicit AtlasFileReader(const std::filesystem::path& path)
+      : file_(path, {{kAtlasContent}, "atlas of heads", "`foxscope eval atlas`"}) {}
+
+  Atlas read() {
+    Atlas atlas;
+    file_.read_origin(atlas);
+    atlas.corpus = file_.read_corpus();
+    for (const Hdf5Object& group : file_.models()) {
+      atlas.models.push_back(read_model(group, atlas.corpus.documents.size()));
+    }
+    return atlas;
+  }
+
+ private:
+  std::shared_ptr<const EvaluatedWindows> read_windows(const Hdf5Object& group, std::int64_t length,
+                                                       std::size_t documents) {
+    std::shared_ptr<const EvaluatedWindows>& known = windows_[group.address()];
+    if (known) return known;
+    auto windows = std::make_shared<EvaluatedWindows>(file_.read_windows(group, documents));
+    windows->length = length;
+    windows->token_id =
+        file_.values<std::int32_t>(group, "token_id", {windows->document.size(), static_cast<std::uint64_t>(length)});
+    known = windows;
+    return known;
+  }
+
+  void read_places(const Hdf5Object& group, const AtlasModel& model, bool samples, AtlasSums& sums) {
+    const AtlasShape& shape = sums.shape();
+    const auto most = samples ? shape.sampled() : index_of(shape.passages);
+    const Dims dims = {static_cast<std::uint64_t>(shape.layers), static_cast<std::uint64_t>(shape.heads), most};
+    const auto window = file_.values<std::int64_t>(group, "window", dims);
+    const auto position = file_.values<std::int64_t>(group, "position", dims);
+    const auto value = file_.values<float>(group, "value", dims);
+    const auto priority =
+        samples ? file_.values<std::int64_t>(group, "priority", dims) : std::vector<std::int64_t>(window.size());
+    for (std::size_t n = 0; n < window.size(); ++n) {
+      if (window[n] < 0) continue;
+      if (window[n] >= std::ssize(model.windows->tokens) || position[n] < 1 ||
+          position[n] >= model.windows->tokens[index_of(window[n])]) {
+        file_.fail(group, fmt::format("names position {} of window {}", position[n], window[n]));
+      }
+      const AtlasPlace place{value[n], window[n], position[n], std::bit_cast<std::uint64_t>(priority[n])};
+      samples ? sums.add_sample(n / most, place) : sums.add_reset(n / most, place);
+    }
+  }
+
+  void read_documents(const Hdf5Object& group, AtlasSums& sums) {
+    const std::uint64_t classes = Hdf5Dataset(group.child("document_windows")).count();
+    const Dims dims = number_dims(sums.shape(), classes);
+    const auto windows = file_.values<std::int64_t>(group, "document_windows", {classes});
+    const auto documents = file_.values<std::int64_t>(group, "documents", {classes});
+    const auto sum = file_.values<std::int64_t>(group, "document_sum", dims);
+    const auto square = file_.values<std::int64_t>(group, "document_square", dims);
+    const auto size = static_cast<std::ptrdiff_t>(classes == 0 ? 0 : sum.size() / classes);
+    for (std::size_t n = 0; n < classes; ++n) {
+      if (windows[n] < 1 || documents[n] < 1) file_.fail(group, "holds documents without windows");
+      const std::ptrdiff_t begin = static_cast<std::ptrdiff_t>(n) * size;
+      sums.add_class(windows[n], {documents[n],
+                                  {sum.begin() + begin, sum.begin() + begin + size},
+                                  {square.begin() + begin, square.begin() + begin + size}});
+    }
+  }
+
+  AtlasModel read_model(const Hdf5Object& group, std::size_t documents) {
+    TraceInfo info = file_.read_info(group);
+    const AtlasShape shape{info.layers, info.heads, file_.count(group, "vocabulary"), file_.count(group, "passages")};
+    const Hdf5Object tokens = group.child("tokens");
+    const std::uint64_t count = Hdf5Dataset(tokens.child("id")).count();
+    const auto ids = file_.values<std::int32_t>(tokens, "id", {count});
+    if (info.layers < 1 || info.heads < 1 || info.length < 1 || shape.passages < 1 || shape.passages > kMostPassages ||
+        shape.vocabulary > std::numeric_limits<std::int32_t>::max()) {
+      file_.fail(group, "does not have the sizes of an atlas");
+    }
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      if (ids[n] < 0 || ids[n] >= shape.vocabulary || (n > 0 && ids[n] <= ids[n - 1])) {
+        file_.fail(tokens,
+                   fmt::format("names token {} where one of {} is to be, in their order", ids[n], shape.vocabulary));
+      }
+    }
+    AtlasModel model{
+        std::move(info), nullptr, static_cast<std::int32_t>(file_.count(group, "bos_id")), AtlasSums(shape), {}};
+    model.windows = read_windows(group.child("windows"), model.info.length, documents);
+    if (tokens.find("string")) {
+      model.token_strings = Hdf5Dataset(tokens.child("string")).texts(file_.heap());
+      if (model.token_strings.size() != ids.size()) file_.fail(tokens, "does not have one string for each token");
+    }
+    const Hdf5Object sums = group.child("sums");
+    for (std::size_t n = 0; n < kAtlasSums; ++n) {
+      const auto sum = static_cast<AtlasSum>(n);
+      const auto values = file_.values<std::int64_t>(sums, spec_of(sum).name, dims_of(sum, shape, count));
+      const auto to = model.sums.at(sum);
+      if (!spec_of(sum).by_token) {
+        std::ranges::copy(values, to.begin());
+        continue;
+      }
+      for (std::size_t at = 0; at < values.size(); ++at) {
+        to[at / count * index_of(shape.vocabulary) + index_of(ids[at % count])] = values[at];
+      }
+    }
+    for (const std::int32_t id : ids) {
+      if (model.sums.at(AtlasSum::token_count)[index_of(id)] < 1) file_.fail(sums, "holds a token that nothing read");
+    }
+    read_documents(sums, model.sums);
+    read_places(sums.child("samples"), model, true, model.sums);
+    read_places(sums.child("resets"), model, false, model.sums);
+    for (std::int64_t n = 0; n < std::ssize(model.windows->tokens); ++n) model.sums.windows.push_back(n);
+    return model;
+  }
+
+  EvaluationFile file_;
+  std::map<std::uint64_t, std::shared_ptr<const EvaluatedWindows>> windows_;
+};
+
+class AtlasFileWriter {
+ public:
+  AtlasFileWriter(EvaluationWriter& file, const Atlas& atlas) : file_(file), atlas_(atlas) {}
+
+  void write() {
+    file_.corpus(atlas_.corpus);
+    for (std::size_t n = 0; n < atlas_.models.size(); ++n) {
+      write_windows_of(n);
+      write_model(n);
+    }
+  }
+
+ private:
+  static std::string root_of(const AtlasModel& model) { return "/models/" + model.info.name; }
+
+  template <typename T>
+  void array(const std::string& path, const Dims& dims, std::span<const T> values) {
+    for (const std::uint64_t size : dims) {
+      if (size == 0) return;
+    }
+    file_.hdf5().array(path, kElementOf<T>, dims, values.data(), &team_);
+  }
+
+  /// Scales and arrays [layers, H] or [layers, H, last].
+  /// @param last  dataset of the group that belongs to the third axis; ".": it has no scale; empty: there is none
+  template <typename T>
+  void by_head(const std::string& path, const AtlasModel& model, std::span<const T> values, const std::string& units,
+               const std::string& last = {}) {
+    Dims dims = {static_cast<std::uint64_t>(model.info.layers), static_cast<std::uint64_t>(model.info.heads)};
+    std::vector<std::string> axes = {"layer", "head"};
+    if (!last.empty()) {
+      dims.push_back(values.size() / (dims[0] * dims[1]));
+      axes.push_back(last);
+    }
+    array(path, dims, values);
+    if (!values.empty()) file_.describe(path, units, axes);
+  }
+
+  void head_scales(const std::string& group, const AtlasModel& model) {
+    file_.index(group + "/layer", model.info.layers);
+    file_.index(group + "/head", model.info.heads);
+  }
+
+  void write_windows_of(std::size_t index) {
+    const AtlasModel& model = atlas_.models[index];
+    const std::string path = root_of(model) + "/windows";
+    file_.hdf5().group(root_of(model));
+    for (std::size_t before = 0; before < index; ++before) {
+      if (*atlas_.models[before].windows != *model.windows) continue;
+      file_.hdf5().link(root_of(atlas_.models[before]) + "/windows", path);
+      return;
+    }
+    const std::string group = index == 0 ? "/windows" : path;
+    file_.windows(group, *model.windows);
+    array(group + "/token_id", {model.windows->document.size(), static_cast<std::uint64_t>(model.windows->length)},
+          std::span<const std::int32_t>(model.windows->token_id));
+    if (index == 0) file_.hdf5().link(group, path);
+  }
+
+  void write_tokens(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
+    head_scales(group, model);
+    file_.scale(group + "/id", tokens);
+    if (!model.token_strings.empty()) file_.hdf5().strings(group + "/string", without_nul(model.token_strings));
+    std::vector<std::int64_t> count;
+    for (const std::int32_t id : tokens) count.push_back(model.sums.at(AtlasSum::token_count)[index_of(id)]);
+    array(group + "/count", {count.size()}, std::span<const std::int64_t>(count));
+    if (!model.forgets()) return;
+    std::vector<float> means;
+    std::vector<float> shares;
+    for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
+      const HeadTokens head = tokens_of_head(model, place, tokens);
+      means.insert(means.end(), head.mean_log_gate.begin(), head.mean_log_gate.end());
+      shares.insert(shares.end(), head.share_below_half.begin(), head.share_below_half.end());
+    }
+    by_head<float>(group + "/mean_log_gate", model, means, "nats", "id");
+    by_head<float>(group + "/share_below_half", model, shares, "1", "id");
+    file_.plottable(group, "mean_log_gate", {"layer", "head", "id"});
+  }
+
+  void write_numbers(const std::string& group, const AtlasModel& model) {
+    head_scales(group, model);
+    for (const HeadArray& number : atlas_head_numbers(model)) {
+      by_head<double>(group + "/" + number.name, model, number.value, number.unit);
+      by_head<double>(group + "/" + number.name + "_errors", model, number.error, number.unit);
+    }
+    file_.plottable(group, "rate_decay_time", {"layer", "head"});
+  }
+
+  void write_histogram(const std::string& group, const AtlasModel& model) {
+    head_scales(group, model);
+    std::vector<double> begin;
+    for (std::size_t bin = 0; bin < kLogGateBins; ++bin) begin.push_back(log_gate_bin(bin));
+    file_.scale(group + "/minus_log_gate", begin);
+    file_.attribute(group + "/minus_log_gate", "units", "nats");
+    by_head<std::int64_t>(group + "/positions", model, model.sums.at(AtlasSum::log_gate_histogram), "1",
+                          "minus_log_gate");
+    file_.plottable(group, "positions", {"layer", "head", "minus_log_gate"});
+  }
+
+  void write_class_names(const std::string& group, const AtlasModel& model) {
+    std::vector<std::string> names;
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) names.emplace_back(to_string(static_cast<BoundaryClass>(n)));
+    file_.hdf5().strings(group + "/token_class", names);
+    array(group + "/tokens", {kBoundaryClasses}, model.sums.at(AtlasSum::class_count));
+  }
+
+  void write_classes(const std::string& group, const AtlasModel& model) {
+    head_scales(group, model);
+    write_class_names(group, model);
+    for (const HeadArray& one : atlas_class_numbers(model)) {
+      by_head<double>(group + "/" + one.name, model, one.value, one.unit, ".");
+    }
+    file_.plottable(group, "mean_log_gate", {"layer", "head", "."});
+  }
+
+  void write_resets(const std::string& group, const AtlasModel& model, bool text) {
+    head_scales(group, model);
+    const AtlasResets resets = atlas_resets(model);
+    by_head<std::int64_t>(group + "/count", model, resets.count, "1");
+    std::vector<std::int64_t> gap;
+    for (std::size_t bin = 0; bin < kGapBins; ++bin) gap.push_back(std::int64_t{1} << bin);
+    file_.scale(group + "/gap", gap);
+    file_.attribute(group + "/gap", "units", "tokens");
+    by_head<std::int64_t>(group + "/gaps", model, model.sums.at(AtlasSum::reset_gap), "1", "gap");
+    file_.plottable(group, "count", {"layer", "head"});
+    if (!text) return;
+    write_class_names(group, model);
+    by_head<double>(group + "/share", model, resets.share, "1", ".");
+    by_head<double>(group + "/chance", model, resets.chance, "1", ".");
+    by_head<double>(group + "/chance_spread", model, resets.chance_spread, "1", ".");
+    by_head<double>(group + "/p_value", model, resets.p_value, "1", ".");
+    by_head<std::int32_t>(group + "/discovered", model, resets.discovered, "1", ".");
+    file_.attribute(group, "shifts", static_cast<std::int64_t>(kShifts));
+    file_.attribute(group, "false_discovery_rate", kChance);
+  }
+
+  using ListPlaces = std::vector<AtlasPlace> (*)(const AtlasModel&, std::size_t);
+
+  /// Places of all heads, filled up with -1 and NaN.
+  void write_places(const std::string& group, const AtlasModel& model, std::size_t most, ListPlaces list,
+                    bool with_priority) {
+    head_scales(group, model);
+    const std::size_t size = model.sums.shape().head_count() * most;
+    std::vector<std::int64_t> window(size, -1);
+    std::vector<std::int64_t> position(size, -1);
+    std::vector<std::int64_t> priority(size, -1);
+    std::vector<float> value(size, std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t head = 0; head < model.sums.shape().head_count(); ++head) {
+      std::size_t at = head * most;
+      for (const AtlasPlace& place : list(model, head)) {
+        window[at] = place.window;
+        position[at] = place.position;
+        priority[at] = std::bit_cast<std::int64_t>(place.priority);
+        value[at++] = place.value;
+      }
+    }
+    by_head<std::int64_t>(group + "/window", model, window, "", ".");
+    by_head<std::int64_t>(group + "/position", model, position, "tokens", ".");
+    by_head<float>(group + "/value", model, value, "nats", ".");
+    if (with_priority) by_head<std::int64_t>(group + "/priority", model, priority, "", ".");
+  }
+
+  void write_similarity(const std::string& group, const AtlasModel& model) {
+    const std::vector<float> similarity = atlas_similarity(model);
+    const std::uint64_t heads = model.sums.shape().head_count();
+    array(group + "/log_gate", {heads, heads}, std::span<const float>(similarity));
+    file_.describe(group + "/log_gate", "1", {".", "."});
+    file_.column(group + "/order", similarity_order(similarity));
+    file_.plottable(group, "log_gate", {".", "."});
+  }
+
+  void write_sums(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
+    const AtlasShape& shape = model.sums.shape();
+    for (std::size_t n = 0; n < kAtlasSums; ++n) {
+      const auto sum = static_cast<AtlasSum>(n);
+      const auto values = model.sums.at(sum);
+      const std::string path = group + "/" + spec_of(sum).name;
+      if (!spec_of(sum).by_token) {
+        array(path, dims_of(sum, shape, 0), values);
+        continue;
+      }
+      std::vector<std::int64_t> read;
+      for (std::size_t begin = 0; begin < values.size(); begin += index_of(shape.vocabulary)) {
+        for (const std::int32_t id : tokens) read.push_back(values[begin + index_of(id)]);
+      }
+      array(path, dims_of(sum, shape, tokens.size()), std::span<const std::int64_t>(read));
+    }
+    DocumentClass all;
+    std::vector<std::int64_t> windows;
+    std::vector<std::int64_t> documents;
+    for (const auto& [of_each, one] : model.sums.classes()) {
+      windows.push_back(of_each);
+      documents.push_back(one.documents);
+      all.sum.insert(all.sum.end(), one.sum.begin(), one.sum.end());
+      all.square.insert(all.square.end(), one.square.begin(), one.square.end());
+    }
+    file_.column(group + "/document_windows", windows);
+    file_.column(group + "/documents", documents);
+    array(group + "/document_sum", number_dims(shape, windows.size()), std::span<const std::int64_t>(all.sum));
+    array(group + "/document_square", number_dims(shape, windows.size()), std::span<const std::int64_t>(all.square));
+    std::vector<std::string> names;
+    for (const AtlasNumber& number : atlas_numbers()) names.push_back(number.name);
+    file_.hdf5().strings(group + "/document_number", names);
+    write_places(
+        group + "/samples", model, shape.sampled(),
+        [](const AtlasModel& of, std::size_t head) { return of.sums.samples(head); }, true);
+    write_places(
+        group + "/resets", model, index_of(shape.passages),
+        [](const AtlasModel& of, std::size_t head) { return of.sums.resets(head); }, false);
+  }
+
+  void write_model(std::size_t index) {
+    const AtlasModel& model = atlas_.models[index];
+    const std::string root = root_of(model);
+    const bool forgets = model.forgets();
+    file_.attribute(root, "NX_class", "NXentry");
+    file_.attribute(root, "default", forgets ? "numbers" : "tokens");
+    file_.info(root, index, model.info);
+    file_.attribute(root, "bos_id", std::int64_t{model.bos_id});
+    file_.attribute(root, "vocabulary", model.sums.shape().vocabulary);
+    file_.attribute(root, "passages", model.sums.shape().passages);
+    file_.attribute(root, "positions", model.positions());
+    const ErrorGroups documents = atlas_documents(model.sums);
+    file_.attribute(root, "documents", documents.count);
+    file_.attribute(root, "effective_documents", documents.effective);
+    const std::vector<std::int32_t> tokens = atlas_tokens(model.sums);
+    write_tokens(root + "/tokens", model, tokens);
+    if (forgets) {
+      const bool text = !atlas_.corpus.documents.empty();
+      write_numbers(root + "/numbers", model);
+      write_histogram(root + "/histogram", model);
+      if (text) write_classes(root + "/by_class", model);
+      write_resets(root + "/resets", model, text);
+      const auto most = index_of(model.sums.shape().passages);
+      write_places(root + "/passages/resets", model, most, strongest_resets, false);
+      write_places(root + "/passages/deciles", model, most, decile_places, false);
+      write_similarity(root + "/similarity", model);
+    }
+    write_sums(root + "/sums", model, tokens);
+  }
+
+  EvaluationWriter& file_;
+  const Atlas& atlas_;
+  kernels::ThreadPool team_;
+};
+
+/// What two atlases must have alike, a line each.
+std::vector<std::pair<std::string, std::string>> facts_of(const Atlas& atlas) {
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"seed", std::to_string(atlas.corpus.seed)},
+      {"text", atlas.corpus.documents.empty() ? "none (--ids)" : "some (--corpus)"}};
+  std::string names;
+  for (const AtlasModel& model : atlas.models) names += (names.empty() ? "" : ", ") + model.info.name;
+  facts.emplace_back("models", names);
+  for (const AtlasModel& model : atlas.models) {
+    const TraceInfo& info = model.info;
+    const AtlasShape& shape = model.sums.shape();
+    const auto add = [&](const char* what, std::string value) {
+      facts.emplace_back(info.name + ": " + what, std::move(value));
+    };
+    add("weights", info.weights_sha256.substr(0, 16));
+    add("config.json", sha256(info.config).substr(0, 16));
+    add("dtype", to_string(info.dtype));
+    add("pruning", std::to_string(info.pruning_tolerance));
+    add("intervention", info.intervention.empty() ? "none" : info.intervention);
+    add("BOS token", std::to_string(model.bos_id));
+    add("vocabulary", std::to_string(shape.vocabulary));
+    add("passages", std::to_string(shape.passages));
+  }
+  return facts;
+}
+
+void check_documents(const Atlas& atlas, const Atlas& more, const std::string& first, const std::string& other) {
+  std::map<std::string, const WindowDocument*> known;
+  for (const WindowDocument& document : atlas.corpus.documents) known.emplace(document.sha256, &document);
+  for (const WindowDocument& document : more.corpus.documents) {
+    if (!known.contains(document.sha256)) continue;
+    throw Error(
+        fmt::format("{}: holds the document {}, as {} does, which would count twice: merge atlases of "
+                    "different documents",
+                    other, document.name, first));
+  }
+}
+
+void check_tokenizers(const AtlasModel& model, const AtlasModel& more, const std::string& first,
+                      const std::string& other) {
+  std::map<std::int32_t, const std::string*> known;
+  const auto tokens = atlas_tokens(model.sums);
+  for (std::size_t n = 0; n < model.token_strings.size(); ++n) known.emplace(tokens[n], &model.token_strings[n]);
+  const auto more_tokens = atlas_tokens(more.sums);
+  for (std::size_t n = 0; n < more.token_strings.size(); ++n) {
+    const auto found = known.find(more_tokens[n]);
+    if (found == known.end() || *found->second == more.token_strings[n]) continue;
+    throw Error(fmt::format("{}: {} has another tokenizer than in {} (token {}): merge atlases of one tokenizer", other,
+                            more.info.name, first, more_tokens[n]));
+  }
+}
+
+std::vector<std::string> merged_strings(const AtlasModel& a, const AtlasModel& b, const AtlasSums& sums) {
+  std::map<std::int32_t, std::string> strings;
+  for (const AtlasModel* const model : {&a, &b}) {
+    const auto tokens = atlas_tokens(model->sums);
+    for (std::size_t n = 0; n < model->token_strings.size(); ++n) strings.emplace(tokens[n], model->token_strings[n]);
+  }
+  std::vector<std::string> result;
+  if (strings.empty()) return result;
+  for (const std::int32_t token : atlas_tokens(sums)) result.push_back(strings[token]);
+  return result;
+}
+
+std::shared_ptr<const EvaluatedWindows> merged_windows(const EvaluatedWindows& a, const EvaluatedWindows& b,
+                                                       std::int32_t documents) {
+  auto windows = std::make_shared<EvaluatedWindows>();
+  windows->length = std::max(a.length, b.length);
+  for (const EvaluatedWindows* const part : {&a, &b}) {
+    const std::int32_t before = part == &a ? 0 : documents;
+    for (const std::int32_t document : part->document) windows->document.push_back(before + document);
+    const auto append = [](std::vector<std::int64_t>& to, const std::vector<std::int64_t>& more) {
+      to.insert(to.end(), more.begin(), more.end());
+    };
+    append(windows->token_start, part->token_start);
+    append(windows->byte_start, part->byte_start);
+    append(windows->byte_end, part->byte_end);
+    append(windows->tokens, part->tokens);
+    for (std::size_t n = 0; n < part->document.size(); ++n) {
+      const auto row = part->token_id.begin() + static_cast<std::ptrdiff_t>(n) * part->length;
+      windows->token_id.insert(windows->token_id.end(), row, row + part->length);
+      windows->token_id.insert(windows->token_id.end(), index_of(windows->length - part->length), -1);
+    }
+  }
+  return windows;
+}
+
+void add_atlas(Atlas& atlas, const Atlas& more) {
+  // Without documents each window is its own.
+  const auto documents = static_cast<std::int32_t>(
+      atlas.corpus.documents.empty() ? atlas.models.front().windows->document.size() : atlas.corpus.documents.size());
+  for (std::size_t n = 0; n < atlas.models.size(); ++n) {
+    AtlasModel& model = atlas.models[n];
+    AtlasSums moved = more.models[n].sums;
+    moved.move_windows(std::ssize(model.windows->document));
+    AtlasSums sums = model.sums;
+    sums.add_packed(moved.packed());
+    model.token_strings = merged_strings(model, more.models[n], sums);
+    model.sums = std::move(sums);
+    model.windows = merged_windows(*model.windows, *more.models[n].windows, documents);
+    model.info.length = model.windows->length;
+  }
+  EvaluatedCorpus& corpus = atlas.corpus;
+  corpus.source += ", " + more.corpus.source;
+  corpus.documents.insert(corpus.documents.end(), more.corpus.documents.begin(), more.corpus.documents.end());
+  corpus.documents_read += more.corpus.documents_read;
+  corpus.tokens_read += more.corpus.tokens_read;
+}
+
+}  // namespace
+
+Atlas Atlas::open(const std::filesystem::path& path) { return AtlasFileReader(path).read(); }
+
+void write_atlas_file(const std::filesystem::path& path, const Atlas& atlas, const Provenance& provenance,
+                      Overwrite overwrite) {
+  EvaluationWriter file(path, provenance, overwrite, kAtlasContent, "models/" + atlas.models.front().info.name);
+  AtlasFileWriter(file, atlas).write();
+  file.finish();
+}
+
+Atlas merge_atlases(std::vector<Atlas> parts, const std::vector<std::string>& names) {
+  Atlas atlas = std::move(parts.front());
+  const auto facts = facts_of(atlas);
+  for (std::size_t n = 1; n < parts.size(); ++n) {
+    const auto others = facts_of(parts[n]);
+    for (std::size_t k = 0; k < std::min(facts.size(), others.size()); ++k) {
+      if (facts[k] == others[k]) continue;
+      throw Error(fmt::format("{}: {} {}, where {} has {}: merge atlases of one command over different corpora",
+                              names[n], others[k].first, others[k].second, names.front(), facts[k].second));
+    }
+    check_documents(atlas, parts[n], names.front(), names[n]);
+    for (std::size_t model = 0; model < atlas.models.size(); ++model) {
+      check_tokenizers(atlas.models[model], parts[n].models[model], names.front(), names[n]);
+    }
+    add_atlas(atlas, parts[n]);
+  }
+  return atlas;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,254 @@
+#include "backend/eval/atlas/atlas_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "backend/base/csv_field.h"
+#include "backend/base/error.h"
+#include "backend/base/index.h"
+
+namespace foxscope {
+namespace {
+
+using Fields = std::vector<AtlasField>;
+
+/// Gives out rows of one model, each with the model's name and perhaps a head in front.
+class ModelRows {
+ public:
+  ModelRows(const Atlas& atlas, const AtlasModel& model, const AtlasTable::Row& row)
+      : atlas_(atlas), model_(model), row_(row) {}
+
+  [[nodiscard]] const Atlas& atlas() const { return atlas_; }
+  [[nodiscard]] const AtlasModel& model() const { return model_; }
+  [[nodiscard]] std::size_t head_count() const { return model_.sums.shape().head_count(); }
+
+  template <typename Body>
+  void each_head(Body body) const {
+    for (std::size_t place = 0; place < head_count(); ++place) {
+      if (model_.has_gate(place)) body(place);
+    }
+  }
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> head(std::size_t place) const {
+    const auto at = static_cast<std::int64_t>(place);
+    return {at / model_.info.heads, at % model_.info.heads};
+  }
+  void give(std::size_t place, Fields fields) const {
+    const auto [layer, number] = head(place);
+    Fields all = {model_.info.name, layer, number};
+    all.insert(all.end(), std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end()));
+    row_(all);
+  }
+
+ private:
+  const Atlas& atlas_;
+  const AtlasModel& model_;
+  const AtlasTable::Row& row_;
+};
+
+std::string class_name(std::size_t n) { return to_string(static_cast<BoundaryClass>(n)); }
+
+std::string token_string(const AtlasModel& model, const std::vector<std::int32_t>& tokens, std::int32_t id) {
+  const auto found = std::ranges::lower_bound(tokens, id);
+  if (model.token_strings.empty() || found == tokens.end() || *found != id) return {};
+  return model.token_strings[index_of(found - tokens.begin())];
+}
+
+void head_rows(const ModelRows& rows) {
+  const std::vector<HeadArray> numbers = atlas_head_numbers(rows.model());
+  const AtlasResets resets = atlas_resets(rows.model());
+  const auto positions = static_cast<double>(rows.model().positions());
+  rows.each_head([&](std::size_t place) {
+    Fields fields;
+    for (const HeadArray& number : numbers) {
+      fields.emplace_back(number.value[place]);
+      fields.emplace_back(number.error[place]);
+    }
+    fields.emplace_back(resets.count[place]);
+    fields.emplace_back(static_cast<double>(resets.count[place]) / positions);
+    rows.give(place, std::move(fields));
+  });
+}
+
+void token_rows(const ModelRows& rows) {
+  const std::vector<std::int32_t> tokens = atlas_tokens(rows.model().sums);
+  const auto counts = rows.model().sums.at(AtlasSum::token_count);
+  rows.each_head([&](std::size_t place) {
+    const HeadTokens head = tokens_of_head(rows.model(), place, tokens);
+    for (std::size_t n = 0; n < tokens.size(); ++n) {
+      std::string string = rows.model().token_strings.empty() ? std::string() : rows.model().token_strings[n];
+      rows.give(place, {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
+                        static_cast<double>(head.mean_log_gate[n]), static_cast<double>(head.share_below_half[n])});
+    }
+  });
+}
+
+void class_rows(const ModelRows& rows) {
+  if (rows.atlas().corpus.documents.empty()) return;
+  const std::vector<HeadArray> arrays = atlas_class_numbers(rows.model());
+  rows.each_head([&](std::size_t place) {
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+      Fields fields = {class_name(n), rows.model().sums.at(AtlasSum::class_count)[n]};
+      for (const HeadArray& array : arrays) fields.emplace_back(array.value[place * kBoundaryClasses + n]);
+      rows.give(place, std::move(fields));
+    }
+  });
+}
+
+void reset_rows(const ModelRows& rows) {
+  if (rows.atlas().corpus.documents.empty()) return;
+  const AtlasResets resets = atlas_resets(rows.model());
+  rows.each_head([&](std::size_t place) {
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+      const std::size_t at = place * kBoundaryClasses + n;
+      rows.give(place, {class_name(n), resets.count[place], resets.share[at], resets.chance[at],
+                        resets.chance_spread[at], resets.p_value[at], std::int64_t{resets.discovered[at]}});
+    }
+  });
+}
+
+void gap_rows(const ModelRows& rows) {
+  rows.each_head([&](std::size_t place) {
+    const auto gaps = rows.model().sums.row(AtlasSum::reset_gap, place);
+    for (std::size_t bin = 0; bin < kGapBins; ++bin) {
+      if (gaps[bin] == 0) continue;
+      rows.give(place, {std::int64_t{1} << bin, (std::int64_t{2} << bin) - 1, gaps[bin]});
+    }
+  });
+}
+
+void histogram_rows(const ModelRows& rows) {
+  rows.each_head([&](std::size_t place) {
+    const auto histogram = rows.model().sums.row(AtlasSum::log_gate_histogram, place);
+    for (std::size_t bin = 0; bin < kLogGateBins; ++bin) {
+      if (histogram[bin] != 0) rows.give(place, {log_gate_bin(bin), histogram[bin]});
+    }
+  });
+}
+
+void passage_rows(const ModelRows& rows) {
+  const AtlasModel& model = rows.model();
+  const std::vector<std::int32_t> tokens = atlas_tokens(model.sums);
+  const EvaluatedWindows& windows = *model.windows;
+  const auto give_list = [&](std::size_t place, const char* kind, const std::vector<AtlasPlace>& list) {
+    std::int64_t rank = 0;
+    for (const AtlasPlace& one : list) {
+      const auto window = index_of(one.window);
+      const std::int64_t read = one.window * windows.length + one.position - 1;
+      const std::int32_t id = windows.token_id[index_of(read)];
+      const std::int32_t document = windows.document[window];
+      std::string name = rows.atlas().corpus.documents.empty() ? std::string()
+                                                               : rows.atlas().corpus.documents[index_of(document)].name;
+      rows.give(place, {kind, rank++, one.window, std::int64_t{document}, std::move(name), one.position,
+                        std::int64_t{id}, token_string(model, tokens, id), static_cast<double>(one.value)});
+    }
+  };
+  rows.each_head([&](std::size_t place) {
+    give_list(place, "resets", strongest_resets(model, place));
+    give_list(place, "deciles", decile_places(model, place));
+  });
+}
+
+void similarity_rows(const ModelRows& rows) {
+  const std::vector<float> similarity = atlas_similarity(rows.model());
+  std::vector<std::int64_t> order(rows.head_count());
+  const std::vector<std::int64_t> heads = similarity_order(similarity);
+  for (std::size_t n = 0; n < heads.size(); ++n) order[index_of(heads[n])] = static_cast<std::int64_t>(n);
+  rows.each_head([&](std::size_t a) {
+    rows.each_head([&](std::size_t b) {
+      const auto [layer, head] = rows.head(b);
+      rows.give(a, {order[a], layer, head, order[b], static_cast<double>(similarity[a * rows.head_count() + b])});
+    });
+  });
+}
+
+template <void (*Rows)(const ModelRows& rows)>
+void rows_of(const Atlas& atlas, const AtlasModel& model, const AtlasTable::Row& row) {
+  Rows(ModelRows(atlas, model, row));
+}
+
+std::vector<std::string> head_columns(const Atlas& atlas) {
+  std::vector<std::string> columns;
+  for (const HeadArray& number : atlas_head_numbers(atlas.models.front())) {
+    columns.push_back(number.name);
+    columns.push_back(number.name + "_error");
+  }
+  columns.insert(columns.end(), {"resets", "share_below_half"});
+  return columns;
+}
+
+}  // namespace
+
+struct AtlasTable::Kind {
+  const char* name;
+  std::vector<std::string> columns;  ///< behind model, layer, head; empty: those of head_columns
+  void (*rows)(const Atlas& atlas, const AtlasModel& model, const Row& row);
+};
+
+const std::vector<AtlasTable::Kind>& AtlasTable::kinds() {
+  static const std::vector<Kind> kinds = {
+      {"heads", {}, rows_of<head_rows>},
+      {"tokens", {"id", "string", "count", "mean_log_gate", "share_below_half"}, rows_of<token_rows>},
+      {"classes", {"token_class", "tokens", "mean_log_gate", "share_below_half"}, rows_of<class_rows>},
+      {"resets",
+       {"token_class", "resets", "share", "chance", "chance_spread", "p_value", "discovered"},
+       rows_of<reset_rows>},
+      {"gaps", {"gap_begin", "gap_end", "count"}, rows_of<gap_rows>},
+      {"histogram", {"minus_log_gate", "positions"}, rows_of<histogram_rows>},
+      {"passages",
+       {"kind", "rank", "window", "document", "name", "position", "id", "string", "log_gate"},
+       rows_of<passage_rows>},
+      {"similarity", {"order", "other_layer", "other_head", "other_order", "correlation"}, rows_of<similarity_rows>}};
+  return kinds;
+}
+
+std::vector<std::string> AtlasTable::names() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds()) names.emplace_back(kind.name);
+  return names;
+}
+
+AtlasTable::AtlasTable(const Atlas& atlas, std::string_view name) : atlas_(atlas), kind_(nullptr) {
+  for (const Kind& kind : kinds()) {
+    if (name == kind.name) kind_ = &kind;
+  }
+  if (kind_ == nullptr) {
+    throw UsageError(fmt::format("\"{}\" is no table of an atlas: use {}", name, fmt::join(names(), ", ")));
+  }
+  columns_ = {"model", "layer", "head"};
+  const std::vector<std::string> more = kind_->columns.empty() ? head_columns(atlas) : kind_->columns;
+  columns_.insert(columns_.end(), more.begin(), more.end());
+}
+
+void AtlasTable::each_row(const Row& row) const {
+  for (const AtlasModel& model : atlas_.models) {
+    if (model.forgets()) kind_->rows(atlas_, model, row);
+  }
+}
+
+void write_csv(const AtlasTable& table, const std::function<void(std::string_view text)>& write) {
+  constexpr std::size_t kPiece = 1 << 20;
+  std::string text = fmt::format("{}\n", fmt::join(table.columns(), ","));
+  table.each_row([&](std::span<const AtlasField> fields) {
+    for (std::size_t n = 0; n < fields.size(); ++n) {
+      if (n > 0) text += ',';
+      if (const auto* const whole = std::get_if<std::int64_t>(&fields[n])) {
+        text += std::to_string(*whole);
+      } else if (const auto* const number = std::get_if<double>(&fields[n])) {
+        if (!std::isnan(*number)) text += fmt::format("{}", *number);
+      } else {
+        text += csv_field(std::get<std::string>(fields[n]));
+      }
+    }
+    text += '\n';
+    if (text.size() < kPiece) return;
+    write(text);
+    text.clear();
+  });
+  write(text);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/atlas/atlas_tables.h"
+
+namespace foxscope {
+namespace {
+
+/// A window whose tokens are these pieces of a text.
+Window window_of(const std::vector<std::string>& pieces) {
+  Window window;
+  for (const std::string& piece : pieces) {
+    window.id_start.push_back(static_cast<std::int32_t>(window.text.size()));
+    window.text += piece;
+    window.id_end.push_back(static_cast<std::int32_t>(window.text.size()));
+    window.ids.push_back(0);
+  }
+  window.byte_end = static_cast<std::int64_t>(window.text.size());
+  return window;
+}
+
+/// Names of a token's classes, in their order.
+std::string names_of(BoundaryClassSet classes) {
+  std::string names;
+  for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+    if ((classes >> n & 1U) != 0)
+      names += std::string(names.empty() ? "" : " ") + to_string(static_cast<BoundaryClass>(n));
+  }
+  return names;
+}
+
+TEST(BoundaryClass, IsDecidedByWhatEndsOrBeginsWithAToken) {
+  const std::vector<std::pair<std::string, std::string>> tokens = {
+      {"The", "sentence_start capital word_start"},
+      {" fo", "word_start"},
+      {"x", ""},
+      {".", "sentence_end punctuation"},
+      {" Mr", "sentence_start capital word_start"},
+      {".", "punctuation"},  // of a title
+      {" Hill", "capital word_start"},
+      {",", "punctuation"},
+      {" 3", "number word_start"},
+      {".", "punctuation"},
+      {"5", "number word_start"},
+      {"!", "sentence_end punctuation"},
+      {"\n", "line_end"},
+      {"\n", "paragraph_end line_end"},
+      {"\"", "punctuation"},
+      {"It", "sentence_start capital word_start"},
+      {" ran", "word_start"},
+      {"\xE2\x80\xA6", "sentence_end punctuation"},  // an ellipsis
+      {"\n \n", "paragraph_end line_end"},
+      {"\xC3\x89t\xC3\xA9", "sentence_start capital word_start"},
+      {".", "punctuation"},  // nobody knows what comes behind it
+  };
+  std::vector<std::string> pieces;
+  for (const auto& [piece, classes] : tokens) pieces.push_back(piece);
+  const std::vector<BoundaryClassSet> found = boundary_classes(window_of(pieces));
+  ASSERT_EQ(found.size(), tokens.size());
+  for (std::size_t n = 0; n < tokens.size(); ++n) EXPECT_EQ(names_of(found[n]), tokens[n].second) << n << pieces[n];
+  EXPECT_TRUE(boundary_classes({}).empty());
+}
+
+TEST(BoundaryClass, TakesTokensThatBeginWithinACharacter) {
+  const std::vector<BoundaryClassSet> found = boundary_classes(window_of({"\xE2\x80", "\xA6", " A", "\xC3", "\x89 b"}));
+  ASSERT_EQ(found.size(), 5U);
+  EXPECT_EQ(names_of(found[2]), "sentence_start capital word_start");
+}
+
+TEST(ExactSum, DoesNotDependOnTheOrderOfItsTerms) {
+  std::mt19937_64 random(1);
+  std::vector<double> terms;
+  std::uniform_real_distribution<double> size(-60, 30);
+  for (int n = 0; n < 1000; ++n) terms.push_back((n % 2 == 0 ? -1 : 1) * std::exp2(size(random)));
+  std::array<std::int64_t, kExactLimbs> sum{};
+  for (const double term : terms) add_exactly(term, sum);
+  // Parts, in another order.
+  std::ranges::shuffle(terms, random);
+  std::array<std::int64_t, kExactLimbs> parts{};
+  for (std::size_t part = 0; part < 3; ++part) {
+    std::array<std::int64_t, kExactLimbs> one{};
+    for (std::size_t n = part; n < terms.size(); n += 3) add_exactly(terms[n], one);
+    add_whole(one, parts);
+  }
+  EXPECT_EQ(sum, parts);
+  long double expected = 0;
+  std::ranges::sort(terms, {}, [](double term) { return std::abs(term); });
+  for (const double term : terms) expected += term;
+  EXPECT_NEAR(exact_value(sum), static_cast<double>(expected), 1e-15 * std::exp2(30));
+}
+
+TEST(ExactSum, RefusesWhatLeavesItsRange) {
+  std::array<std::int64_t, kExactLimbs> sum{};
+  EXPECT_THROW(add_exactly(std::exp2(61), sum), Error);
+  EXPECT_THROW(add_exactly(std::numeric_limits<double>::quiet_NaN(), sum), Error);
+  std::array<std::int64_t, 1> whole{std::numeric_limits<std::int64_t>::max()};
+  const std::array<std::int64_t, 1> one{1};
+  EXPECT_THROW(add_whole(one, whole), Error);
+}
+
+TEST(AtlasSums, ComeBackFromWords) {
+  const AtlasShape shape{2, 2, 50, 3};
+  AtlasSums sums(shape);
+  std::mt19937_64 random(2);
+  for (std::size_t n = 0; n < kAtlasSums; ++n) {
+    for (std::int64_t& value : sums.at(static_cast<AtlasSum>(n))) value = static_cast<std::int64_t>(random() >> 8U);
+  }
+  for (std::int64_t window = 0; window < 60; ++window) {
+    for (std::size_t head = 0; head < 4; ++head) {
+      const AtlasPlace place{-static_cast<float>(random() % 10), window, 1 + window % 7, random()};
+      sums.add_reset(head, place);
+      sums.add_sample(head, place);
+    }
+    sums.windows.push_back(window);
+  }
+  EXPECT_EQ(sums.resets(0).size(), 3U);
+  EXPECT_EQ(sums.samples(0).size(), 30U);
+  EXPECT_TRUE(std::ranges::is_sorted(sums.resets(1), {}, &AtlasPlace::value));
+  DocumentSums& open = sums.document(4, 2);
+  open.windows = 5;
+  open.sum.assign(open.sum.size(), 7);
+  sums.add_class(3, {2, std::vector<std::int64_t>(24, 1), std::vector<std::int64_t>(24, 2)});
+  const std::vector<std::int64_t> words = sums.packed();
+  AtlasSums again(shape);
+  again.add_packed(words);
+  EXPECT_EQ(again.packed(), words);
+  EXPECT_THROW(AtlasSums(shape).add_packed(std::span(words).first(words.size() - 1)), Error);
+}
+
+TEST(SimilarityOrder, PutsHeadsThatAreAlikeTogether) {
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  // 0 and 3 are alike, 2 and 4 too; 1 is not known.
+  const std::vector<float> similarity = {1,    none, 0.1F, 0.9F, 0.2F,  //
+                                         none, none, none, none, none,  //
+                                         0.1F, none, 1,    0,    0.8F,  //
+                                         0.9F, none, 0,    1,    0.1F,  //
+                                         0.2F, none, 0.8F, 0.1F, 1};
+  EXPECT_EQ(similarity_order(similarity), (std::vector<std::int64_t>{0, 3, 2, 4, 1}));
+  EXPECT_EQ(similarity_order({none}), std::vector<std::int64_t>{0});
+  EXPECT_TRUE(similarity_order({}).empty());
+}
+
+}  // namespace
+}  // namespace foxscope
