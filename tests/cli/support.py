@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import zlib
 
 import numpy
 import safetensors.numpy
@@ -131,6 +132,53 @@ def png_size(path):
     head = pathlib.Path(path).read_bytes()[:24]
     assert head.startswith(b"\x89PNG\r\n\x1a\n"), "not a PNG"
     return struct.unpack(">II", head[16:24])
+
+
+def read_png(path):
+    """Pixels [rows, columns, 3] and the texts of an 8-bit RGB file without interlacing."""
+    content = path.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    place, data, texts = 8, b"", {}
+    while place < len(content):
+        length, kind = struct.unpack(">I4s", content[place:place + 8])
+        body = content[place + 8:place + 8 + length]
+        if kind == b"IHDR":
+            width, height, depth, colour, _, _, interlace = struct.unpack(">IIBBBBB", body)
+            assert (depth, colour, interlace) == (8, 2, 0)
+        elif kind == b"IDAT":
+            data += body
+        elif kind == b"tEXt":
+            key, value = body.split(b"\0", 1)
+            texts[key.decode()] = value.decode("latin-1")
+        elif kind == b"zTXt":
+            key, value = body.split(b"\0", 1)
+            texts[key.decode()] = zlib.decompress(value[1:]).decode("latin-1")
+        place += 12 + length
+    return unfilter(zlib.decompress(data), width, height), texts
+
+
+def unfilter(data, width, height):
+    """Undoes the prediction of each line from the bytes to the left, above, and above to the left."""
+    size = 3 * width
+    lines = []
+    above = bytes(size)
+    for start in range(0, height * (size + 1), size + 1):
+        kind, line = data[start], bytearray(data[start + 1:start + 1 + size])
+        if kind == 2:
+            line = bytearray((value + up) & 255 for value, up in zip(line, above))
+        elif kind != 0:
+            for place in range(size):
+                left = line[place - 3] if place >= 3 else 0
+                up = above[place]
+                guess = left if kind == 1 else (left + up) // 2
+                if kind == 4:
+                    corner = above[place - 3] if place >= 3 else 0
+                    to_left, to_up, to_corner = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
+                    guess = left if to_left <= to_up and to_left <= to_corner else up if to_up <= to_corner else corner
+                line[place] = (line[place] + guess) & 255
+        lines.append(bytes(line))
+        above = lines[-1]
+    return numpy.frombuffer(b"".join(lines), numpy.uint8).reshape(height, width, 3)
 
 
 class CommandLineTest(unittest.TestCase):
