@@ -115,6 +115,7 @@ Status channel_chunks(const ChannelChunks& /*arguments*/, Stream /*stream*/) { r
 Status channel_chunks_gradient(const ChannelChunksGradient& /*arguments*/, Stream /*stream*/) {
   return Status::unavailable;
 }
+bool channel_chunks_gradient_fits(std::int64_t /*width*/) { return false; }
 Status short_convolution(const ShortConvolution& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 std::int64_t short_convolution_parts(const ShortConvolution& /*arguments*/) { return 0; }
 Status short_convolution_gradient(const ShortConvolutionGradient& /*arguments*/, Stream /*stream*/) {
@@ -127,6 +128,7 @@ std::int64_t delta_state_parts(std::int64_t /*columns*/) { return 0; }
 Status delta_states_gradient(const DeltaStatesGradient& /*arguments*/, Stream /*stream*/) {
   return Status::unavailable;
 }
+bool delta_states_gradient_fits(std::int64_t /*rows*/) { return false; }
 Status delta_triangle_gradient(const DeltaTriangleGradient& /*arguments*/, Stream /*stream*/) {
   return Status::unavailable;
 }

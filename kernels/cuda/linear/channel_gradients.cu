@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
+#include "kernels/cuda/linear/delta_tiles.cuh"
 #include "kernels/cuda/linear/linear_chunks.h"
 #include "kernels/cuda/row_access.cuh"
 
@@ -148,7 +149,15 @@ __global__ void __launch_bounds__(kMostChannels)
 
 bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
 
+std::int64_t shared_bytes(std::int64_t width) {
+  return (kT * kScoreStride + 3 * kT * width) * static_cast<std::int64_t>(sizeof(float));
+}
+
 }  // namespace
+
+bool channel_chunks_gradient_fits(std::int64_t width) {
+  return is_available() && delta_tiles::shared_memory_holds(shared_bytes(width));
+}
 
 Status channel_chunks_gradient(const ChannelChunksGradient& a, Stream stream) {
   const std::int64_t chunks = (a.length + kT - 1) / kT;
@@ -160,8 +169,7 @@ Status channel_chunks_gradient(const ChannelChunksGradient& a, Stream stream) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
-  const auto bytes =
-      static_cast<int>((kT * kScoreStride + 3 * kT * a.width) * static_cast<std::int64_t>(sizeof(float)));
+  const auto bytes = static_cast<int>(shared_bytes(a.width));
   const Status allowed = status_of(
       cudaFuncSetAttribute(channel_chunks_gradient_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   if (allowed != Status::ok) return allowed;

@@ -89,6 +89,8 @@ struct DeltaStatesGradient {
 /// The number of blocks of columns that the passes over the chunks have.
 std::int64_t delta_state_parts(std::int64_t columns);
 Status delta_states_gradient(const DeltaStatesGradient& arguments, Stream stream);
+/// Whether the current device has the shared memory for heads of keys so wide.
+bool delta_states_gradient_fits(std::int64_t rows);
 
 /// Turns the products with V'^T into what multiplies keys and queries: F = -tril(X V'^T o Gamma, -1) and
 /// E = tril(R V'^T o Gamma). What c_i gets of the pairs of a chunk is the sum of row i less that of column i of

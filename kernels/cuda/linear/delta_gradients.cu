@@ -414,6 +414,11 @@ Status delta_states_gradient(const DeltaStatesGradient& a, Stream stream) {
   return a.rows <= 8 * 16 ? launch_states_gradient<1>(a, stream) : launch_states_gradient<2>(a, stream);
 }
 
+bool delta_states_gradient_fits(std::int64_t rows) {
+  return rows > 0 && rows <= kMostDeltaRows && is_available() &&
+         shared_memory_holds(StateMemory::bytes(depth_of(rows), 1));
+}
+
 Status delta_triangle_gradient(const DeltaTriangleGradient& a, Stream stream) {
   const std::int64_t chunks = (a.length + kT - 1) / kT;
   if (!is_size(a.heads) || !is_size(a.length) || a.heads * chunks >= kMostBlocks || a.cumulative == nullptr ||

@@ -86,15 +86,18 @@ Status allow_memory(Kernel kernel, int bytes) {
   return status_of(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-/// 2 where the current device's shared memory holds what two chunks take, else 1.
-/// @param bytes  that two take
-inline int stages_that_fit(int bytes) {
-  constexpr int kStatic = 1024;  // of a kernel's own arrays
+/// Whether a block of the current device can have so many bytes of shared memory, beside a kernel's own arrays.
+inline bool shared_memory_holds(std::int64_t bytes) {
+  constexpr int kStatic = 1024;
   int device = 0;
   int most = 0;
-  const bool known = cudaGetDevice(&device) == cudaSuccess &&
-                     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess;
-  return known && bytes + kStatic <= most ? 2 : 1;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+         bytes + kStatic <= most;
 }
+
+/// 2 where the current device's shared memory holds what two chunks take, else 1.
+/// @param bytes  that two take
+inline int stages_that_fit(int bytes) { return shared_memory_holds(bytes) ? 2 : 1; }
 
 }  // namespace foxscope::kernels::cuda::delta_tiles

@@ -203,6 +203,8 @@ struct ChannelChunksGradient : ChannelChunks {
   double* log_decay_gradient = nullptr;          ///< [B, H, L, d]
 };
 Status channel_chunks_gradient(const ChannelChunksGradient& arguments, Stream stream);
+/// Whether the current device has the shared memory for heads so wide.
+bool channel_chunks_gradient_fits(std::int64_t width);
 
 /// A causal convolution, a channel each, and silu of it: out_t = silu(bias + sum_{s < K} w_s x_(t - K + 1 + s)).
 struct ShortConvolution {

@@ -447,10 +447,12 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
   if (key.size(3) % 8 != 0 || key.size(3) > kMostChannels || operands.value.size(3) % 8 != 0) return false;
   const bool by_channel = operands.decays_by_channel();
   if (operands.delta_rule) {
-    return !by_channel && operands.heads % key.size(1) == 0 && key.size(0) * operands.heads < kMostDeltaHeads;
+    return !by_channel && operands.heads % key.size(1) == 0 && key.size(0) * operands.heads < kMostDeltaHeads &&
+           (!at::GradMode::is_enabled() || gpu::delta_states_gradient_fits(key.size(3)));
   }
   if (!by_channel) return operands.heads % key.size(1) == 0;
-  return key.size(1) == operands.heads && operands.log_decay.size(1) == operands.heads && !operands.beta.defined();
+  return key.size(1) == operands.heads && operands.log_decay.size(1) == operands.heads && !operands.beta.defined() &&
+         (!at::GradMode::is_enabled() || gpu::channel_chunks_gradient_fits(key.size(3)));
 }
 
 std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at::Tensor& state,
