@@ -1,14 +1,16 @@
 // `foxscope bench gpu-model [NAME...] [LENGTH...]`: forward passes of models of 760M shape on a GPU, bfloat16, random
 // weights: of a FoX (Pro), gate biases 0 (f near 0.5), that keep losses alone or what `foxscope run` keeps by default,
-// queries and keys in GPU memory, and scores of many prompts; and of linear mixers, with losses. Seconds are those of
-// the caller: from ids in host memory to losses, gates and normalisers there. Names are FoX and those of kLinearShapes;
-// all where none is given.
+// queries and keys in GPU memory, with statistics of all heads, and scores of many prompts; and of linear mixers, with
+// losses. Seconds are those of the caller: from ids in host memory to losses, gates and normalisers there. Names are
+// FoX and those of kLinearShapes; all where none is given.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <string>
@@ -19,6 +21,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
 
+#include "backend/map/statistics/head_statistics.h"
 #include "backend/model/backward/gradient_forward_torch.h"
 #include "backend/model/session/causal_lm.h"
 #include "backend/model/session/run_memory.h"
@@ -26,6 +29,7 @@
 #include "backend/model/spec/trace_sizes.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/trace/device_query_key_store.h"
+#include "kernels/executor.h"
 #include "tests/bench/linear_models.h"
 #include "tests/bench/random_checkpoint.h"
 
@@ -71,6 +75,7 @@ struct Measured {
   double peak_gib = 0;
   double mean_loss = 0;
   ForwardReport report;
+  std::shared_ptr<const Trace> trace;  ///< of the last pass
 };
 
 Measured measure(CausalLM& model, std::int64_t length, double tolerance, const KeepSet& keep) {
@@ -105,6 +110,10 @@ Measured measure(CausalLM& model, std::int64_t length, double tolerance, const K
     if (time >= kWarmUp) seconds.push_back(seconds_since(start));
     measured.mean_loss = 0;
     for (const float loss : recorder.per_token_loss()) measured.mean_loss += loss / static_cast<double>(length);
+    if (time + 1 < kWarmUp + kTimes) continue;
+    auto tokens = std::make_shared<TokenTable>();
+    tokens->input_id.assign(request.input_ids.begin(), request.input_ids.end());
+    measured.trace = recorder.finish(nullptr, tokens, 0);
   }
   std::sort(seconds.begin(), seconds.end());
   measured.seconds = seconds[seconds.size() / 2];
@@ -125,6 +134,32 @@ void print(std::int64_t length, double tolerance, const char* kept, const Measur
   fmt::print("{:>6}  {:.1e}  {:<7}  {:>8.2f} ms  {:>6.1f}k  {:>31}  {:>5.2f} GiB  {:>5.1f} %  {:.4f}  {}\n", length,
              tolerance, kept, m.seconds * 1e3, rate / 1000, goal, m.peak_gib,
              100 * static_cast<double>(m.report.skipped_blocks) / blocks, m.mean_loss, m.report.attention_kernel);
+}
+
+/// Statistics of all heads of a trace whose queries and keys are in GPU memory, of every row and of 64 sampled ones,
+/// against a pass that computes the loss alone. Their gates are measured on the CPU meanwhile.
+void run_statistics(const std::shared_ptr<const Trace>& trace, double loss_seconds) {
+  const TraceInfo& info = trace->info();
+  std::vector<int> heads(static_cast<std::size_t>(info.heads));
+  std::iota(heads.begin(), heads.end(), 0);
+  kernels::ThreadPool pool;
+  Job job;
+  job.executor = &pool;
+  for (const std::int64_t rows : {0, 64}) {
+    StatisticsOptions options;
+    options.rows = rows;
+    std::vector<double> seconds;
+    for (int time = 0; time < 3; ++time) {
+      const auto start = Clock::now();
+      for (int layer = 0; layer < info.layers; ++layer) {
+        if (!layer_statistics({trace, 0}, layer, heads, options, job)) return;
+      }
+      seconds.push_back(seconds_since(start));
+    }
+    std::ranges::sort(seconds);
+    fmt::print("statistics of all {} heads at {} tokens, {}: {:.3f} s, {:.2f} x the loss\n", info.layers * info.heads,
+               info.length, rows == 0 ? "every row" : "64 rows of each", seconds[1], seconds[1] / loss_seconds);
+  }
 }
 
 /// Scores of prompts of 100 to 600 tokens, every token's and the likeliest next one's, as an endpoint makes them.
@@ -226,13 +261,21 @@ void run_fox(std::vector<std::int64_t> lengths) {
   fmt::print(
       "tokens  pruning  kept             pass  tokens/s     the authors' code         goal   peak memory  skipped  "
       "loss\n");
+  std::vector<double> loss_seconds;  // of each length, at the last tolerance
   for (const double tolerance : {std::exp(-10.0), 0x1p-24}) {
+    loss_seconds.clear();
     for (const std::int64_t length : lengths) {
-      print(length, tolerance, "loss", measure(*model, length, tolerance, {Keep::loss}));
+      const Measured measured = measure(*model, length, tolerance, {Keep::loss});
+      print(length, tolerance, "loss", measured);
+      loss_seconds.push_back(measured.seconds);
     }
   }
   const KeepSet usual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
-  for (const std::int64_t length : lengths) print(length, 0x1p-24, "a trace", measure(*model, length, 0x1p-24, usual));
+  for (std::size_t n = 0; n < lengths.size(); ++n) {
+    const Measured measured = measure(*model, lengths[n], 0x1p-24, usual);
+    print(lengths[n], 0x1p-24, "a trace", measured);
+    run_statistics(measured.trace, loss_seconds[n]);
+  }
   run_scores(*model);
 }
 

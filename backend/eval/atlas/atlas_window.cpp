@@ -199,7 +199,7 @@ class WindowWork {
   void put_numbers(std::size_t place, std::span<const double> c) {
     HeadStatistics statistics;
     kernels::ThreadPool alone(1);
-    gate_statistics(c, 0, Job{{}, {}, &alone}, statistics);
+    gate_statistics({&c, 1}, 0, Job{{}, {}, &alone}, {&statistics, 1});
     std::size_t number = 0;
     for (const HeadNumber& one : gate_numbers(statistics)) {
       if (one.name == kTimeOfDecay) continue;
