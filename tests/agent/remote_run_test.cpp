@@ -176,6 +176,11 @@ TEST_F(RemoteRun, HasTheStatisticsOfTheFile) {
   const auto one = head_statistics(a, {}, {});
   const auto two = head_statistics(b, {}, {});
   EXPECT_EQ(bits_of(*one), bits_of(*two));
+  StatisticsOptions sampling;
+  sampling.rows = 20;
+  const auto sampled = head_statistics(b, sampling, {});
+  EXPECT_TRUE(sampled->errors);
+  EXPECT_EQ(bits_of(*head_statistics(a, sampling, {})), bits_of(*sampled));
   EXPECT_EQ(bits_of(*decay_split(a, *one, {})), bits_of(*decay_split(b, *two, {})));
   for (int head = 0; head < 4; ++head) {
     EXPECT_EQ(mean_log_gate(*here_.traces[0], 1, head), mean_log_gate(*there_.traces[0], 1, head));
