@@ -190,8 +190,8 @@ std::optional<Image> computed_map(const MapRequest& request, const Job& job, con
   if (const auto* const there = elsewhere(request.head, request.minus)) {
     // F takes c of a head alone, and then every part of the picture at any size. For colours alone that is too much to
     // wait for.
-    const bool here = has_closed_form(request) &&
-                      (!request.shades || (there->has_gates_here(request.head.layer, request.head.head)));
+    const bool here =
+        has_closed_form(request) && (!request.shades || (there->has_gates_here(request.head.layer, request.head.head)));
     if (!here) return there->map(request, job, stages);
   }
   try {

@@ -106,8 +106,8 @@ struct MapRequest {
   /// distances[n] <= i - j + 1 < distances[n + 1]. A column whose edges are equal repeats the next one that has
   /// distances. Empty: columns are keys.
   std::vector<std::int64_t> distances = {};
-  /// Absent: exact values. Else they need be no more exact than these colours, which saves most of the bytes of a run on
-  /// another machine (map_shades.h); of a run here they are exact all the same.
+  /// Absent: exact values. Else they need be no more exact than these colours, which saves most of the bytes of a run
+  /// on another machine (map_shades.h); of a run here they are exact all the same.
   std::optional<Shades> shades = {};
 
   [[nodiscard]] bool by_distance() const { return !distances.empty(); }

@@ -8,8 +8,8 @@
 
 namespace foxscope {
 
-/// A source from which the part of one head costs much less than the whole array, because it lies on another machine, or
-/// in chunks of a file.
+/// A source from which the part of one head costs much less than the whole array, because it lies on another machine,
+/// or in chunks of a file.
 class RowSource : public TraceSource {
  public:
   /// Whether it does so of an array that was kept.
