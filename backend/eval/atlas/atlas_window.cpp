@@ -92,7 +92,7 @@ class WindowWork {
         positions_(index_of(trace.info().length) - 1),
         heads_(sums.shape().head_count()),
         places_(window.classes, positions_, window.key),
-        log_gates_(positions_ * heads_),
+        log_gates_(blocks() * kBlock * positions_),
         lowest_(heads_),
         sampled_(heads_),
         document_(sums.document(window.document, atlas_numbers().size())) {}
@@ -103,9 +103,10 @@ class WindowWork {
     const auto heads = static_cast<std::int64_t>(heads_);
     if (!team.run({"measuring gates", "heads", heads}, heads, [&](std::int64_t head, int) { measure(index_of(head)); }))
       return false;
-    // A row of products for each head, of which the last are the longest.
-    if (!team.run({"comparing heads", "heads", heads}, heads,
-                  [&](std::int64_t head, int) { multiply(heads_ - 1 - index_of(head)); })) {
+    // The last block has the most products.
+    const auto count = static_cast<std::int64_t>(blocks());
+    if (!team.run({"comparing heads", "blocks", count}, count,
+                  [&](std::int64_t block, int) { multiply(index_of(count - 1 - block)); })) {
       return false;
     }
     const auto& inputs = trace_.tokens()->input_id;
@@ -153,7 +154,7 @@ class WindowWork {
     std::size_t lowest = 1;
     for (std::size_t p = 1; p < c.size(); ++p) {
       const double log_gate = c[p] - c[p - 1];
-      log_gates_[(p - 1) * heads_ + place] = log_gate;
+      gate_at(p - 1, place) = log_gate;
       sum += log_gate;
       const auto whole = static_cast<std::int64_t>(std::nearbyint(log_gate / kLogGateUnit));
       const std::int64_t one[] = {whole};
@@ -208,22 +209,35 @@ class WindowWork {
     }
   }
 
-  /// Products of a head's log f with those of the heads up to it, sixteen at a time, position by position, so that the
-  /// order of terms is always the same.
-  void multiply(std::size_t head) {
-    constexpr std::size_t kAtOnce = 16;
-    const auto products = sums_.at(AtlasSum::log_gate_product).subspan(head * (head + 1) / 2 * kExactLimbs);
-    for (std::size_t begin = 0; begin <= head; begin += kAtOnce) {
-      const std::size_t count = std::min(kAtOnce, head + 1 - begin);
-      std::array<double, kAtOnce> sum{};
-      for (std::size_t p = 0; p < positions_; ++p) {
-        const double* const row = log_gates_.data() + p * heads_;
-        for (std::size_t n = 0; n < count; ++n) sum[n] += row[head] * row[begin + n];
+  /// Products of log f of a block of heads with those of the heads up to it: position by position, so that the order of
+  /// terms is always the same.
+  void multiply(std::size_t block) {
+    const auto products = sums_.at(AtlasSum::log_gate_product);
+    for (std::size_t other = 0; other <= block; ++other) {
+      const double* const a = log_gates_.data() + block * positions_ * kBlock;
+      const double* const b = log_gates_.data() + other * positions_ * kBlock;
+      double sum[kBlock][kBlock] = {};
+      for (std::size_t p = 0; p < positions_ * kBlock; p += kBlock) {
+        for (std::size_t n = 0; n < kBlock; ++n) {
+          for (std::size_t m = 0; m < kBlock; ++m) sum[n][m] += a[p + n] * b[p + m];
+        }
       }
-      for (std::size_t n = 0; n < count; ++n) {
-        add_exactly(sum[n], products.subspan((begin + n) * kExactLimbs).first<kExactLimbs>());
+      for (std::size_t n = 0; n < kBlock; ++n) {
+        for (std::size_t m = 0; m < kBlock; ++m) {
+          const std::size_t head = block * kBlock + n;
+          const std::size_t with = other * kBlock + m;
+          if (head >= heads_ || with > head) continue;
+          const std::size_t pair = head * (head + 1) / 2 + with;
+          add_exactly(sum[n][m], products.subspan(pair * kExactLimbs).first<kExactLimbs>());
+        }
       }
     }
+  }
+
+  static constexpr std::size_t kBlock = 4;  ///< heads whose products are in registers
+  [[nodiscard]] std::size_t blocks() const { return (heads_ + kBlock - 1) / kBlock; }
+  [[nodiscard]] double& gate_at(std::size_t position, std::size_t place) {
+    return log_gates_[(place / kBlock * positions_ + position) * kBlock + place % kBlock];
   }
 
   const Trace& trace_;
@@ -232,7 +246,7 @@ class WindowWork {
   std::size_t positions_;
   std::size_t heads_;
   ResetPlaces places_;
-  std::vector<double> log_gates_;  ///< [positions, N]
+  std::vector<double> log_gates_;  ///< [blocks, positions, kBlock]
   std::vector<AtlasPlace> lowest_;
   std::vector<AtlasPlace> sampled_;
   DocumentSums& document_;
