@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foxscope.connection import Answer, Connection, ConnectionEnded, Json
+from foxscope.connection import PROTOCOL, Answer, Connection, ConnectionEnded, Json
 from foxscope.errors import FoxscopeError
 from foxscope.program import VERSION, find_program
 from foxscope.remote_path import Host
@@ -62,10 +62,10 @@ class Agent:
     def _check_version(self, program: str, hello: dict[str, Json]) -> None:
         where = self.host.words() if self.host else program
         version = str(hello.get("version"))
-        if hello.get("foxscope_agent") != 1:
+        if hello.get("foxscope_agent") != PROTOCOL:
             raise FoxscopeError(
                 f"{where}: the program of version {version} speaks protocol {hello.get('foxscope_agent')}, and this "
-                "package speaks protocol 1: install the same version of both"
+                f"package speaks protocol {PROTOCOL}: install the same version of both"
             )
         if self.host is None and version != VERSION:
             raise FoxscopeError(
