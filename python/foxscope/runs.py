@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Head", "Model", "Run", "open"]
 
+_TEXT_PIECE = 16 << 20
+"""Bytes of a long text in one answer."""
+_TOKEN_PIECE = 1 << 19
+"""Tokens of a long text in one answer."""
 _WINDOW_SECONDS = 0.5
 """A window that cannot open says so within this time."""
 
@@ -46,22 +50,33 @@ class _Tokens:
     """Tokens of a run, which models with equal ones share (docs/agent.md)."""
 
     def __init__(self, answer: Answer, packed: Json, text: bytes) -> None:
-        self.ids: NDArray[np.int32] = answer.array(packed["id"])
-        if packed.get("input_id") is not None:
-            self.input_ids: NDArray[np.int32] = answer.array(packed["input_id"])
-        else:
-            self.input_ids = np.concatenate([np.array([packed["first_input_id"]], np.int32), self.ids[:-1]])
         sizes = answer.array(packed["byte_size"]).astype(np.int64)
         if packed.get("byte_start") is not None:
             self.byte_start: NDArray[np.int64] = answer.array(packed["byte_start"])
         else:
-            self.byte_start = np.cumsum(sizes) - sizes
+            self.byte_start = packed["first_byte"] + np.cumsum(sizes) - sizes
         self.byte_end: NDArray[np.int64] = self.byte_start + sizes
+        pieces = [text[begin:end] for begin, end in zip(self.byte_start.tolist(), self.byte_end.tolist())]
+        if packed.get("id") is not None:
+            self.ids: NDArray[np.int32] = answer.array(packed["id"])
+        else:
+            fresh = answer.array(packed["id_of_bytes"]).tolist()
+            place = {piece: n for n, piece in enumerate(dict.fromkeys(pieces))}
+            self.ids = np.array([fresh[place[piece]] for piece in pieces], np.int32)
+        if packed.get("input_id") is not None:
+            self.input_ids: NDArray[np.int32] = answer.array(packed["input_id"])
+        else:
+            self.input_ids = np.concatenate([np.array([packed["first_input_id"]], np.int32), self.ids[:-1]])
         if packed.get("string") is not None:
             self.strings = answer.texts(packed["string"])
         else:
-            places = zip(self.byte_start.tolist(), self.byte_end.tolist())
-            self.strings = [text[begin:end].decode("utf-8", "replace") for begin, end in places]
+            self.strings = [piece.decode("utf-8", "replace") for piece in pieces]
+
+    def extend(self, more: "_Tokens") -> None:
+        """Adds the tokens that follow."""
+        for name in ("ids", "input_ids", "byte_start", "byte_end"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
+        self.strings += more.strings
 
 
 class Run:
@@ -83,7 +98,7 @@ class Run:
         self._leave: Callable[[], object] = weakref.finalize(self, agent.leave)
         try:
             self._stat = self._look()
-            answer = self.ask("open", {"path": there, "check": check})
+            answer = self.ask("open", {"path": there, "check": check, "losses": True})
         except BaseException:
             self._leave()
             raise
@@ -96,14 +111,43 @@ class Run:
         """When it was made, UTC."""
         self.bytes: int = opened["bytes"]
         """Size of the file."""
-        self.text: str | None = answer.text(opened["texts"][0]["content"]) if opened["texts"] else None
+        long = opened.get("text_bytes")
+        """Bytes of a text that is too long for the answer; None: it holds the text and the tokens."""
+        if long is not None:
+            encoded = self._ask_for_text(long)
+            tokens = [self._ask_for_tokens(opened["traces"], n, encoded) for n in range(len(opened["tokens"]))]
+        else:
+            encoded = answer.text(opened["texts"][0]["content"]).encode() if opened["texts"] else b""
+            tokens = [_Tokens(answer, packed, encoded) for packed in opened["tokens"]]
+        self.text: str | None = encoded.decode("utf-8", "replace") if opened["texts"] else None
         """What the models read; None where the run is of token ids alone."""
-        encoded = self.text.encode() if self.text is not None else b""
-        tokens = [_Tokens(answer, packed, encoded) for packed in opened["tokens"]]
         self.models: tuple[Model, ...] = tuple(
             Model(self, answer, trace, tokens[trace["tokens"]]) for trace in opened["traces"]
         )
         """In the order in which they were run."""
+
+    def _ask_for_text(self, size: int) -> bytes:
+        pieces = []
+        for begin in range(0, size, _TEXT_PIECE):
+            places = {"begin": begin, "end": min(size, begin + _TEXT_PIECE)}
+            answer = self.ask("text", {"run": self.reference, "bytes": places})
+            pieces.append(answer.array(answer.value).tobytes())
+        return b"".join(pieces)
+
+    def _ask_for_tokens(self, traces: Json, number: int, text: bytes) -> _Tokens:
+        info = next(trace["info"] for trace in traces if trace["tokens"] == number)
+        of = {"run": self.reference, "model": info["name"], "device": self.device, "layer": 0, "head": 0}
+        whole: _Tokens | None = None
+        for begin in range(0, info["length"], _TOKEN_PIECE):
+            places = {"begin": begin, "end": min(info["length"], begin + _TOKEN_PIECE)}
+            answer = self.ask("tokens", {"of": of, "positions": places})
+            part = _Tokens(answer, answer.value, text)
+            if whole is None:
+                whole = part
+            else:
+                whole.extend(part)
+        assert whole is not None
+        return whole
 
     def _look(self) -> tuple[int, int, int] | None:
         """What tells whether a file here is still the same one."""
@@ -283,12 +327,12 @@ class Model:
         """H; the most of any layer."""
         self.tokens = tokens
         """`ids`, what each position predicts, `input_ids`, what it reads, and `strings`; [L] each."""
-        loss = answer.array(trace["loss"])
-        self.loss: NDArray[np.float32] | None = loss if loss.size else None
-        """[L] nats, of the token that a position predicts; None where it was not kept."""
         self._kept = {(kept["array"], kept["index"]) for kept in trace["kept"]}
         self._stored = set(trace["stored"])
         self._tables: dict[tuple[str, ...], pd.DataFrame] = {}
+        loss = answer.array(trace["loss"]) if trace.get("loss") is not None else read_array(self, "loss/per_token_loss")
+        self.loss: NDArray[np.float32] | None = loss if loss.size else None
+        """[L] nats, of the token that a position predicts; None where it was not kept."""
 
     @property
     def sizes(self) -> dict[str, int]:
