@@ -540,7 +540,7 @@ std::optional<Message> RunAnswers::statistics(const Asked& asked) {
   if (!statistics) return std::nullopt;
   Message answer = answer_with(*statistics);
   if (statistics->has_attention) {
-    know_spread(head, *statistics);
+    if (!statistics->errors) know_spread(head, *statistics);  // of all rows
     put(answer, "distances", distance_summary(*statistics));
   }
   return answer;

@@ -386,7 +386,7 @@ class RefusalTest(ImportTest):
                 ({"L__1__k": None}, ["layers.1.k: is missing, and there is layers.1.log_f"]),
                 ({"L__1__q": None, "L__1__k": None}, ["layers.1.q: is missing"]),
                 ({"L__1__logf": zeros}, ["layers.1.logf", "is not a tensor of a layer", "did you mean log_f?"]),
-                ({"input_ids": zeros}, ["input_ids", "is not a tensor of a run", "ids, labels, loss, scale, text"]),
+                ({"input_ids": zeros}, ["input_ids", "is not a tensor of a run", "ids, labels, loss, scale, logit_cap, text"]),
                 ({"L__0__beta": zeros}, ["layers.0.beta: stands beside layers.0.log_f"]),
                 ({"L__0__v": numpy.zeros((2, 40, 8))}, ["layers.1.v: is missing, unlike in the layers before"]),
                 ({"L__99999__q": zeros}, ["layers.99999.q: a run has 10000 layers at most"])]:
@@ -395,7 +395,7 @@ class RefusalTest(ImportTest):
         self.refuses(["layers.0.beta: is missing, and the layer is delta_rule"],
                      self.changed(L__0__log_f=None, L__0__log_decay=zeros), "--mixer", "delta_rule")
         self.refuses(["holds no layers"], {"ids": numpy.arange(4)})
-        self.refuses(["--mixer mamba: ", "mamba2"], random_run(), "--mixer", "mamba", code=2)
+        self.refuses(["--mixer mamba3: ", "mamba2"], random_run(), "--mixer", "mamba3", code=2)
 
     def test_shapes_lengths_and_types(self):
         for changes, words in [

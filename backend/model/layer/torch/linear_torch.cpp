@@ -111,7 +111,7 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
   if (mixer_.is_gated_recurrence() || mixer_.is_selective()) {
     const at::Tensor value =
         activate(convolved.slice(2, 0, mixer_.value_size()), mixer_.value_activation).to(at::kFloat);
-    return mixer_.is_selective() ? select(layer, value) : recur(layer, value);
+    return mixer_.is_gated_recurrence() ? recur(layer, value) : select(layer, value);
   }
   const bool values_first = columns_.value < columns_.query;
   const std::vector<at::Tensor> parts = convolved.split_with_sizes(
