@@ -243,7 +243,7 @@ class PublishedTest(CommandLineTest):
                       + ", ".join(map(str, layers)), "info", path, "--experts", "--layer", without)
         self.fails(2, "model 'nemotron_h-moe' has no layer 99", "info", path, "--experts", "--layer", 99)
         self.fails(2, "--layer is for --experts: give that too", "info", path, "--layer", 0)
-        self.fails(2, "--csv is for --experts: give that too", "info", path, "--csv")
+        self.fails(2, "--csv is for --experts and --table: give that too", "info", path, "--csv")
         self.fails(2, "info: --json and --csv exclude each other: choose one", "info", path, "--experts", "--csv", "--json")
         self.fails(2, "info: --experts and --predictions exclude each other: choose one", "info", path, "--experts",
                    "--predictions", 3)

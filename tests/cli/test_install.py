@@ -79,7 +79,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
 
     def test_the_shell_completes_commands_options_choices_and_files(self):
         self.assertEqual(set(self.completed("foxscope", "ge")), {"generate"})
-        self.assertEqual(set(self.completed("foxscope", "eval", "")), {"loss", "heads", "needle", "surprisal", "sweep", "import"})
+        self.assertEqual(set(self.completed("foxscope", "eval", "")), {"loss", "heads", "needle", "surprisal", "sweep", "atlas",
+                                                                "import"})
         self.assertEqual(self.completed("foxscope", "eval", "loss", "--corp"), ["--corpus"])
         self.assertEqual(set(self.completed("foxscope", "figure", "needle", "--tint", "")), {"gain", "mass", "gate"})
         self.assertEqual(self.completed("foxscope", "run", "--dtype", "b"), ["bfloat16"])
