@@ -15,7 +15,8 @@ constexpr int kOutside = 4;
 
 int hostChipWidth(const QString& host, const QFontMetrics& metrics) {
   if (host.isEmpty()) return 0;
-  const int name = std::min(metrics.horizontalAdvance(host), kLetters * metrics.averageCharWidth());
+  // The advance is rounded: without one pixel more a name that fits may be elided.
+  const int name = std::min(metrics.horizontalAdvance(host) + 1, kLetters * metrics.averageCharWidth());
   return name + 2 * kInside + 2 * kOutside;
 }
 
