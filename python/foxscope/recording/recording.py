@@ -307,6 +307,7 @@ class Recording:
             words.append(seen.origin)
             if seen.comparison is not None:
                 words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
+                words += ["which c in float32 explains"] if seen.comparison.of_sums else []
             else:
                 words.append("not checked")
             lines.append(", ".join(words))
