@@ -133,7 +133,7 @@ def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float6
 
 
 def _last_logits(call: Call) -> Float64:
-    """Logits s q.k of the last rows of softmax attention, [H, r, m], whose products are made in float32 where the tensors lie."""
+    """Logits s q.k of the last rows of softmax attention, [H, r, m], made in float32 where the tensors lie."""
     key_heads, rows = int(call.k.shape[0]), LAST_ROWS
     of_key_head = (key_heads, call.heads // key_heads * rows, -1)
     q, k = (to_float32(part) for part in (call.q[:, -rows:], call.k))

@@ -460,6 +460,11 @@ class Recording:
             return f"{self._path}: no call could be recorded: {reasons}"
         if self._layers_wanted is not None and self._capture is not None and self._capture.count > 0:
             return f"{self._path}: layers: none of {sorted(self._layers_wanted)} was seen"
+        if self._capture is not None and self._capture.elsewhere:
+            return (
+                f"{self._path}: no attention was seen in the thread of the block, and calls of other threads "
+                f"were: run the model in the thread that opens the recording"
+            )
         return (
             f"{self._path}: no attention was seen: the model computes it itself, or a compiled graph (torch.jit, "
             f"torch.export, CUDA graphs) hides the call: run the model that the graph was made of, or call "
