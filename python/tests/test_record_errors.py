@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recording_support import check_file, dense_attention, mixing_of, nothing_left
+from recording_support import arrays_of, check_file, dense_attention, mixing_of, nothing_left
 
 from foxscope.errors import FoxscopeError
 from foxscope.recording import Recording, record
@@ -50,6 +50,11 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 on"),
     "scale": (lambda rec: rec.attention(0, Q, K, scale=0), "scale: expected a number above 0, got 0"),
     "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number of 0 or above, got -2"),
+    "part of a window": (lambda rec: rec.attention(0, Q, K, window=2.5), "window: expected a whole number, got 2.5"),
+    "gate just above 1": (
+        lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), 2e-6)),
+        "log_forget is 2e-06 at head 2, position 17, so the gate is above 1: pass logsigmoid",
+    ),
     "softcap": (lambda rec: rec.attention(0, Q, K, softcap=-2), "softcap: expected a number of 0 or above, got -2"),
     "objects": (lambda rec: rec.attention(0, [object()], K), "layer 0: q is no array of numbers"),
     "gate above 1": (
@@ -112,6 +117,15 @@ def test_one_line_and_nothing_left(case: str, tmp_path: Path) -> None:
         call(rec)
     assert "\n" not in str(caught.value)
     assert nothing_left(tmp_path)
+
+
+def test_gates_that_rounding_put_above_1_and_closed_ones(tmp_path: Path) -> None:
+    """The file has 0 and -1000 of them, as the page says."""
+    log_f = spoiled(spoiled(LOG_F, (2, 0), 1e-7), (2, 1), -np.inf)
+    with record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec:
+        rec.attention(0, Q, K, log_forget=log_f)
+    c = arrays_of(tmp_path / "run.h5")["models/model/layers/00/cumulative_log_gate"][2, :2]
+    assert c.tolist() == [0, -1000]
 
 
 def test_layers_of_a_file_have_one_cap(tmp_path: Path) -> None:
@@ -301,9 +315,10 @@ def test_heads_that_are_not_there(tmp_path: Path) -> None:
     ):
         rec.attention(0, Q, K)
     with (
-        pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen|no attention was seen"),
+        pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen, but \[0, 2\]: name some of these"),
         record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), layers=[9]) as rec,
     ):
+        rec.attention(2, Q, K)
         rec.attention(0, Q, K)
     assert nothing_left(tmp_path)
 
