@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recording_support import check_file, dense_attention, mixing_of, nothing_left
+from recording_support import arrays_of, check_file, dense_attention, mixing_of, nothing_left
 
 from foxscope.errors import FoxscopeError
 from foxscope.recording import Recording, record
@@ -50,6 +50,11 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 on"),
     "scale": (lambda rec: rec.attention(0, Q, K, scale=0), "scale: expected a number above 0, got 0"),
     "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number of 0 or above, got -2"),
+    "part of a window": (lambda rec: rec.attention(0, Q, K, window=2.5), "window: expected a whole number, got 2.5"),
+    "gate just above 1": (
+        lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), 2e-6)),
+        "log_forget is 2e-06 at head 2, position 17, so the gate is above 1: pass logsigmoid",
+    ),
     "softcap": (lambda rec: rec.attention(0, Q, K, softcap=-2), "softcap: expected a number of 0 or above, got -2"),
     "objects": (lambda rec: rec.attention(0, [object()], K), "layer 0: q is no array of numbers"),
     "gate above 1": (
@@ -112,6 +117,15 @@ def test_one_line_and_nothing_left(case: str, tmp_path: Path) -> None:
         call(rec)
     assert "\n" not in str(caught.value)
     assert nothing_left(tmp_path)
+
+
+def test_gates_that_rounding_put_above_1_and_closed_ones(tmp_path: Path) -> None:
+    """The file has 0 and -1000 of them, as the page says."""
+    log_f = spoiled(spoiled(LOG_F, (2, 0), 1e-7), (2, 1), -np.inf)
+    with record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec:
+        rec.attention(0, Q, K, log_forget=log_f)
+    c = arrays_of(tmp_path / "run.h5")["models/model/layers/00/cumulative_log_gate"][2, :2]
+    assert c.tolist() == [0, -1000]
 
 
 def test_layers_of_a_file_have_one_cap(tmp_path: Path) -> None:
@@ -191,6 +205,69 @@ def test_another_operator_is_found_with_its_cause(case: str, tmp_path: Path) -> 
     assert "not checked" in rec.summary()
 
 
+def forgetting_with_sums_in(c: Any, length: int) -> tuple[dict[str, Any], Any]:
+    """FoX in float32 with D = c_i - c_j of sums that are held in a format: arguments of rec.attention, gates."""
+    random = np.random.default_rng(length)
+    q, k, v = random.standard_normal((3, 2, length, 8), dtype=np.float32)
+    log_f = -np.logaddexp(0, 2 - random.standard_normal((2, length))).astype(np.float32)
+    sums = c(log_f.cumsum(axis=1, dtype=np.float64)).astype(np.float32)
+    logits = q @ k.swapaxes(1, 2) * np.float32(8**-0.5) + sums[:, :, None] - sums[:, None]
+    logits[:, np.triu(np.ones((length, length), bool), 1)] = -np.inf
+    weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+    return {"q": q, "k": k, "v": v, "output": weights / weights.sum(axis=2, keepdims=True) @ v}, log_f
+
+
+@pytest.mark.parametrize("length", [1000, 2048])
+def test_sums_in_float32_pass_and_are_named(length: int, tmp_path: Path) -> None:
+    given, log_f = forgetting_with_sums_in(np.float32, length)
+    with record(tmp_path / "run.h5", input_ids=list(range(length))) as rec:
+        rec.attention(0, **given, log_forget=log_f)
+    assert "68 rows checked" in rec.summary() and rec.summary().endswith("which c in float32 explains")
+
+
+def test_sums_in_float16_are_refused_and_named(tmp_path: Path) -> None:
+    given, log_f = forgetting_with_sums_in(np.float16, 1000)
+    with (
+        pytest.raises(FoxscopeError, match=r"likely cause: c, which the model holds in float16: sum log f in float32"),
+        record(tmp_path / "run.h5", input_ids=list(range(1000))) as rec,
+    ):
+        rec.attention(0, **given, log_forget=log_f)
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", ["scaled", "shifted", "late", "window"])
+def test_large_sums_hide_no_wrong_gates(wrong: str, tmp_path: Path) -> None:
+    """Gates that are off by a thousandth, those of another position, and those of the last rows alone."""
+    given, log_f = forgetting_with_sums_in(np.float32, 2048)
+    late = log_f.copy()
+    late[:, -2:] *= 1.1
+    gates = {"scaled": log_f * 1.001, "shifted": np.roll(log_f, 1, axis=1), "late": late, "window": log_f}[wrong]
+    with (
+        pytest.raises(FoxscopeError, match="the last 4 rows" if wrong == "late" else "the first 64 rows"),
+        record(tmp_path / "run.h5", input_ids=list(range(2048))) as rec,
+    ):
+        rec.attention(0, **given, log_forget=gates, window=3 if wrong == "window" else None)
+    assert nothing_left(tmp_path)
+
+
+def test_the_delta_rule_in_float32_may_round_each_row_of_a_chunk(tmp_path: Path) -> None:
+    """Errors of 2e-5, as chunked code has them, are rounding, and errors of 2e-4 are not."""
+    random = np.random.default_rng(0)
+    q, k, v = random.standard_normal((3, 1, LENGTH, 8))
+    k /= np.linalg.norm(k, axis=2, keepdims=True)
+    beta, noise = random.random((1, LENGTH)), random.standard_normal((1, LENGTH, 8))
+    out = (mixing_of(q[0], k[0], None, beta[0], True) @ v[0])[None]
+    given = {"q": q, "k": k, "v": v, "beta": beta}
+    with record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec:
+        rec.mixer(0, "delta_rule", **given, output=out + 2e-5 * np.std(out) * noise)
+    assert "64 rows checked" in rec.summary()
+    with (
+        pytest.raises(FoxscopeError, match=r"the first 64 rows of head 0 differ by 0\.0002"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), overwrite=True) as rec,
+    ):
+        rec.mixer(0, "delta_rule", **given, output=out + 2e-4 * np.std(out) * noise)
+
+
 def test_another_linear_mixer_is_found(tmp_path: Path) -> None:
     beta = np.full((2, LENGTH), 0.5)
     q, k = (part[:2] / 3 for part in (Q, K))
@@ -238,9 +315,10 @@ def test_heads_that_are_not_there(tmp_path: Path) -> None:
     ):
         rec.attention(0, Q, K)
     with (
-        pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen|no attention was seen"),
+        pytest.raises(FoxscopeError, match=r"layers: none of \[9\] was seen, but \[0, 2\]: name some of these"),
         record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), layers=[9]) as rec,
     ):
+        rec.attention(2, Q, K)
         rec.attention(0, Q, K)
     assert nothing_left(tmp_path)
 

@@ -392,6 +392,31 @@ def test_scaled_dot_product_attention_with_masks(kind: str, tmp_path: Path) -> N
     assert_maps(tmp_path / "run.h5", 1, expected)
 
 
+@pytest.mark.parametrize("sign", [1, 1.001])
+def test_a_mask_of_sums_in_float32_that_was_widened(sign: float, tmp_path: Path) -> None:
+    """Its rounding is that of float32, though its numbers are float64; what does not add up is left out as before."""
+    random = torch.Generator().manual_seed(3)
+    length = 400
+    q, k, v = torch.randn(3, 1, 2, length, 8, generator=random, dtype=torch.float64)
+    log_f = torch.nn.functional.logsigmoid(torch.randn(2, length, generator=random))
+    c = log_f.cumsum(1)
+    bias = (c[:, :, None] - c[:, None]).double()
+    bias[:, 2:, 0] *= sign
+    bias.masked_fill_(torch.ones(length, length, dtype=torch.bool).triu(1), -torch.inf)
+    layer = Plain(attn_mask=bias[None])
+    if sign != 1:
+        with (
+            pytest.raises(FoxscopeError, match="what is added to logits is no sum of log gates"),
+            record(tmp_path / "run.h5", input_ids=list(range(length))),
+        ):
+            layer(q, k, v)
+        return
+    with record(tmp_path / "run.h5", input_ids=list(range(length))) as rec:
+        layer(q, k, v)
+    assert "68 rows checked" in rec.summary()
+    assert_maps(tmp_path / "run.h5", 0, dense_attention(q[0].numpy(), k[0].numpy(), log_f.double().numpy()))
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_flex_attention_with_gates_that_it_adds(compiled: bool, tmp_path: Path) -> None:
     """FoX as people write it with a score_mod, compiled by the model or not, in a window."""

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,71 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
         raise ZeroDivisionError
     assert look() == before
     assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
+
+
+def test_recordings_that_overlap(tmp_path: Path) -> None:
+    """The one that opened first closes first: both have the pass, and behind them everything is as it was."""
+    model, ids = model_of("llama", "sdpa"), random_ids(1, 20)
+    function = torch.nn.functional.scaled_dot_product_attention
+    one, other = (record(tmp_path / name, input_ids=ids) for name in ("one.h5", "other.h5"))
+    with torch.no_grad():
+        one.__enter__()
+        other.__enter__()
+        model(ids)
+        one.__exit__(None, None, None)
+        assert torch.nn.functional.scaled_dot_product_attention is not function
+        other.__exit__(None, None, None)
+        assert torch.nn.functional.scaled_dot_product_attention is function
+        model(ids)
+        with record(tmp_path / "third.h5", input_ids=ids):
+            model(ids)
+    same_arrays(tmp_path / "one.h5", tmp_path / "other.h5", 1e-6)
+    same_arrays(tmp_path / "one.h5", tmp_path / "third.h5", 1e-6)
+
+
+def test_threads_see_their_own_calls(tmp_path: Path) -> None:
+    """Two threads record two texts at once, and a third runs the model unseen."""
+    model, texts = model_of("llama", "sdpa"), [random_ids(1, 20), random_ids(1, 30)]
+    meeting = threading.Barrier(3)
+
+    def work(n: int) -> None:
+        with torch.no_grad():
+            if n == 2:
+                meeting.wait()
+                model(texts[0])
+                meeting.wait()
+                return
+            with record(tmp_path / f"{n}.h5", input_ids=texts[n]):
+                meeting.wait()
+                model(texts[n])
+                meeting.wait()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
+    for n, ids in enumerate(texts):
+        with record(tmp_path / f"{n}-alone.h5", input_ids=ids), torch.no_grad():
+            model(ids)
+        same_arrays(tmp_path / f"{n}.h5", tmp_path / f"{n}-alone.h5", 1e-6)
+    with (
+        pytest.raises(
+            FoxscopeError, match=r"no attention was seen in the thread of the block, and calls of other threads were"
+        ),
+        record(tmp_path / "none.h5", input_ids=texts[0]),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        pool.submit(model, texts[0]).result()
+
+
+def test_flex_attention_of_transformers_again(tmp_path: Path) -> None:
+    """transformers keeps a compiled flex_attention: it may be made in a block, and is called before, in and behind others."""
+    ids = random_ids(1, 40)
+    for n in range(3):
+        model = model_of("llama", "flex_attention")
+        with record(tmp_path / f"{n}.h5", input_ids=ids), torch.no_grad():
+            inside = model(ids).logits
+        with torch.no_grad():
+            assert torch.allclose(model(ids).logits, inside, atol=1e-5)
+        same_arrays(tmp_path / "0.h5", tmp_path / f"{n}.h5")
 
 
 def test_training_with_checkpoints(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from .masks import NotRecordable
-from .patches import Function, Patches, compiled_forms, stand_in
+from .patches import Function, Patches, compiled_forms, is_stand_in, stand_in
 from .signatures import FLEX, INTERFACE, SDPA, SIGNATURES, Signature, arguments_of
 
 #: seen(key of the module, number of its layer or None, words for the module, reader of the call).
@@ -32,46 +32,24 @@ class CallReader:
 
 
 class Capture:
-    """Stand-ins for the functions that models call, from `start` to `stop`."""
+    """What one recording sees: the calls of the thread that started it, from `start` to `stop`."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
-        self._patches = Patches()
-        self._inside = threading.local()
         self._layers: dict[object, int] = {}
         self._modules: list[object] = []  # kept alive, so that no other takes over an id
+        self.thread = 0
         self.count = 0
+        self.elsewhere = False
 
     def start(self) -> None:
-        """Replaces the functions that exist in modules that the program has imported."""
-        torch = sys.modules.get("torch")
-        if torch is None:
-            return
-        try:
-            self._stop_compiling(torch)
-            functions: dict[int, tuple[Function, Function]] = {}
-            self._add(functions, torch.nn.functional.scaled_dot_product_attention, SDPA, "torch")
-            flex = sys.modules.get("torch.nn.attention.flex_attention")
-            if flex is not None:
-                self._add(functions, flex.flex_attention, FLEX, "torch")
-                for compiled in compiled_forms(flex.flex_attention):
-                    self._add(functions, compiled, FLEX, "torch")
-            for module_name, module in list(sys.modules.items()):
-                package = module_name.split(".")[0]
-                for packages, signature in SIGNATURES:
-                    if package in packages:
-                        function = vars(module).get(signature.name)
-                        if callable(function) and not isinstance(function, type):
-                            self._add(functions, function, signature, package)
-            self._patches.replace(functions)
-            self._patch_interface()
-        except BaseException:
-            self.stop()
-            raise
+        """Sees calls of functions that exist in modules that the program has imported."""
+        self.thread = threading.get_ident()
+        _WATCH.start(self)
 
     def stop(self) -> None:
-        """Puts everything back."""
-        self._patches.restore()
+        """Sees no more calls. The last recording that ends puts everything back."""
+        _WATCH.stop(self)
 
     def layer_of(self, key: object, wanted: int | None) -> int:
         """The number of a module's layer: its own, else the next one that is free, in the order of calls."""
@@ -82,10 +60,74 @@ class Capture:
         self._layers[key] = layer
         return layer
 
+    def take(self, module: Any, read: CallReader) -> None:
+        """Takes a call of a module, or of none."""
+        self.count += 1
+        number = getattr(module, "layer_idx", None)
+        number = number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+        key: object = ("call", self.count)
+        if module is not None:
+            key = id(module)
+            if key not in self._layers:
+                self._modules.append(module)
+        self._seen(key, number, type(module).__name__ if module is not None else "", read)
+
+
+class _Watch:
+    """Stand-ins for the functions that models call. All recordings of the process share them: the first puts them there,
+    the last takes them away, in whatever order they end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._captures: list[Capture] = []
+        self._patches = Patches()
+        self._inside = threading.local()
+
+    def start(self, capture: Capture) -> None:
+        """Shows calls to a capture too. Functions of modules that were imported meanwhile are replaced too."""
+        torch = sys.modules.get("torch")
+        with self._lock:
+            try:
+                if torch is not None:
+                    if not self._captures:
+                        self._stop_compiling(torch)
+                    self._replace(torch)
+                    self._patch_interface()
+                self._captures = [*self._captures, capture]
+            except BaseException:
+                self.stop(capture)
+                raise
+
+    def stop(self, capture: Capture) -> None:
+        """Shows no calls to a capture any more, and puts everything back where no other is left."""
+        with self._lock:
+            self._captures = [other for other in self._captures if other is not capture]
+            if not self._captures:
+                self._patches.restore()
+
+    def _replace(self, torch: Any) -> None:
+        functions: dict[int, tuple[Function, Function]] = {}
+        self._add(functions, torch.nn.functional.scaled_dot_product_attention, SDPA, "torch")
+        flex = sys.modules.get("torch.nn.attention.flex_attention")
+        if flex is not None:
+            self._add(functions, flex.flex_attention, FLEX, "torch")
+            for compiled in compiled_forms(flex.flex_attention):
+                self._add(functions, compiled, FLEX, "torch")
+        for module_name, module in list(sys.modules.items()):
+            package = module_name.split(".")[0]
+            for packages, signature in SIGNATURES:
+                if package in packages:
+                    function = vars(module).get(signature.name)
+                    if callable(function) and not isinstance(function, type):
+                        self._add(functions, function, signature, package)
+        if functions:
+            self._patches.replace(functions)
+
     def _add(
         self, functions: dict[int, tuple[Function, Function]], original: Function, signature: Signature, package: str
     ) -> None:
-        if id(original) in functions:
+        if id(original) in functions or is_stand_in(original):
             return
         words = f"{package}'{'' if package.endswith('s') else 's'} {signature.name}"
 
@@ -110,7 +152,7 @@ class Capture:
         """Models of transformers look their attention up in AttentionInterface, or call the eager one of their module."""
         modeling = sys.modules.get("transformers.modeling_utils")
         interface = getattr(modeling, "AttentionInterface", None)
-        if interface is None:
+        if interface is None or is_stand_in(interface.__getitem__):
             return
         look_up = interface.__getitem__
 
@@ -129,10 +171,11 @@ class Capture:
                 eager = vars(module).get("eager_attention_forward") if module_name.startswith("transformers") else None
                 if eager is not None:
                     self._patches.set_item(vars(module), "eager_attention_forward", self._interface(eager, "eager"))
+        get_item._foxscope = True  # type: ignore[attr-defined]
         self._patches.set_attribute(interface, "__getitem__", get_item)
 
     def _interface(self, function: Function, name: str) -> Function:
-        if getattr(function, "_foxscope", None) is self:
+        if is_stand_in(function):
             return function
         words = f"transformers' {name or 'eager'} attention"
 
@@ -140,9 +183,7 @@ class Capture:
             module = args[0] if args else kwargs.get("module")
             return self._call(original, args, kwargs, INTERFACE, words, module)
 
-        replaced = stand_in(function, seen)
-        replaced._foxscope = self  # type: ignore[attr-defined]
-        return replaced
+        return stand_in(function, seen)
 
     def _call(
         self,
@@ -155,6 +196,9 @@ class Capture:
     ) -> Any:
         if getattr(self._inside, "busy", False) or self._is_backward():
             return original(*args, **kwargs)
+        captures = self._of_this_thread()
+        if not captures:
+            return original(*args, **kwargs)
         self._inside.busy = True
         try:
             torch = sys.modules["torch"]
@@ -164,43 +208,29 @@ class Capture:
             else:
                 output = original(*args, **kwargs)
             with torch.no_grad():
-                self._take(original, args, kwargs, signature, words, module, output)
+                if module is None:
+                    module = _calling_module(sys._getframe(2))
+                names = INTERFACE.positional if signature is INTERFACE else signature.positional
+                arguments = (
+                    {**dict(zip(names, args)), **kwargs}
+                    if signature in (INTERFACE, SDPA, FLEX)
+                    else arguments_of(original, names, args, kwargs)
+                )
+                for capture in captures:
+                    capture.take(module, CallReader(signature, arguments, output, words))
             return output
         finally:
             self._inside.busy = False
 
-    def _take(
-        self,
-        original: Function,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        signature: Signature,
-        words: str,
-        module: Any,
-        output: Any,
-    ) -> None:
-        self.count += 1
-        if module is None:
-            module = _calling_module(sys._getframe(3))
-        number = getattr(module, "layer_idx", None)
-        number = number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
-        key: object = ("call", self.count)
-        if module is not None:
-            key = id(module)
-            if key not in self._layers:
-                self._modules.append(module)
-        names = INTERFACE.positional if signature is INTERFACE else signature.positional
-        arguments = (
-            {**dict(zip(names, args)), **kwargs}
-            if signature in (INTERFACE, SDPA, FLEX)
-            else arguments_of(original, names, args, kwargs)
-        )
-        self._seen(
-            key,
-            number,
-            type(module).__name__ if module is not None else "",
-            CallReader(signature, arguments, output, words),
-        )
+    def _of_this_thread(self) -> list[Capture]:
+        """The captures that the thread started. The others know that there was a call from elsewhere."""
+        thread, own = threading.get_ident(), []
+        for capture in self._captures:
+            if capture.thread == thread:
+                own.append(capture)
+            else:
+                capture.elsewhere = True
+        return own
 
     @staticmethod
     def _is_backward() -> bool:
@@ -208,6 +238,9 @@ class Capture:
         torch = sys.modules["torch"]
         current = getattr(torch._C, "_current_graph_task_id", None)
         return current is not None and current() != -1
+
+
+_WATCH = _Watch()
 
 
 def _calling_module(frame: FrameType | None) -> Any:

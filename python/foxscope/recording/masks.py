@@ -10,6 +10,9 @@ from .arrays import Tensor, torch_module
 #: Rows of a mask that are looked at.
 _ROWS = 48
 
+#: Distance of numbers of float32 at 1. Masks of wider formats may have been made of sums c in float32.
+_FLOAT32 = 2.0**-23
+
 
 class NotRecordable(Exception):
     """Why a call is no causal attention of a text that a run file can hold. It is left out and listed."""
@@ -95,25 +98,30 @@ def read_score_mod(score_mod: Any, sequence: int, heads: int, queries: int, wind
     distance = index.cpu()[:, None] - places.cpu()[None]
     seen = ((distance >= 0) & ((distance < window) if window else True))[None]
     twice = torch.where(seen, added(2.0, index[:, None], places[None]) - bias - 2, 0.0)
-    if float(twice.abs().max()) > 1e-3:
+    if float(twice.abs().max()) > 1e-3 + 4 * _FLOAT32 * float(torch.where(seen, bias, 0.0).abs().max()):
         raise NotRecordable("its score_mod does not add to logits")
     own = added(0.0, places[None], places[None])[:, 0]
     if not bool(torch.where(seen, bias, 0.0).any()):
         return None
     later = added(0.0, places[None, 1:], places[None, :-1])[:, 0] - own[:, 1:]
     log_decay = torch.cat([later[:, :1], later], dim=1)
-    _check_gates(torch.where(seen, bias, 0.0), own, log_decay, seen, index.cpu(), 2.0**-23)
-    return log_decay.float().to(device)
+    return _gates(torch.where(seen, bias, 0.0), own, log_decay, seen, index.cpu(), _FLOAT32).float().to(device)
 
 
-def _check_gates(bias: Any, own: Any, log_decay: Any, seen: Any, index: Any, rounding: float) -> None:
-    """Raises NotRecordable unless B_ij - B_ii = c_i - c_j in the rows [H, rows, L] that are looked at."""
+def _gates(bias: Any, own: Any, log_decay: Any, seen: Any, index: Any, rounding: float) -> Any:
+    """Log gates [H, L] that are at most 0, where only the rounding of c put them above.
+
+    rounding   of the format in which differences c_i - c_j were made
+    Raises NotRecordable unless B_ij - B_ii = c_i - c_j in the rows [H, rows, L] that are looked at.
+    """
     torch = torch_module()
     sums = log_decay.cumsum(1)
     expected = own[:, index, None] + sums[:, index, None] - sums[:, None, :]
     difference = float(torch.where(seen, bias - expected, 0.0).abs().max())
-    if not difference <= 8 * rounding * max(float(bias.abs().max()), 1.0) * len(sums[0]) ** 0.5:
+    size = rounding * max(float(bias.abs().max()), 1.0)
+    if not difference <= 8 * size * len(sums[0]) ** 0.5:
         raise NotRecordable("what is added to logits is no sum of log gates")
+    return torch.where((log_decay > 0) & (log_decay <= 2 * size), 0.0, log_decay)
 
 
 def _masked_below(rows: Any) -> float:
@@ -159,5 +167,4 @@ def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Ten
     later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).cpu().double() - own[:, 1:]
     # The gate of position 0 lies between no pair of positions, and a mask does not say it: that of position 1 is taken.
     log_decay = torch.cat([later[:, :1], later], dim=1)
-    _check_gates(bias, own, log_decay, seen, index, float(torch.finfo(mask.dtype).eps))
-    return log_decay
+    return _gates(bias, own, log_decay, seen, index, max(_FLOAT32, float(torch.finfo(mask.dtype).eps)))

@@ -4,6 +4,10 @@ softmax attention   O = softmax(cap(s Q K^T) + D) V with D_ij = c_i - c_j (Lin e
 linear mixers       S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t (docs/maps.md)
 
 Everything is float64 and made of the first rows (`ROWS`), of softmax attention of the last four too.
+
+What rounding explains is a relative error of each head, 16 u (4 + s) + 16 u (|c| + r), where u = 2^-24 is that of float32
+and s the largest logit of the rows. Sums c in float32 are off by u |c|, and so are the logits that hold them. r counts the
+rows that a chunk of the delta rule solves for, and is 0 for other mixers. Coarser formats have 2 u' (4 + s) first.
 """
 
 from __future__ import annotations
@@ -16,12 +20,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_float32, to_float64, torch_module
+from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_bfloat16_bits, to_float32, to_float64, torch_module
 from .call import CLOSED, Call
 
 #: Rows from the first position on that are compared.
 ROWS = 64
 LAST_ROWS = 4
+
+#: Mixers whose chunked code solves a triangular system of the rows of a chunk: the rounding of each row adds up.
+ERASING = ("delta_rule", "delta_product", "diagonal_plus_low_rank")
 
 
 def _group(part: Float64, heads: int) -> Float64:
@@ -52,12 +59,15 @@ def _sums(call: Call, rows: int) -> Float64:
     """Sums c of the first rows, [H, rows] nats."""
     if call.log_decay is None:
         return np.zeros((call.heads, rows))
-    sums: Float64 = np.cumsum(np.maximum(to_float64(call.log_decay[:, :rows]), CLOSED), axis=1)
+    sums: Float64 = np.cumsum(np.clip(to_float64(call.log_decay[:, :rows]), CLOSED, 0.0), axis=1)
     return sums
 
 
-def first_rows(call: Call) -> Float64:
-    """What the recorded operator gives for the first rows of a text, [H, r, d_v]."""
+def first_rows(call: Call, sums: Float64 | None = None) -> Float64:
+    """What the recorded operator gives for the first rows of a text, [H, r, d_v].
+
+    sums   c of softmax attention, [H, r] nats; None: the sums of its gates
+    """
     rows = min(call.rows, ROWS)
     assert call.v is not None
     q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
@@ -65,7 +75,8 @@ def first_rows(call: Call) -> Float64:
         heads = call.heads
         logits = call.scale * np.einsum("hid,hjd->hij", q, _group(k, heads))
         sinks = None if call.sinks is None else to_float64(call.sinks)
-        rows_of_a = softmax_rows(logits, _sums(call, rows), 0, call.window, call.softcap, sinks)
+        c = _sums(call, rows) if sums is None else sums
+        rows_of_a = softmax_rows(logits, c, 0, call.window, call.softcap, sinks)
         out: Float64 = np.einsum("hij,hjd->hid", rows_of_a, _group(v, heads))
         return out
     return _linear_rows(call, q * call.scale, k, v, rows)
@@ -121,14 +132,20 @@ def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float6
     return out
 
 
-def _last_rows(call: Call, sums: Float64) -> Float64:
-    """The same of the last rows of softmax attention, whose products are made in float32 where the tensors lie."""
+def _last_logits(call: Call) -> Float64:
+    """Logits s q.k of the last rows of softmax attention, [H, r, m], made in float32 where the tensors lie."""
     key_heads, rows = int(call.k.shape[0]), LAST_ROWS
     of_key_head = (key_heads, call.heads // key_heads * rows, -1)
-    q, k, v = (to_float32(part) for part in (call.q[:, -rows:], call.k, call.v))
-    logits = to_float64(q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1)
+    q, k = (to_float32(part) for part in (call.q[:, -rows:], call.k))
+    return call.scale * to_float64(q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1)
+
+
+def _last_rows(call: Call, logits: Float64, sums: Float64) -> Float64:
+    """What the recorded operator gives for the last rows of softmax attention, [H, r, d_v], of their logits and of c."""
+    key_heads, rows, v = int(call.k.shape[0]), LAST_ROWS, to_float32(call.v)
+    of_key_head = (key_heads, call.heads // key_heads * rows, -1)
     sinks = None if call.sinks is None else to_float64(call.sinks)
-    entries = softmax_rows(call.scale * logits, sums, call.rows - rows, call.window, call.softcap, sinks)
+    entries = softmax_rows(logits, sums, call.rows - rows, call.window, call.softcap, sinks)
     weights: Tensor = entries.astype(np.float32).reshape(of_key_head)
     if is_torch(v):
         weights = torch_module().from_numpy(weights).to(v.device)
@@ -143,33 +160,65 @@ def _rounding(call: Call) -> float:
     return max(largest, 2.0**-11) if on_gpu else max(largest, 2.0**-24)
 
 
-def _error(given: Float64, made: Float64) -> tuple[float, int]:
-    """The largest relative error of a head, root mean squares over its rows, and that head."""
+def _errors(given: Float64, made: Float64) -> Float64:
+    """The relative error of each head, root mean squares over its rows."""
     norm = np.sqrt((given**2).mean(axis=(1, 2))) + 1e-30
     errors = np.sqrt(((given - made) ** 2).mean(axis=(1, 2))) / norm
-    errors = np.where(np.isfinite(errors), errors, np.inf)
-    head = int(errors.argmax())
-    return float(errors[head]), head
+    return np.where(np.isfinite(errors), errors, np.inf)
+
+
+def _fits(given: Float64, made: Float64, allowed: Float64) -> bool:
+    """Whether no head's error is above what is allowed to it."""
+    return bool((_errors(given, made) <= allowed).all())
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far the recorded operator is from the model's own: relative errors, root mean squares over a head's rows."""
+    """How far the recorded operator is from the model's own: a relative error, root mean squares over a head's rows.
+
+    of_sums   whether only the size of c explains it: the model sums log f in float32
+    """
 
     rows: int
     error: float
-    allowed: float
+    of_sums: bool = False
 
 
-def _allowed(call: Call) -> float:
-    """The relative error that rounding explains: logits of size |S| are rounded before their exponential is taken."""
+def _allowed(call: Call, spread: Float64, sums: Float64) -> Float64:
+    """The relative errors that rounding explains, of each head of the output.
+
+    spread   [H] the largest logit of its rows; sums [H] the size of its c, nats
+    """
     rounding = _rounding(call)
-    spread = 0.0
-    if call.mixer == "attention":
-        rows = min(call.rows, ROWS)
-        q, k = to_float64(call.q[:, :rows]), _group(to_float64(call.k[:, :rows]), call.heads)
-        spread = float(np.abs(call.scale * np.tril(np.einsum("hid,hjd->hij", q, k))).max())
-    return min(0.3, (16 if rounding <= 2.0**-24 else 2) * rounding * (4 + spread))
+    solved = min(call.rows, ROWS) if call.mixer in ERASING else 0
+    of_products = (16 if rounding <= 2.0**-24 else 2) * rounding * (4 + spread)
+    allowed = np.minimum(0.3, of_products + 16 * 2.0**-24 * (sums + solved))
+    assert call.output is not None
+    by_head: Float64 = allowed.reshape(int(call.output.shape[0]), -1).max(axis=1)
+    return by_head
+
+
+def _of_first_rows(call: Call, rows: int) -> tuple[Float64, Float64]:
+    """The largest logit of each head, and the size of its c, [H] each."""
+    heads = call.heads
+    sums = np.zeros(heads)
+    if call.log_decay is not None:
+        of_rows = _sums(call, rows)
+        sums = (
+            _group(np.abs(of_rows.reshape(len(of_rows), -1)).max(axis=1), heads) if call.decay == "channel" else -of_rows[:, -1]
+        )
+        if call.decay_rate is not None:
+            sums = sums * np.abs(to_float64(call.decay_rate)).max(axis=1)
+    if call.mixer != "attention":
+        return np.zeros(heads), sums
+    q, k = to_float64(call.q[:, :rows]), _group(to_float64(call.k[:, :rows]), heads)
+    return np.abs(call.scale * np.tril(np.einsum("hid,hjd->hij", q, k))).max(axis=(1, 2)), sums
+
+
+def _largest(errors: Float64, allowed: Float64) -> tuple[int, float, float]:
+    """The head whose error is the largest beside what is allowed to it, and both."""
+    head = int((errors / allowed).argmax())
+    return head, float(errors[head]), float(allowed[head])
 
 
 def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
@@ -180,26 +229,54 @@ def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
     """
     if call.output is None or call.v is None:
         return None
-    allowed = _allowed(call)
     rows = min(call.rows, ROWS)
+    spread, size = _of_first_rows(call, rows)
+    allowed = _allowed(call, spread, size)
     given = to_float64(call.output[:, :rows])
-    error, head = _error(given, first_rows(call))
-    if error > allowed:
-        _raise(call, where, f"the first {rows} rows", error, allowed, head, likely_cause(call, given, allowed))
+    errors = _errors(given, first_rows(call))
+    if (errors > allowed).any():
+        _raise(call, where, f"the first {rows} rows", _largest(errors, allowed), likely_cause(call, given, allowed))
+    error, of_sums = float(errors.max()), bool((errors > _allowed(call, spread, size * 0)).any())
     if call.mixer == "attention" and sums is not None and call.rows > ROWS + LAST_ROWS:
-        last = to_float64(call.output[:, -LAST_ROWS:])
-        last_error, head = _error(last, _last_rows(call, sums))
-        if last_error > allowed:
-            cause = "the window" if call.window > 0 else "a window that was not recorded (pass window=)"
-            if call.window > 0:
-                ungated = _error(last, _last_rows(replace(call, window=0), sums))[0]
-                cause = "the model applies no window: pass window=None" if ungated <= allowed else cause
-            _raise(call, where, f"the last {LAST_ROWS} rows", last_error, allowed, head, cause)
-        error, rows = max(error, last_error), rows + LAST_ROWS
-    return Comparison(rows, error, allowed)
+        last, logits = to_float64(call.output[:, -LAST_ROWS:]), _last_logits(call)
+        spread, size = np.abs(logits).max(axis=(1, 2)), np.abs(sums).max(axis=1)
+        allowed = _allowed(call, spread, size)
+        errors = _errors(last, _last_rows(call, logits, sums))
+        if (errors > allowed).any():
+            cause = _cause_of_last_rows(call, last, logits, sums, allowed)
+            _raise(call, where, f"the last {LAST_ROWS} rows", _largest(errors, allowed), cause)
+        of_sums = of_sums or bool((errors > _allowed(call, spread, size * 0)).any())
+        error, rows = max(error, float(errors.max())), rows + LAST_ROWS
+    return Comparison(rows, error, of_sums)
 
 
-def _raise(call: Call, where: str, rows: str, error: float, allowed: float, head: int, cause: str) -> None:
+def _cause_of_last_rows(call: Call, last: Float64, logits: Float64, sums: Float64, allowed: Float64) -> str:
+    def fits(call: Call, sums: Float64) -> bool:
+        return _fits(last, _last_rows(call, logits, sums), allowed)
+
+    if call.window > 0 and fits(replace(call, window=0), sums):
+        return "the model applies no window: pass window=None"
+    for name, coarse in _coarse(sums):
+        if fits(call, coarse):
+            return _HELD.format(name)
+    return "the window" if call.window > 0 else "a window that was not recorded (pass window=)"
+
+
+#: Words for sums c in too coarse a format.
+_HELD = "c, which the model holds in {}: sum log f in float32"
+
+
+def _coarse(sums: Float64) -> Iterator[tuple[str, Float64]]:
+    """Sums c as formats of 16 bits hold them, the coarser one first."""
+    if not sums.any():
+        return
+    bits = to_bfloat16_bits(np.ascontiguousarray(sums, dtype=np.float32)).astype(np.uint32) << np.uint32(16)
+    yield "bfloat16", bits.view(np.float32).astype(np.float64)
+    yield "float16", np.clip(sums, -65504, 65504).astype(np.float16).astype(np.float64)
+
+
+def _raise(call: Call, where: str, rows: str, largest: tuple[int, float, float], cause: str) -> None:
+    head, error, allowed = largest
     raise FoxscopeError(
         f"{where} ({call.source}): what was recorded does not give what the model's own mixer returned: {rows} of head "
         f"{head} differ by {error:.2g} of their size, and rounding explains {allowed:.1g}; likely cause: {cause} "
@@ -279,11 +356,11 @@ def _decays(call: Call) -> tuple[str, ...]:
     return MIXERS[call.mixer][0]
 
 
-def _fitted_scale(call: Call, given: Float64, allowed: float) -> float | None:
+def _fitted_scale(call: Call, given: Float64, allowed: Float64) -> float | None:
     """The scale by which the operator fits, if there is one."""
 
     def error_of(scale: float) -> float:
-        return _error(given, first_rows(replace(call, scale=scale)))[0]
+        return float((_errors(given, first_rows(replace(call, scale=scale))) / allowed).max())
 
     logs = np.linspace(-7, 5, 49)
     best = min(logs, key=lambda log: error_of(math.exp(log)))
@@ -292,18 +369,22 @@ def _fitted_scale(call: Call, given: Float64, allowed: float) -> float | None:
         best = min((best - step, best, best + step), key=lambda log: error_of(math.exp(log)))
         step *= 0.6
     scale = math.exp(best)
-    return scale if error_of(scale) <= allowed else None
+    return scale if error_of(scale) <= 1 else None
 
 
-def likely_cause(call: Call, given: Float64, allowed: float) -> str:
+def likely_cause(call: Call, given: Float64, allowed: Float64) -> str:
     """Words for the reason why the first rows differ: the first other operator that gives what the model gave."""
     if call.dropout > 0:
         return f"dropout of {call.dropout:g} in the attention: call model.eval() before"
     call = _short(call)
     for cause, make in _variants(call):
         with np.errstate(all="ignore"):
-            if _error(given, first_rows(make()))[0] <= allowed:
+            if _fits(given, first_rows(make()), allowed):
                 return cause
+    if call.mixer == "attention":
+        for name, coarse in _coarse(_sums(call, min(call.rows, ROWS))):
+            if _fits(given, first_rows(call, coarse), allowed):
+                return _HELD.format(name)
     scale = _fitted_scale(call, given, allowed)
     if scale is not None:
         return f"the scale: pass scale={scale:.6g}"

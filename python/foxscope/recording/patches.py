@@ -92,10 +92,22 @@ def _is_internal(module: str) -> bool:
 
 
 def stand_in(original: Function, seen: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]) -> Function:
-    """A function that calls seen(original, args, kwargs) and looks like the original."""
+    """A function that calls seen(original, args, kwargs) and looks like the original.
+
+    Where torch compiles a function that calls it, the graph has the original.
+    """
+    is_compiling = sys.modules["torch"].compiler.is_compiling
 
     @functools.wraps(original)
     def replaced(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(*args, **kwargs)
         return seen(original, args, kwargs)
 
+    replaced._foxscope = True  # type: ignore[attr-defined]
     return replaced
+
+
+def is_stand_in(function: object) -> bool:
+    """Whether `stand_in` made a function."""
+    return getattr(function, "_foxscope", False) is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import sys
@@ -52,6 +53,14 @@ def _words(value: str | Sequence[str]) -> list[str]:
     return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value)
 
 
+def _whole(value: Any, what: str) -> int:
+    """A whole number, of Python, numpy or torch; raises FoxscopeError for any other."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise FoxscopeError(f"{what}: expected a whole number, got {value!r}") from error
+
+
 def _is_writer() -> bool:
     """Whether this process writes: under torch.distributed rank 0 alone."""
     torch = sys.modules.get("torch")
@@ -99,6 +108,7 @@ class Recording:
         self._sequence, self._check, self._automatic = sequence, check, automatic
         self._numbers = Numbers(words, dtype)
         self._layers: dict[int, Layer] = {}
+        self._not_wanted: set[int] = set()
         self._skipped: list[_Skipped] = []
         self._loss: list[Float64] = []
         self._logits_rows = 0
@@ -163,7 +173,7 @@ class Recording:
 
         q           [H, L, d] as it enters attention: behind norms, shifts and rotary embedding
         k, v        [H_kv, L, d], [H_kv, L, d_v]; query head h reads key head h // (H / H_kv)
-        log_forget  [H, L] log f, nats, at most 0; None: no gate
+        log_forget  [H, L] log f, nats, at most 0; None: no gate. Below -1000, and -inf, a gate is closed: the file has -1000
         scale       what q.k is multiplied by; None: 1/sqrt(d)
         window      w: query i sees the keys i - w < j <= i; None or 0: all before it
         softcap     logits are softcap tanh(s / softcap); None or 0: they are s
@@ -182,7 +192,7 @@ class Recording:
                 take(v, 3, "v"),
                 log_decay=take(log_forget, 2, "log_forget"),
                 scale=float(shape_of(q)[-1] ** -0.5 if scale is None else scale),
-                window=int(window or 0),
+                window=_whole(window or 0, f"{where}: window"),
                 softcap=float(softcap or 0),
                 sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
                 output=take(output, 3, "output"),
@@ -307,6 +317,7 @@ class Recording:
             words.append(seen.origin)
             if seen.comparison is not None:
                 words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
+                words += ["which c in float32 explains"] if seen.comparison.of_sums else []
             else:
                 words.append("not checked")
             lines.append(", ".join(words))
@@ -358,6 +369,7 @@ class Recording:
         if layer < 0:
             raise FoxscopeError(f"layer {layer}: expected a number from 0 on")
         if self._layers_wanted is not None and layer not in self._layers_wanted:
+            self._not_wanted.add(layer)
             return
         where = f"layer {layer}"
         call = checked(call, where)
@@ -457,8 +469,16 @@ class Recording:
         if self._skipped:
             reasons = "; ".join(dict.fromkeys(f"{left.source}: {left.reason}" for left in self._skipped))
             return f"{self._path}: no call could be recorded: {reasons}"
-        if self._layers_wanted is not None and self._capture is not None and self._capture.count > 0:
-            return f"{self._path}: layers: none of {sorted(self._layers_wanted)} was seen"
+        if self._layers_wanted is not None and self._not_wanted:
+            return (
+                f"{self._path}: layers: none of {sorted(self._layers_wanted)} was seen, but "
+                f"{sorted(self._not_wanted)}: name some of these"
+            )
+        if self._capture is not None and self._capture.elsewhere:
+            return (
+                f"{self._path}: no attention was seen in the thread of the block, and calls of other threads "
+                f"were: run the model in the thread that opens the recording"
+            )
         return (
             f"{self._path}: no attention was seen: the model computes it itself, or a compiled graph (torch.jit, "
             f"torch.export, CUDA graphs) hides the call: run the model that the graph was made of, or call "
