@@ -1,6 +1,6 @@
 """Maps of a head as arrays: exact entries by index, pooled to pixels, or along a line."""
 
-import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from foxscope.connection import Answer
 from foxscope.errors import FoxscopeError
+from foxscope.integers import as_integer
 from foxscope.maps import Map, bin_edges
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _MOST_WHOLE = 4096
 """Positions of a text whose map becomes one array without being asked for by slices."""
 
 Index: TypeAlias = SupportsIndex | slice
-Range: TypeAlias = tuple[int, int] | slice | None
+Range: TypeAlias = tuple[SupportsIndex, SupportsIndex] | slice | None
 """Positions from the first up to, not including, the second; None: all."""
 
 
@@ -42,6 +43,13 @@ class _Taken:
         return 0 if self.alone else slice(None, None, self.step)
 
 
+def _position(index: SupportsIndex, length: int, axis: str, wanted: str = "a position") -> int:
+    position = as_integer(index, axis, wanted)
+    if not -length <= position < length:
+        raise IndexError(f"{axis} {position} is not one of {length} positions")
+    return position % length
+
+
 def _taken(index: Index, length: int, axis: str) -> _Taken:
     if isinstance(index, slice):
         positions = range(length)[index]
@@ -49,13 +57,8 @@ def _taken(index: Index, length: int, axis: str) -> _Taken:
             return _Taken(0, 0)
         first, last = sorted((positions[0], positions[-1]))
         return _Taken(first, last + 1, positions.step)
-    try:
-        position = operator.index(index)
-    except TypeError:
-        raise FoxscopeError(f"{axis}: take a position or a slice, not {type(index).__name__}") from None
-    if not -length <= position < length:
-        raise IndexError(f"{axis} {position} is not one of {length} positions")
-    return _Taken(position % length, position % length + 1, alone=True)
+    position = _position(index, length, axis, "a position or a slice")
+    return _Taken(position, position + 1, alone=True)
 
 
 def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
@@ -66,8 +69,7 @@ def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
         if step != 1:
             raise FoxscopeError(f"{what}: a map takes positions one by one: leave out the step {step}")
         return first, last
-    first, last = positions
-    return int(first), int(last)
+    return as_integer(positions[0], what), as_integer(positions[1], what)
 
 
 class Entries:
@@ -85,7 +87,7 @@ class Entries:
         *,
         minus: "Head | None" = None,
         without_first: bool = False,
-        channel: int | None = None,
+        channel: SupportsIndex | None = None,
     ) -> None:
         if quantity not in QUANTITIES:
             raise FoxscopeError(f"quantity {quantity}: use one of {', '.join(QUANTITIES)}")
@@ -93,7 +95,7 @@ class Entries:
         self.quantity = quantity
         self.minus = minus
         self.without_first = without_first
-        self.channel = channel
+        self.channel = None if channel is None else as_integer(channel, "channel")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -200,7 +202,7 @@ class Entries:
 
     def pooled(
         self,
-        size: int | tuple[int, int] = 1024,
+        size: SupportsIndex | tuple[SupportsIndex, SupportsIndex] = 1024,
         reduce: str | None = None,
         *,
         rows: Range = None,
@@ -214,7 +216,7 @@ class Entries:
         """
         queries = _range(rows, self.shape[0], "rows")
         keys = _range(columns, self.shape[1], "columns")
-        wanted = (size, size) if isinstance(size, int) else size
+        wanted = [as_integer(side, "size") for side in (size if isinstance(size, Sequence) else (size, size))]
         pixels = min(wanted[0], queries[1] - queries[0]), min(wanted[1], keys[1] - keys[0])
         if reduce is None:
             reduce = "absmax" if self.signed else "max"
@@ -230,25 +232,25 @@ class Entries:
         answer.fill(answer.value, into)
         return whole
 
-    def row(self, query: int) -> NDArray[np.float32]:
+    def row(self, query: SupportsIndex) -> NDArray[np.float32]:
         """What a query makes of every key, [L]; NaN behind the query."""
-        query = _taken(query, self.shape[0], "query").begin
+        at = _position(query, len(self), "query")
         if self.channel is not None:  # no request for a line has one
-            line: NDArray[np.float32] = self[query]
+            line: NDArray[np.float32] = self[at]
             return line
-        return self._line("row", query, 0, query + 1)
+        return self._line("row", at, 0, at + 1)
 
-    def column(self, key: int) -> NDArray[np.float32]:
+    def column(self, key: SupportsIndex) -> NDArray[np.float32]:
         """What every query makes of a key, [L]; NaN before the key."""
-        key = _taken(key, self.shape[1], "key").begin
+        at = _position(key, len(self), "key")
         if self.channel is not None:
-            line: NDArray[np.float32] = self[:, key]
+            line: NDArray[np.float32] = self[:, at]
             return line
-        return self._line("column", key, key, self.shape[0])
+        return self._line("column", at, at, self.shape[0])
 
-    def diagonal(self, distance: int = 0) -> NDArray[np.float32]:
+    def diagonal(self, distance: SupportsIndex = 0) -> NDArray[np.float32]:
         """What every query makes of the key that is so many positions before it, [L]; NaN where there is none."""
-        distance = _taken(distance, self.shape[0], "distance").begin
+        at = _position(distance, len(self), "distance")
         if self.channel is not None:
             raise FoxscopeError("a diagonal is of the mean over channels: take rows or a slice of one channel")
-        return self._line("diagonal", distance, distance, self.shape[0])
+        return self._line("diagonal", at, at, self.shape[0])

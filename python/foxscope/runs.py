@@ -9,7 +9,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from foxscope.connection import Answer, Json, number
 from foxscope.entries import Entries
 from foxscope.errors import FoxscopeError
 from foxscope.figures import FORMATS, Figure, option_words
+from foxscope.integers import as_integer
 from foxscope.program import find_program
 from foxscope.remote_path import Host, is_remote, parse_remote_path
 
@@ -194,13 +195,16 @@ class Run:
         """Names of the models."""
         return [model.name for model in self.models]
 
-    def __getitem__(self, name: str | int) -> "Model":
-        if isinstance(name, int):
-            return self.models[name]
-        for model in self.models:
-            if model.name == name:
-                return model
-        raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
+    def __getitem__(self, name: str | SupportsIndex) -> "Model":
+        if isinstance(name, str):
+            for model in self.models:
+                if model.name == name:
+                    return model
+            raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
+        place, count = as_integer(name, "model"), len(self.models)
+        if not -count <= place < count:
+            raise FoxscopeError(f"{self.path}: has no model {place}: it has models 0 to {count - 1}")
+        return self.models[place]
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -340,8 +344,15 @@ class Model:
         names = ("layers", "heads", "length", "vocabulary_size", "hidden_size", "chosen_experts")
         return {name: self.info[name] for name in names}
 
-    def mixer(self, layer: int) -> Mixer:
-        """What a layer is."""
+    def _checked_layer(self, layer: SupportsIndex) -> int:
+        place = as_integer(layer, "layer")
+        if not 0 <= place < self.layers:
+            raise FoxscopeError(f"layer {place}: model '{self.name}' has layers 0 to {self.layers - 1}")
+        return place
+
+    def mixer(self, layer: SupportsIndex) -> Mixer:
+        """What a layer is, counted from 0."""
+        layer = self._checked_layer(layer)
         if self.info["mixers"]:
             mixer = self.info["mixers"][layer]
             return Mixer(**{name: mixer[name] for name in Mixer.__dataclass_fields__})
@@ -378,10 +389,9 @@ class Model:
         run = {**self.run.reference, "rows": True} if rows else self.run.reference
         return {"run": run, "model": self.name, "device": self.run.device, "layer": 0, "head": 0}
 
-    def head(self, layer: int, head: int) -> "Head":
-        """A head, both counted from 0."""
-        if not 0 <= layer < self.layers:
-            raise FoxscopeError(f"layer {layer}: model '{self.name}' has layers 0 to {self.layers - 1}")
+    def head(self, layer: SupportsIndex, head: SupportsIndex) -> "Head":
+        """A head, both counted from 0. Whole numbers of numpy will do, as those of the index of `heads()`."""
+        layer, head = self._checked_layer(layer), as_integer(head, "head")
         heads = self.mixer(layer).heads
         if not 0 <= head < heads:
             raise FoxscopeError(f"head {head}: layer {layer} of model '{self.name}' has heads 0 to {heads - 1}")
@@ -460,7 +470,7 @@ class Head:
         """How requests name it."""
         return {**self.model.reference(attends=attends), "layer": self.layer, "head": self.head}
 
-    def map(self, quantity: str, *, without_first: bool = False, channel: int | None = None) -> Entries:
+    def map(self, quantity: str, *, without_first: bool = False, channel: SupportsIndex | None = None) -> Entries:
         """A map by its name: forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing.
 
         without_first: key 0 is left out, and rows of attention are divided by the rest of their sum. channel: of forget

@@ -138,6 +138,10 @@ def test_a_large_slice_comes_in_bands(run: Run, monkeypatch: pytest.MonkeyPatch)
     [
         ("use one of forget", lambda head: head.map("forgetting")),
         ("take a position or a slice", lambda head: head.forget[[1, 2]]),
+        ("query: take a position, not slice", lambda head: head.forget.row(slice(3))),
+        ("size: take a whole number, not float", lambda head: head.forget.pooled(16.0)),
+        ("rows: take a whole number, not float", lambda head: head.forget.pooled(16, rows=(0, 9.5))),
+        ("channel: take a whole number, not str", lambda head: head.map("forget", channel="x")),
         ("map takes positions one by one", lambda head: head.forget.pooled(8, rows=slice(0, 10, 2))),
         ("reduction", lambda head: head.forget.pooled(8, "median")),
         ("must be from 1x1", lambda head: head.forget.pooled(0)),

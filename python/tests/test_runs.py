@@ -149,6 +149,23 @@ def test_a_heads_decay_time_is_that_of_the_table(run: Run) -> None:
     assert run["fox"].heads()["entropy"].all()
 
 
+def test_numbers_of_numpy_name_models_heads_and_pixels(run: Run) -> None:
+    """As the index of a table has them."""
+    model = run[np.int64(0)]
+    assert model is run["fox"]
+    layer, head = model.heads().index.to_frame().to_numpy()[13]
+    assert isinstance(layer, np.int64)
+    found, wanted = model.head(layer, head), model.head(3, 1)
+    assert found.decay_time == wanted.decay_time
+    assert model.mixer(layer) == model.mixer(3)
+    assert np.array_equal(found.query, wanted.query)
+    assert found.attention[np.int64(9), np.int64(2)] == wanted.attention[9, 2]
+    assert np.array_equal(found.attention.row(np.int32(40)), wanted.attention.row(40), equal_nan=True)
+    pooled = found.forget.pooled(np.int64(16), rows=(np.int64(8), np.uint8(200)))
+    assert np.array_equal(pooled.values, wanted.forget.pooled(16, rows=(8, 200)).values, equal_nan=True)
+    assert np.array_equal(found.forget.pooled([20, 10]).values, wanted.forget.pooled((20, 10)).values, equal_nan=True)  # type: ignore[arg-type]
+
+
 def test_a_comparison_is_that_of_the_command(run: Run, run_path: Path) -> None:
     words = ["--model", "transformer", "--minus", "fox", "--rows", "20:300", "--json"]
     wanted = json.loads(foxscope_command("compare", run_path, *words))
@@ -198,6 +215,12 @@ def test_what_was_not_kept_is_said(fixture_run: Callable[..., Path]) -> None:
             ("has no model 'fix'", lambda: run["fix"]),
             ("layer 9", lambda: model.head(9, 0)),
             ("head -1", lambda: model.head(0, -1)),
+            ("layer: take a whole number, not float", lambda: model.head(1.0, 0)),  # type: ignore[arg-type]
+            ("layer: take a whole number, not str", lambda: model.head("3", 0)),  # type: ignore[arg-type]
+            ("head: take a whole number, not slice", lambda: model.head(0, slice(1))),  # type: ignore[arg-type]
+            ("layer 9", lambda: model.mixer(9)),
+            ("has no model 1: it has models 0 to 0", lambda: run[1]),
+            ("model: take a whole number, not float", lambda: run[0.0]),  # type: ignore[index]
         ]:
             with pytest.raises(FoxscopeError, match=words) as error:
                 ask()
