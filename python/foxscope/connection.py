@@ -186,6 +186,12 @@ def _close(process: subprocess.Popen[bytes], *readers: threading.Thread) -> None
         process.stderr.close()
 
 
+def _close_own(owner: int, process: subprocess.Popen[bytes], *readers: threading.Thread) -> None:
+    """Ends an agent that this process started; a forked one leaves its parent's alone."""
+    if owner == os.getpid():
+        _close(process, *readers)
+
+
 def _drain(stream: IO[bytes], lines: list[bytes]) -> None:
     """Reads what a program says beside its answers, so that it need not wait; the last line may be an error."""
     try:
@@ -237,7 +243,7 @@ class Connection:
             raise
         reader = threading.Thread(target=_read_answers, args=(self._process.stdout, self._requests), daemon=True)
         reader.start()
-        self.close: Callable[[], object] = weakref.finalize(self, _close, self._process, reader, errors)
+        self.close: Callable[[], object] = weakref.finalize(self, _close_own, os.getpid(), self._process, reader, errors)
 
     def _unreachable(self, command: list[str], status: int, said: str) -> FoxscopeError:
         program = command[-2]

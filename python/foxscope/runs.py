@@ -95,6 +95,7 @@ class Run:
         self._there = there
         self.device = device
         self.closed = False
+        self._process = os.getpid()
         agent.enter()
         self._leave: Callable[[], object] = weakref.finalize(self, agent.leave)
         try:
@@ -165,16 +166,20 @@ class Run:
         if self._look() != self._stat:
             raise FoxscopeError(f"{self.path}: has changed since it was opened: open it again")
 
-    def ask(self, do: str, fields: dict[str, Json], *, into: NDArray[Any] | None = None) -> Answer:
-        """Makes a request of the agent (docs/agent.md)."""
+    def _check_open(self) -> None:
         if self.closed:
             raise FoxscopeError(f"{self.path}: is closed: open it again")
+        if self._process != os.getpid():  # a forked process has none of the threads that read answers
+            raise FoxscopeError(f"{self.path}: was opened by another process: open it again in this one")
+
+    def ask(self, do: str, fields: dict[str, Json], *, into: NDArray[Any] | None = None) -> Answer:
+        """Makes a request of the agent (docs/agent.md)."""
+        self._check_open()
         return self._agent.ask(do, fields, into=into)
 
     def command(self, *arguments: str) -> bytes:
         """Runs a command of the program where the file lies, and returns what it prints."""
-        if self.closed:
-            raise FoxscopeError(f"{self.path}: is closed: open it again")
+        self._check_open()
         return self._agent.command(list(arguments))
 
     @property

@@ -230,6 +230,31 @@ assert run["fox"].head(0, 0).forget[3, 2] == entry
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
+    def test_a_forked_process_cannot_ask_by_its_parents_run(self, run_path: Path) -> None:
+        """It says so and ends, by os._exit or as programs end, and the parent's run goes on."""
+        code = f"""
+import gc, os, foxscope
+run = foxscope.open({str(run_path)!r})
+head = run["fox"].head(0, 0)
+entry = head.forget[3, 2]
+child = os.fork()
+if child == 0:
+    for ask in (lambda: head.forget[3, 2], lambda: head.forget.row(3), lambda: run.compare(), lambda: run["fox"].heads()):
+        try:
+            ask()
+        except foxscope.FoxscopeError as error:
+            assert str(error) == {str(run_path)!r} + ": was opened by another process: open it again in this one"
+        else:
+            os._exit(1)
+    run.close()
+    del run, head, ask
+    gc.collect()
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert head.forget[3, 2] == entry
+"""
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
     def test_ctrl_c_stops_the_request_and_not_the_agent(self, tmp_path: Path) -> None:
         """Normalisers of 16,384 tokens in 32 heads take seconds; what is asked next waits for none of them."""
         random = np.random.default_rng(0)
