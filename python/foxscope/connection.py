@@ -141,8 +141,8 @@ def _read_answers(stream: IO[bytes], requests: _Requests) -> None:
                 messages, _ = requests.waiting.get(message.header["id"], (None, None))
             if messages is not None:
                 messages.put(message)
-    except (EOFError, OSError, ValueError, KeyError, TypeError):
-        pass  # it has ended, or speaks something else
+    except (EOFError, OSError, ValueError, KeyError, TypeError, MemoryError):
+        pass  # it has ended, or speaks something else, or says more than there is memory for
     requests.end()
 
 
