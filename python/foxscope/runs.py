@@ -162,8 +162,11 @@ class Run:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def check_unchanged(self) -> None:
-        """Raises FoxscopeError where a file here has changed since it was opened."""
-        if self._look() != self._stat:
+        """Raises FoxscopeError where a file here has changed since it was opened, or is gone."""
+        found = self._look()
+        if found is None and self._stat is not None:
+            raise FoxscopeError(f"{self.path}: is not there any more: it was moved or deleted since it was opened")
+        if found != self._stat:
             raise FoxscopeError(f"{self.path}: has changed since it was opened: open it again")
 
     def _check_open(self) -> None:
