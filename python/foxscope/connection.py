@@ -47,6 +47,10 @@ class Answer:
         part: int = value["part"]
         return self._parts[part]
 
+    def unpacked(self, value: Json) -> Any:
+        """A value of JSON; the array where it is {"part": N}."""
+        return self.array(value) if isinstance(value, dict) and value.keys() == {"part"} else value
+
     def fill(self, value: Json, out: NDArray[Any]) -> None:
         """Puts the array of {"part": N} into `out`, where it lies already if it was received there."""
         array = self.array(value)

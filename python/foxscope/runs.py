@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import json
 import os
 import subprocess
 import tempfile
@@ -322,14 +323,15 @@ class Model:
     """A model of a run file, with what the run kept of it."""
 
     def __init__(self, run: Run, answer: Answer, trace: Json, tokens: _Tokens) -> None:
-        info = trace["info"]
+        config = answer.text(trace["info"]["config"])
+        info = {name: answer.unpacked(value) for name, value in trace["info"].items() if name != "config"}
         self.run = run
         self.info: dict[str, Json] = info
-        """Facts, by the names that requests have for them."""
+        """Facts, by the names that requests have for them. `config` is beside."""
         self.name: str = info["name"]
         self.model_type: str = info["model_type"]
-        self.config: str = answer.text(info["config"])
-        """config.json, as it was read."""
+        self.config: dict[str, Json] = json.loads(config or "{}")
+        """config.json; empty where the run has none."""
         self.dtype: str = info["dtype"]
         """Of queries and keys: float32 or bfloat16."""
         self.length: int = info["length"]

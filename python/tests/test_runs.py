@@ -37,8 +37,28 @@ def test_models_text_and_tokens(run: Run, run_path: Path) -> None:
         assert np.array_equal(tokens.byte_start, group["byte_start"])
         assert np.array_equal(tokens.byte_end, group["byte_end"])
         assert tokens.strings == [string.decode() for string in group["string"]]
-        assert run["fox"].config == file["models/fox"].attrs["config"]
+        assert run["fox"].config == json.loads(file["models/fox"].attrs["config"])
+        assert run["fox"].config["architectures"] == ["ForgettingTransformerForCausalLM"]
         assert np.array_equal(run["fox"].loss, file["models/fox/loss/per_token_loss"])
+
+
+def test_facts_of_a_model_are_values(run: Run, tmp_path: Path) -> None:
+    """None is a place in a message, and a long config.json is beside them."""
+    info = run["fox"].info
+    assert (info["layers"], info["heads"], info["length"]) == (8, 4, run["fox"].length)
+    assert not any(isinstance(value, dict) for value in info.values())
+    assert "config" not in info
+    path = tmp_path / "windows.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["foxscope_schema"] = 3
+        group = file.create_group("models/windows")
+        group.attrs["dtype"] = "float32"
+        group["tokens/input_id"] = group["tokens/id"] = np.arange(20, dtype=np.int32)
+        for layer, size in enumerate([7, 0]):
+            group[f"layers/{layer:02}/cumulative_log_gate"] = np.zeros((1, 20))
+            group[f"layers/{layer:02}"].attrs["window_size"] = size
+    with foxscope.open(path) as windows:
+        assert windows[0].info["window_sizes"].tolist() == [7, 0]
 
 
 def test_losses_are_a_table(run: Run) -> None:
@@ -246,6 +266,7 @@ def test_row_normalisers_that_a_run_lacks_are_computed(tmp_path: Path) -> None:
     wanted /= wanted.sum(axis=1, keepdims=True)
     with foxscope.open(path) as run:
         assert run.text is None
+        assert run[0].config == {}
         found = np.asarray(run[0].head(0, 1).attention)
     assert np.allclose(np.nan_to_num(found), wanted, atol=1e-5)
 
