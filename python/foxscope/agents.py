@@ -20,6 +20,7 @@ class Agent:
 
     def __init__(self, host: Host | None) -> None:
         self.host = host
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._users = 0
@@ -30,7 +31,9 @@ class Agent:
             self._users += 1
 
     def leave(self) -> None:
-        """There is one user less."""
+        """There is one user less. A forked process has copies of users, which do not count."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             self._users -= 1
             connection = self._connection if self._users == 0 else None

@@ -96,13 +96,19 @@ def _mapped(model: "Model", path: str, shape: tuple[int, ...], dtype: np.dtype[A
         return None
     import h5py
 
-    with h5py.File(run.path_there, "r") as file:
-        dataset = file[f"models/{model.name}/{path}"]
-        offset = dataset.id.get_offset()
-        if offset is None or dataset.shape != shape or dataset.id.get_storage_size() != dtype.itemsize * np.prod(shape):
-            return None
-        run.check_unchanged()
-        return np.memmap(run.path_there, dtype, "r", offset, shape)
+    run.check_unchanged()
+    try:
+        with h5py.File(run.path_there, "r") as file:
+            dataset = file[f"models/{model.name}/{path}"]
+            offset = dataset.id.get_offset()
+            if offset is None or dataset.shape != shape or dataset.id.get_storage_size() != dtype.itemsize * np.prod(shape):
+                return None
+            mapped = np.memmap(run.path_there, dtype, "r", offset, shape)
+    except (OSError, KeyError, ValueError) as error:
+        run.check_unchanged()  # it may have gone just now
+        raise FoxscopeError(f"{run.path}: {path} of model '{model.name}' cannot be read ({error})") from None
+    run.check_unchanged()
+    return mapped
 
 
 def _received(model: "Model", name: str, index: int, begin: int, out: NDArray[Any]) -> None:

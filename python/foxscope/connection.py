@@ -47,6 +47,10 @@ class Answer:
         part: int = value["part"]
         return self._parts[part]
 
+    def unpacked(self, value: Json) -> Any:
+        """A value of JSON; the array where it is {"part": N}."""
+        return self.array(value) if isinstance(value, dict) and value.keys() == {"part"} else value
+
     def fill(self, value: Json, out: NDArray[Any]) -> None:
         """Puts the array of {"part": N} into `out`, where it lies already if it was received there."""
         array = self.array(value)
@@ -141,8 +145,8 @@ def _read_answers(stream: IO[bytes], requests: _Requests) -> None:
                 messages, _ = requests.waiting.get(message.header["id"], (None, None))
             if messages is not None:
                 messages.put(message)
-    except (EOFError, OSError, ValueError, KeyError, TypeError):
-        pass  # it has ended, or speaks something else
+    except (EOFError, OSError, ValueError, KeyError, TypeError, MemoryError):
+        pass  # it has ended, or speaks something else, or says more than there is memory for
     requests.end()
 
 
@@ -184,6 +188,12 @@ def _close(process: subprocess.Popen[bytes], *readers: threading.Thread) -> None
     if not any(reader.is_alive() for reader in readers):
         process.stdout.close()
         process.stderr.close()
+
+
+def _close_own(owner: int, process: subprocess.Popen[bytes], *readers: threading.Thread) -> None:
+    """Ends an agent that this process started; a forked one leaves its parent's alone."""
+    if owner == os.getpid():
+        _close(process, *readers)
 
 
 def _drain(stream: IO[bytes], lines: list[bytes]) -> None:
@@ -237,7 +247,7 @@ class Connection:
             raise
         reader = threading.Thread(target=_read_answers, args=(self._process.stdout, self._requests), daemon=True)
         reader.start()
-        self.close: Callable[[], object] = weakref.finalize(self, _close, self._process, reader, errors)
+        self.close: Callable[[], object] = weakref.finalize(self, _close_own, os.getpid(), self._process, reader, errors)
 
     def _unreachable(self, command: list[str], status: int, said: str) -> FoxscopeError:
         program = command[-2]

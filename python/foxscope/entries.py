@@ -1,7 +1,6 @@
 """Maps of a head as arrays: exact entries by index, pooled to pixels, or along a line."""
 
-import operator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from foxscope.connection import Answer
 from foxscope.errors import FoxscopeError
+from foxscope.integers import as_integer
 from foxscope.maps import Map, bin_edges
 
 if TYPE_CHECKING:
@@ -21,41 +21,47 @@ QUANTITIES = ("forget", "log_forget", "logits", "attention", "attention_without_
 
 _MOST_ENTRIES = (64 << 20) // 4
 """Of one answer, which has at most 64 MiB."""
+_REQUEST = 4096
+"""Entries that are computed in about the time that a request takes by itself."""
 _MOST_WHOLE = 4096
 """Positions of a text whose map becomes one array without being asked for by slices."""
 
 Index: TypeAlias = SupportsIndex | slice
-Range: TypeAlias = tuple[int, int] | slice | None
+Range: TypeAlias = tuple[SupportsIndex, SupportsIndex] | slice | None
 """Positions from the first up to, not including, the second; None: all."""
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """What an index takes of an axis: a half-open range of positions, and how it lies in the result."""
-
-    begin: int
-    end: int
-    step: int = 1
-    alone: bool = False
-
-    def of_result(self) -> int | slice:
-        return 0 if self.alone else slice(None, None, self.step)
-
-
-def _taken(index: Index, length: int, axis: str) -> _Taken:
-    if isinstance(index, slice):
-        positions = range(length)[index]
-        if not positions:
-            return _Taken(0, 0)
-        first, last = sorted((positions[0], positions[-1]))
-        return _Taken(first, last + 1, positions.step)
-    try:
-        position = operator.index(index)
-    except TypeError:
-        raise FoxscopeError(f"{axis}: take a position or a slice, not {type(index).__name__}") from None
+def _position(index: SupportsIndex, length: int, axis: str, wanted: str = "a position") -> int:
+    position = as_integer(index, axis, wanted)
     if not -length <= position < length:
         raise IndexError(f"{axis} {position} is not one of {length} positions")
-    return _Taken(position % length, position % length + 1, alone=True)
+    return position % length
+
+
+def _positions(index: Index, length: int, axis: str) -> range:
+    if not isinstance(index, slice):
+        position = _position(index, length, axis, "a position or a slice")
+        return range(position, position + 1)
+    try:
+        return range(length)[index]
+    except (TypeError, ValueError) as error:
+        raise FoxscopeError(f"{axis}: {error}") from None
+
+
+def _bounds(positions: range) -> tuple[int, int]:
+    """The half-open range that positions, of which there are some, lie in."""
+    first, last = sorted((positions[0], positions[-1]))
+    return first, last + 1
+
+
+def _memory(rows: int, columns: int) -> NDArray[np.float32]:
+    try:
+        return np.empty((rows, columns), np.float32)
+    except MemoryError:
+        raise FoxscopeError(
+            f"{rows} x {columns} entries take {rows * columns * 4 / 1e9:.1f} GB, for which there is no memory: take a smaller "
+            "slice, or .pooled(1024)"
+        ) from None
 
 
 def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
@@ -66,8 +72,7 @@ def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
         if step != 1:
             raise FoxscopeError(f"{what}: a map takes positions one by one: leave out the step {step}")
         return first, last
-    first, last = positions
-    return int(first), int(last)
+    return as_integer(positions[0], what), as_integer(positions[1], what)
 
 
 class Entries:
@@ -85,7 +90,7 @@ class Entries:
         *,
         minus: "Head | None" = None,
         without_first: bool = False,
-        channel: int | None = None,
+        channel: SupportsIndex | None = None,
     ) -> None:
         if quantity not in QUANTITIES:
             raise FoxscopeError(f"quantity {quantity}: use one of {', '.join(QUANTITIES)}")
@@ -93,7 +98,7 @@ class Entries:
         self.quantity = quantity
         self.minus = minus
         self.without_first = without_first
-        self.channel = channel
+        self.channel = None if channel is None else as_integer(channel, "channel")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -166,15 +171,36 @@ class Entries:
         answer = self._ask("map", {"map": request}, out)
         answer.fill(answer.value["value"], out)
 
-    def _exact(self, rows: _Taken, columns: _Taken) -> NDArray[np.float32]:
-        entries = np.empty((rows.end - rows.begin, columns.end - columns.begin), np.float32)
+    def _box(self, rows: range, columns: range, out: NDArray[np.float32]) -> None:
+        """Receives all entries between the outermost positions, in bands of queries, and keeps those that are wanted."""
+        first, last = _bounds(columns)
+        band = max(1, _MOST_ENTRIES // ((last - first) * abs(rows.step)))
+        for begin in range(0, len(rows), band):
+            part = rows[begin : begin + band]
+            top, end = _bounds(part)
+            wanted = out[begin : begin + len(part)]
+            if wanted.shape == (end - top, last - first) and part.step == columns.step == 1:
+                self._pixels((top, end), (first, last), wanted.shape, wanted)
+            else:
+                box = _memory(end - top, last - first)
+                self._pixels((top, end), (first, last), box.shape, box)
+                wanted[...] = box[part[0] - top :: part.step, columns[0] - first :: columns.step]
+
+    def _exact(self, rows: range, columns: range) -> NDArray[np.float32]:
+        """Entries of every query with every key. What lies between far positions is not asked for."""
+        entries = _memory(len(rows), len(columns))
         if not entries.size:
             return entries
-        band = max(1, _MOST_ENTRIES // entries.shape[1])
-        for begin in range(0, len(entries), band):
-            part = entries[begin : begin + band]
-            queries = rows.begin + begin, rows.begin + begin + len(part)
-            self._pixels(queries, (columns.begin, columns.end), (len(part), part.shape[1]), part)
+        height, width = (end - first for first, end in map(_bounds, (rows, columns)))
+        by_rows, by_columns = len(rows) * (width + _REQUEST), len(columns) * (height + _REQUEST)
+        if height * width <= min(by_rows, by_columns):
+            self._box(rows, columns, entries)
+        elif by_rows <= by_columns:
+            for place in range(len(rows)):
+                self._box(rows[place : place + 1], columns, entries[place : place + 1])
+        else:
+            for place in range(len(columns)):
+                self._box(rows, columns[place : place + 1], entries[:, place : place + 1])
         return entries
 
     def __getitem__(self, index: "Index | tuple[Index, Index]") -> Any:
@@ -182,9 +208,10 @@ class Entries:
         both = index if isinstance(index, tuple) else (index, slice(None))
         if len(both) != 2:
             raise IndexError(f"a map has two axes, queries and keys, not {len(both)}")
-        rows = _taken(both[0], self.shape[0], "query")
-        columns = _taken(both[1], self.shape[1], "key")
-        return self._exact(rows, columns)[rows.of_result(), columns.of_result()]
+        rows = _positions(both[0], self.shape[0], "query")
+        columns = _positions(both[1], self.shape[1], "key")
+        entries = self._exact(rows, columns)
+        return entries[tuple(slice(None) if isinstance(one, slice) else 0 for one in both)]
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         length = self.shape[0]
@@ -200,7 +227,7 @@ class Entries:
 
     def pooled(
         self,
-        size: int | tuple[int, int] = 1024,
+        size: SupportsIndex | tuple[SupportsIndex, SupportsIndex] = 1024,
         reduce: str | None = None,
         *,
         rows: Range = None,
@@ -214,11 +241,11 @@ class Entries:
         """
         queries = _range(rows, self.shape[0], "rows")
         keys = _range(columns, self.shape[1], "columns")
-        wanted = (size, size) if isinstance(size, int) else size
+        wanted = [as_integer(side, "size") for side in (size if isinstance(size, Sequence) else (size, size))]
         pixels = min(wanted[0], queries[1] - queries[0]), min(wanted[1], keys[1] - keys[0])
         if reduce is None:
             reduce = "absmax" if self.signed else "max"
-        values = np.empty((max(0, pixels[0]), max(0, pixels[1])), np.float32)
+        values = _memory(max(0, pixels[0]), max(0, pixels[1]))
         self._pixels(queries, keys, pixels, values, reduction=reduce)
         return Map(values, bin_edges(*queries, pixels[0]), bin_edges(*keys, pixels[1]), self, reduce)
 
@@ -230,25 +257,25 @@ class Entries:
         answer.fill(answer.value, into)
         return whole
 
-    def row(self, query: int) -> NDArray[np.float32]:
+    def row(self, query: SupportsIndex) -> NDArray[np.float32]:
         """What a query makes of every key, [L]; NaN behind the query."""
-        query = _taken(query, self.shape[0], "query").begin
+        at = _position(query, len(self), "query")
         if self.channel is not None:  # no request for a line has one
-            line: NDArray[np.float32] = self[query]
+            line: NDArray[np.float32] = self[at]
             return line
-        return self._line("row", query, 0, query + 1)
+        return self._line("row", at, 0, at + 1)
 
-    def column(self, key: int) -> NDArray[np.float32]:
+    def column(self, key: SupportsIndex) -> NDArray[np.float32]:
         """What every query makes of a key, [L]; NaN before the key."""
-        key = _taken(key, self.shape[1], "key").begin
+        at = _position(key, len(self), "key")
         if self.channel is not None:
-            line: NDArray[np.float32] = self[:, key]
+            line: NDArray[np.float32] = self[:, at]
             return line
-        return self._line("column", key, key, self.shape[0])
+        return self._line("column", at, at, self.shape[0])
 
-    def diagonal(self, distance: int = 0) -> NDArray[np.float32]:
+    def diagonal(self, distance: SupportsIndex = 0) -> NDArray[np.float32]:
         """What every query makes of the key that is so many positions before it, [L]; NaN where there is none."""
-        distance = _taken(distance, self.shape[0], "distance").begin
+        at = _position(distance, len(self), "distance")
         if self.channel is not None:
             raise FoxscopeError("a diagonal is of the mean over channels: take rows or a slice of one channel")
-        return self._line("diagonal", distance, distance, self.shape[0])
+        return self._line("diagonal", at, at, self.shape[0])

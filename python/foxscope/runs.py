@@ -3,13 +3,14 @@
 import csv
 import html
 import io
+import json
 import os
 import subprocess
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from foxscope.connection import Answer, Json, number
 from foxscope.entries import Entries
 from foxscope.errors import FoxscopeError
 from foxscope.figures import FORMATS, Figure, option_words
+from foxscope.integers import as_integer
 from foxscope.program import find_program
 from foxscope.remote_path import Host, is_remote, parse_remote_path
 
@@ -94,6 +96,7 @@ class Run:
         self._there = there
         self.device = device
         self.closed = False
+        self._process = os.getpid()
         agent.enter()
         self._leave: Callable[[], object] = weakref.finalize(self, agent.leave)
         try:
@@ -160,20 +163,27 @@ class Run:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def check_unchanged(self) -> None:
-        """Raises FoxscopeError where a file here has changed since it was opened."""
-        if self._look() != self._stat:
+        """Raises FoxscopeError where a file here has changed since it was opened, or is gone."""
+        found = self._look()
+        if found is None and self._stat is not None:
+            raise FoxscopeError(f"{self.path}: is not there any more: it was moved or deleted since it was opened")
+        if found != self._stat:
             raise FoxscopeError(f"{self.path}: has changed since it was opened: open it again")
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise FoxscopeError(f"{self.path}: is closed: open it again")
+        if self._process != os.getpid():  # a forked process has none of the threads that read answers
+            raise FoxscopeError(f"{self.path}: was opened by another process: open it again in this one")
 
     def ask(self, do: str, fields: dict[str, Json], *, into: NDArray[Any] | None = None) -> Answer:
         """Makes a request of the agent (docs/agent.md)."""
-        if self.closed:
-            raise FoxscopeError(f"{self.path}: is closed: open it again")
+        self._check_open()
         return self._agent.ask(do, fields, into=into)
 
     def command(self, *arguments: str) -> bytes:
         """Runs a command of the program where the file lies, and returns what it prints."""
-        if self.closed:
-            raise FoxscopeError(f"{self.path}: is closed: open it again")
+        self._check_open()
         return self._agent.command(list(arguments))
 
     @property
@@ -194,13 +204,16 @@ class Run:
         """Names of the models."""
         return [model.name for model in self.models]
 
-    def __getitem__(self, name: str | int) -> "Model":
-        if isinstance(name, int):
-            return self.models[name]
-        for model in self.models:
-            if model.name == name:
-                return model
-        raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
+    def __getitem__(self, name: str | SupportsIndex) -> "Model":
+        if isinstance(name, str):
+            for model in self.models:
+                if model.name == name:
+                    return model
+            raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
+        place, count = as_integer(name, "model"), len(self.models)
+        if not -count <= place < count:
+            raise FoxscopeError(f"{self.path}: has no model {place}: it has models 0 to {count - 1}")
+        return self.models[place]
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -310,14 +323,15 @@ class Model:
     """A model of a run file, with what the run kept of it."""
 
     def __init__(self, run: Run, answer: Answer, trace: Json, tokens: _Tokens) -> None:
-        info = trace["info"]
+        config = answer.text(trace["info"]["config"])
+        info = {name: answer.unpacked(value) for name, value in trace["info"].items() if name != "config"}
         self.run = run
         self.info: dict[str, Json] = info
-        """Facts, by the names that requests have for them."""
+        """Facts, by the names that requests have for them. `config` is beside."""
         self.name: str = info["name"]
         self.model_type: str = info["model_type"]
-        self.config: str = answer.text(info["config"])
-        """config.json, as it was read."""
+        self.config: dict[str, Json] = json.loads(config or "{}")
+        """config.json; empty where the run has none."""
         self.dtype: str = info["dtype"]
         """Of queries and keys: float32 or bfloat16."""
         self.length: int = info["length"]
@@ -340,8 +354,15 @@ class Model:
         names = ("layers", "heads", "length", "vocabulary_size", "hidden_size", "chosen_experts")
         return {name: self.info[name] for name in names}
 
-    def mixer(self, layer: int) -> Mixer:
-        """What a layer is."""
+    def _checked_layer(self, layer: SupportsIndex) -> int:
+        place = as_integer(layer, "layer")
+        if not 0 <= place < self.layers:
+            raise FoxscopeError(f"layer {place}: model '{self.name}' has layers 0 to {self.layers - 1}")
+        return place
+
+    def mixer(self, layer: SupportsIndex) -> Mixer:
+        """What a layer is, counted from 0."""
+        layer = self._checked_layer(layer)
         if self.info["mixers"]:
             mixer = self.info["mixers"][layer]
             return Mixer(**{name: mixer[name] for name in Mixer.__dataclass_fields__})
@@ -378,10 +399,9 @@ class Model:
         run = {**self.run.reference, "rows": True} if rows else self.run.reference
         return {"run": run, "model": self.name, "device": self.run.device, "layer": 0, "head": 0}
 
-    def head(self, layer: int, head: int) -> "Head":
-        """A head, both counted from 0."""
-        if not 0 <= layer < self.layers:
-            raise FoxscopeError(f"layer {layer}: model '{self.name}' has layers 0 to {self.layers - 1}")
+    def head(self, layer: SupportsIndex, head: SupportsIndex) -> "Head":
+        """A head, both counted from 0. Whole numbers of numpy will do, as those of the index of `heads()`."""
+        layer, head = self._checked_layer(layer), as_integer(head, "head")
         heads = self.mixer(layer).heads
         if not 0 <= head < heads:
             raise FoxscopeError(f"head {head}: layer {layer} of model '{self.name}' has heads 0 to {heads - 1}")
@@ -460,7 +480,7 @@ class Head:
         """How requests name it."""
         return {**self.model.reference(attends=attends), "layer": self.layer, "head": self.head}
 
-    def map(self, quantity: str, *, without_first: bool = False, channel: int | None = None) -> Entries:
+    def map(self, quantity: str, *, without_first: bool = False, channel: SupportsIndex | None = None) -> Entries:
         """A map by its name: forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing.
 
         without_first: key 0 is left out, and rows of attention are divided by the rest of their sum. channel: of forget

@@ -165,6 +165,28 @@ class TestFiles:
             os.replace(tmp_path / "other", path)
             one_line("has changed since it was opened: open it again", lambda: head.forget[3, 2])
             one_line("has changed since it was opened: open it again", lambda: head.query)
+            path.write_text("no run file")
+            one_line("has changed since it was opened: open it again", lambda: head.query)
+            one_line("has changed since it was opened: open it again", lambda: run["fox"].array("layers/03/key"))
+            path.unlink()
+            one_line("run.h5: is not there any more: it was moved or deleted", lambda: head.query)
+            one_line("run.h5: is not there any more: it was moved or deleted", lambda: run["fox"].array("layers/03/key"))
+
+    def test_a_file_that_goes_between_two_looks_at_it(
+        self, tmp_path: Path, run_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "run.h5"
+        path.write_bytes(run_path.read_bytes())
+        with foxscope.open(path) as run:
+            head, look = run["fox"].head(0, 0), run.check_unchanged
+            for replace, words in [
+                (lambda: h5py.File(path, "w").close(), "has changed since it was opened"),
+                (path.unlink, "is not there any more"),
+            ]:
+                replace()
+                looks = iter([lambda: None, look])  # the first was before
+                monkeypatch.setattr(run, "check_unchanged", lambda looks=looks: next(looks)())
+                one_line(words, lambda: head.query)
 
     def test_a_closed_run(self, run_path: Path) -> None:
         with foxscope.open(run_path) as run:
@@ -227,6 +249,31 @@ if child == 0:
         os._exit(0 if again["fox"].head(0, 0).forget[3, 2] == entry else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert run["fox"].head(0, 0).forget[3, 2] == entry
+"""
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+    def test_a_forked_process_cannot_ask_by_its_parents_run(self, run_path: Path) -> None:
+        """It says so and ends, by os._exit or as programs end, and the parent's run goes on."""
+        code = f"""
+import gc, os, foxscope
+run = foxscope.open({str(run_path)!r})
+head = run["fox"].head(0, 0)
+entry = head.forget[3, 2]
+child = os.fork()
+if child == 0:
+    for ask in (lambda: head.forget[3, 2], lambda: head.forget.row(3), lambda: run.compare(), lambda: run["fox"].heads()):
+        try:
+            ask()
+        except foxscope.FoxscopeError as error:
+            assert str(error) == {str(run_path)!r} + ": was opened by another process: open it again in this one"
+        else:
+            os._exit(1)
+    run.close()
+    del run, head, ask
+    gc.collect()
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert head.forget[3, 2] == entry
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 

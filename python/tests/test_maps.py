@@ -133,11 +133,57 @@ def test_a_large_slice_comes_in_bands(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(entries[50:160, 20:150], whole[50:160, 20:150], equal_nan=True)
 
 
+@pytest.mark.parametrize("most", [1 << 24, 1000, 1])
+@pytest.mark.parametrize("request_costs", [0, 4096])
+def test_what_lies_between_far_positions_is_not_asked_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch, most: int, request_costs: int
+) -> None:
+    entries = run["fox"].head(3, 2).attention
+    whole = np.asarray(entries)
+    computed: list[int] = []
+    asked = entries._pixels
+
+    def pixels(rows: Any, columns: Any, size: tuple[int, int], out: Any) -> None:
+        computed.append(size[0] * size[1])
+        asked(rows, columns, size, out)
+
+    monkeypatch.setattr(entries, "_pixels", pixels)
+    monkeypatch.setattr("foxscope.entries._MOST_ENTRIES", most)
+    monkeypatch.setattr("foxscope.entries._REQUEST", request_costs)
+    every, length = slice(None), len(entries)
+    for index, at_most in [
+        ((slice(3, None, 70), every), 5 * length), ((every, slice(None, None, -70)), 5 * length),
+        ((slice(None, None, 70), slice(5, None, 100)), 4 * length), ((slice(200, 100, -3), slice(20, 90, 2)), 98 * 69),
+        ((slice(0, 9, 2), slice(0, 9, -1)), 0), ((slice(None, None, 10**6), 0), 1),
+    ]:  # fmt: skip
+        computed.clear()
+        assert np.array_equal(entries[index], whole[index], equal_nan=True)
+        if request_costs == 0:
+            assert sum(computed) <= at_most
+        assert all(count <= max(most, length) for count in computed)
+
+
+def test_more_entries_than_memory_are_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = run["fox"].head(0, 0).forget
+    monkeypatch.setattr(type(entries), "shape", (10**8, 10**8))
+    for ask in [lambda: entries[:, :], lambda: entries.pooled(10**8)]:
+        with pytest.raises(
+            FoxscopeError, match=r"100000000 x 100000000 entries take 40000000\.0 GB.* no memory: take a smaller"
+        ):
+            ask()
+
+
 @pytest.mark.parametrize(
     ("words", "make"),
     [
         ("use one of forget", lambda head: head.map("forgetting")),
         ("take a position or a slice", lambda head: head.forget[[1, 2]]),
+        ("query: take a position, not slice", lambda head: head.forget.row(slice(3))),
+        ("size: take a whole number, not float", lambda head: head.forget.pooled(16.0)),
+        ("rows: take a whole number, not float", lambda head: head.forget.pooled(16, rows=(0, 9.5))),
+        ("channel: take a whole number, not str", lambda head: head.map("forget", channel="x")),
+        ("query: slice step cannot be zero", lambda head: head.forget[::0]),
+        ("key: slice indices must be integers", lambda head: head.forget[3, 1.5:]),
         ("map takes positions one by one", lambda head: head.forget.pooled(8, rows=slice(0, 10, 2))),
         ("reduction", lambda head: head.forget.pooled(8, "median")),
         ("must be from 1x1", lambda head: head.forget.pooled(0)),

@@ -32,14 +32,16 @@ def outputs(notebook: Any, kind: str) -> list[str]:
     return found
 
 
-def printed(notebook: Any) -> list[str]:
-    """What its cells print."""
-    return [output.text for cell in notebook.cells for output in cell.get("outputs", []) if output.output_type == "stream"]
+def printed(notebook: Any, name: str = "stdout") -> list[str]:
+    """What its cells print, on standard output or error."""
+    streams = (output for cell in notebook.cells for output in cell.get("outputs", []) if output.output_type == "stream")
+    return [stream.text for stream in streams if stream.name == name]
 
 
 def test_the_notebook_of_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPLBACKEND")  # the kernel shows figures itself
     notebook = executed(SOURCE / "python" / "notebooks" / "heads.ipynb", tmp_path)
+    assert printed(notebook, "stderr") == []
     pictures = outputs(notebook, "image/png")
     assert len(pictures) == 4
     for picture in pictures:
@@ -56,7 +58,10 @@ def test_the_notebook_of_a_recorded_variant(tmp_path: Path, monkeypatch: pytest.
     """With the demo's own gates a model in PyTorch, recorded, has the losses and attention that the program computes."""
     pytest.importorskip("torch")
     monkeypatch.delenv("MPLBACKEND")
+    for name in ("slow.h5", "same.h5"):
+        (tmp_path / name).write_bytes(b"of the last time")
     notebook = executed(SOURCE / "python" / "notebooks" / "recording.ipynb", tmp_path)
+    assert printed(notebook, "stderr") == []
     said = "".join(printed(notebook))
     assert said.count("4 heads of 64, 512 positions") == 8
     found = dict(re.findall(r"(losses|attention): (\S+)", said))

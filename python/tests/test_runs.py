@@ -37,8 +37,28 @@ def test_models_text_and_tokens(run: Run, run_path: Path) -> None:
         assert np.array_equal(tokens.byte_start, group["byte_start"])
         assert np.array_equal(tokens.byte_end, group["byte_end"])
         assert tokens.strings == [string.decode() for string in group["string"]]
-        assert run["fox"].config == file["models/fox"].attrs["config"]
+        assert run["fox"].config == json.loads(file["models/fox"].attrs["config"])
+        assert run["fox"].config["architectures"] == ["ForgettingTransformerForCausalLM"]
         assert np.array_equal(run["fox"].loss, file["models/fox/loss/per_token_loss"])
+
+
+def test_facts_of_a_model_are_values(run: Run, tmp_path: Path) -> None:
+    """None is a place in a message, and a long config.json is beside them."""
+    info = run["fox"].info
+    assert (info["layers"], info["heads"], info["length"]) == (8, 4, run["fox"].length)
+    assert not any(isinstance(value, dict) for value in info.values())
+    assert "config" not in info
+    path = tmp_path / "windows.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["foxscope_schema"] = 3
+        group = file.create_group("models/windows")
+        group.attrs["dtype"] = "float32"
+        group["tokens/input_id"] = group["tokens/id"] = np.arange(20, dtype=np.int32)
+        for layer, size in enumerate([7, 0]):
+            group[f"layers/{layer:02}/cumulative_log_gate"] = np.zeros((1, 20))
+            group[f"layers/{layer:02}"].attrs["window_size"] = size
+    with foxscope.open(path) as windows:
+        assert windows[0].info["window_sizes"].tolist() == [7, 0]
 
 
 def test_losses_are_a_table(run: Run) -> None:
@@ -149,6 +169,23 @@ def test_a_heads_decay_time_is_that_of_the_table(run: Run) -> None:
     assert run["fox"].heads()["entropy"].all()
 
 
+def test_numbers_of_numpy_name_models_heads_and_pixels(run: Run) -> None:
+    """As the index of a table has them."""
+    model = run[np.int64(0)]
+    assert model is run["fox"]
+    layer, head = model.heads().index.to_frame().to_numpy()[13]
+    assert isinstance(layer, np.int64)
+    found, wanted = model.head(layer, head), model.head(3, 1)
+    assert found.decay_time == wanted.decay_time
+    assert model.mixer(layer) == model.mixer(3)
+    assert np.array_equal(found.query, wanted.query)
+    assert found.attention[np.int64(9), np.int64(2)] == wanted.attention[9, 2]
+    assert np.array_equal(found.attention.row(np.int32(40)), wanted.attention.row(40), equal_nan=True)
+    pooled = found.forget.pooled(np.int64(16), rows=(np.int64(8), np.uint8(200)))
+    assert np.array_equal(pooled.values, wanted.forget.pooled(16, rows=(8, 200)).values, equal_nan=True)
+    assert np.array_equal(found.forget.pooled([20, 10]).values, wanted.forget.pooled((20, 10)).values, equal_nan=True)  # type: ignore[arg-type]
+
+
 def test_a_comparison_is_that_of_the_command(run: Run, run_path: Path) -> None:
     words = ["--model", "transformer", "--minus", "fox", "--rows", "20:300", "--json"]
     wanted = json.loads(foxscope_command("compare", run_path, *words))
@@ -198,6 +235,12 @@ def test_what_was_not_kept_is_said(fixture_run: Callable[..., Path]) -> None:
             ("has no model 'fix'", lambda: run["fix"]),
             ("layer 9", lambda: model.head(9, 0)),
             ("head -1", lambda: model.head(0, -1)),
+            ("layer: take a whole number, not float", lambda: model.head(1.0, 0)),  # type: ignore[arg-type]
+            ("layer: take a whole number, not str", lambda: model.head("3", 0)),  # type: ignore[arg-type]
+            ("head: take a whole number, not slice", lambda: model.head(0, slice(1))),  # type: ignore[arg-type]
+            ("layer 9", lambda: model.mixer(9)),
+            ("has no model 1: it has models 0 to 0", lambda: run[1]),
+            ("model: take a whole number, not float", lambda: run[0.0]),  # type: ignore[index]
         ]:
             with pytest.raises(FoxscopeError, match=words) as error:
                 ask()
@@ -223,6 +266,7 @@ def test_row_normalisers_that_a_run_lacks_are_computed(tmp_path: Path) -> None:
     wanted /= wanted.sum(axis=1, keepdims=True)
     with foxscope.open(path) as run:
         assert run.text is None
+        assert run[0].config == {}
         found = np.asarray(run[0].head(0, 1).attention)
     assert np.allclose(np.nan_to_num(found), wanted, atol=1e-5)
 
