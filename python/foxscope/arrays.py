@@ -56,6 +56,9 @@ _AXES: dict[str, tuple[str, ...]] = {
 }
 """Extents of every array, by its name below a model's group. NN is the layer."""
 
+_KEPT_BY = {"query": "qk", "key": "qk", "value": "values"}
+"""Words of `foxscope run --keep` for what a head reads; the rest are gates."""
+
 _IN_ONE_PIECE = ("layers/NN/query", "layers/NN/key", "layers/NN/value")
 """Arrays that the agent gives by rows, in the run's dtype."""
 
@@ -166,7 +169,8 @@ def read_row(model: "Model", name: str, layer: int, head: int) -> NDArray[Any]:
     full = f"layers/NN/{name}"
     if not model.has(full, layer):
         raise FoxscopeError(
-            f"{model.run.path}: model '{model.name}': {name} of layer {layer} was not kept, or such a layer has none"
+            f"{model.run.path}: model '{model.name}': {name} of layer {layer} was not kept, or such a layer has none: "
+            f"--keep {_KEPT_BY.get(name, 'gates')} keeps it"
         )
     shape = _shape(model, full, layer)
     row = head // (model.mixer(layer).heads // shape[0])

@@ -74,6 +74,10 @@ class _Tokens:
         else:
             self.strings = [piece.decode("utf-8", "replace") for piece in pieces]
 
+    def __repr__(self) -> str:
+        first = ", ".join(repr(token) for token in (self.strings or self.ids.tolist())[:4])
+        return f"<{len(self.ids)} tokens: {first}{', ...' if len(self.ids) > 4 else ''}>"
+
     def extend(self, more: "_Tokens") -> None:
         """Adds the tokens that follow."""
         for name in ("ids", "input_ids", "byte_start", "byte_end"):
@@ -531,7 +535,9 @@ class Head:
             # Channel by channel, as the program sums them.
             mean: NDArray[np.float64] = np.cumsum(sums, axis=1)[:, -1] / sums.shape[1]
             return mean
-        raise FoxscopeError(f"{model.run.path}: model '{model.name}': gates of layer {self.layer} were not kept")
+        raise FoxscopeError(
+            f"{model.run.path}: model '{model.name}': gates of layer {self.layer} were not kept: run again with --keep gates"
+        )
 
     @property
     def cumulative_log_decay(self) -> NDArray[np.float64]:

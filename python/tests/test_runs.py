@@ -36,6 +36,7 @@ def test_models_text_and_tokens(run: Run, run_path: Path) -> None:
         assert np.array_equal(tokens.input_ids, group["input_id"])
         assert np.array_equal(tokens.byte_start, group["byte_start"])
         assert np.array_equal(tokens.byte_end, group["byte_end"])
+        assert repr(tokens) == f"<{len(tokens.ids)} tokens: {str(tokens.strings[:4])[1:-1]}, ...>"
         assert tokens.strings == [string.decode() for string in group["string"]]
         assert run["fox"].config == json.loads(file["models/fox"].attrs["config"])
         assert run["fox"].config["architectures"] == ["ForgettingTransformerForCausalLM"]
@@ -228,7 +229,12 @@ def test_what_was_not_kept_is_said(fixture_run: Callable[..., Path]) -> None:
         for words, ask in [
             ("losses were not kept", lambda: run.losses),
             ("losses were not kept", lambda: model.losses),
-            ("query of layer 0 was not kept", lambda: model.head(0, 0).query),
+            ("query of layer 0 was not kept.*--keep qk keeps it", lambda: model.head(0, 0).query),
+            ("value of layer 0 was not kept.*--keep values keeps it", lambda: model.head(0, 0).value),
+            (
+                "cumulative_log_decay of layer 0 was not kept, or such a layer has none",
+                lambda: model.head(0, 0).cumulative_log_decay,
+            ),
             ("has no array 'layers/00/query'", lambda: model.array("layers/00/query")),
             ("has no array 'nothing'", lambda: model.array("nothing")),
             ("did not keep", lambda: model.head(0, 0).attention[3, 2]),
@@ -246,6 +252,10 @@ def test_what_was_not_kept_is_said(fixture_run: Callable[..., Path]) -> None:
                 ask()
             assert "\n" not in str(error.value)
         assert np.isfinite(model.head(0, 0).forget[5, 2])
+    with foxscope.open(fixture_run("fox-pro", "--keep", "loss,qk,values")) as run:
+        with pytest.raises(FoxscopeError, match="gates of layer 1 were not kept: run again with --keep gates"):
+            run[0].head(1, 0).log_forget  # noqa: B018
+        assert run[0].head(1, 0).value.shape == (run[0].length, run[0].info["head_dim"])
 
 
 def test_row_normalisers_that_a_run_lacks_are_computed(tmp_path: Path) -> None:
@@ -266,6 +276,7 @@ def test_row_normalisers_that_a_run_lacks_are_computed(tmp_path: Path) -> None:
     wanted /= wanted.sum(axis=1, keepdims=True)
     with foxscope.open(path) as run:
         assert run.text is None
+        assert repr(run[0].tokens) == f"<200 tokens: {', '.join(map(str, ids[1:5]))}, ...>"
         assert run[0].config == {}
         found = np.asarray(run[0].head(0, 1).attention)
     assert np.allclose(np.nan_to_num(found), wanted, atol=1e-5)
