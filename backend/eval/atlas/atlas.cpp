@@ -13,6 +13,7 @@
 #include "backend/base/index.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
+#include "backend/base/share_of_job.h"
 #include "backend/eval/atlas/atlas_window.h"
 #include "backend/eval/shared_work.h"
 #include "backend/map/team.h"
@@ -166,7 +167,8 @@ class AtlasModelWork {
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
     const std::int64_t tokens = std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
-    auto pass = forward_windows(model_, lm, batch, kAtlasKept, {}, batch_job(tokens));
+    auto pass = forward_windows(model_, lm, batch, kAtlasKept, {},
+                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading gates"}, tokens));
     if (!pass) return false;
     const Team team(job_);
     const Job quiet{job_.stop, {}, team.executor()};
@@ -190,16 +192,6 @@ class AtlasModelWork {
     }
     done_tokens_ += tokens;
     return true;
-  }
-
-  /// The layers of a batch as a share of all tokens that are left.
-  Job batch_job(std::int64_t tokens) {
-    Job job = job_;
-    job.report = [this, tokens](const Progress& progress) {
-      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
-      job_.tell({done_tokens_ + inside, tokens_, "tokens", "reading gates"});
-    };
-    return job;
   }
 
   AtlasWork& model_;

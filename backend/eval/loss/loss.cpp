@@ -11,6 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
+#include "backend/base/share_of_job.h"
 #include "backend/eval/shared_work.h"
 
 namespace foxscope {
@@ -116,7 +117,8 @@ class ModelWork {
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
     const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.labels(windows.front()));
-    auto pass = forward_windows(model_, lm, windows, {Keep::loss}, {}, batch_job(tokens));
+    auto pass = forward_windows(model_, lm, windows, {Keep::loss}, {},
+                                share_of_job(job_, {done_tokens_, timing_.tokens, "tokens", "losses"}, tokens));
     if (!pass) return false;
     timing_.attention_kernel = pass->report.attention_kernel;
     for (std::size_t n = 0; n < windows.size(); ++n) {
@@ -126,16 +128,6 @@ class ModelWork {
     }
     done_tokens_ += tokens;
     return true;
-  }
-
-  /// The layers of a batch as a share of all tokens that are left.
-  Job batch_job(std::int64_t tokens) {
-    Job job = job_;
-    job.report = [this, tokens](const Progress& progress) {
-      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
-      job_.tell({done_tokens_ + inside, timing_.tokens, "tokens", "losses"});
-    };
-    return job;
   }
 
   LossModel& model_;

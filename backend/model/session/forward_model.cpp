@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/share_of_job.h"
 #include "backend/model/session/run_memory.h"
 
 namespace foxscope {
@@ -143,11 +144,7 @@ std::optional<std::vector<TextScores>> ForwardModel::score(const ScoreRequest& r
   for (const auto& batch : score_batches(request, batch_tokens(needs, free))) {
     std::int64_t tokens = 0;
     for (const std::size_t text : batch) tokens += std::ssize(request.texts[text].input_ids);
-    Job of_batch = job;
-    of_batch.report = [&](const Progress& progress) {
-      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
-      job.tell({done + inside, total, "tokens", "score"});
-    };
+    const Job of_batch = share_of_job(job, {done, total, "tokens", "score"}, tokens);
     if (job.stopped() || !score_batch(request, batch, scores, of_batch)) return std::nullopt;
     done += tokens;
   }
