@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <memory>
 #include <set>
 #include <stop_token>
 #include <utility>
@@ -108,23 +107,53 @@ std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunReque
   return estimate;
 }
 
+namespace {
+
+/// The checksum of a model's weights, made by a thread of its own beside the loader, which reads the same pages, and
+/// beside the pass. It ends with the object, and when the job is stopped.
+class ChecksumBeside {
+ public:
+  /// @param model, job  must outlive it
+  ChecksumBeside(const OpenedModel& model, const Job& job) : stop_as_well_(job.stop, End{ending_}) {
+    Job beside = job;
+    beside.stop = ending_.get_token();
+    beside.report = [this, &job](const Progress& progress) {
+      if (is_waited_for_) job.tell(progress);
+    };
+    made_ = std::async(std::launch::async | std::launch::deferred,
+                       [&model, beside] { return model.weights_sha256(beside); });
+  }
+  ~ChecksumBeside() { ending_.request_stop(); }
+  ChecksumBeside(const ChecksumBeside&) = delete;
+  ChecksumBeside& operator=(const ChecksumBeside&) = delete;
+
+  /// Waits for it, and from now on the job is told how far it is.
+  /// @returns nothing if the job was stopped
+  std::optional<std::string> finish() {
+    is_waited_for_ = true;
+    return made_.get();
+  }
+
+ private:
+  struct End {
+    std::stop_source source;
+    void operator()() { source.request_stop(); }
+  };
+
+  std::stop_source ending_;
+  std::stop_callback<End> stop_as_well_;
+  std::atomic<bool> is_waited_for_ = false;
+  std::future<std::optional<std::string>> made_;  ///< ends before the rest goes
+};
+
+}  // namespace
+
 std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   const OpenedModel& model = plan.model;
   const KeepSet& keep = plan.request.keep;
   job.tell({0, 1, "models", "load"});
-  // The checksum reads the same pages as the loader, beside it and the pass, and says how far it is when both are done.
-  std::atomic<bool> has_run = false;
-  Job beside = job;
-  beside.report = [&](const Progress& progress) {
-    if (has_run) job.tell(progress);
-  };
-  std::stop_source ending;
-  const std::stop_callback stop_as_well(job.stop, [&ending] { ending.request_stop(); });
-  beside.stop = ending.get_token();
-  auto checksum = std::async(std::launch::async | std::launch::deferred, [&] { return model.weights_sha256(beside); });
-  const auto end_checksum = [&ending](const void* /*owner*/) { ending.request_stop(); };
-  const std::unique_ptr<const void, decltype(end_checksum)> when_thrown(&ending, end_checksum);
+  ChecksumBeside checksum(model, job);
   TraceInfo info = model.describe_pass(plan.length());
   ForwardRequest forward{model.options, 1, plan.length(), plan.tokens->input_id, plan.tokens->id};
   forward.saliency = plan.request.saliency;
@@ -161,8 +190,7 @@ std::optional<RunResult> run_model(const RunPlan& plan, const Job& job) {
   });
   result.report.forward_seconds = seconds_since(forward_start);
   recorder.info().attention_kernel = report->attention_kernel;
-  has_run = true;
-  auto weights_sha256 = checksum.get();
+  auto weights_sha256 = checksum.finish();
   if (!weights_sha256) return std::nullopt;
   recorder.info().weights_sha256 = std::move(*weights_sha256);
   result.trace = recorder.finish(plan.text, plan.tokens, place.gpu());
