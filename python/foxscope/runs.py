@@ -118,8 +118,8 @@ class Run:
         """When it was made, UTC."""
         self.bytes: int = opened["bytes"]
         """Size of the file."""
+        # Bytes of a text that is too long for the answer. None: the answer holds the text and the tokens.
         long = opened.get("text_bytes")
-        """Bytes of a text that is too long for the answer; None: it holds the text and the tokens."""
         if long is not None:
             encoded = self._ask_for_text(long)
             tokens = [self._ask_for_tokens(opened["traces"], n, encoded) for n in range(len(opened["tokens"]))]

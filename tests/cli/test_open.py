@@ -7,8 +7,7 @@ import subprocess
 import time
 import unittest
 
-from test_map import read_png
-from support import DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, CommandLineTest, png_size
+from support import DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, CommandLineTest, png_size, read_png
 
 
 @unittest.skipUnless(DRAWS, "a build without a window")

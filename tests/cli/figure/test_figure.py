@@ -10,8 +10,7 @@ import xml.etree.ElementTree
 
 import h5py
 import numpy
-from support import DATA, DRAWS, FOX, CommandLineTest, png_size, set_config
-from test_map import read_png
+from support import DATA, DRAWS, FOX, CommandLineTest, png_size, read_png, set_config
 
 RUN_KINDS = ["maps", "grid", "compare", "text"]
 LOSS_KINDS = ["loss", "perplexity", "ablation"]

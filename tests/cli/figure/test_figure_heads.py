@@ -9,8 +9,7 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, DRAWS, FOX, CommandLineTest
-from test_map import read_png
+from support import DATA, DRAWS, FOX, CommandLineTest, read_png
 
 TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 6
 
