@@ -1,10 +1,8 @@
 #include "backend/data/tensor_run.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <span>
@@ -20,11 +18,12 @@
 #include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
 #include "backend/base/sha256.h"
+#include "backend/data/tensor_layers.h"
+#include "backend/data/tensor_source.h"
 #include "backend/file/run_sizes.h"
 #include "backend/model/weights/safetensors.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
-#include "kernels/cpu/gate_scan.h"
 
 namespace foxscope {
 namespace {
@@ -51,213 +50,12 @@ TensorAxes axes_of(std::string_view name, bool by_channel) {
   return {true, name != "log_f" && name != "beta"};
 }
 
-template <typename Bits>
-Bits bits_at(const std::byte* at) {
-  Bits bits{};
-  std::memcpy(&bits, at, sizeof(Bits));
-  return bits;
-}
-
-/// Calls take(n, number) for some numbers of a tensor of floats that follow one another, from n = 0.
-template <typename Take>
-void visit_floats(const TensorView& view, std::int64_t first, std::int64_t count, Take take) {
-  const auto visit = [&]<typename Bits, typename Widen>(Bits /*of the type*/, Widen widen) {
-    const std::byte* at = view.bytes.data() + index_of(first) * sizeof(Bits);
-    for (std::int64_t n = 0; n < count; ++n, at += sizeof(Bits)) take(n, static_cast<double>(widen(bits_at<Bits>(at))));
-  };
-  switch (view.dtype) {
-    case TensorDType::f64:
-      return visit(double(), [](double number) { return number; });
-    case TensorDType::f16:
-      return visit(std::uint16_t(), [](std::uint16_t bits) { return from_float16(bits); });
-    case TensorDType::bf16:
-      return visit(std::uint16_t(), [](std::uint16_t bits) { return from_bfloat16(bits); });
-    default:
-      return visit(float(), [](float number) { return number; });
-  }
-}
-
-bool is_float(TensorDType dtype) { return is_floating(dtype) || dtype == TensorDType::f64; }
-
-/// A tensor of a layer as runs have it, [heads, L] or [heads, L, width], however it lies in the file.
-struct LayerTensor {
-  TensorView view;
-  std::string name;  ///< "layers.3.q"
-  std::int64_t heads = 0;
-  std::int64_t width = 0;   ///< 0: there is no such axis
-  std::int64_t length = 1;  ///< positions; 1: it has one row for all of them
-  std::int64_t head_stride = 0;
-  std::int64_t position_stride = 0;
-
-  /// Calls take(n, number) for the numbers of rows [begin, end) of a head, in their order.
-  template <typename Take>
-  void visit(std::int64_t head, std::int64_t begin, std::int64_t end, Take take) const {
-    const std::int64_t row = std::max<std::int64_t>(width, 1);
-    for (std::int64_t position = begin; position < end; ++position) {
-      const std::int64_t before = (position - begin) * row;
-      visit_floats(view, head * head_stride + position * position_stride, row,
-                   [&](std::int64_t n, double number) { take(before + n, number); });
-    }
-  }
-};
-
-using LayerTensors = std::map<std::string, LayerTensor, std::less<>>;
-
 /// "head 2, position 17" or "head 2, position 17, channel 3" of the n-th number of a head.
 std::string place_text(const LayerTensor& tensor, std::int64_t head, std::int64_t n) {
   if (tensor.length == 1) return fmt::format("head {}{}", head, tensor.width > 0 ? fmt::format(", channel {}", n) : "");
   if (tensor.width == 0) return fmt::format("head {}, position {}", head, n);
   return fmt::format("head {}, position {}, channel {}", head, n / tensor.width, n % tensor.width);
 }
-
-/// The layers of a file, which stays mapped.
-struct TensorLayers {
-  std::shared_ptr<const SafetensorsFile> file;
-  std::string path;
-  std::vector<LayerTensors> layers;
-
-  [[noreturn]] void fail(const std::string& tensor, const std::string& problem) const {
-    throw Error(fmt::format("{}: {}: {}", path, tensor, problem));
-  }
-  /// Gates or decays of a layer; null where it has none.
-  [[nodiscard]] const LayerTensor* gates(int layer) const {
-    const LayerTensor* const gates = find(layer, "log_f");
-    return gates != nullptr ? gates : find(layer, "log_decay");
-  }
-  /// Null where a layer does not have it.
-  [[nodiscard]] const LayerTensor* find(int layer, std::string_view name) const {
-    const LayerTensors& tensors = layers[index_of(layer)];
-    const auto found = tensors.find(name);
-    return found == tensors.end() ? nullptr : &found->second;
-  }
-};
-
-const char* tensor_of(TraceArray array) {
-  switch (array) {
-    case TraceArray::query:
-      return "q";
-    case TraceArray::key:
-      return "k";
-    default:
-      return "v";
-  }
-}
-
-/// Queries, keys and values, converted tile by tile.
-class TensorStore final : public QueryKeyStore {
- public:
-  TensorStore(std::shared_ptr<const TensorLayers> layers, const TraceInfo& info, Parts parts)
-      : QueryKeyStore(info, info.dtype, std::move(parts)), layers_(std::move(layers)) {}
-
-  [[nodiscard]] const char* where() const override { return "file of tensors"; }
-
-  [[nodiscard]] std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,
-                                                    std::int64_t end, std::vector<std::byte>& scratch) const override {
-    const LayerTensor& tensor = *layers_->find(layer, tensor_of(part));
-    scratch.resize(index_of((end - begin) * tensor.width) * size_of(dtype()));
-    if (dtype() == DType::bfloat16) {
-      tensor.visit(head, begin, end, [&](std::int64_t n, double number) {
-        const std::uint16_t bits = to_bfloat16(static_cast<float>(number));
-        std::memcpy(scratch.data() + n * 2, &bits, 2);
-      });
-    } else {
-      tensor.visit(head, begin, end, [&](std::int64_t n, double number) {
-        const auto value = static_cast<float>(number);
-        std::memcpy(scratch.data() + n * 4, &value, 4);
-      });
-    }
-    return scratch;
-  }
-
- private:
-  std::shared_ptr<const TensorLayers> layers_;
-};
-
-/// Gates, decays, beta and losses, made where they are asked for.
-class TensorSource final : public TraceSource {
- public:
-  TensorSource(std::shared_ptr<const TensorLayers> layers, const TraceInfo& info, std::vector<float> loss)
-      : layers_(std::move(layers)), sizes_(info), loss_(std::move(loss)) {}
-
-  [[nodiscard]] bool has(TraceArray array, int index) const override {
-    if (array == TraceArray::per_token_loss) return !loss_.empty();
-    const bool sums = array == TraceArray::cumulative_log_gate || array == TraceArray::cumulative_log_decay;
-    if (!sums && name_of_numbers(array) == nullptr) return false;
-    return belongs_to(spec_of(array), sizes_.mixer(index));
-  }
-
-  [[nodiscard]] std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const override {
-    if (!has(array, index)) return nullptr;
-    if (array == TraceArray::per_token_loss) return std::make_shared<ArrayValues>(loss_);
-    if (const char* const name = name_of_numbers(array)) {
-      const LayerTensor& tensor = *layers_->find(index, name);
-      if (array == TraceArray::decay_rate) return std::make_shared<ArrayValues>(numbers_of<double>(tensor));
-      return std::make_shared<ArrayValues>(numbers_of<float>(tensor));
-    }
-    std::vector<double> sums(elements_of(spec_of(array), sizes_, index));
-    if (const LayerTensor* const gates = layers_->gates(index)) sum_gates(*gates, sums);
-    return std::make_shared<ArrayValues>(std::move(sums));
-  }
-
-  [[nodiscard]] bool is_zero(TraceArray array, int index) const override {
-    const bool sums = array == TraceArray::cumulative_log_gate || array == TraceArray::cumulative_log_decay;
-    return (sums && layers_->gates(index) == nullptr) || TraceSource::is_zero(array, index);
-  }
-
- private:
-  /// The tensor of an array that a trace has as it is; null for others.
-  static const char* name_of_numbers(TraceArray array) {
-    switch (array) {
-      case TraceArray::beta:
-        return "beta";
-      case TraceArray::decay_rate:
-        return "decay_rate";
-      case TraceArray::erase_read:
-        return "erase_read";
-      case TraceArray::erase_write:
-        return "erase_write";
-      case TraceArray::sink_logit:
-        return "sink";
-      default:
-        return nullptr;
-    }
-  }
-
-  template <typename T>
-  static std::vector<T> numbers_of(const LayerTensor& tensor) {
-    const std::int64_t size = tensor.length * std::max<std::int64_t>(tensor.width, 1);
-    std::vector<T> numbers(index_of(tensor.heads * size));
-    for (std::int64_t head = 0; head < tensor.heads; ++head) {
-      T* const out = numbers.data() + head * size;
-      tensor.visit(head, 0, tensor.length, [&](std::int64_t n, double number) { out[n] = static_cast<T>(number); });
-    }
-    return numbers;
-  }
-
-  /// Sums along positions, head by head and channel by channel. Heads that have one decay together have equal sums.
-  void sum_gates(const LayerTensor& gates, std::span<double> sums) const {
-    const std::int64_t length = sizes_.length;
-    const std::int64_t channels = std::max<std::int64_t>(gates.width, 1);
-    std::vector<double> along(index_of(length * channels));
-    std::vector<double> summed(along.size());
-    for (std::int64_t head = 0; head < gates.heads; ++head) {
-      gates.visit(head, 0, length, [&](std::int64_t n, double number) {
-        along[index_of(n % channels * length + n / channels)] = number;
-      });
-      kernels::cpu::cumulative_log_gate(along.data(), channels, length, summed.data());
-      const std::int64_t size = length * channels;
-      const std::int64_t shared = std::ssize(sums) / (gates.heads * size);
-      for (std::int64_t n = 0; n < size; ++n) {
-        const double sum = summed[index_of(n % channels * length + n / channels)];
-        for (std::int64_t m = 0; m < shared; ++m) sums[index_of((head * shared + m) * size + n)] = sum;
-      }
-    }
-  }
-
-  std::shared_ptr<const TensorLayers> layers_;
-  TraceSizes sizes_;
-  std::vector<float> loss_;
-};
 
 /// The number N of "layers.N.q", and "q".
 std::optional<std::pair<int, std::string>> layer_and_tensor(const std::string& name) {
@@ -299,9 +97,8 @@ class TensorRunReader {
     if (!check_numbers()) return nullptr;
     QueryKeyStore::Parts parts{TraceArray::query, TraceArray::key};
     if (has_values_) parts.push_back(TraceArray::value);
-    auto store = std::make_shared<const TensorStore>(layers_, info_, parts);
-    auto source = std::make_unique<const TensorSource>(layers_, info_, std::move(loss));
-    return std::make_shared<const Trace>(info_, text, tokens, std::move(source), std::move(store));
+    return std::make_shared<const Trace>(info_, text, tokens, tensor_source(layers_, info_, std::move(loss)),
+                                         tensor_store(layers_, info_, std::move(parts)));
   }
 
  private:
