@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Saliency, testing::Values("fox-pro", "fox-lla
                          test::fixture_test_name);
 
 /// Linear mixers with one decay a head.
-class DecaySaliency : public testing::TestWithParam<const char*> {
+class CudaSaliency : public testing::TestWithParam<const char*> {
  protected:
   /// The gradients by all log decays, of both sequences of a fixture as one text.
   static std::vector<double> gradients(const std::string& device, DType dtype) {
@@ -188,14 +188,14 @@ class DecaySaliency : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(DecaySaliency, OnAGpuIsThatOfTheCpu) {
+TEST_P(CudaSaliency, OfDecaysIsThatOfTheCpu) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const std::vector<double> cpu = gradients("cpu", DType::float32);
   EXPECT_LE(distance(gradients("cuda", DType::float32), cpu), 1e-3);
   EXPECT_LE(distance(gradients("cuda", DType::bfloat16), cpu), 0.1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, DecaySaliency, testing::Values("mamba2", "gated-deltanet"), test::fixture_test_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, CudaSaliency, testing::Values("mamba2", "gated-deltanet"), test::fixture_test_name);
 
 /// The transposed derivative of a change of gates, against differences of the change itself.
 TEST(PulledBackGates, AreTheDerivativeOfEveryIntervention) {
