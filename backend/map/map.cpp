@@ -131,8 +131,7 @@ void check_request(const MapRequest& request) {
 }
 
 std::optional<Image> computed(const MapRequest& request, const Job& job, const MapStages* stages) {
-  const bool counted = request.first_key == FirstKey::counted;
-  if (const auto gpu = counted ? gpu_of(request) : std::nullopt) {
+  if (const auto gpu = gpu_of(request)) {
     Image image;
     const kernels::Status status = device_map(request, *gpu, job, image);
     if (status == kernels::Status::ok) return image;

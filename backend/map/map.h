@@ -98,7 +98,7 @@ struct MapRequest {
   /// Entries of attention below this may be left out as 0, tile by tile. 0: exact (below 2^-126 they are 0 all the
   /// same); 2^-24 for a linear picture.
   double skip_tolerance = 0;
-  /// For attention, attention_without_gate and gate_effect. Maps without key 0 are computed on the CPU.
+  /// For attention, attention_without_gate and gate_effect.
   FirstKey first_key = FirstKey::counted;
   /// The channel of forget and log_forget where each channel decays; absent: the mean over channels.
   std::optional<int> channel = {};

@@ -117,27 +117,27 @@ class BackwardProblem {
   void attend() {
     output.assign(query.size(), 0);
     log_normalizer.assign(index_of(o.batch * o.heads * o.length), 0);
-    std::vector<double> weights(index_of(o.length));
-    for (std::int64_t flat = 0; flat < o.batch * o.heads; ++flat) {
-      for (std::int64_t i = 0; i < o.length; ++i) {
-        double largest = -std::numeric_limits<double>::infinity();
-        for (std::int64_t j = first_key(i); j <= i; ++j) {
-          largest = std::max(largest, weights[index_of(j)] = logit(flat, i, j));
-        }
-        double sum = 0;
-        for (std::int64_t j = first_key(i); j <= i; ++j) {
-          sum += weights[index_of(j)] = std::exp(weights[index_of(j)] - largest);
-        }
-        double* out = output.data() + at(o.heads, flat / o.heads, flat % o.heads, i);
-        for (std::int64_t j = first_key(i); j <= i; ++j) {
-          const float* v = value.data() + at(o.key_heads, flat / o.heads, key_head(flat), j);
-          for (std::int64_t x = 0; x < o.head_dim; ++x) {
-            out[x] += weights[index_of(j)] / sum * static_cast<double>(v[x]);
-          }
-        }
-        log_normalizer[index_of(flat * o.length + i)] = largest + std::log(sum);
+    all_cores().run(o.batch * o.heads * o.length, [&](std::int64_t task, int) {
+      const std::int64_t flat = task / o.length;
+      const std::int64_t i = task % o.length;
+      std::vector<double> weights(index_of(i + 1));
+      double largest = -std::numeric_limits<double>::infinity();
+      for (std::int64_t j = first_key(i); j <= i; ++j) {
+        largest = std::max(largest, weights[index_of(j)] = logit(flat, i, j));
       }
-    }
+      double sum = 0;
+      for (std::int64_t j = first_key(i); j <= i; ++j) {
+        sum += weights[index_of(j)] = std::exp(weights[index_of(j)] - largest);
+      }
+      double* out = output.data() + at(o.heads, flat / o.heads, flat % o.heads, i);
+      for (std::int64_t j = first_key(i); j <= i; ++j) {
+        const float* v = value.data() + at(o.key_heads, flat / o.heads, key_head(flat), j);
+        for (std::int64_t x = 0; x < o.head_dim; ++x) {
+          out[x] += weights[index_of(j)] / sum * static_cast<double>(v[x]);
+        }
+      }
+      log_normalizer[index_of(task)] = largest + std::log(sum);
+    });
   }
 
   /// @param composed   with bfloat16 between the operations, and an output that was rounded
@@ -150,11 +150,13 @@ class BackwardProblem {
     g.log_gate.assign(log_normalizer.size(), 0);
     g.key_logit.assign(log_normalizer.size(), 0);
     const auto kept = [&](double x) { return magnitude ? std::abs(x) : x; };
-    std::vector<double> crossing(index_of(o.length + 1));
+    const auto pair = [&](std::int64_t i, std::int64_t j) { return index_of(i * o.length + j); };
+    std::vector<double> weights(index_of(o.length * o.length));
+    std::vector<double> of_logits(weights.size());
+    std::vector<double> rows(index_of(o.length));  // sums of of_logits
     for (std::int64_t flat = 0; flat < o.batch * o.heads; ++flat) {
       const std::int64_t b = flat / o.heads;
-      std::fill(crossing.begin(), crossing.end(), 0.0);
-      for (std::int64_t i = 0; i < o.length; ++i) {
+      all_cores().run(o.length, [&](std::int64_t i, int) {
         const std::int64_t row = at(o.heads, b, flat % o.heads, i);
         double delta = 0;
         for (std::int64_t x = 0; x < o.head_dim; ++x) {
@@ -162,6 +164,7 @@ class BackwardProblem {
               static_cast<double>(output_gradient[index_of(row + x)]) * stored(output[index_of(row + x)], composed);
         }
         double* dq = g.query.data() + row;
+        rows[index_of(i)] = 0;
         for (std::int64_t j = first_key(i); j <= i; ++j) {
           const std::int64_t column = at(o.key_heads, b, key_head(flat), j);
           const double dp =
@@ -169,21 +172,34 @@ class BackwardProblem {
           const double p =
               stored(std::exp(logit(flat, i, j, composed) - log_normalizer[index_of(flat * o.length + i)]), composed);
           const double ds = magnitude ? p * (std::abs(dp) + std::abs(delta)) : stored(p * (dp - delta), composed);
-          double* dk = g.key.data() + column;
-          double* dv = g.value.data() + column;
           for (std::int64_t x = 0; x < o.head_dim; ++x) {
             dq[x] += scale() * ds * kept(static_cast<double>(key[index_of(column + x)]));
-            dk[x] += scale() * ds * kept(static_cast<double>(query[index_of(row + x)]));
-            dv[x] += p * kept(static_cast<double>(output_gradient[index_of(row + x)]));
           }
-          g.key_logit[index_of(flat * o.length + j)] += ds;
-          crossing[index_of(j + 1)] += ds;  // of the pair's steps, j + 1 is the first
-          crossing[index_of(i + 1)] -= ds;
+          weights[pair(i, j)] = p;
+          of_logits[pair(i, j)] = ds;
+          rows[index_of(i)] += ds;
         }
-      }
-      double sum = 0;
-      for (std::int64_t t = 0; t < o.length; ++t) {
-        g.log_gate[index_of(flat * o.length + t)] = sum += crossing[index_of(t)];
+      });
+      all_cores().run(o.length, [&](std::int64_t j, int) {
+        const std::int64_t column = at(o.key_heads, b, key_head(flat), j);
+        double* dk = g.key.data() + column;
+        double* dv = g.value.data() + column;
+        double& sum = g.key_logit[index_of(flat * o.length + j)];
+        for (std::int64_t i = j; i < o.length && first_key(i) <= j; ++i) {
+          const std::int64_t row = at(o.heads, b, flat % o.heads, i);
+          const double ds = of_logits[pair(i, j)];
+          for (std::int64_t x = 0; x < o.head_dim; ++x) {
+            dk[x] += scale() * ds * kept(static_cast<double>(query[index_of(row + x)]));
+            dv[x] += weights[pair(i, j)] * kept(static_cast<double>(output_gradient[index_of(row + x)]));
+          }
+          sum += ds;
+        }
+      });
+      // Of a pair's steps, j + 1 is the first and i the last.
+      double crossing = 0;
+      for (std::int64_t t = 1; t < o.length; ++t) {
+        crossing += g.key_logit[index_of(flat * o.length + t - 1)] - rows[index_of(t - 1)];
+        g.log_gate[index_of(flat * o.length + t)] = crossing;
       }
     }
     for (auto* tensor : {&g.query, &g.key, &g.value}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -17,7 +18,12 @@ namespace foxscope::kernels::testing {
 namespace {
 
 constexpr std::int64_t kComparedRows = 24;
-constexpr std::uint64_t kNormals = 1 << 18;  // rows are random pieces of so many numbers
+constexpr std::int64_t kNormals = 1 << 20;  // rows are random pieces of so many numbers
+
+const std::vector<float>& normals() {
+  static const std::vector<float> kAll = normal_numbers(kNormals, 1);
+  return kAll;
+}
 
 double rounded(double x) { return widen(narrow(static_cast<float>(x))); }
 
@@ -59,11 +65,8 @@ CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std
   tensor.host.assign(index_of(rows * stride), std::nanf(""));  // between the rows
   const bool low = options_.type == cuda::ElementType::bfloat16;
   std::mt19937_64 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> normals(kNormals);
-  for (float& x : normals) x = normal(engine);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float* row = normals.data() + engine() % (kNormals - static_cast<std::uint64_t>(d));
+    const float* row = normals().data() + engine() % static_cast<std::uint64_t>(kNormals - d);
     double squares = 0;
     for (std::int64_t x = 0; x < d; ++x) squares += static_cast<double>(row[x] * row[x]);
     const float factor = norm > 0 ? norm / static_cast<float>(std::sqrt(squares / static_cast<double>(d))) : 1.0F;
@@ -205,7 +208,6 @@ cuda::AttentionBlocks CudaProblem::blocks() const {
 }
 
 CudaProblem::Errors CudaProblem::compare() const {
-  const std::int64_t d = options_.head_dim;
   const std::int64_t length = options_.length;
   std::vector<std::int64_t> rows;
   if (length <= 100) {
@@ -216,67 +218,77 @@ CudaProblem::Errors CudaProblem::compare() const {
     while (std::ssize(rows) < kComparedRows)
       rows.push_back(static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(length)));
   }
-  Errors errors;
-  double error = 0;
-  double composed_error = 0;
-  double squares = 0;
+  const std::int64_t count = std::ssize(rows);
+  std::vector<RowErrors> of_rows(index_of(options_.batch * options_.heads * count));
+  all_cores().run(std::ssize(of_rows), [&](std::int64_t task, int) {
+    of_rows[index_of(task)] = compare_row(task / count, rows[index_of(task % count)]);
+  });
+  std::vector<std::int64_t> not_finite(index_of(options_.batch * options_.heads));
+  all_cores().run(std::ssize(not_finite), [&](std::int64_t flat, int) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      const float* out = row(output_, flat / options_.heads, flat % options_.heads, i);
+      not_finite[index_of(flat)] +=
+          std::count_if(out, out + options_.head_dim, [](float x) { return !std::isfinite(x); });
+      if (!std::isfinite(log_normalizer_[index_of(flat * length + i)])) ++not_finite[index_of(flat)];
+    }
+  });
+  RowErrors sum;
+  for (const RowErrors& of_row : of_rows) {
+    sum.error += of_row.error;
+    sum.composed += of_row.composed;
+    sum.squares += of_row.squares;
+    sum.log_normalizer = test::largest_error(sum.log_normalizer, of_row.log_normalizer);
+  }
+  return {std::sqrt(sum.error / sum.squares), std::sqrt(sum.composed / sum.squares), sum.log_normalizer,
+          std::accumulate(not_finite.begin(), not_finite.end(), std::int64_t{0})};
+}
+
+CudaProblem::RowErrors CudaProblem::compare_row(std::int64_t flat, std::int64_t i) const {
+  const std::int64_t d = options_.head_dim;
+  const std::int64_t b = flat / options_.heads;
+  const std::int64_t h = flat % options_.heads;
+  const std::int64_t key_head = h / (options_.heads / options_.key_heads);
   const double scale = 1 / std::sqrt(static_cast<double>(d));
-  std::vector<double> weights(index_of(length));
-  std::vector<double> low(index_of(length));
-  for (std::int64_t b = 0; b < options_.batch; ++b) {
-    for (std::int64_t h = 0; h < options_.heads; ++h) {
-      const std::int64_t key_head = h / (options_.heads / options_.key_heads);
-      const std::int64_t flat = b * options_.heads + h;
-      for (const std::int64_t i : rows) {
-        const std::int64_t first =
-            options_.window_size > 0 ? std::max<std::int64_t>(0, i - options_.window_size + 1) : 0;
-        double largest = -std::numeric_limits<double>::infinity();
-        double low_largest = largest;
-        for (std::int64_t j = first; j <= i; ++j) {
-          const double product = dot(row(query_, b, h, i), row(key_, b, key_head, j), d);
-          const double gate =
-              gate_.empty() ? 0 : gate_[index_of(flat * length + i)] - gate_[index_of(flat * length + j)];
-          weights[index_of(j)] = product * scale + gate;
-          low[index_of(j)] = rounded(product) * scale + gate;
-          largest = std::max(largest, weights[index_of(j)]);
-          low_largest = std::max(low_largest, low[index_of(j)]);
-        }
-        double sum = 0;
-        double low_sum = 0;
-        for (std::int64_t j = first; j <= i; ++j) {
-          sum += weights[index_of(j)] = std::exp(weights[index_of(j)] - largest);
-          low_sum += low[index_of(j)] = std::exp(low[index_of(j)] - low_largest);
-        }
-        std::vector<double> out(index_of(d));
-        std::vector<double> low_out(index_of(d));
-        for (std::int64_t j = first; j <= i; ++j) {
-          const float* v = row(value_, b, key_head, j);
-          const double weight = weights[index_of(j)] / sum;
-          const double low_weight = rounded(low[index_of(j)] / low_sum);
-          for (std::int64_t x = 0; x < d; ++x) {
-            out[index_of(x)] += weight * static_cast<double>(v[x]);
-            low_out[index_of(x)] += low_weight * static_cast<double>(v[x]);
-          }
-        }
-        const float* result = row(output_, b, h, i);
-        for (std::int64_t x = 0; x < d; ++x) {
-          error += std::pow(static_cast<double>(result[x]) - out[index_of(x)], 2);
-          composed_error += std::pow(rounded(low_out[index_of(x)]) - out[index_of(x)], 2);
-          squares += out[index_of(x)] * out[index_of(x)];
-        }
-        const auto log_normalizer = static_cast<double>(log_normalizer_[index_of(flat * length + i)]);
-        errors.log_normalizer = test::largest_error(errors.log_normalizer, log_normalizer - (largest + std::log(sum)));
-      }
-      for (std::int64_t i = 0; i < length; ++i) {
-        if (!std::isfinite(log_normalizer_[index_of(flat * length + i)])) ++errors.not_finite;
-        for (std::int64_t x = 0; x < d; ++x) {
-          if (!std::isfinite(row(output_, b, h, i)[x])) ++errors.not_finite;
-        }
-      }
+  const double* gate = gate_.empty() ? nullptr : gate_.data() + flat * options_.length;
+  std::vector<double> weights(index_of(i + 1));
+  std::vector<double> low(index_of(i + 1));
+  const std::int64_t first = options_.window_size > 0 ? std::max<std::int64_t>(0, i - options_.window_size + 1) : 0;
+  double largest = -std::numeric_limits<double>::infinity();
+  double low_largest = largest;
+  for (std::int64_t j = first; j <= i; ++j) {
+    const double product = dot(row(query_, b, h, i), row(key_, b, key_head, j), d);
+    const double fall = gate == nullptr ? 0 : gate[i] - gate[j];
+    weights[index_of(j)] = product * scale + fall;
+    low[index_of(j)] = rounded(product) * scale + fall;
+    largest = std::max(largest, weights[index_of(j)]);
+    low_largest = std::max(low_largest, low[index_of(j)]);
+  }
+  double sum = 0;
+  double low_sum = 0;
+  for (std::int64_t j = first; j <= i; ++j) {
+    sum += weights[index_of(j)] = std::exp(weights[index_of(j)] - largest);
+    low_sum += low[index_of(j)] = std::exp(low[index_of(j)] - low_largest);
+  }
+  std::vector<double> out(index_of(d));
+  std::vector<double> low_out(index_of(d));
+  for (std::int64_t j = first; j <= i; ++j) {
+    const float* v = row(value_, b, key_head, j);
+    const double weight = weights[index_of(j)] / sum;
+    const double low_weight = rounded(low[index_of(j)] / low_sum);
+    for (std::int64_t x = 0; x < d; ++x) {
+      out[index_of(x)] += weight * static_cast<double>(v[x]);
+      low_out[index_of(x)] += low_weight * static_cast<double>(v[x]);
     }
   }
-  errors.output = std::sqrt(error / squares);
-  errors.composed = std::sqrt(composed_error / squares);
+  RowErrors errors;
+  const float* result = row(output_, b, h, i);
+  for (std::int64_t x = 0; x < d; ++x) {
+    errors.error += std::pow(static_cast<double>(result[x]) - out[index_of(x)], 2);
+    errors.composed += std::pow(rounded(low_out[index_of(x)]) - out[index_of(x)], 2);
+    errors.squares += out[index_of(x)] * out[index_of(x)];
+  }
+  const auto log_normalizer = static_cast<double>(log_normalizer_[index_of(flat * options_.length + i)]);
+  errors.log_normalizer = log_normalizer - (largest + std::log(sum));
   return errors;
 }
 

@@ -78,6 +78,14 @@ class CudaProblem {
     std::vector<float> host;
     cuda::DeviceBuffer device;
   };
+  /// Squares of a row's differences and of its numbers, and the difference of its log-normaliser.
+  struct RowErrors {
+    double error = 0;
+    double composed = 0;
+    double squares = 0;
+    double log_normalizer = 0;
+  };
+  [[nodiscard]] RowErrors compare_row(std::int64_t flat, std::int64_t i) const;
   [[nodiscard]] Tensor make_tensor(std::int64_t heads, float norm, std::uint64_t seed) const;
   void oppose();
   void upload(Tensor& tensor) const;

@@ -13,6 +13,7 @@
 #include "backend/base/index.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/executor.h"
 #include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
@@ -26,6 +27,12 @@ inline std::uint16_t narrow(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (std::isnan(x)) return 0x7fff;
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/// The threads that references are computed by.
+inline ThreadPool& all_cores() {
+  static ThreadPool pool;
+  return pool;
 }
 
 template <class T>

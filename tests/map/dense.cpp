@@ -3,16 +3,24 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 
 #include "backend/base/index.h"
+#include "kernels/executor.h"
 #include "tests/largest_error.h"
 
 namespace foxscope::test {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+/// Calls row(i) for all of [0, length) on all cores.
+void for_rows(std::int64_t length, const std::function<void(std::int64_t)>& row) {
+  static kernels::ThreadPool pool;
+  pool.run(length, [&](std::int64_t i, int) { row(i); });
+}
 
 void fill_query_key(const RunShape& shape, std::span<std::byte> bytes, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
@@ -58,7 +66,7 @@ std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& sto
   const auto query = store.rows(QueryKeyStore::Part::query, layer, head, 0, length, query_scratch);
   const auto key = store.rows(QueryKeyStore::Part::key, layer, key_head, 0, length, key_scratch);
   std::vector<double> logits(static_cast<std::size_t>(length * length), kNone);
-  for (std::int64_t i = 0; i < length; ++i) {
+  for_rows(length, [&](std::int64_t i) {
     const std::int64_t window = info.window_sizes.empty() ? info.window_size : info.window_sizes[index_of(layer)];
     const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, i - window + 1);
     for (std::int64_t j = first; j <= i; ++j) {
@@ -67,7 +75,7 @@ std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& sto
       logits[index_of(i * length + j)] =
           info.logit_cap > 0 ? info.logit_cap * std::tanh(logit / info.logit_cap) : logit;
     }
-  }
+  });
   return logits;
 }
 
@@ -155,11 +163,11 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
       }
       if (!shape.normalized) continue;
       const std::vector<double> logits = dense_logits(info, *store, layer, head);
-      for (std::int64_t i = 0; i < shape.length; ++i) {
-        if (i == shape.nan_normalizer) continue;
+      for_rows(shape.length, [&](std::int64_t i) {
+        if (i == shape.nan_normalizer) return;
         rows[index_of(head * shape.length + i)] =
             static_cast<float>(row_normalizer(logits, c, shape.length, i, sink_of(shape, head)));
-      }
+      });
     }
     if (shape.keeps_gates) std::ranges::copy(gate, recorder.cumulative_log_gate(layer).begin());
     if (shape.keeps_rows) std::ranges::copy(rows, recorder.log_normalizer(layer).begin());
@@ -194,14 +202,14 @@ DenseHead::DenseHead(const HeadOf& head)
 
 std::vector<double> DenseHead::softmax(bool with_gate) const {
   std::vector<double> result(logits_.size());
-  for (std::int64_t i = 0; i < length_; ++i) {
+  for_rows(length_, [&](std::int64_t i) {
     const double normalizer = row_normalizer(logits_, with_gate ? c_.data() : nullptr, length_, i, sink_);
     for (std::int64_t j = 0; j < length_; ++j) {
       const auto at = static_cast<std::size_t>(i * length_ + j);
       const double gate = with_gate ? c_[index_of(i)] - c_[index_of(j)] : 0.0;
       result[at] = std::exp(logits_[at] + gate - normalizer);
     }
-  }
+  });
   return result;
 }
 

@@ -14,6 +14,10 @@ namespace foxscope {
 namespace {
 
 constexpr double kGradientBound = 1e-4;  // of the largest entry
+/// What rounding a head's output and dS to bfloat16 leaves of the gradients by log f of a fixture's 64 positions,
+/// relative. In float64, of 400 random dO, half are below 0.0044 and 95 % below 0.008. Composed operations round
+/// neither.
+constexpr double kRoundedAttention = 0.008;
 
 double largest(std::span<const float> values) {
   return test::largest_difference(values, std::vector<float>(values.size()));
@@ -190,7 +194,7 @@ double error_of_log_gates(const char* name, Way way) {
 TEST_P(GoldenGradient, CudaInBfloat16IsAsNearAsComposedOperations) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const double composed = error_of_log_gates(GetParam(), Way::composed);
-  EXPECT_LE(error_of_log_gates(GetParam(), Way::fused), 2 * composed);
+  EXPECT_LE(error_of_log_gates(GetParam(), Way::fused), 2 * std::hypot(composed, kRoundedAttention));
   EXPECT_LE(composed, 0.1);
 }
 

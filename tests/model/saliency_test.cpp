@@ -1,6 +1,7 @@
 // What a loss owes to each gate, as a run keeps it: against the forward pass alone, and by what must hold of it.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -152,6 +153,49 @@ TEST_P(Saliency, StopsOnTheWayBack) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Saliency, testing::Values("fox-pro", "fox-llama", "fox-llama-rope", "gpt2", "qwen3"),
                          test::fixture_test_name);
+
+/// Linear mixers with one decay a head.
+class CudaSaliency : public testing::TestWithParam<const char*> {
+ protected:
+  /// The gradients by all log decays, of both sequences of a fixture as one text.
+  static std::vector<double> gradients(const std::string& device, DType dtype) {
+    const auto model =
+        CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::of(DeviceChoice::parse(device)), dtype);
+    const SafetensorsFile golden(test::data_path(GetParam()) + "/golden.safetensors");
+    test::Batch batch;
+    batch.labels = test::read_ids(golden, "input_ids");
+    batch.input_ids = batch.labels;
+    std::ranges::rotate(batch.labels, batch.labels.begin() + 1);
+    batch.keep = {Keep::loss, Keep::gates, Keep::saliency};
+    const auto trace = trace_of(*model, batch);
+    std::vector<double> all;
+    for (int layer = 0; layer < trace->info().layers; ++layer) {
+      for (int head = 0; head < trace->info().heads; ++head) {
+        std::ranges::copy(trace->log_forget_gradient(layer, head), std::back_inserter(all));
+      }
+    }
+    return all;
+  }
+  /// |a - b| / |b|.
+  static double distance(const std::vector<double>& a, const std::vector<double>& b) {
+    double error = 0;
+    double size = 0;
+    for (std::size_t n = 0; n < b.size(); ++n) {
+      error += (a[n] - b[n]) * (a[n] - b[n]);
+      size += b[n] * b[n];
+    }
+    return std::sqrt(error / size);
+  }
+};
+
+TEST_P(CudaSaliency, OfDecaysIsThatOfTheCpu) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const std::vector<double> cpu = gradients("cpu", DType::float32);
+  EXPECT_LE(distance(gradients("cuda", DType::float32), cpu), 1e-3);
+  EXPECT_LE(distance(gradients("cuda", DType::bfloat16), cpu), 0.1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, CudaSaliency, testing::Values("mamba2", "gated-deltanet"), test::fixture_test_name);
 
 /// The transposed derivative of a change of gates, against differences of the change itself.
 TEST(PulledBackGates, AreTheDerivativeOfEveryIntervention) {

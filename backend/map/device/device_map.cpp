@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "backend/base/index.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/log_normalizer.h"
 #include "backend/map/mixing_entries.h"
 #include "backend/map/statistics/bins.h"
 #include "backend/trace/device_heads.h"
@@ -95,6 +97,7 @@ bool device_mixes(const HeadOf& head, Quantity quantity) {
 
 bool device_takes(const MapRequest& request, const HeadOf& head) {
   if (request.channel) return false;
+  if (request.first_key == FirstKey::left_out && !foxscope::device_takes(head)) return false;
   const bool alone = !request.minus && device_mixes(head, request.quantity);
   // Tiles of linear mixers have no bins of distances there.
   if (request.by_distance() && device_mixes(head, request.quantity)) return false;
@@ -109,7 +112,7 @@ class DeviceMap {
   Status run(const Job& job, Image& image) {
     if (device_mixes(request_.head, request_.quantity)) return mix(job, image);
     const bool effect = request_.quantity == Quantity::gate_effect;
-    if (!find_normalizers(job)) return Status::cancelled;
+    if (!find_normalizers(job) || !leave_out_first(job)) return Status::cancelled;
     const cuda::DeviceScope scope(heads_->device());
     // One lock after the other: two differences of the same traces may be computed at once, each way round.
     std::optional<DeviceHead> other;
@@ -128,7 +131,7 @@ class DeviceMap {
     if (request_.minus) minus = head_of(request_.quantity, *request_.minus->trace, *other);
     if (effect) minus = head_of(Quantity::attention_without_gate, *request_.head.trace, own);
     if (request_.minus || effect) map.minus = &minus;
-    return pool(map, image);
+    return pool(map, besides_, image);
   }
 
  private:
@@ -137,6 +140,22 @@ class DeviceMap {
     if (!parts_of(request_.quantity).without_gate) return true;
     if (log_normalizer_without_gate(request_.head, job).empty()) return false;
     return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
+  }
+
+  /// Makes the rows of softmax without key 0, of the head and of what is subtracted from it, where the request leaves
+  /// that key out. @returns false if the job was stopped
+  bool leave_out_first(const Job& job) {
+    if (request_.first_key == FirstKey::counted) return true;
+    const auto add = [&](const HeadOf& head, bool gated) {
+      std::span<const float> rows;
+      if (!gated) rows = log_normalizer_without_gate(head, job);
+      besides_.push_back(compute_log_normalizer_beside_first(head, rows, request_.rows, job));
+      return !besides_.back().empty();
+    };
+    const bool gated = request_.quantity != Quantity::attention_without_gate;
+    if (!add(request_.head, gated)) return false;
+    if (request_.quantity == Quantity::gate_effect) return add(request_.head, false);
+    return !request_.minus || add(*request_.minus, gated);
   }
 
   /// Computes the map of a linear mixer.
@@ -175,7 +194,8 @@ class DeviceMap {
     return found;
   }
 
-  Status pool(cuda::PooledMap& map, Image& image) {
+  /// @param besides  normalisers without key 0, of the head and of what is subtracted; empty: key 0 counts
+  Status pool(cuda::PooledMap& map, std::span<const std::vector<float>> besides, Image& image) {
     map.value = request_.quantity == Quantity::logits       ? cuda::MapValue::logit
                 : request_.quantity == Quantity::log_forget ? cuda::MapValue::logarithm
                                                             : cuda::MapValue::attention;
@@ -186,8 +206,19 @@ class DeviceMap {
     }
     place(map);
     place_distances(map);
-    const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);
-    return deliver(map, workspace, image, [&] { return cuda::pooled_map(map, heads_->stream()); });
+    map.first_key = besides.empty() ? 0 : 1;
+    const std::size_t workspace = (cuda::pooled_map_workspace_bytes(map) + 255) / 256 * 256;
+    const std::size_t rows = static_cast<std::size_t>(map.head.length) * sizeof(float);
+    return deliver(map, workspace + besides.size() * rows, image, [&] {
+      cuda::MapHead minus = map.minus == nullptr ? cuda::MapHead() : *map.minus;
+      for (std::size_t n = 0; n < besides.size(); ++n) {
+        auto* const at = static_cast<std::byte*>(map.workspace) + workspace + n * rows;
+        if (!cuda::copy_to_device(at, std::as_bytes(std::span(besides[n])), heads_->stream())) return Status::failed;
+        (n == 0 ? map.head : minus).log_normalizer = reinterpret_cast<const float*>(at);
+      }
+      if (map.minus != nullptr) map.minus = &minus;
+      return cuda::pooled_map(map, heads_->stream());
+    });
   }
 
   Status pool_forget(const DeviceHead& own, const DeviceHead* other, Image& image) {
@@ -251,6 +282,7 @@ class DeviceMap {
   const MapRequest& request_;
   std::shared_ptr<DeviceHeads> heads_;
   std::vector<int> edges_;  ///< of bins of distances
+  std::vector<std::vector<float>> besides_;
 };
 
 }  // namespace

@@ -60,10 +60,6 @@ void validate(const RunRequest& request, const OpenedModel& model) {
                     "decays as a whole head: leave saliency out of --keep",
                     model.folder.string(), config.model_type, mixer, config.attends() ? " beside attention" : ""));
   }
-  if (model.device.cuda) {
-    throw UsageError(fmt::format("{}: saliency of layers of {} is computed only on a CPU: use --device cpu",
-                                 model.folder.string(), mixer));
-  }
   for (int layer = 0; layer < config.layers; ++layer) {
     if (!changes_gates(model.options.interventions, layer)) continue;
     throw UsageError(

@@ -16,15 +16,12 @@ constexpr int kThreadDistances = 11;
 constexpr int kWarpDistances = kTileKeys + kWarpRows - 1;
 constexpr int kNoToken = -1;  // before key 0
 
-/// Warps of a block, and blocks that a multiprocessor is to hold.
+/// Warps of a block, a multiple of the four parts of a multiprocessor. The more there are, the more rows read a tile of
+/// keys when it has come.
 template <class Dot>
 constexpr int kSpreadWarps = 8;
 template <>
-constexpr int kSpreadWarps<FixedDot<64>> = 6;
-template <class Dot>
-constexpr int kSpreadBlocks = 1;
-template <>
-constexpr int kSpreadBlocks<FixedDot<64>> = 2;
+constexpr int kSpreadWarps<FixedDot<64>> = 12;
 
 /// How shared memory is laid out: references of the gate, then slots of queries, then slots of keys.
 struct SpreadLayout {
@@ -35,10 +32,11 @@ struct SpreadLayout {
   int tile_bytes = 0;
 
   SpreadLayout() = default;
-  __host__ __device__ SpreadLayout(int warp_count, bool ahead, int depth, bool float32)
+  /// @param key_tiles  1, 2 or 4: half of them are read while the others are filled; with 1 nothing is on its way
+  __host__ __device__ SpreadLayout(int warp_count, int key_tiles, int depth, bool float32)
       : warps(warp_count),
-        query_slots(warp_count / 2 + (ahead ? 1 : 0)),
-        key_slots(ahead ? 2 : 1),
+        query_slots(warp_count / 2 + key_tiles - 1),
+        key_slots(key_tiles),
         tile_bytes(kTileKeys * tile_stride(depth, float32)) {}
 
   [[nodiscard]] __host__ __device__ int query_bytes() const { return tile_bytes + kTileKeys * 20; }
@@ -74,7 +72,7 @@ class SpreadPass {
  public:
   __device__ __forceinline__ SpreadPass(const StatisticsParameters& parameters, char* memory)
       : p_(parameters),
-        layout_(static_cast<int>(blockDim.x) / 32, parameters.key_slots == 2, parameters.head.depth,
+        layout_(static_cast<int>(blockDim.x) / 32, parameters.key_slots, parameters.head.depth,
                 parameters.head.float32),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
@@ -101,28 +99,32 @@ class SpreadPass {
       }
     }
     unsigned todo = all;
-    int next = __ffs(static_cast<int>(todo)) - 1;
-    load(next);
-    while (todo != 0) {
-      const int now = next;
-      todo &= todo - 1;
-      next = __ffs(static_cast<int>(todo)) - 1;
+    int group = 0;
+    unsigned now = take(todo, group);
+    load_steps(now);
+    while (now != 0) {
+      int next_group = group;
+      const unsigned next = take(todo, next_group);
       wait<0>();
-      // All have the tiles of this step, and all are done with the step before, whose slots are the next to be filled.
+      // All have the tiles of this group, and all are done with the group before, whose slots are the next to be
+      // filled.
       __syncthreads();
-      const bool overlapped = layout_.key_slots == 2 && next == now + 1;
-      if (overlapped) load(next);
-      if ((mine_ >> now & 1U) != 0) {
-        if ((careful_ >> now & 1U) != 0) {
-          add_tile<true>(now);
+      const bool overlapped = layout_.key_slots > 1 && next != 0 && next_group == group + 1;
+      if (overlapped) load_steps(next);
+      for (unsigned left = now & mine_; left != 0; left &= left - 1) {
+        const int step = __ffs(static_cast<int>(left)) - 1;
+        if ((careful_ >> step & 1U) != 0) {
+          add_tile<true>(step);
         } else {
-          add_tile<false>(now);
+          add_tile<false>(step);
         }
       }
-      if (!overlapped && todo != 0) {
+      if (!overlapped && next != 0) {
         __syncthreads();
-        load(next);
+        load_steps(next);
       }
+      now = next;
+      group = next_group;
     }
     __syncthreads();
     finish();
@@ -152,9 +154,23 @@ class SpreadPass {
     careful_ = __ballot_sync(0xffffffffU, careful);
   }
 
+  /// Takes the steps of the next group from those that are left; the warps wait for each other once a group.
+  __device__ __forceinline__ unsigned take(unsigned& todo, int& group) const {
+    if (todo == 0) return 0;
+    const int size = layout_.key_slots == 4 ? 2 : 1;
+    group = (__ffs(static_cast<int>(todo)) - 1) / size;
+    const unsigned steps = todo & (size == 2 ? 3U : 1U) << group * size;
+    todo &= ~steps;
+    return steps;
+  }
+
+  __device__ __forceinline__ void load_steps(unsigned steps) {
+    for (; steps != 0; steps &= steps - 1) load(__ffs(static_cast<int>(steps)) - 1);
+  }
+
   /// Where a block of queries lies, counted from the item's first.
   [[nodiscard]] __device__ __forceinline__ char* query_slot(int block) const {
-    // block % query_slots, of blocks below 64 and at most five slots.
+    // block % query_slots, of blocks below 40 and at most nine slots.
     const int rounds = block * per_slot_ >> 8;
     return slots_ + (block - rounds * layout_.query_slots) * layout_.query_bytes();
   }
@@ -185,30 +201,53 @@ class SpreadPass {
     }
   }
 
+  /// Starts copying a block of queries and one of keys that are whole, by four warps each.
+  __device__ __forceinline__ void load_whole(int query, char* query_to, int key, char* key_to) const {
+    constexpr int kHalf = 128;
+    constexpr int kRowBytes = Dot::kHeadDim * 2;
+    constexpr int kRows = kHalf / (kRowBytes / 16);  // that as many threads copy at once
+    const int thread = static_cast<int>(threadIdx.x) % kHalf;
+    const bool of_keys = threadIdx.x >= kHalf;
+    const int row = thread / (kRowBytes / 16);
+    const int piece = thread % (kRowBytes / 16) * 16;
+    const auto* from = static_cast<const char*>(of_keys ? p_.head.key : p_.head.query) +
+                       std::int64_t{(of_keys ? key : query) * kTileKeys + row} * kRowBytes + piece;
+    char* const to = (of_keys ? key_to : query_to) + row * (kRowBytes + 16) + piece;
+#pragma unroll
+    for (int n = 0; n < kTileKeys; n += kRows) copy_async<16>(to + n * (kRowBytes + 16), from + n * kRowBytes, true);
+  }
+
   /// Starts loading what a step needs and is not there yet.
   __device__ __forceinline__ void load(int step) {
     const int tile = first_step_ + step;
     const auto thread = static_cast<int>(threadIdx.x);
+    const auto threads = static_cast<int>(blockDim.x);
+    char* const keys = key_slot(step);
+    bool whole = false;
+    if constexpr (Dot::kHeadDim != 0) {
+      const int last = first_step_ + ahead_ + step + blocks_ - 1;
+      whole = loaded_ == step + blocks_ - 1 && (last + 1) * kTileKeys <= p_.length && threads >= 256;
+      if (whole && thread < 256) load_whole(last, query_slot(step + blocks_ - 1), tile, keys);
+    }
+    const int row_thread = thread - max(threads - 2 * kTileKeys, 0);
     for (int number = max(loaded_, step); number < step + blocks_; ++number) {
       const int block = first_step_ + ahead_ + number;
       char* const slot = query_slot(number);
-      load_tile(p_.head.query, block * kTileKeys, slot);
-      if (thread >= kTileKeys) continue;
-      const int row = block * kTileKeys + thread;
+      if (!whole) load_tile(p_.head.query, block * kTileKeys, slot);
+      if (row_thread < 0 || row_thread >= kTileKeys) continue;
+      const int row = block * kTileKeys + row_thread;
       const bool inside = row < p_.length;
       auto* const terms = reinterpret_cast<RowTerms*>(slot + layout_.tile_bytes);
-      copy_async<16>(terms + thread, p_.rows + (inside ? row : 0), inside);
-      load_token(row, kNoToken - 1, reinterpret_cast<int*>(terms + kTileKeys) + thread);
+      copy_async<16>(terms + row_thread, p_.rows + (inside ? row : 0), inside);
+      load_token(row, kNoToken - 1, reinterpret_cast<int*>(terms + kTileKeys) + row_thread);
     }
     loaded_ = step + blocks_;
-    char* const slot = key_slot(step);
-    load_tile(p_.head.key, tile * kTileKeys, slot);
-    // The last threads, which had no rows to load.
-    const int place = thread - static_cast<int>(blockDim.x) + kTileKeys;
+    if (!whole) load_tile(p_.head.key, tile * kTileKeys, keys);
+    const int place = thread - threads + kTileKeys;
     if (place >= 0) {
       const int key = tile * kTileKeys + place;
       const bool inside = key < p_.length;
-      auto* const terms = reinterpret_cast<float2*>(slot + layout_.tile_bytes);
+      auto* const terms = reinterpret_cast<float2*>(keys + layout_.tile_bytes);
       if constexpr (Gated) copy_async<8>(terms + place, p_.head.terms + (inside ? key : 0), inside);
       load_token(key - 1, kNoToken, reinterpret_cast<int*>(terms + kTileKeys) + place);
     }
@@ -389,8 +428,7 @@ class SpreadPass {
 };
 
 template <class Dot, bool Gated>
-__global__ void __launch_bounds__(kSpreadWarps<Dot> * 32, kSpreadBlocks<Dot>)
-    spread(const __grid_constant__ StatisticsBatch batch) {
+__global__ void __launch_bounds__(kSpreadWarps<Dot> * 32, 1) spread(const __grid_constant__ StatisticsBatch batch) {
   extern __shared__ __align__(16) char memory[];
   // In shared memory: registers are for sums.
   __shared__ __align__(16) char of[sizeof(StatisticsParameters)];

@@ -150,17 +150,17 @@ Status launch_row_sums(const StatisticsBatch& batch, unsigned count, const Devic
   return launched();
 }
 
-/// The layout that keeps a multiprocessor busiest: as many warps as the kernel is made for, twice where it may be, and
-/// the tiles of the next step on their way. @returns without warps where nothing fits
+/// The layout of most warps, and of these the one with most tiles on their way.
+/// @returns without warps where nothing fits
 template <class Dot>
 SpreadLayout spread_layout(const HeadParameters& head, int shared_bytes) {
-  for (int blocks = kSpreadBlocks<Dot>; blocks >= 1; --blocks) {
-    for (int warps = kSpreadWarps<Dot>; warps >= (blocks > 1 ? 4 : 2); warps -= 2) {
-      const SpreadLayout layout(warps, true, head.depth, head.float32);
-      if (layout.bytes() * blocks <= shared_bytes) return layout;
+  for (int warps = kSpreadWarps<Dot>; warps >= 2; warps -= 2) {
+    for (const int key_tiles : {4, 2}) {
+      const SpreadLayout layout(warps, key_tiles, head.depth, head.float32);
+      if (layout.bytes() <= shared_bytes) return layout;
     }
   }
-  const SpreadLayout layout(2, false, head.depth, head.float32);
+  const SpreadLayout layout(2, 1, head.depth, head.float32);
   return layout.bytes() <= shared_bytes ? layout : SpreadLayout();
 }
 

@@ -25,6 +25,7 @@ struct PoolParameters {
   int window = 0;
   int row_begin = 0, row_end = 0;
   int column_begin = 0, column_end = 0;
+  int key_begin = 0;  ///< of the columns that are not absent
   int pixel_columns = 0;
   int first_tile = 0;
   int tiles_per_item = 0;

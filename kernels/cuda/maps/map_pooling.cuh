@@ -212,7 +212,7 @@ struct Pooling : WarpPixels<Mode, 4> {
 #pragma unroll
     for (int h = 0; h < Heads; ++h) bound[h].start(p.head[h], rows);
     const int tile = first_tile + static_cast<int>(threadIdx.x) % 32;
-    const int begin = max(tile * kTileKeys, p.column_begin);
+    const int begin = max(tile * kTileKeys, p.key_begin);
     const int end = min(tile * kTileKeys + kTileKeys, p.column_end);
     bool needed = static_cast<int>(threadIdx.x) % 32 < p.tiles_per_item && begin < end;
     needed = needed && rows.sees(begin, end, p.window);
@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) pool_kernel(const __grid_c
       [&](int n, int buffer) {
         if ((mine >> n & 1U) == 0) return;
         const int tile = first_tile + n;
-        const int begin = max(0, p.column_begin - tile * kTileKeys);
+        const int begin = max(0, p.key_begin - tile * kTileKeys);
         const int end = min(kTileKeys, min(p.column_end, pooling.rows.end) - tile * kTileKeys);
 #pragma unroll
         for (int h = 0; h < Heads; ++h) pooling.terms[h].set_tile(p.head[h], tile, p.length);

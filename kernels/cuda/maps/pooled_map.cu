@@ -152,8 +152,12 @@ __global__ void fill_pixels(const __grid_constant__ PoolParameters p, std::int64
     c0 = p.window > 0 ? min(c0 - 1, p.window) : c0 - 1;
     c1 = p.window > 0 ? min(c1 - 1, p.window) : c1 - 1;
   }
+  // Absent keys are those of the first column, or a diagonal of the distances.
+  const bool cut = p.key_begin > p.column_begin;
+  if (cut && !p.by_distance) c0 = min(max(c0, p.key_begin), c1);
   std::int64_t count = pairs_below(r0, r1, c0, c1, 0);
   if (p.window > 0 && !p.by_distance) count -= pairs_below(r0, r1, c0, c1, p.window);
+  if (cut && p.by_distance) count -= max(0, min(r1, c1) - max(r0, c0));
   if (count == 0) {
     out[n] = nanf("");
   } else if (p.reduction == MapReduction::mean) {
@@ -189,6 +193,7 @@ struct Workspace {
 
 bool sizes_valid(const PooledMap& map) {
   const std::int64_t length = map.head.length;
+  if (map.first_key != 0 && map.first_key != 1) return false;
   const bool rows = map.row_begin >= 0 && map.row_begin < map.row_end && map.row_end <= length;
   const bool pixel_rows = map.pixel_rows >= 1 && map.pixel_rows <= map.row_end - map.row_begin;
   if (map.distance_edges != nullptr) {
@@ -263,7 +268,7 @@ Status run(const PooledMap& map, cudaStream_t stream, int multiprocessors, int s
   // Keys that no row sees are left alone.
   const std::int64_t oldest = p.window == 0 ? 0 : std::max<std::int64_t>(0, map.row_begin - p.window + 1);
   const std::int64_t rows = map.row_end - map.row_begin;
-  const std::int64_t first_key = std::max<std::int64_t>(p.column_begin, oldest);
+  const std::int64_t first_key = std::max<std::int64_t>(p.key_begin, oldest);
   const std::int64_t last_key = std::min<std::int64_t>(p.column_end, map.row_end);
   if (first_key < last_key) {
     p.first_tile = static_cast<int>(first_key / kTileKeys);
@@ -295,6 +300,7 @@ Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream
     p.column_end = p.row_end - p.distance_begin + 1;
     p.window = narrower(p.window, p.distance_end - 1, map.head.length);
   }
+  p.key_begin = std::max(p.column_begin, static_cast<int>(map.first_key));
   p.row_bin = reinterpret_cast<int*>(memory + plan.row_bin);
   p.column_bin = reinterpret_cast<int*>(memory + plan.column_bin);
   p.row_edge = reinterpret_cast<int*>(memory + plan.row_edge);

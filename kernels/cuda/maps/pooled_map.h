@@ -56,6 +56,7 @@ struct PooledMap {
   std::int64_t row_begin = 0, row_end = 0;
   std::int64_t column_begin = 0, column_end = 0;
   std::int64_t pixel_rows = 0, pixel_columns = 0;
+  std::int64_t first_key = 0;  ///< 0, or 1: key 0 is absent
   /// [pixel_columns + 1] edges of bins of distances i - j + 1, from 1 on, not descending, in memory of the host: column
   /// n holds the entries with edge[n] <= i - j + 1 < edge[n + 1], and [column_begin, column_end) are all of them.
   /// Null: columns are keys.

@@ -505,7 +505,8 @@ TEST_F(CudaLinearChunks, DecaysAndKeysOfLogitsAndTheirGradients) {
     const auto in_float64 = [&](const at::Tensor& logit, const at::Tensor& bound) {
       const at::Tensor f = logit.slice(2, 0, kHeads * kDim).to(at::kDouble);
       const at::Tensor b = bound.defined() ? bound.to(at::kDouble) : at::zeros({kHeads * kDim}, at::kDouble);
-      const at::Tensor log_decay = bounded ? (b + (1 - b) * at::sigmoid(f)).log() : at::log_sigmoid(f);
+      // 1 - alpha has digits where alpha is 1 in float64.
+      const at::Tensor log_decay = bounded ? at::log1p(-(1 - b) * at::sigmoid(-f)) : at::log_sigmoid(f);
       return std::pair(log_decay.unflatten(2, {kHeads, kDim}).transpose(1, 2), (1 - b) * at::sigmoid(-f));
     };
     const auto by_kernel = [&](const at::Tensor& logit, const at::Tensor& bound) {
