@@ -1,5 +1,7 @@
 #include "backend/model/backward/fused_attention_torch.h"
 
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "backend/base/index.h"
@@ -107,15 +109,16 @@ bool FusedAttentionSteps::attend(int layer) {
 }
 
 bool FusedAttentionSteps::project_output(int layer) {
-  at::Tensor output = at::empty({pass_.rows(), pass_.config().query_size()}, fused_.normed_pair().options());
-  fused_.ops().gated(gated_of(layer), output);
-  pass_.cut_heads(layer, output);
-  pass_.residual = fused_.add_product(pass_.residual, output, pass_.weights(layer).output);
+  output_ = at::empty({pass_.rows(), pass_.config().query_size()}, fused_.normed_pair().options());
+  fused_.ops().gated(gated_of(layer), output_);
+  pass_.cut_heads(layer, output_);
+  pass_.residual = fused_.add_product(pass_.residual, output_, pass_.weights(layer).output);
   return !pass_.job().stopped();
 }
 
 void FusedAttentionSteps::end_layer(int layer, bool recomputes) {
   drop_heads();
+  output_ = at::Tensor();
   if (!recomputes) return;
   Layer only;
   only.entered = kept(layer).entered;
@@ -147,12 +150,7 @@ at::Tensor FusedAttentionSteps::project_output_backward(int layer, const at::Ten
   const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
   at::Tensor grad_output = at::mm(grad_sum, weight.output);
   pass_.cut_heads(layer, grad_output);
-  if (fused_.wants_weights()) {
-    at::Tensor output = at::empty_like(grad_output);
-    fused_.ops().gated(step, output);
-    pass_.cut_heads(layer, output);
-    fused_.add_weight_gradient(grad_layer.output, grad_sum, output);
-  }
+  fused_.add_weight_gradient(grad_layer.output, grad_sum, std::exchange(output_, at::Tensor()));
   at::Tensor grad_attended = at::empty_like(step.attended);
   const at::Tensor grad_gate =
       step.gate.defined() ? grad_projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();

@@ -49,26 +49,26 @@ at::Tensor FusedGradientForward::mlp_inputs(int layer, const at::Tensor& normed)
 }
 
 void FusedGradientForward::end_layer(int layer) {
-  const bool recomputes = options().recompute == Recompute::layers;
   Layer& keeps = kept(layer);
   if (options().recompute != Recompute::none) keeps.wide = at::Tensor();
-  if (recomputes) keeps.middle = at::Tensor();
+  keeps.middle = at::Tensor();
   GradientForward::end_layer(layer);
-  attention_->end_layer(layer, recomputes);
+  attention_->end_layer(layer, options().recompute == Recompute::layers);
 }
 
 bool FusedGradientForward::make_again(int layer) {
   Layer& keeps = kept(layer);
-  if (!keeps.middle.defined()) {
-    pass_.residual = attention_->entered(layer);
-    const bool made = again([&] {
+  pass_.residual = attention_->entered(layer);
+  const bool made = again([&] {
+    if (options().recompute == Recompute::layers) {
       if (!attention_->project(layer)) return false;
       attention_->sum_gates(layer);
-      return attention_->attend(layer) && attention_->project_output(layer);
-    });
-    keeps.middle = std::exchange(pass_.residual, at::Tensor());
-    if (!made) return false;
-  }
+      if (!attention_->attend(layer)) return false;
+    }
+    return attention_->project_output(layer);
+  });
+  keeps.middle = std::exchange(pass_.residual, at::Tensor());
+  if (!made) return false;
   if (!keeps.wide.defined()) {
     const at::Tensor& weight = pass_.weights(layer).mlp_norm;
     keeps.wide = mlp_inputs(layer, fused_.normed_rows(keeps.middle, weight, /*with_rest=*/false));
@@ -118,6 +118,7 @@ std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     report_backward(job, config().layers - 1 - layer);
     if (job.stopped() || !make_again(layer)) return std::nullopt;
+    if (options().layer_begins) options().layer_begins(layer);
     feed_forward_backward(layer);
     if (!attention_->backward(layer, layer > 0 || wants_weights(), job, gradients)) return std::nullopt;
     if (options().layer_done) options().layer_done(layer);
