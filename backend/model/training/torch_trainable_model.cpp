@@ -307,6 +307,7 @@ class TorchTrainableModel final : public TrainableModel {
     return options_.device.cuda ? peak_flops_of(kernels::cuda::device_name(options_.device.index), options_.dtype) : 0;
   }
 
+  [[nodiscard]] std::int64_t gradient_bytes() const override { return trained_.absent_gradients() * 4; }
   [[nodiscard]] std::int64_t peak_device_memory() const override {
     if (!weights().on_gpu()) return 0;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

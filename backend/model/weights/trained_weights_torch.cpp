@@ -214,6 +214,15 @@ void TrainedWeights::begin_gradients(int layer) {
   }
 }
 
+std::int64_t TrainedWeights::absent_gradients() const {
+  const std::vector<FlatLayout::Chunk>& chunks = layout_.chunks();
+  std::int64_t absent = 0;
+  for (std::size_t number = 0; number < chunks.size(); ++number) {
+    if (!chunk_gradients_[number].defined()) absent += chunks[number].end - chunks[number].begin;
+  }
+  return absent;
+}
+
 void TrainedWeights::collect_gradients() {
   const at::NoGradGuard no_graph;
   for (int layer = 0; layer < computing_.config.layers; ++layer) begin_gradients(layer);

@@ -88,6 +88,8 @@ class TrainedWeights {
   void begin_gradients(int layer);
   /// The gradients of a chunk, [end - begin] float32.
   [[nodiscard]] const at::Tensor& gradient(std::size_t chunk) const { return chunk_gradients_[chunk]; }
+  /// Numbers of gradients that begin_gradients() has yet to make.
+  [[nodiscard]] std::int64_t absent_gradients() const;
   /// Brings gradients of what stands in several places together in their chunks, all of which are there then.
   void collect_gradients();
   /// Lets the gradients of layers' matrices go, and makes all others 0.
