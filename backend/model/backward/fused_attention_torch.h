@@ -28,7 +28,7 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
   /// Lets go of what is made again of a layer: queries, keys, values and gated heads, or all but x as it entered.
   void end_layer(int layer, bool recomputes);
 
-  /// The backward pass: FusedPass::grad_residual from behind attention to what enters the layer. The layer's arrays are
+  /// The backward pass: the gradient by x from behind attention to what enters the layer. The layer's arrays are
   /// let go.
   /// @param to_input   whether anything before log f and attention is sought
   /// @param gradients  takes the layer's gradient by log f, where it is wanted

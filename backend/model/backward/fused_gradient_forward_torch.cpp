@@ -111,9 +111,9 @@ std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
   const at::NoGradGuard no_graph;
   Gradients gradients;
   gradients.log_gates.resize(layers_.size());
-  fused_.grad_residual = at::zeros_like(pass_.residual);
-  fused_.ops().norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
-                             fused_.grad_residual, grad_weights().final_norm);
+  fused_.begin_backward();
+  fused_.norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
+                       grad_weights().final_norm);
   pass_.residual = at::Tensor();
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     report_backward(job, config().layers - 1 - layer);
@@ -124,18 +124,18 @@ std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
     if (options().layer_done) options().layer_done(layer);
   }
   if (grad_weights().embedding.defined()) {
-    fused_.ops().embedding_backward(pass_.put(input().ids), fused_.grad_residual, grad_weights().embedding);
+    fused_.ops().embedding_backward(pass_.put(input().ids), fused_.grad_residual(), grad_weights().embedding);
   }
   report_backward(job, config().layers);
   return gradients;
 }
 
-/// FusedPass::grad_residual from behind the MLP to before it.
+/// The gradient by x from behind the MLP to before it.
 void FusedGradientForward::feed_forward_backward(int layer) {
   const TorchLayer& weight = pass_.weights(layer);
   const TorchLayer& grad_layer = grad_weights(layer);
   Layer& keeps = kept(layer);
-  const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
+  const at::Tensor& grad_sum = fused_.grad_rounded();
   const at::Tensor product = at::mm(grad_sum, weight.mlp_out);
   fused_.ops().swiglu_backward(keeps.wide, product, wants_weights());
   const at::Tensor grad_normed = at::mm(keeps.wide, weight.mlp_in);
@@ -144,7 +144,7 @@ void FusedGradientForward::feed_forward_backward(int layer) {
     fused_.add_weight_gradient(grad_layer.mlp_in, keeps.wide,
                                fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
   }
-  fused_.ops().norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, fused_.grad_residual, grad_layer.mlp_norm);
+  fused_.norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, grad_layer.mlp_norm);
   keeps.middle = keeps.wide = at::Tensor();
 }
 
