@@ -244,11 +244,10 @@ void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {
 void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock, Clock::duration time) {
   const auto start = Clock::now();
   do {
-    WorkPointer prompt = take_prompt();
-    if (!prompt) return;
+    std::vector<WorkPointer> prompts = take_prompts();
+    if (prompts.empty()) return;
     lock.unlock();
-    std::unique_ptr<Live> live = begin(std::move(prompt));
-    if (live) live_.push_back(std::move(live));
+    begin(std::move(prompts));
     lock.lock();
     drop_cancelled();
   } while (Clock::now() - start < time);
@@ -359,50 +358,65 @@ std::int64_t Scheduler::bytes_of(const Work& work) const {
   return limits_.bytes_of_text + limits_.bytes_of_position * (std::ssize(work.read) + work.request().max_tokens);
 }
 
-Scheduler::WorkPointer Scheduler::take_prompt() {
-  if (prompts_.empty() || live_.size() >= kMostLive) return nullptr;
-  // A prompt of the request that has the fewest under way, the oldest first: many prompts of one do not hold up
-  // another.
-  const auto chosen =
-      std::ranges::min_element(prompts_, std::less<>(), [](const WorkPointer& work) { return work->ticket->live; });
-  if (!live_.empty() && held_ + bytes_of(**chosen) > limits_.held_bytes) return nullptr;
-  WorkPointer work = std::move(*chosen);
-  prompts_.erase(chosen);
-  work->live = true;
-  ++work->ticket->live;
-  in_pass_.push_back(work->ticket);
-  pass_ = std::stop_source();
-  return work;
+std::vector<Scheduler::WorkPointer> Scheduler::take_prompts() {
+  std::vector<WorkPointer> taken;
+  const std::int64_t most_tokens = live_.empty() ? limits_.batch_tokens : limits_.batch_tokens_beside;
+  std::int64_t longest = 0;
+  std::int64_t held = held_;
+  while (!prompts_.empty() && live_.size() + taken.size() < kMostLive) {
+    // A prompt of the request that has the fewest under way, the oldest first: many prompts of one do not hold up
+    // another.
+    const auto chosen =
+        std::ranges::min_element(prompts_, std::less<>(), [](const WorkPointer& work) { return work->ticket->live; });
+    const bool first = live_.empty() && taken.empty();
+    if (!first && held + bytes_of(**chosen) > limits_.held_bytes) break;
+    longest = std::max(longest, std::ssize((*chosen)->read));
+    if (!taken.empty() && std::ssize(taken) * longest + longest > most_tokens) break;
+    held += bytes_of(**chosen);
+    taken.push_back(std::move(*chosen));
+    prompts_.erase(chosen);
+    taken.back()->live = true;
+    ++taken.back()->ticket->live;
+    in_pass_.push_back(taken.back()->ticket);
+    if (!model_.reads_prompts_together()) break;
+  }
+  if (!taken.empty()) pass_ = std::stop_source();
+  return taken;
 }
 
-std::unique_ptr<Scheduler::Live> Scheduler::begin(WorkPointer work) {
-  const CompletionRequest& asked = work->request();
-  std::unique_ptr<Live> live;
+void Scheduler::begin(std::vector<WorkPointer> prompts) {
+  std::vector<std::unique_ptr<Live>> begun(prompts.size());
   std::exception_ptr error;
   try {
-    PromptRequest prompt;
-    prompt.input_ids = work->read;
-    prompt.pruning_tolerance = limits_.pruning_tolerance;
+    std::vector<PromptRequest> requests(prompts.size());
+    for (std::size_t n = 0; n < prompts.size(); ++n) {
+      requests[n].input_ids = prompts[n]->read;
+      requests[n].pruning_tolerance = limits_.pruning_tolerance;
+    }
     Job job;
     job.stop = pass_.get_token();
-    std::unique_ptr<DecodeState> decode_state = model_.begin(prompt, job);
-    if (decode_state) {
+    std::vector<std::unique_ptr<DecodeState>> decode_states = model_.prefill(requests, job);
+    for (std::size_t n = 0; n < decode_states.size(); ++n) {
+      const CompletionRequest& asked = prompts[n]->request();
       const std::uint64_t seed = asked.seed ? *asked.seed : std::random_device{}();
-      live = std::make_unique<Live>(std::move(decode_state), Sampling{asked.temperature, seed, asked.top_p}, served_);
-      live->bytes = bytes_of(*work);
-      held_ += live->bytes;
+      const Sampling sampling{asked.temperature, seed, asked.top_p};
+      begun[n] = std::make_unique<Live>(std::move(decode_states[n]), sampling, served_);
+      begun[n]->bytes = bytes_of(*prompts[n]);
     }
   } catch (...) {
     error = std::current_exception();
   }
   const std::scoped_lock lock(mutex_);
   in_pass_.clear();
-  if (live) {
-    live->work = std::move(work);
-    return live;
+  for (std::size_t n = 0; n < prompts.size(); ++n) {
+    if (error || !begun[n]) {
+      leave(std::move(prompts[n]), error);
+      continue;
+    }
+    held_ += begun[n]->bytes;
+    begun[n]->work = std::move(prompts[n]);
+    live_.push_back(std::move(begun[n]));
   }
-  leave(std::move(work), error);
-  return nullptr;
 }
 
 bool Scheduler::step(Live& live) {

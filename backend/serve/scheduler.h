@@ -40,8 +40,8 @@ struct SchedulerLimits {
 /// Runs the prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored
 /// go in passes of near-equal lengths, whichever requests they belong to; the next pass takes the oldest. Texts
 /// that are continued get one token each in a turn. Scoring passes run between two turns, one or as many as take as
-/// long as a turn. New texts are admitted in the time of those passes. So nobody waits for another client's long
-/// answer.
+/// long as a turn. New texts are admitted in the time of those passes, in passes of several where the model reads
+/// prompts of several lengths together. So nobody waits for another client's long answer.
 class Scheduler {
  public:
   /// @param model, served  must outlive it
@@ -78,7 +78,8 @@ class Scheduler {
   std::vector<WorkPointer> take_pass();
   void score(std::vector<WorkPointer> pass);
   void keep_scores(Work& work, TextScores scores);
-  std::unique_ptr<Live> begin(WorkPointer work);
+  /// Reads prompts in one pass. Those that come to nothing have left.
+  void begin(std::vector<WorkPointer> prompts);
   void turn();
   /// Adds the next token to a text, which has not read it then.
   /// @returns whether it goes on
@@ -87,7 +88,8 @@ class Scheduler {
   void end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error);
   /// Bytes that a text may come to.
   [[nodiscard]] std::int64_t bytes_of(const Work& work) const;
-  WorkPointer take_prompt();
+  /// Prompts to be read in one pass; none if none waits, or there is no room for its text.
+  std::vector<WorkPointer> take_prompts();
   void drop_cancelled();
   /// Ends with a prompt, with the lock held.
   /// @param error  null: it is done, or dropped

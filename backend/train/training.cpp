@@ -152,12 +152,14 @@ std::int64_t rows_that_divide(std::int64_t rows, std::int64_t most) {
 /// @param rows  of a step, of this process
 /// @param kept  what was chosen when the training began, 0 where that is not known: another choice would end with other
 ///              digits
-std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int64_t kept, const ModelConfig& config,
+/// @param model  that is trained, which has its weights and moments
+std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int64_t kept, const TrainableModel& model,
                                const Device& device, DType dtype) {
+  const ModelConfig& config = model.config();
   const RunNeeds needs = estimate_needs(config, 0, {Keep::saliency}, dtype, device, recipe.recompute);
   const RunMemory& memory = needs.gpu ? *needs.gpu : needs.host;
   const FreeMemory left = free_memory(device);
-  const std::int64_t free = device.cuda ? left.gpu : left.host;
+  const std::int64_t free = std::max<std::int64_t>(0, (device.cuda ? left.gpu : left.host) - model.gradient_bytes());
   const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / memory.per_token;
   const std::int64_t best = rows_that_divide(rows, fitting / recipe.length);
   const std::int64_t wanted = std::min(recipe.micro_batch_tokens.value_or(recipe.length), rows * recipe.length);
@@ -355,7 +357,7 @@ class Training {
     if (!load(state, options)) return false;
     const std::int64_t kept = state.micro_batch_tokens / recipe_.length;
     const std::int64_t rows = recipe_.rows_per_step() / process_count();
-    micro_rows_ = choose_micro_rows(recipe_, rows, kept, model_.config, device, dtype);
+    micro_rows_ = choose_micro_rows(recipe_, rows, kept, *trained_, device, dtype);
     if (kept > micro_rows_ && rows % kept == 0 && !recipe_.micro_batch_tokens) {
       note(
           fmt::format("micro-batches of {} tokens, not of {} as before: no more memory is free; from here on digits "

@@ -139,6 +139,31 @@ TEST_F(CudaDecodeState, TogetherHaveTheDigitsOfEachAlone) {
   }
 }
 
+/// Prompts that are read in one pass, filled up to the longest, and what is read behind them.
+TEST_F(CudaDecodeState, PromptsOfSeveralLengthsHaveTheDigitsOfEachAlone) {
+  for (const json& config : test::small_models()) {
+    SCOPED_TRACE(config.dump());
+    const auto model = load(config, "cuda");
+    ASSERT_TRUE(model->reads_prompts_together());
+    const Ids ids = tokens(700);
+    std::vector<PromptRequest> prompts;
+    for (const std::size_t length : {20, 1, 513, 129, 64, 20, 400}) {
+      prompts.emplace_back().input_ids = std::span(ids).first(length);
+      prompts.back().pruning_tolerance = 0x1p-24;
+    }
+    const auto begun = model->prefill(prompts, Job{});
+    ASSERT_EQ(begun.size(), prompts.size());
+    for (std::size_t n = 0; n < prompts.size(); ++n) {
+      const auto alone = begin(*model, prompts[n].input_ids);
+      ASSERT_EQ(begun[n]->length(), alone->length());
+      EXPECT_EQ(begun[n]->held_keys(), alone->held_keys()) << n;
+      EXPECT_EQ(now(*begun[n]), now(*alone)) << n;
+      const Ids longer(ids.begin(), ids.begin() + alone->length() + 5);
+      EXPECT_EQ(read(*begun[n], longer), read(*alone, longer)) << n;
+    }
+  }
+}
+
 /// What was recorded computes in memory that no one else is given.
 TEST_F(CudaDecodeState, OtherWorkBetweenTokensChangesNothing) {
   const auto model = load(test::small_models().front(), "cuda");

@@ -321,6 +321,24 @@ TEST_P(ContinuedOption, TogetherWithOneThatIsChanged) {
   EXPECT_EQ(other->length(), 13);
 }
 
+TEST_P(ContinuedOption, PromptsOfSeveralLengths) {
+  const auto model = make(json::object());
+  const Ids ids = tokens(40);
+  std::vector<PromptRequest> prompts;
+  for (const std::size_t length : {7, 30, 7, 1}) prompts.emplace_back().input_ids = std::span(ids).first(length);
+  const auto begun = model->prefill(prompts, Job{});
+  ASSERT_EQ(begun.size(), prompts.size());
+  for (std::size_t n = 0; n < prompts.size(); ++n) {
+    const auto alone = begin(*model, prompts[n].input_ids, 0);
+    ASSERT_EQ(begun[n]->length(), alone->length());
+    for (const std::int32_t id : {3, 5}) {
+      EXPECT_LE(test::largest_difference(begun[n]->log_probabilities(), alone->log_probabilities()), 1e-5) << n;
+      begun[n]->read(id);
+      alone->read(id);
+    }
+  }
+}
+
 TEST_P(ContinuedOption, BadRequestsAreRefused) {
   const auto model = make(json::object());
   const Ids ids = tokens(10);

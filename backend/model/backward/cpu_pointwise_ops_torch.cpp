@@ -44,7 +44,7 @@ class CpuPointwiseOps final : public PointwiseOps {
   }
 
   void norm_backward(const Norm& step, const at::Tensor& grad_out, const at::Tensor& grad_x,
-                     const at::Tensor& grad_weight) override {
+                     const at::Tensor& grad_weight, const at::Tensor& /*rounded*/) override {
     cpu::RmsNormGradient call;
     call.rows = step.x.size(0);
     call.width = step.x.size(1);

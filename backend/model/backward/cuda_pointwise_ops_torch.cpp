@@ -43,7 +43,7 @@ class CudaPointwiseOps final : public PointwiseOps {
   }
 
   void norm_backward(const Norm& step, const at::Tensor& grad_out, const at::Tensor& grad_x,
-                     const at::Tensor& grad_weight) override {
+                     const at::Tensor& grad_weight, const at::Tensor& rounded) override {
     gpu::ResidualNormGradient call;
     call.rows = step.x.size(0);
     call.width = step.x.size(1);
@@ -53,6 +53,7 @@ class CudaPointwiseOps final : public PointwiseOps {
     const at::Tensor rows = grad_out.contiguous();
     call.normed_gradient = memory_of(rows);
     call.residual_gradient = floats_of(grad_x);
+    call.increment_gradient = memory_of(rounded);
     call.weight_gradient = floats_of(grad_weight);
     const at::Tensor workspace = workspace_of(gpu::workspace_bytes(call));
     call.workspace = memory_of(workspace);

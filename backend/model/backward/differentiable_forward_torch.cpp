@@ -207,6 +207,7 @@ std::optional<Gradients> DifferentiableForward::backward(const Job& job) {
     const auto index = static_cast<std::size_t>(layer);
     if (recomputes() && !make_again(layer)) return std::nullopt;
     const Layer at_hand = std::exchange(layers_[index], {});
+    if (options().layer_begins) options().layer_begins(layer);
     const at::Tensor log_gate = std::exchange(log_gates_.grad_layer[index], {});
     at::Tensor grad_entered;
     Sought sought;

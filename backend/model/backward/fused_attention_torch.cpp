@@ -1,5 +1,7 @@
 #include "backend/model/backward/fused_attention_torch.h"
 
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "backend/base/index.h"
@@ -107,15 +109,16 @@ bool FusedAttentionSteps::attend(int layer) {
 }
 
 bool FusedAttentionSteps::project_output(int layer) {
-  at::Tensor output = at::empty({pass_.rows(), pass_.config().query_size()}, fused_.normed_pair().options());
-  fused_.ops().gated(gated_of(layer), output);
-  pass_.cut_heads(layer, output);
-  pass_.residual = fused_.add_product(pass_.residual, output, pass_.weights(layer).output);
+  output_ = at::empty({pass_.rows(), pass_.config().query_size()}, fused_.normed_pair().options());
+  fused_.ops().gated(gated_of(layer), output_);
+  pass_.cut_heads(layer, output_);
+  pass_.residual = fused_.add_product(pass_.residual, output_, pass_.weights(layer).output);
   return !pass_.job().stopped();
 }
 
 void FusedAttentionSteps::end_layer(int layer, bool recomputes) {
   drop_heads();
+  output_ = at::Tensor();
   if (!recomputes) return;
   Layer only;
   only.entered = kept(layer).entered;
@@ -144,15 +147,10 @@ at::Tensor FusedAttentionSteps::project_output_backward(int layer, const at::Ten
   const TorchLayer& weight = pass_.weights(layer);
   const TorchLayer& grad_layer = fused_.grad_weights(layer);
   const PointwiseOps::Gated step = gated_of(layer);
-  const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
+  const at::Tensor& grad_sum = fused_.grad_rounded();
   at::Tensor grad_output = at::mm(grad_sum, weight.output);
   pass_.cut_heads(layer, grad_output);
-  if (fused_.wants_weights()) {
-    at::Tensor output = at::empty_like(grad_output);
-    fused_.ops().gated(step, output);
-    pass_.cut_heads(layer, output);
-    fused_.add_weight_gradient(grad_layer.output, grad_sum, output);
-  }
+  fused_.add_weight_gradient(grad_layer.output, grad_sum, std::exchange(output_, at::Tensor()));
   at::Tensor grad_attended = at::empty_like(step.attended);
   const at::Tensor grad_gate =
       step.gate.defined() ? grad_projected.slice(1, pass_.weights().columns.key_shift) : at::Tensor();
@@ -166,7 +164,7 @@ PointwiseOps::QueryKeyValue FusedAttentionSteps::attend_backward(int layer, cons
   set_heads(layer);
   const auto like = [](const at::Tensor& heads) { return at::empty_like(heads.transpose(1, 2).flatten(0, 1)); };
   PointwiseOps::QueryKeyValue grad_heads = {like(query_), like(key_), like(value_)};
-  grad_log_gate_ = at::empty({pass_.batch(), pass_.config().heads, pass_.length()}, fused_.grad_residual.options());
+  grad_log_gate_ = at::empty({pass_.batch(), pass_.config().heads, pass_.length()}, fused_.grad_residual().options());
   foxscope::attend_backward(
       attention_of(layer), by_heads(grad_attended),
       {by_heads(grad_heads.query), by_heads(grad_heads.key), by_heads(grad_heads.value), grad_log_gate_});
@@ -199,7 +197,7 @@ void FusedAttentionSteps::log_gates_backward(int layer, const at::Tensor& grad_l
   fused_.ops().log_gate_backward(heads_of(layer), grad_own, grad_gates, fused_.grad_weights(layer).constant_gate);
 }
 
-/// FusedPass::grad_residual from before attention to what enters the layer.
+/// The gradient by x from before attention to what enters the layer.
 void FusedAttentionSteps::project_backward(int layer, const at::Tensor& grad_projected, const at::Tensor& grad_gates) {
   const TorchLayer& weight = pass_.weights(layer);
   const TorchLayer& grad_layer = fused_.grad_weights(layer);
@@ -231,8 +229,7 @@ void FusedAttentionSteps::project_backward(int layer, const at::Tensor& grad_pro
       grad_layer.gates_bias.add_(grad_gates.sum(at::IntArrayRef({0})));
     }
   }
-  fused_.ops().norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, fused_.grad_residual,
-                             grad_layer.attention_norm);
+  fused_.norm_backward({kept(layer).entered, weight.attention_norm}, grad_normed, grad_layer.attention_norm);
 }
 
 }  // namespace foxscope

@@ -11,7 +11,8 @@
 namespace foxscope {
 
 /// Attention of a FusedGradientForward, forward and backward. It keeps of a layer x as it enters, the projection, c,
-/// and attention's output; norms, queries, keys, values and gated heads are made again.
+/// and attention's output; norms, queries, keys, values and gated heads are made again, and with them x behind
+/// attention, by project_output() before backward().
 class FusedAttentionSteps final : public GradientAttentionSteps {
  public:
   /// @param pass  must outlive it, as gate_sums must
@@ -24,10 +25,10 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
 
   /// [R, D] float32 x as it entered a layer.
   [[nodiscard]] const at::Tensor& entered(int layer) const { return layers_[index_of(layer)].entered; }
-  /// Lets go of what is made again of a layer: queries, keys and values, or all but x as it entered.
+  /// Lets go of what is made again of a layer: queries, keys, values and gated heads, or all but x as it entered.
   void end_layer(int layer, bool recomputes);
 
-  /// The backward pass: FusedPass::grad_residual from behind attention to what enters the layer. The layer's arrays are
+  /// The backward pass: the gradient by x from behind attention to what enters the layer. The layer's arrays are
   /// let go.
   /// @param to_input   whether anything before log f and attention is sought
   /// @param gradients  takes the layer's gradient by log f, where it is wanted
@@ -59,7 +60,8 @@ class FusedAttentionSteps final : public GradientAttentionSteps {
 
   FusedPass& fused_;
   std::vector<Layer> layers_;
-  at::Tensor grad_log_gate_;  ///< [B, H, n] float32 of the layer at hand
+  at::Tensor output_;         ///< [R, H d] gated heads of the layer at hand
+  at::Tensor grad_log_gate_;  ///< [B, H, n] float32 likewise
 };
 
 }  // namespace foxscope

@@ -49,26 +49,26 @@ at::Tensor FusedGradientForward::mlp_inputs(int layer, const at::Tensor& normed)
 }
 
 void FusedGradientForward::end_layer(int layer) {
-  const bool recomputes = options().recompute == Recompute::layers;
   Layer& keeps = kept(layer);
   if (options().recompute != Recompute::none) keeps.wide = at::Tensor();
-  if (recomputes) keeps.middle = at::Tensor();
+  keeps.middle = at::Tensor();
   GradientForward::end_layer(layer);
-  attention_->end_layer(layer, recomputes);
+  attention_->end_layer(layer, options().recompute == Recompute::layers);
 }
 
 bool FusedGradientForward::make_again(int layer) {
   Layer& keeps = kept(layer);
-  if (!keeps.middle.defined()) {
-    pass_.residual = attention_->entered(layer);
-    const bool made = again([&] {
+  pass_.residual = attention_->entered(layer);
+  const bool made = again([&] {
+    if (options().recompute == Recompute::layers) {
       if (!attention_->project(layer)) return false;
       attention_->sum_gates(layer);
-      return attention_->attend(layer) && attention_->project_output(layer);
-    });
-    keeps.middle = std::exchange(pass_.residual, at::Tensor());
-    if (!made) return false;
-  }
+      if (!attention_->attend(layer)) return false;
+    }
+    return attention_->project_output(layer);
+  });
+  keeps.middle = std::exchange(pass_.residual, at::Tensor());
+  if (!made) return false;
   if (!keeps.wide.defined()) {
     const at::Tensor& weight = pass_.weights(layer).mlp_norm;
     keeps.wide = mlp_inputs(layer, fused_.normed_rows(keeps.middle, weight, /*with_rest=*/false));
@@ -111,30 +111,31 @@ std::optional<Gradients> FusedGradientForward::backward(const Job& job) {
   const at::NoGradGuard no_graph;
   Gradients gradients;
   gradients.log_gates.resize(layers_.size());
-  fused_.grad_residual = at::zeros_like(pass_.residual);
-  fused_.ops().norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
-                             fused_.grad_residual, grad_weights().final_norm);
+  fused_.begin_backward();
+  fused_.norm_backward({pass_.residual, pass_.weights().final_norm}, fused_.normed_pair().select(1, 0),
+                       grad_weights().final_norm);
   pass_.residual = at::Tensor();
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     report_backward(job, config().layers - 1 - layer);
     if (job.stopped() || !make_again(layer)) return std::nullopt;
+    if (options().layer_begins) options().layer_begins(layer);
     feed_forward_backward(layer);
     if (!attention_->backward(layer, layer > 0 || wants_weights(), job, gradients)) return std::nullopt;
     if (options().layer_done) options().layer_done(layer);
   }
   if (grad_weights().embedding.defined()) {
-    fused_.ops().embedding_backward(pass_.put(input().ids), fused_.grad_residual, grad_weights().embedding);
+    fused_.ops().embedding_backward(pass_.put(input().ids), fused_.grad_residual(), grad_weights().embedding);
   }
   report_backward(job, config().layers);
   return gradients;
 }
 
-/// FusedPass::grad_residual from behind the MLP to before it.
+/// The gradient by x from behind the MLP to before it.
 void FusedGradientForward::feed_forward_backward(int layer) {
   const TorchLayer& weight = pass_.weights(layer);
   const TorchLayer& grad_layer = grad_weights(layer);
   Layer& keeps = kept(layer);
-  const at::Tensor grad_sum = fused_.grad_residual.to(pass_.weights().matrix);
+  const at::Tensor& grad_sum = fused_.grad_rounded();
   const at::Tensor product = at::mm(grad_sum, weight.mlp_out);
   fused_.ops().swiglu_backward(keeps.wide, product, wants_weights());
   const at::Tensor grad_normed = at::mm(keeps.wide, weight.mlp_in);
@@ -143,7 +144,7 @@ void FusedGradientForward::feed_forward_backward(int layer) {
     fused_.add_weight_gradient(grad_layer.mlp_in, keeps.wide,
                                fused_.normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
   }
-  fused_.ops().norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, fused_.grad_residual, grad_layer.mlp_norm);
+  fused_.norm_backward({keeps.middle, weight.mlp_norm}, grad_normed, grad_layer.mlp_norm);
   keeps.middle = keeps.wide = at::Tensor();
 }
 

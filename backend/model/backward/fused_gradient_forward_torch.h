@@ -18,10 +18,10 @@ namespace foxscope {
 /// matrix products, and kernels for everything between them, on the CPU in float32 and on a GPU in bfloat16. The
 /// residual stream and its gradient, what makes gates, norms and logits are float32.
 ///
-/// A pass keeps the results of matrix products and attention of each layer: x as it enters and behind attention, the
-/// projection, attention's output, the MLP's two inputs to its product. It computes norms, queries, keys and values,
-/// gated heads and products of the MLP again; with GradientOptions::recompute also the MLP's inputs, or all but x as it
-/// enters.
+/// A pass keeps the results of large matrix products and of attention: of each layer x as it enters, the projection,
+/// attention's output, the MLP's two inputs to its product. It computes norms, queries, keys and values, gated heads, x
+/// behind attention and products of the MLP again; with GradientOptions::recompute also the MLP's inputs, or all but x
+/// as it enters.
 class FusedGradientForward final : public GradientForward {
  public:
   static bool takes(const TorchWeights& weights);
@@ -41,9 +41,9 @@ class FusedGradientForward final : public GradientForward {
   void end_layer(int layer) override;
 
  private:
-  /// The arrays that are kept of a layer's MLP.
+  /// The arrays that a layer's MLP has.
   struct Layer {
-    at::Tensor middle;  ///< [R, D] float32 x behind attention
+    at::Tensor middle;  ///< [R, D] float32 x behind attention, of the layer at hand
     at::Tensor wide;    ///< [R, 2 I]
   };
   [[nodiscard]] Layer& kept(int layer) { return layers_[index_of(layer)]; }

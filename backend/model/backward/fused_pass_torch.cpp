@@ -16,6 +16,17 @@ void FusedPass::begin() {
                            weights.options(weights.matrix));
 }
 
+void FusedPass::begin_backward() {
+  grad_residual_ = at::zeros_like(torch_.residual);
+  const TorchWeights& weights = torch_.weights();
+  if (weights.matrix != at::kFloat) rounded_ = at::empty(grad_residual_.sizes(), weights.options(weights.matrix));
+}
+
+void FusedPass::norm_backward(const PointwiseOps::Norm& step, const at::Tensor& grad_normed,
+                              const at::Tensor& grad_weight) {
+  ops_->norm_backward(step, grad_normed, grad_residual_, grad_weight, rounded_);
+}
+
 at::Tensor FusedPass::normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest) {
   const at::Tensor rest = with_rest && normed_pair_.size(1) > 1 ? normed_pair_.select(1, 1) : at::Tensor();
   ops_->norm({x, weight}, normed_pair_.select(1, 0), rest);

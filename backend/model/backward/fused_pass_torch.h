@@ -38,7 +38,14 @@ class FusedPass {
   /// grad_weight += grad_out^T in: the gradient by a weight of out = in W^T, where it is wanted.
   void add_weight_gradient(const at::Tensor& grad_weight, const at::Tensor& grad_out, const at::Tensor& in) const;
 
-  at::Tensor grad_residual;  ///< [R, D] float32, the gradient by x
+  /// Begins the backward pass with 0 for the gradient by x.
+  void begin_backward();
+  /// Adds to the gradient by x what comes through a norm of x (PointwiseOps::norm_backward).
+  void norm_backward(const PointwiseOps::Norm& step, const at::Tensor& grad_normed, const at::Tensor& grad_weight);
+  /// [R, D] float32, the gradient by x.
+  [[nodiscard]] const at::Tensor& grad_residual() const { return grad_residual_; }
+  /// The same in the matrices' dtype.
+  [[nodiscard]] const at::Tensor& grad_rounded() const { return rounded_.defined() ? rounded_ : grad_residual_; }
 
  private:
   TorchPass& torch_;
@@ -46,6 +53,8 @@ class FusedPass {
   bool wants_weights_;
   std::unique_ptr<PointwiseOps> ops_;
   at::Tensor normed_pair_;
+  at::Tensor grad_residual_;
+  at::Tensor rounded_;  ///< undefined in float32
 };
 
 }  // namespace foxscope

@@ -37,9 +37,9 @@ PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType d
       config.norm == NormKind::rms && config.mlp == MlpKind::swiglu && config.pre_norm && !config.post_norm;
   const std::int64_t wide = (is_gated(config.mlp) ? 2 : 1) * config.widest_intermediate();
   const std::int64_t entered = 4 * config.hidden_size;
-  const std::int64_t layer = size * (projected + gate + config.query_size() + wide) + 2 * entered + 4 * gates +
+  const std::int64_t layer = size * (projected + gate + config.query_size() + wide) + entered + 4 * gates +
                              std::int64_t{config.heads} * (8 + 4);
-  const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 4 * entered;
+  const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 5 * entered;
   const std::int64_t whole = fused ? layer : kAutogradFactor * layer;
   // The gradient of a block of logits.
   PassBytes bytes{on_gpu ? kDeviceLogitElements * 4 : 0, own};

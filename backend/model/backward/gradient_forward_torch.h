@@ -22,6 +22,8 @@ struct GradientOptions {
   /// Weights: the gradients are added to these, float32, and undefined for weights that take none; null: by no weight.
   /// Must outlive the pass, whose weights require gradients (TorchWeights::require_gradients).
   const WeightTensors* weights = nullptr;
+  /// May be empty. Called in the backward pass before anything is added to the gradients of a layer's weights.
+  std::function<void(int layer)> layer_begins = nullptr;
   /// May be empty. Called in the backward pass when the gradients of a layer's matrices are whole, from the last layer
   /// to the first. Not every subclass calls it.
   std::function<void(int layer)> layer_done = nullptr;

@@ -31,8 +31,9 @@ class PointwiseOps {
   /// @param grad_out     [R, D] in the run's dtype
   /// @param grad_x       [R, D] float32, added to
   /// @param grad_weight  [D]
+  /// @param rounded      [R, D] written with the new grad_x in the run's dtype; undefined in float32
   virtual void norm_backward(const Norm& step, const at::Tensor& grad_out, const at::Tensor& grad_x,
-                             const at::Tensor& grad_weight) = 0;
+                             const at::Tensor& grad_weight, const at::Tensor& rounded) = 0;
 
   /// Shift, norm and rotation of heads.
   struct Heads {

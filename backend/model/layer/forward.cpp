@@ -15,8 +15,8 @@ bool Forward::run(const Input& input, std::span<const Probe> probes, std::span<F
   tell(layers_done(config().layers));
   if (job.stopped() || !predict() || !finish()) return false;
   tell(config().layers + 1);
-  for (ForwardState* const state : states) {
-    if (state != nullptr) state->advance(length());
+  for (std::int64_t sequence = 0; sequence < std::ssize(states); ++sequence) {
+    if (has_state(sequence)) state(sequence).advance(text_length(sequence));
   }
   return true;
 }

@@ -70,6 +70,10 @@ class ForwardPass {
   [[nodiscard]] std::int64_t batch() const { return batch_; }
   [[nodiscard]] std::int64_t length() const { return length_; }  ///< n
   [[nodiscard]] std::int64_t rows() const { return batch_ * length_; }
+  /// Positions of a text without those that fill its row up.
+  [[nodiscard]] std::int64_t text_length(std::int64_t sequence) const {
+    return input_.lengths.empty() ? length_ : input_.lengths[index_of(sequence)];
+  }
   [[nodiscard]] const ForwardInput& input() const { return input_; }
   [[nodiscard]] std::span<const Probe> probes() const { return probes_; }
   [[nodiscard]] bool has_states() const { return !states_.empty(); }

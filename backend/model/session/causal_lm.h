@@ -64,7 +64,10 @@ class CausalLM {
   /// @throws what check_score does; Error for a text that does not fit into memory
   virtual std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) = 0;
 
-  /// Reads prompts of one length in one pass, each to be continued token by token (decode_state.h).
+  /// Whether prefill reads prompts of several lengths in one pass, those that keep and change nothing, each to the same
+  /// digits as alone.
+  [[nodiscard]] virtual bool reads_prompts_together() const = 0;
+  /// Reads prompts, each to be continued token by token (decode_state.h): those of one length in one pass, or all.
   /// @returns of each prompt; nothing if the job was stopped
   /// @throws what check_prompts does
   virtual std::vector<std::unique_ptr<DecodeState>> prefill(std::span<const PromptRequest> prompts, const Job& job) = 0;

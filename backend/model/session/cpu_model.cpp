@@ -25,6 +25,7 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
     return std::make_unique<CpuForward>(config_, weights_, batch, length, kept_);
   }
+  [[nodiscard]] bool reads_prompts_together() const override { return false; }
   [[nodiscard]] std::int64_t decode_batch(std::int64_t decode_states) const override { return decode_states; }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {

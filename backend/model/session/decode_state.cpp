@@ -23,14 +23,10 @@ TextScores score_ending(DecodeState& decode_state, std::span<const std::int32_t>
 
 void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& config) {
   if (prompts.empty()) throw ShapeError("[begin] prompts: there must be at least one");
-  const std::size_t length = prompts.front().input_ids.size();
-  if (length < 1) throw ShapeError("[begin] input_ids: there must be at least one");
-  check_length(static_cast<std::int64_t>(length), config);
   for (const PromptRequest& prompt : prompts) {
-    if (prompt.input_ids.size() != length) {
-      throw ShapeError(fmt::format("[begin] input_ids: expected {}, as many as the first prompt has, got {}", length,
-                                   prompt.input_ids.size()));
-    }
+    const std::size_t length = prompt.input_ids.size();
+    if (length < 1) throw ShapeError("[begin] input_ids: there must be at least one");
+    check_length(static_cast<std::int64_t>(length), config);
     if (prompt.pruning_tolerance != prompts.front().pruning_tolerance) {
       throw ShapeError("[begin] pruning_tolerance: expected the same of all prompts");
     }

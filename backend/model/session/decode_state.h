@@ -46,7 +46,7 @@ class DecodeState {
 TextScores score_ending(DecodeState& decode_state, std::span<const std::int32_t> ids, int top = 0);
 
 /// @throws Error for ids out of range; UsageError as check_continued does; ShapeError for no prompt, for one that is
-///         empty or of another length or pruning than the others, or a recorder or labels of another length
+///         empty or of another pruning than the others, or a recorder or labels of another length
 void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& config);
 
 /// @throws Error for an id outside the vocabulary; UsageError for a position that the model has not

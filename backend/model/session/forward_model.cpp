@@ -1,7 +1,9 @@
 #include "backend/model/session/forward_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -233,28 +235,48 @@ bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std:
 std::vector<std::unique_ptr<DecodeState>> ForwardModel::prefill(std::span<const PromptRequest> prompts,
                                                                 const Job& job) {
   check_prompts(prompts, config());
-  std::vector<std::unique_ptr<DecodeState>> decode_states;
-  const std::size_t length = prompts.front().input_ids.size();
+  const auto length_of = [&](std::size_t n) { return prompts[n].input_ids.size(); };
+  const bool all_together = reads_prompts_together() && std::ranges::all_of(prompts, [](const PromptRequest& prompt) {
+                              return prompt.recorder == nullptr && prompt.interventions.empty();
+                            });
+  std::vector<std::size_t> order(prompts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), length_of);
+  std::vector<std::unique_ptr<DecodeState>> begun(prompts.size());
+  for (std::size_t first = 0; first < order.size();) {
+    std::size_t end = all_together ? order.size() : first + 1;
+    while (end < order.size() && length_of(order[end]) == length_of(order[first])) ++end;
+    if (!prefill_group(prompts, std::span(order).subspan(first, end - first), job, begun)) return {};
+    first = end;
+  }
+  return begun;
+}
+
+bool ForwardModel::prefill_group(std::span<const PromptRequest> prompts, std::span<const std::size_t> group,
+                                 const Job& job, std::vector<std::unique_ptr<DecodeState>>& begun) {
+  const std::size_t length = prompts[group.front()].input_ids.size();  // the longest comes first
   bool done = false;
   within_device(static_cast<std::int64_t>(length), [&] {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> labels;
-    const std::vector<std::int64_t> lengths(prompts.size(), static_cast<std::int64_t>(length));
+    std::vector<std::int64_t> lengths;
     std::vector<Probe> probes;
     std::vector<ForwardState*> states;
-    std::vector<ModelDecodeState*> made;
-    for (const PromptRequest& prompt : prompts) {
+    std::vector<std::unique_ptr<ModelDecodeState>> made;
+    for (const std::size_t n : group) {
+      const PromptRequest& prompt = prompts[n];
       auto decode_state = std::make_unique<ModelDecodeState>(*this, prompt);
       ids.insert(ids.end(), prompt.input_ids.begin(), prompt.input_ids.end());
       labels.insert(labels.end(), prompt.labels.begin(), prompt.labels.end());
-      labels.resize(ids.size());  // nothing is kept of those that have none
+      lengths.push_back(std::ssize(prompt.input_ids));
+      ids.resize(lengths.size() * length);  // no position of the prompt sees what follows it
+      labels.resize(ids.size());            // nothing is kept of those that have none
       probes.push_back(decode_state->probe(prompt.recorder));
       states.push_back(decode_state->state());
-      made.push_back(decode_state.get());
-      decode_states.push_back(std::move(decode_state));
+      made.push_back(std::move(decode_state));
     }
     Forward::Input input;
-    input.batch = std::ssize(prompts);
+    input.batch = std::ssize(group);
     input.ids = ids;
     input.labels = labels;
     input.pruning_tolerance = prompts.front().pruning_tolerance;
@@ -264,10 +286,12 @@ std::vector<std::unique_ptr<DecodeState>> ForwardModel::prefill(std::span<const 
     done = !job.stopped() && forward->run(input, probes, states, job, report);
     if (!done) return;
     const NextTokens next = forward->predict_next(input.batch);
-    for (std::size_t n = 0; n < made.size(); ++n) made[n]->stand_before(next[n]);
+    for (std::size_t n = 0; n < made.size(); ++n) {
+      made[n]->stand_before(next[n]);
+      begun[group[n]] = std::move(made[n]);
+    }
   });
-  if (!done) decode_states.clear();
-  return decode_states;
+  return done;
 }
 
 }  // namespace foxscope

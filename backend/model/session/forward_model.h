@@ -45,6 +45,12 @@ class ForwardModel : public CausalLM {
   virtual void within_device(std::int64_t length, const std::function<void()>& action) const = 0;
 
  private:
+  /// Reads prompts in one pass.
+  /// @param group  which of them
+  /// @param begun  for each of all prompts, set for those of the group
+  /// @returns false if the job was stopped
+  bool prefill_group(std::span<const PromptRequest> prompts, std::span<const std::size_t> group, const Job& job,
+                     std::vector<std::unique_ptr<DecodeState>>& begun);
   /// Texts that go through together, into their places among the scores of all.
   bool score_batch(const ScoreRequest& request, std::span<const std::size_t> batch, std::vector<TextScores>& scores,
                    const Job& job) const;

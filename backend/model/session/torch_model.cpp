@@ -40,6 +40,7 @@ class TorchModel final : public ForwardModel {
     if (CudaForward::takes(weights_)) return std::make_unique<CudaForward>(weights_, batch, length);
     return std::make_unique<TorchForward>(weights_, batch, length);
   }
+  [[nodiscard]] bool reads_prompts_together() const override { return CudaNextForward::takes(weights_); }
   [[nodiscard]] std::int64_t decode_batch(std::int64_t /*continuations*/) const override {
     return CudaNextForward::takes(weights_) ? kMostTogether : 0;
   }

@@ -143,8 +143,7 @@ class TorchTrainableModel final : public TrainableModel {
     summed_.assign(trained_.layout().chunks().size(), false);
     for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
       Updated& updated = chunk.decayed ? decayed_ : not_decayed_;
-      updated.masters.push_back(own_part(trained_.master, chunk));
-      updated.gradients.push_back(own_part(trained_.gradient, chunk));
+      updated.masters.push_back(own_part(of(trained_.master, chunk)));
       updated.first_moments.push_back(own_moments(trained_.first_moment, chunk));
       updated.second_moments.push_back(own_moments(trained_.second_moment, chunk));
     }
@@ -158,11 +157,13 @@ class TorchTrainableModel final : public TrainableModel {
     with_errors(tokens_of(micro_batch), [&] {
       const std::int64_t rows = micro_batch.batch * micro_batch.length;
       const at::Tensor loss_weights = at::full({rows}, micro_batch.loss_weight, weights().options(at::kFloat));
-      const auto forward = make_gradient_forward(weights(), micro_batch.batch, micro_batch.length, loss_weights,
-                                                 {.log_gates = false,
-                                                  .weights = &trained_.gradients(),
-                                                  .layer_done = micro_batch.last ? sum_of_layer() : nullptr,
-                                                  .recompute = options_.recompute});
+      const auto forward =
+          make_gradient_forward(weights(), micro_batch.batch, micro_batch.length, loss_weights,
+                                {.log_gates = false,
+                                 .weights = &trained_.gradients(),
+                                 .layer_begins = [this](int layer) { trained_.begin_gradients(layer); },
+                                 .layer_done = micro_batch.last ? sum_of_layer() : nullptr,
+                                 .recompute = options_.recompute});
       if (!run(*forward, micro_batch, job) || !forward->backward(job)) return;
       loss_.add_(forward->loss());
       keep_curves(*forward);
@@ -306,6 +307,7 @@ class TorchTrainableModel final : public TrainableModel {
     return options_.device.cuda ? peak_flops_of(kernels::cuda::device_name(options_.device.index), options_.dtype) : 0;
   }
 
+  [[nodiscard]] std::int64_t gradient_bytes() const override { return trained_.absent_gradients() * 4; }
   [[nodiscard]] std::int64_t peak_device_memory() const override {
     if (!weights().on_gpu()) return 0;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -339,7 +341,6 @@ class TorchTrainableModel final : public TrainableModel {
   /// The part that this process updates: its parts of the chunks.
   struct Updated {
     std::vector<at::Tensor> masters;
-    std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> first_moments;
     std::vector<at::Tensor> second_moments;
   };
@@ -349,8 +350,18 @@ class TorchTrainableModel final : public TrainableModel {
   static at::Tensor of(const at::Tensor& flat, const FlatLayout::Chunk& chunk) {
     return flat.slice(0, chunk.begin, chunk.end);
   }
-  [[nodiscard]] at::Tensor own_part(const at::Tensor& flat, const FlatLayout::Chunk& chunk) const {
-    return processes_ == nullptr ? of(flat, chunk) : processes_->part(of(flat, chunk));
+  /// @param chunk  the numbers of a chunk
+  [[nodiscard]] at::Tensor own_part(const at::Tensor& chunk) const {
+    return processes_ == nullptr ? chunk : processes_->part(chunk);
+  }
+  /// This process's gradients of the chunks that are decayed, or of those that are not, as Updated has them.
+  [[nodiscard]] std::vector<at::Tensor> own_gradients(bool decayed) const {
+    std::vector<at::Tensor> gradients;
+    const std::vector<FlatLayout::Chunk>& chunks = trained_.layout().chunks();
+    for (std::size_t number = 0; number < chunks.size(); ++number) {
+      if (chunks[number].decayed == decayed) gradients.push_back(own_part(trained_.gradient(number)));
+    }
+    return gradients;
   }
   [[nodiscard]] at::Tensor own_moments(const at::Tensor& moments, const FlatLayout::Chunk& chunk) const {
     return moments.slice(0, chunk.begin / process_count(), chunk.end / process_count());
@@ -359,7 +370,7 @@ class TorchTrainableModel final : public TrainableModel {
   void begin_sum(std::size_t number) {
     if (summed_[number]) return;
     summed_[number] = true;
-    processes_->begin_sum(of(trained_.gradient, trained_.layout().chunks()[number]));
+    processes_->begin_sum(trained_.gradient(number));
   }
 
   /// Begins to sum the gradients of a layer's matrices over the processes; empty where there is one.
@@ -383,8 +394,8 @@ class TorchTrainableModel final : public TrainableModel {
   /// Squares of this process's gradients, [] float64.
   [[nodiscard]] at::Tensor squares() const {
     std::vector<at::Tensor> norms;
-    for (const Updated* updated : {&decayed_, &not_decayed_}) {
-      for (const at::Tensor& gradient : updated->gradients) {
+    for (const bool decayed : {true, false}) {
+      for (const at::Tensor& gradient : own_gradients(decayed)) {
         norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble));
       }
     }
@@ -445,14 +456,14 @@ class TorchTrainableModel final : public TrainableModel {
     // The kernels divide gradients by it.
     const double divisor = adamw.clip > 0 ? std::max(1.0, (norm + kNormEpsilon) / adamw.clip) : 1;
     const at::Tensor scale = at::full({}, divisor, step_count_.options());
-    const auto apply = [&](const Updated& updated, double decay) {
+    const auto apply = [&](const Updated& updated, const std::vector<at::Tensor>& gradients, double decay) {
       const std::vector<at::Tensor> step_counts(updated.masters.size(), step_count_);
-      at::_fused_adamw_(updated.masters, updated.gradients, updated.first_moments, updated.second_moments, {},
-                        step_counts, learning_rate, adamw.beta1, adamw.beta2, decay, adamw.epsilon, /*amsgrad=*/false,
+      at::_fused_adamw_(updated.masters, gradients, updated.first_moments, updated.second_moments, {}, step_counts,
+                        learning_rate, adamw.beta1, adamw.beta2, decay, adamw.epsilon, /*amsgrad=*/false,
                         /*maximize=*/false, scale);
     };
-    apply(decayed_, adamw.weight_decay);
-    apply(not_decayed_, 0);
+    apply(decayed_, own_gradients(true), adamw.weight_decay);
+    apply(not_decayed_, own_gradients(false), 0);
     if (processes_ != nullptr) {
       for (const FlatLayout::Chunk& chunk : trained_.layout().chunks())
         processes_->begin_share(of(trained_.master, chunk));
@@ -501,7 +512,7 @@ class TorchTrainableModel final : public TrainableModel {
     if (processes_ == nullptr) return true;
     processes_->require_same_numbers(all, "moments");
     for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
-      own_moments(flat, chunk).copy_(own_part(all, chunk));
+      own_moments(flat, chunk).copy_(own_part(of(all, chunk)));
     }
     return true;
   }

@@ -139,6 +139,8 @@ class TrainableModel {
   /// that is not known.
   [[nodiscard]] virtual double peak_flops() const = 0;
 
+  /// Bytes that gradients will take of the device's memory from the backward pass to the step, beside what is in use.
+  [[nodiscard]] virtual std::int64_t gradient_bytes() const = 0;
   /// Most memory of the device that was in use since the model was made, bytes; 0 on a CPU.
   [[nodiscard]] virtual std::int64_t peak_device_memory() const = 0;
 };

@@ -18,9 +18,11 @@ constexpr at::Tensor TorchLayer::*kHeadNorms[] = {&TorchLayer::query_norm, &Torc
 
 bool is_head_norm(at::Tensor TorchLayer::*member) { return member == kHeadNorms[0] || member == kHeadNorms[1]; }
 
+constexpr at::Tensor TorchLayer::*kMatrices[] = {&TorchLayer::projection, &TorchLayer::output_gate, &TorchLayer::output,
+                                                 &TorchLayer::mlp_in, &TorchLayer::mlp_out};
+
 bool is_matrix(at::Tensor TorchLayer::*member) {
-  for (const auto matrix : {&TorchLayer::projection, &TorchLayer::output_gate, &TorchLayer::output, &TorchLayer::mlp_in,
-                            &TorchLayer::mlp_out}) {
+  for (const auto matrix : kMatrices) {
     if (member == matrix) return true;
   }
   return false;
@@ -117,21 +119,26 @@ void FlatLayout::end_chunk(bool decayed, int layer) {
 WeightTensors FlatLayout::views(const at::Tensor& flat) const {
   WeightTensors tensors;
   tensors.layers.resize(static_cast<std::size_t>(layers_));
+  view(flat, 0, tensors);
+  return tensors;
+}
+
+void FlatLayout::view(const at::Tensor& stretch, std::int64_t begin, WeightTensors& into) const {
   for (const Slot& slot : slots_) {
     const std::int64_t count = c10::multiply_integers(slot.shape);
-    if (slot.offset + count > flat.numel()) break;
-    const at::Tensor view = flat.narrow(0, slot.offset, count).view(slot.shape);
+    if (slot.offset < begin) continue;
+    if (slot.offset + count > begin + stretch.numel()) break;
+    const at::Tensor view = stretch.narrow(0, slot.offset - begin, count).view(slot.shape);
     if (slot.outside != nullptr) {
-      tensors.*slot.outside = view;
+      into.*slot.outside = view;
       continue;
     }
-    TorchLayer& layer = tensors.layers[index_of(slot.layer)];
+    TorchLayer& layer = into.layers[index_of(slot.layer)];
     layer.*slot.of_layer = view;
     if (slot.of_layer != &TorchLayer::projection_and_gate) continue;
     layer.projection = view.slice(0, 0, gate_row_);
     if (output_gate_) layer.output_gate = view.slice(0, gate_row_);
   }
-  return tensors;
 }
 
 TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
@@ -139,12 +146,20 @@ TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
   const at::NoGradGuard no_graph;
   const auto zeros = [&](std::int64_t size) { return at::zeros({size}, computing_.options(at::kFloat)); };
   master = zeros(layout_.size());
-  gradient = zeros(layout_.size());
   first_moment = zeros(layout_.size() / processes);
   second_moment = zeros(layout_.size() / processes);
   masters_ = layout_.views(master);
-  flat_gradients_ = layout_.views(gradient);
-  gradients_ = layout_.views(gradient);
+  const std::vector<FlatLayout::Chunk>& chunks = layout_.chunks();
+  chunk_gradients_.resize(chunks.size());
+  for (WeightTensors* const gradients : {&flat_gradients_, &gradients_})
+    gradients->layers.resize(masters_.layers.size());
+  for (std::size_t number = 0; number < chunks.size(); ++number) {
+    if (chunks[number].layer >= 0) continue;
+    chunk_gradients_[number] = zeros(chunks[number].end - chunks[number].begin);
+    for (WeightTensors* const gradients : {&flat_gradients_, &gradients_}) {
+      layout_.view(chunk_gradients_[number], chunks[number].begin, *gradients);
+    }
+  }
   computing_.dtype = dtype;
   if (dtype == DType::bfloat16) {
     computing_.matrix = at::kBFloat16;
@@ -161,7 +176,7 @@ TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
   for (const auto member : WeightTensors::outside()) {
     if (member == &WeightTensors::padded_head && computing_.config.tie_word_embeddings) {
       computing_.padded_head = computing_.padded_head.to(computing_.matrix).clone();
-      gradients_.padded_head = at::zeros(computing_.padded_head.sizes(), gradient.options());
+      gradients_.padded_head = at::zeros(computing_.padded_head.sizes(), master.options());
       continue;
     }
     move(computing_.*member, masters_.*member, matrices_.defined() ? matrices.*member : at::Tensor());
@@ -190,8 +205,27 @@ TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
   computing_.require_gradients();
 }
 
+void TrainedWeights::begin_gradients(int layer) {
+  const std::vector<FlatLayout::Chunk>& chunks = layout_.chunks();
+  for (std::size_t number = 0; number < chunks.size(); ++number) {
+    if (chunks[number].layer != layer || chunk_gradients_[number].defined()) continue;
+    chunk_gradients_[number] = at::zeros({chunks[number].end - chunks[number].begin}, master.options());
+    layout_.view(chunk_gradients_[number], chunks[number].begin, gradients_);
+  }
+}
+
+std::int64_t TrainedWeights::absent_gradients() const {
+  const std::vector<FlatLayout::Chunk>& chunks = layout_.chunks();
+  std::int64_t absent = 0;
+  for (std::size_t number = 0; number < chunks.size(); ++number) {
+    if (!chunk_gradients_[number].defined()) absent += chunks[number].end - chunks[number].begin;
+  }
+  return absent;
+}
+
 void TrainedWeights::collect_gradients() {
   const at::NoGradGuard no_graph;
+  for (int layer = 0; layer < computing_.config.layers; ++layer) begin_gradients(layer);
   if (computing_.config.tie_word_embeddings) {
     gradients_.embedding.add_(gradients_.padded_head.slice(0, 0, computing_.config.vocabulary_size));
     gradients_.padded_head.zero_();
@@ -210,7 +244,20 @@ void TrainedWeights::collect_gradients() {
   }
 }
 
-void TrainedWeights::clear_gradients() { gradient.zero_(); }
+void TrainedWeights::clear_gradients() {
+  const std::vector<FlatLayout::Chunk>& chunks = layout_.chunks();
+  for (std::size_t number = 0; number < chunks.size(); ++number) {
+    if (chunks[number].layer < 0) {
+      chunk_gradients_[number].zero_();
+    } else {
+      chunk_gradients_[number] = at::Tensor();
+    }
+  }
+  for (TorchLayer& layer : gradients_.layers) {
+    layer.projection_and_gate = at::Tensor();
+    for (const auto matrix : kMatrices) layer.*matrix = at::Tensor();
+  }
+}
 
 void TrainedWeights::refresh() {
   const at::NoGradGuard no_graph;

@@ -12,9 +12,9 @@
 namespace foxscope {
 
 /// Where each trained weight of a model lies in a flat array of float32: masters, gradients and moments are one array
-/// each, alike, so that an optimiser's step and a sum over processes are one operation. Matrices of the run's dtype
-/// come first, then what else is decayed, then the rest (the authors' groups: decayed are the weights of matrices,
-/// embeddings and the head; norms, biases and gates that do not depend on data are not).
+/// each, alike (gradients in chunks), so that an optimiser's step and a sum over processes are one operation. Matrices
+/// of the run's dtype come first, then what else is decayed, then the rest (the authors' groups: decayed are the
+/// weights of matrices, embeddings and the head; norms, biases and gates that do not depend on data are not).
 ///
 /// The arrays are cut into chunks: the matrices of each layer, the head, what else is decayed, the rest. Where W
 /// processes train together each chunk is summed over them by itself, as soon as it is whole, and of each every process
@@ -40,6 +40,9 @@ class FlatLayout {
   /// The parts of a flat array as tensors; undefined for what is not trained or lies behind its end. A norm that all
   /// heads share is [d].
   [[nodiscard]] WeightTensors views(const at::Tensor& flat) const;
+  /// Puts the parts of a stretch of such an array in their places; the others stay.
+  /// @param stretch  numbers begin, begin + 1, ... of a flat array
+  void view(const at::Tensor& stretch, std::int64_t begin, WeightTensors& into) const;
 
  private:
   struct Slot {
@@ -78,23 +81,32 @@ class TrainedWeights {
 
   [[nodiscard]] const TorchWeights& computing() const { return computing_; }
   [[nodiscard]] const FlatLayout& layout() const { return layout_; }
-  /// The arrays that a pass adds its gradients to.
+  /// The arrays that a pass adds its gradients to. Those of a layer's matrices are defined from begin_gradients() on.
   [[nodiscard]] const WeightTensors& gradients() const { return gradients_; }
-  /// Brings gradients of what stands in several places together in the flat array.
+  /// Makes zeros for the gradients of a layer's matrices, unless they are there: they take the memory of what the
+  /// backward pass has let go by then.
+  void begin_gradients(int layer);
+  /// The gradients of a chunk, [end - begin] float32.
+  [[nodiscard]] const at::Tensor& gradient(std::size_t chunk) const { return chunk_gradients_[chunk]; }
+  /// Numbers of gradients that begin_gradients() has yet to make.
+  [[nodiscard]] std::int64_t absent_gradients() const;
+  /// Brings gradients of what stands in several places together in their chunks, all of which are there then.
   void collect_gradients();
+  /// Lets the gradients of layers' matrices go, and makes all others 0.
   void clear_gradients();
   /// Makes what computes from the masters.
   void refresh();
 
-  at::Tensor master, gradient;             ///< [layout().size()] float32
+  at::Tensor master;                       ///< [layout().size()] float32
   at::Tensor first_moment, second_moment;  ///< [layout().size() / W] float32
 
  private:
   TorchWeights computing_;
   FlatLayout layout_;
-  WeightTensors masters_;  ///< views of `master`
+  WeightTensors masters_;                    ///< views of `master`
+  std::vector<at::Tensor> chunk_gradients_;  ///< undefined for layers' matrices that no pass has come to
   WeightTensors gradients_;
-  WeightTensors flat_gradients_;  ///< views of `gradient`
+  WeightTensors flat_gradients_;  ///< views of chunk_gradients_
   at::Tensor matrices_;           ///< [layout().matrices()] bfloat16; undefined in float32
 };
 

@@ -76,7 +76,7 @@ void CudaAttentionSteps::split_heads(int layer) {
   step.value = memory_of(value_);
   pass_.check(cuda::project_heads(step, cuda_.stream()), "the shift and norm of heads");
   for (std::int64_t b = 0; shifts && pass_.has_states() && b < pass_.batch(); ++b) {
-    const at::Tensor last = projected_[(b + 1) * length - 1];
+    const at::Tensor last = projected_[b * length + pass_.text_length(b) - 1];
     pass_.torch_state(b).keep_last(layer, last.slice(0, columns.key, columns.value),
                                    last.slice(0, columns.value, columns.key_shift));
   }

@@ -39,32 +39,34 @@ bool CudaNextAttentionSteps::changes() const {
 at::Tensor CudaNextAttentionSteps::begin() {
   const ModelConfig& config = pass_.config();
   const std::int64_t batch = pass_.batch();
+  const std::int64_t shifted = config.key_size();
   const std::span<HeldSequence> held(static_cast<HeldSequence*>(host_.mutable_data_ptr()),
                                      static_cast<std::size_t>(config.layers * batch));
   std::ranges::fill(held, HeldSequence{});
+  // Addresses alone: a tensor for each array of each sequence and layer would take longer than the GPU does.
   for (std::int64_t b = 0; b < batch; ++b) {
     if (!pass_.has_state(b)) continue;
     for (int layer = 0; layer < config.layers; ++layer) {
       TorchState::Layer& cache = pass_.torch_state(b).layer(layer);
       HeldSequence& sequence = held[index_of(layer * batch + b)];
-      const at::Tensor key = cache.key.reserve(1);
-      const at::Tensor value = cache.value.reserve(1);
-      sequence.key = key.mutable_data_ptr();
-      sequence.key_stride = key.stride(0);
-      sequence.value = value.mutable_data_ptr();
-      sequence.value_stride = value.stride(0);
+      const GrowingTensor::Place key = cache.key.reserve_place(1);
+      const GrowingTensor::Place value = cache.value.reserve_place(1);
+      sequence.key = key.first;
+      sequence.key_stride = key.stride;
+      sequence.value = value.first;
+      sequence.value_stride = value.stride;
       if (cache.gated()) {
-        const at::Tensor gates = cache.cumulative_log_gate.reserve(1);
-        sequence.cumulative = gates.mutable_data_ptr<double>();
-        sequence.gate_stride = gates.stride(0);
+        const GrowingTensor::Place gates = cache.cumulative_log_gate.reserve_place(1);
+        sequence.cumulative = static_cast<double*>(gates.first);
+        sequence.gate_stride = gates.stride;
       }
       if (config.key_shift || config.value_shift) {
-        const at::Tensor last = pass_.torch_state(b).last(layer);
-        sequence.key_before = last[0].mutable_data_ptr();
-        sequence.value_before = last[1].mutable_data_ptr();
+        auto* const last = static_cast<at::BFloat16*>(pass_.torch_state(b).last_place(layer));
+        sequence.key_before = last;
+        sequence.value_before = last + shifted;
       }
       sequence.position = pass_.first_position(b);
-      sequence.rows = key.size(1);
+      sequence.rows = cache.key.size() + 1;
       if (const std::int64_t window = config.attention[index_of(layer)].window_size; window > 0) {
         sequence.hidden_rows = std::max<std::int64_t>(0, sequence.position - window + 1 - cache.first);
       }

@@ -257,12 +257,13 @@ bool TorchAttentionSteps::attend(int layer) {
 void TorchAttentionSteps::start_states(int layer) {
   for (std::int64_t b = 0; pass_.has_states() && b < pass_.batch(); ++b) {
     TorchState::Layer& cache = pass_.torch_state(b).layer(layer);
+    const auto of_text = [&](const at::Tensor& rows) { return rows[b].slice(1, 0, pass_.text_length(b)); };
     // Copies of their own: the originals may lie in a store that goes before the state does.
     // Keys that are passed on are changed by every position: they are held in float32.
     cache.key.start(erase_read_.defined() ? PathBlocks(key_[b], erase_read_[b], erase_write_[b]).keys_at_end()
-                                          : key_[b].clone(at::MemoryFormat::Contiguous));
-    cache.value.start(value_[b].clone(at::MemoryFormat::Contiguous));
-    if (cumulative_.defined()) cache.cumulative_log_gate.start(cumulative_[b]);
+                                          : of_text(key_).clone(at::MemoryFormat::Contiguous));
+    cache.value.start(of_text(value_).clone(at::MemoryFormat::Contiguous));
+    if (cumulative_.defined()) cache.cumulative_log_gate.start(of_text(cumulative_));
   }
 }
 

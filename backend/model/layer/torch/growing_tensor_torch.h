@@ -18,18 +18,28 @@ class GrowingTensor {
   /// Memory for `count` rows more that no copy sees, behind those that are held: [H, n + count, ...] with what is to be
   /// written there. They are held from commit on.
   [[nodiscard]] at::Tensor reserve(std::int64_t count);
+  /// The same as an address, which costs no tensor: [H, n + count, ...] with `stride` numbers from head to head.
+  struct Place {
+    void* first = nullptr;
+    std::int64_t stride = 0;
+  };
+  [[nodiscard]] Place reserve_place(std::int64_t count);
   void commit(std::int64_t count);
   void drop_front(std::int64_t rows);
 
   /// [H, n, ...], valid until the next append.
   [[nodiscard]] at::Tensor rows() const;
   [[nodiscard]] std::int64_t size() const { return size_; }
+  [[nodiscard]] bool is_cuda() const { return memory_ != nullptr && memory_->tensor.is_cuda(); }
 
  private:
   struct Memory {
     at::Tensor tensor;
     std::int64_t end = 0;  ///< rows that some copy has written
   };
+  /// Makes room behind the rows that are held.
+  void make_room(std::int64_t count);
+
   std::shared_ptr<Memory> memory_;
   std::int64_t first_ = 0;
   std::int64_t size_ = 0;

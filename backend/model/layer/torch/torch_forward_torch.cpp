@@ -1,6 +1,8 @@
 #include "backend/model/layer/torch/torch_forward_torch.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -128,7 +130,16 @@ bool TorchForward::predict() {
 }
 
 NextTokens TorchForward::predict_next(std::int64_t count) {
-  const at::Tensor last = final_norm(length() - 1).slice(0, 0, rows(), length());  // [B, D]
+  const std::span<const std::int64_t> lengths = input().lengths;
+  at::Tensor last;  // [B, D]
+  if (std::ranges::all_of(lengths, [this](std::int64_t text) { return text == length(); })) {
+    last = final_norm(length() - 1).slice(0, 0, rows(), length());
+  } else {
+    std::vector<std::int64_t> ends;
+    for (std::int64_t b = 0; b < batch(); ++b) ends.push_back(b * length() + text_length(b) - 1);
+    const at::Tensor indices = at::tensor(at::ArrayRef<std::int64_t>(ends), at::kLong).to(pass_.weights().place);
+    last = final_norm(0).index_select(0, indices);
+  }
   // Logits of all rows, so that digits do not depend on how many are asked for.
   return next_tokens(logits(last).slice(0, 0, count));
 }

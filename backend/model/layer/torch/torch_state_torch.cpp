@@ -1,6 +1,7 @@
 #include "backend/model/layer/torch/torch_state_torch.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include <ATen/ATen.h>
 
@@ -30,11 +31,16 @@ void TorchState::keep_last(int index, const at::Tensor& key, const at::Tensor& v
   both[1].view_as(value).copy_(value);
 }
 
+void* TorchState::last_place(int index) const {
+  auto* const bytes = static_cast<std::byte*>(last_.mutable_data_ptr());
+  return bytes + index * last_.stride(0) * static_cast<std::int64_t>(last_.element_size());
+}
+
 void TorchState::drop_keys(int index, std::int64_t window_size, const std::vector<double>& logit_bound) {
   Layer& cache = layer(index);
   const std::int64_t end = cache.first + cache.key.size();
   std::int64_t first = cache.first;
-  const bool looks = !cache.key.rows().is_cuda() || end % kLookEvery == 0 || length() == 0;
+  const bool looks = !cache.key.is_cuda() || end % kLookEvery == 0 || length() == 0;
   if (cache.gated() && tolerance_ > 0 && looks) {
     first = end;
     const at::Tensor sums = cache.cumulative_log_gate.rows().to(at::kCPU).contiguous();

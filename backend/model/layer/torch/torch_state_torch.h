@@ -41,6 +41,7 @@ class TorchState final : public ForwardState {
   void keep_last(int layer, const at::Tensor& key, const at::Tensor& value);
   /// [2, H_kv d] of keep_last, in its dtype, this state's alone.
   [[nodiscard]] at::Tensor last(int layer) const { return last_[layer]; }
+  [[nodiscard]] void* last_place(int layer) const;  ///< where that begins
 
   /// Lets go of the keys that no later row can see, or give more than the tolerance. Gates are looked at now and then
   /// alone, as what is on a GPU has to be waited for.
