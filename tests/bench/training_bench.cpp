@@ -125,7 +125,7 @@ constexpr double kLinearGib = 32;
 
 void run_linear(const LinearShape& shape) {
   const ModelConfig config = ModelConfig::from_json(shape.config, std::string(shape.name));
-  const auto model = on_gpu(config, InitialWeights(config, 0), 0, Recompute::layers);
+  const auto model = on_gpu(config, InitialWeights(config, 0), 0, Recompute::mlp);
   const Rate rate = rate_of(*model, 1, 16384, 1);
   fmt::print(
       "{:<14}  {:.0f}M parameters, 16,384 tokens: {:>7.1f} ms, {:>6.1f}k tokens/s ({:.2f} x of {:.0f}k), {:.1f} "

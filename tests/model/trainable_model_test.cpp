@@ -293,7 +293,7 @@ TEST(Recompute, SparesAllLayersButOne) {
   const auto spared = [&](Recompute recompute) { return taken(Recompute::none) - taken(recompute); };
   EXPECT_EQ(spared(Recompute::mlp), 23 * wide);
   const std::int64_t small = 24 * (4 + 8 + 4);  // f's logit, c, the normaliser
-  EXPECT_EQ(spared(Recompute::layers), 23 * (wide + projected + 2 * x + small) - 24 * x);
+  EXPECT_EQ(spared(Recompute::layers), 23 * (wide + projected + x + small) - 24 * x);
 }
 
 }  // namespace

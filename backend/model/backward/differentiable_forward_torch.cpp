@@ -76,20 +76,20 @@ std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
 }
 
 std::unique_ptr<MixerSteps> DifferentiableForward::make_linear() {
-  return std::make_unique<DifferentiableLinearSteps>(pass_, log_gates_, steps_ == Steps::kernels);
+  return std::make_unique<DifferentiableLinearSteps>(pass_, log_gates_, steps_ == Steps::kernels, options().recompute);
 }
 
 void DifferentiableForward::begin() {
   TorchForward::begin();
   embedded_ = pass_.residual;
   enter(input().first_layer);
-  if (recomputes()) at::GradMode::set_enabled(false);
 }
 
 /// Cuts x off from the operations that made it: their backward begins at x.
 void DifferentiableForward::enter(int layer) {
   pass_.residual = pass_.residual.detach().requires_grad_();
   layers_[index_of(layer)].entered = pass_.residual;
+  at::GradMode::set_enabled(!made_again(layer));
 }
 
 void DifferentiableForward::end_layer(int layer) {
@@ -205,7 +205,7 @@ std::optional<Gradients> DifferentiableForward::backward(const Job& job) {
     report_backward(job, last - 1 - layer);
     if (job.stopped()) return std::nullopt;
     const auto index = static_cast<std::size_t>(layer);
-    if (recomputes() && !make_again(layer)) return std::nullopt;
+    if (made_again(layer) && !make_again(layer)) return std::nullopt;
     const Layer at_hand = std::exchange(layers_[index], {});
     if (options().layer_begins) options().layer_begins(layer);
     const at::Tensor log_gate = std::exchange(log_gates_.grad_layer[index], {});

@@ -44,7 +44,10 @@ class DifferentiableForward final : public GradientForward {
     at::Tensor left;     ///< x as it leaves
   };
   void enter(int layer);
-  [[nodiscard]] bool recomputes() const { return options().recompute != Recompute::none; }
+  /// Whether a layer is run a second time for its graph: the last one's is used at once.
+  [[nodiscard]] bool made_again(int layer) const {
+    return options().recompute != Recompute::none && layer < config().layers - 1;
+  }
   [[nodiscard]] bool predicts_by_kernel() const;
   bool make_again(int layer);
 

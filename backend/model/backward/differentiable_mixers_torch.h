@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "backend/model/backward/gradient_attention_torch.h"
+#include "backend/model/backward/recompute.h"
 #include "backend/model/layer/torch/linear_torch.h"
 
 namespace foxscope {
@@ -38,21 +39,32 @@ class DifferentiableAttentionSteps final : public GradientAttentionSteps {
   at::Tensor log_gate_;  ///< of the layer at hand
 };
 
-/// TorchLinearSteps likewise, with Mamba's scan as one operation of autograd.
+/// TorchLinearSteps likewise, with Mamba's scan as one operation of autograd. Where a layer is run a second time, it
+/// may have kept its projection from the first (Recompute::mlp).
 class DifferentiableLinearSteps final : public TorchLinearSteps {
  public:
   /// @param log_gates  must outlive it
   /// @param by_kernel  whether Mamba's scan is the kernel's
-  DifferentiableLinearSteps(TorchPass& pass, DifferentiableLogGates& log_gates, bool by_kernel)
-      : TorchLinearSteps(pass), log_gates_(log_gates), by_kernel_(by_kernel) {}
+  DifferentiableLinearSteps(TorchPass& pass, DifferentiableLogGates& log_gates, bool by_kernel, Recompute recompute)
+      : TorchLinearSteps(pass),
+        log_gates_(log_gates),
+        by_kernel_(by_kernel),
+        keeps_projection_(recompute == Recompute::mlp),
+        projections_(static_cast<std::size_t>(pass.config().layers)),
+        checked_(static_cast<std::size_t>(pass.config().layers)) {}
 
   void sum_gates(int layer) override;
 
  private:
   std::optional<at::Tensor> mix(at::Tensor& state) override;
+  at::Tensor project_half(int layer, const at::Tensor& normed) override;
+  void check_decays(int layer) override;
 
   DifferentiableLogGates& log_gates_;
   bool by_kernel_;
+  bool keeps_projection_;
+  std::vector<at::Tensor> projections_;  ///< [B n, ...] of layers that are run a second time
+  std::vector<bool> checked_;            ///< layers whose decays are known to be numbers
 };
 
 }  // namespace foxscope

@@ -50,6 +50,8 @@ PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType d
     bytes.per_token += config.layers * layer - (config.layers - 1) * size * wide;
   } else {
     bytes.per_token += config.layers * entered + whole;
+    const bool keeps_projection = recompute == Recompute::mlp && on_gpu && dtype == DType::bfloat16 && config.linear;
+    if (keeps_projection) bytes.per_token += config.layers * size * LinearColumns(*config.linear).precise;
   }
   return bytes;
 }

@@ -6,7 +6,8 @@ namespace foxscope {
 /// keep it (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost).
 enum class Recompute {
   none,    ///< nothing: all that matrix products and attention made is kept
-  mlp,     ///< the MLP's two inputs to its product, by one matrix product; all of a layer where autograd goes back
+  mlp,     ///< the MLP's two inputs to its product, by one matrix product; where autograd goes back all of a layer, but
+           ///< for the projection of a linear mixer in bfloat16
   layers,  ///< all of a layer, from x as it enters
 };
 

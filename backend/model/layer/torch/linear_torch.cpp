@@ -93,7 +93,7 @@ bool TorchLinearSteps::project(int layer) {
 void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const at::Tensor& gates) {
   const TorchLayer& weights = pass_.weights(layer);
   const at::Tensor projected = (rounds_projection(mixer_, weights, normed)
-                                    ? at::mm(normed, weights.projection.t())
+                                    ? project_half(layer, normed)
                                     : composed_steps::affine(normed, weights.projection, weights.projection_bias))
                                    .view({pass_.batch(), pass_.length(), -1});
   operands_ = {};
@@ -337,8 +337,11 @@ void TorchLinearSteps::change_decays(int layer) {
   log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(pass_.weights().place).contiguous();
 }
 
-/// A decay or a beta that is not a number would make everything after it so.
-void TorchLinearSteps::check_decays(int layer) const {
+at::Tensor TorchLinearSteps::project_half(int layer, const at::Tensor& normed) {
+  return at::mm(normed, pass_.weights(layer).projection.t());
+}
+
+void TorchLinearSteps::check_decays(int layer) {
   // The first bad index of [B, heads, n, ...], and the value there.
   const auto find = [&](const at::Tensor& values, const at::Tensor& bad) {
     const at::Tensor index = bad.nonzero()[0].to(at::kCPU);

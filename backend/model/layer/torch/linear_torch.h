@@ -38,6 +38,11 @@ class TorchLinearSteps : public MixerSteps {
   /// states
   ///               are kept
   virtual std::optional<at::Tensor> mix(at::Tensor& state);
+  /// The projection in bfloat16, [B n, ...] of the columns before `precise`.
+  /// @param normed  as project_rows has it
+  virtual at::Tensor project_half(int layer, const at::Tensor& normed);
+  /// A decay or a beta that is not a number would make everything after it so.  @throws Error
+  virtual void check_decays(int layer);
   /// y + D v, normed and gated: what the last product reads, [B n, H d_v] float32, or bfloat16 where a kernel makes it
   /// so. Lets go of what the steps before have made, so that the next layer's is made without it beside.
   at::Tensor take_output(int layer);
@@ -57,7 +62,6 @@ class TorchLinearSteps : public MixerSteps {
   [[nodiscard]] at::Tensor turned(const at::Tensor& heads) const;
   at::Tensor convolve(int layer, const at::Tensor& projected, bool& activated) const;
   void change_decays(int layer);
-  void check_decays(int layer) const;
   std::optional<at::Tensor> mix_steps(int layer, at::Tensor& state);
 
   const LinearMixer& mixer_;
