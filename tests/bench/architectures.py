@@ -7,7 +7,7 @@ docs/architectures.md shows:
     results.json    losses with their errors, over the first tokens of the windows and over all, and of every window
     losses.md       the table of losses
     memories/NAME   a folder for `foxscope figure training`: the log, and decay times on held-out text
-    figure.json     loss by position, and decay times over the tokens seen: for `foxscope figure spec`
+    figure.json     losses by position, and decay times over the tokens seen: for `foxscope figure spec`
 
 What is there already is not made again: the same command goes on after an interruption or --seconds. Needs numpy and h5py.
 """
@@ -41,6 +41,9 @@ MODELS = {
     "FoX": ("fox-pro", True),
 }
 BASE = "FoX"
+# Order of the figure, and colours and styles of lines.
+LOOKS = {"FoX": "0:0", "Transformer": "4:1", "Gated-DeltaNet": "1:0", "Mamba-2": "2:2", "GLA": "3:3", "HGRN2": "5:1",
+         "DeltaNet": "0:2"}
 # Decay times are measured after these fifteenths of the training.
 MEASURED, PARTS = (1, 2, 4, 8), 15
 
@@ -213,9 +216,11 @@ class Comparison:
 
     def write_figure(self):
         options = self.options
-        losses = {"kind": "loss", "options": {"train-length": options.length, "smooth": options.smooth},
-                  "files": [self.evaluation(model, options.seeds[0]).name for model in options.models]}
-        training = {"kind": "training", "files": [f"memories/{model}" for model in options.models]}
+        models = [model for model in LOOKS if model in options.models]
+        looks = [f"{model}={LOOKS[model]}" for model in models]
+        losses = {"kind": "ablation", "files": [self.evaluation(model, options.seeds[0]).name for model in models],
+                  "options": {"base": models[0], "train-length": options.length, "smooth": options.smooth, "look": looks}}
+        training = {"kind": "training", "files": [f"memories/{model}" for model in models], "options": {"look": looks}}
         page = {"foxscope_figure": 1, "options": {"width": "iclr"}, "panels": [[losses], [training]]}
         (self.folder / "figure.json").write_text(json.dumps(page, indent=1) + "\n")
 
