@@ -77,7 +77,7 @@ class Commands:
             self.running.remove(process)
         if process.returncode == 0:
             return True
-        if self.late() and process.returncode in (130, -signal.SIGTERM, -signal.SIGINT):
+        if process.returncode in (130, -signal.SIGTERM, -signal.SIGINT):
             return False
         raise Failure(said.strip() or f"foxscope {arguments[0]} ended with status {process.returncode}")
 
