@@ -4,7 +4,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
+#include "backend/model/spec/parameters.h"
 #include "backend/model/weights/initial_weights.h"
 #include "tests/text/helpers.h"
 
@@ -38,7 +41,31 @@ TEST(Recipe, EveryOneThatIsShippedBegins) {
     EXPECT_EQ(config.forget_gate == ForgetGate::none, entry.path().filename().string().starts_with("transformer"));
     EXPECT_EQ(!config.rotaries.empty(), config.forget_gate == ForgetGate::none);
   }
-  EXPECT_EQ(read, 35);
+  EXPECT_EQ(read, 38);
+}
+
+TEST(Recipe, ThoseOfTheComparisonAreOfOneSizeAndReadTheSameData) {
+  // docs/architectures.md.
+  const Recipe fox = shipped("fox-pro-12m");
+  const auto numbers = [](const Recipe& recipe) {
+    std::int64_t sum = 0;
+    for (const Parameter& parameter :
+         parameters(ModelConfig::from_json(recipe.config, "config", UnknownKeys::refused))) {
+      sum += std::reduce(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies<>());
+    }
+    return static_cast<double>(sum);
+  };
+  for (const char* name : {"transformer-pro", "mamba2", "hgrn2", "gla", "delta_net", "gated_deltanet"}) {
+    SCOPED_TRACE(name);
+    const Recipe recipe = shipped(std::string(name) + "-12m");
+    EXPECT_NEAR(numbers(recipe) / numbers(fox), 1, 0.02);
+    EXPECT_EQ(recipe.tokenizer, fox.tokenizer);
+    EXPECT_EQ(recipe.length, fox.length);
+    EXPECT_EQ(recipe.batch_tokens, fox.batch_tokens);
+    EXPECT_EQ(recipe.lr, fox.lr);
+    EXPECT_EQ(recipe.seed, fox.seed);
+    for (const std::int64_t step : {1, 100, 3000, 6000}) EXPECT_EQ(recipe.learning_rate(step), fox.learning_rate(step));
+  }
 }
 
 TEST(Recipe, ThePapersTakeItsSteps) {
