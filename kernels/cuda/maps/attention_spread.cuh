@@ -16,12 +16,15 @@ constexpr int kThreadDistances = 11;
 constexpr int kWarpDistances = kTileKeys + kWarpRows - 1;
 constexpr int kNoToken = -1;  // before key 0
 
-/// Warps of a block, a multiple of the four parts of a multiprocessor. The more there are, the more rows read a tile of
-/// keys when it has come.
+/// Warps of a block, and blocks that a multiprocessor is to hold.
 template <class Dot>
 constexpr int kSpreadWarps = 8;
 template <>
-constexpr int kSpreadWarps<FixedDot<64>> = 12;
+constexpr int kSpreadWarps<FixedDot<64>> = 4;
+template <class Dot>
+constexpr int kSpreadBlocks = 1;
+template <>
+constexpr int kSpreadBlocks<FixedDot<64>> = 3;
 
 /// How shared memory is laid out: references of the gate, then slots of queries, then slots of keys.
 struct SpreadLayout {
@@ -32,11 +35,10 @@ struct SpreadLayout {
   int tile_bytes = 0;
 
   SpreadLayout() = default;
-  /// @param key_tiles  1, 2 or 4: half of them are read while the others are filled; with 1 nothing is on its way
-  __host__ __device__ SpreadLayout(int warp_count, int key_tiles, int depth, bool float32)
+  __host__ __device__ SpreadLayout(int warp_count, bool ahead, int depth, bool float32)
       : warps(warp_count),
-        query_slots(warp_count / 2 + key_tiles - 1),
-        key_slots(key_tiles),
+        query_slots(warp_count / 2 + (ahead ? 1 : 0)),
+        key_slots(ahead ? 2 : 1),
         tile_bytes(kTileKeys * tile_stride(depth, float32)) {}
 
   [[nodiscard]] __host__ __device__ int query_bytes() const { return tile_bytes + kTileKeys * 20; }
@@ -72,7 +74,7 @@ class SpreadPass {
  public:
   __device__ __forceinline__ SpreadPass(const StatisticsParameters& parameters, char* memory)
       : p_(parameters),
-        layout_(static_cast<int>(blockDim.x) / 32, parameters.key_slots, parameters.head.depth,
+        layout_(static_cast<int>(blockDim.x) / 32, parameters.key_slots == 2, parameters.head.depth,
                 parameters.head.float32),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
@@ -99,32 +101,28 @@ class SpreadPass {
       }
     }
     unsigned todo = all;
-    int group = 0;
-    unsigned now = take(todo, group);
-    load_steps(now);
-    while (now != 0) {
-      int next_group = group;
-      const unsigned next = take(todo, next_group);
+    int next = __ffs(static_cast<int>(todo)) - 1;
+    load(next);
+    while (todo != 0) {
+      const int now = next;
+      todo &= todo - 1;
+      next = __ffs(static_cast<int>(todo)) - 1;
       wait<0>();
-      // All have the tiles of this group, and all are done with the group before, whose slots are the next to be
-      // filled.
+      // All have the tiles of this step, and all are done with the step before, whose slots are the next to be filled.
       __syncthreads();
-      const bool overlapped = layout_.key_slots > 1 && next != 0 && next_group == group + 1;
-      if (overlapped) load_steps(next);
-      for (unsigned left = now & mine_; left != 0; left &= left - 1) {
-        const int step = __ffs(static_cast<int>(left)) - 1;
-        if ((careful_ >> step & 1U) != 0) {
-          add_tile<true>(step);
+      const bool overlapped = layout_.key_slots == 2 && next == now + 1;
+      if (overlapped) load(next);
+      if ((mine_ >> now & 1U) != 0) {
+        if ((careful_ >> now & 1U) != 0) {
+          add_tile<true>(now);
         } else {
-          add_tile<false>(step);
+          add_tile<false>(now);
         }
       }
-      if (!overlapped && next != 0) {
+      if (!overlapped && todo != 0) {
         __syncthreads();
-        load_steps(next);
+        load(next);
       }
-      now = next;
-      group = next_group;
     }
     __syncthreads();
     finish();
@@ -154,23 +152,9 @@ class SpreadPass {
     careful_ = __ballot_sync(0xffffffffU, careful);
   }
 
-  /// Takes the steps of the next group from those that are left; the warps wait for each other once a group.
-  __device__ __forceinline__ unsigned take(unsigned& todo, int& group) const {
-    if (todo == 0) return 0;
-    const int size = layout_.key_slots == 4 ? 2 : 1;
-    group = (__ffs(static_cast<int>(todo)) - 1) / size;
-    const unsigned steps = todo & (size == 2 ? 3U : 1U) << group * size;
-    todo &= ~steps;
-    return steps;
-  }
-
-  __device__ __forceinline__ void load_steps(unsigned steps) {
-    for (; steps != 0; steps &= steps - 1) load(__ffs(static_cast<int>(steps)) - 1);
-  }
-
   /// Where a block of queries lies, counted from the item's first.
   [[nodiscard]] __device__ __forceinline__ char* query_slot(int block) const {
-    // block % query_slots, of blocks below 40 and at most nine slots.
+    // block % query_slots, of blocks below 64 and at most five slots.
     const int rounds = block * per_slot_ >> 8;
     return slots_ + (block - rounds * layout_.query_slots) * layout_.query_bytes();
   }
@@ -201,9 +185,9 @@ class SpreadPass {
     }
   }
 
-  /// Starts copying a block of queries and one of keys that are whole, by four warps each.
+  /// Starts copying a block of queries and one of keys that are whole, by two warps each.
   __device__ __forceinline__ void load_whole(int query, char* query_to, int key, char* key_to) const {
-    constexpr int kHalf = 128;
+    constexpr int kHalf = 64;
     constexpr int kRowBytes = Dot::kHeadDim * 2;
     constexpr int kRows = kHalf / (kRowBytes / 16);  // that as many threads copy at once
     const int thread = static_cast<int>(threadIdx.x) % kHalf;
@@ -224,10 +208,10 @@ class SpreadPass {
     const auto threads = static_cast<int>(blockDim.x);
     char* const keys = key_slot(step);
     bool whole = false;
-    if constexpr (Dot::kHeadDim != 0) {
+    if constexpr (Dot::kHeadDim == 64) {
       const int last = first_step_ + ahead_ + step + blocks_ - 1;
-      whole = loaded_ == step + blocks_ - 1 && (last + 1) * kTileKeys <= p_.length && threads >= 256;
-      if (whole && thread < 256) load_whole(last, query_slot(step + blocks_ - 1), tile, keys);
+      whole = loaded_ == step + blocks_ - 1 && (last + 1) * kTileKeys <= p_.length && threads >= 128;
+      if (whole && thread < 128) load_whole(last, query_slot(step + blocks_ - 1), tile, keys);
     }
     const int row_thread = thread - max(threads - 2 * kTileKeys, 0);
     for (int number = max(loaded_, step); number < step + blocks_; ++number) {
@@ -428,7 +412,8 @@ class SpreadPass {
 };
 
 template <class Dot, bool Gated>
-__global__ void __launch_bounds__(kSpreadWarps<Dot> * 32, 1) spread(const __grid_constant__ StatisticsBatch batch) {
+__global__ void __launch_bounds__(kSpreadWarps<Dot> * 32, kSpreadBlocks<Dot>)
+    spread(const __grid_constant__ StatisticsBatch batch) {
   extern __shared__ __align__(16) char memory[];
   // In shared memory: registers are for sums.
   __shared__ __align__(16) char of[sizeof(StatisticsParameters)];

@@ -150,18 +150,20 @@ Status launch_row_sums(const StatisticsBatch& batch, unsigned count, const Devic
   return launched();
 }
 
-/// The layout of most warps, and of these the one with most tiles on their way.
+/// The layout that keeps a multiprocessor busiest: as many blocks as the kernel is made for, as many warps, and the
+/// tiles of the next step on their way. Other blocks compute meanwhile where there is no room for those.
 /// @returns without warps where nothing fits
 template <class Dot>
 SpreadLayout spread_layout(const HeadParameters& head, int shared_bytes) {
-  for (int warps = kSpreadWarps<Dot>; warps >= 2; warps -= 2) {
-    for (const int key_tiles : {4, 2}) {
-      const SpreadLayout layout(warps, key_tiles, head.depth, head.float32);
-      if (layout.bytes() <= shared_bytes) return layout;
+  for (int blocks = kSpreadBlocks<Dot>; blocks >= 1; --blocks) {
+    for (int warps = kSpreadWarps<Dot>; warps >= (blocks > 1 ? 4 : 2); warps -= 2) {
+      for (const bool ahead : {true, false}) {
+        const SpreadLayout layout(warps, ahead, head.depth, head.float32);
+        if ((ahead || blocks > 1 || warps == 2) && layout.bytes() * blocks <= shared_bytes) return layout;
+      }
     }
   }
-  const SpreadLayout layout(2, 1, head.depth, head.float32);
-  return layout.bytes() <= shared_bytes ? layout : SpreadLayout();
+  return {};
 }
 
 template <class Dot, bool Gated>
