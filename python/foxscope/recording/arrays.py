@@ -18,6 +18,9 @@ from ..errors import FoxscopeError
 Tensor = Any
 Float64 = npt.NDArray[np.float64]
 
+#: The largest number of float32, in which the program multiplies queries and keys.
+MOST_FLOAT32 = float(np.finfo(np.float32).max)
+
 #: Unit roundoff of the formats in which models compute.
 ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -89,6 +92,16 @@ def pad_channels(value: Tensor, channels: int) -> Tensor:
     return np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])
 
 
+def extremes(parts: list[Tensor]) -> list[tuple[float, float]]:
+    """The least and the largest number of each tensor; NaN where one of its numbers is NaN. All come in one copy."""
+    device = next((part.device for part in parts if is_torch(part)), None)
+    if device is not None:
+        torch = torch_module()
+        ends = [torch.stack(torch.aminmax(torch.as_tensor(part))).to(device, torch.float32) for part in parts]
+        return [(float(least), float(most)) for least, most in torch.stack(ends).tolist()]
+    return [(float(part.min()), float(part.max())) for part in parts]
+
+
 def take_heads(value: Tensor, heads: list[int]) -> Tensor:
     """Some heads of [H, ...], in that order."""
     return value[heads]
@@ -132,9 +145,16 @@ def pieces(value: Tensor, dtype: str, name: str) -> Iterator[npt.NDArray[Any]]:
     for head in range(value.shape[0]):
         piece = _piece(value[head], dtype)
         if not _is_finite(piece):
-            numbers = to_float64(value[head])
-            place = [int(index) for index in np.argwhere(~np.isfinite(numbers))[0]]
-            channel = f", channel {place[1]}" if len(place) > 1 else ""
-            what = "is NaN" if np.isnan(numbers[tuple(place)]) else "is infinite"
-            raise FoxscopeError(f"{name} {what} at head {head}, position {place[0]}{channel}: look for the layer before it")
+            raise_not_finite(value[head], head, name)
         yield piece
+
+
+def raise_not_finite(numbers: Tensor, head: int, name: str) -> None:
+    """Raises FoxscopeError naming the first number of a head, [n, ...] or one, that is not finite, if there is one."""
+    wrong = np.argwhere(~np.isfinite(to_float64(numbers)))
+    if len(wrong) == 0:
+        return
+    place = [int(index) for index in wrong[0]]
+    what = "is NaN" if np.isnan(to_float64(numbers)[tuple(place)]) else "is infinite"
+    at = "".join(f", {axis} {index}" for axis, index in zip(("position", "channel"), place))
+    raise FoxscopeError(f"{name} {what} at head {head}{at}: look for the layer before it")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import Tensor, as_tensor, device_of, is_torch, shape_of, to_float64
+from .arrays import MOST_FLOAT32, Tensor, as_tensor, device_of, extremes, is_torch, raise_not_finite, shape_of, to_float64
 
 #: Of every mixer: the decays that it may have, and whether beta, and e and b, belong to it.
 MIXERS: Mapping[str, tuple[tuple[str, ...], bool, bool]] = {
@@ -204,6 +204,39 @@ def _check_shapes(call: Call, where: str) -> None:
         channels = call.output.shape[-1] if call.v is None else call.v.shape[2]
         if tuple(call.output.shape) != (out_heads, n, channels):
             raise _fail(where, "output", str([out_heads, n, int(channels)]), shape_of(call.output))
+
+
+#: What people call the parts of softmax attention and of linear mixers that are looked at for numbers that are not finite.
+_FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
+
+
+def check_finite(call: Call, where: str) -> None:
+    """Raises FoxscopeError for the first number that is not finite, and for logits that float32 cannot hold.
+
+    The logit of any query and key is at most scale d max|q| max|k|. Where this is beyond float32, logits are made.
+    """
+    names = [name for name in _FINITE if getattr(call, name) is not None]
+    ends = dict(zip(names, extremes([getattr(call, name) for name in names])))
+    for name, (least, most) in ends.items():
+        if not (math.isfinite(least) and math.isfinite(most)):
+            part = getattr(call, name)
+            for head in range(part.shape[0]):
+                raise_not_finite(part[head], head, f"{where}: {name}")
+    size = {name: max(-least, most) for name, (least, most) in ends.items()}
+    if call.mixer != "attention" or call.scale * call.d * size["q"] * size["k"] <= MOST_FLOAT32:
+        return
+    for head in range(call.heads):
+        q, k = (to_float64(part[head * part.shape[0] // call.heads]) for part in (call.q, call.k))
+        longest = call.scale * np.sqrt((q**2).sum(axis=1)) * np.sqrt((k**2).sum(axis=1)).max()
+        position = int(longest.argmax())
+        logits = call.scale * (k @ q[position])
+        largest = float(np.abs(logits).max())
+        if largest > MOST_FLOAT32:
+            raise FoxscopeError(
+                f"{where}: logits of head {head}, position {position} are as large as {largest:.3g}, which float32 cannot "
+                f"hold: |q| is up to {np.abs(q).max():.3g}, |k| up to {np.abs(k).max():.3g}, and the scale is "
+                f"{call.scale:.6g}: record q and k as attention multiplies them"
+            )
 
 
 def _check_numbers(call: Call, where: str) -> None:

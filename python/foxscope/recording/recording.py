@@ -29,7 +29,7 @@ from .arrays import (
     to_float64,
     torch_module,
 )
-from .call import Call, checked, one_sequence
+from .call import Call, check_finite, checked, one_sequence
 from .capture import Capture
 from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
 from .masks import NotRecordable
@@ -319,12 +319,18 @@ class Recording:
                 words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
                 words += ["which c in float32 explains"] if seen.comparison.of_sums else []
             else:
-                words.append("not checked")
+                words.append(f"not checked, as {self._unchecked(call)}")
             lines.append(", ".join(words))
         for left in self._skipped:
             times = f" ({left.count} times)" if left.count > 1 else ""
             lines.append(f"left out: {left.source}{f' in {left.module}' if left.module else ''}{times}: {left.reason}")
         return "\n".join(lines) if lines else "nothing was seen"
+
+    def _unchecked(self, call: Call) -> str:
+        """Words for why a layer was not compared with what its own mixer returned."""
+        if not self._check:
+            return "check=False says"
+        return "its output was not given" if call.output is None else "its values were not given"
 
     # ---- what capture calls
 
@@ -386,6 +392,7 @@ class Recording:
             _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
         sums = sums_of(call)
+        check_finite(call, where)
         comparison = compare(call, where, sums) if self._check and before == 0 else None
         kept = select_heads(call, self._heads_wanted, where)
         if sums is not None and self._heads_wanted is not None:
@@ -464,6 +471,20 @@ class Recording:
         schema = write_model(writer, self._layers, count, self._numbers, self._heads_wanted)
         ids = "" if self._ids is None else f", {length} tokens"
         writer.finish(schema, VERSION, f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
+        self._warn_of_unchecked()
+
+    def _warn_of_unchecked(self) -> None:
+        """Names the layers that check=True could not compare with anything."""
+        unchecked = {number: seen for number, seen in self._layers.items() if seen.comparison is None}
+        if not (self._check and unchecked):
+            return
+        number, seen = min(unchecked.items())
+        more = f" and {len(unchecked) - 1} more" if len(unchecked) > 1 else ""
+        warnings.warn(
+            f"{self._path}: layer {number}{more} could not be checked, as {self._unchecked(seen.call)}: pass v= and output=, "
+            f"or check=False",
+            stacklevel=4,
+        )
 
     def _nothing_seen(self) -> str:
         if self._skipped:
@@ -518,6 +539,8 @@ class Recording:
             writer.write("tokens/byte_end", "int64", table.byte_end)
         if table.string is not None:
             writer.write_strings("tokens/string", table.string)
+        if table.first_string is not None:
+            writer.attributes("tokens", {"first_string": table.first_string.replace("\0", "\\0")})
         if table.text is not None:
             writer.write_text(table.text, table.text_attributes)
 
