@@ -391,9 +391,11 @@ class Recording:
         if self._check and known is not None and new.start > 0:
             _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
+        if before > 0:  # only the first rows are compared
+            call = replace(call, output=None)
         sums = sums_of(call)
         check_finite(call, where)
-        comparison = compare(call, where, sums) if self._check and before == 0 else None
+        comparison = compare(call, where, sums) if self._check else None
         kept = select_heads(call, self._heads_wanted, where)
         if sums is not None and self._heads_wanted is not None:
             sums = sums[self._heads_wanted]
