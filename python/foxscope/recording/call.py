@@ -137,7 +137,7 @@ def one_sequence(value: Tensor | None, axes: int, sequence: int, where: str, nam
 
 
 def checked(call: Call, where: str) -> Call:
-    """The call with tensors that are arrays of numbers and fit together.
+    """The call with tensors that are arrays and fit together; `check_numbers` looks at what they hold.
 
     Raises FoxscopeError, which begins with `where`, for the first part that does not.
     """
@@ -149,7 +149,7 @@ def checked(call: Call, where: str) -> Call:
     call = replace(call, **parts)
     _check_devices(parts, where)
     _check_shapes(call, where)
-    _check_numbers(call, where)
+    _check_scalars(call, where)
     return call
 
 
@@ -210,11 +210,13 @@ def _check_shapes(call: Call, where: str) -> None:
 _FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
 
 
-def check_finite(call: Call, where: str) -> None:
-    """Raises FoxscopeError for the first number that is not finite, and for logits that float32 cannot hold.
+def check_numbers(call: Call, where: str) -> None:
+    """Raises FoxscopeError for gates above 1, the first number that is not finite, and logits that float32 cannot hold.
 
     The logit of any query and key is at most scale d max|q| max|k|. Where this is beyond float32, logits are made.
     """
+    if call.log_decay is not None:
+        _check_gates(call, call.log_decay, where)
     names = [name for name in _FINITE if getattr(call, name) is not None]
     ends = dict(zip(names, extremes([getattr(call, name) for name in names])))
     for name, (least, most) in ends.items():
@@ -239,21 +241,22 @@ def check_finite(call: Call, where: str) -> None:
             )
 
 
-def _check_numbers(call: Call, where: str) -> None:
+def _check_scalars(call: Call, where: str) -> None:
     if not (math.isfinite(call.scale) and call.scale > 0):
         raise FoxscopeError(f"{where}: scale: expected a number above 0, got {call.scale}")
     if not (math.isfinite(call.softcap) and call.softcap >= 0):
         raise FoxscopeError(f"{where}: softcap: expected a number of 0 or above, got {call.softcap}")
     if call.window < 0:
         raise FoxscopeError(f"{where}: window: expected a number of 0 or above, got {call.window}")
-    if call.log_decay is None:
-        return
+
+
+def _check_gates(call: Call, log_decay: Tensor, where: str) -> None:
     shown = "log_forget" if call.mixer == "attention" else "log_decay"
     # The largest of numbers with a NaN among them is NaN, in torch and in numpy.
-    if float(call.log_decay.max()) <= MOST_LOG_FORGET:
+    if float(log_decay.max()) <= MOST_LOG_FORGET:
         return
-    for head in range(call.log_decay.shape[0]):
-        numbers = to_float64(call.log_decay[head])
+    for head in range(log_decay.shape[0]):
+        numbers = to_float64(log_decay[head])
         wrong = np.argwhere(~(numbers <= MOST_LOG_FORGET))
         if len(wrong) == 0:
             continue

@@ -29,7 +29,8 @@ from .arrays import (
     to_float64,
     torch_module,
 )
-from .call import Call, check_finite, checked, one_sequence
+from .beside import Beside
+from .call import Call, check_numbers, checked, one_sequence
 from .capture import Capture
 from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
 from .masks import NotRecordable
@@ -108,6 +109,7 @@ class Recording:
         self._sequence, self._check, self._automatic = sequence, check, automatic
         self._numbers = Numbers(words, dtype)
         self._layers: dict[int, Layer] = {}
+        self._submitted: set[int] = set()
         self._not_wanted: set[int] = set()
         self._skipped: list[_Skipped] = []
         self._loss: list[Float64] = []
@@ -123,6 +125,7 @@ class Recording:
         self._capture: Capture | None = None
         self._closed = False
         self._writes = _is_writer()
+        self._beside = Beside()
 
     # ---- the block
 
@@ -148,8 +151,10 @@ class Recording:
             return
         try:
             if kind is None:
+                self._beside.join()
                 self._finish(self._writer)
         finally:
+            self._beside.end()
             self._closed = True
             self._writer.discard()
             self._writer = None
@@ -293,6 +298,7 @@ class Recording:
                 raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
             self._loss.append(losses)
         if "logits" in self._numbers.keep:
+            self._beside.join()
             if begin > 0:
                 raise FoxscopeError("rec.logits: keep='logits' takes the logits of the whole text in one call")
             dataset = np.concatenate([piece[None] for piece in pieces(one[None], "float32", "logits")])
@@ -301,6 +307,7 @@ class Recording:
 
     def summary(self) -> str:
         """What was seen, a line a layer, and what was left out with the reason."""
+        self._beside.join()
         lines = []
         for layer, seen in sorted(self._layers.items()):
             call, sizes = seen.call, seen.sizes
@@ -343,7 +350,7 @@ class Recording:
             self._leave_out(read.source, module, str(reason))
             return
         layer = self._capture.layer_of(key, wanted)
-        known = self._layers.get(layer)
+        known = self._layer_so_far(layer)
         before = 0 if known is None else known.positions
         if before == 0 and call.goes_on:
             self._leave_out(call.source, module, "it begins with a state from before the recording")
@@ -368,17 +375,32 @@ class Recording:
             raise FoxscopeError(f"{self._path}: the recording {state}")
         return self._writer
 
+    def _layer_so_far(self, layer: int) -> Layer | None:
+        """What is known of a layer, of which no call waits any more."""
+        if layer in self._submitted:
+            self._beside.join()
+        return self._layers.get(layer)
+
     def _record(self, layer: int, call: Call, module: str) -> None:
         if not self._writes:
             return
-        writer = self._open_writer()
+        self._open_writer()
         if layer < 0:
             raise FoxscopeError(f"layer {layer}: expected a number from 0 on")
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return
-        where = f"layer {layer}"
-        call = checked(call, where)
+        call = checked(call, f"layer {layer}")
+        if self._layer_so_far(layer) is None and _runs_beside(call):
+            self._submitted.add(layer)
+            self._beside.submit(lambda copy: self._take_layer(layer, copy, module), call)
+            return
+        self._beside.join()
+        self._take_layer(layer, call, module)
+
+    def _take_layer(self, layer: int, call: Call, module: str) -> None:
+        """Checks the rows of a call and writes them."""
+        writer, where = self._open_writer(), f"layer {layer}"
         known = self._layers.get(layer)
         before = 0 if known is None else known.positions
         if known is not None and known.call.source != call.source and "rec." in known.call.source + call.source:
@@ -394,7 +416,7 @@ class Recording:
         if before > 0:  # only the first rows are compared
             call = replace(call, output=None)
         sums = sums_of(call)
-        check_finite(call, where)
+        check_numbers(call, where)
         comparison = compare(call, where, sums) if self._check else None
         kept = select_heads(call, self._heads_wanted, where)
         if sums is not None and self._heads_wanted is not None:
@@ -556,6 +578,11 @@ class Recording:
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
 
 
+def _runs_beside(call: Call) -> bool:
+    """Whether a layer is checked and written while the model goes on: where its tensors lie on a GPU."""
+    return device_of(call.q).startswith("cuda")
+
+
 def _check_cache(where: str, known: Layer, before: Float64) -> None:
     """Raises FoxscopeError unless the keys that stand before those of a call are the last that were recorded."""
     if known.last_key is None or np.abs(before - known.last_key).max() <= 2.0**-6 * np.abs(before).max():
@@ -572,7 +599,8 @@ def _losses(logits: Tensor, targets: Any) -> Float64:
     """
     out = np.empty(len(targets))
     known = np.maximum(targets, 0).astype(np.int64)
-    rows = max(1, (1 << 19) // int(logits.shape[1]))  # rows that stay in a processor's cache
+    # Rows that stay in a processor's cache, or keep a GPU busy.
+    rows = max(1, (1 << (19 if device_of(logits) == "cpu" else 26)) // int(logits.shape[1]))
     for begin in range(0, len(targets), rows):
         piece, of = to_float32(logits[begin : begin + rows]), known[begin : begin + rows]
         if is_torch(piece):
