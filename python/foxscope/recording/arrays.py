@@ -44,6 +44,8 @@ def as_tensor(value: Tensor, name: str) -> Tensor:
     if is_torch(value):
         if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
             raise FoxscopeError(f"{name} has no numbers (it is on the meta device): run the model on a real device")
+        if torch_module()._C._functorch.is_functorch_wrapped_tensor(value):
+            raise FoxscopeError(f"{name} has no numbers of its own within torch.func (vmap, grad): run the model without")
         return value.detach()
     try:
         array = np.asarray(value)
