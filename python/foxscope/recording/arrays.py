@@ -79,7 +79,11 @@ def to_float32(value: Tensor) -> Tensor:
 def to_float64(value: Tensor) -> Float64:
     """The same numbers in float64, in host memory."""
     if is_torch(value):
-        double: Float64 = value.cpu().double().numpy()  # not every device has float64
+        if value.device.type == "cuda":  # not every device has float64
+            value = value.double()
+        elif value.dtype == torch_module().bfloat16:  # numpy has none
+            value = value.float()
+        double: Float64 = value.cpu().numpy().astype(np.float64, copy=False)
         return double
     return np.asarray(value, dtype=np.float64)
 

@@ -31,9 +31,18 @@ LAST_ROWS = 4
 ERASING = ("delta_rule", "delta_product", "diagonal_plus_low_rank")
 
 
-def _group(part: Float64, heads: int) -> Float64:
+def _group(part: Tensor, heads: int) -> Any:
     """Each of [h, ...] for its H / h heads."""
-    return np.repeat(part, heads // part.shape[0], axis=0)
+    times = heads // part.shape[0]
+    return part.repeat_interleave(times, 0) if is_torch(part) else np.repeat(part, times, axis=0)
+
+
+def _wide(part: Tensor, beside: Tensor) -> Tensor:
+    """The same numbers in float64, beside a tensor where its device has float64, else in host memory."""
+    if not is_torch(beside) or beside.device.type not in ("cpu", "cuda"):
+        return to_float64(part)
+    torch = torch_module()
+    return torch.as_tensor(part).to(beside.device, torch.float64)
 
 
 def softmax_rows(logits: Tensor, c: Tensor, begin: int, window: int, softcap: float, sinks: Tensor | None) -> Tensor:
@@ -74,15 +83,20 @@ def first_rows(call: Call, sums: Float64 | None = None) -> Float64:
     """
     rows = min(call.rows, ROWS)
     assert call.v is not None
-    q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
     if call.mixer == "attention":
-        heads = call.heads
-        logits = call.scale * q @ _group(k, heads).swapaxes(1, 2)
-        sinks = None if call.sinks is None else to_float64(call.sinks)
-        c = _sums(call, rows) if sums is None else sums
-        out: Float64 = softmax_rows(logits, c, 0, call.window, call.softcap, sinks) @ _group(v, heads)
-        return out
+        logits = _first_logits(call, rows)
+        sinks = None if call.sinks is None else _wide(call.sinks, logits)
+        c = _wide(_sums(call, rows) if sums is None else sums, logits)
+        v = _group(_wide(call.v[:, :rows], logits), call.heads)
+        return to_float64(softmax_rows(logits, c, 0, call.window, call.softcap, sinks) @ v)
+    q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
     return _linear_rows(call, q * call.scale, k, v, rows)
+
+
+def _first_logits(call: Call, rows: int) -> Tensor:
+    """Logits s q.k of the first rows of softmax attention, [H, r, r] float64."""
+    q, k = (_wide(part[:, :rows], call.q) for part in (call.q, call.k))
+    return call.scale * q @ _group(k, call.heads).swapaxes(1, 2)
 
 
 def _linear_rows(call: Call, q: Float64, k: Float64, v: Float64, rows: int) -> Float64:
@@ -133,14 +147,6 @@ def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float6
             state = state + key[:, :, None] * write[:, None, :]
         out[:, t] = np.einsum("hkv,hk->hv", state, q[::steps, t])
     return out
-
-
-def _wide(part: Tensor, beside: Tensor) -> Tensor:
-    """The same numbers in float64, beside a tensor where its device has float64, else in host memory."""
-    if not is_torch(beside) or beside.device.type not in ("cpu", "cuda"):
-        return to_float64(part)
-    torch = torch_module()
-    return torch.as_tensor(part).to(beside.device, torch.float64)
 
 
 def _last_logits(call: Call) -> Tensor:
@@ -222,8 +228,9 @@ def _of_first_rows(call: Call, rows: int) -> tuple[Float64, Float64]:
             sums = sums * np.abs(to_float64(call.decay_rate)).max(axis=1)
     if call.mixer != "attention":
         return np.zeros(heads), sums
-    q, k = to_float64(call.q[:, :rows]), _group(to_float64(call.k[:, :rows]), heads)
-    return np.abs(call.scale * np.tril(q @ k.swapaxes(1, 2))).max(axis=(1, 2)), sums
+    logits = abs(_first_logits(call, rows))
+    of: Any = torch_module() if is_torch(logits) else np
+    return to_float64(of.amax(of.tril(logits), axis=(1, 2))), sums
 
 
 def _largest(errors: Float64, allowed: Float64) -> tuple[int, float, float]:

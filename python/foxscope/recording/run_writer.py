@@ -173,7 +173,7 @@ class RunWriter:
             padded[: len(chunk)] = chunk
             return zlib.compress(padded.view(np.uint8).reshape(size, -1).T.tobytes(), 1)
 
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
             packed = [
                 (index, begin, threads.submit(pack, head[begin : begin + size]))
                 for index, head in enumerate(heads)
