@@ -206,7 +206,7 @@ def _check_shapes(call: Call, where: str) -> None:
             raise _fail(where, "output", str([out_heads, n, int(channels)]), shape_of(call.output))
 
 
-#: What people call the parts of softmax attention and of linear mixers that are looked at for numbers that are not finite.
+#: Parts that hold finite numbers alone. A closed gate is -infinity.
 _FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
 
 
@@ -229,14 +229,14 @@ def check_numbers(call: Call, where: str) -> None:
         return
     for head in range(call.heads):
         q, k = (to_float64(part[head * part.shape[0] // call.heads]) for part in (call.q, call.k))
-        longest = call.scale * np.sqrt((q**2).sum(axis=1)) * np.sqrt((k**2).sum(axis=1)).max()
-        position = int(longest.argmax())
-        logits = call.scale * (k @ q[position])
-        largest = float(np.abs(logits).max())
-        if largest > MOST_FLOAT32:
+        for begin in range(0, call.rows, 256):
+            largest = np.abs(np.tril(call.scale * q[begin : begin + 256] @ k.T, begin)).max(axis=1)
+            if largest.max() <= MOST_FLOAT32:
+                continue
+            position = int((largest > MOST_FLOAT32).argmax())
             raise FoxscopeError(
-                f"{where}: logits of head {head}, position {position} are as large as {largest:.3g}, which float32 cannot "
-                f"hold: |q| is up to {np.abs(q).max():.3g}, |k| up to {np.abs(k).max():.3g}, and the scale is "
+                f"{where}: logits of head {head}, position {begin + position} are as large as {largest[position]:.3g}, which "
+                f"float32 cannot hold: |q| is up to {np.abs(q).max():.3g}, |k| up to {np.abs(k).max():.3g}, and the scale is "
                 f"{call.scale:.6g}: record q and k as attention multiplies them"
             )
 
