@@ -86,6 +86,7 @@ OpenedTokens packed_tokens(const TokenTable& tokens, const Text* text, const Ran
   }
   const std::vector<std::string> string = tokens.string.empty() ? tokens.string : part_of(tokens.string, part);
   if (string.empty() || !std::ranges::equal(string, bytes)) packed.string = string;
+  if (part.begin == 0 && !tokens.first_string.empty()) packed.first_string = tokens.first_string;
   return packed;
 }
 
@@ -128,6 +129,7 @@ void unpack_tokens(const OpenedTokens& part, const Text* text, TokenTable& token
     tokens.string.insert(tokens.string.end(), bytes.begin(), bytes.end());
   }
   if (!tokens.string.empty()) require_length(tokens.string.size(), tokens.id.size());
+  if (part.first_string) tokens.first_string = *part.first_string;
 }
 
 }  // namespace foxscope::agent

@@ -44,6 +44,7 @@ struct OpenedTokens {
   std::optional<std::vector<std::int64_t>> byte_start;  ///< absent: first_byte, then byte_end[p-1]
   std::vector<std::int32_t> byte_size;                  ///< byte_end - byte_start; empty without a text
   std::optional<std::vector<std::string>> string;       ///< absent: the bytes of the text
+  std::optional<std::string> first_string;              ///< what position 0 reads; absent: BOS, or a later part
 };
 OpenedTokens packed_tokens(const TokenTable& tokens, const Text* text, const Range& part);
 /// Adds a part of the tokens behind those that came before.
@@ -109,6 +110,7 @@ void fields(Visit& visit, OpenedTokens& tokens) {
   visit("byte_start", tokens.byte_start);
   visit("byte_size", tokens.byte_size);
   visit("string", tokens.string);
+  visit("first_string", tokens.first_string);
 }
 
 template <typename Visit>

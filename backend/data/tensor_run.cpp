@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <span>
@@ -488,20 +489,27 @@ class TensorRunReader {
       table->id.push_back(kUnknownToken);
     }
     const std::optional<std::string> content = read_text();
+    const std::string by_id = fmt::format("⟨{}⟩", ids.front());
     if (options_.tokenizer.empty()) {
+      table->first_string = by_id;
       if (!content) return table;
       fail("text",
            "needs the tokenizer that made ids, to find them in it: name its folder with --tokenizer, or leave "
            "text out");
     }
     const Tokenizer tokenizer = Tokenizer::load(options_.tokenizer);
+    const auto name = [&tokenizer](std::int32_t id) {
+      const bool known = id >= 0 && id < tokenizer.vocabulary_size();
+      return known ? replace_invalid_utf8(tokenizer.token_bytes(id)) : "";
+    };
+    if (tokenizer.bos_id() != ids.front()) {
+      const std::string first = name(ids.front());
+      table->first_string = first.empty() ? by_id : first;
+    }
     if (content) {
       text = place_in_text(tokenizer, *content, *table);
     } else {
-      for (const std::int32_t id : table->id) {
-        const bool known = id >= 0 && id < tokenizer.vocabulary_size();
-        table->string.push_back(known ? replace_invalid_utf8(tokenizer.token_bytes(id)) : "");
-      }
+      std::ranges::transform(table->id, std::back_inserter(table->string), name);
     }
     return table;
   }

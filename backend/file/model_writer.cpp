@@ -88,6 +88,7 @@ void ModelWriter::write_tokens(const std::string& shared) {
   write_column("tokens/input_id", Element::int32, tokens.input_id.data());
   if (!tokens.byte_start.empty()) write_column("tokens/byte_start", Element::int64, tokens.byte_start.data());
   if (!tokens.byte_end.empty()) write_column("tokens/byte_end", Element::int64, tokens.byte_end.data());
+  if (!tokens.first_string.empty()) writer_.attribute(root_ + "/tokens", "first_string", tokens.first_string);
   if (!tokens.string.empty()) {
     writer_.strings(root_ + "/tokens/string", tokens.string);
     attach("tokens/string", {Axis::position}, {length_});

@@ -157,6 +157,7 @@ std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object
     tokens->byte_end = read_column<std::int64_t>(reading, group, "byte_end", Element::int64, length);
     check_byte_range(reading, group, *tokens);
   }
+  tokens->first_string = reading.text_attribute(group, "first_string");
   if (stopped()) return nullptr;
   if (const std::optional<Hdf5Object> strings = group.find("string")) {
     const Hdf5Dataset column(*strings);

@@ -24,7 +24,8 @@ std::string read_string(const TokenTable& tokens, std::int64_t position) {
   if (position > 0 && tokens.id[index_of(position - 1)] == read) {
     return predicted_string(tokens, position - 1);
   }
-  return position == 0 ? "⟨BOS⟩" : by_id(read);
+  if (position > 0) return by_id(read);
+  return tokens.first_string.empty() ? "⟨BOS⟩" : tokens.first_string;
 }
 
 std::string words_before(const TokenTable& tokens, std::int64_t position, int words) {

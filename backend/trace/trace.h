@@ -46,6 +46,7 @@ struct TokenTable {
   std::vector<std::int64_t> byte_start;  ///< [L] of token id[p] in the text; empty where there is no text (--ids)
   std::vector<std::int64_t> byte_end;
   std::vector<std::string> string;  ///< [L] of token id[p], U+FFFD where it is part of a character; may be empty
+  std::string first_string;         ///< the token that position 0 reads, or ⟨id⟩; empty: it reads BOS
   bool operator==(const TokenTable&) const = default;
 };
 

@@ -1,5 +1,6 @@
 """Maps of a head as arrays: exact entries by index, pooled to pixels, or along a line."""
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -12,7 +13,7 @@ from foxscope.integers import as_integer
 from foxscope.maps import Map, bin_edges
 
 if TYPE_CHECKING:
-    from foxscope.runs import Head
+    from foxscope.runs import Head, Model
 
 __all__ = ["Entries", "QUANTITIES"]
 
@@ -75,11 +76,27 @@ def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
     return as_integer(positions[0], what), as_integer(positions[1], what)
 
 
+def _check_tokens(first: "Model", second: "Model") -> None:
+    """Raises FoxscopeError unless both models read the same token at every position; warns where only the first differs."""
+    read, other = first.tokens.input_ids, second.tokens.input_ids
+    names = f"'{first.name}' of {first.run.path} and '{second.name}' of {second.run.path}"
+    if len(read) != len(other) or not np.array_equal(read[1:], other[1:]):
+        where = f"{len(read)} and {len(other)} positions"
+        if len(read) == len(other):
+            where = f"the first that differs is at position {1 + int(np.argmin(read[1:] == other[1:]))}"
+        raise FoxscopeError(
+            f"{names} read different tokens ({where}), and maps are subtracted position by position: run both on one text "
+            "with one tokenizer"
+        )
+    if read[0] != other[0]:
+        warnings.warn(f"{names} read the same but for position 0, which is {read[0]} and {other[0]}", stacklevel=3)
+
+
 class Entries:
     """A quantity of a head for every query i and key j, [L, L] float32: forget gates F, attention A and so on.
 
     Nothing is computed until entries are asked for; the program computes them. An entry that does not exist, above the
-    diagonal or outside the window, is NaN. `a - b` is the difference of two heads of texts of the same length, entry by
+    diagonal or outside the window, is NaN. `a - b` is the difference of two heads that read the same tokens, entry by
     entry, before anything is pooled.
     """
 
@@ -139,6 +156,7 @@ class Entries:
             raise FoxscopeError(f"{self.quantity} minus {other.quantity}: subtract maps of one quantity, made alike")
         if first.host != second.host:
             raise FoxscopeError(f"{first.path} and {second.path} lie on two machines: copy one of them")
+        _check_tokens(self.head.model, other.head.model)
         return Entries(self.head, self.quantity, minus=other.head, without_first=self.without_first, channel=self.channel)
 
     def _ask(self, do: str, fields: dict[str, Any], into: NDArray[np.float32]) -> Answer:

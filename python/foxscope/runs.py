@@ -69,10 +69,18 @@ class _Tokens:
             self.input_ids: NDArray[np.int32] = answer.array(packed["input_id"])
         else:
             self.input_ids = np.concatenate([np.array([packed["first_input_id"]], np.int32), self.ids[:-1]])
+        self.first_string: str | None = answer.text(packed["first_string"]) if packed.get("first_string") else None
         if packed.get("string") is not None:
             self.strings = answer.texts(packed["string"])
         else:
             self.strings = [piece.decode("utf-8", "replace") for piece in pieces]
+
+    @property
+    def read_strings(self) -> list[str]:
+        """The token that each position reads, [L]. Position 0 of most runs reads BOS, which is no token of the text."""
+        first = self.first_string or "⟨BOS⟩"
+        before = zip(self.input_ids[1:].tolist(), self.ids.tolist(), self.strings or [""] * len(self.ids))
+        return [first, *(word if read == of_text and word else f"⟨{read}⟩" for read, of_text, word in before)]
 
     def __repr__(self) -> str:
         first = ", ".join(repr(token) for token in (self.strings or self.ids.tolist())[:4])
@@ -344,7 +352,7 @@ class Model:
         self.heads_per_layer: int = info["heads"]
         """H; the most of any layer."""
         self.tokens = tokens
-        """`ids`, what each position predicts, `input_ids`, what it reads, and `strings`; [L] each."""
+        """`ids` and `strings`, what each position predicts, `input_ids` and `read_strings`, what it reads; [L] each."""
         self._kept = {(kept["array"], kept["index"]) for kept in trace["kept"]}
         self._stored = set(trace["stored"])
         self._tables: dict[tuple[str, ...], pd.DataFrame] = {}

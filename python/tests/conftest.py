@@ -3,18 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch_libraries import supply_torch_libraries
 
-# The package that LibTorch comes from lacks most of CUDA's libraries here (requirements.txt), and so cannot be imported:
-# then what needs it is skipped, as where it is missing.
-try:
-    import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
-except ImportError:
-    sys.modules["torch"] = None  # type: ignore[assignment]
+supply_torch_libraries()
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("FOXSCOPE") or str(SOURCE / "build" / "foxscope")

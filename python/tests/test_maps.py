@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import foxscope_command
+from conftest import MODELS, foxscope_command
 
 import foxscope
 from foxscope import FoxscopeError, Run
@@ -216,3 +216,31 @@ def test_a_whole_map_of_a_long_text_is_not_made_by_accident(run: Run, monkeypatc
     monkeypatch.setattr("foxscope.entries._MOST_WHOLE", 100)
     with pytest.raises(FoxscopeError, match=r"take a slice, or \.pooled"):
         np.asarray(run["fox"].head(0, 0).forget)
+
+
+def run_of(folder: Path, name: str, text: str, *options: str) -> Run:
+    file = folder / f"{name}.txt"
+    file.write_text(text)
+    foxscope_command("run", "--model", MODELS / "fox-pro-12m", "--text", file, "-o", folder / f"{name}.h5", *options)
+    return foxscope.open(folder / f"{name}.h5")
+
+
+def test_differences_are_of_one_text(tmp_path: Path) -> None:
+    fox = "The fox ran over the hill, and nobody saw the fox."
+    with (
+        run_of(tmp_path, "fox", fox) as first,
+        run_of(tmp_path, "again", fox) as again,
+        run_of(tmp_path, "hen", fox.replace("over", "under")) as other,
+        run_of(tmp_path, "short", fox[:20]) as short,
+        run_of(tmp_path, "bos", fox, "--bos", "7") as bos,
+    ):
+        entries = first[0].head(0, 0).attention
+        same = np.asarray(entries - again[0].head(0, 0).attention)
+        assert np.nanmax(np.abs(same)) == 0
+        message = r"'fox-pro-12m' of .*fox.h5 and .* read different tokens \(the first that differs is at position \d+\)"
+        with pytest.raises(FoxscopeError, match=message):
+            entries - other[0].head(0, 0).attention
+        with pytest.raises(FoxscopeError, match=r"read different tokens \(\d+ and \d+ positions\)"):
+            entries - short[0].head(0, 0).attention
+        with pytest.warns(UserWarning, match="read the same but for position 0, which is 0 and 7"):
+            assert (entries - bos[0].head(0, 0).attention).shape == entries.shape

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from recording_support import Array, assert_maps, check_file, dense_attention, map_of, mixing_of, program
 
+import foxscope
 from foxscope.recording import record
 
 LENGTH = 90
@@ -242,6 +244,48 @@ def test_a_text_without_bos_begins_behind_the_first_token(tmp_path: Path) -> Non
     check_file(tmp_path / "run.h5")
     with h5py.File(tmp_path / "run.h5") as file:
         assert file["text/content"].asstr()[()] == TEXT.removeprefix("Zwei")
+    assert first_token(tmp_path / "run.h5") == ("0 Zwei", "Zwei")
+
+
+def first_token(path: Path) -> tuple[str, str]:
+    """What the command line and Python say that position 0 reads."""
+    table = path.with_suffix(".csv")
+    program("map", path, "--head", "0:0", "--quantity", "logits", "-o", table)
+    with foxscope.open(path) as run:
+        return table.read_text().split(",")[1], run[0].tokens.read_strings[0]
+
+
+class Words:
+    """A tokenizer of words, as transformers has them, that may have a BOS."""
+
+    def __init__(self, bos: int | None) -> None:
+        self.bos_token_id = bos
+
+    def decode(self, ids: list[int]) -> str:
+        return f"word{ids[0]}"
+
+
+def test_what_position_0_reads(tmp_path: Path) -> None:
+    """BOS is what the tokenizer says, and nothing else."""
+    cases = [(Words(5), "⟨BOS⟩"), (Words(6), "word5"), (Words(None), "word5"), (None, "⟨5⟩")]
+    for n, (tokenizer, expected) in enumerate(cases):
+        path = tmp_path / f"{n}.h5"
+        with record(path, input_ids=[5, 6, 7], tokenizer=tokenizer, check=False) as rec:
+            rec.attention(0, *arrays((1, 3, 4), (1, 3, 4)))
+        check_file(path)
+        assert first_token(path) == (f"0 {expected}", expected)
+
+
+def test_what_could_not_be_checked_is_said(tmp_path: Path) -> None:
+    q, k = arrays((1, 3, 4), (1, 3, 4))
+    warning = "layer 0 and 1 more could not be checked, as its output was not given: pass v= and output="
+    with pytest.warns(UserWarning, match=warning), record(tmp_path / "run.h5", input_ids=[1, 2, 3]) as rec:
+        rec.attention(0, q, k)
+        rec.attention(1, q, k)
+    assert rec.summary().count("not checked, as its output was not given") == 2
+    with warnings.catch_warnings(action="error"), record(tmp_path / "off.h5", input_ids=[1, 2, 3], check=False) as rec:
+        rec.attention(0, q, k)
+    assert "not checked, as check=False says" in rec.summary()
 
 
 def test_nothing_needs_torch(tmp_path: Path) -> None:

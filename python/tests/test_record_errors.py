@@ -77,6 +77,22 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
         lambda rec: rec.attention(0, Q, K, spoiled(V, (0, 69, 0), np.inf)),
         "layer 0: v is infinite at head 0, position 69",
     ),
+    "NaN output": (
+        lambda rec: rec.attention(0, Q, K, V, output=spoiled(OUT, (3, 69, 1), np.nan)),
+        "layer 0: output is NaN at head 3, position 69, channel 1",
+    ),
+    "infinite sink": (
+        lambda rec: rec.attention(0, Q, K, sinks=spoiled(np.zeros(4), (2,), -np.inf)),
+        "layer 0: sinks is infinite at head 2: look",
+    ),
+    "logits beyond float32": (
+        lambda rec: rec.attention(2, spoiled(Q, (1, 33, 4), 1e19), K * np.float32(1e21)),
+        r"layer 2: logits of head 1, position 33 are as large as .*e\+3\d, which float32 cannot hold: \|q\| is up to 1e\+19",
+    ),
+    "a scale that overflows": (
+        lambda rec: rec.attention(0, Q, K, scale=1e39),
+        "layer 0: logits of head 0, position .* scale is 1e",
+    ),
     "mixer": (lambda rec: rec.mixer(0, "hyena", Q, K, V), "the mixer 'hyena' is not known: use attention, mamba2"),
     "softmax as a mixer": (lambda rec: rec.mixer(0, "attention", Q, K), "use rec.attention for softmax attention"),
     "no beta": (lambda rec: rec.mixer(0, "delta_rule", Q, K, V), "layer 0: delta_rule needs beta"),
@@ -105,6 +121,14 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
         "no attention was seen: the model computes it itself, or a compiled graph .* call rec.attention",
     ),
 }
+
+
+@pytest.mark.parametrize("case", ["NaN", "infinity", "NaN gate", "logits beyond float32"])
+def test_what_is_not_kept_is_looked_at_too(case: str, tmp_path: Path) -> None:
+    call, message = WRONG[case]
+    rec = record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), keep="gates,loss")
+    with pytest.raises(FoxscopeError, match=message), rec:
+        call(rec)
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -419,3 +419,29 @@ def test_by_hand_beside_what_is_seen(tmp_path: Path) -> None:
         out = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
         rec.attention(0, q, q, q, output=out)
     assert "rec.attention, 10 rows checked" in rec.summary()
+
+
+def test_padding_before_positions_that_see_themselves_alone(tmp_path: Path) -> None:
+    """As masks of transformers have it, so that no row is empty."""
+    mask = torch.ones(70, 70, dtype=torch.bool).tril()
+    mask[:, :9] = False
+    mask |= torch.eye(70, dtype=torch.bool)
+    q = torch.randn(1, 2, 70, 8)
+    with (
+        pytest.raises(FoxscopeError, match=r"the first keys are hidden \(padding\): record a sequence without padding"),
+        record(tmp_path / "run.h5", input_ids=random_ids(1, 70)),
+    ):
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+def test_within_vmap_there_are_no_numbers(tmp_path: Path) -> None:
+    def attention(q: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+    q = torch.randn(3, 1, 2, 70, 8)
+    with (
+        pytest.raises(FoxscopeError, match=r"layer 0: q has no numbers of its own within torch.func \(vmap, grad\)"),
+        record(tmp_path / "run.h5", input_ids=random_ids(1, 70)),
+    ):
+        torch.vmap(attention)(q)
+    assert torch.vmap(attention)(q).shape == q.shape

@@ -26,6 +26,11 @@ FONT_FOLDER = Path("/usr/share/fonts")
 FONTS = ["truetype/dejavu/DejaVuSans.ttf", "truetype/dejavu/DejaVuSans-Bold.ttf", "truetype/dejavu/DejaVuSansMono.ttf",
          "truetype/dejavu/DejaVuSansMono-Bold.ttf", "truetype/droid/DroidSansFallbackFull.ttf"]  # fmt: skip
 MODELS = ["fox-pro-12m", "transformer-pro-12m", "gated-deltanet-1m"]
+COMMON_LICENCES = Path("/usr/share/common-licenses")
+WORDS = """Each package's copyright and licence are in licences/, and the licences that these name in licences/common-licenses/.
+
+The program is linked with QCustomPlot, which is under the GPL, version 3 or later: whoever passes this folder on does so
+under the GPL, offers the sources of the program and of all GPL and LGPL parts, and puts no library of NVIDIA's with it."""
 FONTS_CONF = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
 <fontconfig>
   <include ignore_missing="yes">/etc/fonts/fonts.conf</include>
@@ -119,7 +124,9 @@ class Tree:
             if file in self.sources:
                 package, licence = package_of(self.sources[file], licences)
             rows.append((file.relative_to(self.folder).as_posix(), file.stat().st_size, package, licence))
-        text = "# What is in this folder\nEach package's copyright and licence are in licences/.\n\n"
+        # Debian's copyright files name these texts by their place in the system.
+        shutil.copytree(COMMON_LICENCES, licences / COMMON_LICENCES.name)
+        text = f"# What is in this folder\n{WORDS}\n\n"
         text += f"{len(rows)} files, {sum(row[1] for row in rows):,} bytes\n\n"
         text += "| file | bytes | package | licences |\n|---|---|---|---|\n"
         text += "".join(f"| {name} | {size:,} | {package} | {licence} |\n" for name, size, package, licence in rows)

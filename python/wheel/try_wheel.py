@@ -55,6 +55,9 @@ def try_contents(wheel: Path) -> None:
             item.filename.removeprefix(root): item.file_size for item in archive.infolist() if item.filename.startswith(root)
         }
         text = archive.read(root + "CONTENTS.md").decode()
+        plot = re.search(r"^\| lib/libQCustomPlot\S+ \| [\d,]+ \| libqcustomplot\S* \S+ \| GPL-3\+ \|$", text, re.MULTILINE)
+        require(plot is not None and "whoever passes this folder on does so\nunder the GPL" in text, "QCustomPlot: no GPL said")
+        require(b"GNU GENERAL PUBLIC LICENSE" in archive.read(root + "licences/common-licenses/GPL-3"), "no text of the GPL")
         require("foxscope/_checkout.txt" not in archive.namelist(), f"{wheel}: names the checkout that it was made in")
     listed = {name: int(size.replace(",", "")) for name, size in re.findall(r"^\| (\S+) \| ([\d,]+) \|", text, re.MULTILINE)}
     files = {name: size for name, size in held.items() if name != "CONTENTS.md" and not name.startswith("licences/")}

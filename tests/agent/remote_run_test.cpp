@@ -384,12 +384,14 @@ TEST(OpenedTokens, LeaveOutWhatFollowsFromTheText) {
   tokens.byte_start = {0, 4, 8, 12};
   tokens.byte_end = {4, 8, 12, 15};
   tokens.string = {"the ", "fox ", "the ", "hen"};
+  tokens.first_string = "a ";
   const agent::OpenedTokens packed = agent::packed_tokens(tokens, &text, {0, 4});
   EXPECT_FALSE(packed.id || packed.input_id || packed.byte_start || packed.string);
   EXPECT_EQ(packed.id_of_bytes, (std::vector<std::int32_t>{7, 9, 4}));
   TokenTable again;
   agent::unpack_tokens(packed, &text, again);
   EXPECT_EQ(again, tokens);
+  EXPECT_FALSE(agent::packed_tokens(tokens, &text, {1, 4}).first_string);
   // Where equal bytes have several ids, ids come.
   tokens.id[2] = tokens.input_id[3] = 8;
   EXPECT_EQ(agent::packed_tokens(tokens, &text, {0, 4}).id, tokens.id);

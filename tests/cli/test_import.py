@@ -322,6 +322,7 @@ class FormTest(ImportTest):
         for given, metadata in [({"text": numpy.frombuffer(text.encode(), numpy.uint8)}, None), ({}, {"text": text})]:
             with h5py.File(self.imported({**behind_bos, **given}, "--tokenizer", FOX, metadata=metadata)) as file:
                 self.assertEqual(file["text/content"][()].decode(), text)
+                self.assertEqual(file["models/mine/tokens"].attrs["first_string"], "<|endoftext|>")
                 for name, values in expected.items():
                     numpy.testing.assert_array_equal(file[f"models/mine/tokens/{name}"], values, err_msg=name)
         without_bos = {**random_run(length=length), "ids": predicts}
@@ -329,6 +330,7 @@ class FormTest(ImportTest):
             first = expected["byte_end"][0]
             self.assertEqual(file["text/content"][()].decode(), text[first:])
             tokens = file["models/mine/tokens"]
+            self.assertEqual(tokens.attrs["first_string"], text[:first])
             numpy.testing.assert_array_equal(tokens["id"], [*predicts[1:], -1])
             numpy.testing.assert_array_equal(tokens["byte_start"][:-1], expected["byte_start"][1:] - first)
         part = {**random_run(length=5), "ids": reads[:5]}

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "backend/trace/token_strings.h"
 #include "tests/file/support.h"
 
 namespace foxscope::test {
@@ -194,11 +195,15 @@ TEST_F(H5pyTest, TokensThatStringsCannotHoldAreSpelledOut) {
   tokens->string[0] = std::string("a\0b", 3);
   tokens->string[1] = "\xff half";
   tokens->string[2] = "";
+  EXPECT_EQ(read_string(*tokens, 0), "⟨BOS⟩");
+  tokens->first_string = "Once";
   Recorder recorder(source->info(), {Keep::loss}, nullptr);
   write_run(file("run.h5"), {recorder.finish(nullptr, tokens)});
   tokens->string[0] = "a\\x00b";
   tokens->string[1] = "\xef\xbf\xbd half";
-  EXPECT_EQ(RunFile::open(file("run.h5")).trace({})->tokens()->string, tokens->string);
+  const auto read = RunFile::open(file("run.h5")).trace({});
+  EXPECT_EQ(*read->tokens(), *tokens);
+  EXPECT_EQ(read_string(*read->tokens(), 0), "Once");
   Expectation expectation(file("expected"));
   expectation.json()["strings"]["/models/fox/tokens/string"] = tokens->string;
   expectation.check(file("run.h5"));

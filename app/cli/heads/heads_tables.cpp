@@ -241,6 +241,7 @@ std::string scientificCell(double value) { return std::isfinite(value) ? fmt::fo
 std::string readCell(const Trace& run, std::int64_t position) {
   const TokenTable& tokens = *run.tokens();
   const auto index = static_cast<std::size_t>(position);
+  if (position == 0 && !tokens.first_string.empty()) return nlohmann::json(tokens.first_string).dump();
   // A position reads what the one before it predicts, but for what stands before the text.
   const bool ofText = position > 0 && index <= tokens.string.size() && tokens.id[index - 1] == tokens.input_id[index];
   return ofText ? nlohmann::json(tokens.string[index - 1]).dump() : fmt::format("id {}", tokens.input_id[index]);

@@ -18,6 +18,9 @@ from ..errors import FoxscopeError
 Tensor = Any
 Float64 = npt.NDArray[np.float64]
 
+#: The largest number of float32, in which the program multiplies queries and keys.
+MOST_FLOAT32 = float(np.finfo(np.float32).max)
+
 #: Unit roundoff of the formats in which models compute.
 ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -41,6 +44,8 @@ def as_tensor(value: Tensor, name: str) -> Tensor:
     if is_torch(value):
         if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
             raise FoxscopeError(f"{name} has no numbers (it is on the meta device): run the model on a real device")
+        if torch_module()._C._functorch.is_functorch_wrapped_tensor(value):
+            raise FoxscopeError(f"{name} has no numbers of its own within torch.func (vmap, grad): run the model without")
         return value.detach()
     try:
         array = np.asarray(value)
@@ -74,7 +79,11 @@ def to_float32(value: Tensor) -> Tensor:
 def to_float64(value: Tensor) -> Float64:
     """The same numbers in float64, in host memory."""
     if is_torch(value):
-        double: Float64 = value.cpu().double().numpy()  # not every device has float64
+        if value.device.type == "cuda":  # not every device has float64
+            value = value.double()
+        elif value.dtype == torch_module().bfloat16:  # numpy has none
+            value = value.float()
+        double: Float64 = value.cpu().numpy().astype(np.float64, copy=False)
         return double
     return np.asarray(value, dtype=np.float64)
 
@@ -87,6 +96,16 @@ def pad_channels(value: Tensor, channels: int) -> Tensor:
     if is_torch(value):
         return torch_module().nn.functional.pad(value, (0, missing))
     return np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])
+
+
+def extremes(parts: list[Tensor]) -> list[tuple[float, float]]:
+    """The least and the largest number of each tensor; NaN where one of its numbers is NaN. All come in one copy."""
+    device = next((part.device for part in parts if is_torch(part)), None)
+    if device is not None:
+        torch = torch_module()
+        ends = [torch.stack(torch.aminmax(torch.as_tensor(part))).to(device, torch.float32) for part in parts]
+        return [(float(least), float(most)) for least, most in torch.stack(ends).tolist()]
+    return [(float(part.min()), float(part.max())) for part in parts]
 
 
 def take_heads(value: Tensor, heads: list[int]) -> Tensor:
@@ -132,9 +151,16 @@ def pieces(value: Tensor, dtype: str, name: str) -> Iterator[npt.NDArray[Any]]:
     for head in range(value.shape[0]):
         piece = _piece(value[head], dtype)
         if not _is_finite(piece):
-            numbers = to_float64(value[head])
-            place = [int(index) for index in np.argwhere(~np.isfinite(numbers))[0]]
-            channel = f", channel {place[1]}" if len(place) > 1 else ""
-            what = "is NaN" if np.isnan(numbers[tuple(place)]) else "is infinite"
-            raise FoxscopeError(f"{name} {what} at head {head}, position {place[0]}{channel}: look for the layer before it")
+            raise_not_finite(value[head], head, name)
         yield piece
+
+
+def raise_not_finite(numbers: Tensor, head: int, name: str) -> None:
+    """Raises FoxscopeError naming the first number of a head, [n, ...] or one, that is not finite, if there is one."""
+    wrong = np.argwhere(~np.isfinite(to_float64(numbers)))
+    if len(wrong) == 0:
+        return
+    place = [int(index) for index in wrong[0]]
+    what = "is NaN" if np.isnan(to_float64(numbers)[tuple(place)]) else "is infinite"
+    at = "".join(f", {axis} {index}" for axis, index in zip(("position", "channel"), place))
+    raise FoxscopeError(f"{name} {what} at head {head}{at}: look for the layer before it")

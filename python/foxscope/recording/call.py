@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import Tensor, as_tensor, device_of, is_torch, shape_of, to_float64
+from .arrays import MOST_FLOAT32, Tensor, as_tensor, device_of, extremes, is_torch, raise_not_finite, shape_of, to_float64
 
 #: Of every mixer: the decays that it may have, and whether beta, and e and b, belong to it.
 MIXERS: Mapping[str, tuple[tuple[str, ...], bool, bool]] = {
@@ -137,7 +137,7 @@ def one_sequence(value: Tensor | None, axes: int, sequence: int, where: str, nam
 
 
 def checked(call: Call, where: str) -> Call:
-    """The call with tensors that are arrays of numbers and fit together.
+    """The call with tensors that are arrays and fit together; `check_numbers` looks at what they hold.
 
     Raises FoxscopeError, which begins with `where`, for the first part that does not.
     """
@@ -149,7 +149,7 @@ def checked(call: Call, where: str) -> Call:
     call = replace(call, **parts)
     _check_devices(parts, where)
     _check_shapes(call, where)
-    _check_numbers(call, where)
+    _check_scalars(call, where)
     return call
 
 
@@ -206,21 +206,57 @@ def _check_shapes(call: Call, where: str) -> None:
             raise _fail(where, "output", str([out_heads, n, int(channels)]), shape_of(call.output))
 
 
-def _check_numbers(call: Call, where: str) -> None:
+#: Parts that hold finite numbers alone. A closed gate is -infinity.
+_FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
+
+
+def check_numbers(call: Call, where: str) -> None:
+    """Raises FoxscopeError for gates above 1, the first number that is not finite, and logits that float32 cannot hold.
+
+    The logit of any query and key is at most scale d max|q| max|k|. Where this is beyond float32, logits are made.
+    """
+    if call.log_decay is not None:
+        _check_gates(call, call.log_decay, where)
+    names = [name for name in _FINITE if getattr(call, name) is not None]
+    ends = dict(zip(names, extremes([getattr(call, name) for name in names])))
+    for name, (least, most) in ends.items():
+        if not (math.isfinite(least) and math.isfinite(most)):
+            part = getattr(call, name)
+            for head in range(part.shape[0]):
+                raise_not_finite(part[head], head, f"{where}: {name}")
+    size = {name: max(-least, most) for name, (least, most) in ends.items()}
+    if call.mixer != "attention" or call.scale * call.d * size["q"] * size["k"] <= MOST_FLOAT32:
+        return
+    for head in range(call.heads):
+        q, k = (to_float64(part[head * part.shape[0] // call.heads]) for part in (call.q, call.k))
+        for begin in range(0, call.rows, 256):
+            largest = np.abs(np.tril(call.scale * q[begin : begin + 256] @ k.T, begin)).max(axis=1)
+            if largest.max() <= MOST_FLOAT32:
+                continue
+            position = int((largest > MOST_FLOAT32).argmax())
+            raise FoxscopeError(
+                f"{where}: logits of head {head}, position {begin + position} are as large as {largest[position]:.3g}, which "
+                f"float32 cannot hold: |q| is up to {np.abs(q).max():.3g}, |k| up to {np.abs(k).max():.3g}, and the scale is "
+                f"{call.scale:.6g}: record q and k as attention multiplies them"
+            )
+
+
+def _check_scalars(call: Call, where: str) -> None:
     if not (math.isfinite(call.scale) and call.scale > 0):
         raise FoxscopeError(f"{where}: scale: expected a number above 0, got {call.scale}")
     if not (math.isfinite(call.softcap) and call.softcap >= 0):
         raise FoxscopeError(f"{where}: softcap: expected a number of 0 or above, got {call.softcap}")
     if call.window < 0:
         raise FoxscopeError(f"{where}: window: expected a number of 0 or above, got {call.window}")
-    if call.log_decay is None:
-        return
+
+
+def _check_gates(call: Call, log_decay: Tensor, where: str) -> None:
     shown = "log_forget" if call.mixer == "attention" else "log_decay"
     # The largest of numbers with a NaN among them is NaN, in torch and in numpy.
-    if float(call.log_decay.max()) <= MOST_LOG_FORGET:
+    if float(log_decay.max()) <= MOST_LOG_FORGET:
         return
-    for head in range(call.log_decay.shape[0]):
-        numbers = to_float64(call.log_decay[head])
+    for head in range(log_decay.shape[0]):
+        numbers = to_float64(log_decay[head])
         wrong = np.argwhere(~(numbers <= MOST_LOG_FORGET))
         if len(wrong) == 0:
             continue

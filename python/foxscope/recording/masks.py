@@ -140,6 +140,9 @@ def _read_window(seen: Any, positions: Any) -> int:
     if bool((seen & (keys[None] > positions[:, None])).any()):
         raise NotRecordable("queries see keys behind them")
     counts = seen.sum(1)
+    begins = seen.to(torch.uint8).argmax(1)[-_ROWS // 3 :]
+    if len(begins) > 1 and int(begins[0]) > 0 and bool((begins == begins[0]).all()):
+        raise NotRecordable("the first keys are hidden (padding): record a sequence without padding")
     if not bool(seen[torch.arange(len(seen), device=seen.device), positions].all()):
         raise NotRecordable("positions do not see themselves (padding): record a sequence without padding")
     first = positions - counts + 1
@@ -149,8 +152,6 @@ def _read_window(seen: Any, positions: Any) -> int:
     if not bool(cut.any()):
         return 0
     widths = counts[cut]
-    if int(cut.sum()) > 1 and bool((first[cut] == first[cut][0]).all()):
-        raise NotRecordable("the first keys are hidden (padding): record a sequence without padding")
     window = int(widths[0])
     whole = counts[~cut]
     if not bool((widths == window).all()) or (len(whole) > 0 and int(whole.max()) > window):

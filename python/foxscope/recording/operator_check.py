@@ -31,28 +31,41 @@ LAST_ROWS = 4
 ERASING = ("delta_rule", "delta_product", "diagonal_plus_low_rank")
 
 
-def _group(part: Float64, heads: int) -> Float64:
+def _group(part: Tensor, heads: int) -> Any:
     """Each of [h, ...] for its H / h heads."""
-    return np.repeat(part, heads // part.shape[0], axis=0)
+    times = heads // part.shape[0]
+    return part.repeat_interleave(times, 0) if is_torch(part) else np.repeat(part, times, axis=0)
 
 
-def softmax_rows(logits: Float64, c: Float64, begin: int, window: int, softcap: float, sinks: Float64 | None) -> Float64:
-    """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats."""
+def _wide(part: Tensor, beside: Tensor) -> Tensor:
+    """The same numbers in float64, beside a tensor where its device has float64, else in host memory."""
+    if not is_torch(beside) or beside.device.type not in ("cpu", "cuda"):
+        return to_float64(part)
+    torch = torch_module()
+    return torch.as_tensor(part).to(beside.device, torch.float64)
+
+
+def softmax_rows(logits: Tensor, c: Tensor, begin: int, window: int, softcap: float, sinks: Tensor | None) -> Tensor:
+    """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats.
+
+    All are float64, of numpy or of torch on one device.
+    """
+    of: Any = torch_module() if is_torch(logits) else np
     if softcap > 0:
-        logits = softcap * np.tanh(logits / softcap)
+        logits = softcap * of.tanh(logits / softcap)
     rows, keys = logits.shape[1:]
-    query, key = begin + np.arange(rows)[:, None], np.arange(keys)[None, :]
+    key = of.arange(keys, device=logits.device)[None, :]
+    query = begin + of.arange(rows, device=logits.device)[:, None]
     seen = (key <= query) & ((key > query - window) if window > 0 else True)
-    logits = np.where(seen, logits + c[:, begin : begin + rows, None] - c[:, None, :], -np.inf)
-    largest = logits.max(axis=2, keepdims=True)
+    logits = of.where(seen, logits + c[:, begin : begin + rows, None] - c[:, None, :], -math.inf)
+    largest = of.amax(logits, axis=2, keepdims=True)
     if sinks is not None:
-        largest = np.maximum(largest, sinks[:, None, None])
-    weights = np.exp(logits - largest)
+        largest = of.maximum(largest, sinks[:, None, None])
+    weights = of.exp(logits - largest)
     total = weights.sum(axis=2, keepdims=True)
     if sinks is not None:
-        total = total + np.exp(sinks[:, None, None] - largest)
-    rows_of_a: Float64 = weights / total
-    return rows_of_a
+        total = total + of.exp(sinks[:, None, None] - largest)
+    return weights / total
 
 
 def _sums(call: Call, rows: int) -> Float64:
@@ -70,16 +83,20 @@ def first_rows(call: Call, sums: Float64 | None = None) -> Float64:
     """
     rows = min(call.rows, ROWS)
     assert call.v is not None
-    q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
     if call.mixer == "attention":
-        heads = call.heads
-        logits = call.scale * np.einsum("hid,hjd->hij", q, _group(k, heads))
-        sinks = None if call.sinks is None else to_float64(call.sinks)
-        c = _sums(call, rows) if sums is None else sums
-        rows_of_a = softmax_rows(logits, c, 0, call.window, call.softcap, sinks)
-        out: Float64 = np.einsum("hij,hjd->hid", rows_of_a, _group(v, heads))
-        return out
+        logits = _first_logits(call, rows)
+        sinks = None if call.sinks is None else _wide(call.sinks, logits)
+        c = _wide(_sums(call, rows) if sums is None else sums, logits)
+        v = _group(_wide(call.v[:, :rows], logits), call.heads)
+        return to_float64(softmax_rows(logits, c, 0, call.window, call.softcap, sinks) @ v)
+    q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
     return _linear_rows(call, q * call.scale, k, v, rows)
+
+
+def _first_logits(call: Call, rows: int) -> Tensor:
+    """Logits s q.k of the first rows of softmax attention, [H, r, r] float64."""
+    q, k = (_wide(part[:, :rows], call.q) for part in (call.q, call.k))
+    return call.scale * q @ _group(k, call.heads).swapaxes(1, 2)
 
 
 def _linear_rows(call: Call, q: Float64, k: Float64, v: Float64, rows: int) -> Float64:
@@ -132,23 +149,23 @@ def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float6
     return out
 
 
-def _last_logits(call: Call) -> Float64:
+def _last_logits(call: Call) -> Tensor:
     """Logits s q.k of the last rows of softmax attention, [H, r, m], made in float32 where the tensors lie."""
     key_heads, rows = int(call.k.shape[0]), LAST_ROWS
     of_key_head = (key_heads, call.heads // key_heads * rows, -1)
     q, k = (to_float32(part) for part in (call.q[:, -rows:], call.k))
-    return call.scale * to_float64(q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1)
+    return call.scale * _wide((q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1), q)
 
 
-def _last_rows(call: Call, logits: Float64, sums: Float64) -> Float64:
+def _last_rows(call: Call, logits: Tensor, sums: Tensor) -> Float64:
     """What the recorded operator gives for the last rows of softmax attention, [H, r, d_v], of their logits and of c."""
     key_heads, rows, v = int(call.k.shape[0]), LAST_ROWS, to_float32(call.v)
     of_key_head = (key_heads, call.heads // key_heads * rows, -1)
-    sinks = None if call.sinks is None else to_float64(call.sinks)
-    entries = softmax_rows(logits, sums, call.rows - rows, call.window, call.softcap, sinks)
-    weights: Tensor = entries.astype(np.float32).reshape(of_key_head)
+    sinks = None if call.sinks is None else _wide(call.sinks, logits)
+    entries = softmax_rows(logits, _wide(sums, logits), call.rows - rows, call.window, call.softcap, sinks)
+    weights = to_float32(entries.reshape(of_key_head))
     if is_torch(v):
-        weights = torch_module().from_numpy(weights).to(v.device)
+        weights = torch_module().as_tensor(weights).to(v.device)
     return to_float64(weights @ v).reshape(call.heads, rows, -1)
 
 
@@ -211,8 +228,9 @@ def _of_first_rows(call: Call, rows: int) -> tuple[Float64, Float64]:
             sums = sums * np.abs(to_float64(call.decay_rate)).max(axis=1)
     if call.mixer != "attention":
         return np.zeros(heads), sums
-    q, k = to_float64(call.q[:, :rows]), _group(to_float64(call.k[:, :rows]), heads)
-    return np.abs(call.scale * np.tril(np.einsum("hid,hjd->hij", q, k))).max(axis=(1, 2)), sums
+    logits = abs(_first_logits(call, rows))
+    of: Any = torch_module() if is_torch(logits) else np
+    return to_float64(of.amax(of.tril(logits), axis=(1, 2))), sums
 
 
 def _largest(errors: Float64, allowed: Float64) -> tuple[int, float, float]:
@@ -239,7 +257,8 @@ def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
     error, of_sums = float(errors.max()), bool((errors > _allowed(call, spread, size * 0)).any())
     if call.mixer == "attention" and sums is not None and call.rows > ROWS + LAST_ROWS:
         last, logits = to_float64(call.output[:, -LAST_ROWS:]), _last_logits(call)
-        spread, size = np.abs(logits).max(axis=(1, 2)), np.abs(sums).max(axis=1)
+        largest = (torch_module() if is_torch(logits) else np).amax(abs(logits), axis=(1, 2))
+        spread, size = to_float64(largest), np.abs(sums).max(axis=1)
         allowed = _allowed(call, spread, size)
         errors = _errors(last, _last_rows(call, logits, sums))
         if (errors > allowed).any():
@@ -250,7 +269,7 @@ def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
     return Comparison(rows, error, of_sums)
 
 
-def _cause_of_last_rows(call: Call, last: Float64, logits: Float64, sums: Float64, allowed: Float64) -> str:
+def _cause_of_last_rows(call: Call, last: Float64, logits: Tensor, sums: Float64, allowed: Float64) -> str:
     def fits(call: Call, sums: Float64) -> bool:
         return _fits(last, _last_rows(call, logits, sums), allowed)
 

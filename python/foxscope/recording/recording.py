@@ -29,7 +29,8 @@ from .arrays import (
     to_float64,
     torch_module,
 )
-from .call import Call, checked, one_sequence
+from .beside import Beside
+from .call import Call, check_numbers, checked, one_sequence
 from .capture import Capture
 from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
 from .masks import NotRecordable
@@ -108,6 +109,7 @@ class Recording:
         self._sequence, self._check, self._automatic = sequence, check, automatic
         self._numbers = Numbers(words, dtype)
         self._layers: dict[int, Layer] = {}
+        self._submitted: set[int] = set()
         self._not_wanted: set[int] = set()
         self._skipped: list[_Skipped] = []
         self._loss: list[Float64] = []
@@ -123,6 +125,7 @@ class Recording:
         self._capture: Capture | None = None
         self._closed = False
         self._writes = _is_writer()
+        self._beside = Beside()
 
     # ---- the block
 
@@ -148,8 +151,10 @@ class Recording:
             return
         try:
             if kind is None:
+                self._beside.join()
                 self._finish(self._writer)
         finally:
+            self._beside.end()
             self._closed = True
             self._writer.discard()
             self._writer = None
@@ -293,6 +298,7 @@ class Recording:
                 raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
             self._loss.append(losses)
         if "logits" in self._numbers.keep:
+            self._beside.join()
             if begin > 0:
                 raise FoxscopeError("rec.logits: keep='logits' takes the logits of the whole text in one call")
             dataset = np.concatenate([piece[None] for piece in pieces(one[None], "float32", "logits")])
@@ -301,6 +307,7 @@ class Recording:
 
     def summary(self) -> str:
         """What was seen, a line a layer, and what was left out with the reason."""
+        self._beside.join()
         lines = []
         for layer, seen in sorted(self._layers.items()):
             call, sizes = seen.call, seen.sizes
@@ -319,12 +326,18 @@ class Recording:
                 words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
                 words += ["which c in float32 explains"] if seen.comparison.of_sums else []
             else:
-                words.append("not checked")
+                words.append(f"not checked, as {self._unchecked(call)}")
             lines.append(", ".join(words))
         for left in self._skipped:
             times = f" ({left.count} times)" if left.count > 1 else ""
             lines.append(f"left out: {left.source}{f' in {left.module}' if left.module else ''}{times}: {left.reason}")
         return "\n".join(lines) if lines else "nothing was seen"
+
+    def _unchecked(self, call: Call) -> str:
+        """Words for why a layer was not compared with what its own mixer returned."""
+        if not self._check:
+            return "check=False says"
+        return "its output was not given" if call.output is None else "its values were not given"
 
     # ---- what capture calls
 
@@ -337,7 +350,7 @@ class Recording:
             self._leave_out(read.source, module, str(reason))
             return
         layer = self._capture.layer_of(key, wanted)
-        known = self._layers.get(layer)
+        known = self._layer_so_far(layer)
         before = 0 if known is None else known.positions
         if before == 0 and call.goes_on:
             self._leave_out(call.source, module, "it begins with a state from before the recording")
@@ -362,17 +375,32 @@ class Recording:
             raise FoxscopeError(f"{self._path}: the recording {state}")
         return self._writer
 
+    def _layer_so_far(self, layer: int) -> Layer | None:
+        """What is known of a layer, of which no call waits any more."""
+        if layer in self._submitted:
+            self._beside.join()
+        return self._layers.get(layer)
+
     def _record(self, layer: int, call: Call, module: str) -> None:
         if not self._writes:
             return
-        writer = self._open_writer()
+        self._open_writer()
         if layer < 0:
             raise FoxscopeError(f"layer {layer}: expected a number from 0 on")
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return
-        where = f"layer {layer}"
-        call = checked(call, where)
+        call = checked(call, f"layer {layer}")
+        if self._layer_so_far(layer) is None and _runs_beside(call):
+            self._submitted.add(layer)
+            self._beside.submit(lambda copy: self._take_layer(layer, copy, module), call)
+            return
+        self._beside.join()
+        self._take_layer(layer, call, module)
+
+    def _take_layer(self, layer: int, call: Call, module: str) -> None:
+        """Checks the rows of a call and writes them."""
+        writer, where = self._open_writer(), f"layer {layer}"
         known = self._layers.get(layer)
         before = 0 if known is None else known.positions
         if known is not None and known.call.source != call.source and "rec." in known.call.source + call.source:
@@ -385,8 +413,11 @@ class Recording:
         if self._check and known is not None and new.start > 0:
             _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
+        if before > 0:  # only the first rows are compared
+            call = replace(call, output=None)
         sums = sums_of(call)
-        comparison = compare(call, where, sums) if self._check and before == 0 else None
+        check_numbers(call, where)
+        comparison = compare(call, where, sums) if self._check else None
         kept = select_heads(call, self._heads_wanted, where)
         if sums is not None and self._heads_wanted is not None:
             sums = sums[self._heads_wanted]
@@ -464,6 +495,20 @@ class Recording:
         schema = write_model(writer, self._layers, count, self._numbers, self._heads_wanted)
         ids = "" if self._ids is None else f", {length} tokens"
         writer.finish(schema, VERSION, f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
+        self._warn_of_unchecked()
+
+    def _warn_of_unchecked(self) -> None:
+        """Names the layers that check=True could not compare with anything."""
+        unchecked = {number: seen for number, seen in self._layers.items() if seen.comparison is None}
+        if not (self._check and unchecked):
+            return
+        number, seen = min(unchecked.items())
+        more = f" and {len(unchecked) - 1} more" if len(unchecked) > 1 else ""
+        warnings.warn(
+            f"{self._path}: layer {number}{more} could not be checked, as {self._unchecked(seen.call)}: pass v= and output=, "
+            f"or check=False",
+            stacklevel=4,
+        )
 
     def _nothing_seen(self) -> str:
         if self._skipped:
@@ -518,6 +563,8 @@ class Recording:
             writer.write("tokens/byte_end", "int64", table.byte_end)
         if table.string is not None:
             writer.write_strings("tokens/string", table.string)
+        if table.first_string is not None:
+            writer.attributes("tokens", {"first_string": table.first_string.replace("\0", "\\0")})
         if table.text is not None:
             writer.write_text(table.text, table.text_attributes)
 
@@ -529,6 +576,11 @@ class Recording:
             raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
+
+
+def _runs_beside(call: Call) -> bool:
+    """Whether a layer is checked and written while the model goes on: where its tensors lie on a GPU."""
+    return device_of(call.q).startswith("cuda")
 
 
 def _check_cache(where: str, known: Layer, before: Float64) -> None:
@@ -547,7 +599,8 @@ def _losses(logits: Tensor, targets: Any) -> Float64:
     """
     out = np.empty(len(targets))
     known = np.maximum(targets, 0).astype(np.int64)
-    rows = max(1, (1 << 19) // int(logits.shape[1]))  # rows that stay in a processor's cache
+    # Rows that stay in a processor's cache, or keep a GPU busy.
+    rows = max(1, (1 << (19 if device_of(logits) == "cpu" else 26)) // int(logits.shape[1]))
     for begin in range(0, len(targets), rows):
         piece, of = to_float32(logits[begin : begin + rows]), known[begin : begin + rows]
         if is_torch(piece):

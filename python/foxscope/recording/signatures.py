@@ -90,6 +90,41 @@ def _without_empty(q: Tensor, k: Tensor, v: Tensor, mask: Any, sequence: int, fr
     return k[:, :, :used], v[:, :, :used], mask
 
 
+def _softmax_call(
+    qkv: tuple[Tensor, Tensor, Tensor],
+    output: Tensor,
+    sequence: int,
+    source: str,
+    *,
+    heads_first: tuple[bool, bool] = (True, True),
+    log_decay: Tensor | None = None,
+    scale: Any = None,
+    window: int = 0,
+    softcap: Any = None,
+    sinks: Tensor | None = None,
+    dropout: Any = None,
+) -> Call:
+    """Softmax attention of a sequence of a batch. heads_first: whether queries, keys and values, and the output, are
+    [B, heads, positions, d], or [B, positions, heads, d].
+    """
+    q, k, v = (_sequence(part, sequence, heads_first[0]) for part in qkv)
+    heads, rows = qkv[0].shape[1:3] if heads_first[0] else qkv[0].shape[2:0:-1]
+    return Call(
+        "attention",
+        q,
+        k,
+        v,
+        log_decay=None if log_decay is None else log_decay.expand(int(heads), int(rows)),
+        scale=float(qkv[0].shape[-1] ** -0.5 if scale is None else scale),
+        window=window,
+        softcap=float(softcap or 0.0),
+        sinks=None if sinks is None else sinks.detach().reshape(-1),
+        output=_sequence(output, sequence, heads_first[1]),
+        source=source,
+        dropout=float(dropout or 0.0),
+    )
+
+
 def read_sdpa(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
     """torch.nn.functional.scaled_dot_product_attention, [B, H, L, d] or [H, L, d]."""
     q, k, v = arguments["query"], arguments["key"], arguments["value"]
@@ -107,19 +142,15 @@ def read_sdpa(arguments: Mapping[str, Any], sequence: int, output: Any, source: 
         window, log_decay = reading.window, reading.log_decay
     elif queries > 1 and not causal:
         raise NotRecordable("queries see keys behind them")
-    scale = arguments.get("scale")
-    heads = int(q.shape[1])
-    return Call(
-        "attention",
-        _sequence(q, sequence, True),
-        _sequence(k, sequence, True),
-        _sequence(v, sequence, True),
-        log_decay=None if log_decay is None else log_decay.expand(heads, queries),
-        scale=float(q.shape[-1] ** -0.5 if scale is None else scale),
+    return _softmax_call(
+        (q, k, v),
+        output,
+        sequence,
+        source,
+        log_decay=log_decay,
+        scale=arguments.get("scale"),
         window=window,
-        output=_sequence(output, sequence, True),
-        source=source,
-        dropout=float(arguments.get("dropout_p") or 0.0),
+        dropout=arguments.get("dropout_p"),
     )
 
 
@@ -152,20 +183,18 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
     scale = getattr(module, "scaling", None) if scale is None else scale
     sinks = arguments.get("s_aux")
     sinks = getattr(module, "sinks", None) if sinks is None else sinks
-    heads = int(q.shape[1])
-    return Call(
-        "attention",
-        _sequence(q, sequence, True),
-        _sequence(k, sequence, True),
-        _sequence(v, sequence, True),
-        log_decay=None if log_decay is None else log_decay.expand(heads, queries),
-        scale=float(q.shape[-1] ** -0.5 if scale is None else scale),
+    return _softmax_call(
+        (q, k, v),
+        _first(output),
+        sequence,
+        source,
+        heads_first=(True, False),
+        log_decay=log_decay,
+        scale=scale,
         window=window,
-        softcap=float(arguments.get("softcap") or 0.0),
-        sinks=None if sinks is None else sinks.detach().reshape(-1),
-        output=_sequence(_first(output), sequence, False),
-        source=source,
-        dropout=float(arguments.get("dropout") or 0.0),
+        softcap=arguments.get("softcap"),
+        sinks=sinks,
+        dropout=arguments.get("dropout"),
     )
 
 
@@ -182,18 +211,9 @@ def read_flex(arguments: Mapping[str, Any], sequence: int, output: Any, source: 
         if keys != queries:
             raise NotRecordable("a score_mod of a text that goes on")
         log_decay = read_score_mod(score_mod, sequence, heads, queries, window, q.device)  # type: ignore[union-attr]
+    qkv = (q, k, arguments["value"])
     scale = arguments.get("scale")
-    return Call(
-        "attention",
-        _sequence(q, sequence, True),
-        _sequence(k, sequence, True),
-        _sequence(arguments["value"], sequence, True),
-        log_decay=log_decay,
-        scale=float(q.shape[-1] ** -0.5 if scale is None else scale),  # type: ignore[union-attr]
-        window=window,
-        output=_sequence(_first(output), sequence, True),
-        source=source,
-    )
+    return _softmax_call(qkv, _first(output), sequence, source, log_decay=log_decay, scale=scale, window=window)
 
 
 def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source: str) -> Call:
@@ -221,19 +241,18 @@ def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source:
     log_decay = None
     if slopes is not None:
         slopes = slopes[min(sequence, len(slopes) - 1)] if slopes.ndim == 2 else slopes
-        log_decay = (-slopes.detach())[:, None].expand(int(q.shape[2]), int(q.shape[1]))
-    return Call(
-        "attention",
-        _sequence(q, sequence, False),
-        _sequence(k, sequence, False),
-        _sequence(v, sequence, False),
+        log_decay = (-slopes.detach())[:, None]
+    return _softmax_call(
+        (q, k, v),
+        output,
+        sequence,
+        source,
+        heads_first=(False, False),
         log_decay=log_decay,
-        scale=float(q.shape[-1] ** -0.5 if scale is None else scale),
+        scale=scale,
         window=left + 1 if left >= 0 else 0,
-        softcap=float(arguments.get("softcap") or 0.0),
-        output=_sequence(output, sequence, False),
-        source=source,
-        dropout=float(arguments.get("dropout_p") or 0.0),
+        softcap=arguments.get("softcap"),
+        dropout=arguments.get("dropout_p"),
     )
 
 

@@ -23,6 +23,7 @@ class TokenTable:
     """Columns of [L]: `id` is what position p predicts, and so are places and strings; `input_id` is what it reads.
 
     Places are bytes of `text`, which is the part that was read. `next_id` is the token behind the last input, if known.
+    `first_string` is the token that position 0 reads; None where that is BOS.
     """
 
     input_id: Ids
@@ -30,6 +31,7 @@ class TokenTable:
     byte_start: npt.NDArray[np.int64] | None = None
     byte_end: npt.NDArray[np.int64] | None = None
     string: list[str] | None = None
+    first_string: str | None = None
     text: str | None = None
     text_attributes: dict[str, Any] = field(default_factory=dict)
 
@@ -93,6 +95,21 @@ def _places_by_tokenizer(
     )
 
 
+def _is_bos(tokenizer: Any, first: int) -> bool:
+    """Whether a token is the one that begins a sequence: bos_token_id of transformers, or what a tokenizer of tokenizers
+    puts before every text.
+    """
+    if hasattr(tokenizer, "encode_batch"):
+        return bool(list(tokenizer.encode("", add_special_tokens=True).ids)[:1] == [first])
+    return bool(getattr(tokenizer, "bos_token_id", None) == first)
+
+
+def _name(tokenizer: Any, token: int) -> str:
+    """The token as a string, as far as a tokenizer says it; else its id in brackets."""
+    string = "" if tokenizer is None else str(tokenizer.decode([token]))
+    return string or f"⟨{token}⟩"
+
+
 def _byte_places(text: str) -> npt.NDArray[np.int64]:
     """Where each character begins in UTF-8; one number more than characters."""
     if text.isascii():
@@ -107,10 +124,12 @@ def make_tokens(ids: Ids, next_id: int | None, text: str | None, tokenizer: Any,
 
     text      with tokenizer (transformers or tokenizers) or with offsets
     offsets   [L, 2] or [L + 1, 2] places of input ids in characters of the text, as tokenizers give them
-    Position 0 reads BOS, or the first token of the text, behind which the text of the run then begins.
+    Position 0 reads BOS where the tokenizer says so. Else it is the first token of the text, behind which the text of the
+    run then begins.
     """
     predicted = np.append(ids[1:], np.int32(UNKNOWN if next_id is None else next_id)).astype(np.int32)
-    table = TokenTable(ids, predicted)
+    first = int(ids[0])
+    table = TokenTable(ids, predicted, first_string=None if _is_bos(tokenizer, first) else _name(tokenizer, first))
     if text is None:
         if tokenizer is not None:
             table.string = [str(tokenizer.decode([int(token)])) if token >= 0 else "" for token in predicted]
@@ -181,6 +200,8 @@ def _place(
         if of_id[n] == of_id[n - 1] and of_id[n][1] > of_id[n][0]:
             shared[n] = shared[n - 1] = True
     table.string = ["\ufffd" if partial else text[int(start) : int(end)] for partial, start, end in zip(shared, starts, ends)]
+    if table.first_string is not None and not behind_bos:
+        table.first_string = text[places[0][0] : cut]
     table.text = content
     table.text_attributes = {"sha256": hashlib.sha256(content.encode()).hexdigest()}
     if unread:
