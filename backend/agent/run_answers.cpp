@@ -132,6 +132,7 @@ class RunAnswers {
   std::shared_ptr<const AttentionSpread> spread_of(const HeadOf& head, const Job& job);
   void know_spread(const HeadOf& head, const AttentionSpread& spread);
   std::shared_future<std::vector<double>> gates_of(const std::shared_ptr<const Trace>& trace);
+  std::optional<std::vector<double>> known_gates(const std::shared_ptr<const Trace>& trace);
 
   std::mutex mutex_;
   std::list<OpenFile> files_;
@@ -263,9 +264,13 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   const auto file = opened(run, check, asked.job);
   if (!file) return std::nullopt;
   const bool shown = take<bool>(asked.request, "losses", false);
-  // Who shows a run asks for these next, to find the head that it shows first.
+  // Who shows a run wants these next, to find the head that it shows first.
   for (std::size_t n = 0; shown && n < file->traces.size(); ++n) gates_of(file->traces[n]);
-  return answer_with(describe_run(run, *file, shown));
+  OpenedRun described = describe_run(run, *file, shown);
+  for (std::size_t n = 0; shown && n < file->traces.size(); ++n) {
+    described.traces[n].mean_log_gates = known_gates(file->traces[n]);
+  }
+  return answer_with(described);
 }
 
 /// Holds the arrays of a file that was opened against one another, all of them.
@@ -518,6 +523,17 @@ std::shared_future<std::vector<double>> RunAnswers::gates_of(const std::shared_p
                }).share();
   keep_newest(gates_, {trace, means}, kOpenFiles);
   return means;
+}
+
+/// The same if they are known by now; who asks for those that cannot be read is told why.
+std::optional<std::vector<double>> RunAnswers::known_gates(const std::shared_ptr<const Trace>& trace) {
+  const auto means = gates_of(trace);
+  if (means.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+  try {
+    return means.get();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::optional<Message> RunAnswers::gates(const Asked& asked) {

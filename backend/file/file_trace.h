@@ -9,6 +9,10 @@
 
 namespace foxscope {
 
+/// Attribute of sums of log gates: [H] float64, mean_log_gate (decay_time.h) of each head, nats per token. Who looks
+/// for a head to show reads it in place of all gates.
+inline constexpr const char* kMeanLogGate = "mean_log_gate";
+
 /// Whether a run file can hold a model of that name: letters, digits, '.', '_' and '-'.
 bool is_model_name(const std::string& name);
 
