@@ -40,11 +40,6 @@ inline bool rises(double sum, double lowest) {
   return !(sum - lowest <= kMostRise * std::max(std::abs(sum), std::abs(lowest)));
 }
 
-/// Whether a number is the mean log gate of gates whose mean was computed here; others may sum in another order.
-inline bool is_mean(double held, double mean) {
-  return std::isnan(mean) || std::abs(held - mean) <= 1e-6 * std::abs(mean);
-}
-
 /// A row of attention that does not sum to 1.
 struct RowProblem {
   TraceArray normalizer = TraceArray::log_normalizer;  ///< by which
@@ -61,9 +56,7 @@ struct RowProblem {
 /// without c where normalisers without the gate were kept. Of linear mixers everything that M is made
 /// of must be numbers, which the source checks too. Arrays that were not kept are not looked at.
 /// @param file      its name, for errors
-/// Mean log gates that the source has without c (RowSource) are those of c.
-/// @param problems  if not null: takes the rows that do not sum to 1, which then are no error, and means are not looked
-/// at
+/// @param problems  if not null: takes the rows that do not sum to 1, which then are no error
 /// @throws Error naming file, layer, head, row, and the arrays that do not belong together
 RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,
                          const std::stop_token& stop, std::vector<RowProblem>* problems = nullptr);
