@@ -13,12 +13,14 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/agent/fields.h"
+#include "backend/agent/file_piece.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/regular_file.h"
@@ -33,6 +35,7 @@ namespace {
 
 constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kMostUploads = 8;
+constexpr std::int64_t kCopiedAtOnce = std::int64_t{4} << 20;
 /// Of a file's beginning, which are part of its identity.
 constexpr std::size_t kIdentifyingBytes = 4096;
 
@@ -115,14 +118,29 @@ std::optional<Message> answer_fetch(const Asked& asked) {
   Message answer;
   answer.header["answer"] = {{"part", 0}};
   Part part{"uint8", {static_cast<std::uint64_t>(count)}, std::vector<std::byte>(static_cast<std::size_t>(count))};
-  for (std::size_t done = 0; done < part.bytes.size();) {
-    const ssize_t got = pread(file.descriptor(), part.bytes.data() + done, part.bytes.size() - done,
-                              static_cast<off_t>(begin) + static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw Error(fmt::format("{}: was cut short while it was being read", path));
-    done += static_cast<std::size_t>(got);
-  }
+  read_piece(file, path, begin, std::span(part.bytes));
   answer.parts.push_back(std::move(part));
+  return answer;
+}
+
+/// A second file of the same bytes, which appears under its name when it is whole.
+std::optional<Message> answer_copy(const Asked& asked) {
+  const std::string path = local_path(take<std::string>(asked.request, "path"));
+  const RegularFile file(path, "file");
+  const auto size = static_cast<std::int64_t>(file.size());
+  AtomicFile copy(local_path(take<std::string>(asked.request, "to")), take<bool>(asked.request, "overwrite"));
+  copy.require_space(file.size());
+  std::vector<std::byte> bytes;
+  for (std::int64_t done = 0; done < size; done += std::ssize(bytes)) {
+    if (asked.job.stopped()) return std::nullopt;
+    asked.job.tell({done, size, "bytes", "copying"});
+    bytes.resize(static_cast<std::size_t>(std::min(kCopiedAtOnce, size - done)));
+    read_piece(file, path, done, std::span(bytes));
+    copy.write(bytes.data(), bytes.size());
+  }
+  copy.commit();
+  Message answer;
+  answer.header["answer"] = true;
   return answer;
 }
 
@@ -258,6 +276,7 @@ void add_file_answers(Agent& agent) {
   agent.answers("stat", answer_stat);
   agent.answers("list", answer_list);
   agent.answers("fetch", answer_fetch);
+  agent.answers("copy", answer_copy);
   agent.answers("devices", answer_devices);
   agent.answers("place", answer_place);
   agent.answers("forget", answer_forget);

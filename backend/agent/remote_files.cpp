@@ -167,13 +167,7 @@ bool send_file(const std::filesystem::path& from, const RemotePath& to, bool ove
   do {
     job.tell({done, size, "bytes", "sending"});
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::min(kPieceOfFile, size - done)));
-    for (std::size_t read = 0; read < bytes.size();) {
-      const ssize_t got = pread(file.descriptor(), bytes.data() + read, bytes.size() - read,
-                                static_cast<off_t>(done) + static_cast<off_t>(read));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) throw Error(fmt::format("{}: was cut short while it was being read", from.string()));
-      read += static_cast<std::size_t>(got);
-    }
+    read_piece(file, from.string(), done, std::span(bytes));
     Message request = request_about("write", to);
     put(request, "begin", done);
     put(request, "size", size);
@@ -184,6 +178,13 @@ bool send_file(const std::filesystem::path& from, const RemotePath& to, bool ove
     done += std::ssize(bytes);
   } while (done < size);
   return true;
+}
+
+bool copy_there(const RemotePath& from, const std::string& to, bool overwrite, const Job& job) {
+  Message request = request_about("copy", from);
+  put(request, "to", to);
+  put(request, "overwrite", overwrite);
+  return answer_to<bool>(request, from.host, job, Again::never).has_value();
 }
 
 }  // namespace foxscope::agent

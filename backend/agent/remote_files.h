@@ -60,4 +60,10 @@ bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool ov
 /// @throws Error likewise
 bool send_file(const std::filesystem::path& from, const RemotePath& to, bool overwrite, const Job& job);
 
+/// Copies a file of another machine into one there, likewise.
+/// @param to  its path there, from / or from ~/ on
+/// @returns false if the job was stopped
+/// @throws Error likewise
+bool copy_there(const RemotePath& from, const std::string& to, bool overwrite, const Job& job);
+
 }  // namespace foxscope::agent

@@ -84,6 +84,11 @@ struct Place {
   }
 };
 
+constexpr const char* kGatesInAnotherNumber = "gates came in another number";
+
+/// How many mean log gates a run has.
+std::int64_t gate_count(const TraceInfo& info) { return std::int64_t{info.layers} * info.heads; }
+
 /// Empty values of the type that an array has in memory.
 ArrayValues values_for(const ArraySpec& spec) {
   switch (spec.number) {
@@ -100,11 +105,13 @@ ArrayValues values_for(const ArraySpec& spec) {
 
 class RemoteSource final : public RowSource, public MapsElsewhere {
  public:
-  /// @param loss  absent: it is asked for when it is first wanted
-  RemoteSource(Place place, TraceInfo info, const std::vector<KeptArray>& kept, std::optional<std::vector<float>> loss)
-      : place_(std::move(place)), info_(std::move(info)) {
-    for (const KeptArray& array : kept) kept_[{array.array, array.index}] = array.zero;
-    if (loss) loss_ = std::make_shared<const ArrayValues>(std::move(*loss));
+  /// Losses and mean log gates that did not come with it are asked for when they are first wanted.
+  RemoteSource(Place place, OpenedTrace opened)
+      : place_(std::move(place)),
+        info_(std::move(opened.info)),
+        mean_log_gates_(std::move(opened.mean_log_gates).value_or(std::vector<double>())) {
+    for (const KeptArray& array : opened.kept) kept_[{array.array, array.index}] = array.zero;
+    if (opened.loss) loss_ = std::make_shared<const ArrayValues>(std::move(*opened.loss));
   }
 
   [[nodiscard]] bool has(TraceArray array, int index) const override { return kept_.contains({array, index}); }
@@ -194,7 +201,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
       Message message = request_for("gates");
       put(message, "of", place_.head(0, 0));
       auto means = place_.ask<std::vector<double>>(message);
-      if (std::ssize(means) != std::int64_t{info_.layers} * info_.heads) place_.fail("gates came in another number");
+      if (std::ssize(means) != gate_count(info_)) place_.fail(kGatesInAnotherNumber);
       mean_log_gates_ = std::move(means);
     }
     return mean_log_gates_[index_of(layer * info_.heads + head)];
@@ -521,6 +528,9 @@ void check_sizes(const Place& place, const OpenedTrace& opened) {
   if (info.mixers.empty() && (info.key_heads == 0 ? !opened.stored.empty() : info.heads % info.key_heads != 0)) {
     place.fail("heads cannot share so many key heads");
   }
+  if (opened.mean_log_gates && std::ssize(*opened.mean_log_gates) != gate_count(info)) {
+    place.fail(kGatesInAnotherNumber);
+  }
   const bool no_loss = !opened.loss || opened.loss->empty();
   if (!no_loss && std::ssize(*opened.loss) != info.length) place.fail("losses came in another length");
   for (const KeptArray& kept : opened.kept) {
@@ -621,12 +631,13 @@ RunFile run_of(Place place, OpenedRun opened, const TextAndTokens& whole) {
     if (std::ssize(tokens[index_of(trace.tokens)]->id) != trace.info.length) {
       place.fail("a list of tokens came in another length");
     }
-    auto source = std::make_unique<const RemoteSource>(place, trace.info, trace.kept, std::move(trace.loss));
     std::shared_ptr<const QueryKeyStore> store;
     if (!trace.stored.empty()) store = std::make_shared<RemoteQueryKeyStore>(place, trace.info, trace.stored);
     run.checks.push_back(trace.check);
-    run.traces.push_back(std::make_shared<const Trace>(trace.info, text, tokens[index_of(trace.tokens)],
-                                                       std::move(source), std::move(store)));
+    const TraceInfo info = trace.info;
+    const auto& own_tokens = tokens[index_of(trace.tokens)];
+    auto source = std::make_unique<const RemoteSource>(place, std::move(trace));
+    run.traces.push_back(std::make_shared<const Trace>(info, text, own_tokens, std::move(source), std::move(store)));
   }
   if (run.traces.empty()) place.fail("there is no run in it");
   return run;

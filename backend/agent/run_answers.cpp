@@ -40,8 +40,9 @@ constexpr std::size_t kKnownSpreads = 32;
 constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
 /// A map of fewer pixels is sent as it is, whatever it is for.
 constexpr std::int64_t kShadedPixels = 1 << 16;
-/// A picture of more bytes is sent in fewer steps of its colours, unless all are asked for.
-constexpr std::size_t kPictureBytes = 290'000;
+/// A picture of more bytes is sent in fewer steps of its colours, unless all are asked for: at 20 Mbit/s these take
+/// 48 ms, so that with 50 ms there and back a picture comes a tenth of a second after it was computed.
+constexpr std::size_t kPictureBytes = 120'000;
 /// Of the lines of a map a stage is sent when the first of this share are done, and then whenever as many times more.
 constexpr std::int64_t kShareOfStages = 16;
 constexpr std::int64_t kBetweenStages = 4;
@@ -132,6 +133,7 @@ class RunAnswers {
   std::shared_ptr<const AttentionSpread> spread_of(const HeadOf& head, const Job& job);
   void know_spread(const HeadOf& head, const AttentionSpread& spread);
   std::shared_future<std::vector<double>> gates_of(const std::shared_ptr<const Trace>& trace);
+  std::optional<std::vector<double>> known_gates(const std::shared_ptr<const Trace>& trace);
 
   std::mutex mutex_;
   std::list<OpenFile> files_;
@@ -263,9 +265,13 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   const auto file = opened(run, check, asked.job);
   if (!file) return std::nullopt;
   const bool shown = take<bool>(asked.request, "losses", false);
-  // Who shows a run asks for these next, to find the head that it shows first.
+  // Who shows a run wants these next, to find the head that it shows first.
   for (std::size_t n = 0; shown && n < file->traces.size(); ++n) gates_of(file->traces[n]);
-  return answer_with(describe_run(run, *file, shown));
+  OpenedRun described = describe_run(run, *file, shown);
+  for (std::size_t n = 0; shown && n < file->traces.size(); ++n) {
+    described.traces[n].mean_log_gates = known_gates(file->traces[n]);
+  }
+  return answer_with(described);
 }
 
 /// Holds the arrays of a file that was opened against one another, all of them.
@@ -417,27 +423,34 @@ Message stage_message(const MapStage& stage, const std::vector<std::int32_t>& li
   return message;
 }
 
-/// The smaller one of two ways to say the same, and its bytes.
-std::pair<Message, std::size_t> smaller_answer(const ShadedImage& image) {
-  Message plain = answer_with(image);
-  Message differences = answer_with(with_differences(image));
-  const std::size_t bytes = encoded(plain).size();
-  const std::size_t others = encoded(differences).size();
-  return others < bytes ? std::pair(std::move(differences), others) : std::pair(std::move(plain), bytes);
+/// A picture in an answer, and the bytes that it takes.
+struct SizedAnswer {
+  Message message;
+  std::size_t bytes = 0;
+};
+
+SizedAnswer sized_answer(const ShadedImage& image) {
+  SizedAnswer answer{answer_with(image), 0};
+  answer.bytes = encoded(answer.message).size();
+  return answer;
 }
 
 Message shaded_answer(const Image& image, const MapRequest& request, bool all_steps) {
-  auto [answer, bytes] = smaller_answer(shaded(image, request));
-  if (all_steps) return answer;
+  const ShadedImage whole = shaded(image, request);
+  SizedAnswer answer = sized_answer(whole);
+  SizedAnswer other = sized_answer(with_differences(whole));
+  const bool differences = other.bytes < answer.bytes;
+  if (differences) answer = std::move(other);
   const auto pixels = static_cast<double>(image.value.size());
   double steps = kColourSteps;
-  while (bytes > kPictureBytes && steps >= 4) {
+  while (!all_steps && answer.bytes > kPictureBytes && steps >= 4) {
     // Of values that are noise, half as many steps take a bit less for each pixel.
-    const double bits = 8 * static_cast<double>(bytes - kPictureBytes) / pixels;
+    const double bits = 8 * static_cast<double>(answer.bytes - kPictureBytes) / pixels;
     steps /= std::max(1.25, std::exp2(bits));
-    std::tie(answer, bytes) = smaller_answer(shaded(image, request, std::max(1, static_cast<int>(steps))));
+    ShadedImage fewer = shaded(image, request, std::max(1, static_cast<int>(steps)));
+    answer = sized_answer(differences ? with_differences(std::move(fewer)) : fewer);
   }
-  return answer;
+  return std::move(answer.message);
 }
 
 std::optional<Image> map_in_stages(const MapRequest& request, const Asked& asked) {
@@ -518,6 +531,17 @@ std::shared_future<std::vector<double>> RunAnswers::gates_of(const std::shared_p
                }).share();
   keep_newest(gates_, {trace, means}, kOpenFiles);
   return means;
+}
+
+/// The same if they are known by now; who asks for those that cannot be read is told why.
+std::optional<std::vector<double>> RunAnswers::known_gates(const std::shared_ptr<const Trace>& trace) {
+  const auto means = gates_of(trace);
+  if (means.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+  try {
+    return means.get();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::optional<Message> RunAnswers::gates(const Asked& asked) {

@@ -58,7 +58,9 @@ struct OpenedTrace {
   std::vector<KeptArray> kept;
   std::vector<TraceArray> stored;          ///< queries, keys, values: those that are there
   std::optional<std::vector<float>> loss;  ///< [L] nats, where it was asked for and is short enough
-  int tokens = 0;                          ///< place of its tokens in the answer's list
+  /// [layers, H] as the request "gates" answers them, where losses were asked for and the means are known already.
+  std::optional<std::vector<double>> mean_log_gates;
+  int tokens = 0;  ///< place of its tokens in the answer's list
 };
 
 /// The answer to "open".
@@ -120,6 +122,7 @@ void fields(Visit& visit, OpenedTrace& trace) {
   visit("kept", trace.kept);
   visit("stored", trace.stored);
   visit("loss", trace.loss);
+  visit("mean_log_gates", trace.mean_log_gates);
   visit("tokens", trace.tokens);
 }
 

@@ -13,6 +13,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/file/run_check.h"
+#include "backend/trace/decay_time.h"
 #include "backend/trace/row_source.h"
 
 namespace foxscope {
@@ -33,12 +34,14 @@ bool is_far_compressed(const Hdf5Dataset& rows) {
 }
 
 using ArrayDatasets = std::map<std::pair<TraceArray, int>, Hdf5Dataset>;
+/// Mean log gates that the file holds, [H] by layer, nats per token.
+using StoredMeans = std::map<int, std::vector<double>>;
 
 class FileTraceSource final : public RowSource {
  public:
   /// @param checked  false: c may rise
-  FileTraceSource(std::shared_ptr<const Hdf5File> file, ArrayDatasets datasets, bool checked)
-      : file_(std::move(file)), datasets_(std::move(datasets)), checked_(checked) {}
+  FileTraceSource(std::shared_ptr<const Hdf5File> file, ArrayDatasets datasets, StoredMeans means, bool checked)
+      : file_(std::move(file)), datasets_(std::move(datasets)), means_(std::move(means)), checked_(checked) {}
 
   [[nodiscard]] bool has(TraceArray array, int index) const override { return datasets_.contains({array, index}); }
 
@@ -99,14 +102,9 @@ class FileTraceSource final : public RowSource {
     return *held;
   }
 
-  [[nodiscard]] std::optional<std::pair<double, double>> ends(TraceArray array, int index,
-                                                              std::int64_t row) const override {
-    if (!has_rows(array, index)) return std::nullopt;
-    const Hdf5Dataset& gates = datasets_.at({array, index});
-    const std::uint64_t length = gates.dims()[1];
-    const std::uint64_t begin = index_of(row) * length;
-    const std::pair ends{gates.values<double>(begin, 1).front(), gates.values<double>(begin + length - 1, 1).front()};
-    return std::isfinite(ends.first) && std::isfinite(ends.second) ? std::optional(ends) : std::nullopt;
+  [[nodiscard]] std::optional<double> known_mean_log_gate(int layer, int head) const override {
+    const auto stored = means_.find(layer);
+    return stored != means_.end() ? stored->second[index_of(head)] : mean_by_ends(layer, head);
   }
 
  private:
@@ -156,6 +154,20 @@ class FileTraceSource final : public RowSource {
     return zeros ? share_zeros(std::move(values)) : values;
   }
 
+  /// The mean from the ends of c alone, where they are all that is needed; nothing where they are not.
+  [[nodiscard]] std::optional<double> mean_by_ends(int layer, int head) const {
+    if (!has(TraceArray::cumulative_log_gate, layer) || !has_rows(TraceArray::cumulative_log_gate, layer)) return {};
+    const Hdf5Dataset& gates = datasets_.at({TraceArray::cumulative_log_gate, layer});
+    const std::uint64_t length = gates.dims()[1];
+    if (length < 2) return {};
+    const std::uint64_t begin = index_of(head) * length;
+    const double ends[] = {gates.values<double>(begin, 1).front(), gates.values<double>(begin + length - 1, 1).front()};
+    // Where all gates together come to less than one that is cut, none is.
+    const bool cut = ends[0] - ends[1] >= -kLowestLogGate / 2;
+    if (cut || !std::isfinite(ends[0]) || !std::isfinite(ends[1])) return {};
+    return mean_log_gate(ends) / static_cast<double>(length - 1);
+  }
+
   /// c is a sum of log f, and no f is above 1: the closed form of F's pools holds for nothing else.
   /// @param first  the head that c begins with
   void require_falling(const Hdf5Dataset& gates, const std::vector<double>& c, std::size_t first) const {
@@ -190,6 +202,7 @@ class FileTraceSource final : public RowSource {
 
   std::shared_ptr<const Hdf5File> file_;
   ArrayDatasets datasets_;
+  StoredMeans means_;
   bool checked_;
   mutable std::mutex mutex_;
   mutable std::weak_ptr<const ArrayValues> zeros_;
@@ -283,6 +296,7 @@ class ArraySearch {
 
   [[nodiscard]] const FileQueryKeyStore::Offsets& offsets() const { return offsets_; }
   ArrayDatasets datasets() && { return std::move(datasets_); }
+  StoredMeans means() && { return std::move(means_); }
 
  private:
   static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
@@ -327,11 +341,18 @@ class ArraySearch {
       account_.take_values(dataset, spec.axes.size() == 1 ? Hdf5Dataset::kMostInflation : kMostInflation);
     }
     datasets_.emplace(std::pair(spec.array, index), dataset);
+    if (spec.keep != Keep::gates || spec.array == TraceArray::decay_rate) return;
+    auto means = object.real_attributes(kMeanLogGate);
+    if (means && means->size() != index_of(info_.mixer(index).heads)) {
+      object.file().fail_damaged(object.path() + "@" + kMeanLogGate, "has not one number for each head");
+    }
+    if (means) means_.emplace(index, std::move(*means));
   }
 
   TraceInfo& info_;
   Hdf5Account& account_;
   ArrayDatasets datasets_;
+  StoredMeans means_;
   FileQueryKeyStore::Offsets offsets_;
 };
 
@@ -369,7 +390,8 @@ FileTraceParts locate_trace_parts(const std::shared_ptr<const Hdf5File>& file, c
     if (info.head_dim == 0) file->fail_damaged(model.path() + "@head_dim", "is 0");
     parts.store = std::make_shared<FileQueryKeyStore>(file, model.path(), info, search.offsets());
   }
-  parts.source = std::make_unique<FileTraceSource>(file, std::move(search).datasets(), !info.unchecked);
+  parts.source =
+      std::make_unique<FileTraceSource>(file, std::move(search).datasets(), std::move(search).means(), !info.unchecked);
   return parts;
 }
 

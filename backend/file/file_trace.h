@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,15 @@
 #include "backend/trace/trace.h"
 
 namespace foxscope {
+
+/// Attribute of sums of log gates: [H] float64, mean_log_gate (decay_time.h) of each head, nats per token. Who looks
+/// for a head to show reads it in place of all gates.
+inline constexpr const char* kMeanLogGate = "mean_log_gate";
+
+/// Whether that is the mean of gates, which was computed here; others may sum in another order.
+inline bool is_mean(double held, double mean) {
+  return std::isnan(mean) || std::abs(held - mean) <= 1e-6 * std::abs(mean);
+}
 
 /// Whether a run file can hold a model of that name: letters, digits, '.', '_' and '-'.
 bool is_model_name(const std::string& name);

@@ -5,10 +5,15 @@
 
 #include <fmt/format.h>
 
+#include "backend/file/file_trace.h"
 #include "backend/file/layer_mixers.h"
+#include "backend/map/statistics/gate_mean.h"
 
 namespace foxscope {
 namespace {
+
+/// An attribute has 64 KiB at most: without it who wants the means reads the gates.
+constexpr int kMostMeans = 4096;
 
 /// The group that an array lies in; empty for the model's own.
 std::string group_of(const std::string& path) {
@@ -178,6 +183,11 @@ void ModelWriter::describe(const ArraySpec& spec, int index) {
   const std::string dataset = root_ + "/" + path;
   if (*spec.units != '\0') writer_.attribute(dataset, "units", spec.units);
   writer_.attribute(dataset, "long_name", spec.long_name);
+  if (spec.array == TraceArray::cumulative_log_gate || spec.array == TraceArray::cumulative_log_decay) {
+    std::vector<double> means;
+    for (int head = 0; head < info_.mixer(index).heads; ++head) means.push_back(mean_log_gate(trace_, index, head));
+    if (std::ssize(means) <= kMostMeans) writer_.attribute(dataset, kMeanLogGate, std::span<const double>(means));
+  }
   if (spec.array == TraceArray::log_forget_gradient) writer_.attribute(dataset, "target", info_.saliency_target);
   const LayerMixer mixer = spec.repeat == Repeat::layers ? info_.mixer(index) : LayerMixer();
   std::vector<Axis> axes;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +14,10 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/file/file_trace.h"
+#include "backend/trace/decay_time.h"
+#include "backend/trace/row_source.h"
+#include "kernels/executor.h"
 
 namespace foxscope {
 namespace {
@@ -23,6 +29,10 @@ constexpr int kCheckedRows = 4;
 constexpr std::int64_t kLeastReach = 256;
 /// Keys that are read at once.
 constexpr std::int64_t kKeysAtOnce = 1024;
+/// Layers are looked at in so many threads at most, each with the arrays of its layer, and one by one where there are
+/// few bytes.
+constexpr int kMostThreads = 8;
+constexpr std::uint64_t kShortBytes = std::uint64_t{4} << 20U;
 constexpr double kFloat32Tolerance = 1e-5;
 constexpr double kBfloat16Tolerance = 1e-3;
 /// Float32 rounds a logit and a normaliser each by some units in the last place.
@@ -243,6 +253,21 @@ LayerArrays read_layer(const Trace& trace, int layer) {
   return arrays;
 }
 
+/// Means that the source has without the gates are those of the gates.
+/// @param gates  c of the layer, [H, L]
+void require_means(const Trace& trace, const std::string& file, int layer,
+                   const std::shared_ptr<const ArrayValues>& gates) {
+  const auto* const source = dynamic_cast<const RowSource*>(&trace.source());
+  for (int head = 0; source != nullptr && head < trace.info().mixer(layer).heads; ++head) {
+    const std::optional<double> held = source->known_mean_log_gate(layer, head);
+    const double mean = mean_log_gate(row_of<double>(gates, head, trace.info().length));
+    if (!held || is_mean(*held, mean)) continue;
+    throw Error(fmt::format("{}: /models/{}/{}@{}: is {:.6g} of head {}, but its gates come to {:.6g}: {}", file,
+                            trace.info().name, path_of(spec_of(TraceArray::cumulative_log_gate), layer), kMeanLogGate,
+                            *held, head, mean, kUncheckedRemedy));
+  }
+}
+
 std::uint64_t bytes_read(const Trace& trace, int layer) {
   std::uint64_t bytes = 0;
   for (const ArraySpec& spec : kTraceArrays) {
@@ -278,39 +303,77 @@ void read_query_key(const QueryKeyStore& store, int layer, std::int64_t reach) {
   }
 }
 
+/// What is found in a layer.
+struct LayerCheck {
+  RunCheckReport report;  ///< of no layer if the check was stopped
+  std::vector<RowProblem> problems;
+  std::exception_ptr error;
+};
+
+LayerCheck check_layer(const Trace& trace, const std::string& file, int layer, std::int64_t reach,
+                       const std::stop_token& stop, bool collect) {
+  LayerCheck check;
+  if (stop.stop_requested()) return check;
+  const TraceInfo& info = trace.info();
+  const LayerArrays arrays = read_layer(trace, layer);
+  const int heads = info.mixer(layer).heads;
+  if (arrays.gates != nullptr || arrays.channel_gates != nullptr) check.report.gates += heads;
+  const bool softmax = info.mixer(layer).has_softmax();
+  if (!softmax && trace.query_key() != nullptr) read_query_key(*trace.query_key(), layer, reach);
+  for (int head = 0; head < heads && softmax && trace.query_key() != nullptr; ++head) {
+    if (stop.stop_requested()) return check;
+    HeadArrays own;
+    own.gate = row_of<double>(arrays.gates, head, info.length);
+    if (trace.has(TraceArray::sink_logit, layer)) own.sink = trace.sink_logit(layer, head);
+    for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
+      own.normalizers[kind] = row_of<float>(arrays.normalizers[kind], head, info.length);
+    }
+    AttentionCheck(trace, file, reach, check.report, collect ? &check.problems : nullptr).check_head(layer, head, own);
+  }
+  if (arrays.gates != nullptr && !collect) require_means(trace, file, layer, arrays.gates);
+  check.report.layers = 1;
+  return check;
+}
+
 }  // namespace
 
 RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,
                          const std::stop_token& stop, std::vector<RowProblem>* problems) {
-  RunCheckReport report;
   const TraceInfo& info = trace.info();
   int layers = 0;
-  for (std::uint64_t left = extent.layer_bytes; layers < info.layers && bytes_read(trace, layers) <= left; ++layers) {
-    left -= bytes_read(trace, layers);
+  std::uint64_t bytes = 0;
+  while (layers < info.layers && bytes_read(trace, layers) <= extent.layer_bytes - bytes) {
+    bytes += bytes_read(trace, layers);
+    ++layers;
   }
-  report.whole = layers == info.layers;
   const std::int64_t reach = reach_of(trace, layers, extent.key_bytes);
-  for (int layer = 0; layer < layers; ++layer) {
-    const LayerArrays arrays = read_layer(trace, layer);
-    const int heads = info.mixer(layer).heads;
-    if (arrays.gates != nullptr || arrays.channel_gates != nullptr) report.gates += heads;
-    const bool softmax = info.mixer(layer).has_softmax();
-    if (!softmax && trace.query_key() != nullptr) read_query_key(*trace.query_key(), layer, reach);
-    for (int head = 0; head < heads && softmax && trace.query_key() != nullptr; ++head) {
-      if (stop.stop_requested()) {
-        report.whole = false;
-        return report;
+  std::vector<LayerCheck> checks(index_of(layers));
+  std::atomic<std::int64_t> failed = layers;
+  const auto check = [&](std::int64_t layer, int /*thread*/) {
+    if (layer > failed) return;
+    try {
+      checks[index_of(layer)] = check_layer(trace, file, static_cast<int>(layer), reach, stop, problems != nullptr);
+    } catch (...) {
+      checks[index_of(layer)].error = std::current_exception();
+      std::int64_t before = failed;
+      while (layer < before && !failed.compare_exchange_weak(before, layer)) {
       }
-      HeadArrays own;
-      own.gate = row_of<double>(arrays.gates, head, info.length);
-      if (trace.has(TraceArray::sink_logit, layer)) own.sink = trace.sink_logit(layer, head);
-      for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
-        own.normalizers[kind] = row_of<float>(arrays.normalizers[kind], head, info.length);
-      }
-      AttentionCheck(trace, file, reach, report, problems).check_head(layer, head, own);
     }
-    ++report.layers;
+  };
+  // Unpacking takes the time, of which threads for a short run would take more.
+  const int threads = bytes > kShortBytes ? std::min({kMostThreads, layers, kernels::available_cores()}) : 1;
+  kernels::ThreadPool(threads).run(layers, check);
+  if (failed < layers) std::rethrow_exception(checks[index_of(failed.load())].error);
+  RunCheckReport report;
+  for (const LayerCheck& layer : checks) {
+    report.layers += layer.report.layers;
+    report.gates += layer.report.gates;
+    report.rows += layer.report.rows;
+    report.unknown += layer.report.unknown;
+    report.largest_error = std::max(report.largest_error, layer.report.largest_error);
+    if (problems != nullptr) problems->insert(problems->end(), layer.problems.begin(), layer.problems.end());
   }
+  report.whole = report.layers == info.layers;
   return report;
 }
 

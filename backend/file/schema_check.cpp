@@ -26,6 +26,7 @@
 #include "backend/file/run_sizes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope {
 namespace {
@@ -546,6 +547,7 @@ class SchemaWalk {
         check_stored_numbers(spec, index, *dataset, into.info);
       } else if (spec.repeat == Repeat::layers || spec.array == TraceArray::per_token_loss) {
         check_numbers(spec, index, *dataset, into.info);  // the others may be larger than memory
+        if (spec.array == TraceArray::cumulative_log_gate) check_means(object, *dataset);
       }
     });
     if (sound) into.present.emplace(spec.array, index);
@@ -603,6 +605,25 @@ class SchemaWalk {
                              place_in(dataset.dims(), static_cast<std::uint64_t>(negative - numbers.begin()))));
     }
     check_falling(dataset, numbers);
+  }
+
+  /// Means that are kept beside sums are theirs.
+  void check_means(const Hdf5Object& object, const Hdf5Dataset& sums) {
+    const std::string path = object.path() + "@" + kMeanLogGate;
+    std::optional<std::vector<double>> held;
+    if (!attempt(path, "float64 numbers", [&] { held = object.real_attributes(kMeanLogGate); }) || !held) return;
+    const std::uint64_t heads = sums.dims()[0];
+    if (held->size() != heads) {
+      return add(Kind::broken, path, fmt::format("{} numbers", heads), fmt::format("{}", held->size()));
+    }
+    const std::vector<double> c = sums.values<double>();
+    const std::size_t length = sums.dims()[1];
+    for (std::size_t head = 0; head < heads; ++head) {
+      const double mean = mean_log_gate(std::span(c).subspan(head * length, length));
+      if (is_mean((*held)[head], mean)) continue;
+      return add(Kind::broken, path, fmt::format("{:.6g} of head {}, the mean of its log f", mean, head),
+                 fmt::format("{:.6g}", (*held)[head]));
+    }
   }
 
   /// Sums of log f never rise, and begin with log f of position 0.

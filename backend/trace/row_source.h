@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "backend/trace/trace.h"
 
@@ -20,9 +19,8 @@ class RowSource : public TraceSource {
   /// and heads, of the head at `row` of [layers x H]. It stays there as long as the source.
   /// @throws Error if the source cannot be read
   [[nodiscard]] virtual const ArrayValues& row(TraceArray array, int index, std::int64_t row) const = 0;
-  /// The first and the last number of such a part, float64, where they cost less than all of it.
-  [[nodiscard]] virtual std::optional<std::pair<double, double>> ends(TraceArray /*array*/, int /*index*/,
-                                                                      std::int64_t /*row*/) const {
+  /// mean_log_gate (decay_time.h) of c of a head, nats per token, where it costs less than c.
+  [[nodiscard]] virtual std::optional<double> known_mean_log_gate(int /*layer*/, int /*head*/) const {
     return std::nullopt;
   }
 };

@@ -441,6 +441,9 @@ TEST_F(RemoteRun, OpensWhateverAPathIs) {
   write(SyntheticRun{.length = 150});
   const auto run = agent::open_path("ssh://box" + folder_.text() + "/run.h5", RunCheck::glance, {});
   expect_same_bits(run->run->traces[0]->per_token_loss(), here_.traces[0]->per_token_loss());
+  for (int head = 0; head < here_.traces[0]->info().heads; ++head) {
+    EXPECT_EQ(mean_log_gate(*run->run->traces[0], 1, head), mean_log_gate(*here_.traces[0], 1, head));
+  }
   const auto folder = agent::open_path("ssh://box" + folder_.text(), RunCheck::glance, {});
   EXPECT_EQ(folder->facts.kind, "folder");
   EXPECT_FALSE(folder->run);
@@ -554,6 +557,7 @@ TEST_F(DishonestRun, IsRefused) {
       {[](Opened& run) { run.traces[0].info.key_heads = 3; }, "heads cannot share so many key heads"},
       {[](Opened& run) { run.traces[0].info.length = 36; }, "a list of tokens came in another length"},
       {[](Opened& run) { run.traces[0].loss = std::vector<float>(36); }, "losses came in another length"},
+      {[](Opened& run) { run.traces[0].mean_log_gates = std::vector<double>(3); }, "gates came in another number"},
       {[](Opened& run) { run.traces[0].info.name = "../x"; }, "a model has a name that no run file can have"},
       {[](Opened& run) { run.traces.push_back(run.traces[0]); }, "two models have one name"},
       {[](Opened& run) { run.traces[0].tokens = 1; }, "a model's tokens are missing"},

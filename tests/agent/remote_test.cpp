@@ -231,6 +231,14 @@ TEST(RemoteFiles, AreCopiedBothWays) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(back), {}), content);
   EXPECT_NE(error_of([&] { agent::send_file(folder / "here/a.txt", there, false, {}); }).find("exists"),
             std::string::npos);
+  ASSERT_TRUE(agent::copy_there(there, folder.text() + "/second.txt", false, {}));
+  std::ifstream second(folder / "second.txt");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(second), {}), content);
+  EXPECT_NE(error_of([&] { agent::copy_there(there, folder.text() + "/second.txt", false, {}); }).find("exists"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { agent::copy_there(there, "second.txt", false, {}); }).find("from ~/ on"), std::string::npos);
+  EXPECT_NE(error_of([&] { agent::copy_there(there, folder.text() + "/none/second.txt", false, {}); }).find("none"),
+            std::string::npos);
   folder.write("here/empty.txt", "");
   const agent::RemotePath empty = agent::parse_remote_path("ssh://box" + folder.text() + "/empty.txt");
   ASSERT_TRUE(agent::send_file(folder / "here/empty.txt", empty, false, {}));

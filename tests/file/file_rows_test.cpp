@@ -6,11 +6,13 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/file/file_trace.h"
 #include "backend/file/run_file.h"
 #include "backend/map/statistics/gate_mean.h"
 #include "backend/trace/decay_time.h"
 #include "backend/trace/row_source.h"
 #include "tests/error_of.h"
+#include "tests/file/support.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/temporary_folder.h"
 
@@ -52,6 +54,18 @@ class FileRows : public testing::Test {
                                {"foxscope run", ""}, Overwrite::force, {}));
     return RunFile::open(folder_ / "run.h5", RunCheck::glance).traces[0];
   }
+  /// The file then has an attribute that nobody reads in the place of the means.
+  void rename_means() const {
+    const std::string name = kMeanLogGate;
+    std::string content = content_of(folder_ / "run.h5");
+    std::size_t renamed = 0;
+    for (std::size_t at = content.find(name); at != std::string::npos; at = content.find(name, at)) {
+      content[at] = 'M';
+      ++renamed;
+    }
+    ASSERT_EQ(renamed, 2U);  // of two layers
+    write_content(folder_ / "run.h5", content);
+  }
   const TemporaryFolder folder_;
 };
 
@@ -66,9 +80,7 @@ TEST_F(FileRows, AreThoseOfTheArray) {
         const std::vector<double> expected(all.begin() + head * length, all.begin() + (head + 1) * length);
         const auto c = trace->cumulative_log_gate(layer, head);
         EXPECT_EQ(std::vector<double>(c.begin(), c.end()), expected);
-        const auto ends = rows.ends(TraceArray::cumulative_log_gate, layer, head);
-        const std::pair expected_ends(expected.front(), expected.back());
-        EXPECT_EQ(ends.value_or(expected_ends), expected_ends);
+        EXPECT_EQ(rows.known_mean_log_gate(layer, head), mean_log_gate(expected));
         EXPECT_EQ(mean_log_gate(*trace, layer, head), mean_log_gate(expected));
       }
     }
@@ -83,14 +95,35 @@ TEST_F(FileRows, ThatRiseAreRefusedByTheHeadTheyAreOf) {
   EXPECT_EQ(problem, error_of<Error>([&] { (void)trace->source().read(TraceArray::cumulative_log_gate, 0); }));
 }
 
-/// Gates of 0, of which no mean is made, are found whatever the ends of c are.
+/// Gates of 0, of which no mean is made, are found whatever the ends of c are, and whether the file holds means or not.
 TEST_F(FileRows, OfClosedGatesHaveTheMeanOfTheOthers) {
   for (const double factor : {1e-3, 1.0, 1e6}) {
-    const auto trace = reopened(400, factor);
-    for (int head = 0; head < 3; ++head) {
-      EXPECT_EQ(mean_log_gate(*trace, 1, head), mean_log_gate(trace->cumulative_log_gate(1, head)));
+    for (const std::int64_t length : {400, 40'000}) {
+      (void)reopened(length, factor);
+      for (const bool held : {true, false}) {
+        if (!held) rename_means();
+        const auto trace = RunFile::open(folder_ / "run.h5").traces[0];
+        const auto& rows = dynamic_cast<const RowSource&>(trace->source());
+        EXPECT_TRUE(!held || rows.known_mean_log_gate(1, 0).has_value());
+        for (int head = 0; head < 3; ++head) {
+          const double expected = mean_log_gate(trace->cumulative_log_gate(1, head));
+          EXPECT_NEAR(mean_log_gate(*trace, 1, head), expected, -1e-12 * expected);
+        }
+      }
     }
   }
+}
+
+/// A source that holds c and no means, as files of others do.
+TEST_F(FileRows, OfAFileWithoutMeansGiveThemByTheirEndsIfNoGateIsCut) {
+  (void)reopened(40'000, 1e-3);
+  rename_means();
+  const auto mild = RunFile::open(folder_ / "run.h5", RunCheck::glance).traces[0];
+  EXPECT_TRUE(dynamic_cast<const RowSource&>(mild->source()).known_mean_log_gate(1, 0).has_value());
+  (void)reopened(40'000, 1e6);
+  rename_means();
+  const auto strong = RunFile::open(folder_ / "run.h5", RunCheck::glance).traces[0];
+  EXPECT_FALSE(dynamic_cast<const RowSource&>(strong->source()).known_mean_log_gate(1, 0).has_value());
 }
 
 }  // namespace

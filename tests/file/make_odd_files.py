@@ -141,6 +141,12 @@ case("c-nan", replace(c, data=np.full((4, length), np.nan)), "cumulative_log_gat
 case("c-half-written", replace(c, shape=(4, length), dtype="<f8", chunks=(1, 5)), "0 of its 32 chunks")
 case("c-lzf", replace(c, compression="lzf"), "cumulative_log_gate", "filter number 32000", "h5repack")
 case("c-fletcher", replace(c, chunks=(4, 37), fletcher32=True), "cumulative_log_gate", "filter number 3")
+mean = "00/cumulative_log_gate@mean_log_gate"
+case("mean-absent", without_attributes(c, "mean_log_gate"))
+case("mean-other", attribute(c, "mean_log_gate", np.zeros(4)), mean, "is 0 of head 0", "its gates come to -", "--unchecked")
+case("mean-nan", attribute(c, "mean_log_gate", np.full(4, np.nan)), mean, "is nan of head 0")
+case("mean-few", attribute(c, "mean_log_gate", np.zeros(3)), mean, "has not one number for each head")
+case("mean-text", attribute(c, "mean_log_gate", "small"), mean, "is not a list of float64 numbers")
 case("q-missing", remove(q), "/models/fox/layers/01", "lacks some of its queries and keys")
 case("qk-missing-once", remove(q, f"{fox}/layers/01/key"), "/models/fox/layers/01", "lacks some of its queries and keys")
 case("q-double", replace(q, dtype="<f8"), "expected float32 [4, 37, 8], found float64 [4, 37, 8]")
@@ -269,7 +275,7 @@ case("c-other", number(f"{fox}/layers/01/cumulative_log_gate", lambda c: c.__imu
      "log_normalizer, softmax_scale, query and key, cumulative_log_gate do not belong together", "--unchecked")
 case("c-rounding", lambda file: (number(c, rounding)(file), remove(q.replace("01", "00"), f"{fox}/layers/00/key", q,
                                                                    f"{fox}/layers/01/key")(file)))
-case("c-float32-blocks", lambda file: (number(c, float32_blocks)(file), remove(
+case("c-float32-blocks", lambda file: (number(c, float32_blocks)(file), without_attributes(c, "mean_log_gate")(file), remove(
     q.replace("01", "00"), f"{fox}/layers/00/key", q, f"{fox}/layers/01/key")(file)))
 case("lse-off", number(lse, lambda lse: lse.__iadd__(3)), "/models/fox: row 0", rows, "0.0497", "not to 1",
      "log_normalizer, softmax_scale, query and key do not belong together")

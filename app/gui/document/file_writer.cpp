@@ -140,10 +140,16 @@ void FileWriter::writeRuns(const QString& path, const std::vector<RunId>& ids) {
   const Run* only = written.size() == 1 ? m_runs.run(written.front()) : nullptr;
   const bool madeThere = only != nullptr && isRemote(only->file) && isRemote(only->model);
   const std::string there = madeThere ? only->file.toStdString() : std::string();
+  if (isRemote(path) && !madeThere) {
+    return tell(Message::Kind::error, tr("%1: only a run that was made there can stay there").arg(path));
+  }
   const auto work = [traces, there, file = path.toStdString()](const Job& job) -> std::optional<bool> {
     if (!there.empty()) {
-      if (!agent::fetch_file(agent::parse_remote_path(there), file, true, job)) return std::nullopt;
-      return true;
+      const agent::RemotePath from = agent::parse_remote_path(there);
+      const bool stays = agent::is_remote(file);
+      const bool whole = stays ? agent::copy_there(from, agent::parse_remote_path(file).path, false, job)
+                               : agent::fetch_file(from, file, true, job);
+      return whole ? std::optional(true) : std::nullopt;
     }
     if (!write_run_file(file, traces, {"foxscope", ""}, Overwrite::force, job)) return std::nullopt;
     return true;

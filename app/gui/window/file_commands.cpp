@@ -6,18 +6,35 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QGridLayout>
+#include <QLineEdit>
 #include <QLocale>
 #include <QMenu>
 #include <QMessageBox>
 #include <QPushButton>
 
 #include "app/gui/document/document.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/window/figures/page_export.h"
 #include "app/gui/window/figures/thumbnails.h"
 #include "app/gui/window/remote/remote_dialog.h"
 #include "app/gui/window/settings.h"
 
 namespace foxscope::gui {
+namespace {
+
+/// The machine where the run on the text shown was made, if it is the only one: its file can stay there. Else empty.
+QString hostToSaveOn(const RunList& runs) {
+  QString host;
+  int count = 0;
+  for (const Run& run : runs) {
+    if (!runs.isOnText(run.id)) continue;
+    ++count;
+    if (isRemote(run.model)) host = hostOf(run.file);
+  }
+  return count == 1 ? host : QString();
+}
+
+}  // namespace
 
 FileCommands::FileCommands(QWidget& window, Document& document, Settings& settings, const QString& demo,
                            std::function<QJsonObject()> viewState)
@@ -139,9 +156,33 @@ void FileCommands::saveSessionAs() {
 }
 
 void FileCommands::saveRunFile() {
-  const QString path = QFileDialog::getSaveFileName(&m_window, tr("Save run file"), m_settings.folder() + "/run.h5",
-                                                    tr("Run files (*.h5)"));
-  if (!path.isEmpty()) m_document.files().saveRunFile(path);
+  const QString host = hostToSaveOn(std::as_const(m_document).runs());
+  QFileDialog dialog(&m_window, tr("Save run file"), m_settings.folder(), tr("Run files (*.h5)"));
+  // The desktop's own dialog has no place for what is added.
+  dialog.setOption(QFileDialog::DontUseNativeDialog, !host.isEmpty());
+  dialog.setAcceptMode(QFileDialog::AcceptSave);
+  dialog.setDefaultSuffix(QStringLiteral("h5"));
+  dialog.selectFile(QStringLiteral("run.h5"));
+  QCheckBox* there = nullptr;
+  QLineEdit* placeThere = nullptr;
+  if (auto* grid = qobject_cast<QGridLayout*>(dialog.layout()); !host.isEmpty() && grid != nullptr) {
+    there = new QCheckBox(tr("&On %1, as").arg(host));
+    placeThere = new QLineEdit(QStringLiteral("~/run.h5"));
+    placeThere->setAccessibleName(tr("Path on %1").arg(host));
+    placeThere->setEnabled(false);
+    connect(there, &QCheckBox::toggled, placeThere, &QWidget::setEnabled);
+    // A file here of the name above is not written then.
+    connect(there, &QCheckBox::toggled, &dialog,
+            [&dialog](bool on) { dialog.setOption(QFileDialog::DontConfirmOverwrite, on); });
+    const int row = grid->rowCount();
+    grid->addWidget(there, row, 0);
+    grid->addWidget(placeThere, row, 1);
+  }
+  if (dialog.exec() != QDialog::Accepted || dialog.selectedFiles().isEmpty()) return;
+  if (there == nullptr || !there->isChecked()) return m_document.files().saveRunFile(dialog.selectedFiles().front());
+  QString path = placeThere->text().trimmed();
+  if (!path.startsWith('/')) path = path.startsWith('~') ? "/" + path : "/~/" + path;
+  m_document.files().saveRunFile("ssh://" + host + path);
 }
 
 void FileCommands::savePage() {

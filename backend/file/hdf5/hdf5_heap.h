@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "backend/file/hdf5/hdf5_file.h"
 
@@ -24,8 +25,13 @@ class Hdf5Heap {
   struct Place {
     std::uint64_t offset, size;
   };
-  using Collection = std::unordered_map<std::uint32_t, Place>;
+  struct Collection {
+    std::unordered_map<std::uint32_t, Place> places;
+    std::uint64_t begin = 0;
+    std::vector<std::byte> bytes;  ///< of the whole block from begin on, where it is short
+  };
   const Collection& collection(std::uint64_t address, const std::string& object);
+  void read(const Collection& from, std::uint64_t offset, std::span<std::byte> bytes, const std::string& object) const;
 
   std::shared_ptr<const Hdf5File> file_;
   Hdf5Claims claims_;

@@ -357,6 +357,17 @@ std::optional<double> Hdf5Object::real_attribute(const std::string& name) const 
   file_->fail_damaged(object, "is not a number");
 }
 
+std::optional<std::vector<double>> Hdf5Object::real_attributes(const std::string& name) const {
+  const std::optional<Attribute> found = attribute(name);
+  if (!found) return {};
+  const std::string object = path_ + "@" + name;
+  if (found->type.element != Element::float64) file_->fail_damaged(object, "is not a list of float64 numbers");
+  Hdf5Cursor cursor(*file_, object, found->data);
+  std::vector<double> values(found->count);
+  for (double& value : values) value = std::bit_cast<double>(cursor.u64());
+  return values;
+}
+
 void Hdf5Object::read_symbol_table(Hdf5Cursor cursor, std::map<std::string, Link>& links) const {
   const std::uint64_t tree = cursor.u64();
   const std::uint64_t heap = cursor.u64();

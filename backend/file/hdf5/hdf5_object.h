@@ -50,6 +50,7 @@ class Hdf5Object {
   std::optional<std::string> text_attribute(const std::string& name, Hdf5Heap& heap) const;
   [[nodiscard]] std::optional<std::int64_t> integer_attribute(const std::string& name) const;
   [[nodiscard]] std::optional<double> real_attribute(const std::string& name) const;
+  [[nodiscard]] std::optional<std::vector<double>> real_attributes(const std::string& name) const;  ///< float64
 
  private:
   friend class Hdf5Dataset;

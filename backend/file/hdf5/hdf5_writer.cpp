@@ -131,6 +131,11 @@ void Hdf5Writer::attribute(const std::string& path, const char* name, std::span<
   write_attribute(path, name, Element::int64, std::span(&count, 1), values.data());
 }
 
+void Hdf5Writer::attribute(const std::string& path, const char* name, std::span<const double> values) {
+  const std::uint64_t count = values.size();
+  write_attribute(path, name, Element::float64, std::span(&count, 1), values.data());
+}
+
 void Hdf5Writer::write_string_attribute(const std::string& path, const char* name, std::span<const char* const> values,
                                         bool scalar) {
   const std::lock_guard lock(library_mutex());

@@ -30,6 +30,7 @@ class Hdf5Writer {
   void attribute(const std::string& path, const char* name, std::int64_t value);
   void attribute(const std::string& path, const char* name, double value);
   void attribute(const std::string& path, const char* name, std::span<const std::int64_t> values);
+  void attribute(const std::string& path, const char* name, std::span<const double> values);
   void attribute(const std::string& path, const char* name, std::span<const std::string> values);
 
   /// One variable-length UTF-8 string, or a list of them, in which, as in attributes, what is not UTF-8 is replaced.

@@ -3,6 +3,7 @@
 #include <QFile>
 #include <QTest>
 
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/window/run_bar.h"
 #include "backend/file/run_file.h"
@@ -21,6 +22,7 @@ class RemoteModelsTest : public QObject {
   void aRunThereIsCancelled();
   void aChangeRunsThere();
   void aRunStaysThereUntilItIsSaved();
+  void aRunIsSavedThere();
   void whatRanIsNotRunTwice();
   void whatAMachineRefusesIsSaid();
   void aTrainingIsAFilmWhileItGoesOn();
@@ -127,6 +129,24 @@ void RemoteModelsTest::aRunStaysThereUntilItIsSaved() {
   QVERIFY(largestDifference(saved.traces[0]->per_token_loss(), shown.runs()[0].trace->per_token_loss()) == 0);
   QCOMPARE(shown.runs()[0].file, here);
   QCOMPARE(shown.runs()[0].host, "box");
+}
+
+void RemoteModelsTest::aRunIsSavedThere() {
+  ModelsShown shown;
+  QVERIFY(shown.openModel());
+  QVERIFY(shown.run());
+  const QString made = pathThere(shown.runs()[0].file);
+  const QString saved = "ssh://box" + shown.machine.folder.path("there.h5");
+  shown.document().files().saveRunFile(saved);
+  QVERIFY(QTest::qWaitFor([&] { return shown.window.said("Saved " + saved); }, kPatience));
+  QCOMPARE(shown.runs()[0].file, saved);
+  QFile one(made);
+  QFile two(shown.machine.folder.path("there.h5"));
+  QVERIFY(one.open(QIODevice::ReadOnly) && two.open(QIODevice::ReadOnly));
+  QVERIFY(one.readAll() == two.readAll());
+  // What is there is not written over.
+  shown.document().files().saveRunFile(saved);
+  QVERIFY(QTest::qWaitFor([&] { return shown.window.said("exists"); }, kPatience));
 }
 
 void RemoteModelsTest::whatRanIsNotRunTwice() {

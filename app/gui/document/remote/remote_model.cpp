@@ -41,11 +41,20 @@ std::string wholePath(const agent::RemotePath& place) {
   return place.path.starts_with('~') ? agent::file_facts(place.url()).resolved : place.path;
 }
 
-/// Words of "run" for what is kept. Which experts were chosen is kept of a model that has any.
-std::string keepWords(const RunRequest& request) {
+/// What the program there says of a checkpoint. @returns nothing if the job was stopped
+std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job) {
+  const auto info = agent::run_command(place.host, {"info", "--json", wholePath(place)}, "", job);
+  if (!info) return std::nullopt;
+  return QJsonDocument::fromJson(QByteArray::fromStdString(info->output)).object();
+}
+
+/// Words of "run" for what is kept.
+/// @param model  as describedThere has it: of a mixture, which experts were chosen is kept too
+std::string keepWords(const RunRequest& request, const QJsonObject& model) {
+  const bool mixture = model["options"].toObject().contains("experts");
   std::string words;
   for (const KeepWord& word : kKeepWords) {
-    if (!request.keep.contains(word.keep)) continue;
+    if (!request.keep.contains(word.keep) && (word.keep != Keep::experts || !mixture)) continue;
     if (!words.empty()) words += ',';
     words += word.word;
   }
@@ -64,6 +73,8 @@ std::string inputOf(const RunInput& input) {
 std::optional<MadeThere> runThere(const ModelInput& model, const RunSettings& settings, const RunRequest& request,
                                   const Job& job) {
   const agent::RemotePath place = agent::parse_remote_path(model.path.toStdString());
+  const auto described = describedThere(place, job);
+  if (!described) return std::nullopt;
   const auto file = agent::place_for_run(place.host, model.name.toStdString(), job);
   if (!file) return std::nullopt;
   std::vector<std::string> words{"run", "--model", model.name.toStdString() + "=" + wholePath(place)};
@@ -75,7 +86,7 @@ std::optional<MadeThere> runThere(const ModelInput& model, const RunSettings& se
   add("--device", model.device.isEmpty() ? settings.device.word() : model.device.toStdString());
   if (settings.dtype) add("--dtype", to_string(*settings.dtype));
   if (request.limit) add("--length", std::to_string(*request.limit));
-  add("--keep", keepWords(request));
+  add("--keep", keepWords(request, *described));
   if (request.saliency) add("--saliency", fmt::format("{}:{}", request.saliency->begin, request.saliency->end));
   for (const QString& change : model.interventions) add("--intervene", change.toStdString());
   add("-o", file->path);
@@ -101,12 +112,11 @@ std::optional<ModelThere> modelThere(const QString& url, bool training, const Jo
   const agent::RemotePath place = agent::parse_remote_path(url.toStdString());
   ModelThere model;
   if (!training) {
-    const auto info = agent::run_command(place.host, {"info", "--json", wholePath(place)}, "", job);
-    if (!info) return std::nullopt;
-    const QJsonObject json = QJsonDocument::fromJson(QByteArray::fromStdString(info->output)).object();
-    model.facts = factsOf(json);
-    for (const auto& note : json["notes"].toArray()) model.notes += note.toString();
-    if (json["tokenizer"].isNull()) model.notes += tr("holds no tokenizer: open a file of token ids for it");
+    const auto described = describedThere(place, job);
+    if (!described) return std::nullopt;
+    model.facts = factsOf(*described);
+    for (const auto& note : (*described)["notes"].toArray()) model.notes += note.toString();
+    if ((*described)["tokenizer"].isNull()) model.notes += tr("holds no tokenizer: open a file of token ids for it");
   }
   const auto devices = agent::list_devices(place.host, job);
   if (!devices) return std::nullopt;
