@@ -3,8 +3,8 @@
 Models of the shapes of tests/bench/linear_models.h, with FLA's layers, norms, SwiGLU and cross entropy, parameters in float32,
 autocast to bfloat16, fused AdamW, one sequence of 16,384 random tokens a step, nothing computed again. Prints the median of 5
 steps, tokens a second and peak memory. FLA must be importable (PYTHONPATH); versions of Triton in which FLA refuses a
-gated backward pass give a line that says so. --tune finds Triton's configurations and stops, so that several names can be
-tuned at once in processes of their own (TRITON_CACHE_AUTOTUNING=1 keeps them).
+gated backward pass give a line that says so. --tune finds Triton's configurations with two layers and 2048 tokens and stops,
+so that several names can be tuned at once in processes of their own (TRITON_CACHE_AUTOTUNING=1 keeps them).
 """
 
 import argparse
@@ -76,11 +76,11 @@ class Block(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, name):
+    def __init__(self, name, most_layers):
         super().__init__()
         layers, make, has_mlp = SHAPES[name]
         self.embedding = torch.nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block(make(layer), has_mlp) for layer in range(layers))
+        self.blocks = torch.nn.ModuleList(Block(make(layer), has_mlp) for layer in range(min(layers, most_layers)))
         self.norm = RMSNorm(WIDTH, dtype=torch.float32)
         self.head = torch.nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.loss = FusedCrossEntropyLoss(inplace_backward=True)
@@ -96,8 +96,8 @@ def measure(name, tune):
     torch.manual_seed(0)
     torch.cuda.reset_peak_memory_stats()
     with torch.device("cuda"):
-        model = Model(name)
-        ids, labels = torch.randint(VOCABULARY, (2, 1, LENGTH))
+        model = Model(name, 2 if tune else 1000)
+        ids, labels = torch.randint(VOCABULARY, (2, 1, 2048 if tune else LENGTH))
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.02)
