@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/agent/file_piece.h"
 #include "backend/agent/remote.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
