@@ -180,19 +180,22 @@ class BackwardProblem {
           rows[index_of(i)] += ds;
         }
       });
-      all_cores().run(o.length, [&](std::int64_t j, int) {
-        const std::int64_t column = at(o.key_heads, b, key_head(flat), j);
-        double* dk = g.key.data() + column;
-        double* dv = g.value.data() + column;
-        double& sum = g.key_logit[index_of(flat * o.length + j)];
-        for (std::int64_t i = j; i < o.length && first_key(i) <= j; ++i) {
+      // Keys that lie in one line of the cache together.
+      all_cores().run((o.length + kKeysTogether - 1) / kKeysTogether, [&](std::int64_t task, int) {
+        const std::int64_t first = task * kKeysTogether;
+        for (std::int64_t i = first; i < o.length; ++i) {
           const std::int64_t row = at(o.heads, b, flat % o.heads, i);
-          const double ds = of_logits[pair(i, j)];
-          for (std::int64_t x = 0; x < o.head_dim; ++x) {
-            dk[x] += scale() * ds * kept(static_cast<double>(query[index_of(row + x)]));
-            dv[x] += weights[pair(i, j)] * kept(static_cast<double>(output_gradient[index_of(row + x)]));
+          for (std::int64_t j = std::max(first, first_key(i)); j < std::min(first + kKeysTogether, i + 1); ++j) {
+            const std::int64_t column = at(o.key_heads, b, key_head(flat), j);
+            double* dk = g.key.data() + column;
+            double* dv = g.value.data() + column;
+            const double ds = of_logits[pair(i, j)];
+            for (std::int64_t x = 0; x < o.head_dim; ++x) {
+              dk[x] += scale() * ds * kept(static_cast<double>(query[index_of(row + x)]));
+              dv[x] += weights[pair(i, j)] * kept(static_cast<double>(output_gradient[index_of(row + x)]));
+            }
+            g.key_logit[index_of(flat * o.length + j)] += ds;
           }
-          sum += ds;
         }
       });
       // Of a pair's steps, j + 1 is the first and i the last.
@@ -209,6 +212,7 @@ class BackwardProblem {
   }
 
  private:
+  static constexpr std::int64_t kKeysTogether = 8;
   [[nodiscard]] std::vector<float> numbers(std::int64_t heads, std::uint64_t seed) const {
     std::vector<float> x = normal_numbers(o.batch * o.length * heads * o.head_dim, seed);
     if (o.type == ElementType::bfloat16) {
