@@ -95,7 +95,7 @@ struct NormGatesFunction : torch::autograd::Function<NormGatesFunction> {
     norm_rows(rows, weight, epsilon, normed, pair.select(1, 1));
     at::Tensor gates = at::mm(pair.flatten(1), split.high.t(), at::kFloat);
     at::addmm_out(gates, gates, normed, split.rest.t(), at::kFloat);
-    context->save_for_backward({rows, weight, pair, matrix});
+    context->save_for_backward({rows, weight, normed, matrix});
     context->saved_data["epsilon"] = epsilon;
     return {normed, gates};
   }
@@ -107,8 +107,7 @@ struct NormGatesFunction : torch::autograd::Function<NormGatesFunction> {
     const at::Tensor grad_normed = at::addmm(gradients[0], grad_gates, saved[3].to(at::kBFloat16));
     const RowsGradient gradient =
         norm_rows_backward(saved[0], saved[1], context->saved_data["epsilon"].toDouble(), grad_normed.contiguous());
-    return {gradient.rows, gradient.weight, at::Tensor(), at::mm(grad_gates.t(), saved[2].select(1, 0), at::kFloat),
-            at::Tensor()};
+    return {gradient.rows, gradient.weight, at::Tensor(), at::mm(grad_gates.t(), saved[2], at::kFloat), at::Tensor()};
   }
 };
 
