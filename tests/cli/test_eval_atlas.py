@@ -657,8 +657,10 @@ class InputTest(AtlasTest):
             numpy.testing.assert_allclose([numpy.nan if row["p_value"] is None else row["p_value"] for row in resets],
                                           model["resets/p_value"][()].ravel())
             passages = json.loads(self.done("info", self.output, "--table", "passages", "--json"))
-            self.assertEqual([sum(one["kind"] == kind for one in passages) for kind in ["resets", "reach", "deciles"]],
-                             [32 * 3] * 3)
+            self.assertEqual([sum(one["kind"] == kind for one in passages) for kind in ["resets", "deciles"]], [32 * 3] * 2)
+            for kind in ["reach", "gain"]:
+                self.assertEqual(sum(one["kind"] == kind for one in passages),
+                                 (model["passages"][kind]["window"][()] >= 0).sum())
             first = passages[0]
             self.assertEqual((first["kind"], first["window"], first["position"]),
                              ("resets", model["passages/resets/window"][0, 0, 0],
@@ -677,7 +679,7 @@ class InputTest(AtlasTest):
         summary = json.loads(self.done("info", self.output, "--json"))
         self.assertEqual((summary["kind"], summary["models"][0]["windows"]), ("atlas of heads", 4))
         self.assertIn("forgets most at", self.done("info", self.output))
-        self.fails(2, ["\"words\"", "heads, tokens, classes"], "info", self.output, "--table", "words", "--csv")
+        self.fails(2, ["\"words\"", "heads, distances, tokens"], "info", self.output, "--table", "words", "--csv")
         self.fails(2, "--csv or --json", "info", self.output, "--table", "heads")
         self.fails(1, ["no atlas", "foxscope eval atlas"], "info", self.run_fixture(), "--table", "heads", "--csv")
 

@@ -504,6 +504,7 @@ class AtlasFileWriter {
     for (std::size_t n = 0; n < kAtlasSums; ++n) {
       const auto sum = static_cast<AtlasSum>(n);
       const auto values = model.sums.at(sum);
+      if (values.empty()) continue;
       const std::string path = group + "/" + spec_of(sum).name;
       if (!spec_of(sum).by_token()) {
         array(path, dims_of(sum, shape, 0), values);

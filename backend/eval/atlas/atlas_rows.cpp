@@ -112,13 +112,13 @@ void token_rows(const ModelRows& rows) {
     const HeadTokens head = tokens_of_head(rows.model(), place, tokens);
     for (std::size_t n = 0; n < tokens.size(); ++n) {
       std::string string = rows.model().token_strings.empty() ? std::string() : rows.model().token_strings[n];
-      rows.give(place, {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
-                        static_cast<double>(head.mean_log_gate[n]), static_cast<double>(head.error[n]), head.p_value[n],
-                        std::int64_t{discovered[place * tokens.size() + n]},
-                        std::int64_t{counts[index_of(tokens[n])] < kFewestReadings},
-                        static_cast<double>(head.share_below_half[n]),
-                        head.received.empty() ? std::numeric_limits<double>::quiet_NaN()
-                                              : static_cast<double>(head.received[n])});
+      rows.give(
+          place,
+          {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
+           static_cast<double>(head.mean_log_gate[n]), static_cast<double>(head.error[n]), head.p_value[n],
+           std::int64_t{discovered[place * tokens.size() + n]},
+           std::int64_t{counts[index_of(tokens[n])] < kFewestReadings}, static_cast<double>(head.share_below_half[n]),
+           head.received.empty() ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(head.received[n])});
     }
   });
 }

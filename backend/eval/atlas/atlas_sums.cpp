@@ -131,19 +131,32 @@ const AtlasSumSpec& spec_of(AtlasSum sum) {
 std::size_t size_of(AtlasAxis axis, const AtlasShape& shape) {
   const std::size_t heads = shape.head_count();
   switch (axis) {
-    case AtlasAxis::head: return heads;
-    case AtlasAxis::token: return index_of(shape.vocabulary);
-    case AtlasAxis::error_token: return shape.error_tokens();
-    case AtlasAxis::log_gate_bin: return kLogGateBins;
-    case AtlasAxis::gap: return kGapBins;
-    case AtlasAxis::token_class: return kBoundaryClasses;
-    case AtlasAxis::reset_class: return kResetClasses;
-    case AtlasAxis::shift: return kShifts;
-    case AtlasAxis::pair: return heads * (heads + 1) / 2;
-    case AtlasAxis::first_head: return index_of(shape.first_heads);
-    case AtlasAxis::entry: return shape.entries();
-    case AtlasAxis::mass_count: return 1;
-    case AtlasAxis::limb: return kExactLimbs;
+    case AtlasAxis::head:
+      return heads;
+    case AtlasAxis::token:
+      return index_of(shape.vocabulary);
+    case AtlasAxis::error_token:
+      return shape.error_tokens();
+    case AtlasAxis::log_gate_bin:
+      return kLogGateBins;
+    case AtlasAxis::gap:
+      return kGapBins;
+    case AtlasAxis::token_class:
+      return kBoundaryClasses;
+    case AtlasAxis::reset_class:
+      return kResetClasses;
+    case AtlasAxis::shift:
+      return kShifts;
+    case AtlasAxis::pair:
+      return heads * (heads + 1) / 2;
+    case AtlasAxis::first_head:
+      return index_of(shape.first_heads);
+    case AtlasAxis::entry:
+      return shape.entries();
+    case AtlasAxis::mass_count:
+      return 1;
+    case AtlasAxis::limb:
+      return kExactLimbs;
   }
   return 0;
 }

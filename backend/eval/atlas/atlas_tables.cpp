@@ -62,8 +62,8 @@ class WindowMeans {
       const DocumentClass& documents = sums_.classes().at(size);
       const auto m = static_cast<double>(size);
       const LongNumber square = class_value(documents.square, at);
-      const LongNumber spread = square - 2 * mean * m * class_value(documents.sum, at) +
-                                mean * mean * m * m * static_cast<double>(count);
+      const LongNumber spread =
+          square - 2 * mean * m * class_value(documents.sum, at) + mean * mean * m * m * static_cast<double>(count);
       // What rounding leaves of no spread is none: of long numbers, and of terms that are whole numbers of 2^-82.
       const LongNumber rounding = 0x1p-100 * square + 0x1p-80 * static_cast<double>(count);
       squares += spread > rounding ? static_cast<double>(spread) / ((windows - m) * (windows - m)) : 0.0;
@@ -79,12 +79,12 @@ class WindowMeans {
 
 /// Sums over documents for a ratio of sums, sum of s over sum of n.
 struct RatioSums {
-  double sum = 0;                ///< of s
-  std::int64_t count = 0;        ///< sum of n
-  std::int64_t documents = 0;    ///< that have n > 0
-  LongNumber square = 0;         ///< sum of s^2
-  LongNumber sum_count = 0;      ///< sum of s n
-  LongNumber count_square = 0;   ///< sum of n^2
+  double sum = 0;               ///< of s
+  std::int64_t count = 0;       ///< sum of n
+  std::int64_t documents = 0;   ///< that have n > 0
+  LongNumber square = 0;        ///< sum of s^2
+  LongNumber sum_count = 0;     ///< sum of s n
+  LongNumber count_square = 0;  ///< sum of n^2
 };
 
 /// The ratio with its error by linearisation (HeadTokens::error). The degrees of freedom are the effective documents

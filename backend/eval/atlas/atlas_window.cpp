@@ -65,7 +65,7 @@ class ResetPlaces {
   /// Resets on tokens of each class, with the gate shifted.
   /// @param resets  places of resets, below the number of positions
   [[nodiscard]] std::array<std::int64_t, kResetClasses> count(std::span<const std::uint32_t> resets,
-                                                                 std::size_t shift) const {
+                                                              std::size_t shift) const {
     constexpr std::size_t kMost = 255;
     std::array<std::int64_t, kResetClasses> counts{};
     const std::uint64_t* const from = counters_.data() + shift;
@@ -112,6 +112,7 @@ class WindowWork {
     const auto heads = static_cast<std::int64_t>(heads_);
     const auto measure_one = [&](std::int64_t head, int) { measure(index_of(head), job); };
     if (!team.run({"measuring heads", "heads", heads}, heads, measure_one) || stopped_) return false;
+    check_losses();
     if (!multiply(gates_, AtlasSum::log_gate_product, team)) return false;
     if (with_rows() && !multiply(rows_.masses(), AtlasSum::mass_product, team)) return false;
     if (first_ != nullptr && !compare_with_first(job, team)) return false;
@@ -135,10 +136,10 @@ class WindowWork {
   }
   [[nodiscard]] bool with_rows() const { return sums_.shape().rows != 0; }
   /// Whether the statistics are of the rows that are drawn too.
-  [[nodiscard]] bool measures_drawn() const {
-    return sums_.shape().rows > 0 && sums_.shape().rows == rows_.count();
+  [[nodiscard]] bool measures_drawn() const { return sums_.shape().rows > 0 && sums_.shape().rows == rows_.count(); }
+  [[nodiscard]] int layer_of(std::size_t place) const {
+    return static_cast<int>(place / index_of(sums_.shape().heads));
   }
-  [[nodiscard]] int layer_of(std::size_t place) const { return static_cast<int>(place / index_of(sums_.shape().heads)); }
   [[nodiscard]] int head_of(std::size_t place) const { return static_cast<int>(place % index_of(sums_.shape().heads)); }
 
   /// Makes room for the readings of the window's tokens in the document's sums.
@@ -404,10 +405,20 @@ class WindowWork {
         sums_.add_place(AtlasList::samples, head, found_[head].drawn);
       }
       const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
-        if (largest.position > 0) sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
+        if (largest.position > 0)
+          sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
       };
       put_row(AtlasList::reach, rows_.head(head).reach);
       put_row(AtlasList::gain, rows_.head(head).gain);
+    }
+  }
+
+  void check_losses() const {
+    const std::span<const float> loss = run_->per_token_loss();
+    for (std::size_t p = 0; p < loss.size(); ++p) {
+      if (std::isfinite(loss[p])) continue;
+      throw Error(fmt::format("the loss at position {} of window {} is not a number: check the weights and --dtype", p,
+                              window_.number));
     }
   }
 
@@ -443,12 +454,6 @@ std::uint64_t window_key(std::uint64_t seed, std::span<const std::int32_t> ids) 
 
 bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
                 const AtlasNumbers& numbers, const Job& job, AtlasSums& sums) {
-  const std::span<const float> loss = run->per_token_loss();
-  for (std::size_t p = 0; p < loss.size(); ++p) {
-    if (std::isfinite(loss[p])) continue;
-    throw Error(fmt::format("the loss at position {} of window {} is not a number: check the weights and --dtype", p,
-                            window.number));
-  }
   return WindowWork(run, first, window, numbers, sums).run(job);
 }
 

@@ -69,8 +69,8 @@ class TokenReader {
 
 const char* to_string(BoundaryClass boundary) {
   constexpr std::array<const char*, kBoundaryClasses> kNames = {
-      "sentence_start", "sentence_end", "paragraph_end", "line_end", "punctuation", "capital", "number", "word_start",
-      "newline", "space", "word_first", "word_later"};
+      "sentence_start", "sentence_end", "paragraph_end", "line_end", "punctuation", "capital",
+      "number",         "word_start",   "newline",       "space",    "word_first",  "word_later"};
   return kNames[index_of(boundary)];
 }
 
