@@ -27,6 +27,17 @@ using Dims = std::vector<std::uint64_t>;
 constexpr std::int64_t kMostPassages = 10'000;
 constexpr std::int64_t kMostFirstHeads = 1'000'000;
 
+bool has_limbs(AtlasSum sum) { return spec_of(sum).axes.back() == AtlasAxis::limb; }
+
+/// Columns of a matrix [rows, values.size() / rows], one behind the other: the file has the first limbs of all numbers,
+/// then the second, which compress better.
+std::vector<std::int64_t> transposed(std::span<const std::int64_t> values, std::size_t rows) {
+  std::vector<std::int64_t> columns(values.size());
+  const std::size_t count = values.size() / rows;
+  for (std::size_t n = 0; n < values.size(); ++n) columns[n % count * rows + n / count] = values[n];
+  return columns;
+}
+
 /// Axes of an array of sums in the file, which has the tokens that were read alone.
 Dims dims_of(AtlasSum sum, const AtlasShape& shape, std::uint64_t tokens) {
   Dims dims;
@@ -37,6 +48,7 @@ Dims dims_of(AtlasSum sum, const AtlasShape& shape, std::uint64_t tokens) {
       dims.push_back(axis == AtlasAxis::token ? tokens : size_of(axis, shape));
     }
   }
+  if (has_limbs(sum)) std::ranges::rotate(dims, dims.end() - 1);
   return dims;
 }
 
@@ -230,7 +242,7 @@ class AtlasFileReader {
       const auto values = file_.values<std::int64_t>(sums, spec_of(sum).name, dims_of(sum, shape, count));
       const auto to = model.sums.at(sum);
       if (!spec_of(sum).by_token()) {
-        std::ranges::copy(values, to.begin());
+        std::ranges::copy(has_limbs(sum) ? transposed(values, kExactLimbs) : values, to.begin());
         continue;
       }
       for (std::size_t at = 0; at < values.size(); ++at) {
@@ -507,7 +519,9 @@ class AtlasFileWriter {
       if (values.empty()) continue;
       const std::string path = group + "/" + spec_of(sum).name;
       if (!spec_of(sum).by_token()) {
-        array(path, dims_of(sum, shape, 0), values);
+        const auto columns =
+            has_limbs(sum) ? transposed(values, values.size() / kExactLimbs) : std::vector<std::int64_t>();
+        array(path, dims_of(sum, shape, 0), columns.empty() ? values : std::span<const std::int64_t>(columns));
         continue;
       }
       std::vector<std::int64_t> read;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -329,9 +330,11 @@ class WindowWork {
     const auto received = sums_.row(AtlasSum::token_received, place);
     const auto& inputs = run_->tokens()->input_id;
     const std::vector<double>& by_key = rows_.head(place).received;
-    for (std::size_t key = 1; key < by_key.size(); ++key) {
-      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(by_key[key] / kMassUnit))};
-      add_whole(one, received.subspan(index_of(inputs[key]), 1));
+    std::unordered_map<std::int32_t, double> by_token;
+    for (std::size_t key = 1; key < by_key.size(); ++key) by_token[inputs[key]] += by_key[key];
+    for (const auto& [id, sum] : by_token) {
+      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(sum / kMassUnit))};
+      add_whole(one, received.subspan(index_of(id), 1));
     }
     double sum = 0;
     for (std::size_t n = 0; n < rows_.masses().entries(); ++n) sum += rows_.masses().at(n, place);
