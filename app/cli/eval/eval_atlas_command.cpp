@@ -32,7 +32,8 @@ constexpr const char* kAtlasMeaning =
     "Windows are chosen as `foxscope eval loss` chooses them, in each --corpus by itself. For every head the file has\n"
     "the numbers of `foxscope eval heads`, the mean of log f by the token that is read, where its resets (f < 1/2)\n"
     "fall against chance, the passages in which it forgets most and reaches farthest, and how alike heads are. Chance\n"
-    "is the same gate, shifted around the window by 200 random numbers of positions. A run that ends early is taken up\n"
+    "is the same gate, shifted around the window by 200 random numbers of positions. A run that ends early is taken "
+    "up\n"
     "again by the same command from OUTPUT.partial. --merge makes one atlas of several, which equals that of one run\n"
     "over all their corpora.\n"
     "\n";

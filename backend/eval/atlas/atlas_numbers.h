@@ -19,8 +19,8 @@ struct AtlasNumber {
 /// How many of the numbers are of the gate; they come first.
 std::size_t gate_number_count();
 
-/// The statistics that an atlas of a model has: those of `eval heads` but the decay time, which follows from the mean of
-/// log f. Those of attention are there with rows, and those of the split with all rows.
+/// The statistics that an atlas of a model has: those of `eval heads` but the decay time, which follows from the mean
+/// of log f. Those of attention are there with rows, and those of the split with all rows.
 struct AtlasNumbers {
   std::vector<AtlasNumber> numbers;
   std::vector<AtlasNumber> profiles;  ///< by distance

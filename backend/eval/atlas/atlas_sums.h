@@ -14,7 +14,7 @@
 namespace foxscope {
 
 /// Tokens with smaller ids have errors. A vocabulary is numbered from its frequent tokens on, as byte pairs are joined.
-inline constexpr std::int64_t kErrorTokens = 4096;
+inline constexpr std::int64_t kErrorTokens = 2048;
 /// Circular shifts of the gate along a window that chance is taken from.
 inline constexpr std::size_t kShifts = 200;
 /// Bins of -log f: the first is below 2^-24 nats, then 16 an octave up to 2^10.
@@ -29,11 +29,11 @@ struct AtlasShape {
   std::int64_t layers = 0;
   std::int64_t heads = 0;  ///< H, the most of a layer
   std::int64_t vocabulary = 0;
-  std::int64_t passages = 0;    ///< K, of each kind and head
-  std::int64_t rows = 0;        ///< of attention in each window; 0: none, kAllRows
-  std::int64_t numbers = 0;     ///< statistics of a head whose means have errors
-  std::int64_t profiles = 0;    ///< statistics by distance
-  std::int64_t bins = 0;        ///< of distance, of the longest window
+  std::int64_t passages = 0;     ///< K, of each kind and head
+  std::int64_t rows = 0;         ///< of attention in each window; 0: none, kAllRows
+  std::int64_t numbers = 0;      ///< statistics of a head whose means have errors
+  std::int64_t profiles = 0;     ///< statistics by distance
+  std::int64_t bins = 0;         ///< of distance, of the longest window
   std::int64_t first_heads = 0;  ///< N of the first model, which read the same windows; 0: this is it, or it did not
 
   static constexpr std::int64_t kAllRows = -1;
@@ -55,29 +55,29 @@ struct AtlasShape {
 /// The arrays of whole numbers whose sums over positions, rows, windows or documents an atlas is. N heads, V tokens of
 /// the vocabulary, E of them with errors. Sums over documents are of s, where s is a document's own sum.
 enum class AtlasSum : std::uint8_t {
-  token_count,            ///< [V] positions p >= 1 that read the token
-  token_log_gate,         ///< [N, V] log f in kLogGateUnit
-  token_below_half,       ///< [N, V] positions with f < 1/2
-  token_received,         ///< [N, V] attention that they get from all rows, in kMassUnit
-  token_documents,        ///< [E] documents that read the token
-  token_count_square,     ///< [E, limbs] of n^2, n readings of a document
-  token_log_gate_square,  ///< [N, E, limbs] of s^2, s of log f
-  token_log_gate_count,   ///< [N, E, limbs] of s n
-  log_gate_histogram,     ///< [N, kLogGateBins] positions
-  reset_gap,              ///< [N, kGapBins] neighbouring resets of a window, by their distance
-  class_count,            ///< [C] positions p >= 1 that read a token of the class
-  class_log_gate,         ///< [N, C] log f in kLogGateUnit
-  class_resets,           ///< [N, C] resets there
-  class_histogram,        ///< [N, C, kLogGateBins] positions
-  class_documents,        ///< [C] documents that read the class
-  class_count_square,     ///< [C, limbs] of n^2
-  class_log_gate_square,  ///< [N, C, limbs] of s^2, s of log f
-  class_log_gate_count,   ///< [N, C, limbs] of s n
-  class_resets_square,    ///< [N, C, limbs] of s^2, s of resets
-  class_resets_count,     ///< [N, C, limbs] of s n
-  class_shifted,          ///< [N, reset classes, kShifts] class_resets of the gate that is shifted along the window
-  log_gate,               ///< [N, limbs] log f
-  log_gate_product,       ///< [N (N + 1) / 2, limbs] log f_n log f_m, m <= n
+  token_count,             ///< [V] positions p >= 1 that read the token
+  token_log_gate,          ///< [N, V] log f in kLogGateUnit
+  token_below_half,        ///< [N, V] positions with f < 1/2
+  token_received,          ///< [N, V] attention that they get from all rows, in kMassUnit
+  token_documents,         ///< [E] documents that read the token
+  token_count_square,      ///< [E, limbs] of n^2, n readings of a document
+  token_log_gate_square,   ///< [N, E, limbs] of s^2, s of log f
+  token_log_gate_count,    ///< [N, E, limbs] of s n
+  log_gate_histogram,      ///< [N, kLogGateBins] positions
+  reset_gap,               ///< [N, kGapBins] neighbouring resets of a window, by their distance
+  class_count,             ///< [C] positions p >= 1 that read a token of the class
+  class_log_gate,          ///< [N, C] log f in kLogGateUnit
+  class_resets,            ///< [N, C] resets there
+  class_histogram,         ///< [N, C, kLogGateBins] positions
+  class_documents,         ///< [C] documents that read the class
+  class_count_square,      ///< [C, limbs] of n^2
+  class_log_gate_square,   ///< [N, C, limbs] of s^2, s of log f
+  class_log_gate_count,    ///< [N, C, limbs] of s n
+  class_resets_square,     ///< [N, C, limbs] of s^2, s of resets
+  class_resets_count,      ///< [N, C, limbs] of s n
+  class_shifted,           ///< [N, reset classes, kShifts] class_resets of the gate that is shifted along the window
+  log_gate,                ///< [N, limbs] log f
+  log_gate_product,        ///< [N (N + 1) / 2, limbs] log f_n log f_m, m <= n
   first_log_gate_product,  ///< [N, N of the first model, limbs]
   mass_count,              ///< [1] sampled rows times bins of distance
   mass,                    ///< [N, limbs] mass of attention in them

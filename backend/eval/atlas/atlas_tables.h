@@ -49,8 +49,8 @@ struct HeadTokens {
   /// where the g-th of G documents read the token n_g times; NaN of ids from kErrorTokens on, and where the documents
   /// do not suffice
   std::vector<float> error;
-  /// [T] of Student's t with the effective documents less one as degrees of freedom: the mean is that of all readings of
-  /// the head; NaN without an error, and of fewer than kFewestReadings
+  /// [T] of Student's t with the effective documents less one as degrees of freedom: the mean is that of all readings
+  /// of the head; NaN without an error, and of fewer than kFewestReadings
   std::vector<double> p_value;
 };
 HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std::vector<std::int32_t>& tokens);
@@ -60,8 +60,8 @@ std::vector<std::int32_t> atlas_token_discoveries(const AtlasModel& model, const
 
 /// Documents that the errors of atlas_head_numbers are over.
 ErrorGroups atlas_documents(const AtlasSums& sums);
-/// The decay time and AtlasNumbers::numbers as means over windows, with the error over documents (loss_statistics.h), as
-/// HeadsAccumulator has them. Those that no head has are left out.
+/// The decay time and AtlasNumbers::numbers as means over windows, with the error over documents (loss_statistics.h),
+/// as HeadsAccumulator has them. Those that no head has are left out.
 std::vector<HeadArray> atlas_head_numbers(const AtlasModel& model);
 /// AtlasNumbers::profiles [N, bins], likewise.
 std::vector<HeadArray> atlas_profiles(const AtlasModel& model);
