@@ -27,7 +27,9 @@ LongNumber exact_long_value(std::span<const std::int64_t, kExactLimbs> sum);
 /// @throws Error where a sum leaves the range of 64 bits
 void add_whole(std::span<const std::int64_t> more, std::span<std::int64_t> to);
 
-/// Log f of a reading, nats, as a whole number of 2^-32 nats.
-inline constexpr double kLogGateUnit = 0x1p-32;
+/// Log f of a reading, nats, as a whole number of 2^-24 nats.
+inline constexpr double kLogGateUnit = 0x1p-24;
+/// Attention that the readings of a token in a window get, as a whole number of 2^-10.
+inline constexpr double kMassUnit = 0x1p-10;
 
 }  // namespace foxscope

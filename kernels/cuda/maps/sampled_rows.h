@@ -36,8 +36,9 @@ struct SampledRows {
   int rows = 0;                             ///< even; rows 2 h and 2 h + 1 are of one stratum
   SampledRow* numbers = nullptr;            ///< [count, rows]
   double* mass = nullptr;                   ///< [count, L] sum over the rows of N / 2 A_(i, i-d)
-  double* half = nullptr;     ///< [count, 2, L] sum of N A'_(i, i-d) over the even rows, over the odd ones
-  void* workspace = nullptr;  ///< [sampled_rows_workspace_bytes], aligned to 16 bytes
+  double* half = nullptr;      ///< [count, 2, L] sum of N A'_(i, i-d) over the even rows, over the odd ones
+  double* received = nullptr;  ///< [count, L] sum of N / 2 A_ij over the rows, by key j; null: not wanted
+  void* workspace = nullptr;   ///< [sampled_rows_workspace_bytes], aligned to 16 bytes
 };
 
 std::size_t sampled_rows_workspace_bytes(std::int64_t length, int rows, int count);
