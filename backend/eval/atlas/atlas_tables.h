@@ -30,6 +30,9 @@ struct AtlasModel {
 /// Tokens that some position p >= 1 read, ascending, T of them.
 std::vector<std::int32_t> atlas_tokens(const AtlasSums& sums);
 
+/// A mean over fewer readings of a token says little.
+inline constexpr std::int64_t kFewestReadings = 30;
+
 /// Means by token of one head, over the positions p >= 1 that read it.
 struct HeadTokens {
   std::vector<float> mean_log_gate;     ///< [T] nats
