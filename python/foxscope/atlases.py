@@ -145,9 +145,9 @@ class AtlasModel:
         chosen = "" if head is None else ":".join(str(as_integer(part, "head")) for part in head)
         known = self._known.get((name, chosen))
         if known is None:
-            self.atlas.check_unchanged()
             words = ["info", self.atlas.path_there, "--table", name, "--csv", "--model", self.name]
             output = self.atlas.command(*words, *(["--head", chosen] if chosen else []))
+            self.atlas.check_unchanged()
             known = self._known[name, chosen] = _table(output, ("layer", "head"))
         return known.copy()
 

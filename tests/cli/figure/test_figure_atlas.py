@@ -111,12 +111,12 @@ class AtlasFigureTest(AtlasFigures):
             for n, group in enumerate(groups):
                 own = bins[n * 64:(n + 1) * 64]
                 values = numpy.array([float(row["value"]) for row in own])
-                self.assertAlmostEqual(values.sum(), group.sum(), places=6)
+                self.assertAlmostEqual(values.sum(), group.sum(), places=4)
                 # Those below an edge of the figure: between those surely and those possibly below it.
                 sure = numpy.array([group[numpy.append(ends, 0)[:-1] <= edge / 64].sum() for edge in range(1, 65)])
                 able = numpy.array([group[numpy.append(ends[1:], 0) < edge / 64].sum() for edge in range(1, 65)])
-                self.assertTrue((values.cumsum() >= sure - 1e-6).all())
-                self.assertTrue((values.cumsum() <= able + 1e-6).all())
+                self.assertTrue((values.cumsum() >= sure - 1e-4).all())
+                self.assertTrue((values.cumsum() <= able + 1e-4).all())
                 lower, median, upper = (float(middles[n][key]) for key in ["lower", "value", "upper"])
                 above = group.cumsum() / group.sum()
                 for share, value in [(0.25, lower), (0.5, median), (0.75, upper)]:
@@ -127,7 +127,7 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "--rows: an atlas has the gates of all positions together", "gates", "--rows", "3:9")
 
     def test_scatter(self):
-        rows = self.numbers("scatter")
+        rows = self.numbers("scatter", "--x", "rate_decay_time", "--y", "share_below_half")
         with h5py.File(self.atlas()) as file:
             model = file["models/fox"]
             times = model["numbers/rate_decay_time"][()].ravel()
@@ -139,7 +139,7 @@ class AtlasFigureTest(AtlasFigures):
             self.assertAlmostEqual(float(row["value"]), share[layer * 4 + head], places=8)
         rows = self.numbers("scatter", "--y", "gate_median", "--colour-by", "layer")
         self.assertEqual(len(rows), 32)
-        self.assertIn("share below half", self.words("scatter"))
+        self.assertIn("decay time", self.words("scatter"))
 
     def test_sizes(self):
         for kind in ["tokens", "passages", "similarity", "gates", "scatter"]:
@@ -157,7 +157,7 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(1, "none of them forgets", "scatter", "--model", "base")
         self.refuses(2, "--model fix: there is no such model: use one of fox, base: did you mean fox?", "similarity",
                      "--model", "fix")
-        self.refuses(2, ["--head 9:0"], "tokens", "--head", "9:0")
+        self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "tokens", "--head", "9:0")
         self.refuses(1, "no token was read 5000 times: use a smaller --fewest", "tokens", "--fewest", 5000)
         self.refuses(2, "--fewest 0: use a number from 1", "tokens", "--fewest", 0)
         self.refuses(2, "--count 0: use a number from 1 to 60", "tokens", "--count", 0)

@@ -1,5 +1,7 @@
 #include "app/figure/kinds/atlas/atlas_heads.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -22,8 +24,11 @@ EvaluatedHeads headsOf(const AtlasModel& model) {
   EvaluatedHeads heads;
   heads.info = model.info;
   heads.windows = model.windows;
+  for (HeadArray& number : atlas_head_numbers(model)) {
+    const auto known = [](double value) { return !std::isnan(value); };
+    if (std::ranges::any_of(number.value, known)) heads.numbers.push_back(std::move(number));
+  }
   if (!model.forgets()) return heads;
-  heads.numbers = atlas_head_numbers(model);
   const std::vector<std::int64_t> resets = atlas_resets(model).count;
   HeadArray share{"share_below_half", "1", {}, std::vector<double>(resets.size(), kNotKnown)};
   for (std::size_t place = 0; place < resets.size(); ++place) {

@@ -48,7 +48,7 @@ std::vector<Passage> passagesOf(const Atlas& atlas, const AtlasModel& model, std
   const std::size_t kind = column("kind");
   const std::size_t window = column("window");
   const std::size_t position = column("position");
-  const std::size_t value = column("log_gate");
+  const std::size_t value = table.columns().size() - 1;  // what the place was chosen by
   std::vector<Passage> passages;
   table.each_row([&](std::span<const AtlasField> fields) {
     passages.push_back({std::get<std::string>(fields[kind]), std::get<std::int64_t>(fields[window]),
@@ -63,6 +63,13 @@ std::vector<std::string> kindsOf(const std::vector<Passage>& passages) {
     if (std::ranges::find(kinds, passage.kind) == kinds.end()) kinds.push_back(passage.kind);
   }
   return kinds;
+}
+
+/// A number of three digits: "−2.90", "−4.1 × 10⁻⁵".
+std::string numberText(double value) {
+  constexpr double kLeastWritten = 1e-3;
+  if (std::abs(value) < kLeastWritten) return writtenNumber(value, kDigitsOfValues - 1);
+  return fmt::format("{}{:#.{}g}", value < 0 ? "−" : "", std::abs(value), kDigitsOfValues);
 }
 
 /// Line ends on one line, as signs that are seen.
@@ -116,7 +123,7 @@ ConcordancePanel::Content placesOf(const std::vector<Passage>& passages, const s
     const std::int64_t at = passage.position;
     ConcordancePanel::Piece token = words.pieces(passage.window, at, at + 1).at(0);
     if (token.text.trimmed().isEmpty()) token.text.replace(' ', QChar(0x2423));
-    content.places.push_back({writtenNumber(passage.value, kDigitsOfValues), passage.value,
+    content.places.push_back({numberText(passage.value), passage.value,
                               words.pieces(passage.window, at - kWordsAround, at), std::move(token),
                               words.pieces(passage.window, at + 1, at + 1 + kWordsAround),
                               fmt::format("{}:{}", passage.window, at)});
