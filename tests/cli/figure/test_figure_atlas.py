@@ -165,7 +165,7 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "--kind reset: the atlas has resets, deciles: did you mean resets?", "passages", "--kind", "reset")
         self.refuses(2, "--order size: use clusters or depth", "similarity", "--order", "size")
         run = self.run_fixture()
-        self.fails(1, "fox-pro.h5", "figure", "tokens", run, "-o", self.folder / "x.pdf")
+        self.fails(1, "run.h5: holds a run or maps and no atlas of heads", "figure", "tokens", run, "-o", self.folder / "x.pdf")
         self.fails(2, "name one atlas: `foxscope eval atlas --merge` makes one of several", "figure", "similarity",
                    self.atlas(), self.atlas(), "-o", self.folder / "x.pdf")
 
