@@ -262,13 +262,19 @@ std::vector<FigureKind> kinds() {
            common(),
        drawing<drawPassages>(),
        {.letters = true}},
-      {"similarity", "How alike heads forget: the correlation of log f of every two heads over a corpus",
+      {"similarity", "How alike heads are: the correlation of log f, or of attention, of every two heads over a corpus",
        "  foxscope figure similarity atlas.h5 -o similarity.pdf\n"
-       "  foxscope figure similarity atlas.h5 --order depth --width icml -o similarity.pdf",
+       "  foxscope figure similarity atlas.h5 --of attention --order depth --width icml -o similarity.pdf\n"
+       "  foxscope figure similarity atlas.h5 --model mamba --with-first -o similarity.pdf",
        kAtlas,
        model() +
            Options{{"--order", "clusters|depth", Takes::text,
-                    "Alike heads side by side, or heads by layer (default: clusters)"}} +
+                    "Alike heads side by side, or heads by layer (default: clusters)"},
+                   {"--of", "auto|gates|attention", Takes::text,
+                    "Correlation of log f, or of the mass of attention by distance (default: gates, without any "
+                    "attention)"},
+                   {"--with-first", nullptr, Takes::flag,
+                    "The model's heads downwards, and those of the atlas's first model across"}} +
            common(),
        drawing<drawSimilarity>()},
       {"scatter", "Heads as points over two statistics, coloured by label or layer, named where they are extreme",

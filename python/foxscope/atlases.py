@@ -137,7 +137,7 @@ class AtlasModel:
         """Facts: `layers`, `heads`, `windows`, `positions`, `tokens` and others."""
         self.name: str = info["model"]
         self.forgets: bool = info["forgets"]
-        """Whether it has gates; without them tables have no rows."""
+        """Whether it has gates; without them numbers of gates are NaN, and tables of them have no rows."""
         self._known: dict[tuple[str, str], pd.DataFrame] = {}
 
     def table(self, name: str, head: Head | None = None) -> "pd.DataFrame":
@@ -176,16 +176,22 @@ class AtlasModel:
         """The places that the atlas keeps, of all heads or of one."""
         return self.table("passages", head)
 
-    @property
-    def similarity(self) -> "pd.DataFrame":
-        """Correlation of log f of every two heads: rows and columns are (layer, head), alike heads side by side."""
+    def _square(self, column: str) -> "pd.DataFrame":
         table = self.table("similarity").reset_index()
         order = table.sort_values("order")[["layer", "head"]].drop_duplicates()
         places = list(order.itertuples(index=False, name=None))
-        square: pd.DataFrame = table.pivot_table(
-            index=["layer", "head"], columns=["other_layer", "other_head"], values="correlation", dropna=False
-        )
+        square: pd.DataFrame = table.set_index(["layer", "head", "other_layer", "other_head"])[column].unstack([2, 3])
         return square.reindex(index=places, columns=places)
+
+    @property
+    def similarity(self) -> "pd.DataFrame":
+        """Correlation of log f of every two heads: rows and columns are (layer, head), alike heads side by side."""
+        return self._square("correlation")
+
+    @property
+    def attention_similarity(self) -> "pd.DataFrame":
+        """The same of the mass of attention by distance; NaN without it."""
+        return self._square("attention_correlation")
 
     def figure(self, kind: str, **options: Any) -> Figure:
         """A figure of this model, as `atlas.figure` draws it."""

@@ -55,12 +55,12 @@ def test_numbers_are_those_of_the_file(atlas: Atlas, path: Path) -> None:
     with h5py.File(path) as file:
         group = file["models/fox/numbers"]
         for name in group:
-            column = name.replace("_errors", "_error")
+            column = name.replace("_errors", "_error").replace("_row_errors", "_row_error")
             assert column not in numbers or np.array_equal(numbers[column], group[name][()].ravel(), equal_nan=True), name
         assert {"rate_decay_time", "rate_decay_time_error", "gate_median"} <= set(numbers.columns)
     assert numbers.index.names == ["layer", "head"]
     assert numbers.loc[(6, 1), "rate_decay_time"] > 0
-    assert atlas["transformer"].numbers.empty
+    assert "d50" in atlas["transformer"].numbers.dropna(axis=1, how="all")
 
 
 def test_tokens_of_a_head(atlas: Atlas, path: Path) -> None:
@@ -71,7 +71,7 @@ def test_tokens_of_a_head(atlas: Atlas, path: Path) -> None:
         assert tokens.index.name == "id"
         assert list(tokens["string"]) == [string.decode() for string in group["string"]]
         assert np.array_equal(tokens["count"], group["count"])
-        for name in ("mean_log_gate", "share_below_half"):
+        for name in ("mean_log_gate", "share_below_half", "received"):
             assert np.array_equal(tokens[name].astype(np.float32), group[name][5, 2])
     assert tokens["count"].dtype == np.int64
     assert tokens["mean_log_gate"].dtype == np.float64
@@ -112,6 +112,12 @@ def test_similarity(atlas: Atlas, path: Path) -> None:
     assert list(similarity.index) == [(head // 4, head % 4) for head in order]
     assert list(similarity.columns) == list(similarity.index)
     assert np.array_equal(similarity.to_numpy().astype(np.float32), wanted)
+    attention = atlas["transformer"].attention_similarity
+    with h5py.File(path) as file:
+        group = file["models/transformer/similarity"]
+        order = group["order"][()]
+        wanted = group["attention"][()][np.ix_(order, order)]
+    assert np.array_equal(attention.to_numpy().astype(np.float32), wanted)
 
 
 def test_figures_and_notebooks(atlas: Atlas) -> None:

@@ -15,7 +15,7 @@ from test_eval_loss import TEXTS, EvalTest, Mersenne, jackknife
 from test_eval_resume import PartialTest
 from test_run import contents
 
-LENGTH, WINDOWS, SHIFTS = 96, 12, 200
+LENGTH, WINDOWS, SHIFTS, ROWS = 96, 12, 200, 16
 WORD = (1 << 64) - 1
 
 
@@ -32,6 +32,39 @@ def window_key(seed, ids):
     for token in ids:
         key = mixed(key ^ int(token))
     return key
+
+
+def drawn_rows(length, count, seed):
+    """Rows of a window, two a stratum, and the sizes of the strata (docs/maps.md, Sampled rows)."""
+    strata = count // 2
+    place = lambda row: (row / length + math.log1p(row) / math.log1p(length)) / 2
+    begins = [0]
+    for h in range(1, strata):
+        first = next(row for row in range(length + 1) if row == length or place(row) * strata >= h)
+        begins.append(min(max(first, begins[-1] + 2), length - 2 * (strata - h)))
+    begins.append(length)
+    power = 2
+    while power < length and strata > 1:
+        n = min(range(1, strata), key=lambda n: abs(begins[n] - power))
+        if begins[n - 1] + 2 <= power <= begins[n + 1] - 2:
+            begins[n] = power
+        power *= 2
+    random = Mersenne(seed)
+    rows, sizes = [], []
+    for begin, end in zip(begins, begins[1:]):
+        first = random() % (end - begin)
+        second = random() % (end - begin - 1)
+        rows += [begin + first, begin + second + (second >= first)]
+        sizes.append(end - begin)
+    return rows, numpy.array(sizes)
+
+
+def mean_of_rows(values, sizes):
+    """The stratified mean over all rows, and its error; the first axis is the drawn rows."""
+    weights = (sizes / sizes.sum()).reshape([-1] + [1] * (values.ndim - 1))
+    pairs = values.reshape(len(sizes), 2, *values.shape[1:])
+    apart = (1 - 2 / sizes).reshape(weights.shape) * (pairs[:, 0] - pairs[:, 1]) ** 2 / 4
+    return (weights * pairs.mean(axis=1)).sum(axis=0), numpy.sqrt((weights ** 2 * apart).sum(axis=0))
 
 
 def plain_classes(tokens):
@@ -52,6 +85,16 @@ def plain_classes(tokens):
             found.add("number")
         result.append(found)
     return result
+
+
+def student_t(t, degrees):
+    """The probability of more than |t|, by Simpson's rule over the angle whose tangent is t / sqrt(degrees)."""
+    angles = numpy.linspace(numpy.arctan(numpy.abs(t) / math.sqrt(degrees)), math.pi / 2, 20001)
+    weights = numpy.where(numpy.arange(20001) % 2 == 1, 4.0, 2.0)
+    weights[[0, -1]] = 1
+    heights = numpy.cos(angles) ** (degrees - 1)
+    area = (weights[:, None] * heights).sum(axis=0) * (angles[-1] - angles[0]) / 60000
+    return area * math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(math.pi)
 
 
 class AtlasTest(EvalTest):
@@ -82,32 +125,71 @@ class AtlasTest(EvalTest):
 
 
 class NumbersTest(AtlasTest):
-    def log_gates(self, file):
-        """[windows, N, L] log f of the same windows, from run files; position 0 is NaN."""
-        result = []
+    def readings(self, file):
+        """Of the same windows, from run files: log f [windows, N, L], NaN at position 0; attention [windows, N, L, L];
+        losses [windows, L]."""
+        gates, attention, losses = [], [], []
         for row in file["windows/token_id"][()]:
             ids = self.write("row.json", json.dumps(row.tolist()))
-            self.done("run", "--model", FOX, "--ids", ids, "-o", self.folder / "row.h5", "--force", "--keep", "gates")
+            self.done("run", "--model", FOX, "--ids", ids, "-o", self.folder / "row.h5", "--force")
             with h5py.File(self.folder / "row.h5") as run:
-                layers = next(iter(run["models"].values()))["layers"]
-                c = numpy.concatenate([layers[name]["cumulative_log_gate"][()] for name in sorted(layers)])
-            result.append(numpy.diff(c, axis=1, prepend=numpy.nan))
-        return numpy.array(result)
+                model = next(iter(run["models"].values()))
+                layers = [model["layers"][name] for name in sorted(model["layers"])]
+                c = numpy.concatenate([layer["cumulative_log_gate"][()] for layer in layers])
+                q, k = (numpy.concatenate([layer[name][()].astype(numpy.float64) for layer in layers])
+                        for name in ["query", "key"])
+                lse = numpy.concatenate([layer["log_normalizer"][()] for layer in layers]).astype(numpy.float64)
+                logits = model.attrs["softmax_scale"] * numpy.einsum("hid,hjd->hij", q, k)
+                logits += c[:, :, None] - c[:, None, :] - lse[:, :, None]
+                losses.append(model["loss/per_token_loss"][()].astype(numpy.float64))
+            gates.append(numpy.diff(c, axis=1, prepend=numpy.nan))
+            attention.append(numpy.tril(numpy.exp(numpy.minimum(logits, 1))))
+        numpy.testing.assert_allclose(numpy.array(attention).sum(axis=-1), 1, rtol=1e-4)
+        return numpy.array(gates), numpy.array(attention), numpy.array(losses)
 
     def test_every_number_is_that_of_a_numpy_program(self):
-        said = self.done(*self.arguments(self.output, "--seed", 7))
+        said = self.done(*self.arguments(self.output, "--seed", 7, "--rows", ROWS))
         self.assertIn("written to " + str(self.output), said)
         with h5py.File(self.output) as file:
             self.assertEqual((file.attrs["content"], file.attrs["seed"], file.attrs["source"]),
                              ("eval_atlas", 7, "corpus.jsonl"))
-            gates = self.log_gates(file)
+            gates, attention, losses = self.readings(file)
             model = file["models/fox"]
             self.assertEqual(model["windows"], file["windows"])
+            self.assertEqual(model.attrs["rows"], ROWS)
             self.check_tokens(file, model, gates)
+            self.check_token_errors(file, model, gates)
+            self.check_classes(file, model, gates)
             self.check_numbers(file, model, gates)
             self.check_resets(file, model, gates)
             self.check_passages(file, model, gates)
             self.check_similarity(model, gates)
+            self.check_rows(file, model, attention, losses, gates)
+
+    def test_with_all_rows_numbers_are_those_of_eval_heads(self):
+        self.done(*self.arguments(self.output, "--seed", 7, "--rows", "all"))
+        heads = self.folder / "heads.h5"
+        self.done("eval", "heads", "--model", f"fox={FOX}", "--corpus", self.path, "--length", LENGTH, "--windows",
+                  WINDOWS, "--seed", 7, "-o", heads)
+        with h5py.File(self.output) as file, h5py.File(heads) as other:
+            atlas, whole = file["models/fox"], other["models/fox"]
+            for group in ["numbers", "by_distance"]:
+                self.assertLessEqual(set(atlas[group]), set(whole[group]))
+                # What no head has is left out.
+                for name in set(whole[group]) - set(atlas[group]):
+                    self.assertTrue(numpy.isnan(whole[group][name.removesuffix("_errors")]).all(), name)
+                for name, values in atlas[group].items():
+                    numpy.testing.assert_allclose(values, whole[group][name], rtol=1e-5, atol=1e-7, err_msg=name)
+            names = [name.decode() for name in atlas["by_class/token_class"][()]]
+            known = [name.decode() for name in whole["by_class/token_class"][()]]
+            for token_class in ["newline", "space", "punctuation", "sentence_start", "word_first", "word_later"]:
+                at, there = names.index(token_class), known.index(token_class)
+                self.assertEqual(atlas["by_class/tokens"][at], whole["by_class/tokens"][there])
+                for name in ["mean_log_gate", "gate_lower_quartile", "gate_median", "gate_upper_quartile",
+                             "share_below_half"]:
+                    numpy.testing.assert_allclose(atlas["by_class"][name][:, :, at], whole["by_class"][name][:, :, there],
+                                                  rtol=1e-6, err_msg=f"{name} of {token_class}")
+            self.assertEqual(sorted(atlas["passages"]), ["deciles", "gain", "reach", "resets"])
 
     def check_tokens(self, file, model, gates):
         read = file["windows/token_id"][:, :-1].ravel()
@@ -117,7 +199,7 @@ class NumbersTest(AtlasTest):
         flat = gates[:, :, 1:].transpose(1, 0, 2).reshape(32, -1)
         for name, values in [("mean_log_gate", flat), ("share_below_half", flat < math.log(0.5))]:
             means = numpy.array([[head[read == token].mean() for token in tokens] for head in values])
-            numpy.testing.assert_allclose(model["tokens"][name][()].reshape(32, -1), means, rtol=1e-5, atol=1e-9)
+            numpy.testing.assert_allclose(model["tokens"][name][()].reshape(32, -1), means, rtol=1e-5, atol=4e-9)
         tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
         strings = [string.decode() for string in model["tokens/string"][()]]
         self.assertEqual(strings, [tokenizer.decode([token]) for token in tokens])
@@ -135,16 +217,137 @@ class NumbersTest(AtlasTest):
         numpy.testing.assert_allclose(model["numbers/gate_lower_quartile"][()].ravel(), quartiles.mean(axis=0), rtol=1e-9)
         errors = jackknife(lambda rows: means[rows].mean(axis=0), windows)
         numpy.testing.assert_allclose(model["numbers/mean_log_gate_errors"][()].ravel(), errors, rtol=1e-6)
-        # The same numbers as `eval heads` has of these windows.
-        heads = self.folder / "heads.h5"
-        self.done("eval", "heads", "--model", f"fox={FOX}", "--corpus", self.path, "--length", LENGTH, "--windows",
-                  WINDOWS, "--seed", 7, "-o", heads)
-        with h5py.File(heads) as other:
-            for name, values in model["numbers"].items():
-                if name in ["layer", "head"]:
-                    continue
-                numpy.testing.assert_allclose(values, other[f"models/fox/numbers/{name}"], rtol=1e-6, atol=1e-12,
-                                              err_msg=name)
+        self.assertNotIn("mean_log_gate_row_errors", model["numbers"])
+
+    def check_token_errors(self, file, model, gates):
+        read = file["windows/token_id"][:, :-1]
+        documents = numpy.repeat(file["windows/document"][()], LENGTH - 1)
+        flat = gates[:, :, 1:].transpose(1, 0, 2).reshape(32, -1)
+        tokens = model["tokens/id"][()].tolist()
+        p_values, known = numpy.full((32, len(tokens)), numpy.nan), 0
+        for n, token in enumerate(tokens):
+            here = numpy.flatnonzero(read.ravel() == token)
+            groups = [here[documents[here] == document] for document in numpy.unique(documents[here])]
+            sizes = numpy.array([len(group) for group in groups])
+            effective = sizes.sum() ** 2 / (sizes ** 2).sum()
+            self.assertEqual(model["tokens/few"][n], len(here) < 30)
+            errors = model["tokens/mean_log_gate_errors"][()].reshape(32, -1)[:, n]
+            if token >= 4096 or effective < 4 - 1e-9:
+                self.assertTrue(numpy.isnan(errors).all())
+                continue
+            known += 1
+            mean = flat[:, here].mean(axis=1)
+            residues = numpy.array([(flat[:, group] - mean[:, None]).sum(axis=1) for group in groups])
+            expected = numpy.sqrt(len(groups) / (len(groups) - 1) * (residues ** 2).sum(axis=0)) / len(here)
+            numpy.testing.assert_allclose(errors, expected, rtol=1e-5, atol=4e-9)
+            if len(here) >= 30:
+                p_values[:, n] = 2 * student_t((mean - flat.mean(axis=1)) / expected, effective - 1)
+        self.assertGreater(known, 10)
+        order = numpy.sort(p_values[~numpy.isnan(p_values)])
+        below = numpy.flatnonzero(order <= 0.05 * numpy.arange(1, len(order) + 1) / len(order))
+        limit = order[below[-1]] if len(below) else -1
+        numpy.testing.assert_array_equal(model["tokens/discovered"][()].reshape(32, -1) == 1, p_values <= limit)
+        self.assertGreater(model["tokens/discovered"][()].sum(), 0)
+
+    def check_classes(self, file, model, gates):
+        names = [name.decode() for name in model["by_class/token_class"][()]]
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        documents = file["windows/document"][()]
+        for name in ["capital", "line_end"]:
+            here = numpy.array([[name in found for found in plain_classes([tokenizer.decode([token]) for token in row[:-1]])]
+                                for row in file["windows/token_id"][()]])
+            groups = [documents == document for document in numpy.unique(documents)]
+            sizes = numpy.array([here[group].sum() for group in groups])
+            groups = [group for group, size in zip(groups, sizes) if size > 0]
+            at = names.index(name)
+            for statistic, values in [("mean_log_gate", gates[:, :, 1:]),
+                                      ("share_below_half", gates[:, :, 1:] < math.log(0.5))]:
+                mean = numpy.array([values[:, head][here].mean() for head in range(32)])
+                residues = numpy.array([[(values[group, head][here[group]] - mean[head]).sum() for head in range(32)]
+                                        for group in groups])
+                error = numpy.sqrt(len(groups) / (len(groups) - 1) * (residues ** 2).sum(axis=0)) / here.sum()
+                numpy.testing.assert_allclose(model["by_class"][statistic][:, :, at].ravel(), mean, rtol=1e-5)
+                numpy.testing.assert_allclose(model["by_class"][statistic + "_errors"][:, :, at].ravel(), error, rtol=1e-5,
+                                              atol=1e-10)
+
+    def check_rows(self, file, model, attention, losses, gates):
+        ids = file["windows/token_id"][()]
+        documents = file["windows/document"][()].tolist()
+        distance = numpy.arange(LENGTH)[:, None] - numpy.arange(LENGTH)
+        edges = [0, 1, 2, 4, 8, 16, 32, 64, LENGTH]
+        self.assertEqual(model["by_distance/distance"][()].tolist(), edges[:-1])
+        self.assertEqual(model["by_distance/distance_end"][()].tolist(), edges[1:])
+        names = ["entropy", "mass_on_first", "mass_on_self"]
+        windows = {name: [] for name in [*names, "mass"]}
+        masses, received = [], {}
+        reach, gain = numpy.zeros((WINDOWS, 32)), numpy.zeros((WINDOWS, 32))
+        reach_row, gain_row = numpy.zeros((WINDOWS, 32), int), numpy.zeros((WINDOWS, 32), int)
+        for window in range(WINDOWS):
+            rows, sizes = drawn_rows(LENGTH, ROWS, mixed(~window_key(7, ids[window]) & WORD))
+            a = attention[window][:, rows].transpose(1, 0, 2)  # [rows, N, L]
+            bins = numpy.array([numpy.where((distance >= lo) & (distance < hi), 1, 0)[rows] for lo, hi in
+                                zip(edges, edges[1:])])
+            mass = numpy.einsum("rhk,brk->rhb", a, bins)
+            masses.append(mass.transpose(1, 0, 2).reshape(32, -1))
+            entropy = -(a * numpy.log(numpy.where(a > 0, a, 1))).sum(axis=2)
+            own = numpy.array([a[n, :, row] for n, row in enumerate(rows)])
+            for name, values in [("entropy", entropy), ("mass_on_first", a[:, :, 0]), ("mass_on_self", own),
+                                 ("mass", mass)]:
+                windows[name].append(mean_of_rows(values, sizes))
+            keys = (a * numpy.repeat(sizes / 2, 2)[:, None, None]).sum(axis=0)
+            for key in range(1, LENGTH):
+                received.setdefault(ids[window, key - 1], []).append(keys[:, key])
+            first = {}
+            for n, row in sorted(enumerate(rows), key=lambda pair: pair[1]):
+                far = mass[n][:, 6:].sum(axis=1)  # from 32 on: half of 96 is at most that power of 2, and so is "local"
+                earlier = [p for p in range(row) if ids[window, p] == ids[window, row]]
+                values = [(reach, reach_row, far)]
+                if earlier:
+                    values.append((gain, gain_row, far * (losses[window, earlier[0]] - losses[window, row])))
+                for most, places, value in values:
+                    better = (value > most[window]) & (row > 0)
+                    places[window][better] = row
+                    most[window][better] = value[better]
+        for name in names:
+            values, row_errors = (numpy.array(part) for part in zip(*windows[name]))
+            numpy.testing.assert_allclose(model["numbers"][name][()].ravel(), values.mean(axis=0), rtol=1e-5, atol=1e-9)
+            numpy.testing.assert_allclose(model["numbers"][name + "_errors"][()].ravel(),
+                                          jackknife(lambda rows: values[rows].mean(axis=0), documents), rtol=1e-4, atol=1e-9)
+            numpy.testing.assert_allclose(model["numbers"][name + "_row_errors"][()].ravel(),
+                                          numpy.sqrt((row_errors ** 2).sum(axis=0)) / WINDOWS, rtol=1e-4, atol=1e-9)
+        values = numpy.array([mean for mean, _ in windows["mass"]])
+        numpy.testing.assert_allclose(model["by_distance/mass"][()].reshape(32, -1), values.mean(axis=0), rtol=1e-5,
+                                      atol=1e-8)
+        numpy.testing.assert_allclose(model["by_distance/mass_errors"][()].reshape(32, -1),
+                                      jackknife(lambda rows: values[rows].mean(axis=0), documents), rtol=1e-3, atol=1e-8)
+        for n, token in enumerate(model["tokens/id"][()].tolist()):
+            numpy.testing.assert_allclose(model["tokens/received"][()].reshape(32, -1)[:, n],
+                                          numpy.mean(received[token], axis=0), rtol=1e-5, atol=2 ** -15)
+        flat = numpy.concatenate(masses, axis=1)
+        numpy.testing.assert_allclose(model["similarity/attention"], numpy.corrcoef(flat), atol=1e-5)
+        for kind, most, places in [("reach", reach, reach_row), ("gain", gain, gain_row)]:
+            for head in range(32):
+                layer = (head // 4, head % 4)
+                # Less mass is none.
+                order = sorted((window for window in range(WINDOWS) if most[window, head] > 1e-6),
+                               key=lambda window: -most[window, head])[:3]
+                found = model["passages"][kind]["window"][layer][:len(order)].tolist()
+                numpy.testing.assert_allclose(model["passages"][kind]["value"][layer][:len(order)], most[order, head],
+                                              rtol=1e-4, atol=1e-7)
+                if len(set(numpy.round(most[:, head], 6))) == WINDOWS:
+                    self.assertEqual(found, order)
+                    self.assertEqual(model["passages"][kind]["position"][layer][:len(order)].tolist(),
+                                     places[order, head].tolist())
+        for kind in ["resets", "reach", "gain", "deciles"]:
+            group = model["passages"][kind]
+            for head in [0, 13, 31]:
+                layer = (head // 4, head % 4)
+                for window, position, around in zip(group["window"][layer], group["position"][layer],
+                                                    group["log_gate"][layer]):
+                    if window < 0:
+                        continue
+                    padded = numpy.concatenate([numpy.full(64, numpy.nan), gates[window, head], numpy.full(64, numpy.nan)])
+                    numpy.testing.assert_array_equal(around, padded[position:position + 129].astype(numpy.float16))
 
     def check_resets(self, file, model, gates):
         resets = gates[:, :, 1:] < math.log(0.5)
@@ -246,6 +449,15 @@ class SameTest(TogetherMixin, AtlasTest):
         said = self.done("eval", "atlas", "--merge", *files, "-o", self.output)
         self.assertIn("fox, 15 windows of up to 96 tokens from ", said)
         self.expect_same(self.folder / "one.h5", self.output)
+        # Windows of another length go with them.
+        other = self.texts("other.jsonl", 14, 16)
+        self.done(*self.arguments(self.folder / "short.h5", "--seed", 3, corpora=[other], windows=5, length=24))
+        self.done("eval", "atlas", "--merge", self.folder / "short.h5", files[0], "-o", self.folder / "both.h5")
+        with h5py.File(self.folder / "both.h5") as both, h5py.File(self.folder / "short.h5") as short, \
+                h5py.File(files[0]) as first:
+            one, two = short["models/fox/by_distance/mass"][()], first["models/fox/by_distance/mass"][()]
+            one = numpy.concatenate([one, numpy.zeros((8, 4, two.shape[2] - one.shape[2]))], axis=2)
+            numpy.testing.assert_allclose(both["models/fox/by_distance/mass"], (one + two) / 2, atol=1e-12)
         # In two steps too.
         self.done("eval", "atlas", "--merge", *files[:2], "-o", self.folder / "two.h5")
         self.done("eval", "atlas", "--merge", self.folder / "two.h5", files[2], "-o", self.folder / "steps.h5")
@@ -260,12 +472,16 @@ class SameTest(TogetherMixin, AtlasTest):
         for extra, words in [([], ["two.h5", "holds the document doc-", "one.h5"]),
                              (["--seed", 1], ["two.h5: seed 1", "one.h5 has 0"]),
                              (["--intervene", "0:0:one"], ["two.h5: fox: intervention", "one.h5 has none"]),
+                             (["--rows", 0], ["two.h5: fox: rows 0", "one.h5 has 64"]),
                              (["--bos", 5], ["two.h5: fox: BOS token 5"])]:
             corpora = [self.path] if not extra else [other]
             self.done(*self.arguments(two, "-q", "--force", *extra, corpora=corpora, windows=2))
             self.fails(1, words, *merge, output=self.output)
         self.done(*self.arguments(two, "-q", "--force", corpora=[other], models=("base",), windows=2))
         self.fails(1, ["two.h5: models base", "one.h5 has fox"], *merge, output=self.output)
+        self.done("eval", "atlas", "-q", "--model", f"fox={TRANSFORMER}", "--corpus", other, "--length", LENGTH, "--windows",
+                  2, "--passages", 3, "-o", two, "--force")
+        self.fails(1, ["two.h5: fox: weights", "one.h5 has"], *merge, output=self.output)
         self.done(*self.arguments(two, "-q", "--force", corpora=[other], windows=2))
         with h5py.File(two, "a") as file:
             strings = file["models/fox/tokens/string"]
@@ -345,13 +561,83 @@ class InputTest(AtlasTest):
             self.assertTrue(numpy.isnan(model["passages/resets/value"][0, 0][4:]).all())
 
     def test_a_model_without_gates(self):
-        result = self.foxscope(*self.arguments(self.output, models=("base",), windows=2))
+        result = self.foxscope(*self.arguments(self.output, "--rows", 0, models=("base",), windows=2))
         self.assertEqual(result.returncode, 0)
         self.assertIn(b"base: no layer forgets", result.stderr)
         with h5py.File(self.output) as file:
             self.assertEqual(sorted(file["models/base"]), ["sums", "tokens", "windows"])
-            self.assertEqual(sorted(file["models/base/tokens"]), ["count", "head", "id", "layer", "string"])
+            self.assertEqual(sorted(file["models/base/tokens"]), ["count", "few", "head", "id", "layer", "string"])
         self.assertEqual(self.done("info", self.output, "--table", "tokens", "--csv").count("\n"), 1)
+        # Its attention is known.
+        self.done(*self.arguments(self.output, "--force", models=("base",), windows=2))
+        with h5py.File(self.output) as file:
+            model = file["models/base"]
+            self.assertEqual(sorted(model), ["by_distance", "numbers", "passages", "similarity", "sums", "tokens", "windows"])
+            self.assertEqual(sorted(model["passages"]), ["gain", "reach"])
+            self.assertNotIn("mean_log_gate", model["numbers"])
+            self.assertIn("entropy", model["numbers"])
+            self.assertIn("received", model["tokens"])
+            self.assertEqual(sorted(model["similarity"]), ["attention", "order"])
+            self.assertTrue(numpy.isnan(model["passages/reach/log_gate"]).all())
+        self.assertIn("entropy", self.done("info", self.output, "--table", "heads", "--csv").splitlines()[0])
+
+    def test_gates_alone(self):
+        self.done(*self.arguments(self.output, "--rows", 0, windows=2))
+        with h5py.File(self.output) as file:
+            model = file["models/fox"]
+            self.assertEqual(model.attrs["rows"], 0)
+            self.assertEqual(sorted(model["passages"]), ["deciles", "resets"])
+            self.assertEqual(sorted(model["similarity"]), ["log_gate", "order"])
+            self.assertNotIn("entropy", model["numbers"])
+            self.assertNotIn("by_distance", model)
+
+    def test_two_models(self):
+        # A model is as like itself under another name as it is like itself.
+        self.done(*self.arguments(self.output, "--model", f"same={FOX}", models=("fox", "base"), windows=4))
+        with h5py.File(self.output) as file:
+            fox, base, same = (file["models"][name]["similarity"] for name in ["fox", "base", "same"])
+            self.assertNotIn("first_log_gate", fox)
+            self.assertEqual(same.attrs["first"], "fox")
+            for name in ["log_gate", "attention"]:
+                numpy.testing.assert_allclose(same[f"first_{name}"], fox[name], atol=1e-6)
+            self.assertNotIn("first_log_gate", base)
+            between = base["first_attention"][()]
+        rows = json.loads(self.done("info", self.output, "--table", "first_similarity", "--json"))
+        self.assertEqual(len(rows), 2 * 32 * 32)
+        self.assertEqual((rows[0]["model"], rows[0]["first"], rows[0]["correlation"]), ("base", "fox", None))
+        # The other way around it is the same.
+        self.done(*self.arguments(self.output, "--force", models=("base", "fox"), windows=4))
+        with h5py.File(self.output) as file:
+            numpy.testing.assert_allclose(file["models/fox/similarity/first_attention"][()].T, between, atol=1e-5)
+            self.assertEqual(sorted(file["models/fox/similarity"].attrs["first"]), sorted("base"))
+
+    def test_one_document(self):
+        text = self.write("one.txt", "".join(path.read_text() for path in TEXTS)[:20000])
+        said = self.done(*self.arguments(self.output, corpora=[text], windows=3))
+        self.assertIn("no errors: all windows lie in one document", said)
+        with h5py.File(self.output) as file:
+            model = file["models/fox"]
+            for name in ["numbers/entropy_errors", "numbers/mean_log_gate_errors", "by_distance/mass_errors",
+                         "tokens/mean_log_gate_errors", "by_class/mean_log_gate_errors"]:
+                self.assertTrue(numpy.isnan(model[name]).all(), name)
+            self.assertEqual(model["tokens/discovered"][()].sum(), 0)
+            self.assertFalse(numpy.isnan(model["numbers/entropy_row_errors"]).any())
+
+    def test_documents_shorter_than_a_window_are_left_out(self):
+        lines = self.path.read_text() + json.dumps({"id": "short", "text": "The fox ran."}) + "\n"
+        self.done(*self.arguments(self.output, corpora=[self.write("some.jsonl", lines)], windows=8))
+        with h5py.File(self.output) as file:
+            self.assertEqual(file.attrs["corpus_documents"], 9)
+            self.assertNotIn(b"short", file["documents/name"][()].tolist())
+
+    def test_windows_of_two_and_three_tokens(self):
+        # Too short for rows to be drawn, and for most of what rows say.
+        for length in [2, 3]:
+            self.done(*self.arguments(self.output, "--force", windows=4, length=length))
+            with h5py.File(self.output) as file:
+                self.assertFalse(numpy.isnan(file["models/fox/numbers/entropy"]).any())
+                self.assertEqual("attention" in file["models/fox/similarity"], length == 3)
+            self.done("info", self.output)
 
     def test_tables(self):
         self.done(*self.arguments(self.output, windows=4))
@@ -371,7 +657,8 @@ class InputTest(AtlasTest):
             numpy.testing.assert_allclose([numpy.nan if row["p_value"] is None else row["p_value"] for row in resets],
                                           model["resets/p_value"][()].ravel())
             passages = json.loads(self.done("info", self.output, "--table", "passages", "--json"))
-            self.assertEqual(len(passages), 32 * 2 * 3)
+            self.assertEqual([sum(one["kind"] == kind for one in passages) for kind in ["resets", "reach", "deciles"]],
+                             [32 * 3] * 3)
             first = passages[0]
             self.assertEqual((first["kind"], first["window"], first["position"]),
                              ("resets", model["passages/resets/window"][0, 0, 0],
@@ -380,6 +667,11 @@ class InputTest(AtlasTest):
             similarity = json.loads(self.done("info", self.output, "--table", "similarity", "--json"))
             numpy.testing.assert_allclose([row["correlation"] for row in similarity],
                                           model["similarity/log_gate"][()].ravel(), rtol=1e-6)
+            self.assertAlmostEqual(first["log_gate"], first["value"], delta=2e-3 * abs(first["value"]))
+            self.assertAlmostEqual(float(row["received"]), model["tokens/received"][1, 1, 3], places=6)
+            distances = json.loads(self.done("info", self.output, "--table", "distances", "--json"))
+            masses = [row for row in distances if row["profile"] == "mass"]
+            numpy.testing.assert_allclose([row["value"] for row in masses], model["by_distance/mass"][()].ravel())
             for table in ["classes", "gaps", "histogram"]:
                 self.assertGreater(self.done("info", self.output, "--table", table, "--csv").count("\n"), 32)
         summary = json.loads(self.done("info", self.output, "--json"))
@@ -407,6 +699,8 @@ class InputTest(AtlasTest):
                    output=self.output)
         self.fails(2, "--corpus", "eval", "atlas", "--model", FOX, "-o", self.output, output=self.output)
         self.fails(2, "--model", "eval", "atlas", "--corpus", self.path, "-o", self.output, output=self.output)
+        for rows in ["7", "-2", "some"]:
+            self.fails(2, f"--rows {rows}", *self.arguments(self.output, f"--rows={rows}"), output=self.output)
         self.fails(2, "--passages 0", *self.arguments(self.output, passages=0), output=self.output)
         self.fails(2, "--length 1", *self.arguments(self.output, length=1), output=self.output)
         self.fails(2, "--max-tokens", *self.arguments(self.output, "--max-tokens", 500), output=self.output)

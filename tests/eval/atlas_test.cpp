@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -27,10 +28,10 @@ Window window_of(const std::vector<std::string>& pieces) {
   return window;
 }
 
-/// Names of a token's classes, in their order.
+/// Names of those of a token's classes that resets are held against, in their order.
 std::string names_of(BoundaryClassSet classes) {
   std::string names;
-  for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+  for (std::size_t n = 0; n < kResetClasses; ++n) {
     if ((classes >> n & 1U) != 0)
       names += std::string(names.empty() ? "" : " ") + to_string(static_cast<BoundaryClass>(n));
   }
@@ -66,6 +67,15 @@ TEST(BoundaryClass, IsDecidedByWhatEndsOrBeginsWithAToken) {
   const std::vector<BoundaryClassSet> found = boundary_classes(window_of(pieces));
   ASSERT_EQ(found.size(), tokens.size());
   for (std::size_t n = 0; n < tokens.size(); ++n) EXPECT_EQ(names_of(found[n]), tokens[n].second) << n << pieces[n];
+  const std::vector<TokenClassSet> others = window_classes(window_of(pieces), {});
+  for (std::size_t n = 0; n < tokens.size(); ++n) {
+    for (const auto& [one, other] : {std::pair(BoundaryClass::newline, TokenClass::newline),
+                                     {BoundaryClass::space, TokenClass::space},
+                                     {BoundaryClass::word_first, TokenClass::word_first},
+                                     {BoundaryClass::word_later, TokenClass::word_later}}) {
+      EXPECT_EQ((found[n] & set_of(one)) != 0, (others[n] & set_of(other)) != 0) << n << to_string(one);
+    }
+  }
   EXPECT_TRUE(boundary_classes({}).empty());
 }
 
@@ -107,7 +117,11 @@ TEST(ExactSum, RefusesWhatLeavesItsRange) {
 }
 
 TEST(AtlasSums, ComeBackFromWords) {
-  const AtlasShape shape{2, 2, 50, 3};
+  AtlasShape shape{2, 2, 50, 3, 64};
+  shape.numbers = 3;
+  shape.profiles = 2;
+  shape.bins = 4;
+  shape.first_heads = 5;
   AtlasSums sums(shape);
   std::mt19937_64 random(2);
   for (std::size_t n = 0; n < kAtlasSums; ++n) {
@@ -115,24 +129,48 @@ TEST(AtlasSums, ComeBackFromWords) {
   }
   for (std::int64_t window = 0; window < 60; ++window) {
     for (std::size_t head = 0; head < 4; ++head) {
-      const AtlasPlace place{-static_cast<float>(random() % 10), window, 1 + window % 7, random()};
-      sums.add_reset(head, place);
-      sums.add_sample(head, place);
+      AtlasPlace place{-static_cast<float>(random() % 10), window, 1 + window % 7, random(), {}};
+      for (std::uint16_t& bits : place.log_gate) bits = static_cast<std::uint16_t>(random());
+      for (std::size_t list = 0; list < kAtlasLists; ++list) {
+        sums.add_place(static_cast<AtlasList>(list), head, place);
+      }
     }
     sums.windows.push_back(window);
   }
-  EXPECT_EQ(sums.resets(0).size(), 3U);
-  EXPECT_EQ(sums.samples(0).size(), 30U);
-  EXPECT_TRUE(std::ranges::is_sorted(sums.resets(1), {}, &AtlasPlace::value));
-  DocumentSums& open = sums.document(4, 2);
+  EXPECT_EQ(sums.places(AtlasList::resets, 0).size(), 3U);
+  EXPECT_EQ(sums.places(AtlasList::samples, 0).size(), 12U);
+  EXPECT_TRUE(std::ranges::is_sorted(sums.places(AtlasList::resets, 1), {}, &AtlasPlace::value));
+  EXPECT_TRUE(std::ranges::is_sorted(sums.places(AtlasList::gain, 1), std::greater(), &AtlasPlace::value));
+  DocumentSums& open = sums.document(4);
   open.windows = 5;
   open.sum.assign(open.sum.size(), 7);
-  sums.add_class(3, {2, std::vector<std::int64_t>(24, 1), std::vector<std::int64_t>(24, 2)});
+  open.tokens[7] = {1, 2, 3, 4, 5};
+  const std::size_t numbers = shape.entries() * shape.head_count();
+  using Words = std::vector<std::int64_t>;
+  sums.add_class(3, {Words(numbers, 1), Words(3 * numbers, 2), Words(3 * numbers, 3)});
+  sums.add_documents(3, 6);
   const std::vector<std::int64_t> words = sums.packed();
   AtlasSums again(shape);
   again.add_packed(words);
   EXPECT_EQ(again.packed(), words);
   EXPECT_THROW(AtlasSums(shape).add_packed(std::span(words).first(words.size() - 1)), Error);
+}
+
+TEST(AtlasSums, MakeRoomForLongerWindows) {
+  AtlasShape shape{1, 2, 10, 1, 64};
+  shape.numbers = 1;
+  shape.profiles = 2;
+  shape.bins = 3;
+  AtlasSums sums(shape);
+  using Words = std::vector<std::int64_t>;
+  sums.add_class(4, {Words(14, 5), Words(42, 7), Words(42, 8)});
+  sums.widen(4, 1);
+  EXPECT_EQ(sums.shape().bins, 4);
+  const DocumentClass& one = sums.classes().at(4);
+  // Of the new bin the first profile is 0 in as many documents as have the first bin, and the other one is unknown.
+  EXPECT_EQ(Words(one.documents.begin() + 14, one.documents.end()), (Words{5, 5, 0, 0}));
+  EXPECT_EQ(Words(one.sum.begin() + 42, one.sum.end()), Words(12, 0));
+  EXPECT_EQ(sums.at(AtlasSum::row_variance).size(), 54U);
 }
 
 TEST(SimilarityOrder, PutsHeadsThatAreAlikeTogether) {

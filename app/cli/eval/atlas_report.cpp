@@ -21,7 +21,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using enum TextTable::Align;
 
-/// Means of fewer readings are left out of what is shown first.
 constexpr std::size_t kShownTokens = 4;
 
 std::string numberCell(double value) {
@@ -56,8 +55,8 @@ std::string forgottenTokens(const AtlasModel& model, std::size_t place, const st
 std::string strongestClass(const AtlasResets& resets, std::size_t place) {
   std::string text = "-";
   double most = 1;
-  for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
-    const std::size_t at = place * kBoundaryClasses + n;
+  for (std::size_t n = 0; n < kResetClasses; ++n) {
+    const std::size_t at = place * kResetClasses + n;
     if (resets.discovered[at] == 0 || !(resets.share[at] > most * resets.chance[at])) continue;
     most = resets.share[at] / resets.chance[at];
     text = fmt::format("{} x {:.1f}", to_string(static_cast<BoundaryClass>(n)), most);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include "app/cli/eval/eval_options.h"
 #include "backend/base/error.h"
 #include "backend/eval/atlas/atlas.h"
+#include "backend/eval/atlas/atlas_window.h"
 #include "backend/model/training/processes.h"
 
 namespace foxscope::cli {
@@ -20,6 +22,7 @@ struct AtlasOptions : EvalOptions {
   std::vector<std::string> merged;
   std::optional<std::int64_t> maxTokens;
   std::int64_t passages = 32;
+  std::string rows;  ///< a number, or "all"; empty: kDefaultRows
   bool force = false;
 };
 
@@ -27,13 +30,25 @@ constexpr std::int64_t kMostPassages = 1000;
 
 constexpr const char* kAtlasMeaning =
     "Windows are chosen as `foxscope eval loss` chooses them, in each --corpus by itself. For every head the file has\n"
-    "the mean of log f by the token that is read, where its resets (f < 1/2) fall against chance, the passages in "
-    "which\n"
-    "it forgets most, and how alike heads are. Chance is the same gate, shifted around the window by 200 random "
-    "numbers\n"
-    "of positions. A run that ends early is taken up again by the same command from OUTPUT.partial. --merge makes one\n"
-    "atlas of several, which equals that of one run over all their corpora.\n"
+    "the numbers of `foxscope eval heads`, the mean of log f by the token that is read, where its resets (f < 1/2)\n"
+    "fall against chance, the passages in which it forgets most and reaches farthest, and how alike heads are. Chance\n"
+    "is the same gate, shifted around the window by 200 random numbers of positions. A run that ends early is taken up\n"
+    "again by the same command from OUTPUT.partial. --merge makes one atlas of several, which equals that of one run\n"
+    "over all their corpora.\n"
     "\n";
+
+/// AtlasShape::rows.
+std::int64_t rowsOf(const AtlasOptions& options) {
+  if (options.rows.empty()) return kDefaultRows;
+  if (options.rows == "all") return AtlasShape::kAllRows;
+  std::int64_t rows = 0;
+  const char* const end = options.rows.data() + options.rows.size();
+  const auto [read, error] = std::from_chars(options.rows.data(), end, rows);
+  if (error != std::errc() || read != end || rows < 0 || rows % 2 != 0) {
+    throw UsageError(fmt::format("--rows {}: give an even number, 0 for none, or all", options.rows));
+  }
+  return rows;
+}
 
 void checkAtlasOptions(const AtlasOptions& options) {
   checkEvalOptions("eval atlas", options);
@@ -47,6 +62,7 @@ void checkAtlasOptions(const AtlasOptions& options) {
     throw UsageError("--max-tokens and --windows exclude each other: choose one");
   }
   const std::int64_t length = options.length.value_or(WindowOptions{}.length);
+  check_rows(std::max<std::int64_t>(0, rowsOf(options)), length);
   if (options.maxTokens && *options.maxTokens < length) {
     throw UsageError(fmt::format("--max-tokens {}: a window alone has {} tokens: use more, or a smaller --length",
                                  *options.maxTokens, length));
@@ -76,6 +92,7 @@ int makeAtlas(const AtlasOptions& options, const CommandContext& context, Proces
     }
   }
   request.passages = options.passages;
+  request.rows = rowsOf(options);
   request.output = options.output;
   request.start_anew = options.force;
   std::size_t turn = 0;
@@ -96,7 +113,7 @@ int makeAtlas(const AtlasOptions& options, const CommandContext& context, Proces
 
 int mergeAtlases(const AtlasOptions& options, const CommandContext& context) {
   if (!options.models.empty() || !options.corpora.empty() || !options.ids.empty() || options.length ||
-      options.windows || options.seed || options.maxTokens) {
+      options.windows || options.seed || options.maxTokens || !options.rows.empty()) {
     throw UsageError("--merge: models, corpora and windows are those of the atlases: leave the other options out");
   }
   if (options.merged.size() < 2) throw UsageError("--merge: name two atlases or more");
@@ -132,6 +149,11 @@ void addEvalAtlasCommand(CLI::App& eval, ParsedCommand& parsed) {
       ->add_option("--max-tokens", options->maxTokens,
                    "Instead of --windows: as many windows of each corpus as have so many tokens together")
       ->type_name("T");
+  command
+      ->add_option("--rows", options->rows,
+                   "Rows of attention that are drawn in each window (default: 64); 0: gates alone; all: every row, and "
+                   "the split into content and decay")
+      ->type_name("N|all");
   command->add_option("--passages", options->passages, "Passages of each kind and head (default: 32)")->type_name("K");
   command
       ->add_option("--merge", options->merged,

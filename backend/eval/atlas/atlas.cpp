@@ -16,6 +16,7 @@
 #include "backend/base/share_of_job.h"
 #include "backend/eval/atlas/atlas_window.h"
 #include "backend/eval/shared_work.h"
+#include "backend/map/statistics/distance_bins.h"
 #include "backend/map/team.h"
 
 namespace foxscope {
@@ -23,7 +24,11 @@ namespace {
 
 using AtlasClock = std::chrono::steady_clock;
 
-const KeepSet kAtlasKept = {Keep::gates};
+/// What an atlas needs of a pass.
+KeepSet kept_for(std::int64_t rows) {
+  if (rows == 0) return {Keep::gates};
+  return {Keep::gates, Keep::rows, Keep::query_key, Keep::loss};
+}
 
 double seconds_from(AtlasClock::time_point start) {
   return std::chrono::duration<double>(AtlasClock::now() - start).count();
@@ -31,16 +36,18 @@ double seconds_from(AtlasClock::time_point start) {
 
 /// A model with its sums so far.
 struct AtlasWork : PlannedModel {
+  AtlasNumbers numbers;
   AtlasSums sums;
+  const PlannedModel* first = nullptr;         ///< that this one is compared with
   std::vector<std::int64_t> document_windows;  ///< of each document, those that have a gate
   std::vector<bool> done;                      ///< by window
 
   [[nodiscard]] bool is_done() const { return std::ranges::find(done, false) == done.end(); }
 
   /// Adds what a process has made of some windows.
-  void take(std::span<const float> numbers) {
-    std::vector<std::int64_t> words(numbers.size() / 2);
-    std::memcpy(words.data(), numbers.data(), words.size() * sizeof(words[0]));
+  void take(std::span<const float> part) {
+    std::vector<std::int64_t> words(part.size() / 2);
+    std::memcpy(words.data(), part.data(), words.size() * sizeof(words[0]));
     sums.add_packed(words);
     for (const std::int64_t window : sums.windows) done.at(index_of(window)) = true;
     sums.close_documents(document_windows);
@@ -83,11 +90,18 @@ std::optional<WindowSource> choose_sources(const AtlasRequest& request, const Jo
 }
 
 /// @returns nothing if the job was stopped
-std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& source, std::int64_t passages,
-                              const Job& job) {
+/// @param first  of the models; null: this is it
+std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& source, const AtlasRequest& request,
+                              const PlannedModel* first, const Job& job) {
   auto base = plan_model(model, source, job);
   if (!base) return std::nullopt;
-  const AtlasShape shape{base->info.layers, base->info.heads, base->config.vocabulary_size, passages};
+  const AtlasNumbers numbers(base->info, request.rows);
+  AtlasShape shape{base->info.layers, base->info.heads, base->config.vocabulary_size, request.passages, request.rows};
+  shape.numbers = std::ssize(numbers.numbers);
+  shape.profiles = std::ssize(numbers.profiles);
+  shape.bins = std::ssize(distance_bins(base->table->length));
+  const bool alike = first != nullptr && *first->table == *base->table;
+  if (alike) shape.first_heads = std::int64_t{first->info.layers} * first->info.heads;
   // The sums, those of windows that are yet to be added, and what is written.
   const double needed = 3.0 * static_cast<double>(AtlasSums::bytes(shape));
   const auto free = static_cast<double>(free_memory(base->device).host);
@@ -97,7 +111,7 @@ std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& sour
                     "and {:.1f} are free: close other programs, or use another machine",
                     base->request.name, shape.head_count(), shape.vocabulary, needed / (1 << 30), free / (1 << 30)));
   }
-  AtlasWork planned{std::move(*base), AtlasSums(shape), {}, {}};
+  AtlasWork planned{std::move(*base), numbers, AtlasSums(shape), alike ? first : nullptr, {}, {}};
   planned.done.assign(planned.windows.windows.size(), false);
   for (std::size_t n = 0; n < planned.done.size(); ++n) {
     const Window& window = planned.windows.windows[n];
@@ -118,21 +132,36 @@ std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& sour
 class AtlasModelWork {
  public:
   AtlasModelWork(AtlasWork& model, std::uint32_t index, std::uint64_t seed, SharedWork& work, const Job& job)
-      : model_(model), index_(index), seed_(seed), work_(work), job_(job), made_(model.sums.shape()) {}
+      : model_(model),
+        index_(index),
+        seed_(seed),
+        work_(work),
+        job_(job),
+        keep_(kept_for(model.sums.shape().rows)),
+        made_(model.sums.shape()) {}
 
   /// @returns false if the job was stopped
   bool run() {
     work_.agree_on(model_.done);
     if (model_.is_done()) return true;
-    const RunNeeds needs = model_.needs(kAtlasKept);
+    const RunNeeds needs = model_.needs(keep_);
     const FreeMemory free = free_memory(model_.device);
     memory_left(needs, model_.table->length, free, memory_user(model_));
-    batches_ = window_batches(model_, work_.least(static_cast<std::size_t>(batch_tokens(needs, free))), model_.done);
+    const std::int64_t at_once = batch_tokens(needs, free);
+    batches_ = window_batches(model_, work_.least(static_cast<std::size_t>(at_once)), model_.done);
+    if (model_.sums.shape().rows != 0) {
+      place_ = QueryKeyPlace(needs, std::max(model_.table->length, at_once), free, memory_user(model_),
+                             kernel_gpu(model_.device));
+    }
     for (std::size_t window = 0; window < model_.done.size(); ++window) {
       if (!model_.done[window]) tokens_ += std::ssize(model_.windows.windows[window].ids);
     }
     const auto lm = model_.load(job_);
     if (!lm) return false;
+    if (model_.first != nullptr) {
+      first_ = model_.first->load(job_);
+      if (!first_) return false;
+    }
     started_ = kept_ = AtlasClock::now();
     for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
       if (job_.stopped() || !run_windows(*lm, batches_[batch])) {
@@ -167,9 +196,14 @@ class AtlasModelWork {
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
     const std::int64_t tokens = std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
-    auto pass = forward_windows(model_, lm, batch, kAtlasKept, {},
-                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading gates"}, tokens));
+    auto pass = forward_windows(model_, lm, batch, keep_, place_,
+                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading heads"}, tokens));
     if (!pass) return false;
+    std::optional<WindowPass> first;
+    if (first_) {
+      first = forward_windows(*model_.first, *first_, batch, keep_, place_, Job{job_.stop, {}, job_.executor});
+      if (!first) return false;
+    }
     const Team team(job_);
     const Job quiet{job_.stop, {}, team.executor()};
     for (std::size_t n = 0; n < batch.size(); ++n) {
@@ -177,11 +211,13 @@ class AtlasModelWork {
       auto read = std::make_shared<TokenTable>();
       read->id.assign(window.ids.begin(), window.ids.end());
       read->input_id = input_ids(window.ids, model_.bos_id);
-      const auto trace = pass->recorders[n].finish(nullptr, read);
+      const RunOnDevice run(pass->recorders[n].finish(nullptr, read, place_.gpu()));
+      RunOnDevice before;
+      if (first) before = RunOnDevice(first->recorders[n].finish(nullptr, read, place_.gpu()));
       const AtlasWindow of{static_cast<std::int64_t>(batch[n]), window.document, window_key(seed_, window.ids),
                            boundary_classes(window)};
       try {
-        if (!add_window(*trace, of, quiet, made_)) {
+        if (!add_window(run, first ? &before : nullptr, of, model_.numbers, quiet, made_)) {
           // Sums with a part of a window are of no use.
           made_ = AtlasSums(model_.sums.shape());
           return false;
@@ -199,7 +235,10 @@ class AtlasModelWork {
   std::uint64_t seed_;
   SharedWork& work_;
   const Job& job_;
-  AtlasSums made_;  ///< of windows that are not kept yet
+  KeepSet keep_;
+  QueryKeyPlace place_;
+  std::shared_ptr<CausalLM> first_;  ///< the first model; null: this one is not compared with it
+  AtlasSums made_;                   ///< of windows that are not kept yet
   std::uint32_t parts_ = 0;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
   std::int64_t tokens_ = 0;                        ///< that are left
@@ -210,7 +249,7 @@ class AtlasModelWork {
 };
 
 AtlasModel finished(AtlasWork&& model, bool text) {
-  AtlasModel result{model.info, model.table, model.bos_id, std::move(model.sums), {}};
+  AtlasModel result{model.info, model.table, model.bos_id, std::move(model.numbers), std::move(model.sums), {}};
   if (!text) return result;
   const Tokenizer& tokenizer = model.tokenizer();
   for (const std::int32_t token : atlas_tokens(result.sums)) {
@@ -226,14 +265,15 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
   const auto source = choose_sources(request, job);
   if (!source) return std::nullopt;
   std::vector<AtlasWork> models;
+  models.reserve(request.models.size());  // Later ones point at the first.
   for (const OpenedModel& model : request.models) {
-    auto planned = plan(model, *source, request.passages, job);
+    auto planned = plan(model, *source, request, models.empty() ? nullptr : &models.front(), job);
     if (!planned) return std::nullopt;
     models.push_back(std::move(*planned));
   }
   const EvaluationInput& first = request.inputs.front();
   const std::uint64_t seed = first.corpus.empty() ? 0 : first.windows.seed;
-  std::string facts = fmt::format("eval atlas\nseed {}\n{} passages\n", seed, request.passages);
+  std::string facts = fmt::format("eval atlas\nseed {}\n{} passages\n{} rows\n", seed, request.passages, request.rows);
   for (const AtlasWork& model : models) facts += model_facts(model);
   require_same(processes, facts);
   std::string all = facts;
@@ -257,8 +297,7 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
     atlas.models.push_back(finished(std::move(model), !source->windows.documents.empty()));
     if (atlas.models.back().forgets() || !events.note) continue;
     events.note(
-        fmt::format("{}: no layer forgets: its atlas has counts of tokens, and no gates, resets, passages and "
-                    "similarity",
+        fmt::format("{}: no layer forgets: its atlas has no gates, resets, passages of resets and similarity of gates",
                     atlas.models.back().info.name));
   }
   atlas.corpus = describe_corpus(first, *source);

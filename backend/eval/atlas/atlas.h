@@ -19,6 +19,7 @@ struct AtlasRequest {
   std::vector<OpenedModel> models;
   std::vector<EvaluationInput> inputs;  ///< one for each corpus, of one kind, whose windows are chosen alike
   std::int64_t passages = 32;           ///< K, of each kind and head
+  std::int64_t rows = 64;               ///< of attention in each window, AtlasShape::rows
   std::filesystem::path output;         ///< the work so far is kept beside it, see shared_work.h
   bool start_anew = false;              ///< unfinished work of other settings is thrown away
 };
@@ -31,7 +32,8 @@ struct AtlasEvents {
 };
 
 /// Runs every model on every window after BOS, as many of one length together as make a pass faster, and adds up what
-/// their gates do (add_window). Windows are chosen in each corpus by itself, with the first model's tokenizer; other
+/// their heads do (add_window). Models that read the same windows as the first are compared with it, which runs again
+/// for each of them. Windows are chosen in each corpus by itself, with the first model's tokenizer; other
 /// models get the same texts. The sums of windows are kept beside the output from time to time: a process that ends
 /// early loses a tenth of its work or less, and the same request goes on from there. The result does not depend on how
 /// often it was interrupted, nor on the number of processes.

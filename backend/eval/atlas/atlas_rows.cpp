@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
+#include "backend/map/statistics/distance_bins.h"
+#include "backend/trace/dtype.h"
 
 namespace foxscope {
 namespace {
@@ -27,17 +30,24 @@ class ModelRows {
   [[nodiscard]] const AtlasModel& model() const { return model_; }
   [[nodiscard]] std::size_t head_count() const { return model_.sums.shape().head_count(); }
 
-  /// The heads that rows are of.
+  /// Heads with a gate that rows are of.
   template <typename Body>
   void each_head(Body body) const {
-    each_gated([&](std::size_t place) {
+    each_known_head([&](std::size_t place) {
+      if (model_.has_gate(place)) body(place);
+    });
+  }
+  /// Heads with a gate, or with attention that was measured, that rows are of.
+  template <typename Body>
+  void each_known_head(Body body) const {
+    each_known([&](std::size_t place) {
       if (!choice_.head || head(place) == std::pair<std::int64_t, std::int64_t>(*choice_.head)) body(place);
     });
   }
   template <typename Body>
-  void each_gated(Body body) const {
+  void each_known(Body body) const {
     for (std::size_t place = 0; place < head_count(); ++place) {
-      if (model_.has_gate(place)) body(place);
+      if (model_.has_gate(place) || model_.has_attention(place)) body(place);
     }
   }
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> head(std::size_t place) const {
@@ -66,18 +76,38 @@ std::string token_string(const AtlasModel& model, const std::vector<std::int32_t
   return model.token_strings[index_of(found - tokens.begin())];
 }
 
+/// Names of the numbers of all models' heads.
+std::vector<std::string> number_names(const Atlas& atlas) {
+  std::vector<std::string> names;
+  for (const AtlasModel& model : atlas.models) {
+    for (const HeadArray& number : atlas_head_numbers(model)) {
+      if (std::ranges::find(names, number.name) == names.end()) names.push_back(number.name);
+    }
+  }
+  return names;
+}
+
 void head_rows(const ModelRows& rows) {
   const std::vector<HeadArray> numbers = atlas_head_numbers(rows.model());
   const AtlasResets resets = atlas_resets(rows.model());
   const auto positions = static_cast<double>(rows.model().positions());
-  rows.each_head([&](std::size_t place) {
+  // The first model may have numbers that another one lacks.
+  const std::vector<std::string> columns = number_names(rows.atlas());
+  std::vector<std::vector<double>> of_rows;
+  for (const std::string& name : columns) of_rows.push_back(row_errors(rows.model(), name));
+  constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+  rows.each_known_head([&](std::size_t place) {
     Fields fields;
-    for (const HeadArray& number : numbers) {
-      fields.emplace_back(number.value[place]);
-      fields.emplace_back(number.error[place]);
+    for (std::size_t n = 0; n < columns.size(); ++n) {
+      const HeadArray* const number = find_array(numbers, columns[n]);
+      fields.emplace_back(number == nullptr ? kNothing : number->value[place]);
+      fields.emplace_back(number == nullptr ? kNothing : number->error[place]);
+      fields.emplace_back(of_rows[n].empty() ? kNothing : of_rows[n][place]);
     }
-    fields.emplace_back(resets.count[place]);
-    fields.emplace_back(static_cast<double>(resets.count[place]) / positions);
+    const bool gated = rows.model().has_gate(place);
+    const auto count = static_cast<double>(resets.count[place]);
+    fields.emplace_back(gated ? count : kNothing);
+    fields.emplace_back(gated ? count / positions : kNothing);
     rows.give(place, std::move(fields));
   });
 }
@@ -85,12 +115,18 @@ void head_rows(const ModelRows& rows) {
 void token_rows(const ModelRows& rows) {
   const std::vector<std::int32_t> tokens = atlas_tokens(rows.model().sums);
   const auto counts = rows.model().sums.at(AtlasSum::token_count);
-  rows.each_head([&](std::size_t place) {
+  const std::vector<std::int32_t> discovered = atlas_token_discoveries(rows.model(), tokens);
+  rows.each_known_head([&](std::size_t place) {
     const HeadTokens head = tokens_of_head(rows.model(), place, tokens);
     for (std::size_t n = 0; n < tokens.size(); ++n) {
       std::string string = rows.model().token_strings.empty() ? std::string() : rows.model().token_strings[n];
-      rows.give(place, {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
-                        static_cast<double>(head.mean_log_gate[n]), static_cast<double>(head.share_below_half[n])});
+      rows.give(
+          place,
+          {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
+           static_cast<double>(head.mean_log_gate[n]), static_cast<double>(head.error[n]), head.p_value[n],
+           std::int64_t{discovered[place * tokens.size() + n]},
+           std::int64_t{counts[index_of(tokens[n])] < kFewestReadings}, static_cast<double>(head.share_below_half[n]),
+           head.received.empty() ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(head.received[n])});
     }
   });
 }
@@ -101,7 +137,10 @@ void class_rows(const ModelRows& rows) {
   rows.each_head([&](std::size_t place) {
     for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
       Fields fields = {class_name(n), rows.model().sums.at(AtlasSum::class_count)[n]};
-      for (const HeadArray& array : arrays) fields.emplace_back(array.value[place * kBoundaryClasses + n]);
+      for (const HeadArray& array : arrays) {
+        fields.emplace_back(array.value[place * kBoundaryClasses + n]);
+        fields.emplace_back(array.error[place * kBoundaryClasses + n]);
+      }
       rows.give(place, std::move(fields));
     }
   });
@@ -111,8 +150,8 @@ void reset_rows(const ModelRows& rows) {
   if (rows.atlas().corpus.documents.empty()) return;
   const AtlasResets resets = atlas_resets(rows.model());
   rows.each_head([&](std::size_t place) {
-    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
-      const std::size_t at = place * kBoundaryClasses + n;
+    for (std::size_t n = 0; n < kResetClasses; ++n) {
+      const std::size_t at = place * kResetClasses + n;
       rows.give(place, {class_name(n), resets.count[place], resets.share[at], resets.chance[at],
                         resets.chance_spread[at], resets.p_value[at], std::int64_t{resets.discovered[at]}});
     }
@@ -152,26 +191,67 @@ void passage_rows(const ModelRows& rows) {
       std::string name = rows.atlas().corpus.documents.empty() ? std::string()
                                                                : rows.atlas().corpus.documents[index_of(document)].name;
       rows.give(place, {kind, rank++, one.window, std::int64_t{document}, std::move(name), one.position,
-                        std::int64_t{id}, token_string(model, tokens, id), static_cast<double>(one.value)});
+                        std::int64_t{id}, token_string(model, tokens, id), static_cast<double>(one.value),
+                        static_cast<double>(from_float16(one.log_gate[index_of(kSurroundings)]))});
     }
   };
-  rows.each_head([&](std::size_t place) {
-    give_list(place, "resets", strongest_resets(model, place));
-    give_list(place, "deciles", decile_places(model, place));
+  rows.each_known_head([&](std::size_t place) {
+    for (const AtlasPassages& passages : atlas_passages(model, place)) {
+      give_list(place, passages.kind, passages.places);
+    }
   });
 }
 
 void similarity_rows(const ModelRows& rows) {
-  const std::vector<float> similarity = atlas_similarity(rows.model());
+  const auto missing = [&] {
+    return std::vector<float>(rows.head_count() * rows.head_count(), std::numeric_limits<float>::quiet_NaN());
+  };
+  const std::vector<float> similarity = rows.model().forgets() ? atlas_similarity(rows.model()) : missing();
+  std::vector<float> masses = attention_similarity(rows.model());
+  if (masses.empty()) masses = missing();
   std::vector<std::int64_t> order(rows.head_count());
-  const std::vector<std::int64_t> heads = similarity_order(similarity);
+  const std::vector<std::int64_t> heads = similarity_order(rows.model().forgets() ? similarity : masses);
   for (std::size_t n = 0; n < heads.size(); ++n) order[index_of(heads[n])] = static_cast<std::int64_t>(n);
-  rows.each_head([&](std::size_t a) {
-    rows.each_gated([&](std::size_t b) {
+  rows.each_known_head([&](std::size_t a) {
+    rows.each_known([&](std::size_t b) {
       const auto [layer, head] = rows.head(b);
-      rows.give(a, {order[a], layer, head, order[b], static_cast<double>(similarity[a * rows.head_count() + b])});
+      rows.give(a, {order[a], layer, head, order[b], static_cast<double>(similarity[a * rows.head_count() + b]),
+                    static_cast<double>(masses[a * rows.head_count() + b])});
     });
   });
+}
+
+void first_similarity_rows(const ModelRows& rows) {
+  const AtlasModel& first = rows.atlas().models.front();
+  const std::vector<float> gates = similarity_with_first(rows.model(), first);
+  const std::vector<float> masses = attention_similarity_with_first(rows.model(), first);
+  const auto others = index_of(rows.model().sums.shape().first_heads);
+  const auto value = [](const std::vector<float>& values, std::size_t at) {
+    return values.empty() ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(values[at]);
+  };
+  rows.each_known_head([&](std::size_t a) {
+    for (std::size_t b = 0; b < others; ++b) {
+      if (!first.has_gate(b) && !first.has_attention(b)) continue;
+      const auto at = static_cast<std::int64_t>(b);
+      rows.give(a, {first.info.name, at / first.info.heads, at % first.info.heads, value(gates, a * others + b),
+                    value(masses, a * others + b)});
+    }
+  });
+}
+
+void distance_rows(const ModelRows& rows) {
+  const std::vector<HeadArray> profiles = atlas_profiles(rows.model());
+  const std::vector<DistanceBin> bins = distance_bins(rows.model().info.length);
+  for (const HeadArray& profile : profiles) {
+    const std::vector<double> errors = row_errors(rows.model(), profile.name);
+    rows.each_known_head([&](std::size_t place) {
+      for (std::size_t n = 0; n < bins.size(); ++n) {
+        const std::size_t at = place * bins.size() + n;
+        rows.give(place, {profile.name, bins[n].from, bins[n].to, profile.value[at], profile.error[at],
+                          errors.empty() ? std::numeric_limits<double>::quiet_NaN() : errors[at]});
+      }
+    });
+  }
 }
 
 template <void (*Rows)(const ModelRows& rows)>
@@ -181,9 +261,8 @@ void rows_of(const Atlas& atlas, const AtlasModel& model, const AtlasChoice& cho
 
 std::vector<std::string> head_columns(const Atlas& atlas) {
   std::vector<std::string> columns;
-  for (const HeadArray& number : atlas_head_numbers(atlas.models.front())) {
-    columns.push_back(number.name);
-    columns.push_back(number.name + "_error");
+  for (const std::string& name : number_names(atlas)) {
+    columns.insert(columns.end(), {name, name + "_error", name + "_row_error"});
   }
   columns.insert(columns.end(), {"resets", "share_below_half"});
   return columns;
@@ -222,17 +301,32 @@ struct AtlasTable::Kind {
 const std::vector<AtlasTable::Kind>& AtlasTable::kinds() {
   static const std::vector<Kind> kinds = {
       {"heads", {}, rows_of<head_rows>},
-      {"tokens", {"id", "string", "count", "mean_log_gate", "share_below_half"}, rows_of<token_rows>},
-      {"classes", {"token_class", "tokens", "mean_log_gate", "share_below_half"}, rows_of<class_rows>},
+      {"distances",
+       {"profile", "distance", "distance_end", "value", "value_error", "value_row_error"},
+       rows_of<distance_rows>},
+      {"tokens",
+       {"id", "string", "count", "mean_log_gate", "mean_log_gate_error", "p_value", "discovered", "few",
+        "share_below_half", "received"},
+       rows_of<token_rows>},
+      {"classes",
+       {"token_class", "tokens", "mean_log_gate", "mean_log_gate_error", "gate_lower_quartile",
+        "gate_lower_quartile_error", "gate_median", "gate_median_error", "gate_upper_quartile",
+        "gate_upper_quartile_error", "share_below_half", "share_below_half_error"},
+       rows_of<class_rows>},
       {"resets",
        {"token_class", "resets", "share", "chance", "chance_spread", "p_value", "discovered"},
        rows_of<reset_rows>},
       {"gaps", {"gap_begin", "gap_end", "count"}, rows_of<gap_rows>},
       {"histogram", {"minus_log_gate", "positions"}, rows_of<histogram_rows>},
       {"passages",
-       {"kind", "rank", "window", "document", "name", "position", "id", "string", "log_gate"},
+       {"kind", "rank", "window", "document", "name", "position", "id", "string", "value", "log_gate"},
        rows_of<passage_rows>},
-      {"similarity", {"order", "other_layer", "other_head", "other_order", "correlation"}, rows_of<similarity_rows>}};
+      {"similarity",
+       {"order", "other_layer", "other_head", "other_order", "correlation", "attention_correlation"},
+       rows_of<similarity_rows>},
+      {"first_similarity",
+       {"first", "first_layer", "first_head", "correlation", "attention_correlation"},
+       rows_of<first_similarity_rows>}};
   return kinds;
 }
 
@@ -259,7 +353,7 @@ AtlasTable::AtlasTable(const Atlas& atlas, std::string_view name, AtlasChoice ch
 void AtlasTable::each_row(const Row& row) const {
   for (const AtlasModel& model : atlas_.models) {
     if (choice_.model && *choice_.model != model.info.name) continue;
-    if (model.forgets()) kind_->rows(atlas_, model, choice_, row);
+    kind_->rows(atlas_, model, choice_, row);
   }
 }
 

@@ -26,7 +26,8 @@ struct AtlasChoice {
 /// A table of an atlas as rows of fields, for CSV and JSON. docs/files.md names the columns.
 class AtlasTable {
  public:
-  /// Names of the tables: heads, tokens, classes, resets, gaps, histogram, passages, similarity.
+  /// Names of the tables: heads, distances, tokens, classes, resets, gaps, histogram, passages, similarity,
+  /// first_similarity.
   static std::vector<std::string> names();
 
   /// @param atlas  must outlive the table
@@ -35,7 +36,8 @@ class AtlasTable {
 
   [[nodiscard]] const std::vector<std::string>& columns() const { return columns_; }
   using Row = std::function<void(std::span<const AtlasField> fields)>;
-  /// Gives the rows, of a model after the other and of a head after the other; heads without a gate have none.
+  /// Gives the rows, of a model after the other and of a head after the other; heads of which a table
+  /// knows nothing have none.
   void each_row(const Row& row) const;
 
  private:

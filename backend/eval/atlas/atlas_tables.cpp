@@ -2,54 +2,213 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "backend/base/index.h"
-#include "backend/eval/atlas/atlas_window.h"
 #include "backend/eval/estimate.h"
 #include "backend/eval/heads/decay_times.h"
+#include "backend/map/statistics/gate_groups.h"
 
 namespace foxscope {
 namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-double log_gate_sum(const AtlasSums& sums, std::size_t place) {
-  return exact_value(sums.row(AtlasSum::log_gate, place).first<kExactLimbs>());
-}
-
-/// The sums of one number of a head over documents of one size.
+/// One entry of a class of documents, [entries, N] flattened.
 LongNumber class_value(const std::vector<std::int64_t>& values, std::size_t entry) {
   return exact_long_value(std::span(values).subspan(entry * kExactLimbs).first<kExactLimbs>());
 }
 
-std::vector<double> document_sizes(const AtlasSums& sums) {
+/// Documents by how many windows of theirs have a number.
+using DocumentSizes = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+ErrorGroups groups_of(const DocumentSizes& documents) {
   std::vector<double> sizes;
-  for (const auto& [windows, documents] : sums.classes()) {
-    sizes.insert(sizes.end(), index_of(documents.documents), static_cast<double>(windows));
+  for (const auto& [windows, count] : documents) {
+    sizes.insert(sizes.end(), index_of(count), static_cast<double>(windows));
   }
-  return sizes;
+  return group_sizes(ErrorGroups::Kind::documents, sizes);
 }
 
-Estimate mean_over_documents(const AtlasSums& sums, std::size_t entry, const ErrorGroups& over, double windows) {
-  LongNumber sum = 0;
-  for (const auto& [size, documents] : sums.classes()) sum += class_value(documents.sum, entry);
-  const LongNumber mean = sum / windows;
-  // The mean without document g changes by (s_g - mean m_g) / (M - m_g).
-  double squares = 0;
-  for (const auto& [size, documents] : sums.classes()) {
-    const auto m = static_cast<double>(size);
-    const LongNumber spread = class_value(documents.square, entry) - 2 * mean * m * class_value(documents.sum, entry) +
-                              mean * mean * m * m * static_cast<double>(documents.documents);
-    // What rounding leaves of no spread is none: of long numbers, and of terms that are whole numbers of 2^-82.
-    const LongNumber rounding =
-        0x1p-100 * class_value(documents.square, entry) + 0x1p-80 * static_cast<double>(documents.documents);
-    const bool any = spread > rounding;
-    squares += any ? static_cast<double>(spread) / ((windows - m) * (windows - m)) : 0.0;
+/// Means over windows of the numbers of heads. Most numbers are of the same documents, whose groups are made once.
+class WindowMeans {
+ public:
+  explicit WindowMeans(const AtlasSums& sums) : sums_(sums) {}
+
+  Estimate of(std::size_t entry, std::size_t place) {
+    const std::size_t at = entry * sums_.shape().head_count() + place;
+    DocumentSizes sizes;
+    double windows = 0;
+    LongNumber sum = 0;
+    for (const auto& [size, documents] : sums_.classes()) {
+      if (documents.documents[at] == 0) continue;
+      sizes.emplace_back(size, documents.documents[at]);
+      windows += static_cast<double>(size) * static_cast<double>(documents.documents[at]);
+      sum += class_value(documents.sum, at);
+    }
+    if (sizes.empty()) return {kNoNumber, kNoNumber, {}};
+    const auto [groups, is_new] = groups_.try_emplace(sizes);
+    if (is_new) groups->second = groups_of(sizes);
+    const ErrorGroups& over = groups->second;
+    const LongNumber mean = sum / windows;
+    if (!over.suffice()) return {static_cast<double>(mean), kNoNumber, over};
+    // The mean without document g changes by (s_g - mean m_g) / (M - m_g).
+    double squares = 0;
+    for (const auto& [size, count] : sizes) {
+      const DocumentClass& documents = sums_.classes().at(size);
+      const auto m = static_cast<double>(size);
+      const LongNumber square = class_value(documents.square, at);
+      const LongNumber spread =
+          square - 2 * mean * m * class_value(documents.sum, at) + mean * mean * m * m * static_cast<double>(count);
+      // What rounding leaves of no spread is none: of long numbers, and of terms that are whole numbers of 2^-82.
+      const LongNumber rounding = 0x1p-100 * square + 0x1p-80 * static_cast<double>(count);
+      squares += spread > rounding ? static_cast<double>(spread) / ((windows - m) * (windows - m)) : 0.0;
+    }
+    const auto g = static_cast<double>(over.count);
+    return {static_cast<double>(mean), std::sqrt((g - 1) / g * squares), over};
   }
-  const auto g = static_cast<double>(over.count);
-  return {static_cast<double>(mean), over.suffice() ? std::sqrt((g - 1) / g * squares) : kNoNumber, over};
+
+ private:
+  const AtlasSums& sums_;
+  std::map<DocumentSizes, ErrorGroups> groups_;
+};
+
+/// Sums over documents for a ratio of sums, sum of s over sum of n.
+struct RatioSums {
+  double sum = 0;               ///< of s
+  std::int64_t count = 0;       ///< sum of n
+  std::int64_t documents = 0;   ///< that have n > 0
+  LongNumber square = 0;        ///< sum of s^2
+  LongNumber sum_count = 0;     ///< sum of s n
+  LongNumber count_square = 0;  ///< sum of n^2
+};
+
+/// The ratio with its error by linearisation (HeadTokens::error). The degrees of freedom are the effective documents
+/// less one.
+Estimate ratio_of(const RatioSums& of) {
+  const auto n = static_cast<double>(of.count);
+  const double ratio = of.sum / n;
+  ErrorGroups over;
+  over.count = of.documents;
+  if (of.documents > 0) over.effective = static_cast<double>(LongNumber(n) * n / of.count_square);
+  over.degrees = over.effective - 1;
+  if (!over.suffice()) return {ratio, kNoNumber, over};
+  const LongNumber r = LongNumber(of.sum) / n;
+  const LongNumber spread = of.square - 2 * r * of.sum_count + r * r * of.count_square;
+  // A ratio is rounded to 53 bits of its sum.
+  const LongNumber rounding = 0x1p-50 * of.square;
+  const auto g = static_cast<double>(of.documents);
+  const double variance = spread > rounding ? static_cast<double>(spread) * g / (g - 1) / (n * n) : 0.0;
+  return {ratio, std::sqrt(variance), over};
+}
+
+LongNumber exact_of(const AtlasSums& sums, AtlasSum sum, std::size_t index) {
+  return exact_long_value(sums.exact(sum, index));
+}
+
+/// Arrays of the numbers, or of the profiles.
+std::vector<HeadArray> arrays_of(const AtlasModel& model, const std::vector<AtlasNumber>& list, std::size_t bins,
+                                 const std::function<std::size_t(std::size_t n, std::size_t bin)>& entry_of) {
+  WindowMeans means(model.sums);
+  std::vector<HeadArray> arrays;
+  for (std::size_t n = 0; n < list.size(); ++n) {
+    HeadArray array{list[n].name, list[n].unit, {}, {}};
+    for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
+      for (std::size_t bin = 0; bin < bins; ++bin) {
+        const Estimate mean = means.of(entry_of(n, bin), place);
+        array.value.push_back(mean.value);
+        array.error.push_back(mean.error);
+      }
+    }
+    const bool any = std::ranges::any_of(array.value, [](double value) { return !std::isnan(value); });
+    if (any) arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+/// Sums of numbers of heads and of their products, over the same entries.
+struct ProductSums {
+  AtlasSum sum;
+  AtlasSum product;
+  AtlasSum first_product;
+  std::int64_t (*entries)(const AtlasModel& model);
+  bool (*has)(const AtlasModel& model, std::size_t place);
+};
+
+constexpr ProductSums kGates = {AtlasSum::log_gate, AtlasSum::log_gate_product, AtlasSum::first_log_gate_product,
+                                [](const AtlasModel& model) { return model.positions(); },
+                                [](const AtlasModel& model, std::size_t place) { return model.has_gate(place); }};
+constexpr ProductSums kMasses = {
+    AtlasSum::mass, AtlasSum::mass_product, AtlasSum::first_mass_product,
+    [](const AtlasModel& model) { return model.sums.shape().rows == 0 ? 0 : model.sums.at(AtlasSum::mass_count)[0]; },
+    [](const AtlasModel& model, std::size_t place) { return model.has_attention(place); }};
+
+/// Means of the numbers of heads, and their standard deviations: NaN of heads that have none, and of constant ones.
+struct HeadMoments {
+  std::vector<double> mean;
+  std::vector<double> spread;
+};
+
+double product_mean(const AtlasModel& model, AtlasSum product, std::size_t index, double entries) {
+  return exact_value(model.sums.exact(product, index)) / entries;
+}
+
+HeadMoments moments_of(const AtlasModel& model, const ProductSums& of) {
+  const auto entries = static_cast<double>(of.entries(model));
+  HeadMoments moments;
+  for (std::size_t n = 0; n < model.sums.shape().head_count(); ++n) {
+    const double mean = exact_value(model.sums.exact(of.sum, n)) / entries;
+    const double variance = product_mean(model, of.product, n * (n + 1) / 2 + n, entries) - mean * mean;
+    // What rounding leaves of the variance of numbers that never change is none.
+    const bool changes = of.has(model, n) && variance > 1e-13 * mean * mean;
+    moments.mean.push_back(mean);
+    moments.spread.push_back(changes ? std::sqrt(variance) : kNoNumber);
+  }
+  return moments;
+}
+
+float correlation_of(double covariance, double spread_a, double spread_b) {
+  const double r = covariance / (spread_a * spread_b);
+  return static_cast<float>(std::isnan(r) ? r : std::clamp(r, -1.0, 1.0));
+}
+
+std::vector<float> similarity_of(const AtlasModel& model, const ProductSums& of) {
+  const std::size_t heads = model.sums.shape().head_count();
+  const auto entries = static_cast<double>(of.entries(model));
+  if (entries == 0) return {};
+  const HeadMoments moments = moments_of(model, of);
+  std::vector<float> similarity(heads * heads);
+  for (std::size_t a = 0; a < heads; ++a) {
+    for (std::size_t b = 0; b <= a; ++b) {
+      const double covariance =
+          product_mean(model, of.product, a * (a + 1) / 2 + b, entries) - moments.mean[a] * moments.mean[b];
+      const float r = a == b ? static_cast<float>(moments.spread[a] / moments.spread[a])
+                             : correlation_of(covariance, moments.spread[a], moments.spread[b]);
+      similarity[a * heads + b] = similarity[b * heads + a] = r;
+    }
+  }
+  return similarity;
+}
+
+std::vector<float> similarity_with(const AtlasModel& model, const AtlasModel& first, const ProductSums& of) {
+  const auto others = index_of(model.sums.shape().first_heads);
+  const auto entries = static_cast<double>(of.entries(model));
+  if (others == 0 || entries == 0) return {};
+  const HeadMoments moments = moments_of(model, of);
+  const HeadMoments other = moments_of(first, of);
+  std::vector<float> similarity;
+  for (std::size_t a = 0; a < model.sums.shape().head_count(); ++a) {
+    for (std::size_t b = 0; b < others; ++b) {
+      const double covariance =
+          product_mean(model, of.first_product, a * others + b, entries) - moments.mean[a] * other.mean[b];
+      similarity.push_back(correlation_of(covariance, moments.spread[a], other.spread[b]));
+    }
+  }
+  return similarity;
 }
 
 /// A cluster of heads while clusters are joined.
@@ -142,6 +301,20 @@ bool AtlasModel::has_gate(std::size_t place) const {
   return static_cast<int>(place % heads) < info.mixer(static_cast<int>(layer)).heads && forgets(layer);
 }
 
+bool AtlasModel::has_attention(std::size_t place) const {
+  const auto entropy = std::ranges::find(numbers.numbers, "entropy", &AtlasNumber::name);
+  if (entropy == numbers.numbers.end()) return false;
+  const std::size_t at = index_of(entropy - numbers.numbers.begin()) * sums.shape().head_count() + place;
+  return std::ranges::any_of(sums.classes(), [at](const auto& one) { return one.second.documents[at] > 0; });
+}
+
+bool AtlasModel::has_attention() const {
+  for (std::size_t place = 0; place < sums.shape().head_count(); ++place) {
+    if (has_attention(place)) return true;
+  }
+  return false;
+}
+
 std::int64_t AtlasModel::positions() const {
   const auto counts = sums.at(AtlasSum::token_count);
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
@@ -159,63 +332,137 @@ std::vector<std::int32_t> atlas_tokens(const AtlasSums& sums) {
 HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std::vector<std::int32_t>& tokens) {
   HeadTokens head;
   const bool gate = model.has_gate(place);
+  const bool rows = model.sums.shape().rows != 0;
+  const bool attention = model.has_attention(place);
+  const std::size_t errors = model.sums.shape().error_tokens();
+  const double mean_of_all =
+      exact_value(model.sums.exact(AtlasSum::log_gate, place)) / static_cast<double>(model.positions());
   const auto counts = model.sums.at(AtlasSum::token_count);
   const auto log_gates = model.sums.row(AtlasSum::token_log_gate, place);
   const auto resets = model.sums.row(AtlasSum::token_below_half, place);
   for (const std::int32_t token : tokens) {
     const auto id = index_of(token);
     const auto count = static_cast<double>(counts[id]);
-    const double mean = static_cast<double>(log_gates[id]) * kLogGateUnit / count;
-    head.mean_log_gate.push_back(static_cast<float>(gate ? mean : kNoNumber));
+    const double sum = static_cast<double>(log_gates[id]) * kLogGateUnit;
+    head.mean_log_gate.push_back(static_cast<float>(gate ? sum / count : kNoNumber));
     head.share_below_half.push_back(static_cast<float>(gate ? static_cast<double>(resets[id]) / count : kNoNumber));
+    if (rows) {
+      const auto received = static_cast<double>(model.sums.row(AtlasSum::token_received, place)[id]) * kMassUnit;
+      head.received.push_back(static_cast<float>(attention ? received / count : kNoNumber));
+    }
+    Estimate mean{kNoNumber, kNoNumber, {}};
+    if (gate && id < errors) {
+      const std::size_t at = place * errors + id;
+      mean = ratio_of({sum, counts[id], model.sums.at(AtlasSum::token_documents)[id],
+                       exact_of(model.sums, AtlasSum::token_log_gate_square, at),
+                       exact_of(model.sums, AtlasSum::token_log_gate_count, at),
+                       exact_of(model.sums, AtlasSum::token_count_square, id)});
+    }
+    head.error.push_back(static_cast<float>(mean.error));
+    mean.value -= mean_of_all;
+    head.p_value.push_back(counts[id] < kFewestReadings ? kNoNumber : p_value(mean));
   }
   return head;
 }
 
+std::vector<std::int32_t> atlas_token_discoveries(const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
+  std::vector<double> p_values;
+  for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
+    const HeadTokens head = tokens_of_head(model, place, tokens);
+    p_values.insert(p_values.end(), head.p_value.begin(), head.p_value.end());
+  }
+  std::vector<std::int32_t> found;
+  for (const bool one : discoveries(p_values, kChance)) found.push_back(one ? 1 : 0);
+  return found;
+}
+
 ErrorGroups atlas_documents(const AtlasSums& sums) {
-  return group_sizes(ErrorGroups::Kind::documents, document_sizes(sums));
+  return groups_of({sums.documents().begin(), sums.documents().end()});
 }
 
 std::vector<HeadArray> atlas_head_numbers(const AtlasModel& model) {
-  const AtlasSums& sums = model.sums;
-  const std::size_t heads = sums.shape().head_count();
-  const std::vector<double> sizes = document_sizes(sums);
-  const double windows = std::accumulate(sizes.begin(), sizes.end(), 0.0);
-  const ErrorGroups over = group_sizes(ErrorGroups::Kind::documents, sizes);
-  std::vector<HeadArray> arrays;
-  for (std::size_t number = 0; number < atlas_numbers().size(); ++number) {
-    HeadArray& array =
-        arrays.emplace_back(HeadArray{atlas_numbers()[number].name, atlas_numbers()[number].unit, {}, {}});
-    for (std::size_t place = 0; place < heads; ++place) {
-      const bool gate = model.has_gate(place);
-      const Estimate mean = gate ? mean_over_documents(sums, number * heads + place, over, windows)
-                                 : Estimate{kNoNumber, kNoNumber, over};
-      array.value.push_back(mean.value);
-      array.error.push_back(mean.error);
-    }
+  std::vector<HeadArray> arrays =
+      arrays_of(model, model.numbers.numbers, 1, [](std::size_t n, std::size_t /*bin*/) { return n; });
+  if (const HeadArray* const means = find_array(arrays, "mean_log_gate")) {
+    arrays.insert(arrays.begin(), decay_times(*means));
   }
-  arrays.insert(arrays.begin(), decay_times(*find_array(arrays, "mean_log_gate")));
   return arrays;
 }
 
-std::vector<HeadArray> atlas_class_numbers(const AtlasModel& model) {
-  HeadArray mean{"mean_log_gate", "nats", {}, {}};
-  HeadArray share{"share_below_half", "1", {}, {}};
-  const auto counts = model.sums.at(AtlasSum::class_count);
-  for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
-    const bool gate = model.has_gate(place);
-    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
-      const auto count = static_cast<double>(counts[n]);
-      const bool known = gate && counts[n] > 0;
-      const auto sum = static_cast<double>(model.sums.row(AtlasSum::class_log_gate, place)[n]) * kLogGateUnit;
-      mean.value.push_back(known ? sum / count : kNoNumber);
-      const auto resets = static_cast<double>(model.sums.row(AtlasSum::class_resets, place)[n]);
-      share.value.push_back(known ? resets / count : kNoNumber);
+std::vector<HeadArray> atlas_profiles(const AtlasModel& model) {
+  const AtlasShape& shape = model.sums.shape();
+  return arrays_of(model, model.numbers.profiles, index_of(shape.bins),
+                   [&](std::size_t n, std::size_t bin) { return shape.entry_of(n, bin); });
+}
+
+std::vector<double> row_errors(const AtlasModel& model, const std::string& name) {
+  const AtlasShape& shape = model.sums.shape();
+  if (shape.rows == 0) return {};
+  std::vector<std::size_t> entries;
+  const auto number = std::ranges::find(model.numbers.numbers, name, &AtlasNumber::name);
+  const auto profile = std::ranges::find(model.numbers.profiles, name, &AtlasNumber::name);
+  if (number != model.numbers.numbers.end()) {
+    entries.push_back(index_of(number - model.numbers.numbers.begin()));
+  } else if (profile != model.numbers.profiles.end()) {
+    for (std::size_t bin = 0; bin < index_of(shape.bins); ++bin) {
+      entries.push_back(shape.entry_of(index_of(profile - model.numbers.profiles.begin()), bin));
     }
   }
-  mean.error.assign(mean.value.size(), kNoNumber);
-  share.error = mean.error;
-  return {std::move(mean), std::move(share)};
+  std::vector<double> errors;
+  bool any = false;
+  for (std::size_t place = 0; place < shape.head_count(); ++place) {
+    for (const std::size_t entry : entries) {
+      const std::size_t at = entry * shape.head_count() + place;
+      double windows = 0;
+      for (const auto& [size, documents] : model.sums.classes()) {
+        windows += static_cast<double>(size) * static_cast<double>(documents.documents[at]);
+      }
+      const double squares = exact_value(model.sums.exact(AtlasSum::row_variance, at));
+      any = any || squares > 0;
+      errors.push_back(windows > 0 ? std::sqrt(squares) / windows : kNoNumber);
+    }
+  }
+  return any ? errors : std::vector<double>();
+}
+
+std::vector<HeadArray> atlas_class_numbers(const AtlasModel& model) {
+  const auto counts = model.sums.at(AtlasSum::class_count);
+  HeadArray mean{"mean_log_gate", "nats", {}, {}};
+  HeadArray lower{"gate_lower_quartile", "1", {}, {}};
+  HeadArray median{"gate_median", "1", {}, {}};
+  HeadArray upper{"gate_upper_quartile", "1", {}, {}};
+  HeadArray share{"share_below_half", "1", {}, {}};
+  const auto put = [](HeadArray& array, double value, double error) {
+    array.value.push_back(value);
+    array.error.push_back(error);
+  };
+  for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+      const std::size_t at = place * kBoundaryClasses + n;
+      Estimate of_mean{kNoNumber, kNoNumber, {}};
+      Estimate of_share = of_mean;
+      GateGroup group{0, kNoNumber, kNoNumber, kNoNumber, kNoNumber, kNoNumber};
+      if (counts[n] > 0 && model.has_gate(place)) {
+        const double sum = static_cast<double>(model.sums.at(AtlasSum::class_log_gate)[at]) * kLogGateUnit;
+        const std::int64_t resets = model.sums.at(AtlasSum::class_resets)[at];
+        const std::int64_t documents = model.sums.at(AtlasSum::class_documents)[n];
+        const LongNumber squares = exact_of(model.sums, AtlasSum::class_count_square, n);
+        of_mean = ratio_of({sum, counts[n], documents, exact_of(model.sums, AtlasSum::class_log_gate_square, at),
+                            exact_of(model.sums, AtlasSum::class_log_gate_count, at), squares});
+        of_share = ratio_of({static_cast<double>(resets), counts[n], documents,
+                             exact_of(model.sums, AtlasSum::class_resets_square, at),
+                             exact_of(model.sums, AtlasSum::class_resets_count, at), squares});
+        const auto histogram = model.sums.row(AtlasSum::class_histogram, place).subspan(n * kLogGateBins, kLogGateBins);
+        group = GateTally(GateTally::State{counts[n], resets, sum, {histogram.begin(), histogram.end()}}).summary();
+      }
+      put(mean, of_mean.value, of_mean.error);
+      put(lower, group.lower_quartile, kNoNumber);
+      put(median, group.median, kNoNumber);
+      put(upper, group.upper_quartile, kNoNumber);
+      put(share, of_share.value, of_share.error);
+    }
+  }
+  return {std::move(mean), std::move(lower), std::move(median), std::move(upper), std::move(share)};
 }
 
 AtlasResets atlas_resets(const AtlasModel& model) {
@@ -225,7 +472,7 @@ AtlasResets atlas_resets(const AtlasModel& model) {
     const std::int64_t count = std::accumulate(below.begin(), below.end(), std::int64_t{0});
     table.count.push_back(count);
     const auto all = static_cast<double>(count);
-    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+    for (std::size_t n = 0; n < kResetClasses; ++n) {
       const std::int64_t observed = model.sums.row(AtlasSum::class_resets, place)[n];
       const auto shifted = model.sums.row(AtlasSum::class_shifted, place).subspan(n * kShifts, kShifts);
       const bool known = count > 0 && model.sums.at(AtlasSum::class_count)[n] > 0;
@@ -245,7 +492,15 @@ AtlasResets atlas_resets(const AtlasModel& model) {
 }
 
 std::vector<AtlasPlace> strongest_resets(const AtlasModel& model, std::size_t place) {
-  return model.has_gate(place) ? model.sums.resets(place) : std::vector<AtlasPlace>();
+  return model.has_gate(place) ? model.sums.places(AtlasList::resets, place) : std::vector<AtlasPlace>();
+}
+
+std::vector<AtlasPlace> farthest_places(const AtlasModel& model, std::size_t place) {
+  return model.sums.places(AtlasList::reach, place);
+}
+
+std::vector<AtlasPlace> gaining_places(const AtlasModel& model, std::size_t place) {
+  return model.sums.places(AtlasList::gain, place);
 }
 
 std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place) {
@@ -254,7 +509,7 @@ std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place
   const auto by_value = [](const AtlasPlace& a, const AtlasPlace& b) {
     return std::pair(a.value, a.window) < std::pair(b.value, b.window);
   };
-  std::vector<AtlasPlace> sample = model.sums.samples(place);
+  std::vector<AtlasPlace> sample = model.sums.places(AtlasList::samples, place);
   std::ranges::sort(sample, by_value);
   const auto passages = index_of(model.sums.shape().passages);
   const std::size_t parts = std::min(kDeciles, passages);
@@ -273,32 +528,26 @@ std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place
   return chosen;
 }
 
-std::vector<float> atlas_similarity(const AtlasModel& model) {
-  const std::size_t heads = model.sums.shape().head_count();
-  const auto positions = static_cast<double>(model.positions());
-  const auto products = model.sums.at(AtlasSum::log_gate_product);
-  std::vector<double> mean;
-  for (std::size_t n = 0; n < heads; ++n) mean.push_back(log_gate_sum(model.sums, n) / positions);
-  const auto covariance = [&](std::size_t a, std::size_t b) {  // b <= a
-    const std::size_t pair = a * (a + 1) / 2 + b;
-    return exact_value(products.subspan(pair * kExactLimbs).first<kExactLimbs>()) / positions - mean[a] * mean[b];
+std::vector<AtlasPassages> atlas_passages(const AtlasModel& model, std::size_t place) {
+  std::vector<AtlasPassages> all;
+  const auto add = [&](const char* kind, const char* quantity, std::vector<AtlasPlace> places) {
+    if (!places.empty()) all.push_back({kind, quantity, std::move(places)});
   };
-  std::vector<double> spread;
-  for (std::size_t n = 0; n < heads; ++n) {
-    const double variance = covariance(n, n);
-    // What rounding leaves of the variance of a gate that never changes is none.
-    const bool changes = model.has_gate(n) && variance > 1e-13 * mean[n] * mean[n];
-    spread.push_back(changes ? std::sqrt(variance) : kNoNumber);
-  }
-  std::vector<float> similarity(heads * heads);
-  for (std::size_t a = 0; a < heads; ++a) {
-    for (std::size_t b = 0; b <= a; ++b) {
-      const double r = a == b ? spread[a] / spread[a] : covariance(a, b) / (spread[a] * spread[b]);
-      const double value = std::isnan(r) ? r : std::clamp(r, -1.0, 1.0);
-      similarity[a * heads + b] = similarity[b * heads + a] = static_cast<float>(value);
-    }
-  }
-  return similarity;
+  add("resets", "log *f* (nats)", strongest_resets(model, place));
+  add("reach", "share of attention half a window back and farther", farthest_places(model, place));
+  add("gain", "attention beyond 32 tokens times the fall of the loss (nats)", gaining_places(model, place));
+  add("deciles", "log *f* (nats)", decile_places(model, place));
+  return all;
+}
+
+std::vector<float> atlas_similarity(const AtlasModel& model) { return similarity_of(model, kGates); }
+std::vector<float> attention_similarity(const AtlasModel& model) { return similarity_of(model, kMasses); }
+
+std::vector<float> similarity_with_first(const AtlasModel& model, const AtlasModel& first) {
+  return similarity_with(model, first, kGates);
+}
+std::vector<float> attention_similarity_with_first(const AtlasModel& model, const AtlasModel& first) {
+  return similarity_with(model, first, kMasses);
 }
 
 std::vector<std::int64_t> similarity_order(const std::vector<float>& similarity) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -10,9 +11,12 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
-#include "backend/eval/heads/head_measures.h"
+#include "backend/data/windows.h"
+#include "backend/eval/atlas/head_vectors.h"
+#include "backend/eval/atlas/window_rows.h"
 #include "backend/map/statistics/gate_statistics.h"
 #include "backend/map/team.h"
+#include "backend/trace/dtype.h"
 
 namespace foxscope {
 namespace {
@@ -20,7 +24,6 @@ namespace {
 constexpr double kLogHalf = -0.6931471805599453;
 /// How far rounding may put a difference of two sums from the log f that was added, in parts of the larger sum.
 constexpr double kSumRounding = 2 * std::numeric_limits<double>::epsilon();
-constexpr std::string_view kTimeOfDecay = "rate_decay_time";
 
 /// 64 bits that depend on every bit of a number (splitmix64; Steele, Lea, Flood, OOPSLA 2014).
 std::uint64_t mixed(std::uint64_t x) {
@@ -47,7 +50,7 @@ class ResetPlaces {
     counters_.resize(2 * positions);
     for (std::size_t p = 0; p < positions; ++p) {
       std::uint64_t counter = 0;
-      for (std::size_t n = 0; n < kBoundaryClasses; ++n) counter |= std::uint64_t{(classes[p] >> n) & 1U} << (8 * n);
+      for (std::size_t n = 0; n < kResetClasses; ++n) counter |= std::uint64_t{(classes[p] >> n) & 1U} << (8 * n);
       counters_[p] = counters_[p + positions] = counter;
     }
     WindowRandom random(key);
@@ -61,17 +64,17 @@ class ResetPlaces {
 
   /// Resets on tokens of each class, with the gate shifted.
   /// @param resets  places of resets, below the number of positions
-  [[nodiscard]] std::array<std::int64_t, kBoundaryClasses> count(std::span<const std::uint32_t> resets,
+  [[nodiscard]] std::array<std::int64_t, kResetClasses> count(std::span<const std::uint32_t> resets,
                                                                  std::size_t shift) const {
     constexpr std::size_t kMost = 255;
-    std::array<std::int64_t, kBoundaryClasses> counts{};
+    std::array<std::int64_t, kResetClasses> counts{};
     const std::uint64_t* const from = counters_.data() + shift;
     for (std::size_t begin = 0; begin < resets.size(); begin += kMost) {
       std::uint64_t sum = 0;
       for (const std::uint32_t reset : resets.subspan(begin, std::min(kMost, resets.size() - begin))) {
         sum += from[reset];
       }
-      for (std::size_t n = 0; n < kBoundaryClasses; ++n) counts[n] += static_cast<std::int64_t>(sum >> (8 * n) & 0xFFU);
+      for (std::size_t n = 0; n < kResetClasses; ++n) counts[n] += static_cast<std::int64_t>(sum >> (8 * n) & 0xFFU);
     }
     return counts;
   }
@@ -85,84 +88,150 @@ class ResetPlaces {
 /// The work on one window.
 class WindowWork {
  public:
-  WindowWork(const Trace& trace, const AtlasWindow& window, AtlasSums& sums)
-      : trace_(trace),
+  WindowWork(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window, const AtlasNumbers& numbers,
+             AtlasSums& sums)
+      : run_(run),
+        first_(first),
         window_(window),
+        numbers_(numbers),
         sums_(sums),
-        positions_(index_of(trace.info().length) - 1),
+        length_(run->info().length),
+        positions_(index_of(length_) - 1),
         heads_(sums.shape().head_count()),
         places_(window.classes, positions_, window.key),
-        log_gates_(blocks() * kBlock * positions_),
-        lowest_(heads_),
-        sampled_(heads_),
-        document_(sums.document(window.document, atlas_numbers().size())) {}
+        gates_(heads_, positions_),
+        found_(heads_),
+        rows_(run, wanted_rows(sums.shape()), mixed(~window.key)),
+        document_(sums.document(window.document)) {}
 
   bool run(const Job& job) {
     const Job quiet{job.stop, {}, job.executor};
     Team team(quiet);
+    find_tokens();
+    if (!measure_on_gpu({job.stop, {}, team.executor()})) return false;
     const auto heads = static_cast<std::int64_t>(heads_);
-    if (!team.run({"measuring gates", "heads", heads}, heads, [&](std::int64_t head, int) { measure(index_of(head)); }))
-      return false;
-    // The last block has the most products.
-    const auto count = static_cast<std::int64_t>(blocks());
-    if (!team.run({"comparing heads", "blocks", count}, count,
-                  [&](std::int64_t block, int) { multiply(index_of(count - 1 - block)); })) {
-      return false;
-    }
-    const auto& inputs = trace_.tokens()->input_id;
-    for (std::size_t p = 0; p < positions_; ++p) ++sums_.at(AtlasSum::token_count)[index_of(inputs[p + 1])];
-    for (std::size_t p = 0; p < (places_.known() ? positions_ : 0); ++p) {
-      for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
-        sums_.at(AtlasSum::class_count)[n] += (window_.classes[p] >> n) & 1U;
-      }
-    }
-    for (std::size_t head = 0; head < heads_; ++head) {
-      if (lowest_[head].position == 0) continue;
-      sums_.add_reset(head, lowest_[head]);
-      sums_.add_sample(head, sampled_[head]);
-    }
+    const auto measure_one = [&](std::int64_t head, int) { measure(index_of(head), job); };
+    if (!team.run({"measuring heads", "heads", heads}, heads, measure_one) || stopped_) return false;
+    if (!multiply(gates_, AtlasSum::log_gate_product, team)) return false;
+    if (with_rows() && !multiply(rows_.masses(), AtlasSum::mass_product, team)) return false;
+    if (first_ != nullptr && !compare_with_first(job, team)) return false;
+    put_counts();
+    put_places();
     ++document_.windows;
     sums_.windows.push_back(window_.number);
     return true;
   }
 
  private:
-  void measure(std::size_t place) {
-    const auto row = index_of(sums_.shape().heads);
-    const auto layer = static_cast<int>(place / row);
-    const auto head = static_cast<int>(place % row);
-    if (head >= trace_.info().mixer(layer).heads || !forgets(trace_.info(), layer)) return;
-    const std::span<const double> c = trace_.cumulative_log_gate(layer, head);
-    if (!std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) {
-      throw Error(
-          fmt::format("the gate of layer {}, head {} in window {} is not a number: check the weights and "
-                      "--dtype",
-                      layer, head, window_.number));
+  /// What is known of a head once it is measured.
+  struct Found {
+    bool gated = false;
+    AtlasPlace lowest;
+    AtlasPlace drawn;
+  };
+
+  static std::int64_t wanted_rows(const AtlasShape& shape) {
+    return shape.rows == AtlasShape::kAllRows ? kDefaultRows : shape.rows;
+  }
+  [[nodiscard]] bool with_rows() const { return sums_.shape().rows != 0; }
+  /// Whether the statistics are of the rows that are drawn too.
+  [[nodiscard]] bool measures_drawn() const {
+    return sums_.shape().rows > 0 && sums_.shape().rows == rows_.count();
+  }
+  [[nodiscard]] int layer_of(std::size_t place) const { return static_cast<int>(place / index_of(sums_.shape().heads)); }
+  [[nodiscard]] int head_of(std::size_t place) const { return static_cast<int>(place % index_of(sums_.shape().heads)); }
+
+  /// Makes room for the readings of the window's tokens in the document's sums.
+  void find_tokens() {
+    const auto& inputs = run_->tokens()->input_id;
+    slots_.resize(positions_);
+    for (std::size_t p = 0; p < positions_; ++p) {
+      const std::int32_t id = inputs[p + 1];
+      if (index_of(id) >= sums_.shape().error_tokens()) continue;
+      auto& values = document_.tokens[id];
+      values.resize(1 + heads_);
+      ++values[0];
+      slots_[p] = values.data();
     }
-    read_gates(place, c);
-    put_numbers(place, c);
+  }
+
+  [[nodiscard]] MeasureOptions measure_options() {
+    MeasureOptions options;
+    options.statistics.events = 0;
+    options.with_split = sums_.shape().rows == AtlasShape::kAllRows;
+    options.statistics.rows = std::max<std::int64_t>(0, sums_.shape().rows);
+    options.statistics.rows_seed = rows_.seed();
+    if (measures_drawn()) {
+      options.statistics.take_rows = [this](const HeadStatistics& of, const RowSample& sample,
+                                            const SampledRows& rows) { rows_.take(of, sample, rows); };
+    }
+    return options;
+  }
+
+  /// A GPU measures heads of a layer together. @returns false if the job was stopped
+  bool measure_on_gpu(const Job& job) {
+    if (!with_rows() || !run_.gpu) return true;
+    return measure_heads(run_, measure_options(), job, [&](HeadMeasures measures) {
+      const std::size_t place =
+          index_of(measures.statistics.layer) * index_of(sums_.shape().heads) + index_of(measures.statistics.head);
+      put_measures(place, measures);
+    });
+  }
+
+  void measure(std::size_t place, const Job& job) {
+    if (head_of(place) >= run_->info().mixer(layer_of(place)).heads) return;
+    std::span<const double> c;
+    if (forgets(run_->info(), layer_of(place))) {
+      c = run_->cumulative_log_gate(layer_of(place), head_of(place));
+      if (!std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) fail("the gate", place);
+      found_[place].gated = true;
+      read_gates(place, c);
+    }
+    kernels::ThreadPool alone(1);
+    const Job quiet{job.stop, {}, &alone};
+    if (!with_rows()) {
+      HeadMeasures measures;
+      if (!c.empty()) gate_statistics({&c, 1}, 0, quiet, {&measures.statistics, 1});
+      if (run_->info().mixer(layer_of(place)).decays_by_channel()) {
+        measures.statistics.channel_log_decay = channel_log_decays({run_, layer_of(place), head_of(place)});
+      }
+      put_measures(place, measures);
+    } else if (!run_.gpu) {
+      const auto measures = measure_head({run_, layer_of(place), head_of(place)}, measure_options(), quiet);
+      if (measures) put_measures(place, *measures);
+      stopped_ = stopped_ || !measures;
+    }
+    if (!with_rows()) return;
+    if (!measures_drawn() && !rows_.measure(layer_of(place), head_of(place), quiet)) stopped_ = true;
+    put_rows(place);
   }
 
   void read_gates(std::size_t place, std::span<const double> c) {
-    const auto& inputs = trace_.tokens()->input_id;
+    const auto& inputs = run_->tokens()->input_id;
     const auto token_sums = sums_.row(AtlasSum::token_log_gate, place);
     const auto token_resets = sums_.row(AtlasSum::token_below_half, place);
     const auto histogram = sums_.row(AtlasSum::log_gate_histogram, place);
     const auto class_sums = sums_.row(AtlasSum::class_log_gate, place);
+    const auto class_histogram = sums_.row(AtlasSum::class_histogram, place);
+    std::array<std::int64_t, kBoundaryClasses> of_class{};
     std::vector<std::uint32_t> resets;
     double sum = 0;
     std::size_t lowest = 1;
     for (std::size_t p = 1; p < c.size(); ++p) {
       const double log_gate = c[p] - c[p - 1];
-      gate_at(p - 1, place) = log_gate;
+      gates_.at(p - 1, place) = log_gate;
       sum += log_gate;
       const auto whole = static_cast<std::int64_t>(std::nearbyint(log_gate / kLogGateUnit));
       const std::int64_t one[] = {whole};
       add_whole(one, token_sums.subspan(index_of(inputs[p]), 1));
-      ++histogram[histogram_bin(-log_gate)];
+      if (std::int64_t* const slot = slots_[p - 1]) slot[1 + place] += whole;
+      const std::size_t bin = histogram_bin(-log_gate);
+      ++histogram[bin];
       if (places_.known()) {
         for (unsigned set = window_.classes[p - 1]; set != 0; set &= set - 1) {
-          add_whole(one, class_sums.subspan(index_of(std::countr_zero(set)), 1));
+          const std::size_t n = index_of(std::countr_zero(set));
+          of_class[n] += whole;
+          ++class_histogram[n * kLogGateBins + bin];
         }
       }
       if (log_gate < c[lowest] - c[lowest - 1]) lowest = p;
@@ -171,15 +240,20 @@ class WindowWork {
         resets.push_back(static_cast<std::uint32_t>(p - 1));
       }
     }
-    add_exactly(sum, sums_.row(AtlasSum::log_gate, place).first<kExactLimbs>());
+    add_exactly(sum, sums_.exact(AtlasSum::log_gate, place));
+    add_whole(of_class, class_sums);
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) class_slot(n)[1 + place] += of_class[n];
     const std::uint64_t priority = mixed(window_.key + place);
     const std::size_t drawn = 1 + static_cast<std::size_t>(mixed(priority) % positions_);
-    const auto place_at = [&](std::size_t p) {
-      return AtlasPlace{static_cast<float>(c[p] - c[p - 1]), window_.number, static_cast<std::int64_t>(p), priority};
-    };
-    lowest_[place] = place_at(lowest);
-    sampled_[place] = place_at(drawn);
+    found_[place].lowest = place_at(place, lowest, c[lowest] - c[lowest - 1]);
+    found_[place].drawn = place_at(place, drawn, c[drawn] - c[drawn - 1]);
+    found_[place].drawn.priority = priority;
     put_resets(place, resets);
+  }
+
+  /// [1 + 2 N] of the document.
+  [[nodiscard]] std::span<std::int64_t> class_slot(std::size_t token_class) {
+    return std::span(document_.classes).subspan(token_class * (1 + 2 * heads_), 1 + 2 * heads_);
   }
 
   void put_resets(std::size_t place, std::span<const std::uint32_t> resets) {
@@ -188,68 +262,175 @@ class WindowWork {
       ++gaps[index_of(std::bit_width(resets[n] - resets[n - 1]) - 1)];
     }
     if (!places_.known()) return;
-    const auto counts = places_.count(resets, 0);
+    std::array<std::int64_t, kBoundaryClasses> counts{};
+    for (const std::uint32_t reset : resets) {
+      for (unsigned set = window_.classes[reset]; set != 0; set &= set - 1) ++counts[index_of(std::countr_zero(set))];
+    }
     add_whole(counts, sums_.row(AtlasSum::class_resets, place));
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) class_slot(n)[1 + heads_ + place] += counts[n];
     const auto shifted = sums_.row(AtlasSum::class_shifted, place);
     for (std::size_t n = 0; n < kShifts; ++n) {
       const auto by_chance = places_.count(resets, places_.shift(n));
-      for (std::size_t k = 0; k < kBoundaryClasses; ++k) shifted[k * kShifts + n] += by_chance[k];
+      for (std::size_t k = 0; k < kResetClasses; ++k) shifted[k * kShifts + n] += by_chance[k];
     }
   }
 
-  void put_numbers(std::size_t place, std::span<const double> c) {
-    HeadStatistics statistics;
-    kernels::ThreadPool alone(1);
-    gate_statistics({&c, 1}, 0, Job{{}, {}, &alone}, {&statistics, 1});
-    std::size_t number = 0;
-    for (const HeadNumber& one : gate_numbers(statistics)) {
-      if (one.name == kTimeOfDecay) continue;
-      const std::size_t at = (number++ * heads_ + place) * kExactLimbs;
-      add_exactly(one.value, std::span(document_.sum).subspan(at).first<kExactLimbs>());
+  /// A place with what is around it.
+  [[nodiscard]] AtlasPlace place_at(std::size_t place, std::size_t position, double value) {
+    AtlasPlace result{static_cast<float>(value), window_.number, static_cast<std::int64_t>(position), 0, {}};
+    for (std::int64_t n = 0; n < std::ssize(result.log_gate); ++n) {
+      const std::int64_t p = result.position - kSurroundings + n;
+      const bool known = found_[place].gated && p >= 1 && p < length_;
+      result.log_gate[index_of(n)] = to_float16(known ? static_cast<float>(gates_.at(index_of(p) - 1, place))
+                                                      : std::numeric_limits<float>::quiet_NaN());
     }
+    return result;
   }
 
-  /// Products of log f of a block of heads with those of the heads up to it: position by position, so that the order of
-  /// terms is always the same.
-  void multiply(std::size_t block) {
-    const auto products = sums_.at(AtlasSum::log_gate_product);
-    for (std::size_t other = 0; other <= block; ++other) {
-      const double* const a = log_gates_.data() + block * positions_ * kBlock;
-      const double* const b = log_gates_.data() + other * positions_ * kBlock;
-      double sum[kBlock][kBlock] = {};
-      for (std::size_t p = 0; p < positions_ * kBlock; p += kBlock) {
-        for (std::size_t n = 0; n < kBlock; ++n) {
-          for (std::size_t m = 0; m < kBlock; ++m) sum[n][m] += a[p + n] * b[p + m];
-        }
+  void put_entry(std::size_t entry, std::size_t place, double value) {
+    if (!std::isfinite(value)) return;
+    const std::size_t at = entry * heads_ + place;
+    add_exactly(value, std::span(document_.sum).subspan(at * kExactLimbs).first<kExactLimbs>());
+    ++document_.count[at];
+  }
+
+  void put_measures(std::size_t place, const HeadMeasures& measures) {
+    const HeadStatistics& of = measures.statistics;
+    if (of.has_attention && std::isnan(of.entropy)) fail("attention", place);
+    const bool gated = forgets(run_->info(), layer_of(place));
+    const std::size_t of_gates = gate_number_count();
+    const std::vector<HeadNumber> values = numbers_.of(measures);
+    const auto put_error = [&](std::size_t entry, double error) {
+      if (with_rows() && std::isfinite(error)) {
+        add_exactly(error * error, sums_.exact(AtlasSum::row_variance, entry * heads_ + place));
       }
-      for (std::size_t n = 0; n < kBlock; ++n) {
-        for (std::size_t m = 0; m < kBlock; ++m) {
-          const std::size_t head = block * kBlock + n;
-          const std::size_t with = other * kBlock + m;
-          if (head >= heads_ || with > head) continue;
-          const std::size_t pair = head * (head + 1) / 2 + with;
-          add_exactly(sum[n][m], products.subspan(pair * kExactLimbs).first<kExactLimbs>());
-        }
+    };
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      if (n < of_gates && !gated) continue;
+      put_entry(n, place, values[n].value);
+      if (values[n].error && std::isfinite(values[n].value)) put_error(n, *values[n].error);
+    }
+    for (const HeadProfile& profile : measures.profiles) {
+      const auto found = std::ranges::find(numbers_.profiles, profile.name, &AtlasNumber::name);
+      if (found == numbers_.profiles.end()) continue;
+      const std::size_t n = index_of(found - numbers_.profiles.begin());
+      for (std::size_t bin = 0; bin < index_of(sums_.shape().bins); ++bin) {
+        // A window that is shorter has no mass beyond its length, and no logits.
+        const bool there = bin < profile.bins.size();
+        if (!there && n >= numbers_.masses) continue;
+        put_entry(sums_.shape().entry_of(n, bin), place, there ? profile.bins[bin] : 0.0);
+        if (bin < profile.errors.size()) put_error(sums_.shape().entry_of(n, bin), profile.errors[bin]);
       }
     }
   }
 
-  static constexpr std::size_t kBlock = 4;  ///< heads whose products are in registers
-  [[nodiscard]] std::size_t blocks() const { return (heads_ + kBlock - 1) / kBlock; }
-  [[nodiscard]] double& gate_at(std::size_t position, std::size_t place) {
-    return log_gates_[(place / kBlock * positions_ + position) * kBlock + place % kBlock];
+  void put_rows(std::size_t place) {
+    const auto received = sums_.row(AtlasSum::token_received, place);
+    const auto& inputs = run_->tokens()->input_id;
+    const std::vector<double>& by_key = rows_.head(place).received;
+    for (std::size_t key = 1; key < by_key.size(); ++key) {
+      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(by_key[key] / kMassUnit))};
+      add_whole(one, received.subspan(index_of(inputs[key]), 1));
+    }
+    double sum = 0;
+    for (std::size_t n = 0; n < rows_.masses().entries(); ++n) sum += rows_.masses().at(n, place);
+    add_exactly(sum, sums_.exact(AtlasSum::mass, place));
   }
 
-  const Trace& trace_;
+  /// Products of all pairs of heads. @returns false if the job was stopped
+  bool multiply(const HeadVectors& vectors, AtlasSum products, Team& team) {
+    // The last block has the most products.
+    const auto count = static_cast<std::int64_t>(vectors.blocks());
+    return team.run({"comparing heads", "blocks", count}, count, [&](std::int64_t task, int) {
+      const std::size_t block = vectors.blocks() - 1 - index_of(task);
+      for (std::size_t other = 0; other <= block; ++other) {
+        each_product(vectors, block, vectors, other, [&](std::size_t head, std::size_t with, double sum) {
+          if (with <= head) add_exactly(sum, sums_.exact(products, head * (head + 1) / 2 + with));
+        });
+      }
+    });
+  }
+
+  bool compare_with_first(const Job& job, Team& team) {
+    const Trace& trace = **first_;
+    const std::size_t heads = index_of(trace.info().layers) * index_of(trace.info().heads);
+    HeadVectors gates(heads, positions_);
+    WindowRows rows(*first_, rows_.count(), rows_.seed());
+    const auto read = [&](std::int64_t place, int /*thread*/) {
+      const auto layer = static_cast<int>(place / trace.info().heads);
+      const auto head = static_cast<int>(place % trace.info().heads);
+      if (head >= trace.info().mixer(layer).heads) return;
+      if (forgets(trace.info(), layer)) {
+        const std::span<const double> c = trace.cumulative_log_gate(layer, head);
+        for (std::size_t p = 1; p < c.size(); ++p) gates.at(p - 1, index_of(place)) = c[p] - c[p - 1];
+      }
+      kernels::ThreadPool alone(1);
+      if (with_rows() && !rows.measure(layer, head, {job.stop, {}, &alone})) stopped_ = true;
+    };
+    const auto count = static_cast<std::int64_t>(heads);
+    if (!team.run({"reading the first model", "heads", count}, count, read) || stopped_) return false;
+    return multiply_with(gates_, gates, AtlasSum::first_log_gate_product, team) &&
+           (!with_rows() || multiply_with(rows_.masses(), rows.masses(), AtlasSum::first_mass_product, team));
+  }
+
+  bool multiply_with(const HeadVectors& vectors, const HeadVectors& first, AtlasSum products, Team& team) {
+    const auto count = static_cast<std::int64_t>(vectors.blocks());
+    return team.run({"comparing models", "blocks", count}, count, [&](std::int64_t block, int) {
+      for (std::size_t other = 0; other < first.blocks(); ++other) {
+        each_product(vectors, index_of(block), first, other, [&](std::size_t head, std::size_t with, double sum) {
+          add_exactly(sum, sums_.exact(products, head * first.heads() + with));
+        });
+      }
+    });
+  }
+
+  void put_counts() {
+    const auto& inputs = run_->tokens()->input_id;
+    for (std::size_t p = 0; p < positions_; ++p) ++sums_.at(AtlasSum::token_count)[index_of(inputs[p + 1])];
+    for (std::size_t p = 0; p < (places_.known() ? positions_ : 0); ++p) {
+      for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+        const std::int64_t here = (window_.classes[p] >> n) & 1U;
+        sums_.at(AtlasSum::class_count)[n] += here;
+        class_slot(n)[0] += here;
+      }
+    }
+    if (with_rows()) sums_.at(AtlasSum::mass_count)[0] += static_cast<std::int64_t>(rows_.masses().entries());
+  }
+
+  void put_places() {
+    for (std::size_t head = 0; head < heads_; ++head) {
+      if (found_[head].gated) {
+        sums_.add_place(AtlasList::resets, head, found_[head].lowest);
+        sums_.add_place(AtlasList::samples, head, found_[head].drawn);
+      }
+      const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
+        if (largest.position > 0) sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
+      };
+      put_row(AtlasList::reach, rows_.head(head).reach);
+      put_row(AtlasList::gain, rows_.head(head).gain);
+    }
+  }
+
+  [[noreturn]] void fail(const char* what, std::size_t place) const {
+    throw Error(fmt::format("{} of layer {}, head {} in window {} is not a number: check the weights and --dtype", what,
+                            layer_of(place), head_of(place), window_.number));
+  }
+
+  const RunOnDevice& run_;
+  const RunOnDevice* first_;
   const AtlasWindow& window_;
+  const AtlasNumbers& numbers_;
   AtlasSums& sums_;
+  std::int64_t length_;
   std::size_t positions_;
   std::size_t heads_;
   ResetPlaces places_;
-  std::vector<double> log_gates_;  ///< [blocks, positions, kBlock]
-  std::vector<AtlasPlace> lowest_;
-  std::vector<AtlasPlace> sampled_;
+  HeadVectors gates_;  ///< log f at the positions from 1 on
+  std::vector<Found> found_;
+  WindowRows rows_;
   DocumentSums& document_;
+  std::vector<std::int64_t*> slots_;  ///< [positions] DocumentSums::tokens of what they read; null: it has no errors
+  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace
@@ -260,19 +441,15 @@ std::uint64_t window_key(std::uint64_t seed, std::span<const std::int32_t> ids) 
   return key;
 }
 
-const std::vector<AtlasNumber>& atlas_numbers() {
-  static const std::vector<AtlasNumber> numbers = [] {
-    std::vector<AtlasNumber> list;
-    for (HeadNumber& number : gate_numbers({})) {
-      if (number.name != kTimeOfDecay) list.push_back({std::move(number.name), number.unit});
-    }
-    return list;
-  }();
-  return numbers;
-}
-
-bool add_window(const Trace& trace, const AtlasWindow& window, const Job& job, AtlasSums& sums) {
-  return WindowWork(trace, window, sums).run(job);
+bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
+                const AtlasNumbers& numbers, const Job& job, AtlasSums& sums) {
+  const std::span<const float> loss = run->per_token_loss();
+  for (std::size_t p = 0; p < loss.size(); ++p) {
+    if (std::isfinite(loss[p])) continue;
+    throw Error(fmt::format("the loss at position {} of window {} is not a number: check the weights and --dtype", p,
+                            window.number));
+  }
+  return WindowWork(run, first, window, numbers, sums).run(job);
 }
 
 }  // namespace foxscope

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "backend/base/job.h"
+#include "backend/eval/atlas/atlas_numbers.h"
 #include "backend/eval/atlas/atlas_sums.h"
-#include "backend/trace/trace.h"
+#include "backend/map/map.h"
 
 namespace foxscope {
 
@@ -22,20 +22,23 @@ struct AtlasWindow {
 /// A number that seed and tokens decide, wherever a window stands among others.
 std::uint64_t window_key(std::uint64_t seed, std::span<const std::int32_t> ids);
 
-/// Names and units of the numbers of a head: those of gate_numbers but the decay time, which follows from their mean.
-struct AtlasNumber {
-  std::string name;
-  std::string unit;
-};
-const std::vector<AtlasNumber>& atlas_numbers();
+/// Rows that are sampled where all are measured.
+inline constexpr std::int64_t kDefaultRows = 64;
 
 /// Adds a window of two tokens or more to the sums: of each head log f = c_p - c_(p-1) at the positions p >= 1, by what
 /// they read, resets (f < 1/2) by the classes of what they read, and the same for kShifts circular shifts of the gate
-/// along these positions; the strongest reset; a position drawn at random; the numbers of gate_statistics; and products
-/// of log f for all pairs of heads.
-/// @param trace  of the window, with gates and tokens
+/// along these positions; the strongest reset; a position drawn at random; the statistics of measure_head; and products
+/// of log f for all pairs of heads. With rows of attention, of the rows that the window's random numbers draw
+/// (sample_rows): what keys receive, by token; the mass of each row in each bin of distance, and its products; the row
+/// with most mass half the window back or farther, where half is the largest power of 2 that is no more; and the row in
+/// which the mass beyond kLocalTokens, times what the loss is below that where the window first had the same token to
+/// predict, is largest.
+/// @param run      of the window, with gates and tokens; with rows also queries, keys, row normalisers and losses
+/// @param first    the same window as the first model read it; null: products with it are not wanted
+/// @param numbers  of the model, as many as the shape of the sums says
 /// @returns false if the job was stopped; then the sums are of no use
-/// @throws Error for a gate that is not a number, naming layer and head
-bool add_window(const Trace& trace, const AtlasWindow& window, const Job& job, AtlasSums& sums);
+/// @throws Error for a gate, attention or a loss that is not a number, naming layer and head
+bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
+                const AtlasNumbers& numbers, const Job& job, AtlasSums& sums);
 
 }  // namespace foxscope

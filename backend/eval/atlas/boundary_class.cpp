@@ -69,7 +69,8 @@ class TokenReader {
 
 const char* to_string(BoundaryClass boundary) {
   constexpr std::array<const char*, kBoundaryClasses> kNames = {
-      "sentence_start", "sentence_end", "paragraph_end", "line_end", "punctuation", "capital", "number", "word_start"};
+      "sentence_start", "sentence_end", "paragraph_end", "line_end", "punctuation", "capital", "number", "word_start",
+      "newline", "space", "word_first", "word_later"};
   return kNames[index_of(boundary)];
 }
 
@@ -85,6 +86,10 @@ std::vector<BoundaryClassSet> boundary_classes(const Window& window) {
     if (is(TokenClass::sentence_start)) classes[n] |= set_of(BoundaryClass::sentence_start);
     if (is(TokenClass::sentence_start) || is(TokenClass::word_first)) classes[n] |= set_of(BoundaryClass::word_start);
     if (is(TokenClass::punctuation)) classes[n] |= set_of(BoundaryClass::punctuation);
+    if (is(TokenClass::newline)) classes[n] |= set_of(BoundaryClass::newline);
+    if (is(TokenClass::space)) classes[n] |= set_of(BoundaryClass::space);
+    if (is(TokenClass::word_first)) classes[n] |= set_of(BoundaryClass::word_first);
+    if (is(TokenClass::word_later)) classes[n] |= set_of(BoundaryClass::word_later);
   }
   // A mark ends a sentence where the next word begins one.
   bool begins = false;

@@ -18,6 +18,8 @@ namespace foxscope {
 /// - punctuation
 /// - capital, number: its first character that is not white space is an upper-case letter (Lu), a number (N)
 /// - word_start: the first token of a word
+/// - newline, space, word_first, word_later: as TokenClass has them
+/// The first kResetClasses are those that resets are held against.
 enum class BoundaryClass : std::uint8_t {
   sentence_start,
   sentence_end,
@@ -26,15 +28,20 @@ enum class BoundaryClass : std::uint8_t {
   punctuation,
   capital,
   number,
-  word_start
+  word_start,
+  newline,
+  space,
+  word_first,
+  word_later
 };
-inline constexpr std::size_t kBoundaryClasses = 8;
+inline constexpr std::size_t kBoundaryClasses = 12;
+inline constexpr std::size_t kResetClasses = 8;
 
 /// "sentence_start" and so on, as files and tables name them.
 const char* to_string(BoundaryClass boundary);
 
 /// Classes of one token: bit n is the class of number n.
-using BoundaryClassSet = std::uint8_t;
+using BoundaryClassSet = std::uint16_t;
 constexpr BoundaryClassSet set_of(BoundaryClass boundary) {
   return static_cast<BoundaryClassSet>(1U << static_cast<unsigned>(boundary));
 }

@@ -27,7 +27,9 @@ LongNumber exact_long_value(std::span<const std::int64_t, kExactLimbs> sum);
 /// @throws Error where a sum leaves the range of 64 bits
 void add_whole(std::span<const std::int64_t> more, std::span<std::int64_t> to);
 
-/// Log f of a reading, nats, as a whole number of 2^-32 nats.
-inline constexpr double kLogGateUnit = 0x1p-32;
+/// Log f of a reading, nats, as a whole number of 2^-28 nats.
+inline constexpr double kLogGateUnit = 0x1p-28;
+/// Attention that a reading gets, as a whole number of 2^-14.
+inline constexpr double kMassUnit = 0x1p-14;
 
 }  // namespace foxscope

@@ -41,7 +41,7 @@ struct DeviceSpreads::Layout {
     const auto sampled = static_cast<std::size_t>(rows);
     const auto count = static_cast<int>(heads);
     distances = rounded(heads * (rows > 0 ? sampled * sizeof(cuda::SampledRow) : sizeof(cuda::AttentionSums)));
-    results = distances + heads * length * (rows > 0 ? 3 : 2) * sizeof(double);
+    results = distances + heads * length * (rows > 0 ? 4 : 2) * sizeof(double);
     normalizers = rounded(results);
     token = normalizers + heads * rounded(length * sizeof(float));
     positions = token + rounded(entries.token.size_bytes());
@@ -148,6 +148,7 @@ Status DeviceSpreads::start(const RowSample* sample) {
     sampled.numbers = reinterpret_cast<cuda::SampledRow*>(memory);
     sampled.mass = mass;
     sampled.half = rest;
+    sampled.received = rest + 2 * heads_.size() * length;
     sampled.workspace = memory + layout.workspace;
     status = cuda::sampled_rows(sampled, device_->stream());
   }
@@ -205,13 +206,14 @@ SampledRows DeviceSpreads::sampled(std::size_t head) const {
       result.within_beside.push_back(within_beside += weight * row.others[bin]);
     }
   }
-  const auto by_distance = taken<double>(distances_, 3 * heads_.size() * length);
+  const auto by_distance = taken<double>(distances_, 4 * heads_.size() * length);
   const auto masses = [&](std::size_t index) {
     const auto values = by_distance.subspan(index * length, length);
     return std::vector<double>(values.begin(), values.end());
   };
   result.mass = masses(head);
   for (std::size_t half = 0; half < 2; ++half) result.half[half] = masses(heads_.size() + 2 * head + half);
+  result.received = masses(3 * heads_.size() + head);
   return result;
 }
 

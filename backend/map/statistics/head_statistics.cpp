@@ -79,7 +79,9 @@ class LayerPass {
       for (const int head : heads_) entries_.emplace_back(HeadOf{run_, layer_, head}, Quantity::attention, kNoRows);
       sees_ = rows_with_repeats(entries_.front().token, entries_.front().window);
       repeats_ = std::ranges::count(sees_, 1);
-      if (options_.rows > 0 && options_.rows < info_.length) sample_ = sample_rows(info_.length, options_.rows);
+      if (options_.rows > 0 && options_.rows < info_.length) {
+        sample_ = sample_rows(info_.length, options_.rows, options_.rows_seed);
+      }
     }
     // A GPU works on the first heads meanwhile.
     std::unique_ptr<DeviceSpreads> spreads = start(0);
@@ -135,7 +137,7 @@ class LayerPass {
     const bool done = team_.run({"measuring attention", "heads", count}, count, [&](std::int64_t n, int /*thread*/) {
       HeadStatistics& head = statistics_[first + index_of(n)];
       if (sample_) {
-        estimate_spread(entries_[first + index_of(n)], *sample_, sees_, spreads.sampled(index_of(n)), head);
+        estimate(first + index_of(n), spreads.sampled(index_of(n)));
       } else {
         take(spreads.spread(index_of(n), repeats_), head);
       }
@@ -144,10 +146,19 @@ class LayerPass {
   }
 
   std::size_t measure_on_cpu(std::size_t n) {
-    if (sample_) return sample_spread(entries_[n], *sample_, sees_, job_, statistics_[n]) ? 1 : 0;
+    if (sample_) {
+      auto rows = measure_sampled_rows(entries_[n], *sample_, job_);
+      if (rows) estimate(n, std::move(*rows));
+      return rows ? 1 : 0;
+    }
     auto spread = attention_spread_on_cpu(entries_[n], repeats_, job_);
     if (spread) take(std::move(*spread), statistics_[n]);
     return spread ? 1 : 0;
+  }
+
+  void estimate(std::size_t n, SampledRows rows) {
+    if (options_.take_rows) options_.take_rows(statistics_[n], *sample_, rows);
+    estimate_spread(entries_[n], *sample_, sees_, std::move(rows), statistics_[n]);
   }
 
   void take(AttentionSpread spread, HeadStatistics& head) const {

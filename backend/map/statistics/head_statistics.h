@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -8,8 +9,11 @@
 #include "backend/map/map.h"
 #include "backend/map/statistics/head_labels.h"
 #include "backend/map/statistics/head_saliency.h"
+#include "backend/map/statistics/row_sample.h"
 
 namespace foxscope {
+
+struct SampledRows;
 
 /// Quartiles over positions: the order statistic at p (n - 1), linearly interpolated between its neighbours. A position
 /// that an end of the text cuts off counts with the distance to that end, and in the share.
@@ -111,6 +115,9 @@ struct StatisticsOptions {
   /// Rows from which the spread of attention is estimated, the same ones in every head: an even number, at least 2. 0,
   /// and as many as the text has or more: all rows.
   std::int64_t rows = 0;
+  std::uint64_t rows_seed = kRowsSeed;  ///< that they are drawn by
+  /// Gets the numbers of the sampled rows of each head, from several threads; null: nobody wants them.
+  std::function<void(const HeadStatistics& head, const RowSample& sample, const SampledRows& rows)> take_rows = {};
 };
 
 /// @param rows    StatisticsOptions::rows

@@ -49,10 +49,9 @@ std::vector<std::int64_t> stratum_begins(std::int64_t length, std::int64_t strat
 
 }  // namespace
 
-RowSample sample_rows(std::int64_t length, std::int64_t count) {
+RowSample sample_rows(std::int64_t length, std::int64_t count, std::uint64_t seed) {
   assert(count >= 2 && count % 2 == 0 && count <= length);
-  constexpr std::uint64_t kSeed = 20250307;
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(seed);
   RowSample sample{length, {}, {}};
   const std::int64_t strata = count / 2;
   const std::vector<std::int64_t> begins = stratum_begins(length, strata);

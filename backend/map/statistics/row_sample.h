@@ -6,11 +6,14 @@
 
 namespace foxscope {
 
+/// The seed where nobody names one.
+inline constexpr std::uint64_t kRowsSeed = 20250307;
+
 /// Rows of a text drawn for an estimate: the text is cut into strata, and of each stratum two rows are drawn without
 /// replacement. Row i is in stratum H/2 (i/L + log(1 + i)/log(1 + L)) of H, but that each has two rows at least: half
 /// of the strata are of equal length, and half are of equal length on a logarithmic axis, because the first rows, which
 /// see few keys, differ most from each other. Boundaries are then moved to the powers of 2 that are nearest, at which
-/// the bins of distances begin: key 0 is at distance i of row i. A text and a number of rows always give the same rows.
+/// the bins of distances begin: key 0 is at distance i of row i. A length, a number of rows and a seed always give the same rows.
 struct RowSample {
   std::int64_t length = 0;              ///< rows of the text, L
   std::vector<std::int64_t> rows;       ///< those of stratum h are rows[2 h] and rows[2 h + 1], in the order drawn
@@ -18,7 +21,8 @@ struct RowSample {
 };
 
 /// @param count  even, from 2 to `length`
-RowSample sample_rows(std::int64_t length, std::int64_t count);
+/// @param seed   of std::mt19937_64
+RowSample sample_rows(std::int64_t length, std::int64_t count, std::uint64_t seed = kRowsSeed);
 
 /// A number and its standard error.
 struct RowEstimate {

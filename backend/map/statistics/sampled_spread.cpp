@@ -152,6 +152,7 @@ void measure_distances(const HeadEntries& entries, const RowSample& sample, cons
                        SampledRows& rows) {
   const auto length = static_cast<std::size_t>(sample.length);
   rows.mass.assign(length, 0.0);
+  rows.received.assign(length, 0.0);
   std::vector<float> attention;
   const auto for_entries = [&](std::size_t n, const auto& body) {
     const std::int64_t row = sample.rows[n];
@@ -169,6 +170,7 @@ void measure_distances(const HeadEntries& entries, const RowSample& sample, cons
     const double weight = positions * weight_of(sample.rows[n], rows.beside[n]);
     for_entries(n, [&](std::size_t distance, double entry, bool beside) {
       rows.mass[distance] += positions / 2 * entry;
+      rows.received[index_of(sample.rows[n]) - distance] += positions / 2 * entry;
       if (beside) rows.half[n % 2][distance] += weight * entry;
     });
   }
@@ -355,11 +357,10 @@ void estimate_spread(const HeadEntries& entries, const RowSample& sample, std::s
   statistics.errors = std::move(errors);
 }
 
-bool sample_spread(HeadEntries& entries, const RowSample& sample, std::span<const std::uint8_t> sees, const Job& job,
-                   HeadStatistics& statistics) {
+std::optional<SampledRows> measure_sampled_rows(HeadEntries& entries, const RowSample& sample, const Job& job) {
   Team team(job);
   SampledEntries read(entries, sample);
-  if (!read.read(job, team)) return false;
+  if (!read.read(job, team)) return std::nullopt;
   SampledRows rows;
   const std::size_t count = sample.rows.size();
   for (auto* const numbers : {&rows.entropy, &rows.on_first, &rows.on_self, &rows.log_decay, &rows.beside, &rows.square,
@@ -374,10 +375,9 @@ bool sample_spread(HeadEntries& entries, const RowSample& sample, std::span<cons
                [&](std::int64_t n, int /*thread*/) {
                  measure_row(entries, sample.rows[index_of(n)], read.row(index_of(n)), bins, index_of(n), rows);
                });
-  if (!done) return false;
+  if (!done) return std::nullopt;
   measure_distances(entries, sample, read, rows);
-  estimate_spread(entries, sample, sees, std::move(rows), statistics);
-  return true;
+  return rows;
 }
 
 }  // namespace foxscope

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct SampledRows {
   std::vector<double> half[2];
   /// [rows] sum over d of A'_(i, i-d) half[n][d] / (L - 1 - d), within the window.
   std::vector<double> toward[2];
+  std::vector<double> received;  ///< [L] estimate of the sum over all rows of A_ij, by key j
 };
 
 /// Whether a row has attention beside key 0.
@@ -38,19 +40,20 @@ inline double weight_of(std::int64_t row, double beside) { return has_more(row, 
 /// @returns [L] 1 or 0; empty where tokens are not known
 std::vector<std::uint8_t> rows_with_repeats(std::span<const std::int32_t> token, std::int64_t window);
 
+/// Numbers of sampled rows, computed on the CPU.
+/// @param entries  of Quantity::attention, its gate or its content perhaps left out
+/// @returns nothing if the job was stopped
+std::optional<SampledRows> measure_sampled_rows(HeadEntries& entries, const RowSample& sample, const Job& job);
+
 /// The spread of attention from sampled rows, with standard errors. Means are stratified ones; those without key 0 and
 /// those over repeats are ratios. d50 and d90 have the error of Woodruff (J. Am. Stat. Assoc. 47, 1952): half the
 /// distance between where the mass reaches their share less its error, and the share and its error. The score of
 /// positional heads takes the squares of sums by distance from products of two estimates, each of half the rows, so
 /// that their noise has mean 0.
-/// @param entries  of Quantity::attention, its gate or its content perhaps left out
-/// @param sees     rows_with_repeats
+/// @param entries     of Quantity::attention, its gate or its content perhaps left out
+/// @param sees        rows_with_repeats
+/// @param rows        numbers of the rows, whoever computed them
 /// @param statistics  whose spread, scores of labels and errors are set
-/// @returns false if the job was stopped
-bool sample_spread(HeadEntries& entries, const RowSample& sample, std::span<const std::uint8_t> sees, const Job& job,
-                   HeadStatistics& statistics);
-
-/// The same from numbers of the rows, whoever computed them.
 void estimate_spread(const HeadEntries& entries, const RowSample& sample, std::span<const std::uint8_t> sees,
                      SampledRows rows, HeadStatistics& statistics);
 

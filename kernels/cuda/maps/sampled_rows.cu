@@ -35,6 +35,7 @@ struct SampledParameters {
   SampledRow* numbers = nullptr;
   double* mass = nullptr;
   double* half = nullptr;
+  double* received = nullptr;
   SampledHead heads[SampledRows::kMostHeads];
 };
 
@@ -198,6 +199,19 @@ __global__ void __launch_bounds__(kRowThreads) measure_distances(const __grid_co
   for (int n = 0; n < 2; ++n) p.half[(std::int64_t{blockIdx.y} * 2 + n) * p.length + distance] = half[n];
 }
 
+/// One thread a key: sums over rows.
+__global__ void __launch_bounds__(kRowThreads) measure_received(const __grid_constant__ SampledParameters p) {
+  const auto key = static_cast<int>(blockIdx.x * kRowThreads + threadIdx.x);
+  if (key >= p.length) return;
+  const std::int64_t first = std::int64_t{blockIdx.y} * p.rows;
+  double received = 0;
+  for (int row = 0; row < p.rows; ++row) {
+    if (key > p.positions[row]) continue;
+    received += p.stands_for[row] / 2 * static_cast<double>(exp2_fast(p.logarithm[(first + row) * p.length + key]));
+  }
+  p.received[std::int64_t{blockIdx.y} * p.length + key] = received;
+}
+
 /// One block a row: what it has in the direction of the sums.
 __global__ void __launch_bounds__(kRowThreads) measure_toward(const __grid_constant__ SampledParameters p) {
   const auto row = static_cast<int>(blockIdx.x);
@@ -230,6 +244,7 @@ Status measure(const SampledRows& rows, cudaStream_t stream) {
   p.numbers = rows.numbers;
   p.mass = rows.mass;
   p.half = rows.half;
+  p.received = rows.received;
   for (int n = 0; n < rows.count; ++n) {
     const HeadParameters head = head_parameters(rows.heads[n], false);
     p.heads[n] = {head.query, head.key, head.gate, head.lse};
@@ -263,6 +278,8 @@ Status measure(const SampledRows& rows, cudaStream_t stream) {
   measure_distances<<<dim3(blocks, count), kRowThreads, 0, stream>>>(p);
   if (const Status status = launched(); status != Status::ok) return status;
   measure_toward<<<dim3(row_count, count), kRowThreads, 0, stream>>>(p);
+  if (const Status status = launched(); status != Status::ok || p.received == nullptr) return status;
+  measure_received<<<dim3(blocks, count), kRowThreads, 0, stream>>>(p);
   return launched();
 }
 

@@ -37,6 +37,7 @@ struct SampledRows {
   SampledRow* numbers = nullptr;            ///< [count, rows]
   double* mass = nullptr;                   ///< [count, L] sum over the rows of N / 2 A_(i, i-d)
   double* half = nullptr;     ///< [count, 2, L] sum of N A'_(i, i-d) over the even rows, over the odd ones
+  double* received = nullptr;  ///< [count, L] sum of N / 2 A_ij over the rows, by key j; null: not wanted
   void* workspace = nullptr;  ///< [sampled_rows_workspace_bytes], aligned to 16 bytes
 };
 

@@ -77,6 +77,11 @@ class AtlasFigureTest(AtlasFigures):
                     if token.strip():
                         self.assertEqual(row["row"].strip(), token.strip())
             window, position = passages["resets/window"][6, 3, 0], passages["resets/position"][6, 3, 0]
+            surroundings = 1 - numpy.exp(passages["resets/log_gate"][6, 3, 0, 63:66].astype(float))
+        self.assertTrue((surroundings[1] >= surroundings).all())
+        words = self.words("passages", "--head", "6:3", "--kind", "reach,gain")
+        for part in ["reach of 6:3: share of attention half a window back", "gain of 6:3: ", "share forgotten 1 − f, 6:3"]:
+            self.assertIn(part, words)
         words = self.words("passages", "--head", "6:3")
         self.assertIn("resets of 6:3", words)
         before = [strings[one].strip() for one in ids[window, position - 4:position - 1]]
@@ -94,6 +99,14 @@ class AtlasFigureTest(AtlasFigures):
             self.assertEqual([row["x"] for row in rows], names * len(names))
             numpy.testing.assert_allclose(numpy.reshape([float(row["value"]) for row in rows], (32, 32)),
                                           table[numpy.ix_(heads, heads)], atol=1e-6)
+        rows = self.numbers("similarity", "--model", "base", "--order", "depth")
+        with h5py.File(self.atlas()) as file:
+            attention = file["models/base/similarity/attention"][()]
+            across = file["models/base/similarity/first_attention"][()]
+        numpy.testing.assert_allclose(numpy.reshape([float(row["value"]) for row in rows], (32, 32)), attention, atol=1e-6)
+        rows = self.numbers("similarity", "--model", "base", "--order", "depth", "--of", "attention", "--with-first")
+        numpy.testing.assert_allclose(numpy.reshape([float(row["value"]) for row in rows], (32, 32)), across, atol=1e-6)
+        self.assertIn("correlation of attention by distance", self.words("similarity", "--of", "attention"))
         words = self.words("similarity")
         self.assertIn("correlation of log f", words)
         self.assertIn("7:2", words)
@@ -152,9 +165,12 @@ class AtlasFigureTest(AtlasFigures):
         self.fails(code, words, "figure", kind, self.atlas(), *arguments, "-o", output, output=output)
 
     def test_what_is_refused(self):
-        for kind in ["tokens", "passages", "similarity", "gates"]:
+        for kind in ["tokens", "passages", "gates"]:
             self.refuses(2, ["base", "no gate"], kind, "--model", "base")
-        self.refuses(1, "none of them forgets", "scatter", "--model", "base")
+        self.refuses(2, "--x rate_decay_time: there is no such statistic", "scatter", "--model", "base", "--x", "rate_decay_time")
+        self.refuses(2, "model 'base' has no gate: it forgets nothing: use --of attention", "similarity", "--model", "base",
+                     "--of", "gates")
+        self.refuses(2, "--with-first: 'fox' is the first model", "similarity", "--with-first")
         self.refuses(2, "--model fix: there is no such model: use one of fox, base: did you mean fox?", "similarity",
                      "--model", "fix")
         self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "tokens", "--head", "9:0")
@@ -162,7 +178,7 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "--fewest 0: use a number from 1", "tokens", "--fewest", 0)
         self.refuses(2, "--count 0: use a number from 1 to 60", "tokens", "--count", 0)
         self.refuses(2, "--count 61: use a number from 1 to 60", "passages", "--count", 61)
-        self.refuses(2, "--kind reset: the atlas has resets, deciles: did you mean resets?", "passages", "--kind", "reset")
+        self.refuses(2, "--kind reset: the atlas has resets, reach, gain, deciles: did you mean resets?", "passages", "--kind", "reset")
         self.refuses(2, "--order size: use clusters or depth", "similarity", "--order", "size")
         run = self.run_fixture()
         self.fails(1, "run.h5: holds a run or maps and no atlas of heads", "figure", "tokens", run, "-o", self.folder / "x.pdf")

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/kinds/atlas/atlas_heads.h"
 #include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/page/axis_ticks.h"
 #include "app/figure/page/panel_page.h"
 #include "app/figure/token_text.h"
@@ -20,7 +23,8 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
-#include "backend/eval/atlas/atlas_rows.h"
+#include "backend/map/statistics/gate_statistics.h"
+#include "backend/trace/dtype.h"
 
 namespace foxscope::figure {
 namespace {
@@ -28,42 +32,9 @@ namespace {
 constexpr std::int64_t kWordsAround = 40;  ///< tokens on either side, more than a line has room for
 constexpr std::int64_t kMostPassages = 60;
 constexpr int kDigitsOfValues = 3;
-
-/// A place of the table of passages.
-struct Passage {
-  std::string kind;
-  std::int64_t window = 0;
-  std::int64_t position = 0;
-  double value = 0;
-};
-
-/// The places of one head, of all kinds, in the order of the table.
-std::vector<Passage> passagesOf(const Atlas& atlas, const AtlasModel& model, std::size_t head) {
-  const int place = static_cast<int>(head);
-  const AtlasTable table(atlas, "passages",
-                         {model.info.name, std::pair(place / model.info.heads, place % model.info.heads)});
-  const auto column = [&](std::string_view name) {
-    return index_of(std::ranges::find(table.columns(), name) - table.columns().begin());
-  };
-  const std::size_t kind = column("kind");
-  const std::size_t window = column("window");
-  const std::size_t position = column("position");
-  const std::size_t value = table.columns().size() - 1;  // what the place was chosen by
-  std::vector<Passage> passages;
-  table.each_row([&](std::span<const AtlasField> fields) {
-    passages.push_back({std::get<std::string>(fields[kind]), std::get<std::int64_t>(fields[window]),
-                        std::get<std::int64_t>(fields[position]), std::get<double>(fields[value])});
-  });
-  return passages;
-}
-
-std::vector<std::string> kindsOf(const std::vector<Passage>& passages) {
-  std::vector<std::string> kinds;
-  for (const Passage& passage : passages) {
-    if (std::ranges::find(kinds, passage.kind) == kinds.end()) kinds.push_back(passage.kind);
-  }
-  return kinds;
-}
+constexpr double kMostShown = 0.98;  ///< of the tints lie within the scale
+constexpr double kWhite = 0.25;      ///< of the tokens are forgotten least
+constexpr double kLeastFactor = 2;   ///< of a logarithmic scale's ends
 
 /// A number of three digits: "−2.90", "−4.1 × 10⁻⁵".
 std::string numberText(double value) {
@@ -113,48 +84,94 @@ class WindowWords {
   std::vector<std::int32_t> tokens_;
 };
 
-ConcordancePanel::Content placesOf(const std::vector<Passage>& passages, const std::string& kind,
-                                   const PassagesOptions& options, const WindowWords& words) {
+/// The share that is forgotten at a position, 1 - f, of one near a place; NaN farther away.
+double forgottenNear(const AtlasPlace& place, std::int64_t position) {
+  const std::int64_t at = position - place.position + kSurroundings;
+  if (at < 0 || at >= static_cast<std::int64_t>(kSurrounding)) return std::numeric_limits<double>::quiet_NaN();
+  return -std::expm1(static_cast<double>(from_float16(place.log_gate[index_of(at)])));
+}
+
+ConcordancePanel::Content placesOf(const AtlasPassages& passages, std::size_t count, const WindowWords& words) {
   ConcordancePanel::Content content;
-  content.quantity = "log *f* (nats)";
-  content.series = kind;
-  for (const Passage& passage : passages) {
-    if (passage.kind != kind || content.places.size() == options.count) continue;
-    const std::int64_t at = passage.position;
-    ConcordancePanel::Piece token = words.pieces(passage.window, at, at + 1).at(0);
+  content.quantity = passages.quantity;
+  content.series = passages.kind;
+  const std::size_t shown = std::min(count, passages.places.size());
+  for (const AtlasPlace& place : std::span(passages.places).first(shown)) {
+    const std::int64_t at = place.position;
+    const auto tinted = [&](std::int64_t begin, std::int64_t end) {
+      std::vector<ConcordancePanel::Piece> pieces = words.pieces(place.window, begin, end);
+      std::int64_t position = std::max<std::int64_t>(1, begin);
+      for (ConcordancePanel::Piece& piece : pieces) piece.tint = forgottenNear(place, position++);
+      return pieces;
+    };
+    ConcordancePanel::Piece token = tinted(at, at + 1).at(0);
     if (token.text.trimmed().isEmpty()) token.text.replace(' ', QChar(0x2423));
-    content.places.push_back({numberText(passage.value), passage.value,
-                              words.pieces(passage.window, at - kWordsAround, at), std::move(token),
-                              words.pieces(passage.window, at + 1, at + 1 + kWordsAround),
-                              fmt::format("{}:{}", passage.window, at)});
+    content.places.push_back({numberText(place.value), place.value, tinted(at - kWordsAround, at), std::move(token),
+                              tinted(at + 1, at + 1 + kWordsAround), fmt::format("{}:{}", place.window, at)});
   }
   return content;
 }
 
+/// White for what is forgotten least, and the darkest for all but the very most, of all places that are shown.
+ScaledColours coloursOf(const std::vector<ConcordancePanel::Content>& lists, const std::string& label) {
+  std::vector<double> values;
+  const auto take = [&](const ConcordancePanel::Piece& piece) {
+    if (std::isfinite(piece.tint)) values.push_back(piece.tint);
+  };
+  for (const ConcordancePanel::Content& list : lists) {
+    for (const ConcordancePanel::Place& place : list.places) {
+      std::ranges::for_each(place.before, take);
+      take(place.token);
+      std::ranges::for_each(place.after, take);
+    }
+  }
+  ScaledColours colours;
+  colours.map = &tint();
+  colours.label = label;
+  if (values.empty()) return colours;
+  colours.upper = foxscope::quantile(values, kMostShown);
+  if (!(colours.upper > 0)) colours.upper = 1;
+  const double lower = foxscope::quantile(values, kWhite);
+  if (lower > 0 && colours.upper > kLeastFactor * lower) {
+    colours.scale = ColourScale::logarithmic;
+    colours.lower = lower;
+  }
+  return colours;
+}
+
 }  // namespace
 
-DrawnFigure drawPassages(const Atlas& atlas, const AtlasModel& model, const PassagesOptions& options,
-                         const FigureStyle& style) {
-  const std::vector<Passage> passages = passagesOf(atlas, model, options.head);
-  const std::vector<std::string> known = kindsOf(passages);
-  if (known.empty()) {
+DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style) {
+  const std::vector<AtlasPassages> passages = atlas_passages(model, options.head);
+  if (passages.empty()) {
     throw Error(fmt::format("model '{}': the atlas keeps no passages of it: use --passages", model.info.name));
   }
+  std::vector<std::string> known;
+  for (const AtlasPassages& list : passages) known.emplace_back(list.kind);
   std::vector<std::string> kinds = options.kinds;
   if (kinds.empty()) kinds.push_back(known.front());
-  for (const std::string& kind : kinds) {
-    if (std::ranges::find(known, kind) != known.end()) continue;
-    throw UsageError(
-        fmt::format("--kind {}: the atlas has {}{}", kind, fmt::join(known, ", "), nearest_question(kind, known)));
-  }
   const WindowWords words(model);
   const std::string of = headWord(headsOf(model), options.head);
+  std::vector<ConcordancePanel::Content> lists;
+  for (const std::string& kind : kinds) {
+    const auto found = std::ranges::find(known, kind);
+    if (found == known.end()) {
+      throw UsageError(
+          fmt::format("--kind {}: the atlas has {}{}", kind, fmt::join(known, ", "), nearest_question(kind, known)));
+    }
+    lists.push_back(placesOf(passages[index_of(found - known.begin())], options.count, words));
+    lists.back().title = fmt::format("{} of {}: {}", kind, of, lists.back().quantity);
+  }
+  const ScaledColours colours = coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", of));
   PanelPage page(style);
   int row = 0;
-  for (const std::string& kind : kinds) {
-    ConcordancePanel::Content content = placesOf(passages, kind, options, words);
-    content.title = fmt::format("{} of {}: log *f* (nats)", kind, of);
-    page.add(std::make_unique<ConcordancePanel>(style.format, std::move(content)), {row++, 0});
+  for (ConcordancePanel::Content& list : lists) {
+    list.colours = colours;
+    page.add(std::make_unique<ConcordancePanel>(style.format, std::move(list)), {row++, 0, 1, 3});
+  }
+  if (model.has_gate(options.head)) {
+    ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {row, 0, 1, 3});
+    bar.setColours(colours, colours.label, "1 − *f*");
   }
   page.arrange();
   DrawnFigure drawn;
@@ -177,7 +194,7 @@ std::optional<DrawnFigure> drawPassages(FigureRequest& request) {
   const Atlas atlas = request.atlas();
   const AtlasModel& model = request.model(atlas.models);
   options.head = chosenHead(request, model);
-  return drawPassages(atlas, model, options, request.style);
+  return drawPassages(model, options, request.style);
 }
 
 }  // namespace foxscope::figure

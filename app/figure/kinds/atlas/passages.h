@@ -17,10 +17,9 @@ struct PassagesOptions {
 };
 
 /// Places of texts that an atlas keeps of a head, one a line: the value, and the token that is read there between the
-/// words around it.
+/// words around it, tinted by the share 1 - f that the head forgets at each of them.
 /// @throws UsageError naming the kinds that there are
-DrawnFigure drawPassages(const Atlas& atlas, const AtlasModel& model, const PassagesOptions& options,
-                         const FigureStyle& style);
+DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style);
 
 /// The same as `foxscope figure passages` asks for it.
 std::optional<DrawnFigure> drawPassages(struct FigureRequest& request);

@@ -40,6 +40,7 @@ std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& op
     bar.token = model.token_strings.empty() ? QStringLiteral("⟨%1⟩").arg(tokens[n])
                                             : tokenText(model.token_strings[n], Whitespace::visible);
     bar.value = -static_cast<double>(head.mean_log_gate[n]);
+    bar.error = static_cast<double>(head.error[n]);
     bar.certain = bar.count >= kFewestReadings;
     bars.push_back(std::move(bar));
   }
@@ -93,8 +94,9 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
   page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(most)), {0, 0});
   page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(least)),
            beside ? PanelPlace{0, 1} : PanelPlace{1, 0});
-  page.add(std::make_unique<LegendPanel>(style.format, std::vector<Curve>(),
-                                         "at the right how often the token was read; dashed: mean of all positions"),
+  page.add(std::make_unique<LegendPanel>(
+               style.format, std::vector<Curve>(),
+               "at the right how often the token was read; ± 1 standard error; dashed: mean of all positions"),
            beside ? PanelPlace{1, 0, 1, 2} : PanelPlace{2, 0});
   page.arrange();
   const auto read = static_cast<std::int64_t>(atlas_tokens(model.sums).size());

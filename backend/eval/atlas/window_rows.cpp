@@ -1,0 +1,90 @@
+#include "backend/eval/atlas/window_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <unordered_map>
+
+#include "backend/base/index.h"
+#include "backend/map/statistics/distance_bins.h"
+#include "backend/map/statistics/head_labels.h"
+
+namespace foxscope {
+namespace {
+
+constexpr double kNoFall = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<double> falls_of(const Trace& trace) {
+  const std::span<const float> loss = trace.per_token_loss();
+  const std::vector<std::int32_t>& ids = trace.tokens()->id;
+  std::vector<double> falls(loss.size(), kNoFall);
+  std::unordered_map<std::int32_t, double> before;
+  for (std::size_t p = 0; p < loss.size(); ++p) {
+    const auto here = static_cast<double>(loss[p]);
+    const auto [known, is_new] = before.emplace(ids[p], here);
+    if (!is_new) falls[p] = known->second - here;
+  }
+  return falls;
+}
+
+/// Less is what rounding leaves of the sum of a row.
+constexpr double kLeastMass = 0x1p-30;
+
+/// Mass at this distance and farther, where a bin begins; 0 if none does.
+double mass_from(std::int64_t distance, std::span<const DistanceBin> bins, std::span<const double> within) {
+  const auto bin = std::ranges::find(bins, distance, &DistanceBin::to);
+  if (bin == bins.end()) return 0;
+  const double mass = within.back() - within[index_of(bin - bins.begin())];
+  return mass < kLeastMass ? 0 : mass;
+}
+
+void take_larger(double value, std::int64_t position, WindowRows::Largest& largest) {
+  const bool better = value > largest.value || (value == largest.value && position < largest.position);
+  if (position > 0 && value > 0 && (largest.position == 0 || better)) largest = {position, value};
+}
+
+}  // namespace
+
+std::int64_t half_of_window(std::int64_t length) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, length / 2))));
+}
+
+WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed)
+    : run_(run),
+      count_(std::min(count, (run->info().length - 1) / 2 * 2)),
+      seed_(seed),
+      bins_(distance_bins(run->info().length).size()),
+      fall_(falls_of(*run)),
+      heads_(index_of(run->info().layers) * index_of(run->info().heads)),
+      masses_(heads_.size(), index_of(count_) * bins_) {}
+
+void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
+  const std::size_t place = index_of(of.layer) * index_of(run_->info().heads) + index_of(of.head);
+  const std::vector<DistanceBin> bins = distance_bins(sample.length);
+  const std::int64_t half = half_of_window(sample.length);
+  Head& head = heads_[place];
+  head.received = rows.received;
+  for (std::size_t n = 0; n < sample.rows.size(); ++n) {
+    const auto within = std::span(rows.within).subspan(n * bins_, bins_);
+    for (std::size_t bin = 0; bin < bins_; ++bin) {
+      masses_.at(n * bins_ + bin, place) = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
+    }
+    const std::int64_t row = sample.rows[n];
+    take_larger(mass_from(half, bins, within), row, head.reach);
+    if (!fall_.empty()) take_larger(mass_from(kLocalTokens, bins, within) * fall_[index_of(row)], row, head.gain);
+  }
+}
+
+bool WindowRows::measure(int layer, int head, const Job& job) {
+  if (count_ == 0 || !run_->has_attention(layer)) return true;
+  StatisticsOptions options;
+  options.events = 0;
+  options.rows = count_;
+  options.rows_seed = seed_;
+  options.take_rows = [this](const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
+    take(of, sample, rows);
+  };
+  return layer_statistics(run_, layer, std::span(&head, 1), options, job).has_value();
+}
+
+}  // namespace foxscope

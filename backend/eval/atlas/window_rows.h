@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/eval/atlas/head_vectors.h"
+#include "backend/map/map.h"
+#include "backend/map/statistics/head_statistics.h"
+#include "backend/map/statistics/sampled_spread.h"
+
+namespace foxscope {
+
+/// What sampled rows say of the heads of one window beside their statistics.
+class WindowRows {
+ public:
+  /// @param count  of rows that are to be drawn
+  /// @param seed   that they are drawn by
+  WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed);
+
+  /// Rows that are drawn: even, fewer than the window has; 0: it is too short.
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+
+  /// A row, and what is largest there.
+  struct Largest {
+    std::int64_t position = 0;  ///< 0: no row has it
+    double value = 0;
+  };
+  struct Head {
+    std::vector<double> received;  ///< [L] SampledRows::received; empty: no attention
+    Largest reach;                 ///< mass half the window back or farther
+    Largest gain;                  ///< mass beyond kLocalTokens times the fall of the loss, nats
+  };
+
+  /// Takes the rows of one head; heads may come from several threads.
+  void take(const HeadStatistics& of, const RowSample& sample, const SampledRows& rows);
+  /// Draws and measures the rows of one head, for whoever has not measured it with these rows.
+  /// @returns false if the job was stopped
+  bool measure(int layer, int head, const Job& job);
+
+  /// By layer, then head, the most that a layer has.
+  [[nodiscard]] Head& head(std::size_t place) { return heads_[place]; }
+  /// Mass of each row in each bin of distance, 0 of heads without attention.
+  [[nodiscard]] HeadVectors& masses() { return masses_; }
+
+ private:
+  const RunOnDevice& run_;
+  std::int64_t count_;
+  std::uint64_t seed_;
+  std::size_t bins_;
+  std::vector<double> fall_;  ///< [L] of the loss since the window first had the same token to predict; NaN: it had not
+  std::vector<Head> heads_;
+  HeadVectors masses_;
+};
+
+/// The largest power of 2 that is at most half the length; 1 of the shortest.
+std::int64_t half_of_window(std::int64_t length);
+
+}  // namespace foxscope
