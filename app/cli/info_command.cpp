@@ -17,6 +17,7 @@
 #include "app/description/facts.h"
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
+#include "app/figure/figure_words.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
@@ -44,6 +45,8 @@ struct InfoOptions {
   std::optional<int> layer;
   bool csv = false;
   std::string table;  ///< of an atlas
+  std::string model;
+  std::string head;
 };
 
 Json numberOrNull(const std::optional<double>& value) {
@@ -134,10 +137,21 @@ std::string describeSweep(const InfoOptions& options) {
          '\n' + sweepText(sweep);
 }
 
+AtlasChoice chosenHeads(const InfoOptions& options) {
+  AtlasChoice choice;
+  if (!options.model.empty()) choice.model = options.model;
+  if (!options.head.empty()) {
+    const figure::HeadIndex head = figure::parseHead("--head", options.head);
+    choice.head = {head.layer, head.head};
+  }
+  return choice;
+}
+
 std::string describeAtlas(const InfoOptions& options) {
   const Atlas atlas = Atlas::open(agent::file_here(options.path));
   if (!options.table.empty()) {
-    return options.csv ? atlasTableCsv(atlas, options.table) : atlasTableJson(atlas, options.table);
+    const AtlasChoice choice = chosenHeads(options);
+    return options.csv ? atlasTableCsv(atlas, options.table, choice) : atlasTableJson(atlas, options.table, choice);
   }
   const auto bytes = agent::bytes_of(options.path);
   if (options.json) return atlasJson(options.path, bytes, atlas);
@@ -265,6 +279,11 @@ std::string describeExperts(const InfoOptions& options) {
 
 /// A table of an atlas is for programs.
 void checkTable(const InfoOptions& options) {
+  for (const auto& [name, given] : {std::pair("--model", options.model), {"--head", options.head}}) {
+    if (options.table.empty() && !given.empty()) {
+      throw UsageError(fmt::format("{} is for --table: give that too", name));
+    }
+  }
   if (options.table.empty()) return;
   if (options.csv == options.json) throw UsageError("info --table: say in which form: give --csv or --json");
 }
@@ -327,7 +346,7 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope info run.h5 --json\n"
                                     "  foxscope info run.h5 --predictions 650 --checkpoint path/to/checkpoint\n"
                                     "  foxscope info run.h5 --experts --layer 3\n"
-                                    "  foxscope info atlas.h5 --table tokens --csv\n"
+                                    "  foxscope info atlas.h5 --table tokens --model fox --head 6:1 --csv\n"
                                     "  foxscope info --supported");
   command->add_option("path", options->path, "Checkpoint folder, hub id, run file, evaluation or file of maps")
       ->type_name("PATH");
@@ -358,6 +377,8 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
                    fmt::format("Print a table of an atlas instead, as --csv or --json: {}",
                                fmt::join(AtlasTable::names(), ", ")))
       ->type_name("NAME");
+  command->add_option("--model", options->model, "With --table: this model alone (default: all)")->type_name("NAME");
+  command->add_option("--head", options->head, "With --table: this head alone (default: all)")->type_name("L:H");
   command->add_flag("--csv", options->csv, "With --experts and --table: print as CSV");
   addUnchecked(*command, options->check);
   command->callback([options, &parsed] {

@@ -6,6 +6,9 @@
 
 #include "app/figure/figure_length.h"
 #include "app/figure/kinds/ablation.h"
+#include "app/figure/kinds/atlas/passages.h"
+#include "app/figure/kinds/atlas/similarity.h"
+#include "app/figure/kinds/atlas/tokens.h"
 #include "app/figure/kinds/compare.h"
 #include "app/figure/kinds/comparison.h"
 #include "app/figure/kinds/decay.h"
@@ -51,7 +54,9 @@ Options operator+(Options first, const Options& second) {
 }
 
 const FigureKind::Files kRun{"RUN.h5", "Run file"};
-const FigureKind::Files kHeads{"FILE.h5", "Files of `foxscope eval heads` or `foxscope heads -o`, or run files"};
+const FigureKind::Files kHeads{
+    "FILE.h5", "Files of `foxscope eval heads`, `foxscope heads -o` or `foxscope eval atlas`, or run files"};
+const FigureKind::Files kAtlas{"ATLAS.h5", "Atlas of heads"};
 const FigureKind::Files kLosses{"FILE.h5", "Evaluations, or run files with one text"};
 
 Options common() {
@@ -220,17 +225,58 @@ std::vector<FigureKind> kinds() {
        models() + curves() + runs(),
        drawing<drawDecay>(),
        {.letters = true, .forgetting = true}},
-      {"gates", "How the forget gates f of every head or layer are distributed, as violins",
+      {"gates",
+       "How the forget gates f of every head or layer are distributed, as violins",
        "  foxscope figure gates run.h5 -o gates.pdf\n"
-       "  foxscope figure gates run.h5 --by time --each layer --width icml -o gates.pdf",
-       kRun,
+       "  foxscope figure gates run.h5 --by time --each layer --width icml -o gates.pdf\n"
+       "  foxscope figure gates atlas.h5 --each layer -o gates.pdf",
+       {"FILE.h5", "Run file, or atlas of heads"},
        model() +
            Options{{"--by", "gate|time", Takes::text,
                     "Axis: the gate f, or the decay time -1 / log f that it alone would give, tokens (default: gate)"},
                    {"--each", "auto|head|layer", Takes::text,
                     "A violin for each head, or for all heads of a layer (default: a head where they have room)"}} +
-           rows("all") + runs(),
+           rows("all; not of an atlas") + runs(),
        drawing<drawGates>()},
+      {"tokens",
+       "Tokens at which a head forgets most, and least, over a corpus",
+       "  foxscope figure tokens atlas.h5 --head 6:3 -o tokens.pdf\n"
+       "  foxscope figure tokens atlas.h5 --model mamba --count 30 --fewest 100 -o tokens.pdf",
+       kAtlas,
+       model() + head("--head", "Head whose tokens are shown (default: one of middle memory)") +
+           Options{{"--count", "N", Takes::integer, "Tokens in each list (default: 15)"},
+                   {"--fewest", "N", Takes::integer,
+                    "Readings that a token needs; fewer than 30 are drawn in grey (default: 30)"}} +
+           common(),
+       drawing<drawTokens>(),
+       {.letters = true}},
+      {"passages",
+       "Passages of a corpus in which a head forgets most, and others that an atlas keeps",
+       "  foxscope figure passages atlas.h5 --head 6:1 -o passages.pdf\n"
+       "  foxscope figure passages atlas.h5 --head 6:1 --kind resets,deciles --count 10 -o passages.pdf",
+       kAtlas,
+       model() + head("--head", "Head whose passages are shown (default: one of middle memory)") +
+           Options{{"--kind", "KIND,...", Takes::list,
+                    "Kinds of passages, as `foxscope info ATLAS.h5 --table passages` names them (default: the first)"},
+                   {"--count", "N", Takes::integer, "Passages of each kind (default: 12)"}} +
+           common(),
+       drawing<drawPassages>(),
+       {.letters = true}},
+      {"similarity", "How alike heads are: the correlation of log f, or of attention, of every two heads over a corpus",
+       "  foxscope figure similarity atlas.h5 -o similarity.pdf\n"
+       "  foxscope figure similarity atlas.h5 --of attention --order depth --width icml -o similarity.pdf\n"
+       "  foxscope figure similarity atlas.h5 --model mamba --with-first -o similarity.pdf",
+       kAtlas,
+       model() +
+           Options{{"--order", "clusters|depth", Takes::text,
+                    "Alike heads side by side, or heads by layer (default: clusters)"},
+                   {"--of", "auto|gates|attention", Takes::text,
+                    "Correlation of log f, or of the mass of attention by distance (default: gates, without any "
+                    "attention)"},
+                   {"--with-first", nullptr, Takes::flag,
+                    "The model's heads downwards, and those of the atlas's first model across"}} +
+           common(),
+       drawing<drawSimilarity>()},
       {"scatter", "Heads as points over two statistics, coloured by label or layer, named where they are extreme",
        "  foxscope figure scatter run.h5 -o scatter.pdf\n"
        "  foxscope figure scatter heads.h5 --x rate_decay_time --y entropy --colour-by layer -o scatter.pdf",

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/figure/kinds/atlas/atlas_heads.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
@@ -19,6 +20,7 @@ namespace {
 
 const std::string& nameOf(const LossSource& source) { return source.name; }
 const std::string& nameOf(const EvaluatedHeads& model) { return model.info.name; }
+const std::string& nameOf(const AtlasModel& model) { return model.info.name; }
 const std::string& nameOf(const RunOnDevice& run) { return run->info().name; }
 
 template <typename Of>
@@ -49,6 +51,7 @@ std::vector<Of> chosenOf(const std::vector<Of>& all, const FigureSpec& spec) {
 }
 
 const TraceInfo& infoOf(const EvaluatedHeads& model) { return model.info; }
+const TraceInfo& infoOf(const AtlasModel& model) { return model.info; }
 const TraceInfo& infoOf(const RunOnDevice& run) { return run->info(); }
 
 /// The first that has a gate, else the first of all, with a note if there was a choice.
@@ -60,6 +63,17 @@ const Of& firstGated(const std::vector<Of>& all, std::vector<std::string>& notes
     notes.push_back(fmt::format("of {} this is {}: --model chooses another", namesOf(all), nameOf(chosen)));
   }
   return chosen;
+}
+
+/// The model that --model names, or firstGated.
+template <typename Of>
+const Of& chosenModel(const std::vector<Of>& models, const FigureSpec& spec, std::vector<std::string>& notes) {
+  if (!spec.has("model")) return firstGated(models, notes);
+  const std::string name = spec.text("model");
+  const auto found = std::ranges::find_if(models, [&](const auto& model) { return nameOf(model) == name; });
+  if (found != models.end()) return *found;
+  throw UsageError(fmt::format("--model {}: there is no such model: use one of {}{}", name, namesOf(models),
+                               nearest_question(name, namesIn(models))));
 }
 
 RunCheck checkOf(const FigureSpec& spec) { return spec.has("unchecked") ? RunCheck::none : RunCheck::whole; }
@@ -134,12 +148,25 @@ std::optional<RunOnDevice> FigureRequest::run() {
 
 const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& models) {
   if (!sources.runs.empty()) return models.front();
-  if (!spec.has("model")) return firstGated(models, notes);
-  const std::string name = spec.text("model");
-  const auto found = std::ranges::find_if(models, [&](const auto& model) { return nameOf(model) == name; });
-  if (found != models.end()) return *found;
-  throw UsageError(fmt::format("--model {}: there is no such model: use one of {}{}", name, namesOf(models),
-                               nearest_question(name, namesIn(models))));
+  return chosenModel(models, spec, notes);
+}
+
+const AtlasModel& FigureRequest::model(const std::vector<AtlasModel>& models) {
+  return chosenModel(models, spec, notes);
+}
+
+bool FigureRequest::ofAtlas() const {
+  return sources.runs.empty() && sources.files.size() == 1 && agent::content_of(sources.files.front()) == kAtlasContent;
+}
+
+Atlas FigureRequest::atlas() const {
+  if (sources.files.size() != 1) {
+    throw UsageError(fmt::format("{}: name one atlas: `foxscope eval atlas --merge` makes one of several",
+                                 fmt::join(sources.files, ", ")));
+  }
+  Atlas atlas = Atlas::open(agent::file_here(sources.files.front()));
+  style.requireLabels(namesIn(atlas.models));
+  return atlas;
 }
 
 std::optional<std::pair<RunOnDevice, RunOnDevice>> FigureRequest::twoRuns() {
@@ -176,6 +203,10 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
     if (content == kHeadsContent || content == kEvalHeadsContent) {
       for (EvaluatedHeads& model : HeadsEvaluation::open(agent::file_here(file)).models)
         models.push_back(std::move(model));
+      continue;
+    }
+    if (content == kAtlasContent) {
+      for (const AtlasModel& model : Atlas::open(agent::file_here(file)).models) models.push_back(headsOf(model));
       continue;
     }
     if (!content.empty()) {

@@ -12,6 +12,7 @@
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/loss_source.h"
 #include "backend/base/job.h"
+#include "backend/eval/atlas/atlas_file.h"
 #include "backend/eval/heads/heads_evaluation.h"
 #include "backend/file/run_file.h"
 
@@ -69,12 +70,19 @@ struct FigureRequest {
   std::optional<RunOnDevice> run();  ///< of all runs
   /// The same of models.
   const EvaluatedHeads& model(const std::vector<EvaluatedHeads>& models);
+  const AtlasModel& model(const std::vector<AtlasModel>& models);
   /// The two runs that --models names, or the first two, of files one with a gate before one without, with a note if
   /// there was a choice.
   /// @throws UsageError with the names that exist
   std::optional<std::pair<RunOnDevice, RunOnDevice>> twoRuns();
 
-  /// Statistics of the heads of every model: files hold them, or runs.
+  /// Whether the only file is an atlas of heads.
+  [[nodiscard]] bool ofAtlas() const;
+  /// The atlas of the only file.
+  /// @throws UsageError for several files, Error as Atlas::open, also for a file that is none
+  [[nodiscard]] Atlas atlas() const;
+
+  /// Statistics of the heads of every model: files hold them, or runs; of an atlas headsOf.
   /// @returns nothing if the job was stopped
   [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> heads() const;
   /// The same of the models that --models names.

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "app/figure/colour_map.h"
+#include "app/figure/colour_scale.h"
 #include "app/figure/page/panel.h"
 
 namespace foxscope::figure {
@@ -52,6 +54,47 @@ class WordsPanel final : public Panel {
   void addNumbers(NumberTable& numbers) const override;
 
  private:
+  Content m_content;
+  TextStyle m_style;  ///< of words, without italics
+  TextStyle m_titleStyle;
+};
+
+/// Places of texts, one below the other: a number, and a token between the words before and after it, each on its tint.
+/// The tokens stand below each other, in frames, so that what surrounds them can be compared.
+class ConcordancePanel final : public Panel {
+ public:
+  struct Piece {
+    QString text;
+    double tint = std::numeric_limits<double>::quiet_NaN();  ///< NaN: none
+  };
+  struct Place {
+    std::string number;  ///< as it is written
+    double value = 0;
+    std::vector<Piece> before;
+    Piece token;
+    std::vector<Piece> after;
+    std::string where;  ///< in a table of numbers
+  };
+  struct Content {
+    std::string title;
+    std::string quantity;  ///< in a table of numbers, what `value` is
+    std::string series;
+    std::vector<Place> places;
+    ScaledColours colours;  ///< of tints
+  };
+  ConcordancePanel(const FigureFormat& format, Content content);
+
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
+  [[nodiscard]] std::optional<double> heightFor(double width) const override;
+  [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
+  [[nodiscard]] std::string title() const override { return m_content.title; }
+  [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
+  void draw(Canvas& canvas, const QRectF& inner) const override;
+  void addNumbers(NumberTable& numbers) const override;
+
+ private:
+  void drawPiece(Canvas& canvas, const Piece& piece, const QRectF& box) const;
+
   Content m_content;
   TextStyle m_style;  ///< of words, without italics
   TextStyle m_titleStyle;

@@ -11,6 +11,8 @@ from foxscope.errors import FoxscopeError
 from foxscope.program import VERSION
 
 if TYPE_CHECKING:
+    from foxscope.atlases import Atlas as Atlas
+    from foxscope.atlases import AtlasModel as AtlasModel
     from foxscope.comparison import Comparison as Comparison
     from foxscope.entries import Entries as Entries
     from foxscope.figures import Figure as Figure
@@ -28,6 +30,8 @@ __version__ = VERSION
 
 # Imported when they are used: the command foxscope needs none of them, nor numpy.
 _PLACES = {
+    "Atlas": "atlases",
+    "AtlasModel": "atlases",
     "Comparison": "comparison",
     "Entries": "entries",
     "Figure": "figures",

@@ -47,7 +47,7 @@ class Comparison:
         return self._number("perplexity_ratio")
 
     def _table(self, name: str) -> "pd.DataFrame":
-        from foxscope.runs import import_pandas
+        from foxscope.tables import import_pandas
 
         table: pd.DataFrame = import_pandas().json_normalize(self.report[name])
         return table

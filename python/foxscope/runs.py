@@ -8,23 +8,25 @@ import os
 import subprocess
 import tempfile
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foxscope.agents import Agent, agent_of
 from foxscope.arrays import Mixer, read_array, read_row
+from foxscope.atlases import Atlas
 from foxscope.comparison import Comparison
 from foxscope.connection import Answer, Json, number
 from foxscope.entries import Entries
 from foxscope.errors import FoxscopeError
-from foxscope.figures import FORMATS, Figure, option_words
+from foxscope.figures import Figure, option_words
 from foxscope.integers import as_integer
+from foxscope.opened import OpenedFile
 from foxscope.program import find_program
-from foxscope.remote_path import Host, is_remote, parse_remote_path
+from foxscope.remote_path import is_remote, parse_remote_path
+from foxscope.tables import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,15 +39,6 @@ _TOKEN_PIECE = 1 << 19
 """Tokens of a long text in one answer."""
 _WINDOW_SECONDS = 0.5
 """A window that cannot open says so within this time."""
-
-
-def import_pandas() -> Any:
-    """pandas, which tables alone need."""
-    try:
-        import pandas
-    except ImportError:
-        raise FoxscopeError("tables need pandas: pip install 'foxscope[notebook]'") from None
-    return pandas
 
 
 class _Tokens:
@@ -93,29 +86,19 @@ class _Tokens:
         self.strings += more.strings
 
 
-class Run:
+class Run(OpenedFile):
     """A run file: models that read one text. Its arrays stay in the file; the program computes what is asked for.
 
     `run["fox"]` is a model of it, and so is `run[0]`. A run is closed by `close()` or at the end of a `with` block.
     """
 
     def __init__(self, agent: Agent, path: str, there: str, check: str, device: str) -> None:
-        self._agent = agent
-        self.path = path
-        """As it was opened."""
-        self.host: Host | None = agent.host
-        """The machine where it lies; None: this one."""
-        self._there = there
+        super().__init__(agent, path, there)
         self.device = device
-        self.closed = False
-        self._process = os.getpid()
-        agent.enter()
-        self._leave: Callable[[], object] = weakref.finalize(self, agent.leave)
         try:
-            self._stat = self._look()
             answer = self.ask("open", {"path": there, "check": check, "losses": True})
         except BaseException:
-            self._leave()
+            self.close()
             raise
         opened = answer.value
         self.reference: Json = opened["run"]
@@ -163,45 +146,6 @@ class Run:
                 whole.extend(part)
         assert whole is not None
         return whole
-
-    def _look(self) -> tuple[int, int, int] | None:
-        """What tells whether a file here is still the same one."""
-        if self.host is not None:
-            return None
-        try:
-            found = os.stat(self._there)
-        except OSError:
-            return None  # whoever opens it says why
-        return found.st_ino, found.st_size, found.st_mtime_ns
-
-    def check_unchanged(self) -> None:
-        """Raises FoxscopeError where a file here has changed since it was opened, or is gone."""
-        found = self._look()
-        if found is None and self._stat is not None:
-            raise FoxscopeError(f"{self.path}: is not there any more: it was moved or deleted since it was opened")
-        if found != self._stat:
-            raise FoxscopeError(f"{self.path}: has changed since it was opened: open it again")
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise FoxscopeError(f"{self.path}: is closed: open it again")
-        if self._process != os.getpid():  # a forked process has none of the threads that read answers
-            raise FoxscopeError(f"{self.path}: was opened by another process: open it again in this one")
-
-    def ask(self, do: str, fields: dict[str, Json], *, into: NDArray[Any] | None = None) -> Answer:
-        """Makes a request of the agent (docs/agent.md)."""
-        self._check_open()
-        return self._agent.ask(do, fields, into=into)
-
-    def command(self, *arguments: str) -> bytes:
-        """Runs a command of the program where the file lies, and returns what it prints."""
-        self._check_open()
-        return self._agent.command(list(arguments))
-
-    @property
-    def path_there(self) -> str:
-        """The path on the machine where it lies."""
-        return self._there
 
     @property
     def unchecked(self) -> bool:
@@ -264,12 +208,8 @@ class Run:
         format: svg, pdf, png or csv. others: run files or evaluations beside this one, on the same machine. options are
         the command's: heads=[(3, 0)], quantity=["attention"], rows=(0, 512), width="icml", label={"fox": "FoX"}.
         """
-        if format not in FORMATS:
-            raise FoxscopeError(f"format {format!r}: use {', '.join(FORMATS)}")
         paths = [other.path_there if isinstance(other, Run) else os.fspath(other) for other in others]
-        words = ["figure", kind, self._there, *paths, *option_words(options), *self._checked_words()]
-        data = self.command(*words, "--quiet", "--format", format, "-o", "-")
-        return Figure(data, format, " ".join(["foxscope", *words]))
+        return self._draw(kind, format, [*paths, *option_words(options), *self._checked_words()])
 
     def compare(
         self,
@@ -305,17 +245,6 @@ class Run:
             line = said.read().decode("utf-8", "replace").strip().split("\n")[-1].removeprefix("foxscope: ")
         if status != 0:
             raise FoxscopeError(line or f"the window ended with status {status}")
-
-    def close(self) -> None:
-        """Closes it. The agent ends with the last run of its machine."""
-        self.closed = True
-        self._leave()
-
-    def __enter__(self) -> "Run":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {', '.join(self.names)}>"
@@ -582,16 +511,41 @@ class Head:
         return f"<head {self.layer}:{self.head} of {self.model.name}>"
 
 
-def open(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "auto") -> Run:
-    """Opens a run file, here or at ssh://[USER@]HOST[:PORT]/PATH (docs/agent.md).
+@overload
+def open(
+    path: "str | os.PathLike[str]", *, check: bool = True, device: str = "auto", kind: Literal["run"] | None = None
+) -> Run: ...
+
+
+@overload
+def open(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "auto", kind: Literal["atlas"]) -> Atlas: ...
+
+
+def open(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "auto", kind: str | None = None) -> Run | Atlas:
+    """Opens a run file or an atlas of heads, here or at ssh://[USER@]HOST[:PORT]/PATH (docs/agent.md).
 
     check: arrays that contradict one another are an error; False opens such a file too, and what is drawn is marked.
-    device: computes maps and statistics where the file lies: auto, cpu, cuda or cuda:N.
+    device: computes maps and statistics where the file lies: auto, cpu, cuda or cuda:N. kind: "run" or "atlas", which the
+    file then has to be; a checker of types takes what is opened without it for a run.
 
     Raises FoxscopeError in the program's words: a file that is missing, is still being written, is of a newer schema.
     """
+    if kind not in (None, "run", "atlas"):
+        raise FoxscopeError(f"kind {kind!r}: use 'run' or 'atlas'")
     name = os.fspath(path)
-    if is_remote(name):
-        host, there = parse_remote_path(name)
-        return Run(agent_of(host), name, there, "whole" if check else "none", device)
-    return Run(agent_of(None), name, os.path.abspath(name), "whole" if check else "none", device)
+    host, there = parse_remote_path(name) if is_remote(name) else (None, os.path.abspath(name))
+    agent = agent_of(host)
+    agent.enter()  # one agent says what the file is, and reads it
+    try:
+        holds = kind or ("atlas" if _holds_atlas(agent, there) else "run")
+        return Atlas(agent, name, there) if holds == "atlas" else Run(agent, name, there, "whole" if check else "none", device)
+    finally:
+        agent.leave()
+
+
+def _holds_atlas(agent: Agent, there: str) -> bool:
+    """Whether a file is an atlas of heads; whoever opens another says what is wrong with it."""
+    try:
+        return bool(agent.ask("stat", {"path": there}).value.get("holds") == "eval_atlas")
+    except FoxscopeError:
+        return False

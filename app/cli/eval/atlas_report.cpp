@@ -124,6 +124,15 @@ std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& 
                       {"effective_documents", documents.effective},
                       {"weights_sha256", model.info.weights_sha256}});
   }
+  Json documents = Json::array();
+  std::vector<std::int64_t> windows(atlas.corpus.documents.size());
+  if (!windows.empty()) {
+    for (const std::int32_t document : atlas.models.front().windows->document) ++windows[index_of(document)];
+  }
+  for (std::size_t n = 0; n < windows.size(); ++n) {
+    const WindowDocument& document = atlas.corpus.documents[n];
+    documents.push_back({{"name", document.name}, {"sha256", document.sha256}, {"windows", windows[n]}});
+  }
   const Json description = {{"kind", "atlas of heads"},
                             {"path", path},
                             {"bytes", bytes},
@@ -133,18 +142,19 @@ std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& 
                             {"source", atlas.corpus.source},
                             {"seed", atlas.corpus.seed},
                             {"tables", AtlasTable::names()},
+                            {"documents", std::move(documents)},
                             {"models", std::move(models)}};
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-std::string atlasTableCsv(const Atlas& atlas, const std::string& name) {
+std::string atlasTableCsv(const Atlas& atlas, const std::string& name, const AtlasChoice& choice) {
   std::string text;
-  write_csv(AtlasTable(atlas, name), [&](std::string_view piece) { text += piece; });
+  write_csv(AtlasTable(atlas, name, choice), [&](std::string_view piece) { text += piece; });
   return text;
 }
 
-std::string atlasTableJson(const Atlas& atlas, const std::string& name) {
-  const AtlasTable table(atlas, name);
+std::string atlasTableJson(const Atlas& atlas, const std::string& name, const AtlasChoice& choice) {
+  const AtlasTable table(atlas, name, choice);
   std::string text = "[";
   table.each_row([&](std::span<const AtlasField> fields) {
     Json row;

@@ -14,7 +14,7 @@ std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& 
 
 /// A table (AtlasTable): as CSV, and as a list of objects with the columns' names; what is not known is null.
 /// @throws UsageError naming the tables that there are
-std::string atlasTableCsv(const Atlas& atlas, const std::string& name);
-std::string atlasTableJson(const Atlas& atlas, const std::string& name);
+std::string atlasTableCsv(const Atlas& atlas, const std::string& name, const AtlasChoice& choice);
+std::string atlasTableJson(const Atlas& atlas, const std::string& name, const AtlasChoice& choice);
 
 }  // namespace foxscope::cli

@@ -11,6 +11,7 @@
 #include "backend/base/csv_field.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/base/nearest_name.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/trace/dtype.h"
 
@@ -22,23 +23,29 @@ using Fields = std::vector<AtlasField>;
 /// Gives out rows of one model, each with the model's name and perhaps a head in front.
 class ModelRows {
  public:
-  ModelRows(const Atlas& atlas, const AtlasModel& model, const AtlasTable::Row& row)
-      : atlas_(atlas), model_(model), row_(row) {}
+  ModelRows(const Atlas& atlas, const AtlasModel& model, const AtlasChoice& choice, const AtlasTable::Row& row)
+      : atlas_(atlas), model_(model), choice_(choice), row_(row) {}
 
   [[nodiscard]] const Atlas& atlas() const { return atlas_; }
   [[nodiscard]] const AtlasModel& model() const { return model_; }
   [[nodiscard]] std::size_t head_count() const { return model_.sums.shape().head_count(); }
 
-  /// Heads with a gate.
+  /// Heads with a gate that rows are of.
   template <typename Body>
   void each_head(Body body) const {
-    for (std::size_t place = 0; place < head_count(); ++place) {
+    each_known_head([&](std::size_t place) {
       if (model_.has_gate(place)) body(place);
-    }
+    });
   }
-  /// Heads with a gate, or with attention that was measured.
+  /// Heads with a gate, or with attention that was measured, that rows are of.
   template <typename Body>
   void each_known_head(Body body) const {
+    each_known([&](std::size_t place) {
+      if (!choice_.head || head(place) == std::pair<std::int64_t, std::int64_t>(*choice_.head)) body(place);
+    });
+  }
+  template <typename Body>
+  void each_known(Body body) const {
     for (std::size_t place = 0; place < head_count(); ++place) {
       if (model_.has_gate(place) || model_.has_attention(place)) body(place);
     }
@@ -57,6 +64,7 @@ class ModelRows {
  private:
   const Atlas& atlas_;
   const AtlasModel& model_;
+  const AtlasChoice& choice_;
   const AtlasTable::Row& row_;
 };
 
@@ -188,10 +196,9 @@ void passage_rows(const ModelRows& rows) {
     }
   };
   rows.each_known_head([&](std::size_t place) {
-    give_list(place, "resets", strongest_resets(model, place));
-    give_list(place, "reach", farthest_places(model, place));
-    give_list(place, "gain", gaining_places(model, place));
-    give_list(place, "deciles", decile_places(model, place));
+    for (const AtlasPassages& passages : atlas_passages(model, place)) {
+      give_list(place, passages.kind, passages.places);
+    }
   });
 }
 
@@ -206,7 +213,7 @@ void similarity_rows(const ModelRows& rows) {
   const std::vector<std::int64_t> heads = similarity_order(rows.model().forgets() ? similarity : masses);
   for (std::size_t n = 0; n < heads.size(); ++n) order[index_of(heads[n])] = static_cast<std::int64_t>(n);
   rows.each_known_head([&](std::size_t a) {
-    rows.each_known_head([&](std::size_t b) {
+    rows.each_known([&](std::size_t b) {
       const auto [layer, head] = rows.head(b);
       rows.give(a, {order[a], layer, head, order[b], static_cast<double>(similarity[a * rows.head_count() + b]),
                     static_cast<double>(masses[a * rows.head_count() + b])});
@@ -248,8 +255,8 @@ void distance_rows(const ModelRows& rows) {
 }
 
 template <void (*Rows)(const ModelRows& rows)>
-void rows_of(const Atlas& atlas, const AtlasModel& model, const AtlasTable::Row& row) {
-  Rows(ModelRows(atlas, model, row));
+void rows_of(const Atlas& atlas, const AtlasModel& model, const AtlasChoice& choice, const AtlasTable::Row& row) {
+  Rows(ModelRows(atlas, model, choice, row));
 }
 
 std::vector<std::string> head_columns(const Atlas& atlas) {
@@ -261,12 +268,34 @@ std::vector<std::string> head_columns(const Atlas& atlas) {
   return columns;
 }
 
+void check_choice(const Atlas& atlas, const AtlasChoice& choice) {
+  std::vector<std::string> names;
+  bool model = false;
+  bool head = false;
+  for (const AtlasModel& one : atlas.models) {
+    names.push_back(one.info.name);
+    if (choice.model && *choice.model != one.info.name) continue;
+    model = true;
+    if (!choice.head) continue;
+    const auto [layer, number] = *choice.head;
+    head = head || (layer >= 0 && layer < one.info.layers && number >= 0 && number < one.info.mixer(layer).heads);
+  }
+  if (!model) {
+    throw UsageError(fmt::format("--model {}: the atlas has {}{}", *choice.model, fmt::join(names, ", "),
+                                 nearest_question(*choice.model, names)));
+  }
+  if (choice.head && !head) {
+    throw UsageError(fmt::format("--head {}:{}: there is no such head: use the numbers of --table heads",
+                                 choice.head->first, choice.head->second));
+  }
+}
+
 }  // namespace
 
 struct AtlasTable::Kind {
   const char* name;
   std::vector<std::string> columns;  ///< behind model, layer, head; empty: those of head_columns
-  void (*rows)(const Atlas& atlas, const AtlasModel& model, const Row& row);
+  void (*rows)(const Atlas& atlas, const AtlasModel& model, const AtlasChoice& choice, const Row& row);
 };
 
 const std::vector<AtlasTable::Kind>& AtlasTable::kinds() {
@@ -307,13 +336,15 @@ std::vector<std::string> AtlasTable::names() {
   return names;
 }
 
-AtlasTable::AtlasTable(const Atlas& atlas, std::string_view name) : atlas_(atlas), kind_(nullptr) {
+AtlasTable::AtlasTable(const Atlas& atlas, std::string_view name, AtlasChoice choice)
+    : atlas_(atlas), kind_(nullptr), choice_(std::move(choice)) {
   for (const Kind& kind : kinds()) {
     if (name == kind.name) kind_ = &kind;
   }
   if (kind_ == nullptr) {
     throw UsageError(fmt::format("\"{}\" is no table of an atlas: use {}", name, fmt::join(names(), ", ")));
   }
+  check_choice(atlas, choice_);
   columns_ = {"model", "layer", "head"};
   const std::vector<std::string> more = kind_->columns.empty() ? head_columns(atlas) : kind_->columns;
   columns_.insert(columns_.end(), more.begin(), more.end());
@@ -321,7 +352,8 @@ AtlasTable::AtlasTable(const Atlas& atlas, std::string_view name) : atlas_(atlas
 
 void AtlasTable::each_row(const Row& row) const {
   for (const AtlasModel& model : atlas_.models) {
-    kind_->rows(atlas_, model, row);
+    if (choice_.model && *choice_.model != model.info.name) continue;
+    kind_->rows(atlas_, model, choice_, row);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,12 @@ namespace foxscope {
 /// A field of a table; NaN: there is no value.
 using AtlasField = std::variant<std::int64_t, double, std::string>;
 
+/// The heads that a table is of; nothing: all.
+struct AtlasChoice {
+  std::optional<std::string> model = {};
+  std::optional<std::pair<int, int>> head = {};  ///< layer and head
+};
+
 /// A table of an atlas as rows of fields, for CSV and JSON. docs/files.md names the columns.
 class AtlasTable {
  public:
@@ -24,8 +31,8 @@ class AtlasTable {
   static std::vector<std::string> names();
 
   /// @param atlas  must outlive the table
-  /// @throws UsageError naming the tables that there are
-  AtlasTable(const Atlas& atlas, std::string_view name);
+  /// @throws UsageError naming the tables, models or heads that there are
+  AtlasTable(const Atlas& atlas, std::string_view name, AtlasChoice choice = {});
 
   [[nodiscard]] const std::vector<std::string>& columns() const { return columns_; }
   using Row = std::function<void(std::span<const AtlasField> fields)>;
@@ -39,6 +46,7 @@ class AtlasTable {
 
   const Atlas& atlas_;
   const Kind* kind_;
+  AtlasChoice choice_;
   std::vector<std::string> columns_;
 };
 

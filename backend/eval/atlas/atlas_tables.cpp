@@ -528,6 +528,18 @@ std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place
   return chosen;
 }
 
+std::vector<AtlasPassages> atlas_passages(const AtlasModel& model, std::size_t place) {
+  std::vector<AtlasPassages> all;
+  const auto add = [&](const char* kind, const char* quantity, std::vector<AtlasPlace> places) {
+    if (!places.empty()) all.push_back({kind, quantity, std::move(places)});
+  };
+  add("resets", "log *f* (nats)", strongest_resets(model, place));
+  add("reach", "share of attention half a window back and farther", farthest_places(model, place));
+  add("gain", "attention beyond 32 tokens times the fall of the loss (nats)", gaining_places(model, place));
+  add("deciles", "log *f* (nats)", decile_places(model, place));
+  return all;
+}
+
 std::vector<float> atlas_similarity(const AtlasModel& model) { return similarity_of(model, kGates); }
 std::vector<float> attention_similarity(const AtlasModel& model) { return similarity_of(model, kMasses); }
 

@@ -96,6 +96,15 @@ std::vector<AtlasPlace> gaining_places(const AtlasModel& model, std::size_t plac
 /// of their log f (of each K-th part, where K is below 10), the smallest first.
 std::vector<AtlasPlace> decile_places(const AtlasModel& model, std::size_t place);
 
+/// A list of places of a head.
+struct AtlasPassages {
+  const char* kind;      ///< as files name it
+  const char* quantity;  ///< what the places are chosen by, with its unit
+  std::vector<AtlasPlace> places;
+};
+/// All of them; lists without places are left out.
+std::vector<AtlasPassages> atlas_passages(const AtlasModel& model, std::size_t place);
+
 /// Pearson correlation of log f of all pairs of heads, over all positions p >= 1 of all windows, [N, N]; NaN of a head
 /// without a gate, or whose gate never changes.
 std::vector<float> atlas_similarity(const AtlasModel& model);

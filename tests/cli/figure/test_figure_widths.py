@@ -8,14 +8,14 @@ import unittest
 import xml.etree.ElementTree
 
 from support import DRAWS, SOURCE
-from test_figure import FigureTest
+from test_figure_atlas import AtlasFigures
 from test_figure_training import write_training
 
 FIGURES = SOURCE / "resources" / "figures"
 POINTS = 72
 WIDTHS = [3.25, 2.65, 5.5]  # inches: a column of ICML, half of ICLR's text, all of it
 KINDS = ["ablation", "compare", "comparison", "decay", "distance", "gates", "grid", "labels", "loss", "maps", "needle",
-         "perplexity", "pruning", "saliency", "scatter", "sweep", "text", "training"]
+         "passages", "perplexity", "pruning", "saliency", "scatter", "similarity", "sweep", "text", "tokens", "training"]
 POSITIONS = {"loss", "perplexity", "ablation", "needle"}  # have --train-length
 
 
@@ -33,12 +33,14 @@ class Word:
 
 
 @unittest.skipUnless(DRAWS, "built without Qt")
-class WidthsTest(FigureTest):
+class WidthsTest(AtlasFigures):
     def source_of(self, kind):
         if kind in {"decay", "distance", "scatter"}:
             return FIGURES / "heads.h5"
         if kind in {"needle", "sweep", "saliency"}:
             return FIGURES / f"{kind}.h5"
+        if kind in {"passages", "similarity", "tokens"}:
+            return self.atlas()
         if kind == "training":
             return self.made_once("out", lambda path: write_training(path, steps=200))
         if kind in POSITIONS:

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,6 +13,7 @@
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/heads/violin_panel.h"
+#include "app/figure/kinds/atlas/atlas_heads.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
@@ -45,19 +48,11 @@ double shownValue(double logGate, GatesOptions::Scale scale) {
 }
 
 /// Whole decades around all values, or 0 to 1.
-std::vector<double> edgesFor(const std::vector<std::vector<double>>& groups, GatesOptions::Scale scale) {
+std::vector<double> edgesFor(double lowest, double highest, GatesOptions::Scale scale) {
   std::vector<double> edges;
   if (scale == GatesOptions::Scale::gate) {
     for (int edge = 0; edge <= kBinsOfGates; ++edge) edges.push_back(static_cast<double>(edge) / kBinsOfGates);
     return edges;
-  }
-  double lowest = std::numeric_limits<double>::infinity();
-  double highest = 0;
-  for (const auto& group : groups) {
-    for (const double time : group) {
-      lowest = std::min(lowest, time);
-      highest = std::max(highest, time);
-    }
   }
   const int first = static_cast<int>(std::floor(std::log10(lowest)));
   const int last = std::max(first + 1, static_cast<int>(std::ceil(std::log10(highest))));
@@ -87,56 +82,158 @@ std::string axisOf(GatesOptions::Scale scale) {
   return scale == GatesOptions::Scale::gate ? "forget gate *f*" : "decay time of a gate −1 / log *f* (tokens)";
 }
 
-}  // namespace
+/// The violins of a model before their gates are counted.
+struct Violins {
+  ViolinPanel::Content content;
+  /// The layer, the head and the violin that its gates go to, of every head that forgets.
+  struct Head {
+    int layer = 0;
+    int head = 0;
+    std::size_t violin = 0;
+  };
+  std::vector<Head> heads;
+  bool headEach = false;
+};
 
-std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOptions& options, const FigureStyle& style,
-                                     const Job& job) {
-  const TraceInfo& info = trace->info();
+/// @throws UsageError for a model without gates
+Violins violinsOf(const TraceInfo& info, const GatesOptions& options, const FigureStyle& style,
+                  std::vector<std::string>& notes) {
   if (!forgets(info))
     throw UsageError(fmt::format("figure gates: {} has no gate: there is nothing to draw", info.name));
-  DrawnFigure drawn;
-  const bool heads = options.each == GatesOptions::Each::head ||
-                     (options.each == GatesOptions::Each::automatic && roomForHeads(info, style));
-  if (!heads && options.each == GatesOptions::Each::automatic) {
-    drawn.notes.push_back(
+  Violins all;
+  all.headEach = options.each == GatesOptions::Each::head ||
+                 (options.each == GatesOptions::Each::automatic && roomForHeads(info, style));
+  if (!all.headEach && options.each == GatesOptions::Each::automatic) {
+    notes.push_back(
         fmt::format("{}: {} heads have no room for a violin each: one is a layer's; --each head draws "
                     "them all the same",
                     info.name, info.head_count()));
   }
-  const Range positions = options.positions.value_or(Range{0, info.length});
-  if (positions.end < 2) throw UsageError("figure gates: one position has no gate in any F: choose more");
-
-  ViolinPanel::Content content;
-  std::vector<std::vector<double>> groups;
   bool byChannel = false;
+  std::vector<Violin>& violins = all.content.violins;
   for (int layer = 0; layer < info.layers; ++layer) {
     if (!forgets(info, layer)) continue;
     byChannel = byChannel || info.mixer(layer).sums_channels();
     const int count = info.mixer(layer).heads;
     for (int head = 0; head < count; ++head) {
-      if (job.stopped()) return std::nullopt;
-      if (heads || head == 0) {
-        const double beside = heads ? kViolinsOfLayer * ((head + 0.5) / count - 0.5) : 0;
-        content.violins.push_back({heads ? fmt::format("{}:{}", layer, head) : std::to_string(layer), layer + beside});
-        groups.emplace_back();
+      if (all.headEach || head == 0) {
+        const double beside = all.headEach ? kViolinsOfLayer * ((head + 0.5) / count - 0.5) : 0;
+        violins.push_back({all.headEach ? fmt::format("{}:{}", layer, head) : std::to_string(layer), layer + beside});
       }
-      for (const double logGate : logGates(*trace, layer, head, positions)) {
-        groups.back().push_back(shownValue(logGate, options.scale));
-      }
+      all.heads.push_back({layer, head, violins.size() - 1});
     }
   }
   if (const std::vector<int> layers = layersWithoutGate(info); !layers.empty()) {
-    drawn.notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, ranges_text(layers)));
+    notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, ranges_text(layers)));
   }
   if (byChannel) {
-    drawn.notes.push_back(
+    notes.push_back(
         fmt::format("{}: where each channel decays, a gate is the geometric mean over channels", info.name));
   }
-  content.edges = edgesFor(groups, options.scale);
-  content.scale = options.scale == GatesOptions::Scale::gate ? AxisScale::linear : AxisScale::logarithmic;
-  content.name = axisOf(options.scale);
-  content.layers = info.layers;
-  content.halfWidth = kViolinsOfLayer / 2 / (heads ? info.heads : 1) * (heads ? 0.95 : 1);
+  all.content.scale = options.scale == GatesOptions::Scale::gate ? AxisScale::linear : AxisScale::logarithmic;
+  all.content.name = axisOf(options.scale);
+  all.content.layers = info.layers;
+  all.content.halfWidth = kViolinsOfLayer / 2 / (all.headEach ? info.heads : 1) * (all.headEach ? 0.95 : 1);
+  return all;
+}
+
+FigureOrigin originOf(const TraceInfo& info, bool headEach, const FigureStyle& style) {
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? fmt::format("Forget gates of {}", info.name) : style.title;
+  origin.command = style.command;
+  origin.facts = {{"violins", headEach ? "a head each" : "a layer each"}};
+  return origin;
+}
+
+std::string paintViolins(ViolinPanel::Content content, const FigureOrigin& origin, const FigureStyle& style) {
+  PanelPage page(style);
+  page.add(std::make_unique<ViolinPanel>(style.format, std::move(content)), {});
+  page.arrange();
+  return page.paint(origin);
+}
+
+/// A number of gates whose values lie evenly between two places of an axis.
+struct GateBin {
+  double lower = 0;
+  double upper = 0;
+  double count = 0;
+};
+
+/// The value at a place of the axis.
+double valueAt(double place, GatesOptions::Scale scale) {
+  return scale == GatesOptions::Scale::gate ? place : std::pow(10, place);
+}
+
+/// Counts of gates by -log f as bins of the figure's axis, the lowest first; times by their logarithm.
+std::vector<GateBin> gateBins(const std::vector<std::int64_t>& counts, GatesOptions::Scale scale) {
+  const auto placeOf = [scale](double minusLogGate) {
+    const double value = shownValue(-minusLogGate, scale);
+    return scale == GatesOptions::Scale::gate ? value : std::log10(value);
+  };
+  std::vector<GateBin> bins;
+  for (std::size_t bin = counts.size(); bin-- > 0;) {
+    if (counts[bin] == 0) continue;
+    bins.push_back({placeOf(log_gate_bin(bin + 1)), placeOf(log_gate_bin(bin)), static_cast<double>(counts[bin])});
+  }
+  return bins;
+}
+
+std::vector<double> sharedCounts(const std::vector<GateBin>& bins, const std::vector<double>& edges,
+                                 GatesOptions::Scale scale) {
+  std::vector<double> places;
+  for (const double edge : edges) places.push_back(scale == GatesOptions::Scale::gate ? edge : std::log10(edge));
+  std::vector<double> counts(edges.size() - 1);
+  for (const GateBin& bin : bins) {
+    const auto after = std::ranges::upper_bound(places, bin.lower) - places.begin();
+    auto n = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(after - 1, 0, std::ssize(counts) - 1));
+    double left = bin.count;
+    for (double from = bin.lower; n + 1 < counts.size() && places[n + 1] < bin.upper; ++n) {
+      const double part = bin.count * (places[n + 1] - from) / (bin.upper - bin.lower);
+      counts[n] += part;
+      left -= part;
+      from = places[n + 1];
+    }
+    counts[n] += left;
+  }
+  return counts;
+}
+
+/// The value below which this share of the gates lies.
+double sharedQuantile(const std::vector<GateBin>& bins, double share, GatesOptions::Scale scale) {
+  double wanted = 0;
+  for (const GateBin& bin : bins) wanted += share * bin.count;
+  for (const GateBin& bin : bins) {
+    if (wanted <= bin.count) {
+      return valueAt(std::lerp(bin.lower, bin.upper, wanted / bin.count), scale);
+    }
+    wanted -= bin.count;
+  }
+  return valueAt(bins.back().upper, scale);
+}
+
+}  // namespace
+
+std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOptions& options, const FigureStyle& style,
+                                     const Job& job) {
+  const TraceInfo& info = trace->info();
+  DrawnFigure drawn;
+  Violins all = violinsOf(info, options, style, drawn.notes);
+  const Range positions = options.positions.value_or(Range{0, info.length});
+  if (positions.end < 2) throw UsageError("figure gates: one position has no gate in any F: choose more");
+  ViolinPanel::Content& content = all.content;
+  std::vector<std::vector<double>> groups(content.violins.size());
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+  for (const Violins::Head& head : all.heads) {
+    if (job.stopped()) return std::nullopt;
+    for (const double logGate : logGates(*trace, head.layer, head.head, positions)) {
+      const double value = shownValue(logGate, options.scale);
+      lowest = std::min(lowest, value);
+      highest = std::max(highest, value);
+      groups[head.violin].push_back(value);
+    }
+  }
+  content.edges = edgesFor(lowest, highest, options.scale);
   for (std::size_t n = 0; n < groups.size(); ++n) {
     Violin& violin = content.violins[n];
     violin.counts = countsOf(groups[n], content.edges);
@@ -144,28 +241,62 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
     violin.median = foxscope::quantile(groups[n], 0.5);
     violin.upper = foxscope::quantile(groups[n], 0.75);
   }
-
-  PanelPage page(style);
-  page.add(std::make_unique<ViolinPanel>(style.format, std::move(content)), {});
-  page.arrange();
-  FigureOrigin origin;
-  origin.title = style.title.empty() ? fmt::format("Forget gates of {}", info.name) : style.title;
-  origin.command = style.command;
-  origin.facts = {{"violins", heads ? "a head each" : "a layer each"},
-                  {"positions", fmt::format("{}:{}", std::max<std::int64_t>(1, positions.begin), positions.end)}};
+  FigureOrigin origin = originOf(info, all.headEach, style);
+  origin.facts.emplace_back("positions",
+                            fmt::format("{}:{}", std::max<std::int64_t>(1, positions.begin), positions.end));
   addRun(origin, *trace);
-  drawn.file = page.paint(origin);
+  drawn.file = paintViolins(std::move(content), origin, style);
+  return drawn;
+}
+
+DrawnFigure drawGates(const AtlasModel& model, const GatesOptions& options, const FigureStyle& style) {
+  if (options.positions) throw UsageError("--rows: an atlas has the gates of all positions together: leave it out");
+  const TraceInfo info = headsOf(model).info;
+  DrawnFigure drawn;
+  Violins all = violinsOf(info, options, style, drawn.notes);
+  ViolinPanel::Content& content = all.content;
+  std::vector<std::vector<std::int64_t>> counts(content.violins.size(), std::vector<std::int64_t>(kLogGateBins));
+  for (const Violins::Head& head : all.heads) {
+    const auto place = static_cast<std::size_t>(head.layer * info.heads + head.head);
+    const auto histogram = model.sums.row(AtlasSum::log_gate_histogram, place);
+    std::ranges::transform(counts[head.violin], histogram, counts[head.violin].begin(), std::plus<>());
+  }
+  std::vector<std::vector<GateBin>> groups;
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+  for (const std::vector<std::int64_t>& group : counts) {
+    groups.push_back(gateBins(group, options.scale));
+    lowest = std::min(lowest, valueAt(groups.back().front().lower, options.scale));
+    highest = std::max(highest, valueAt(groups.back().back().upper, options.scale));
+  }
+  content.edges = edgesFor(lowest, highest, options.scale);
+  for (std::size_t n = 0; n < groups.size(); ++n) {
+    Violin& violin = content.violins[n];
+    violin.counts = sharedCounts(groups[n], content.edges, options.scale);
+    violin.lower = sharedQuantile(groups[n], 0.25, options.scale);
+    violin.median = sharedQuantile(groups[n], 0.5, options.scale);
+    violin.upper = sharedQuantile(groups[n], 0.75, options.scale);
+  }
+  FigureOrigin origin = originOf(info, all.headEach, style);
+  origin.facts.emplace_back("windows", fmt::format("{} of up to {} tokens", model.windows->tokens.size(), info.length));
+  addModel(origin, info);
+  drawn.file = paintViolins(std::move(content), origin, style);
   return drawn;
 }
 
 std::optional<DrawnFigure> drawGates(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
-  const auto chosen = request.run();
-  if (!chosen) return std::nullopt;
-  const RunOnDevice& run = *chosen;
   GatesOptions options;
   options.scale = choiceOf<GatesOptions::Scale>(spec, "by", {"gate", "time"});
   options.each = choiceOf<GatesOptions::Each>(spec, "each", {"auto", "head", "layer"});
+  if (request.ofAtlas()) {
+    const Atlas atlas = request.atlas();
+    if (spec.has("rows")) options.positions = Range{};
+    return drawGates(request.model(atlas.models), options, request.style);
+  }
+  const auto chosen = request.run();
+  if (!chosen) return std::nullopt;
+  const RunOnDevice& run = *chosen;
   options.positions = rangeOf(spec, "rows", run->info().length);
   return drawGates(run, options, request.style, request.job);
 }

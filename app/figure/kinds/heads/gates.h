@@ -4,6 +4,7 @@
 
 #include "app/figure/figure_style.h"
 #include "backend/base/job.h"
+#include "backend/eval/atlas/atlas_file.h"
 #include "backend/map/map.h"
 
 namespace foxscope::figure {
@@ -24,6 +25,11 @@ struct GatesOptions {
 /// @throws UsageError for a model without gates, Error for gates that were not kept
 std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOptions& options, const FigureStyle& style,
                                      const Job& job);
+
+/// The same of a model of an atlas, whose gates are counted in bins of log f: a bin that reaches into several bins of
+/// the figure is shared out among them, and a quartile is the place within its bin at which a quarter is reached.
+/// @throws UsageError for a model without gates, and for positions
+DrawnFigure drawGates(const AtlasModel& model, const GatesOptions& options, const FigureStyle& style);
 
 /// The same as `foxscope figure gates` asks for it.
 std::optional<DrawnFigure> drawGates(struct FigureRequest& request);

@@ -23,6 +23,8 @@ namespace {
 
 constexpr double kLogarithmicFrom = 50;  ///< ratio of the largest number to the smallest
 constexpr double kRoomBeyond = 0.06;     ///< of an axis, so that no point lies on the frame
+constexpr const char* kReach = "d90_without_first";
+constexpr const char* kResets = "share_below_half";  ///< of an atlas without attention
 constexpr int kMostLayersNamed = 6;
 constexpr std::int64_t kMostNames = 20;
 constexpr Rgb kWithoutLabel{150, 150, 150};
@@ -156,9 +158,14 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 }  // namespace
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
+  if (model.numbers.empty()) {
+    throw Error(fmt::format("model '{}': no number of its heads is known: none of them forgets", model.info.name));
+  }
   const bool gated = forgets(model.info) && layersWithoutGate(model.info).empty();
   const HeadArray& x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
-  const HeadArray& y = statistic(model, "--y", options.y, "d90_without_first");
+  const bool resetsAlone =
+      find_array(model.numbers, kReach) == nullptr && find_array(model.numbers, kResets) != nullptr;
+  const HeadArray& y = statistic(model, "--y", options.y, resetsAlone ? kResets : kReach);
   DrawnFigure drawn;
   std::vector<ScatterPoint> points;
   std::vector<double> across, up;

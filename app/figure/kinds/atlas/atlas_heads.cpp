@@ -1,0 +1,75 @@
+#include "app/figure/kinds/atlas/atlas_heads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_words.h"
+#include "app/figure/kinds/evaluated_heads.h"
+#include "backend/base/error.h"
+#include "backend/base/index.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+EvaluatedHeads headsOf(const AtlasModel& model) {
+  EvaluatedHeads heads;
+  heads.info = model.info;
+  heads.windows = model.windows;
+  for (HeadArray& number : atlas_head_numbers(model)) {
+    const auto known = [](double value) { return !std::isnan(value); };
+    if (std::ranges::any_of(number.value, known)) heads.numbers.push_back(std::move(number));
+  }
+  if (!model.forgets()) return heads;
+  const std::vector<std::int64_t> resets = atlas_resets(model).count;
+  HeadArray share{"share_below_half", "1", {}, std::vector<double>(resets.size(), kNotKnown)};
+  for (std::size_t place = 0; place < resets.size(); ++place) {
+    share.value.push_back(model.has_gate(place)
+                              ? static_cast<double>(resets[place]) / static_cast<double>(model.positions())
+                              : kNotKnown);
+  }
+  heads.numbers.push_back(std::move(share));
+  set_forgetting(heads);
+  return heads;
+}
+
+std::size_t chosenHead(FigureRequest& request, const AtlasModel& model) {
+  if (!model.forgets()) {
+    throw UsageError(
+        fmt::format("model '{}' has no gate: it forgets nothing, and there is nothing to draw", model.info.name));
+  }
+  const EvaluatedHeads heads = headsOf(model);
+  if (const auto asked = headOf(request.spec, "head")) {
+    const std::size_t place = placeOf(heads, *asked);
+    if (!model.has_gate(place)) {
+      throw UsageError(
+          fmt::format("--head {}: this head of {} never forgets: choose another", wordOf(*asked), model.info.name));
+    }
+    return place;
+  }
+  const ChosenHeads chosen = representativeHeads(heads);
+  const HeadIndex& middle = chosen.heads[chosen.heads.size() / 2];
+  request.notes.push_back(fmt::format("{}: {}:{} is drawn, a head of middle memory; --head chooses another",
+                                      model.info.name, middle.layer, middle.head));
+  return placeOf(heads, middle);
+}
+
+FigureOrigin originOf(const AtlasModel& model, const FigureStyle& style, const char* title) {
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? title : style.title;
+  origin.command = style.command;
+  addModel(origin, model.info);
+  origin.facts.emplace_back("windows",
+                            fmt::format("{} of up to {} tokens", model.windows->tokens.size(), model.info.length));
+  return origin;
+}
+
+}  // namespace foxscope::figure

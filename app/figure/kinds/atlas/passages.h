@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/figure/figure_style.h"
+#include "backend/eval/atlas/atlas_file.h"
+
+namespace foxscope::figure {
+
+/// The options of `drawPassages`.
+struct PassagesOptions {
+  std::size_t head = 0;            ///< place in arrays [layers, H]
+  std::vector<std::string> kinds;  ///< empty: the first that the atlas has
+  std::size_t count = 12;          ///< places of each kind
+};
+
+/// Places of texts that an atlas keeps of a head, one a line: the value, and the token that is read there between the
+/// words around it, tinted by the share 1 - f that the head forgets at each of them.
+/// @throws UsageError naming the kinds that there are
+DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style);
+
+/// The same as `foxscope figure passages` asks for it.
+std::optional<DrawnFigure> drawPassages(struct FigureRequest& request);
+
+}  // namespace foxscope::figure

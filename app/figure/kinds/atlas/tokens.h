@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "app/figure/figure_style.h"
+#include "backend/eval/atlas/atlas_file.h"
+
+namespace foxscope::figure {
+
+/// The options of `drawTokens`.
+struct TokensOptions {
+  std::size_t head = 0;                   ///< place in arrays [layers, H]
+  std::size_t count = 15;                 ///< tokens in each list
+  std::int64_t fewest = kFewestReadings;  ///< readings of a token that is shown
+};
+
+/// The tokens at which a head of an atlas forgets most, and those at which it forgets least: the mean of -log f over
+/// the positions that read the token, as bars with the number of readings. A token that was read fewer than
+/// kFewestReadings times is grey. A dashed line is the mean over all positions.
+/// @throws Error where no token was read so often
+DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, const FigureStyle& style);
+
+/// The same as `foxscope figure tokens` asks for it.
+std::optional<DrawnFigure> drawTokens(struct FigureRequest& request);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,206 @@
+"""Atlases of heads: what every head forgets over a corpus, as tables."""
+
+import csv
+import html
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+
+import numpy as np
+
+from foxscope.agents import Agent
+from foxscope.errors import FoxscopeError
+from foxscope.figures import Figure, option_words
+from foxscope.integers import as_integer
+from foxscope.opened import OpenedFile
+from foxscope.tables import import_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Atlas", "AtlasModel"]
+
+Head: TypeAlias = tuple[SupportsIndex, SupportsIndex]
+"""Layer and head, from 0."""
+
+_TEXTS = ("model", "string", "name")
+"""Columns that may look like numbers, and are text."""
+
+
+def _column(name: str, values: Sequence[str]) -> Any:
+    """int64 where all values are whole numbers, float64 where all are numbers, else text; an empty number is NaN."""
+    if name in _TEXTS:
+        return list(values)
+    for kind, given in ((np.int64, values), (np.float64, [value or "nan" for value in values])):
+        try:
+            return np.array(given, dtype=np.str_).astype(kind)
+        except ValueError:
+            continue
+    return list(values)
+
+
+def _table(output: bytes, index: Sequence[str]) -> "pd.DataFrame":
+    pandas = import_pandas()
+    names, *rows = csv.reader(io.StringIO(output.decode(), newline=""))
+    columns = {name: _column(name, [row[place] for row in rows]) for place, name in enumerate(names)}
+    table: pd.DataFrame = pandas.DataFrame(columns, columns=names).drop(columns="model")
+    return table.set_index(list(index))
+
+
+class Atlas(OpenedFile):
+    """A file of `foxscope eval atlas`: what the heads of models do over a corpus. The program computes every number.
+
+    `atlas["fox"]` is a model of it, and so is `atlas[0]`. It is closed by `close()` or at the end of a `with` block.
+    """
+
+    def __init__(self, agent: Agent, path: str, there: str) -> None:
+        super().__init__(agent, path, there)
+        try:
+            self.info: dict[str, Any] = json.loads(self.command("info", there, "--json"))
+            if self.info.get("kind") != "atlas of heads":
+                raise FoxscopeError(f"{path}: holds no atlas of heads: name a file that `foxscope eval atlas` wrote")
+        except BaseException:
+            self.close()
+            raise
+        self.command_line: str = self.info["command_line"]
+        """The command that made it."""
+        self.created: str = self.info["created"]
+        """When it was made, UTC."""
+        self.models: tuple[AtlasModel, ...] = tuple(AtlasModel(self, facts) for facts in self.info["models"])
+        """In the order in which they were run."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the models."""
+        return [model.name for model in self.models]
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables, as `model.table` takes them."""
+        return list(self.info["tables"])
+
+    @property
+    def documents(self) -> "pd.DataFrame":
+        """The documents that hold windows: `name`, `sha256` and the number of `windows`. None of an atlas of token ids."""
+        pandas = import_pandas()
+        table: pd.DataFrame = pandas.DataFrame(self.info["documents"], columns=["name", "sha256", "windows"])
+        table.index.name = "document"
+        return table
+
+    def __getitem__(self, name: str | SupportsIndex) -> "AtlasModel":
+        if isinstance(name, str):
+            for model in self.models:
+                if model.name == name:
+                    return model
+            raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
+        place, count = as_integer(name, "model"), len(self.models)
+        if not -count <= place < count:
+            raise FoxscopeError(f"{self.path}: has no model {place}: it has models 0 to {count - 1}")
+        return self.models[place]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator["AtlasModel"]:
+        return iter(self.models)
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def figure(self, kind: str, *, format: str = "svg", **options: Any) -> Figure:
+        """A figure of this atlas that the program draws: scatter, tokens, passages, similarity, gates or decay.
+
+        format: svg, pdf, png or csv. options are those of `foxscope figure KIND`: head=(6, 1), model="fox", width="icml".
+        """
+        return self._draw(kind, format, option_words(options))
+
+    def __repr__(self) -> str:
+        return f"<atlas {self.path}: {', '.join(self.names)}>"
+
+    def _repr_html_(self) -> str:
+        words = ("layers", "heads", "windows", "positions", "tokens")
+        rows = "".join(
+            f"<tr><td>{html.escape(model.name)}</td>" + "".join(f"<td>{model.info[word]:,}</td>" for word in words) + "</tr>"
+            for model in self.models
+        )
+        heading = "".join(f"<th>{word}</th>" for word in ("model", *words))
+        return f"<p>{html.escape(self.path)}</p><table><tr>{heading}</tr>{rows}</table>"
+
+
+class AtlasModel:
+    """A model of an atlas, as tables whose numbers are those of `foxscope info ATLAS.h5 --table NAME` (docs/files.md)."""
+
+    def __init__(self, atlas: Atlas, info: dict[str, Any]) -> None:
+        self.atlas = atlas
+        self.info = info
+        """Facts: `layers`, `heads`, `windows`, `positions`, `tokens` and others."""
+        self.name: str = info["model"]
+        self.forgets: bool = info["forgets"]
+        """Whether it has gates; without them numbers of gates are NaN, and tables of them have no rows."""
+        self._known: dict[tuple[str, str], pd.DataFrame] = {}
+
+    def table(self, name: str, head: Head | None = None) -> "pd.DataFrame":
+        """A table of the atlas by its name; the index is layer and head. head: of this head alone."""
+        chosen = "" if head is None else ":".join(str(as_integer(part, "head")) for part in head)
+        known = self._known.get((name, chosen))
+        if known is None:
+            words = ["info", self.atlas.path_there, "--table", name, "--csv", "--model", self.name]
+            output = self.atlas.command(*words, *(["--head", chosen] if chosen else []))
+            self.atlas.check_unchanged()
+            known = self._known[name, chosen] = _table(output, ("layer", "head"))
+        return known.copy()
+
+    @property
+    def numbers(self) -> "pd.DataFrame":
+        """All numbers of every head, a row each, with their errors over documents in `<name>_error`."""
+        return self.table("heads")
+
+    def tokens(self, head: Head) -> "pd.DataFrame":
+        """What a head does at each token of the vocabulary that was read: `string`, `count`, `mean_log_gate` in nats, and
+        others. The index is the token's `id`.
+        """
+        return self.table("tokens", head).reset_index(drop=True).set_index("id")
+
+    @property
+    def classes(self) -> "pd.DataFrame":
+        """Gates of every head by class of the token that is read."""
+        return self.table("classes")
+
+    @property
+    def resets(self) -> "pd.DataFrame":
+        """How often the resets of every head fall on a class of tokens, and on shifted ones: `share`, `chance`, `p_value`."""
+        return self.table("resets")
+
+    def passages(self, head: Head | None = None) -> "pd.DataFrame":
+        """The places that the atlas keeps, of all heads or of one."""
+        return self.table("passages", head)
+
+    def _square(self, column: str) -> "pd.DataFrame":
+        table = self.table("similarity").reset_index()
+        order = table.sort_values("order")[["layer", "head"]].drop_duplicates()
+        places = list(order.itertuples(index=False, name=None))
+        square: pd.DataFrame = table.set_index(["layer", "head", "other_layer", "other_head"])[column].unstack([2, 3])
+        return square.reindex(index=places, columns=places)
+
+    @property
+    def similarity(self) -> "pd.DataFrame":
+        """Correlation of log f of every two heads: rows and columns are (layer, head), alike heads side by side."""
+        return self._square("correlation")
+
+    @property
+    def attention_similarity(self) -> "pd.DataFrame":
+        """The same of the mass of attention by distance; NaN without it."""
+        return self._square("attention_correlation")
+
+    def figure(self, kind: str, **options: Any) -> Figure:
+        """A figure of this model, as `atlas.figure` draws it."""
+        return self.atlas.figure(kind, model=self.name, **options)
+
+    def __repr__(self) -> str:
+        layers, heads = self.info["layers"], self.info["heads"]
+        return f"<{self.name}, {layers} layers of {heads} heads, {self.info['positions']:,} positions>"
+
+    def _repr_html_(self) -> str:
+        shown = self.numbers
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>{shown.to_html(max_rows=20, max_cols=8)}"

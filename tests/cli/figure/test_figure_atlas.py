@@ -1,0 +1,208 @@
+"""`foxscope figure tokens`, `passages`, `similarity`, `gates` and `scatter` of an atlas: their numbers, made again from
+the file with numpy, their words as pdftotext sees them, and what is refused."""
+
+import csv
+import json
+import re
+import subprocess
+import unittest
+
+import h5py
+import numpy
+from support import DRAWS, FOX, TRANSFORMER, png_size
+from test_figure import FigureTest
+from test_findings import corpus
+
+PER_LAYER = 4
+
+
+class AtlasFigures(FigureTest):
+    def atlas(self):
+        """FoX and a transformer, 12 windows of 128 tokens."""
+        return self.made_once("atlas.h5", lambda path: self.done(
+            "eval", "atlas", "--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus",
+            self.write("corpus.jsonl", corpus()), "--length", 128, "--windows", 12, "--passages", 5, "-o", path))
+
+
+@unittest.skipUnless(DRAWS, "built without Qt")
+class AtlasFigureTest(AtlasFigures):
+    def draw(self, kind, *arguments, ending="csv"):
+        path = self.folder / f"{kind}.{ending}"
+        result = self.foxscope("figure", kind, self.atlas(), *arguments, "-o", path, "--force")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        self.said = result.stderr.decode()
+        return path
+
+    def numbers(self, kind, *arguments):
+        with open(self.draw(kind, *arguments), newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+
+    def words(self, kind, *arguments):
+        path = self.draw(kind, *arguments, ending="pdf")
+        text = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+        return " ".join(text.split())
+
+    def test_tokens(self):
+        rows = self.numbers("tokens", "--head", "5:2", "--count", 4, "--fewest", 8)
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            often = tokens["count"][()] >= 8
+            values = -tokens["mean_log_gate"][5, 2][often].astype(float)
+            counts = tokens["count"][()][often]
+        order = numpy.argsort(-values, kind="stable")
+        for series, expected in [("forgets most", order[:4]), ("forgets least", order[::-1][:4])]:
+            found = [row for row in rows if row["series"] == series]
+            numpy.testing.assert_allclose([float(row["value"]) for row in found], values[expected], rtol=1e-6)
+            self.assertEqual([int(row["x"]) for row in found], counts[expected].tolist())
+        words = self.words("tokens", "--head", "5:2")
+        for part in ["(a)", "5:2: forgets most", "(b)", "5:2: forgets least", "mean −log f (nats)", "how often"]:
+            self.assertIn(part, words)
+        self.assertRegex(self.said, r"fox: \d+ of \d+ tokens that were read 30 times and more")
+        self.words("tokens")
+        self.assertRegex(self.said, r"fox: \d:\d is drawn, a head of middle memory; --head chooses another")
+
+    def test_passages(self):
+        rows = self.numbers("passages", "--head", "6:3", "--kind", "resets,deciles", "--count", 4)
+        with h5py.File(self.atlas()) as file:
+            passages, ids = file["models/fox/passages"], file["windows/token_id"][()]
+            strings = dict(zip(file["models/fox/tokens/id"][()], file["models/fox/tokens/string"].asstr()[()]))
+            for kind in ["resets", "deciles"]:
+                found = [row for row in rows if row["series"] == kind]
+                places = list(zip(passages[kind]["window"][6, 3, :4], passages[kind]["position"][6, 3, :4]))
+                self.assertEqual([row["x"] for row in found], [f"{window}:{position}" for window, position in places])
+                numpy.testing.assert_allclose([float(row["value"]) for row in found], passages[kind]["value"][6, 3, :4],
+                                              rtol=1e-6)
+                for row, (window, position) in zip(found, places):
+                    token = strings[ids[window, position - 1]]
+                    if token.strip():
+                        self.assertEqual(row["row"].strip(), token.strip())
+            window, position = passages["resets/window"][6, 3, 0], passages["resets/position"][6, 3, 0]
+            surroundings = 1 - numpy.exp(passages["resets/log_gate"][6, 3, 0, 63:66].astype(float))
+        self.assertTrue((surroundings[1] >= surroundings).all())
+        words = self.words("passages", "--head", "6:3", "--kind", "reach,gain")
+        for part in ["reach of 6:3: share of attention half a window back", "gain of 6:3: ", "share forgotten 1 − f, 6:3"]:
+            self.assertIn(part, words)
+        words = self.words("passages", "--head", "6:3")
+        self.assertIn("resets of 6:3", words)
+        before = [strings[one].strip() for one in ids[window, position - 4:position - 1]]
+        for word in before:
+            self.assertIn(word, words)
+
+    def test_similarity(self):
+        for order in ["clusters", "depth"]:
+            rows = self.numbers("similarity", "--order", order)
+            with h5py.File(self.atlas()) as file:
+                table = file["models/fox/similarity/log_gate"][()]
+                heads = file["models/fox/similarity/order"][()] if order == "clusters" else numpy.arange(32)
+            names = [f"{head // PER_LAYER}:{head % PER_LAYER}" for head in heads]
+            self.assertEqual([row["row"] for row in rows], [name for name in names for _ in names])
+            self.assertEqual([row["x"] for row in rows], names * len(names))
+            numpy.testing.assert_allclose(numpy.reshape([float(row["value"]) for row in rows], (32, 32)),
+                                          table[numpy.ix_(heads, heads)], atol=1e-6)
+        rows = self.numbers("similarity", "--model", "base", "--order", "depth")
+        with h5py.File(self.atlas()) as file:
+            attention = file["models/base/similarity/attention"][()]
+            across = file["models/base/similarity/first_attention"][()]
+        numpy.testing.assert_allclose(numpy.reshape([float(row["value"]) for row in rows], (32, 32)), attention, atol=1e-6)
+        rows = self.numbers("similarity", "--model", "base", "--order", "depth", "--of", "attention", "--with-first")
+        numpy.testing.assert_allclose(numpy.reshape([float(row["value"]) for row in rows], (32, 32)), across, atol=1e-6)
+        self.assertIn("correlation of attention by distance", self.words("similarity", "--of", "attention"))
+        words = self.words("similarity")
+        self.assertIn("correlation of log f", words)
+        self.assertIn("7:2", words)
+
+    def test_gates(self):
+        """The bins of the file, shared out: no gate is lost, and each is at most a bin of the file away."""
+        with h5py.File(self.atlas()) as file:
+            counts = file["models/fox/histogram/positions"][()].reshape(32, -1)
+            ends = numpy.exp(-file["models/fox/histogram/minus_log_gate"][()])
+        for each, groups in [("head", counts), ("layer", counts.reshape(8, 4, -1).sum(axis=1))]:
+            rows = self.numbers("gates", "--each", each)
+            bins = [row for row in rows if row["series"] == "gates"]
+            middles = [row for row in rows if row["series"] != "gates"]
+            self.assertEqual(len(middles), len(groups))
+            for n, group in enumerate(groups):
+                own = bins[n * 64:(n + 1) * 64]
+                values = numpy.array([float(row["value"]) for row in own])
+                self.assertAlmostEqual(values.sum(), group.sum(), places=4)
+                # Those below an edge of the figure: between those surely and those possibly below it.
+                sure = numpy.array([group[numpy.append(ends, 0)[:-1] <= edge / 64].sum() for edge in range(1, 65)])
+                able = numpy.array([group[numpy.append(ends[1:], 0) < edge / 64].sum() for edge in range(1, 65)])
+                self.assertTrue((values.cumsum() >= sure - 1e-4).all())
+                self.assertTrue((values.cumsum() <= able + 1e-4).all())
+                lower, median, upper = (float(middles[n][key]) for key in ["lower", "value", "upper"])
+                above = group.cumsum() / group.sum()
+                for share, value in [(0.25, lower), (0.5, median), (0.75, upper)]:
+                    at = numpy.searchsorted(above, 1 - share)
+                    self.assertLessEqual(value, ends[max(0, at - 1)] + 1e-9)
+                    self.assertGreaterEqual(value, ends[min(len(ends) - 1, at + 1)] - 1e-9)
+        self.assertIn("decay time", self.words("gates", "--by", "time"))
+        self.refuses(2, "--rows: an atlas has the gates of all positions together", "gates", "--rows", "3:9")
+
+    def test_scatter(self):
+        rows = self.numbers("scatter", "--x", "rate_decay_time", "--y", "share_below_half")
+        with h5py.File(self.atlas()) as file:
+            model = file["models/fox"]
+            times = model["numbers/rate_decay_time"][()].ravel()
+            share = (model["resets/count"][()] / model.attrs["positions"]).ravel()
+        self.assertEqual(len(rows), 32)
+        for row in rows:
+            layer, head = map(int, row["row"].split(":"))
+            self.assertAlmostEqual(float(row["x"]) / times[layer * 4 + head], 1, places=6)
+            self.assertAlmostEqual(float(row["value"]), share[layer * 4 + head], places=8)
+        rows = self.numbers("scatter", "--y", "gate_median", "--colour-by", "layer")
+        self.assertEqual(len(rows), 32)
+        self.assertIn("decay time", self.words("scatter"))
+
+    def test_sizes(self):
+        for kind in ["tokens", "passages", "similarity", "gates", "scatter"]:
+            with self.subTest(kind):
+                self.assertEqual(png_size(self.draw(kind, "--width", "4in", "--dpi", 100, ending="png"))[0], 400)
+                self.assertIn(b"<svg", self.draw(kind, ending="svg").read_bytes()[:400])
+
+    def refuses(self, code, words, kind, *arguments):
+        output = self.folder / "refused.pdf"
+        self.fails(code, words, "figure", kind, self.atlas(), *arguments, "-o", output, output=output)
+
+    def test_what_is_refused(self):
+        for kind in ["tokens", "passages", "gates"]:
+            self.refuses(2, ["base", "no gate"], kind, "--model", "base")
+        self.refuses(2, "--x rate_decay_time: there is no such statistic", "scatter", "--model", "base", "--x", "rate_decay_time")
+        self.refuses(2, "model 'base' has no gate: it forgets nothing: use --of attention", "similarity", "--model", "base",
+                     "--of", "gates")
+        self.refuses(2, "--with-first: 'fox' is the first model", "similarity", "--with-first")
+        self.refuses(2, "--model fix: there is no such model: use one of fox, base: did you mean fox?", "similarity",
+                     "--model", "fix")
+        self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "tokens", "--head", "9:0")
+        self.refuses(1, "no token was read 5000 times: use a smaller --fewest", "tokens", "--fewest", 5000)
+        self.refuses(2, "--fewest 0: use a number from 1", "tokens", "--fewest", 0)
+        self.refuses(2, "--count 0: use a number from 1 to 60", "tokens", "--count", 0)
+        self.refuses(2, "--count 61: use a number from 1 to 60", "passages", "--count", 61)
+        self.refuses(2, "--kind reset: the atlas has resets, reach, gain, deciles: did you mean resets?", "passages", "--kind", "reset")
+        self.refuses(2, "--order size: use clusters or depth", "similarity", "--order", "size")
+        run = self.run_fixture()
+        self.fails(1, "run.h5: holds a run or maps and no atlas of heads", "figure", "tokens", run, "-o", self.folder / "x.pdf")
+        self.fails(2, "name one atlas: `foxscope eval atlas --merge` makes one of several", "figure", "similarity",
+                   self.atlas(), self.atlas(), "-o", self.folder / "x.pdf")
+
+    def test_a_table_of_one_head(self):
+        table = self.done("info", self.atlas(), "--table", "tokens", "--csv", "--head", "2:1")
+        whole = self.done("info", self.atlas(), "--table", "tokens", "--csv")
+        self.assertEqual(table.splitlines()[0], whole.splitlines()[0])
+        own = list(csv.reader(table.splitlines(True)))[1:]
+        self.assertEqual(own, [row for row in csv.reader(whole.splitlines(True)) if row[1:3] == ["2", "1"]])
+        self.assertGreater(len(own), 100)
+        similar = json.loads(self.done("info", self.atlas(), "--table", "similarity", "--json", "--model", "fox", "--head", "0:3"))
+        self.assertEqual(len(similar), 32)
+        for words, arguments in [("--head 8:0: there is no such head", ["--head", "8:0"]),
+                                 ("--model fx: the atlas has fox, base: did you mean fox?", ["--model", "fx"]),
+                                 ("--head 3: ", ["--head", "3"])]:
+            self.fails(2, words, "info", self.atlas(), "--table", "heads", "--csv", *arguments)
+        self.fails(2, "--head is for --table: give that too", "info", self.atlas(), "--head", "0:0")
+        documents = json.loads(self.done("info", self.atlas(), "--json"))["documents"]
+        self.assertEqual(sum(one["windows"] for one in documents), 12)
+        self.assertTrue(all(re.fullmatch(r"doc-\d", one["name"]) for one in documents))
+
+
+if __name__ == "__main__":
+    unittest.main()
