@@ -378,7 +378,8 @@ void AtlasTest::aPassageOpensItsTrace() {
   QCOMPARE(runs.selection().head(), (HeadChoice{runs.front().id, 2, 1}));
   QCOMPARE(runs.selection().pin(), (Cursor{place.position, place.position - 1}));
   // Heads that are chosen in the atlas are marked in the grid of heads.
-  drawAround(plotOf(shown.pane()), QRectF(0, 0, 3000, 3000));
+  drawAround(plotOf(shown.pane()), QRectF(plotOf(shown.pane())->rect()).adjusted(1, 1, -2, -2));
+  QVERIFY(!shown.pane().chosen().empty());
   QCOMPARE(runs.selection().marked().size(), shown.pane().chosen().size());
   // A head that is chosen elsewhere is the one of the page.
   shown.document.runs().selection().setHead({runs.front().id, 1, 3});
