@@ -31,8 +31,6 @@ using atlas::ScatterContent;
 
 namespace {
 
-constexpr std::array<const char*, AtlasView::kUses> kFirstNumbers = {"rate_decay_time", "gate_median", "layer"};
-
 /// Times and counts spread over decades.
 bool spreads(const AtlasFacts& facts, const std::string& name) {
   const HeadArray* numbers = find_array(facts.numbers, name);
@@ -94,7 +92,7 @@ AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& mode
   layout->setSpacing(2);
   makeBar();
   layout->addWidget(m_bar);
-  auto* both = new QSplitter;
+  auto* both = m_split = new QSplitter;
   both->setChildrenCollapsible(false);
   for (std::size_t number = 0; number < m_panes.size(); ++number) {
     ModelPane* pane = m_panes[number] = new ModelPane(runs);
@@ -144,6 +142,7 @@ void AtlasView::makeBar() {
     auto* logarithmic = m_logarithmic[use] = new QToolButton;
     logarithmic->setText(tr("log"));
     logarithmic->setCheckable(true);
+    logarithmic->setAutoRaise(true);
     logarithmic->setToolTip(tr("A logarithmic scale; heads without a number above 0 have no place on it"));
     logarithmic->setAccessibleName(tr("Logarithmic: %1").arg(titles[use]));
     group(titles[use], {m_numbers[use], logarithmic});
@@ -215,6 +214,7 @@ void AtlasView::showModels() {
     m_panes[1]->hide();
     return;
   }
+  const int before = shown();
   for (std::size_t number = 0; number < m_panes.size(); ++number) {
     const int index = m_models[number]->currentData().toInt();
     m_panes[number]->setVisible(index >= 0);
@@ -222,6 +222,7 @@ void AtlasView::showModels() {
     const AtlasModel& model = m_open[index_of(index)];
     m_panes[number]->setModel(model, firstHead(model));
   }
+  if (shown() > before) m_split->setSizes({1000, 1000});
   fillNumbers();
   followHead();
   shareChosen();
@@ -252,15 +253,21 @@ void AtlasView::fillNumbers() {
   }
   for (std::size_t use = 0; use < kUses; ++use) {
     QComboBox& combo = *m_numbers[use];
-    const QString before = combo.count() > 0 ? combo.currentData().toString() : QString(kFirstNumbers[use]);
-    const bool fresh = combo.count() == 0;
+    const QString before = combo.currentData().toString();
     combo.clear();
     for (const std::string& name : names) combo.addItem(atlas::numberTitle(name), QString::fromStdString(name));
-    const int wanted = combo.findData(before);
-    combo.setCurrentIndex(wanted >= 0 ? wanted : std::min<int>(static_cast<int>(use), 1));
-    if (!fresh && wanted >= 0) continue;
+    // Models without gates have other numbers.
+    int wanted = combo.findData(m_chosen[use]);
+    if (wanted < 0) wanted = combo.findData(before);
+    if (wanted < 0 && use != kColour && combo.count() > 3) wanted = 2 + static_cast<int>(use);
+    combo.setCurrentIndex(std::max(0, wanted));
+    if (combo.currentData().toString() == before) continue;
     const QSignalBlocker blocker(m_logarithmic[use]);
-    m_logarithmic[use]->setChecked(spreads(pane(0).model().facts(), combo.currentData().toString().toStdString()));
+    bool logarithmic = false;
+    for (const int number : visiblePanes()) {
+      logarithmic = logarithmic || spreads(pane(number).model().facts(), combo.currentData().toString().toStdString());
+    }
+    m_logarithmic[use]->setChecked(logarithmic);
   }
   draw();
 }
@@ -274,6 +281,7 @@ void AtlasView::setNumber(Use use, const QString& name) {
   for (const int number : visiblePanes()) {
     logarithmic = logarithmic || spreads(pane(number).model().facts(), name.toStdString());
   }
+  m_chosen[use] = name;
   setLogarithmic(use, logarithmic);
   draw();
 }
@@ -297,7 +305,8 @@ void AtlasView::draw() {
     QString missing;
     for (std::size_t use = 0; use < kUses; ++use) {
       numbers[use] = atlas::numbersOf(facts, names[use]);
-      if (!numbers[use] && use != kColour) missing = atlas::numberTitle(names[use]);
+      const bool none = !numbers[use] || facts.numbers.empty();
+      if (none && use != kColour) missing = atlas::numberTitle(names[use]);
     }
     if (!missing.isEmpty()) {
       pane(number).setObstacle(

@@ -11,6 +11,7 @@
 #include "app/gui/document/evaluation_list.h"
 
 class QComboBox;
+class QSplitter;
 class QToolButton;
 
 namespace foxscope::gui {
@@ -60,9 +61,11 @@ class AtlasView : public QWidget {
   std::vector<atlas::AtlasModel> m_open;
   QJsonObject m_wanted;  ///< of a session whose atlases are not open yet
   QWidget* m_bar;
+  QSplitter* m_split = nullptr;
   std::array<QComboBox*, 2> m_models{};
   std::array<QComboBox*, kUses> m_numbers{};
   std::array<QToolButton*, kUses> m_logarithmic{};
+  std::array<QString, kUses> m_chosen = {"rate_decay_time", "gate_median", "layer"};  ///< that somebody wants to see
   std::array<atlas::ModelPane*, 2> m_panes{};
 };
 

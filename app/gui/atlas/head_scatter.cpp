@@ -84,7 +84,9 @@ class HeadScatter::Points : public QCPAbstractItem {
     const ScatterContent& content = m_scatter.m_content;
     const QPalette palette = m_scatter.palette();
     painter.setOpacity(faded ? 0.3 : 1);
-    painter.setPen(QPen(palette.color(QPalette::Base), 1));
+    QColor edge = mutedTextColour(palette);
+    edge.setAlphaF(0.6F);
+    painter.setPen(QPen(edge, 1));
     if (std::isfinite(content.colour[head])) {
       const figure::Rgb rgb = content.colours.colour(content.colour[head]);
       painter.setBrush(QColor(rgb.red, rgb.green, rgb.blue));

@@ -75,6 +75,7 @@ ModelPane::ModelPane(RunList& runs, QWidget* parent)
   m_split->addWidget(m_page);
   m_split->setStretchFactor(0, 1);
   m_split->setStretchFactor(1, 1);
+  m_split->setSizes({1000, 1000});
   connect(m_scatter, &HeadScatter::headClicked, this, &ModelPane::choose);
   connect(m_scatter, &HeadScatter::headsEnclosed, this, [this](const std::set<std::size_t>& enclosed) {
     setChosen(enclosed);
@@ -191,7 +192,9 @@ void ModelPane::resizeEvent(QResizeEvent* event) {
   // A half of this width still shows a bar with its token and numbers.
   constexpr double kWide = 1.2;
   const auto wanted = width() > kWide * height() ? Qt::Horizontal : Qt::Vertical;
-  if (m_split->orientation() != wanted) m_split->setOrientation(wanted);
+  if (m_split->orientation() == wanted) return;
+  m_split->setOrientation(wanted);
+  m_split->setSizes({1000, 1000});
 }
 
 }  // namespace foxscope::gui::atlas

@@ -67,7 +67,7 @@ void PassageTrace::open(const AtlasModel& model, const PassageRow& row) {
   JobRunner::Request<Window> request;
   request.work = [model, window = row.place.window, open, models,
                   engine = m_modelRuns.engine()](const Job& job) -> std::optional<Window> {
-    Window read{model.reader->window(model.index, window), std::nullopt};
+    Window read{model.reader->windows(model.index, window, 1).front(), std::nullopt};
     if (std::ranges::find(open, read.ids) != open.end()) return read;
     const auto folder = evaluations::folderOf(model.facts().info, models, engine, job, tr("this passage"));
     if (!folder) return std::nullopt;

@@ -27,13 +27,6 @@ std::pair<std::int64_t, std::int64_t> tokensAround(const AtlasPassage& place, st
   return {std::max<std::int64_t>(0, read - kTokensBefore), std::min(tokens, read + 1 + kTokensBehind)};
 }
 
-std::string bytesOf(const AtlasFacts& facts, std::int32_t id) {
-  const auto place = facts.place_of(id);
-  // The last token of a window may be read by no position.
-  if (!place || facts.token_string.empty()) return "⟨" + std::to_string(id) + "⟩";
-  return facts.token_string[*place];
-}
-
 QString shownText(const std::string& bytes) {
   QString text = QString::fromStdString(bytes);
   text.replace(QStringLiteral("\r\n"), QStringLiteral("⏎")).replace('\n', QChar(0x23ce)).replace('\t', QChar(0x21e5));
@@ -42,22 +35,22 @@ QString shownText(const std::string& bytes) {
 
 class PassageReader {
  public:
-  explicit PassageReader(const AtlasModel& model) : m_model(model), m_facts(model.facts()) {}
-
-  const std::vector<std::int32_t>& window(std::int64_t number) {
-    if (number != m_window) {
-      m_ids = m_model.reader->window(m_model.index, number);
-      m_window = number;
+  explicit PassageReader(const AtlasModel& model)
+      : m_model(model), m_facts(model.facts()), m_places(index_of(m_facts.vocabulary), -1) {
+    for (std::size_t n = 0; n < m_facts.token_id.size(); ++n) {
+      m_places[index_of(m_facts.token_id[n])] = static_cast<std::int32_t>(n);
     }
-    return m_ids;
   }
+
+  /// The place of a token in the arrays of tokens; negative for one that no position read.
+  [[nodiscard]] std::int32_t placeOf(std::int32_t id) const { return m_places[index_of(id)]; }
 
   /// The text alone, to look for something in.
   QString text(const AtlasPassage& place) {
     const std::vector<std::int32_t>& ids = window(place.window);
     const auto [begin, end] = tokensAround(place, std::ssize(ids));
     std::string bytes;
-    for (std::int64_t n = begin; n < end; ++n) bytes += bytesOf(m_facts, ids[index_of(n)]);
+    for (std::int64_t n = begin; n < end; ++n) bytes += bytesOf(ids[index_of(n)]);
     return shownText(bytes);
   }
 
@@ -78,7 +71,7 @@ class PassageReader {
       const float gate = std::exp(logGate(n, id));
       if (!open) row.pieces.emplace_back().gate = gate;
       PassagePiece& piece = row.pieces.back();
-      bytes += bytesOf(m_facts, id);
+      bytes += bytesOf(id);
       piece.gate = std::isnan(piece.gate) ? gate : std::min(piece.gate, gate);
       piece.marked = piece.marked || n == found.place.position - 1;
       // Bytes of one character stand together.
@@ -91,10 +84,32 @@ class PassageReader {
   }
 
  private:
+  static constexpr std::int64_t kBlock = 16;      ///< windows that are read together, as they are packed together
+  static constexpr std::size_t kMostBlocks = 64;  ///< that are kept
+
+  const std::vector<std::int32_t>& window(std::int64_t number) {
+    const std::int64_t block = number / kBlock;
+    if (m_blocks.size() >= kMostBlocks && !m_blocks.contains(block)) m_blocks.clear();
+    auto [at, fresh] = m_blocks.try_emplace(block);
+    if (fresh) {
+      const std::int64_t first = block * kBlock;
+      at->second =
+          m_model.reader->windows(m_model.index, first, std::min(kBlock, std::ssize(m_facts.windows->tokens) - first));
+    }
+    return at->second[index_of(number % kBlock)];
+  }
+
+  [[nodiscard]] std::string bytesOf(std::int32_t id) const {
+    const std::int32_t place = placeOf(id);
+    // The last token of a window may be read by no position.
+    if (place < 0 || m_facts.token_string.empty()) return "⟨" + std::to_string(id) + "⟩";
+    return m_facts.token_string[index_of(place)];
+  }
+
   const AtlasModel& m_model;
   const AtlasFacts& m_facts;
-  std::int64_t m_window = -1;
-  std::vector<std::int32_t> m_ids;
+  std::vector<std::int32_t> m_places;  ///< by id
+  std::map<std::int64_t, std::vector<std::vector<std::int32_t>>> m_blocks;
 };
 
 }  // namespace
@@ -162,8 +177,8 @@ std::optional<PassageAnswer> findPassages(const PassageQuestion& question, const
         const bool inside = from >= 0 && from <= 2 * around;
         return inside ? known[one.place.rank * index_of(2 * around + 1) + index_of(from)] : kNone;
       }
-      const auto place = facts.place_of(id);
-      return place && *place < known.size() ? known[*place] : kNone;
+      const std::int32_t place = reader.placeOf(id);
+      return place >= 0 && index_of(place) < known.size() ? known[index_of(place)] : kNone;
     }));
     for (const PassagePiece& piece : answer.rows.back().pieces) {
       if (std::isfinite(piece.gate)) answer.least = std::min(answer.least, piece.gate);

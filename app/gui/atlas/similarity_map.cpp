@@ -104,8 +104,16 @@ void SimilarityMap::paintEvent(QPaintEvent* /*event*/) {
   painter.drawRect(all);
   const auto cross = [&](std::size_t head, const QColor& colour) {
     const QRectF at = cell(head, head);
-    painter.setPen(QPen(colour, 1));
+    constexpr double kFramed = 4;  // pixels of a cell that has room for a frame
+    QColor line = colour;
+    if (at.width() < kFramed) line.setAlphaF(0.5F);
+    painter.setPen(QPen(line, 1));
     painter.setBrush(Qt::NoBrush);
+    if (at.width() < kFramed) {
+      painter.drawLine(QPointF(all.left(), at.center().y()), QPointF(all.right(), at.center().y()));
+      painter.drawLine(QPointF(at.center().x(), all.top()), QPointF(at.center().x(), all.bottom()));
+      return;
+    }
     painter.drawRect(QRectF(all.left(), at.top(), all.width(), at.height()));
     painter.drawRect(QRectF(at.left(), all.top(), at.width(), all.height()));
   };

@@ -41,10 +41,7 @@ struct AtlasReader::Tables {
     std::uint64_t row_ = 0;
   };
   struct PassageTables {
-    std::string path;
-    HeadTable window;
-    HeadTable position;
-    HeadTable value;
+    std::vector<std::vector<AtlasPassage>> places;  ///< [N]
     HeadTable log_gate;
   };
 
@@ -216,11 +213,7 @@ class AtlasReader::Opening {
       if (kind.is_dataset()) continue;
       const std::vector<std::uint64_t> dims = Hdf5Dataset(kind.child("value")).dims();
       const Shape wanted = {heads_[0], heads_[1], dims.empty() ? 0 : dims.back()};
-      tables_.passages.push_back({kind.path(),
-                                  HeadTable(kind.child("window"), Element::int64, wanted),
-                                  HeadTable(kind.child("position"), Element::int64, wanted),
-                                  HeadTable(kind.child("value"), Element::float32, wanted),
-                                  {}});
+      tables_.passages.push_back({read_places(kind, wanted), {}});
       facts_.passages.push_back({name, file_->text(kind.child("value"), "units"), 0});
       const auto around = kind.find("log_gate");
       if (!around) continue;
@@ -231,6 +224,22 @@ class AtlasReader::Opening {
           HeadTable(*around, Element::float16, {heads_[0], heads_[1], wanted.back(), row});
       facts_.passages.back().around = static_cast<std::int64_t>(row / 2);
     }
+  }
+
+  std::vector<std::vector<AtlasPassage>> read_places(const Hdf5Object& kind, const Shape& dims) {
+    const auto window = file_->values<std::int64_t>(kind, "window", dims);
+    const auto position = file_->values<std::int64_t>(kind, "position", dims);
+    const auto value = file_->values<float>(kind, "value", dims);
+    const std::vector<std::int64_t>& tokens = facts_.windows->tokens;
+    std::vector<std::vector<AtlasPassage>> places(facts_.head_count());
+    for (std::size_t n = 0; n < window.size(); ++n) {
+      if (window[n] < 0) continue;
+      if (window[n] >= std::ssize(tokens) || position[n] < 1 || position[n] >= tokens[index_of(window[n])]) {
+        file_->fail(kind, fmt::format("names position {} of window {}", position[n], window[n]));
+      }
+      places[n / dims[2]].push_back({window[n], position[n], value[n], n % dims[2]});
+    }
+    return places;
   }
 
   void read_similarities(const Hdf5Object& group) {
@@ -294,20 +303,7 @@ AtlasHistogram AtlasReader::histogram(std::size_t model, std::size_t place) cons
 }
 
 std::vector<AtlasPassage> AtlasReader::passages(std::size_t model, std::size_t kind, std::size_t place) const {
-  const Tables::PassageTables& tables = tables_[model].passages[kind];
-  const auto window = tables.window.of<std::int64_t>(place);
-  const auto position = tables.position.of<std::int64_t>(place);
-  const auto value = tables.value.of<float>(place);
-  const std::vector<std::int64_t>& tokens = models_[model].windows->tokens;
-  std::vector<AtlasPassage> passages;
-  for (std::size_t n = 0; n < window.size(); ++n) {
-    if (window[n] < 0) continue;
-    if (window[n] >= std::ssize(tokens) || position[n] < 1 || position[n] >= tokens[index_of(window[n])]) {
-      tables_[model].file->fail(tables.path, fmt::format("names position {} of window {}", position[n], window[n]));
-    }
-    passages.push_back({window[n], position[n], value[n], n});
-  }
-  return passages;
+  return tables_[model].passages[kind].places[place];
 }
 
 std::vector<float> AtlasReader::log_gates_around(std::size_t model, std::size_t kind, std::size_t place) const {
@@ -318,17 +314,23 @@ std::vector<float> AtlasReader::log_gates_around(std::size_t model, std::size_t 
   return values;
 }
 
-std::vector<std::int32_t> AtlasReader::window(std::size_t model, std::int64_t window) const {
+std::vector<std::vector<std::int32_t>> AtlasReader::windows(std::size_t model, std::int64_t first,
+                                                            std::int64_t count) const {
   const AtlasFacts& facts = models_[model];
   const Hdf5Dataset& ids = *tables_[model].token_ids;
-  const auto length = static_cast<std::uint64_t>(facts.info.length);
-  auto values = ids.values<std::int32_t>(static_cast<std::uint64_t>(window) * length,
-                                         static_cast<std::uint64_t>(facts.windows->tokens[index_of(window)]));
-  for (const std::int32_t id : values) {
-    if (id < 0 || id >= facts.vocabulary)
-      tables_[model].file->fail(ids.path(), fmt::format("names token {} of {}", id, facts.vocabulary));
+  const auto length = facts.info.length;
+  const auto values =
+      ids.values<std::int32_t>(static_cast<std::uint64_t>(first * length), static_cast<std::uint64_t>(count * length));
+  std::vector<std::vector<std::int32_t>> windows;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto begin = values.begin() + n * length;
+    windows.emplace_back(begin, begin + facts.windows->tokens[index_of(first + n)]);
+    for (const std::int32_t id : windows.back()) {
+      if (id < 0 || id >= facts.vocabulary)
+        tables_[model].file->fail(ids.path(), fmt::format("names token {} of {}", id, facts.vocabulary));
+    }
   }
-  return values;
+  return windows;
 }
 
 AtlasSimilarity AtlasReader::similarity(std::size_t model, const std::string& name) const {

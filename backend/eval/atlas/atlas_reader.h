@@ -103,7 +103,7 @@ class AtlasReader {
   [[nodiscard]] const EvaluatedCorpus& corpus() const { return corpus_; }
   [[nodiscard]] const std::vector<AtlasFacts>& models() const { return models_; }
 
-  // All throw Error where the file is damaged. `model` is an index of models(), `place` = layer H + head.
+  // Those that read throw Error where the file is damaged. `model` is an index of models(), `place` = layer H + head.
   /// Only where has_tokens.
   [[nodiscard]] AtlasHeadTokens tokens(std::size_t model, std::size_t place) const;
   /// Only where has_resets.
@@ -111,13 +111,14 @@ class AtlasReader {
   /// Only where has_histogram.
   [[nodiscard]] AtlasHistogram histogram(std::size_t model, std::size_t place) const;
   /// @param kind  an index of AtlasFacts::passages
-  /// @returns those that there are, in the file's order
+  /// @returns those that there are, in the file's order; they are in memory
   [[nodiscard]] std::vector<AtlasPassage> passages(std::size_t model, std::size_t kind, std::size_t place) const;
   /// Log f at the positions around a list's places, `around` on each side: [places of the list, 2 around + 1] nats; NaN
   /// outside of the window. Only where the kind has it.
   [[nodiscard]] std::vector<float> log_gates_around(std::size_t model, std::size_t kind, std::size_t place) const;
-  /// Token ids of a window, [its tokens]. Position p reads id p - 1, and 0 the BOS.
-  [[nodiscard]] std::vector<std::int32_t> window(std::size_t model, std::int64_t window) const;
+  /// Token ids of windows that follow one another, of each [its tokens]. Position p reads id p - 1, and 0 the BOS.
+  [[nodiscard]] std::vector<std::vector<std::int32_t>> windows(std::size_t model, std::int64_t first,
+                                                               std::int64_t count) const;
   /// @param name  one of AtlasFacts::similarities
   [[nodiscard]] AtlasSimilarity similarity(std::size_t model, const std::string& name) const;
 

@@ -1,3 +1,5 @@
+#include "backend/eval/atlas/atlas.h"
+
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -18,7 +20,6 @@
 #include "app/gui/atlas/similarity_map.h"
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/views/theme.h"
-#include "backend/eval/atlas/atlas.h"
 #include "backend/eval/atlas/atlas_file.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/support.h"
@@ -149,12 +150,11 @@ void AtlasTest::aLineAroundHeadsChoosesThem() {
   drawAround(plotOf(pane), QRectF(first.x() - 3, first.y() - 3, 6, 6));
   QVERIFY(pane.chosen().contains(5));
   // All heads whose points lie inside, and no others.
-  QRectF around(first.x() - 120, first.y() - 80, 240, 160);
+  const QRectF around(QRect(first.toPoint() - QPoint(120, 80), QSize(240, 160)));
   drawAround(plotOf(pane), around);
   for (std::size_t head = 0; head < 32; ++head) {
     const auto place = pane.scatter().placeOf(head);
-    const QPoint corner = around.topLeft().toPoint();
-    QCOMPARE(pane.chosen().contains(head), place && QRectF(corner, around.size()).contains(*place));
+    QCOMPARE(pane.chosen().contains(head), place && around.contains(*place));
   }
   QCOMPARE(static_cast<std::size_t>(pane.list().count()), pane.chosen().size());
   QVERIFY(!pane.list().isHidden());
@@ -287,8 +287,8 @@ void AtlasTest::passagesHoldTheirPlace() {
     QCOMPARE(row.place.window, places[n].window);
     QCOMPARE(row.place.position, places[n].position);
     // What position p reads is token p - 1 of its window.
-    const std::int32_t read = windows.token_id[static_cast<std::size_t>(places[n].window * windows.length +
-                                                                        places[n].position - 1)];
+    const std::int32_t read =
+        windows.token_id[static_cast<std::size_t>(places[n].window * windows.length + places[n].position - 1)];
     const auto at = std::ranges::lower_bound(ids, read) - ids.begin();
     QString text = QString::fromStdString(m_atlas->models[0].token_strings[static_cast<std::size_t>(at)]);
     text.replace('\n', QChar(0x23ce));
@@ -330,6 +330,13 @@ void AtlasTest::aModelWithoutGatesSaysSo() {
   QVERIFY(shown.page().message(HeadPage::kTokens).startsWith("transformer has no gate that forgets"));
   QVERIFY(shown.page().message(HeadPage::kResets).startsWith("transformer has no gate that forgets"));
   QVERIFY(shown.pane().message(0).startsWith("transformer has no gate that forgets"));
+  QVERIFY(shown.pane().message(1).startsWith("transformer has no gate that forgets"));
+  // Back at a model with gates, the numbers are those that were chosen before.
+  models.setCurrentIndex(models.findText("fox"));
+  emit models.activated(models.currentIndex());
+  QVERIFY(shown.settle());
+  QVERIFY(shown.pane().message(0).isEmpty());
+  QCOMPARE(shown.pane().scatter().content().x.name, "decay time");
 }
 
 void AtlasTest::twoModelsShareTheirAxes() {
@@ -356,7 +363,8 @@ void AtlasTest::aPassageAsksForItsModel() {
   shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
   atlas::PassageList& list = shown.page().passages();
   QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.place(1).center());
-  QTRY_VERIFY(shown.view.reading().startsWith("To open this passage, first open the checkpoint folder of fox (Ctrl+O)"));
+  QTRY_VERIFY(
+      shown.view.reading().startsWith("To open this passage, first open the checkpoint folder of fox (Ctrl+O)"));
   QVERIFY(shown.document.runs().empty());
 }
 
