@@ -15,7 +15,6 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
-#include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
@@ -94,6 +93,8 @@ AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& mode
   layout->addWidget(m_bar);
   auto* both = m_split = new QSplitter;
   both->setChildrenCollapsible(false);
+  // A dock under the maps must not make the window grow.
+  both->setMinimumSize(200, 120);
   for (std::size_t number = 0; number < m_panes.size(); ++number) {
     ModelPane* pane = m_panes[number] = new ModelPane(runs);
     both->addWidget(pane);
@@ -153,8 +154,7 @@ void AtlasView::makeBar() {
   for (QComboBox* model : m_models) connect(model, &QComboBox::activated, this, &AtlasView::showModels);
 }
 
-std::vector<AtlasModel> AtlasView::openModels() const {
-  const std::vector<std::string> hidden = evaluations::hiddenModels(m_runs);
+std::vector<AtlasModel> AtlasView::openModels(const std::vector<std::string>& hidden) const {
   std::vector<AtlasModel> models;
   for (const Evaluation& evaluation : std::as_const(m_evaluations)) {
     const auto* reader = std::get_if<std::shared_ptr<const AtlasReader>>(&evaluation.content);
@@ -167,8 +167,8 @@ std::vector<AtlasModel> AtlasView::openModels() const {
   return models;
 }
 
-void AtlasView::follow() {
-  std::vector<AtlasModel> open = openModels();
+void AtlasView::follow(const std::vector<std::string>& hidden) {
+  std::vector<AtlasModel> open = openModels(hidden);
   if (open == m_open) return;
   const bool more = open.size() > m_open.size();
   const AtlasModel before = m_panes[0]->model();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include <QJsonObject>
@@ -23,8 +24,9 @@ class AtlasView : public QWidget {
  public:
   AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
 
-  /// Shows what is open and not hidden by now.
-  void follow();
+  /// Shows what is open by now.
+  /// @param hidden  names of models that are not shown
+  void follow(const std::vector<std::string>& hidden);
   /// What a number is for.
   enum Use { kX, kY, kColour, kUses };
   /// @param name  as the file names it, or "layer" or "head"
@@ -43,7 +45,7 @@ class AtlasView : public QWidget {
   void told(const QString& words);
 
  private:
-  [[nodiscard]] std::vector<atlas::AtlasModel> openModels() const;
+  [[nodiscard]] std::vector<atlas::AtlasModel> openModels(const std::vector<std::string>& hidden) const;
   void makeBar();
   void fillModels();
   void fillNumbers();

@@ -30,7 +30,7 @@ GateBars::GateBars(QWidget* parent)
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(m_plot);
-  m_plot->setMinimumSize(120, 80);
+  m_plot->setMinimumSize(120, 60);
   m_plot->setAccessibleName(tr("Histogram of gates"));
   m_graph->setLineStyle(QCPGraph::lsStepLeft);
   m_half->setSelectable(false);

@@ -136,6 +136,7 @@ HeadPage::HeadPage(JobRunner& jobs, QWidget* parent)
           [this](int row) { emit passageWanted(m_passages->answer().rows[index_of(row)]); });
   connect(m_resets, &ResetBars::hovered, this, &HeadPage::told);
   connect(m_gates, &GateBars::hovered, this, &HeadPage::told);
+  connect(m_tabs, &QTabWidget::currentChanged, this, &HeadPage::askStale);
   fill();
 }
 
@@ -305,9 +306,24 @@ void HeadPage::fill() {
   askResets();
 }
 
+bool HeadPage::isSeen(Channel channel, std::initializer_list<Tab> tabs) {
+  m_stale[channel] = std::ranges::find(tabs, static_cast<Tab>(m_tabs->currentIndex())) == tabs.end();
+  if (m_stale[channel]) {
+    m_jobs.cancel(this, channel);
+    m_waiting[channel] = false;
+  }
+  return !m_stale[channel];
+}
+
+void HeadPage::askStale() {
+  if (m_stale[kTokenJob]) askTokens();
+  if (m_stale[kPassageJob]) askPassages();
+  if (m_stale[kResetJob]) askResets();
+}
+
 void HeadPage::say(Channel channel, std::initializer_list<Tab> tabs, const QString& line) {
   m_jobs.cancel(this, channel);
-  m_waiting[channel] = false;
+  m_waiting[channel] = m_stale[channel] = false;
   for (const Tab tab : tabs) m_pages[tab]->showMessage(line);
 }
 
@@ -332,6 +348,7 @@ void HeadPage::ask(Channel channel, std::initializer_list<Tab> tabs,
 void HeadPage::askTokens() {
   const QString why = obstacle(tr("tokens that it forgets"));
   if (!why.isEmpty()) return say(kTokenJob, {kTokens}, why);
+  if (!isSeen(kTokenJob, {kTokens})) return;
   const TokenQuestion question{m_model, *m_head, static_cast<TokenMeasure>(m_measure->currentIndex()),
                                m_rare->isChecked(), m_filter->text()};
   ask<Lists>(
@@ -399,6 +416,7 @@ void HeadPage::askPassages() {
     const QString why = obstacle(tr("passages"));
     return say(kPassageJob, {kPassages}, why.isEmpty() ? tr("This atlas has no passages.") : why);
   }
+  if (!isSeen(kPassageJob, {kPassages})) return;
   PassageQuestion question{m_model, {*m_head}, std::nullopt, m_phrase->text()};
   const auto scope = static_cast<Scope>(m_scope->currentData().toInt());
   if (scope == Scope::chosen) question.heads = m_chosen;
@@ -435,6 +453,7 @@ void HeadPage::askResets() {
   if (!m_model.facts().has_resets || !m_model.facts().has_histogram) {
     return say(kResetJob, {kResets, kGates}, tr("This atlas has no resets and no histograms."));
   }
+  if (!isSeen(kResetJob, {kResets, kGates})) return;
   ask<Resets>(
       kResetJob, {kResets, kGates},
       [model = m_model, head = *m_head](const Job&) -> std::optional<Resets> {

@@ -87,6 +87,9 @@ class HeadPage : public QWidget {
   template <typename Result>
   void ask(Channel channel, std::initializer_list<Tab> tabs, std::function<std::optional<Result>(const Job&)> work,
            std::function<void(Result)> done);
+  /// Whether an answer is for the tab that is seen; else it is asked for when one of its tabs is.
+  [[nodiscard]] bool isSeen(Channel channel, std::initializer_list<Tab> tabs);
+  void askStale();
   /// A line in the place of tabs, and no answer any more.
   void say(Channel channel, std::initializer_list<Tab> tabs, const QString& line);
   /// The reason why the head has nothing that gates make; empty where it has.
@@ -97,6 +100,7 @@ class HeadPage : public QWidget {
   std::optional<std::size_t> m_head;
   std::set<std::size_t> m_chosen;
   std::array<bool, kChannels> m_waiting{};  ///< for an answer that is on its way
+  std::array<bool, kChannels> m_stale{};    ///< not asked for, because its tabs are not seen
   ElidedLabel* m_heading;
   QTabWidget* m_tabs;
   QLineEdit* m_filter;

@@ -57,15 +57,16 @@ class HeadScatter::Points : public QCPAbstractItem {
       }
     }
     if (m_scatter.m_head) ring(*painter, *m_scatter.m_head, pinnedQueryColour(m_scatter.palette()), 2);
-    if (m_scatter.m_chosen.size() <= kNamed) {
-      for (const std::size_t head : m_scatter.m_chosen) name(*painter, head, content.names[head]);
-    }
+    m_named.clear();
     if (m_scatter.m_hovered) {
       errors(*painter, *m_scatter.m_hovered);
       ring(*painter, *m_scatter.m_hovered, hoverColour(m_scatter.palette()), 1.5);
       name(*painter, *m_scatter.m_hovered, content.names[*m_scatter.m_hovered]);
-    } else if (m_scatter.m_head && !m_scatter.m_chosen.contains(*m_scatter.m_head)) {
+    } else if (m_scatter.m_head) {
       name(*painter, *m_scatter.m_head, content.names[*m_scatter.m_head]);
+    }
+    if (m_scatter.m_chosen.size() <= kNamed) {
+      for (const std::size_t head : m_scatter.m_chosen) name(*painter, head, content.names[head]);
     }
     if (m_scatter.m_lasso.size() < 2) return;
     QColor area = m_scatter.palette().color(QPalette::Highlight);
@@ -125,7 +126,8 @@ class HeadScatter::Points : public QCPAbstractItem {
     bar(content.y, *mParentPlot->yAxis, false);
   }
 
-  void name(QPainter& painter, std::size_t head, const QString& text) const {
+  /// Beside the point, unless another name stands there.
+  void name(QPainter& painter, std::size_t head, const QString& text) {
     const auto place = m_scatter.placeOf(head);
     if (!place) return;
     const QRectF room = mParentPlot->axisRect()->rect();
@@ -134,6 +136,8 @@ class HeadScatter::Points : public QCPAbstractItem {
     box.moveTopLeft(*place + QPointF(radius() + 4, -box.height() - 1));
     if (box.right() > room.right()) box.moveRight(place->x() - radius() - 4);
     if (box.top() < room.top()) box.moveTop(place->y() + radius() + 1);
+    if (std::ranges::any_of(m_named, [&](const QRectF& other) { return other.intersects(box); })) return;
+    m_named.push_back(box);
     QColor ground = m_scatter.palette().color(QPalette::Base);
     ground.setAlphaF(0.8F);
     painter.fillRect(box, ground);
@@ -142,6 +146,7 @@ class HeadScatter::Points : public QCPAbstractItem {
   }
 
   const HeadScatter& m_scatter;
+  std::vector<QRectF> m_named;  ///< places of the names that are drawn
 };
 
 HeadScatter::HeadScatter(QWidget* parent)
@@ -150,7 +155,7 @@ HeadScatter::HeadScatter(QWidget* parent)
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(m_plot);
   m_plot->setInteractions(QCP::iRangeZoom);
-  m_plot->setMinimumSize(120, 90);
+  m_plot->setMinimumSize(120, 60);
   m_plot->setMouseTracking(true);
   m_plot->setFocusPolicy(Qt::StrongFocus);
   m_plot->setAccessibleName(tr("Scatter of heads"));

@@ -66,7 +66,8 @@ ModelPane::ModelPane(RunList& runs, QWidget* parent)
   m_list->setWrapping(true);
   m_list->setResizeMode(QListView::Adjust);
   m_list->setSpacing(2);
-  m_list->setMaximumHeight(2 * fontMetrics().height() + 20);
+  // Two rows of names, one in a low dock; the rest is scrolled to.
+  m_list->setMinimumHeight(fontMetrics().height() + 10);
   m_list->setAccessibleName(tr("Chosen heads"));
   m_list->setToolTip(tr("The heads that were chosen in the scatter: a click shows one"));
   m_list->hide();
@@ -191,6 +192,9 @@ void ModelPane::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
   // A half of this width still shows a bar with its token and numbers.
   constexpr double kWide = 1.2;
+  constexpr int kLow = 400;
+  const int line = fontMetrics().height();
+  m_list->setMaximumHeight(height() < kLow ? line + 12 : 2 * line + 20);
   const auto wanted = width() > kWide * height() ? Qt::Horizontal : Qt::Vertical;
   if (m_split->orientation() == wanted) return;
   m_split->setOrientation(wanted);

@@ -66,7 +66,7 @@ QString PassageList::heading(int number) const {
   return words;
 }
 
-QSize PassageList::minimumSizeHint() const { return {160, 2 * rowHeight()}; }
+QSize PassageList::minimumSizeHint() const { return {160, rowHeight()}; }
 
 QRect PassageList::place(int row) const {
   return {0, row * rowHeight() - verticalScrollBar()->value(), viewport()->width(), rowHeight()};

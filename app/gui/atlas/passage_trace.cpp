@@ -8,7 +8,7 @@
 #include <QJsonDocument>
 
 #include "app/gui/document/remote/remote_place.h"
-#include "app/gui/evaluations/evaluated_model.h"
+#include "app/gui/document/runs/evaluated_model.h"
 #include "backend/base/index.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/weights/checkpoint.h"
@@ -57,7 +57,7 @@ PassageTrace::PassageTrace(RunList& runs, ModelRuns& modelRuns, QObject* parent)
 }
 
 void PassageTrace::open(const AtlasModel& model, const PassageRow& row) {
-  const std::vector<ModelInput> models = evaluations::changedAlike(m_runs.models(), model.facts().info);
+  const std::vector<ModelInput> models = changedAlike(m_runs.models(), model.facts().info);
   const Wanted wanted{model, row.head, row.place.position, {}};
   std::vector<std::vector<std::int32_t>> open;
   for (const Run& run : std::as_const(m_runs)) {
@@ -69,7 +69,7 @@ void PassageTrace::open(const AtlasModel& model, const PassageRow& row) {
                   engine = m_modelRuns.engine()](const Job& job) -> std::optional<Window> {
     Window read{model.reader->windows(model.index, window, 1).front(), std::nullopt};
     if (std::ranges::find(open, read.ids) != open.end()) return read;
-    const auto folder = evaluations::folderOf(model.facts().info, models, engine, job, tr("this passage"));
+    const auto folder = folderOf(model.facts().info, models, engine, job, tr("this passage"));
     if (!folder) return std::nullopt;
     read.input =
         isRemote(QString::fromStdString(*folder)) ? TextInput{{}, jsonOf(read.ids), true} : inputOf(read.ids, *folder);

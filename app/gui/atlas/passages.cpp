@@ -84,8 +84,8 @@ class PassageReader {
   }
 
  private:
-  static constexpr std::int64_t kBlock = 16;      ///< windows that are read together, as they are packed together
-  static constexpr std::size_t kMostBlocks = 64;  ///< that are kept
+  static constexpr std::int64_t kBlock = 16;       ///< windows that are read together, as they are packed together
+  static constexpr std::size_t kMostBlocks = 256;  ///< that are kept
 
   const std::vector<std::int32_t>& window(std::int64_t number) {
     const std::int64_t block = number / kBlock;

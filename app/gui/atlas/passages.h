@@ -47,7 +47,7 @@ struct PassageAnswer {
 };
 
 /// As many passages are listed.
-inline constexpr std::size_t kMostRows = 500;
+inline constexpr std::size_t kMostRows = 200;
 /// Tokens of a passage before and behind the one that its place reads.
 inline constexpr std::int64_t kTokensBefore = 40;
 inline constexpr std::int64_t kTokensBehind = 40;

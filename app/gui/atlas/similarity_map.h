@@ -25,7 +25,7 @@ class SimilarityMap : public QWidget {
   [[nodiscard]] QString description(std::size_t a, std::size_t b) const;
   /// The cell of a pair of heads.
   [[nodiscard]] QRectF cell(std::size_t row, std::size_t column) const;
-  [[nodiscard]] QSize minimumSizeHint() const override { return {120, 90}; }
+  [[nodiscard]] QSize minimumSizeHint() const override { return {120, 60}; }
 
  signals:
   void headClicked(std::size_t head);

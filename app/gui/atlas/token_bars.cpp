@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kTokenGap = 6;
 constexpr int kTokenLetters = 14;  ///< room for a token
-constexpr int kNumberLetters = 16;
+constexpr int kLeastBar = 40;      ///< pixels of the longest bar
 
 }  // namespace
 
@@ -59,7 +59,7 @@ QString TokenBars::description(int row) const {
   return words;
 }
 
-QSize TokenBars::minimumSizeHint() const { return {140, titleHeight() + 3 * rowHeight()}; }
+QSize TokenBars::minimumSizeHint() const { return {140, titleHeight() + 2 * rowHeight()}; }
 
 int TokenBars::rowHeight() const { return fontMetrics().height() + 3; }
 
@@ -79,7 +79,13 @@ void TokenBars::followSize() {
 void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
   const int letter = fontMetrics().averageCharWidth();
   const int token = std::min(kTokenLetters * letter, place.width() / 3);
-  const int numbers = std::min(kNumberLetters * letter, place.width() / 3);
+  // A narrow list leaves out how often tokens were read, before its bars.
+  const QString value = (bar.discovered ? QStringLiteral("• ") : QString()) + numberOf(bar.value, 3);
+  const QString count = QStringLiteral("×%1").arg(QLocale().toString(static_cast<qlonglong>(bar.count)));
+  const int valueRoom = fontMetrics().horizontalAdvance(QStringLiteral("• 0.0000")) + kTokenGap;
+  const int countRoom = fontMetrics().horizontalAdvance(QStringLiteral("×000,000")) + kTokenGap;
+  const bool counted = place.width() - token - valueRoom - countRoom > kLeastBar;
+  const int numbers = valueRoom + (counted ? countRoom : 0);
   QColor text = palette().color(QPalette::Text);
   QColor fill = runColour(0, palette());
   if (bar.isRare()) {
@@ -105,11 +111,10 @@ void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& 
   }
   painter.setPen(text);
   const QRect end(place.right() - numbers, place.top(), numbers - kTokenGap, place.height());
-  const QString sign = bar.discovered ? QStringLiteral("• ") : QString();
-  painter.drawText(end, Qt::AlignLeft | Qt::AlignVCenter, sign + numberOf(bar.value, 3));
+  painter.drawText(end, Qt::AlignLeft | Qt::AlignVCenter, value);
+  if (!counted) return;
   painter.setPen(bar.isRare() ? text : mutedTextColour(palette()));
-  painter.drawText(end, Qt::AlignRight | Qt::AlignVCenter,
-                   QStringLiteral("×%1").arg(QLocale().toString(static_cast<qlonglong>(bar.count))));
+  painter.drawText(end, Qt::AlignRight | Qt::AlignVCenter, count);
 }
 
 void TokenBars::paintEvent(QPaintEvent* /*event*/) {

@@ -93,7 +93,7 @@ void EvaluationsView::follow() {
   if (loss || !m_loss->isEmpty()) m_loss->follow();
   m_needle->follow();
   m_heads->follow();
-  m_atlas->follow();
+  m_atlas->follow(evaluations::hiddenModels(m_runs));
   m_tabs->setTabVisible(0, loss);
   m_tabs->setTabVisible(1, any([](const Evaluation& each) { return each.as<NeedleEvaluation>() != nullptr; }));
   m_tabs->setTabVisible(2, any([](const Evaluation& each) { return each.as<HeadsEvaluation>() != nullptr; }));
@@ -112,7 +112,7 @@ void EvaluationsView::followLooks() {
   m_hidden = std::move(hidden);
   m_needle->follow();
   m_heads->follow();
-  m_atlas->follow();
+  m_atlas->follow(m_hidden);
 }
 
 void EvaluationsView::fillFiles() {

@@ -7,8 +7,8 @@
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/runs/evaluated_model.h"
 #include "app/gui/document/runs/sweeps.h"
-#include "app/gui/evaluations/evaluated_model.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 #include "backend/eval/needle/needle_prompt.h"

@@ -14,7 +14,7 @@ namespace foxscope {
 class Engine;
 }
 
-namespace foxscope::gui::evaluations {
+namespace foxscope::gui {
 
 /// Models of the window that have the changes that an evaluated one had, which are part of what its file shows.
 std::vector<ModelInput> changedAlike(std::vector<ModelInput> models, const TraceInfo& evaluated);
@@ -26,4 +26,4 @@ std::vector<ModelInput> changedAlike(std::vector<ModelInput> models, const Trace
 std::optional<std::string> folderOf(const TraceInfo& evaluated, const std::vector<ModelInput>& models,
                                     const Engine& engine, const Job& job, const QString& what);
 
-}  // namespace foxscope::gui::evaluations
+}  // namespace foxscope::gui

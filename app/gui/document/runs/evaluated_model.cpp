@@ -1,4 +1,4 @@
-#include "app/gui/evaluations/evaluated_model.h"
+#include "app/gui/document/runs/evaluated_model.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "backend/base/error.h"
 #include "backend/model/session/engine.h"
 
-namespace foxscope::gui::evaluations {
+namespace foxscope::gui {
 
 std::vector<ModelInput> changedAlike(std::vector<ModelInput> models, const TraceInfo& evaluated) {
   const std::vector<Intervention> changes = interventionsOf(evaluated);
@@ -38,11 +38,11 @@ std::optional<std::string> folderOf(const TraceInfo& evaluated, const std::vecto
     if (!described) return std::nullopt;
     if (described->weights_sha256 == evaluated.weights_sha256) return request.model;
   }
-  throw Error(QCoreApplication::translate(
-                  "foxscope::gui::evaluations",
-                  "To open %1, first open the checkpoint folder of %2 (Ctrl+O): no open model has its weights")
-                  .arg(what, QString::fromStdString(evaluated.name))
-                  .toStdString());
+  throw Error(
+      QCoreApplication::translate(
+          "foxscope::gui", "To open %1, first open the checkpoint folder of %2 (Ctrl+O): no open model has its weights")
+          .arg(what, QString::fromStdString(evaluated.name))
+          .toStdString());
 }
 
-}  // namespace foxscope::gui::evaluations
+}  // namespace foxscope::gui
