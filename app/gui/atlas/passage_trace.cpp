@@ -109,7 +109,7 @@ bool PassageTrace::show() {
   m_runs.goTo(id, wanted.position);
   const Cursor pin = m_runs.selection().pin();
   if (pin.query) m_runs.selection().setPin({pin.query, *pin.query - 1});
-  emit told(tr("%1: %3 is chosen, and position %2 pinned with the key before it: their F is f of that position")
+  emit told(tr("%1 %3, position %2: F of the pinned pair is its f")
                 .arg(wanted.model.name())
                 .arg(wanted.position)
                 .arg(headName(wanted.model.facts(), wanted.head)));

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kTokenGap = 6;
 constexpr int kTokenLetters = 14;  ///< room for a token
-constexpr int kLeastBar = 40;      ///< pixels of the longest bar
+constexpr int kLeastBar = 30;      ///< pixels of the longest bar
 
 }  // namespace
 
