@@ -94,7 +94,7 @@ AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& mode
   auto* both = m_split = new QSplitter;
   both->setChildrenCollapsible(false);
   // A dock under the maps must not make the window grow.
-  both->setMinimumSize(200, 120);
+  both->setMinimumSize(200, 100);
   for (std::size_t number = 0; number < m_panes.size(); ++number) {
     ModelPane* pane = m_panes[number] = new ModelPane(runs);
     both->addWidget(pane);
