@@ -16,6 +16,7 @@
 #include "backend/agent/remote_files.h"
 #include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
+#include "backend/eval/atlas/atlas_file.h"
 #include "backend/file/provenance.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/text/json_reading.h"
@@ -112,6 +113,7 @@ std::optional<Evaluation> openEvaluation(const QString& path) {
   if (content == kEvalHeadsContent || content == kHeadsContent) {
     return Evaluation{path, std::make_shared<const HeadsEvaluation>(HeadsEvaluation::open(file))};
   }
+  if (content == kAtlasContent) return Evaluation{path, AtlasReader::open(file)};
   return std::nullopt;
 }
 

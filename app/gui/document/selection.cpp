@@ -75,6 +75,13 @@ void Selection::setLocks(const std::vector<Cursor>& locks) {
   emit locksChanged();
 }
 
+void Selection::setMarked(const std::vector<HeadChoice>& heads) {
+  assert(QThread::currentThread() == thread());
+  if (heads == m_marked) return;
+  m_marked = heads;
+  emit markedChanged();
+}
+
 void Selection::setView(const View& view) {
   assert(QThread::currentThread() == thread());
   if (view == m_view) return;

@@ -51,6 +51,8 @@ class Selection : public QObject {
   [[nodiscard]] const Cursor& hover() const { return m_hover; }
   /// Pairs that stay marked while others are pinned, numbered from 1 on. RunList::lockPair is what can be undone.
   [[nodiscard]] const std::vector<Cursor>& locks() const { return m_locks; }
+  /// Heads that were chosen together, in an atlas, beside the one that is shown.
+  [[nodiscard]] const std::vector<HeadChoice>& marked() const { return m_marked; }
   [[nodiscard]] const View& view() const { return m_view; }
   /// The hovered position where there is one, else the pinned one.
   [[nodiscard]] Cursor cursor() const;
@@ -64,6 +66,7 @@ class Selection : public QObject {
   void pinKey(std::int64_t key);
   void setHover(const foxscope::gui::Cursor& hover);
   void setLocks(const std::vector<foxscope::gui::Cursor>& locks);
+  void setMarked(const std::vector<foxscope::gui::HeadChoice>& heads);
   /// Shows another part of the text. A step that belongs to the same movement as the one before (a drag, one turn of
   /// the wheel) does not make another entry of the history.
   void setView(const foxscope::gui::View& view);
@@ -81,6 +84,7 @@ class Selection : public QObject {
   void pinChanged();
   void hoverChanged();
   void locksChanged();
+  void markedChanged();
   void viewChanged();
 
  private:
@@ -88,6 +92,7 @@ class Selection : public QObject {
   Cursor m_pin;
   Cursor m_hover;
   std::vector<Cursor> m_locks;
+  std::vector<HeadChoice> m_marked;
   View m_view;
   std::vector<View> m_history;
   bool m_moving = false;

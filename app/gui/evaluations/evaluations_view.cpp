@@ -11,6 +11,7 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
+#include "app/gui/atlas/atlas_view.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/heads_page.h"
 #include "app/gui/evaluations/loss_page.h"
@@ -35,7 +36,8 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
       m_export(new QAction(themedIcon(QStringLiteral("export")), tr("Export Evaluation…"), this)),
       m_loss(new LossPage(evaluations, runs, files)),
       m_needle(new NeedlePage(evaluations, runs, modelRuns, files)),
-      m_heads(new HeadsPage(evaluations, runs, files)) {
+      m_heads(new HeadsPage(evaluations, runs, files)),
+      m_atlas(new AtlasView(evaluations, runs, modelRuns)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 4, 6, 4);
   layout->setSpacing(4);
@@ -49,10 +51,12 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
   m_tabs->addTab(m_loss, tr("Loss"));
   m_tabs->addTab(m_needle, tr("Needle"));
   m_tabs->addTab(m_heads, tr("Heads"));
+  m_tabs->addTab(m_atlas, tr("Atlas"));
   m_tabs->setDocumentMode(true);
   m_loss->setWhatsThis(QStringLiteral("loss"));
   m_needle->setWhatsThis(QStringLiteral("needle"));
   m_heads->setWhatsThis(QStringLiteral("decay-time"));
+  m_atlas->setWhatsThis(QStringLiteral("atlas"));
   layout->addWidget(m_tabs, 1);
   m_reading->setTextFormat(Qt::PlainText);
   m_reading->setTextInteractionFlags(Qt::TextSelectableByMouse);
@@ -69,6 +73,7 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
   connect(m_loss, &LossPage::told, this, tellOf(m_loss));
   connect(m_needle, &NeedlePage::told, this, tellOf(m_needle));
   connect(m_heads, &HeadsPage::told, this, tellOf(m_heads));
+  connect(m_atlas, &AtlasView::told, this, tellOf(m_atlas));
   connect(m_tabs, &QTabWidget::currentChanged, this, &EvaluationsView::showReading);
   connect(&m_evaluations, &EvaluationList::evaluationsChanged, this, &EvaluationsView::follow);
   // Colours are those of the runs, and what is hidden in their list is hidden here.
@@ -88,9 +93,11 @@ void EvaluationsView::follow() {
   if (loss || !m_loss->isEmpty()) m_loss->follow();
   m_needle->follow();
   m_heads->follow();
+  m_atlas->follow(evaluations::hiddenModels(m_runs));
   m_tabs->setTabVisible(0, loss);
   m_tabs->setTabVisible(1, any([](const Evaluation& each) { return each.as<NeedleEvaluation>() != nullptr; }));
   m_tabs->setTabVisible(2, any([](const Evaluation& each) { return each.as<HeadsEvaluation>() != nullptr; }));
+  m_tabs->setTabVisible(3, any([](const Evaluation& each) { return each.as<AtlasReader>() != nullptr; }));
   m_export->setEnabled(!open.empty());
   if (open.empty()) return;
   // The file that was opened last is shown.
@@ -105,6 +112,7 @@ void EvaluationsView::followLooks() {
   m_hidden = std::move(hidden);
   m_needle->follow();
   m_heads->follow();
+  m_atlas->follow(m_hidden);
 }
 
 void EvaluationsView::fillFiles() {
@@ -154,13 +162,16 @@ void EvaluationsView::showReading() { m_reading->setText(m_told[m_tabs->currentW
 
 QString EvaluationsView::reading() const { return m_reading->text(); }
 
-QJsonObject EvaluationsView::saveState() const { return {{"tab", m_tabs->currentIndex()}}; }
+QJsonObject EvaluationsView::saveState() const {
+  return {{"tab", m_tabs->currentIndex()}, {"atlas", m_atlas->saveState()}};
+}
 
 void EvaluationsView::restoreState(const QJsonObject& state) {
   const int tab = state["tab"].toInt(-1);
   if (tab >= 0 && tab < m_tabs->count() && m_tabs->isTabVisible(tab)) m_tabs->setCurrentIndex(tab);
+  m_atlas->restoreState(state["atlas"].toObject());
 }
 
-bool EvaluationsView::isSettled() const { return m_loss->isSettled(); }
+bool EvaluationsView::isSettled() const { return m_loss->isSettled() && m_atlas->isSettled(); }
 
 }  // namespace foxscope::gui

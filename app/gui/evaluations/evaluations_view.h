@@ -17,6 +17,7 @@ class QTabWidget;
 
 namespace foxscope::gui {
 
+class AtlasView;
 class FlowLayout;
 
 namespace evaluations {
@@ -36,6 +37,7 @@ class EvaluationsView : public QWidget, public ViewPart {
   [[nodiscard]] evaluations::LossPage& loss() { return *m_loss; }
   [[nodiscard]] evaluations::NeedlePage& needle() { return *m_needle; }
   [[nodiscard]] evaluations::HeadsPage& heads() { return *m_heads; }
+  [[nodiscard]] AtlasView& atlas() { return *m_atlas; }
   /// The next tab, or the one before; round the ends.
   void stepTab(int by);
   /// The line below: the value under the mouse, or what is missing.
@@ -67,6 +69,7 @@ class EvaluationsView : public QWidget, public ViewPart {
   evaluations::LossPage* m_loss = nullptr;
   evaluations::NeedlePage* m_needle = nullptr;
   evaluations::HeadsPage* m_heads = nullptr;
+  AtlasView* m_atlas = nullptr;
 };
 
 }  // namespace foxscope::gui

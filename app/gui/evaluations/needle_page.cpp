@@ -7,10 +7,10 @@
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/runs/evaluated_model.h"
 #include "app/gui/document/runs/sweeps.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
-#include "backend/base/error.h"
 #include "backend/eval/needle/needle_prompt.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/weights/checkpoint.h"
@@ -48,40 +48,6 @@ QString readingOf(const NeedleCell& cell) {
     text += NeedlePage::tr(", continues “%1”").arg(QString::fromStdString(model.continuation[at]).simplified());
   }
   return text;
-}
-
-/// Whether a model of the window has the changes that a cell's model had, which are part of what the cell shows.
-bool isChangedAlike(const ModelInput& input, const std::vector<Intervention>& changes) {
-  const auto same = [](const QString& text, const Intervention& change) {
-    try {
-      return Intervention::parse(text.toStdString()) == change;
-    } catch (const Error&) {
-      return false;  // a session may say anything there
-    }
-  };
-  return std::ranges::equal(input.interventions, changes, same);
-}
-
-/// The checkpoint, of these, that a cell's model was read from: that of its name, else the one of its weights.
-/// @returns nothing where the job was stopped
-std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<ModelInput>& models, const Engine& engine,
-                                    const Job& job) {
-  const TraceInfo& info = cell.model->info;
-  for (const ModelInput& model : models) {
-    if (model.name.toStdString() == info.name) return model.path.toStdString();
-  }
-  for (const ModelInput& model : models) {
-    ModelRequest request;
-    request.name = model.name.toStdString();
-    request.model = model.path.toStdString();
-    const auto described = engine.open(request).describe(1, job);
-    if (!described) return std::nullopt;
-    if (described->weights_sha256 == info.weights_sha256) return request.model;
-  }
-  throw Error(NeedlePage::tr(
-                  "To open this cell, first open the checkpoint folder of %1 (Ctrl+O): no open model has its weights")
-                  .arg(QString::fromStdString(info.name))
-                  .toStdString());
 }
 
 /// The text of a cell's prompt and of its answer, as its model's tokenizer puts them together: the prompt's last
@@ -166,9 +132,8 @@ void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const 
 void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length,
                           int depth) {
   const QString haystack = QString::fromStdString(test->haystack);
-  std::vector<ModelInput> models = m_runs.models();
+  const std::vector<ModelInput> models = changedAlike(m_runs.models(), model.info);
   const std::vector<Intervention> changes = interventionsOf(model.info);
-  std::erase_if(models, [&](const ModelInput& input) { return !isChangedAlike(input, changes); });
   QStringList missing;
   if (models.empty()) {
     const QString name = QString::fromStdString(model.info.name);
@@ -188,7 +153,7 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
   JobRunner::Request<std::string> request;
   request.work = [cell, models, text = m_haystack,
                   engine = m_modelRuns.engine()](const Job& job) -> std::optional<std::string> {
-    const std::optional<std::string> folder = folderOf(cell, models, engine, job);
+    const std::optional<std::string> folder = folderOf(cell.model->info, models, engine, job, tr("this cell"));
     return folder ? std::optional(promptOf(cell, *folder, text)) : std::nullopt;
   };
   request.done = [this, cell](const std::string& prompt) {

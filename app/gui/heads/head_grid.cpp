@@ -54,6 +54,7 @@ HeadGrid::HeadGrid(RunList& runs, HeadTable& table, HeadPictures& pictures, QWid
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
   connect(&m_runs, &RunList::runsChanged, this, &QWidget::updateGeometry);
+  connect(&m_runs.selection(), &Selection::markedChanged, this, qOverload<>(&QWidget::update));
   // A number that has not come by then will not come.
   for (const JobRunner* runner : {&m_runs.jobs(), &m_runs.quickJobs()}) {
     connect(runner, &JobRunner::idle, this, [this] {
@@ -440,6 +441,7 @@ void HeadGrid::paintMarks(QPainter& painter) const {
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(cell.adjusted(-outside, -outside, outside - 2, outside - 2));
   };
+  for (const HeadChoice& head : m_runs.selection().marked()) outline(cell(head), pinnedKeyColour(palette()), 2);
   if (hovered()) outline(cell(*hovered()), hoverColour(palette()), 1);
   const QRect chosen = cell(m_runs.selection().head());
   if (outside == 0) outline(chosen.adjusted(-1, -1, 1, 1), palette().color(QPalette::Base), 4);

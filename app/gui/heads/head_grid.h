@@ -15,8 +15,9 @@
 namespace foxscope::gui {
 
 /// Every head of every run as a cell, layers downwards and heads to the right, runs below each other. Click or arrow
-/// keys choose a head; hovering shows its numbers. Cells are as large as the width allows, down to 4 pixels, so that 64
-/// heads stand side by side; where they are large enough they hold their numbers.
+/// keys choose a head; hovering shows its numbers. Heads that are marked (Selection::marked) have outlines. Cells are
+/// as large as the width allows, down to 4 pixels, so that 64 heads stand side by side; where they are large enough
+/// they hold their numbers.
 class HeadGrid : public HeadCells {
   Q_OBJECT
 

@@ -624,8 +624,11 @@ void MainWindow::followTrainings() {
 }
 
 void MainWindow::followInputs() {
+  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
   followCentre();
   m_docks->follow();
+  // What stood in the centre stays in sight beside a model that comes.
+  if (inCentre && m_docks->evaluations().widget() == m_evaluations) Docks::bringForward(m_docks->evaluations());
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 

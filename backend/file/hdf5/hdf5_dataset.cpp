@@ -213,7 +213,7 @@ bool Hdf5Dataset::has_rows() const {
 }
 
 void Hdf5Dataset::read_part(std::uint64_t begin, std::span<std::byte> bytes) const {
-  assert(has_rows() && begin + bytes.size() / type_.size <= count_);
+  assert(begin + bytes.size() / type_.size <= count_);
   const std::uint64_t size = type_.size;
   if (layout_ == Layout::compact) {
     std::copy_n(compact_.begin() + static_cast<std::ptrdiff_t>(begin * size), bytes.size(), bytes.begin());
@@ -221,17 +221,26 @@ void Hdf5Dataset::read_part(std::uint64_t begin, std::span<std::byte> bytes) con
   }
   if (layout_ == Layout::contiguous) return file_->read(offset_ + begin * size, bytes, path_);
   const std::uint64_t end = begin + bytes.size() / size;
-  for (const Hdf5Chunk& chunk : chunking_.chunks) {
-    // A chunk is a part of one row.
-    std::uint64_t target = 0;
-    const std::vector<std::uint64_t> first = chunking_.first(shape_.dims, chunk.number);
-    for (std::size_t axis = 0; axis < first.size(); ++axis) target = target * shape_.dims[axis] + first[axis];
-    const std::uint64_t inside = std::min(chunking_.dims.back(), shape_.dims.back() - first.back());
-    const std::uint64_t from = std::max(begin, target);
-    const std::uint64_t to = std::min(end, target + inside);
-    if (from >= to) continue;
-    const std::vector<std::byte> data = unpack(chunk);
-    std::memcpy(bytes.data() + (from - begin) * size, data.data() + (from - target) * size, (to - from) * size);
+  if (begin == end) return;
+  // Chunks lie by number, in C order: those of some indices of the first axis follow one another.
+  std::uint64_t slab = 1;  // chunks that lie side by side
+  std::uint64_t step = 1;  // numbers of one index
+  for (std::size_t axis = 1; axis < shape_.dims.size(); ++axis) {
+    slab *= (shape_.dims[axis] + chunking_.dims[axis] - 1) / chunking_.dims[axis];
+    step *= shape_.dims[axis];
+  }
+  const std::uint64_t first = begin / step / chunking_.dims[0] * slab;
+  const std::uint64_t last = ((end - 1) / step / chunking_.dims[0] + 1) * slab;
+  for (const Hdf5Chunk& chunk : std::span(chunking_.chunks).subspan(first, last - first)) {
+    std::vector<std::byte> data;
+    visit_rows(chunk, [&](std::uint64_t source, std::uint64_t target, std::uint64_t count) {
+      const std::uint64_t from = std::max(begin, target);
+      const std::uint64_t to = std::min(end, target + count);
+      if (from >= to) return;
+      if (data.empty()) data = unpack(chunk);
+      std::memcpy(bytes.data() + (from - begin) * size, data.data() + (source + from - target) * size,
+                  (to - from) * size);
+    });
   }
 }
 

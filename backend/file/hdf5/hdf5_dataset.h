@@ -55,7 +55,8 @@ class Hdf5Dataset {
   }
   /// Whether a row, along the last axis, is read without the others.
   [[nodiscard]] bool has_rows() const;
-  /// Some numbers that follow one another, in C order, of a dataset that has_rows. @throws Error likewise
+  /// Some numbers that follow one another, in C order; of chunks, those alone that hold some of them are read. @throws
+  /// Error likewise
   template <typename T>
   [[nodiscard]] std::vector<T> values(std::uint64_t begin, std::uint64_t count) const {
     require_inflation(kMostInflation);

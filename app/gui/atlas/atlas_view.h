@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <QJsonObject>
+#include <QWidget>
+
+#include "app/gui/atlas/model_pane.h"
+#include "app/gui/atlas/passage_trace.h"
+#include "app/gui/document/evaluation_list.h"
+
+class QComboBox;
+class QSplitter;
+class QToolButton;
+
+namespace foxscope::gui {
+
+/// The atlases that are open: the heads of one model, or of two beside each other on the same axes.
+class AtlasView : public QWidget {
+  Q_OBJECT
+
+ public:
+  AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
+
+  /// Shows what is open by now.
+  /// @param hidden  names of models that are not shown
+  void follow(const std::vector<std::string>& hidden);
+  /// What a number is for.
+  enum Use { kX, kY, kColour, kUses };
+  /// @param name  as the file names it, or "layer" or "head"
+  void setNumber(Use use, const QString& name);
+  void setLogarithmic(Use use, bool logarithmic);
+  /// The models that are shown, one or two.
+  [[nodiscard]] int shown() const { return m_panes[1]->isHidden() ? 1 : 2; }
+  [[nodiscard]] atlas::ModelPane& pane(int number) const { return *m_panes[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] QComboBox& model(int number) const { return *m_models[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] bool isSettled() const;
+
+  [[nodiscard]] QJsonObject saveState() const;
+  void restoreState(const QJsonObject& state);
+
+ signals:
+  void told(const QString& words);
+
+ private:
+  [[nodiscard]] std::vector<atlas::AtlasModel> openModels(const std::vector<std::string>& hidden) const;
+  void makeBar();
+  void fillModels();
+  void fillNumbers();
+  void showModels();
+  void draw();
+  [[nodiscard]] std::vector<int> visiblePanes() const;
+  void shareHead(int pane, std::size_t head);
+  void shareChosen();
+  void followHead();
+  [[nodiscard]] std::optional<std::size_t> firstHead(const atlas::AtlasModel& model) const;
+
+  EvaluationList& m_evaluations;
+  RunList& m_runs;
+  atlas::PassageTrace* m_trace;
+  std::vector<atlas::AtlasModel> m_open;
+  QJsonObject m_wanted;  ///< of a session whose atlases are not open yet
+  QWidget* m_bar;
+  QSplitter* m_split = nullptr;
+  std::array<QComboBox*, 2> m_models{};
+  std::array<QComboBox*, kUses> m_numbers{};
+  std::array<QToolButton*, kUses> m_logarithmic{};
+  std::array<QString, kUses> m_chosen = {"rate_decay_time", "gate_median", "layer"};  ///< that somebody wants to see
+  std::array<atlas::ModelPane*, 2> m_panes{};
+};
+
+}  // namespace foxscope::gui

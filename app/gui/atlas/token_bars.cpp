@@ -1,0 +1,180 @@
+#include "app/gui/atlas/token_bars.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <QKeyEvent>
+#include <QLocale>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QScrollBar>
+
+#include "app/gui/atlas/atlas_model.h"
+#include "app/gui/document/number_text.h"
+#include "app/gui/views/cell_table.h"
+#include "app/gui/views/theme.h"
+#include "backend/base/index.h"
+
+namespace foxscope::gui::atlas {
+namespace {
+
+constexpr int kTokenGap = 6;
+constexpr int kTokenLetters = 14;  ///< room for a token
+constexpr int kLeastBar = 30;      ///< pixels of the longest bar
+
+}  // namespace
+
+TokenBars::TokenBars(QWidget* parent) : QAbstractScrollArea(parent) {
+  setFocusPolicy(Qt::StrongFocus);
+  viewport()->setMouseTracking(true);
+  setFrameShape(QFrame::NoFrame);
+  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  describeCells(*this, {[this] { return QSize(1, count()); }, [this](int row, int) { return description(row); },
+                        [this](int row, int) {
+                          const int top = titleHeight() + row * rowHeight() - verticalScrollBar()->value();
+                          return QRect(0, top, viewport()->width(), rowHeight());
+                        },
+                        [this](int row, int) { return row == m_row; }, [this](int row, int) { choose(row); },
+                        [](int row) { return QString::number(row + 1); }, [](int) { return tr("token"); }});
+}
+
+void TokenBars::setList(TokenList list) {
+  m_list = std::move(list);
+  m_row = -1;
+  setAccessibleName(m_list.title);
+  verticalScrollBar()->setValue(0);
+  followSize();
+  announceCells(*this);
+  viewport()->update();
+}
+
+QString TokenBars::description(int row) const {
+  const TokenBar& bar = m_list.bars[index_of(row)];
+  QString words = tr("“%1”: mean log f %2 nats (f %3), %4 % resets, read %5 times")
+                      .arg(bar.text, withError(std::log(bar.gate), bar.error), numberOf(bar.gate, 3),
+                           numberOf(100 * bar.resets, 3), QLocale().toString(static_cast<qlonglong>(bar.count)));
+  if (bar.isRare()) words += tr(": too few to say anything");
+  if (m_list.hasDiscoveries) words += bar.discovered ? tr("; beyond chance") : tr("; not beyond chance");
+  return words;
+}
+
+QSize TokenBars::minimumSizeHint() const { return {140, titleHeight() + 2 * rowHeight()}; }
+
+int TokenBars::rowHeight() const { return fontMetrics().height() + 3; }
+
+int TokenBars::rowAt(const QPointF& place) const {
+  if (place.y() < titleHeight()) return -1;
+  const int row = (static_cast<int>(place.y()) - titleHeight() + verticalScrollBar()->value()) / rowHeight();
+  return row < count() ? row : -1;
+}
+
+void TokenBars::followSize() {
+  const int room = std::max(1, viewport()->height() - titleHeight());
+  verticalScrollBar()->setRange(0, std::max(0, count() * rowHeight() - room));
+  verticalScrollBar()->setPageStep(room);
+  verticalScrollBar()->setSingleStep(rowHeight());
+}
+
+void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
+  const int letter = fontMetrics().averageCharWidth();
+  const int token = std::min(kTokenLetters * letter, place.width() / 3);
+  // A narrow list leaves out how often tokens were read, before its bars.
+  const QString value = (bar.discovered ? QStringLiteral("• ") : QString()) + numberOf(bar.value, 3);
+  const QString count = QStringLiteral("×%1").arg(QLocale().toString(static_cast<qlonglong>(bar.count)));
+  const int valueRoom = fontMetrics().horizontalAdvance(QStringLiteral("• 0.0000")) + kTokenGap;
+  const int countRoom = fontMetrics().horizontalAdvance(QStringLiteral("×000,000")) + kTokenGap;
+  const bool counted = place.width() - token - valueRoom - countRoom > kLeastBar;
+  const int numbers = valueRoom + (counted ? countRoom : 0);
+  QColor text = palette().color(QPalette::Text);
+  QColor fill = runColour(0, palette());
+  if (bar.isRare()) {
+    text = palette().color(QPalette::Disabled, QPalette::Text);
+    fill = lineColour(palette());
+  }
+  painter.setPen(text);
+  painter.drawText(QRect(place.left() + kTokenGap, place.top(), token - kTokenGap, place.height()),
+                   Qt::AlignRight | Qt::AlignVCenter, fontMetrics().elidedText(bar.text, Qt::ElideRight, token));
+  const QRectF room(place.left() + token + kTokenGap, place.top() + 3,
+                    std::max(8, place.width() - token - numbers - 2 * kTokenGap), place.height() - 6);
+  const double most = m_list.most > 0 ? m_list.most : 1;
+  const auto across = [&](double value) { return room.left() + std::clamp(value / most, 0.0, 1.0) * room.width(); };
+  painter.fillRect(QRectF(room.topLeft(), QPointF(std::max(room.left() + 1, across(bar.value)), room.bottom())), fill);
+  if (std::isfinite(bar.error)) {
+    painter.setPen(QPen(text, 1));
+    const double middle = room.center().y();
+    painter.drawLine(QPointF(across(bar.value - bar.error), middle), QPointF(across(bar.value + bar.error), middle));
+  }
+  if (std::isfinite(m_list.mean)) {
+    painter.setPen(QPen(mutedTextColour(palette()), 1, Qt::DotLine));
+    painter.drawLine(QPointF(across(m_list.mean), place.top()), QPointF(across(m_list.mean), place.bottom()));
+  }
+  painter.setPen(text);
+  const QRect end(place.right() - numbers, place.top(), numbers - kTokenGap, place.height());
+  painter.drawText(end, Qt::AlignLeft | Qt::AlignVCenter, value);
+  if (!counted) return;
+  painter.setPen(bar.isRare() ? text : mutedTextColour(palette()));
+  painter.drawText(end, Qt::AlignRight | Qt::AlignVCenter, count);
+}
+
+void TokenBars::paintEvent(QPaintEvent* /*event*/) {
+  QPainter painter(viewport());
+  painter.fillRect(viewport()->rect(), palette().color(QPalette::Base));
+  const int high = rowHeight();
+  const int first = verticalScrollBar()->value() / high;
+  const int last = std::min(count() - 1, first + viewport()->height() / high + 1);
+  for (int row = first; row <= last; ++row) {
+    const QRect place(0, titleHeight() + row * high - verticalScrollBar()->value(), viewport()->width(), high);
+    if (row == m_row) painter.fillRect(place, palette().color(QPalette::AlternateBase));
+    paintBar(painter, place, m_list.bars[index_of(row)]);
+  }
+  const QRect title(0, 0, viewport()->width(), titleHeight());
+  painter.fillRect(title, palette().color(QPalette::Base));
+  painter.setPen(mutedTextColour(palette()));
+  painter.drawText(title.adjusted(kTokenGap, 0, -kTokenGap, 0), Qt::AlignLeft | Qt::AlignVCenter,
+                   fontMetrics().elidedText(m_list.title, Qt::ElideRight, title.width() - 2 * kTokenGap));
+}
+
+void TokenBars::resizeEvent(QResizeEvent* event) {
+  QAbstractScrollArea::resizeEvent(event);
+  followSize();
+}
+
+void TokenBars::changeEvent(QEvent* event) {
+  QAbstractScrollArea::changeEvent(event);
+  if (event->type() == QEvent::PaletteChange || event->type() == QEvent::FontChange) viewport()->update();
+}
+
+void TokenBars::point(int row) {
+  if (row == m_row) return;
+  m_row = row;
+  viewport()->update();
+  emit hovered(row < 0 ? QString() : description(row));
+}
+
+void TokenBars::choose(int row) {
+  if (row < 0 || row >= count()) return;
+  point(row);
+  emit tokenChosen(m_list.bars[index_of(row)].text);
+}
+
+void TokenBars::mouseMoveEvent(QMouseEvent* event) { point(rowAt(event->position())); }
+
+void TokenBars::mouseReleaseEvent(QMouseEvent* event) {
+  if (event->button() == Qt::LeftButton) choose(rowAt(event->position()));
+}
+
+void TokenBars::leaveEvent(QEvent* /*event*/) { point(-1); }
+
+void TokenBars::keyPressEvent(QKeyEvent* event) {
+  const int key = event->key();
+  if (key == Qt::Key_Return || key == Qt::Key_Enter) return choose(m_row);
+  if ((key != Qt::Key_Up && key != Qt::Key_Down) || count() == 0) return QAbstractScrollArea::keyPressEvent(event);
+  point(std::clamp(m_row + (key == Qt::Key_Down ? 1 : -1), 0, count() - 1));
+  announceCell(*this, m_row, 0);
+  QScrollBar& bar = *verticalScrollBar();
+  const int top = m_row * rowHeight();
+  bar.setValue(std::min(top, std::max(bar.value(), top + rowHeight() - bar.pageStep())));
+}
+
+}  // namespace foxscope::gui::atlas

@@ -1,0 +1,445 @@
+#include "backend/eval/atlas/atlas.h"
+
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include <QCheckBox>
+#include <QComboBox>
+#include <QFile>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QSignalSpy>
+#include <QTabWidget>
+#include <QTest>
+#include <qcustomplot.h>
+
+#include "app/gui/atlas/atlas_view.h"
+#include "app/gui/atlas/passage_list.h"
+#include "app/gui/atlas/reset_bars.h"
+#include "app/gui/atlas/similarity_map.h"
+#include "app/gui/evaluations/evaluations_view.h"
+#include "app/gui/views/theme.h"
+#include "backend/eval/atlas/atlas_file.h"
+#include "tests/gui/subject.h"
+#include "tests/gui/support.h"
+
+namespace foxscope::gui::test {
+
+using atlas::HeadPage;
+using atlas::ModelPane;
+
+class AtlasTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void initTestCase();
+  void aFileOpensAsAScatterOfItsHeads();
+  void aLineAroundHeadsChoosesThem();
+  void numbersAndScalesAreChosen();
+  void similarHeadsAreNamed();
+  void tokensAreThoseOfTheFile();
+  void rareTokensAreAskedFor();
+  void resetsStandAgainstChance();
+  void histogramsHoldEveryPosition();
+  void passagesHoldTheirPlace();
+  void aPhraseIsFoundInPassages();
+  void aModelWithoutGatesSaysSo();
+  void twoModelsShareTheirAxes();
+  void aPassageAsksForItsModel();
+  void aPassageOpensItsTrace();
+  void aSessionKeepsTheView();
+  void aDamagedAtlasIsOneLine();
+
+ private:
+  Folder m_folder;
+  QString m_file;
+  std::optional<Atlas> m_atlas;  ///< what the file was written from
+};
+
+namespace {
+
+struct ShownAtlas {
+  Document document;
+  EvaluationsView view{document.evaluations(), document.runs(), document.modelRuns(), document.files()};
+
+  explicit ShownAtlas(const QStringList& files) {
+    view.resize(1200, 700);
+    view.show();
+    document.open(files);
+  }
+  bool settle() {
+    return waitUntilIdle(document) && QTest::qWaitFor([&] { return view.isSettled() && !document.busy(); }, 60'000);
+  }
+  ModelPane& pane(int number = 0) { return view.atlas().pane(number); }
+  HeadPage& page() { return pane().page(); }
+};
+
+QWidget* plotOf(ModelPane& pane) { return pane.scatter().findChild<QCustomPlot*>(); }
+
+/// Draws a line around a rectangle with the left button.
+void drawAround(QWidget* plot, const QRectF& around) {
+  const std::vector<QPointF> corners = {around.topLeft(), around.topRight(), around.bottomRight(), around.bottomLeft()};
+  QTest::mousePress(plot, Qt::LeftButton, {}, corners[0].toPoint());
+  for (const QPointF& corner : corners) {
+    QMouseEvent move(QEvent::MouseMove, corner, plot->mapToGlobal(corner), Qt::NoButton, Qt::LeftButton, {});
+    QApplication::sendEvent(plot, &move);
+  }
+  QTest::mouseRelease(plot, Qt::LeftButton, {}, corners.back().toPoint());
+}
+
+}  // namespace
+
+void AtlasTest::initTestCase() {
+  QApplication::setPalette(lightPalette());
+  const Engine engine;
+  AtlasRequest request;
+  for (const auto& [name, model] : {std::pair{"fox", foxModel()}, {"transformer", transformerModel()}}) {
+    ModelRequest wanted;
+    wanted.name = name;
+    wanted.model = model.toStdString();
+    request.models.push_back(engine.open(wanted));
+  }
+  EvaluationInput input;
+  input.corpus = sampleText().toStdString();
+  input.windows.length = 256;
+  input.windows.windows = 10;
+  request.inputs = {input};
+  request.passages = 6;
+  m_file = m_folder.path("atlas.h5");
+  request.output = m_file.toStdString();
+  m_atlas = evaluate_atlas(request, {}, {});
+  QVERIFY(m_atlas);
+  write_atlas_file(request.output, *m_atlas, {"foxscope", ""}, Overwrite::force);
+}
+
+void AtlasTest::aFileOpensAsAScatterOfItsHeads() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.view.atlas().shown(), 1);
+  const atlas::ScatterContent& content = shown.pane().scatter().content();
+  QCOMPARE(content.names.size(), 32U);
+  QCOMPARE(content.names[13], "L3 H1");
+  const std::vector<HeadArray> numbers = atlas_head_numbers(m_atlas->models[0]);
+  const HeadArray* times = find_array(numbers, "rate_decay_time");
+  QVERIFY(times != nullptr && content.x.values == times->value);
+  QVERIFY(content.x.logarithmic && content.x.title.contains("tokens"));
+  // Colours are layers.
+  QCOMPARE(content.colour[13], 3.0);
+  QVERIFY(shown.page().heading().contains(shown.pane().scatter().content().names[*shown.pane().head()]));
+  // Hovering names a head with its numbers.
+  QSignalSpy told(&shown.view.atlas(), &AtlasView::told);
+  const QPointF place = *shown.pane().scatter().placeOf(13);
+  QMouseEvent move(QEvent::MouseMove, place, plotOf(shown.pane())->mapToGlobal(place), Qt::NoButton, Qt::NoButton, {});
+  QApplication::sendEvent(plotOf(shown.pane()), &move);
+  QCOMPARE(told.size(), 1);
+  QCOMPARE(told[0][0].toString(), shown.pane().scatter().description(13));
+  QCOMPARE(shown.view.reading(), shown.pane().scatter().description(13));
+}
+
+void AtlasTest::aLineAroundHeadsChoosesThem() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  ModelPane& pane = shown.pane();
+  const QPointF first = *pane.scatter().placeOf(5);
+  QTest::mouseClick(plotOf(pane), Qt::LeftButton, {}, first.toPoint());
+  QVERIFY(pane.head().has_value());
+  const QPointF clicked = *pane.scatter().placeOf(*pane.head());
+  QVERIFY(std::hypot(clicked.x() - first.x(), clicked.y() - first.y()) < 12);
+  // One head.
+  drawAround(plotOf(pane), QRectF(first.x() - 3, first.y() - 3, 6, 6));
+  QVERIFY(pane.chosen().contains(5));
+  // All heads whose points lie inside, and no others.
+  const QRectF around(QRect(first.toPoint() - QPoint(120, 80), QSize(240, 160)));
+  drawAround(plotOf(pane), around);
+  for (std::size_t head = 0; head < 32; ++head) {
+    const auto place = pane.scatter().placeOf(head);
+    QCOMPARE(pane.chosen().contains(head), place && around.contains(*place));
+  }
+  QCOMPARE(static_cast<std::size_t>(pane.list().count()), pane.chosen().size());
+  QVERIFY(!pane.list().isHidden());
+  QCOMPARE(pane.page().scope().findText("of the", Qt::MatchStartsWith) >= 0, true);
+  QTest::keyClick(plotOf(pane), Qt::Key_Escape);
+  QVERIFY(pane.chosen().empty() && pane.list().isHidden());
+}
+
+void AtlasTest::numbersAndScalesAreChosen() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  AtlasView& view = shown.view.atlas();
+  view.setNumber(AtlasView::kX, "resets");
+  view.setNumber(AtlasView::kY, "head");
+  view.setNumber(AtlasView::kColour, "mean_log_gate");
+  const atlas::ScatterContent& content = shown.pane().scatter().content();
+  const AtlasResets resets = atlas_resets(m_atlas->models[0]);
+  for (std::size_t head = 0; head < 32; ++head) {
+    QCOMPARE(content.x.values[head], static_cast<double>(resets.count[head]));
+    QCOMPARE(content.y.values[head], static_cast<double>(head % 4));
+    // No logarithm of 0.
+    QCOMPARE(shown.pane().scatter().placeOf(head).has_value(), resets.count[head] > 0);
+  }
+  QVERIFY(content.x.logarithmic && !content.y.logarithmic);
+  view.setLogarithmic(AtlasView::kX, false);
+  for (std::size_t head = 0; head < 32; ++head) QVERIFY(shown.pane().scatter().placeOf(head).has_value());
+}
+
+void AtlasTest::similarHeadsAreNamed() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.pane().maps().setCurrentIndex(1);
+  QTRY_VERIFY(shown.pane().similarity().isVisible());
+  atlas::SimilarityMap& map = shown.pane().similarity();
+  const std::vector<float> similarity = atlas_similarity(m_atlas->models[0]);
+  QCOMPARE(map.description(2, 7), QStringLiteral("L0 H2 and L1 H3: r %1")
+                                      .arg(QString::number(static_cast<double>(similarity[2 * 32 + 7]), 'g', 3))
+                                      .replace('-', QChar(0x2212)));
+  QTest::mouseClick(&map, Qt::LeftButton, {}, map.cell(2, 7).center().toPoint());
+  QCOMPARE(shown.pane().head(), std::optional<std::size_t>(7));
+  QVERIFY(shown.page().heading().startsWith("L1 H3"));
+}
+
+void AtlasTest::tokensAreThoseOfTheFile() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.pane().setHead(9);
+  QVERIFY(shown.settle());
+  const std::vector<std::int32_t> ids = atlas_tokens(m_atlas->models[0].sums);
+  const HeadTokens tokens = tokens_of_head(m_atlas->models[0], 9, ids);
+  const auto counts = m_atlas->models[0].sums.at(AtlasSum::token_count);
+  double strongest = 0;
+  std::size_t often = 0;
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    if (counts[static_cast<std::size_t>(ids[n])] < atlas::kFewReadings) continue;
+    ++often;
+    strongest = std::max(strongest, -static_cast<double>(tokens.mean_log_gate[n]));
+  }
+  const atlas::TokenList& list = shown.page().forgets().list();
+  QCOMPARE(list.bars.size(), often);
+  QVERIFY(often > 5);
+  QCOMPARE(list.bars.front().value, strongest);
+  const atlas::TokenList& kept = shown.page().keeps().list();
+  QCOMPARE(kept.bars.back().id, list.bars.front().id);
+  QCOMPARE(kept.most, list.most);
+  for (std::size_t n = 1; n < often; ++n) QVERIFY(list.bars[n - 1].value >= list.bars[n].value);
+  for (const atlas::TokenBar& bar : list.bars) QVERIFY(!bar.isRare());
+}
+
+void AtlasTest::rareTokensAreAskedFor() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.page().rareTokens().setChecked(true);
+  QVERIFY(shown.settle());
+  const atlas::TokenList& list = shown.page().forgets().list();
+  QVERIFY(std::ranges::any_of(list.bars, &atlas::TokenBar::isRare));
+  shown.page().tokenFilter().setText("horse");
+  QVERIFY(shown.settle());
+  QVERIFY(!list.bars.empty());
+  for (const atlas::TokenBar& bar : list.bars) QVERIFY(bar.text.contains("horse", Qt::CaseInsensitive));
+  // A click looks for the token in passages.
+  emit shown.page().forgets().tokenChosen(list.bars.front().text);
+  QCOMPARE(shown.page().tabs().currentIndex(), static_cast<int>(HeadPage::kPassages));
+  QCOMPARE(shown.page().phrase().text(), QString(list.bars.front().text).replace(QChar(0x2423), ' '));
+}
+
+void AtlasTest::resetsStandAgainstChance() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  const AtlasResets resets = atlas_resets(m_atlas->models[0]);
+  std::size_t head = 0;
+  while (resets.count[head] == 0) ++head;
+  shown.page().tabs().setCurrentIndex(HeadPage::kResets);
+  shown.pane().setHead(head);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.page().message(HeadPage::kResets).isEmpty());
+  const AtlasHeadResets& drawn = shown.page().resets().resets();
+  QCOMPARE(drawn.count, resets.count[head]);
+  for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+    const std::size_t at = head * kBoundaryClasses + n;
+    QVERIFY(drawn.p_value[n] == resets.p_value[at] || std::isnan(resets.p_value[at]));
+    QCOMPARE(drawn.discovered[n], resets.discovered[at]);
+    QVERIFY(shown.page().resets().description(static_cast<int>(n)).contains("by chance, p"));
+  }
+}
+
+void AtlasTest::histogramsHoldEveryPosition() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.page().tabs().setCurrentIndex(HeadPage::kGates);
+  QVERIFY(shown.settle());
+  atlas::GateBars& bars = shown.page().gates();
+  for (const auto kind : {atlas::GateBars::Shown::logGate, atlas::GateBars::Shown::decayTime}) {
+    bars.show(kind);
+    const double sum = std::accumulate(bars.shares().begin(), bars.shares().end(), bars.keptShare());
+    QVERIFY2(std::abs(sum - 1) < 1e-9, qPrintable(QString::number(sum)));
+    QVERIFY(std::ranges::is_sorted(bars.ends()));
+  }
+}
+
+void AtlasTest::passagesHoldTheirPlace() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
+  shown.pane().setHead(9);
+  QVERIFY(shown.settle());
+  const std::vector<AtlasPlace> places = strongest_resets(m_atlas->models[0], 9);
+  const atlas::PassageAnswer& answer = shown.page().passages().answer();
+  QCOMPARE(answer.rows.size(), places.size());
+  const EvaluatedWindows& windows = *m_atlas->models[0].windows;
+  const std::vector<std::int32_t> ids = atlas_tokens(m_atlas->models[0].sums);
+  for (std::size_t n = 0; n < places.size(); ++n) {
+    const atlas::PassageRow& row = answer.rows[n];
+    QCOMPARE(row.place.window, places[n].window);
+    QCOMPARE(row.place.position, places[n].position);
+    // What position p reads is token p - 1 of its window.
+    const std::int32_t read =
+        windows.token_id[static_cast<std::size_t>(places[n].window * windows.length + places[n].position - 1)];
+    const auto at = std::ranges::lower_bound(ids, read) - ids.begin();
+    QString text = QString::fromStdString(m_atlas->models[0].token_strings[static_cast<std::size_t>(at)]);
+    text.replace('\n', QChar(0x23ce));
+    const auto marked = std::ranges::find(row.pieces, true, &atlas::PassagePiece::marked);
+    QVERIFY(marked != row.pieces.end());
+    QVERIFY2(marked->text.contains(text), qPrintable(marked->text));
+  }
+}
+
+void AtlasTest::aPhraseIsFoundInPassages() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  HeadPage& page = shown.page();
+  page.tabs().setCurrentIndex(HeadPage::kPassages);
+  page.scope().setCurrentIndex(page.scope().count() - 1);
+  QVERIFY(shown.settle());
+  const std::vector<atlas::PassageRow> all = page.passages().answer().rows;
+  QVERIFY(all.size() > 32 && all.size() < atlas::kMostRows);
+  const QString phrase = all[all.size() / 2].text().mid(5, 12);
+  page.search(phrase);
+  QVERIFY(shown.settle());
+  const atlas::PassageAnswer& answer = page.passages().answer();
+  QVERIFY(!answer.rows.empty());
+  std::size_t expected = 0;
+  for (const atlas::PassageRow& row : all) expected += row.text().contains(phrase, Qt::CaseInsensitive) ? 1 : 0;
+  QCOMPARE(answer.found, expected);
+  for (const atlas::PassageRow& row : answer.rows) QVERIFY(row.text().contains(phrase, Qt::CaseInsensitive));
+  page.search("no such words anywhere");
+  QVERIFY(shown.settle());
+  QVERIFY(answer.rows.empty());
+}
+
+void AtlasTest::aModelWithoutGatesSaysSo() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  QComboBox& models = shown.view.atlas().model(0);
+  models.setCurrentIndex(models.findText("transformer"));
+  emit models.activated(models.currentIndex());
+  QVERIFY(shown.settle());
+  QVERIFY(shown.page().message(HeadPage::kTokens).startsWith("transformer has no gate that forgets"));
+  QVERIFY(shown.page().message(HeadPage::kResets).startsWith("transformer has no gate that forgets"));
+  QVERIFY(shown.pane().message(0).startsWith("transformer has no gate that forgets"));
+  QVERIFY(shown.pane().message(1).startsWith("transformer has no gate that forgets"));
+  // Back at a model with gates, the numbers are those that were chosen before.
+  models.setCurrentIndex(models.findText("fox"));
+  emit models.activated(models.currentIndex());
+  QVERIFY(shown.settle());
+  QVERIFY(shown.pane().message(0).isEmpty());
+  QCOMPARE(shown.pane().scatter().content().x.name, "decay time");
+}
+
+void AtlasTest::twoModelsShareTheirAxes() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  AtlasView& view = shown.view.atlas();
+  QComboBox& beside = view.model(1);
+  beside.setCurrentIndex(beside.findText("fox"));
+  emit beside.activated(beside.currentIndex());
+  QVERIFY(shown.settle());
+  QCOMPARE(view.shown(), 2);
+  const atlas::ScatterContent& left = view.pane(0).scatter().content();
+  const atlas::ScatterContent& right = view.pane(1).scatter().content();
+  QCOMPARE(left.x.limits.lower, right.x.limits.lower);
+  QCOMPARE(left.y.limits.upper, right.y.limits.upper);
+  beside.setCurrentIndex(0);
+  emit beside.activated(0);
+  QCOMPARE(view.shown(), 1);
+}
+
+void AtlasTest::aPassageAsksForItsModel() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
+  QVERIFY(shown.settle());
+  atlas::PassageList& list = shown.page().passages();
+  QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.place(1).center());
+  QTRY_VERIFY(
+      shown.view.reading().startsWith("To open this passage, first open the checkpoint folder of fox (Ctrl+O)"));
+  QVERIFY(shown.document.runs().empty());
+}
+
+void AtlasTest::aPassageOpensItsTrace() {
+  ShownAtlas shown({m_file, foxModel()});
+  QVERIFY(shown.settle());
+  shown.pane().setHead(9);
+  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
+  QVERIFY(shown.settle());
+  atlas::PassageList& list = shown.page().passages();
+  const AtlasPassage place = list.answer().rows[1].place;
+  const RunList& runs = shown.document.runs();
+  QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.place(1).center());
+  QTRY_COMPARE_WITH_TIMEOUT(runs.size(), 1U, 60'000);
+  QVERIFY(shown.settle());
+  const EvaluatedWindows& windows = *m_atlas->models[0].windows;
+  const auto begin = windows.token_id.begin() + place.window * windows.length;
+  QVERIFY(std::equal(begin, begin + windows.length, runs.front().trace->tokens()->id.begin()));
+  QCOMPARE(runs.selection().head(), (HeadChoice{runs.front().id, 2, 1}));
+  QCOMPARE(runs.selection().pin(), (Cursor{place.position, place.position - 1}));
+  // Heads that are chosen in the atlas are marked in the grid of heads.
+  drawAround(plotOf(shown.pane()), QRectF(plotOf(shown.pane())->rect()).adjusted(1, 1, -2, -2));
+  QVERIFY(!shown.pane().chosen().empty());
+  QCOMPARE(runs.selection().marked().size(), shown.pane().chosen().size());
+  // A head that is chosen elsewhere is the one of the page.
+  shown.document.runs().selection().setHead({runs.front().id, 1, 3});
+  QCOMPARE(shown.pane().head(), std::optional<std::size_t>(7));
+  // The same window is not run again.
+  const RunId id = runs.front().id;
+  emit shown.page().passageWanted(list.answer().rows[0]);
+  QVERIFY(shown.settle());
+  const bool same = list.answer().rows[0].place.window == place.window;
+  QVERIFY(same == (runs.front().id == id));
+}
+
+void AtlasTest::aSessionKeepsTheView() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.view.atlas().setNumber(AtlasView::kY, "resets");
+  shown.pane().setHead(11);
+  shown.page().tabs().setCurrentIndex(HeadPage::kResets);
+  const QJsonObject state = shown.view.saveState();
+  ShownAtlas back({});
+  back.view.restoreState(state);  // before the file is there
+  back.document.open({m_file});
+  QVERIFY(back.settle());
+  QCOMPARE(back.pane().head(), std::optional<std::size_t>(11));
+  QCOMPARE(back.page().tabs().currentIndex(), static_cast<int>(HeadPage::kResets));
+  QCOMPARE(back.pane().scatter().content().y.name, "resets");
+}
+
+void AtlasTest::aDamagedAtlasIsOneLine() {
+  QFile whole(m_file);
+  QVERIFY(whole.open(QIODevice::ReadOnly));
+  const QByteArray bytes = whole.readAll();
+  for (const QByteArray& damaged : {bytes.left(bytes.size() / 2), bytes.left(300)}) {
+    const QString path = m_folder.write("damaged.h5", damaged);
+    Document document;
+    QSignalSpy messages(&document, &Document::messageRaised);
+    document.open({path});
+    QVERIFY(waitUntilIdle(document));
+    QCOMPARE(messages.size(), 1);
+    const QString text = messages[0][0].value<Message>().text;
+    QVERIFY2(text.contains("damaged.h5") && !text.contains('\n'), qPrintable(text));
+    QVERIFY(document.evaluations().empty());
+  }
+}
+
+}  // namespace foxscope::gui::test
+
+FOXSCOPE_GUI_SUBJECT(atlas, foxscope::gui::test::AtlasTest)
+#include "atlas_test.moc"
