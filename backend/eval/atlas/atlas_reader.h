@@ -40,7 +40,7 @@ struct AtlasFacts {
   std::vector<std::string> token_string;            ///< [T] bytes; empty without a tokenizer
   std::vector<HeadArray> numbers;                   ///< [layers, H] every number of heads that the file has
   std::vector<AtlasPassageKind> passages;           ///< kinds of lists
-  std::vector<std::string> similarities;            ///< what heads are compared by, such as "log_gate"
+  std::vector<std::string> similarities;            ///< what heads are compared by, "log_gate" first
   bool has_tokens = false;                          ///< means by head and token
   bool has_histogram = false;
   bool has_resets = false;          ///< counts and gaps
