@@ -241,7 +241,8 @@ class NumbersTest(AtlasTest):
             expected = numpy.sqrt(len(groups) / (len(groups) - 1) * (residues ** 2).sum(axis=0)) / len(here)
             numpy.testing.assert_allclose(errors, expected, rtol=1e-5, atol=2 ** -24)
             if len(here) >= 30:
-                p_values[:, n] = 2 * student_t((mean - flat.mean(axis=1)) / expected, effective - 1)
+                by_chance = numpy.maximum(expected, flat.std(axis=1) / numpy.sqrt(len(here)))
+                p_values[:, n] = 2 * student_t((mean - flat.mean(axis=1)) / by_chance, effective - 1)
         self.assertGreater(known, 10)
         order = numpy.sort(p_values[~numpy.isnan(p_values)])
         below = numpy.flatnonzero(order <= 0.05 * numpy.arange(1, len(order) + 1) / len(order))
@@ -689,6 +690,26 @@ class InputTest(AtlasTest):
         windows = self.npy(golden("fox-pro")["labels"][:2, :48].astype(numpy.int64))
         self.fails(1, ["of layer 1, head 0 in window 0 is not a number", "check the weights and --dtype"], "eval", "atlas",
                    "-q", "--model", model, "--ids", windows, "-o", self.output, output=self.output)
+
+    def test_sums_that_no_gates_have(self):
+        self.done(*self.arguments(self.output, windows=3))
+        whole = self.output.read_bytes()
+        damages = {
+            "sums/token_count": (0, 1, "does not count every position by its token once"),
+            "sums/token_log_gate": ((0, 0, 0), 2 ** 62, "has a mean log f of"),
+            "sums/log_gate_histogram": ((7, 0, 5), -1, "has a histogram of other positions than there are"),
+            "sums/documents": (0, 2 ** 62, "holds documents with more windows than there are"),
+        }
+        for name, (place, number, words) in damages.items():
+            self.output.write_bytes(whole)
+            with h5py.File(self.output, "r+") as file:
+                data = file["models/fox"][name]
+                data[place] = data[place] + 1 if number == 1 else number
+            self.fails(1, ["atlas.h5", words, "the file is damaged"], "info", self.output)
+        self.output.write_bytes(whole)
+        with h5py.File(self.output, "r+") as file:
+            file["windows/token_id"][1, 3] = 8_000_000
+        self.fails(1, ["atlas.h5", "windows read 8000000"], "info", self.output)
 
     def test_what_is_refused(self):
         empty = self.write("empty.jsonl", "")

@@ -51,13 +51,17 @@ std::string forgottenTokens(const AtlasModel& model, std::size_t place, const st
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// The class whose share of resets exceeds chance most, where it is beyond chance.
+/// A ratio to chance of fewer resets says little.
+constexpr double kFewestResets = 10;
+
+/// The class whose share of resets exceeds chance most, where it is beyond chance and holds kFewestResets.
 std::string strongestClass(const AtlasResets& resets, std::size_t place) {
   std::string text = "-";
   double most = 1;
   for (std::size_t n = 0; n < kResetClasses; ++n) {
     const std::size_t at = place * kResetClasses + n;
     if (resets.discovered[at] == 0 || !(resets.share[at] > most * resets.chance[at])) continue;
+    if (resets.share[at] * static_cast<double>(resets.count[place]) < kFewestResets) continue;
     most = resets.share[at] / resets.chance[at];
     text = fmt::format("{} x {:.1f}", to_string(static_cast<BoundaryClass>(n)), most);
   }

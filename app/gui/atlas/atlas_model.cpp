@@ -61,7 +61,7 @@ QString classTitle(const std::string& name) { return QString::fromStdString(name
 
 QString kindTitle(const std::string& name) {
   static const std::map<std::string, const char*> titles = {
-      {"resets", QT_TRANSLATE_NOOP("foxscope::gui::atlas", "strongest resets")},
+      {"resets", QT_TRANSLATE_NOOP("foxscope::gui::atlas", "strongest forgetting")},
       {"reach", QT_TRANSLATE_NOOP("foxscope::gui::atlas", "longest reach")},
       {"gain", QT_TRANSLATE_NOOP("foxscope::gui::atlas", "highest gain")},
       {"deciles", QT_TRANSLATE_NOOP("foxscope::gui::atlas", "drawn from deciles of log f")}};

@@ -43,7 +43,7 @@ std::optional<HeadNumbers> numbersOf(const AtlasFacts& facts, const std::string&
 QString headName(const AtlasFacts& facts, std::size_t place);
 /// "paragraph end", for a class of tokens as the file names it.
 QString classTitle(const std::string& name);
-/// "strongest resets", for a kind of passages.
+/// "strongest forgetting", for a kind of passages.
 QString kindTitle(const std::string& name);
 /// Whether its values are log f of their places.
 bool isOfGate(const AtlasPassageKind& kind);

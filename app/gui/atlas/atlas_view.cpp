@@ -229,14 +229,16 @@ void AtlasView::showModels() {
 }
 
 std::optional<std::size_t> AtlasView::firstHead(const AtlasModel& model) const {
-  // The head that forgets fastest has most to tell.
+  // A head of middle memory, as figures draw it: its tokens differ most from one another.
   const auto gates = atlas::numbersOf(model.facts(), "mean_log_gate");
-  std::optional<std::size_t> first;
+  std::vector<std::size_t> heads;
   for (std::size_t head = 0; gates && head < gates->values.size(); ++head) {
-    if (std::isnan(gates->values[head])) continue;
-    if (!first || gates->values[head] < gates->values[*first]) first = head;
+    if (!std::isnan(gates->values[head])) heads.push_back(head);
   }
-  return first ? first : std::optional<std::size_t>(0);
+  if (heads.empty()) return 0;
+  const auto middle = heads.begin() + std::ssize(heads) / 2;
+  std::ranges::nth_element(heads, middle, {}, [&](std::size_t head) { return gates->values[head]; });
+  return *middle;
 }
 
 std::vector<int> AtlasView::visiblePanes() const {
@@ -259,6 +261,7 @@ void AtlasView::fillNumbers() {
     // Models without gates have other numbers.
     int wanted = combo.findData(m_chosen[use]);
     if (wanted < 0) wanted = combo.findData(before);
+    if (wanted < 0 && use == kY) wanted = combo.findData(QStringLiteral("gate_median"));
     if (wanted < 0 && use != kColour && combo.count() > 3) wanted = 2 + static_cast<int>(use);
     combo.setCurrentIndex(std::max(0, wanted));
     if (combo.currentData().toString() == before) continue;

@@ -239,7 +239,7 @@ void HeadPage::setHead(const AtlasModel& model, std::optional<std::size_t> head)
     const QString before = m_kind->currentText();
     m_kind->clear();
     for (const AtlasPassageKind& kind : m_model.facts().passages) m_kind->addItem(kindTitle(kind.name));
-    // The strongest resets are what one looks for first.
+    // Where it forgets most is what one looks for first.
     const auto resets = std::ranges::find(m_model.facts().passages, "resets", &AtlasPassageKind::name);
     const int kept = m_kind->findText(before);
     const auto first = resets - m_model.facts().passages.begin();

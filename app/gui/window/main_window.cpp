@@ -586,9 +586,9 @@ void MainWindow::followRuns() {
   if (!m_document.modelRuns().runStatus().running) m_wantedViews = {};
 }
 
-bool MainWindow::evaluationsAlone() const { return !m_document.evaluations().empty() && !anythingOpen(); }
+bool MainWindow::evaluationsAlone() const { return !m_document.evaluations().empty() && m_document.runs().empty(); }
 
-// Where nothing else is open, evaluations have the place of the maps.
+// Where no run is open, evaluations have the place of the maps.
 void MainWindow::followCentre() {
   const bool alone = evaluationsAlone();
   QDockWidget& dock = m_docks->evaluations();

@@ -16,6 +16,7 @@
 #include "backend/base/sha256.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/map/statistics/distance_bins.h"
+#include "backend/trace/decay_time.h"
 #include "backend/trace/dtype.h"
 #include "kernels/executor.h"
 
@@ -48,7 +49,7 @@ Dims dims_of(AtlasSum sum, const AtlasShape& shape, std::uint64_t tokens) {
       dims.push_back(axis == AtlasAxis::token ? tokens : size_of(axis, shape));
     }
   }
-  if (has_limbs(sum)) std::ranges::rotate(dims, dims.end() - 1);
+  if (has_limbs(sum)) std::rotate(dims.begin(), dims.end() - 1, dims.end());
   return dims;
 }
 
@@ -149,14 +150,19 @@ class AtlasFileReader {
     }
   }
 
-  void read_documents(const Hdf5Object& group, AtlasSums& sums) {
+  /// @param held  windows of the model
+  void read_documents(const Hdf5Object& group, std::int64_t held, AtlasSums& sums) {
     const std::uint64_t sizes = Hdf5Dataset(group.child("document_windows")).count();
     const auto windows = file_.values<std::int64_t>(group, "document_windows", {sizes});
     const auto count = file_.values<std::int64_t>(group, "documents", {sizes});
+    std::int64_t left = held;
     for (std::size_t n = 0; n < sizes; ++n) {
       if (windows[n] < 1 || count[n] < 1) file_.fail(group, "holds documents without windows");
+      if (count[n] > left / windows[n]) file_.fail(group, "holds documents with more windows than there are");
+      left -= windows[n] * count[n];
       sums.add_documents(windows[n], count[n]);
     }
+    if (left != 0) file_.fail(group, "holds documents with fewer windows than there are");
     if (!group.find("number_windows")) return;
     const std::uint64_t classes = Hdf5Dataset(group.child("number_windows")).count();
     const Dims dims = number_dims(sums.shape(), classes);
@@ -202,6 +208,41 @@ class AtlasFileReader {
       const auto id = index_of(ids[at % ids.size()]);
       const std::int64_t one[] = {sum_of_mean(means[at], counts[id], of.unit)};
       add_whole(one, sums.at(of.sum).subspan(at / ids.size() * index_of(sums.shape().vocabulary) + id, 1));
+    }
+  }
+
+  /// Sums that no gates could have are found before anything is made of them.
+  void check_sums(const Hdf5Object& group, const Hdf5Object& tokens, const std::vector<std::int32_t>& ids,
+                  const AtlasModel& model) const {
+    const AtlasShape& shape = model.sums.shape();
+    for (const std::int32_t id : model.windows->token_id) {
+      if (id >= shape.vocabulary)
+        file_.fail(tokens, fmt::format("are of {}, and windows read {}", shape.vocabulary, id));
+    }
+    const auto counts = model.sums.at(AtlasSum::token_count);
+    std::int64_t left = 0;
+    for (const std::int64_t read : model.windows->tokens) left += read - 1;
+    for (const std::int32_t id : ids) {
+      left = counts[index_of(id)] > left ? -1 : left - counts[index_of(id)];
+      if (left < 0) break;
+    }
+    if (left != 0) file_.fail(group, "does not count every position by its token once");
+    for (std::size_t place = 0; place < shape.head_count(); ++place) {
+      if (!model.has_gate(place)) continue;
+      std::int64_t positions = 0;
+      for (const std::int64_t bin : model.sums.row(AtlasSum::log_gate_histogram, place)) {
+        if (bin < 0 || bin > model.positions()) file_.fail(group, "has a histogram of other positions than there are");
+        positions += bin;
+      }
+      if (positions != model.positions()) file_.fail(group, "has a histogram of other positions than there are");
+      const auto log_gates = model.sums.row(AtlasSum::token_log_gate, place);
+      for (const std::int32_t id : ids) {
+        const double mean =
+            static_cast<double>(log_gates[index_of(id)]) * kLogGateUnit / static_cast<double>(counts[index_of(id)]);
+        if (mean > kLogGateUnit || mean < kLowestLogGate) {
+          file_.fail(group, fmt::format("has a mean log f of {:.6g} at token {}", mean, id));
+        }
+      }
     }
   }
 
@@ -253,7 +294,8 @@ class AtlasFileReader {
     for (const std::int32_t id : ids) {
       if (model.sums.at(AtlasSum::token_count)[index_of(id)] < 1) file_.fail(sums, "holds a token that nothing read");
     }
-    read_documents(sums, model.sums);
+    check_sums(sums, tokens, ids, model);
+    read_documents(sums, std::ssize(model.windows->tokens), model.sums);
     const auto passages = group.find("passages");
     for (const AtlasList list : {AtlasList::resets, AtlasList::reach, AtlasList::gain}) {
       read_places(passages ? passages->find(to_string(list)) : std::nullopt, model, list, model.sums);

@@ -254,7 +254,8 @@ class AtlasReader::Opening {
       tables_.similarities.emplace(name, std::move(dataset));
     }
     if (facts_.similarities.empty()) return;
-    std::ranges::stable_partition(facts_.similarities, [](const std::string& name) { return name == "log_gate"; });
+    std::stable_partition(facts_.similarities.begin(), facts_.similarities.end(),
+                          [](const std::string& name) { return name == "log_gate"; });
     tables_.order = file_->values<std::int64_t>(group, "order", {heads});
     std::vector<bool> named(heads);
     for (const std::int64_t head : tables_.order) {

@@ -337,6 +337,9 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
   const std::size_t errors = model.sums.shape().error_tokens();
   const double mean_of_all =
       exact_value(model.sums.exact(AtlasSum::log_gate, place)) / static_cast<double>(model.positions());
+  const double square_of_all = product_mean(model, AtlasSum::log_gate_product, place * (place + 1) / 2 + place,
+                                            static_cast<double>(model.positions()));
+  const double spread = std::sqrt(std::max(0.0, square_of_all - mean_of_all * mean_of_all));
   const auto counts = model.sums.at(AtlasSum::token_count);
   const auto log_gates = model.sums.row(AtlasSum::token_log_gate, place);
   const auto resets = model.sums.row(AtlasSum::token_below_half, place);
@@ -360,6 +363,7 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
     }
     head.error.push_back(static_cast<float>(mean.error));
     mean.value -= mean_of_all;
+    mean.error = std::max(mean.error, spread / std::sqrt(count));
     head.p_value.push_back(counts[id] < kFewestReadings ? kNoNumber : p_value(mean));
   }
   return head;

@@ -50,7 +50,8 @@ struct HeadTokens {
   /// do not suffice
   std::vector<float> error;
   /// [T] of Student's t with the effective documents less one as degrees of freedom: the mean is that of all readings
-  /// of the head; NaN without an error, and of fewer than kFewestReadings
+  /// of the head. Its error is taken as no less than sd / sqrt(n), sd of log f over all readings: a token that no rare
+  /// reset met has a small error of its own by luck. NaN without an error, and of fewer than kFewestReadings
   std::vector<double> p_value;
 };
 HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std::vector<std::int32_t>& tokens);

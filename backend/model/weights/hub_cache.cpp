@@ -77,7 +77,7 @@ fs::path resolve_checkpoint_folder(const std::string& path) {
     throw Error(fmt::format("{}: is a file: give the checkpoint folder that holds config.json", path));
   }
   if (!is_hub_id(path)) {
-    throw Error(fmt::format("{}: no such folder: give a checkpoint folder, or a hub id like owner/name", path));
+    throw Error(fmt::format("{}: no such folder or file: give a checkpoint folder, or a hub id like owner/name", path));
   }
   const std::size_t slash = path.find('/');
   const fs::path model = hub_cache() / fmt::format("models--{}--{}", path.substr(0, slash), path.substr(slash + 1));

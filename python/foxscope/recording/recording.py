@@ -39,6 +39,9 @@ from .operator_check import compare
 from .run_writer import RunWriter
 from .tokens import TokenTable, make_tokens, read_ids
 
+#: Layers that a run file may have.
+MOST_LAYERS = 10_000
+
 KEEP_WORDS = ("loss", "gates", "qk", "values", "logits")
 
 
@@ -385,8 +388,9 @@ class Recording:
         if not self._writes:
             return
         self._open_writer()
-        if layer < 0:
-            raise FoxscopeError(f"layer {layer}: expected a number from 0 on")
+        layer = _whole(layer, "layer")
+        if not 0 <= layer < MOST_LAYERS:
+            raise FoxscopeError(f"layer {layer}: expected a number from 0 to {MOST_LAYERS - 1}")
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return

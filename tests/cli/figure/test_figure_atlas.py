@@ -83,7 +83,7 @@ class AtlasFigureTest(AtlasFigures):
         for part in ["reach of 6:3: share of attention half a window back", "gain of 6:3: ", "share forgotten 1 − f, 6:3"]:
             self.assertIn(part, words)
         words = self.words("passages", "--head", "6:3")
-        self.assertIn("resets of 6:3", words)
+        self.assertIn("strongest forgetting of 6:3", words)
         before = [strings[one].strip() for one in ids[window, position - 4:position - 1]]
         for word in before:
             self.assertIn(word, words)
@@ -178,7 +178,7 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "--fewest 0: use a number from 1", "tokens", "--fewest", 0)
         self.refuses(2, "--count 0: use a number from 1 to 60", "tokens", "--count", 0)
         self.refuses(2, "--count 61: use a number from 1 to 60", "passages", "--count", 61)
-        self.refuses(2, "--kind reset: the atlas has resets, reach, gain, deciles: did you mean resets?", "passages", "--kind", "reset")
+        self.refuses(2, "--kind reset: 1:2 has resets, reach, gain, deciles: did you mean resets?", "passages", "--kind", "reset")
         self.refuses(2, "--order size: use clusters or depth", "similarity", "--order", "size")
         run = self.run_fixture()
         self.fails(1, "run.h5: holds a run or maps and no atlas of heads", "figure", "tokens", run, "-o", self.folder / "x.pdf")

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -157,10 +158,12 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     const auto found = std::ranges::find(known, kind);
     if (found == known.end()) {
       throw UsageError(
-          fmt::format("--kind {}: the atlas has {}{}", kind, fmt::join(known, ", "), nearest_question(kind, known)));
+          fmt::format("--kind {}: {} has {}{}", kind, of, fmt::join(known, ", "), nearest_question(kind, known)));
     }
     lists.push_back(placesOf(passages[index_of(found - known.begin())], options.count, words));
-    lists.back().title = fmt::format("{} of {}: {}", kind, of, lists.back().quantity);
+    // Its strongest places are resets (f < 1/2) of some heads alone.
+    const std::string_view title = kind == "resets" ? "strongest forgetting" : std::string_view(kind);
+    lists.back().title = fmt::format("{} of {}: {}", title, of, lists.back().quantity);
   }
   const ScaledColours colours = coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", of));
   PanelPage page(style);
