@@ -67,7 +67,8 @@ class AtlasView : public QWidget {
   std::array<QComboBox*, 2> m_models{};
   std::array<QComboBox*, kUses> m_numbers{};
   std::array<QToolButton*, kUses> m_logarithmic{};
-  std::array<QString, kUses> m_chosen = {"rate_decay_time", "d90_without_first", "layer"};  ///< that somebody wants to see
+  std::array<QString, kUses> m_chosen = {"rate_decay_time", "d90_without_first",
+                                         "layer"};  ///< that somebody wants to see
   std::array<atlas::ModelPane*, 2> m_panes{};
 };
 

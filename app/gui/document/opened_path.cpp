@@ -17,6 +17,7 @@
 #include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
 #include "backend/eval/atlas/atlas_file.h"
+#include "backend/file/hdf5/hdf5_file.h"
 #include "backend/file/provenance.h"
 #include "backend/model/weights/checkpoint.h"
 #include "backend/text/json_reading.h"
@@ -240,7 +241,8 @@ OpenedContent openKeptRun(const QString& path, const QString& name, const Job& j
       problem = "is no run file";
     } catch (const Error& error) {
       // Other problems, such as a newer version's file, have remedies of their own.
-      if (std::string_view(error.what()).find("`foxscope run`") == std::string_view::npos) throw;
+      const std::string_view said = error.what();
+      if (said.find("`foxscope run`") == said.npos && said.find(kHdf5Remedy) == said.npos) throw;
     }
   }
   throw Error(fmt::format("{}: {}, but the session keeps its run of {} there: press F5 to make the run again",

@@ -98,8 +98,7 @@ void Hdf5File::fail_unsupported(const std::string& object, const std::string& fe
 
 void Hdf5File::check_end(std::uint64_t end) const {
   if (end > size_) {
-    throw Error(fmt::format("{}: is cut short, {} of {} bytes: copy it again, or make it again with the command that wrote it",
-                            name_, size_, end));
+    throw Error(fmt::format("{}: is cut short, {} of {} bytes: {}", name_, size_, end, kHdf5Remedy));
   }
 }
 

@@ -9,12 +9,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace foxscope {
 
+/// What can be done about a file that is damaged or cut short.
+inline constexpr std::string_view kHdf5Remedy = "copy it again, or make it again with the command that wrote it";
 /// The end of the errors of Hdf5File::fail_damaged and fail_unsupported: what can be done.
-inline constexpr const char* kHdf5Damaged = "the file is damaged: copy it again, or make it again with the command that wrote it";
+inline constexpr const char* kHdf5Damaged =
+    "the file is damaged: copy it again, or make it again with the command that wrote it";
 inline constexpr const char* kHdf5Unsupported = "not read by Foxscope; rewrite the file with `h5repack IN OUT`";
 
 /// Bytes of the checksum behind a part of a file's structure.
