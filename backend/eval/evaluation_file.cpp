@@ -199,6 +199,18 @@ void EvaluationWriter::windows(const std::string& group, const EvaluatedWindows&
   column(group + "/byte_end", windows.byte_end);
 }
 
+void EvaluationWriter::distances(const std::string& group, const std::vector<DistanceBin>& bins) {
+  std::vector<std::int64_t> begin, end;
+  for (const DistanceBin& bin : bins) {
+    begin.push_back(bin.from);
+    end.push_back(bin.to);
+  }
+  scale(group + "/distance", begin);
+  column(group + "/distance_end", end);
+  attribute(group + "/distance", "units", "tokens");
+  attribute(group + "/distance_end", "units", "tokens");
+}
+
 void EvaluationWriter::index(const std::string& path, std::int64_t size, std::int64_t first) {
   std::vector<std::int64_t> places(static_cast<std::size_t>(size));
   std::iota(places.begin(), places.end(), first);

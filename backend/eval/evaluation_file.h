@@ -12,6 +12,7 @@
 #include "backend/eval/loss/loss_file.h"
 #include "backend/file/hdf5/hdf5_dataset.h"
 #include "backend/file/hdf5/hdf5_writer.h"
+#include "backend/map/statistics/distance_bins.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {
@@ -130,6 +131,8 @@ class EvaluationWriter {
     column(path, values);
     writer_.make_scale(path, path.c_str() + path.rfind('/') + 1);
   }
+  /// Writes distance and distance_end of bins, tokens.
+  void distances(const std::string& group, const std::vector<DistanceBin>& bins);
   /// first, first + 1, ... as a scale.
   void index(const std::string& path, std::int64_t size, std::int64_t first = 0);
   /// A dataset of any axes in one piece: small, or of numbers that do not compress.

@@ -4,7 +4,7 @@ import csv
 import html
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from foxscope.agents import Agent
 from foxscope.errors import FoxscopeError
 from foxscope.figures import Figure, option_words
 from foxscope.integers import as_integer
-from foxscope.opened import OpenedFile
+from foxscope.opened import OpenedModels
 from foxscope.tables import import_pandas
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _table(output: bytes, index: Sequence[str]) -> "pd.DataFrame":
     return table.set_index(list(index))
 
 
-class Atlas(OpenedFile):
+class Atlas(OpenedModels["AtlasModel"]):
     """A file of `foxscope eval atlas`: what the heads of models do over a corpus. The program computes every number.
 
     `atlas["fox"]` is a model of it, and so is `atlas[0]`. It is closed by `close()` or at the end of a `with` block.
@@ -67,13 +67,7 @@ class Atlas(OpenedFile):
         """The command that made it."""
         self.created: str = self.info["created"]
         """When it was made, UTC."""
-        self.models: tuple[AtlasModel, ...] = tuple(AtlasModel(self, facts) for facts in self.info["models"])
-        """In the order in which they were run."""
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the models."""
-        return [model.name for model in self.models]
+        self.models = tuple(AtlasModel(self, facts) for facts in self.info["models"])
 
     @property
     def tables(self) -> list[str]:
@@ -87,26 +81,6 @@ class Atlas(OpenedFile):
         table: pd.DataFrame = pandas.DataFrame(self.info["documents"], columns=["name", "sha256", "windows"])
         table.index.name = "document"
         return table
-
-    def __getitem__(self, name: str | SupportsIndex) -> "AtlasModel":
-        if isinstance(name, str):
-            for model in self.models:
-                if model.name == name:
-                    return model
-            raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
-        place, count = as_integer(name, "model"), len(self.models)
-        if not -count <= place < count:
-            raise FoxscopeError(f"{self.path}: has no model {place}: it has models 0 to {count - 1}")
-        return self.models[place]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names
-
-    def __iter__(self) -> Iterator["AtlasModel"]:
-        return iter(self.models)
-
-    def __len__(self) -> int:
-        return len(self.models)
 
     def figure(self, kind: str, *, format: str = "svg", **options: Any) -> Figure:
         """A figure of this atlas that the program draws: scatter, tokens, passages, similarity, gates or decay.

@@ -2,8 +2,8 @@
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, Self, SupportsIndex, TypeVar
 
 from numpy.typing import NDArray
 
@@ -11,9 +11,10 @@ from foxscope.agents import Agent
 from foxscope.connection import Answer, Json
 from foxscope.errors import FoxscopeError
 from foxscope.figures import FORMATS, Figure
+from foxscope.integers import as_integer
 from foxscope.remote_path import Host
 
-__all__ = ["OpenedFile"]
+__all__ = ["OpenedFile", "OpenedModels"]
 
 
 class OpenedFile:
@@ -89,3 +90,43 @@ class OpenedFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Model = TypeVar("_Model", bound=_Named)
+
+
+class OpenedModels(OpenedFile, Generic[_Model]):
+    """A file of models, by their names or their places."""
+
+    models: tuple[_Model, ...]
+    """In the order in which they were run."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the models."""
+        return [model.name for model in self.models]
+
+    def __getitem__(self, name: str | SupportsIndex) -> _Model:
+        if isinstance(name, str):
+            for model in self.models:
+                if model.name == name:
+                    return model
+            raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
+        place, count = as_integer(name, "model"), len(self.models)
+        if not -count <= place < count:
+            raise FoxscopeError(f"{self.path}: has no model {place}: it has models 0 to {count - 1}")
+        return self.models[place]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[_Model]:
+        return iter(self.models)
+
+    def __len__(self) -> int:
+        return len(self.models)

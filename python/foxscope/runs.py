@@ -23,7 +23,7 @@ from foxscope.entries import Entries
 from foxscope.errors import FoxscopeError
 from foxscope.figures import Figure, option_words
 from foxscope.integers import as_integer
-from foxscope.opened import OpenedFile
+from foxscope.opened import OpenedModels
 from foxscope.program import find_program
 from foxscope.remote_path import is_remote, parse_remote_path
 from foxscope.tables import import_pandas
@@ -86,7 +86,7 @@ class _Tokens:
         self.strings += more.strings
 
 
-class Run(OpenedFile):
+class Run(OpenedModels["Model"]):
     """A run file: models that read one text. Its arrays stay in the file; the program computes what is asked for.
 
     `run["fox"]` is a model of it, and so is `run[0]`. A run is closed by `close()` or at the end of a `with` block.
@@ -119,10 +119,7 @@ class Run(OpenedFile):
             tokens = [_Tokens(answer, packed, encoded) for packed in opened["tokens"]]
         self.text: str | None = encoded.decode("utf-8", "replace") if opened["texts"] else None
         """What the models read; None where the run is of token ids alone."""
-        self.models: tuple[Model, ...] = tuple(
-            Model(self, answer, trace, tokens[trace["tokens"]]) for trace in opened["traces"]
-        )
-        """In the order in which they were run."""
+        self.models = tuple(Model(self, answer, trace, tokens[trace["tokens"]]) for trace in opened["traces"])
 
     def _ask_for_text(self, size: int) -> bytes:
         pieces = []
@@ -154,31 +151,6 @@ class Run(OpenedFile):
 
     def _checked_words(self) -> list[str]:
         return ["--unchecked"] if self.unchecked else []
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the models."""
-        return [model.name for model in self.models]
-
-    def __getitem__(self, name: str | SupportsIndex) -> "Model":
-        if isinstance(name, str):
-            for model in self.models:
-                if model.name == name:
-                    return model
-            raise FoxscopeError(f"{self.path}: has no model {name!r}: it has {', '.join(self.names)}")
-        place, count = as_integer(name, "model"), len(self.models)
-        if not -count <= place < count:
-            raise FoxscopeError(f"{self.path}: has no model {place}: it has models 0 to {count - 1}")
-        return self.models[place]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names
-
-    def __iter__(self) -> Iterator["Model"]:
-        return iter(self.models)
-
-    def __len__(self) -> int:
-        return len(self.models)
 
     @property
     def losses(self) -> "pd.DataFrame":

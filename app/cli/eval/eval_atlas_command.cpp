@@ -11,6 +11,7 @@
 #include "app/cli/eval/eval_options.h"
 #include "backend/base/error.h"
 #include "backend/eval/atlas/atlas.h"
+#include "backend/eval/atlas/atlas_merge.h"
 #include "backend/eval/atlas/atlas_window.h"
 #include "backend/model/training/processes.h"
 

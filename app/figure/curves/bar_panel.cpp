@@ -97,15 +97,7 @@ void BarPanel::draw(Canvas& canvas, const QRectF& inner) const {
            ticksAcross(inner.width()), ownAcrossName(), em::kDigitHeight * font, m_style);
   drawAxis(canvas, {AxisEdge::Side::left, inner, [this](double value) { return position(value); }}, up, ownUpName(),
            widestLabel(up, m_style), m_style);
-  const std::string title = lettered(m_content.title);
-  if (title.empty()) return;
-  const auto lines = titleLinesOf(title, m_style, inner.width());
-  const TextStyle style = fitted(m_style, lines, inner.width());
-  double baseline = inner.top() - 0.5 * font - (static_cast<double>(lines.size()) - 1) * em::kLine * style.size;
-  for (const QString& words : lines) {
-    canvas.text(words, {{inner.center().x(), baseline}, Align::centre}, style);
-    baseline += em::kLine * style.size;
-  }
+  drawTitleAbove(canvas, inner, lettered(m_content.title), m_style);
 }
 
 void BarPanel::addNumbers(NumberTable& numbers) const {

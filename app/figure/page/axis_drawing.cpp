@@ -178,4 +178,15 @@ TextStyle fitted(TextStyle style, const std::vector<QString>& lines, double widt
   return wide == lines.end() ? style : fitted(style, *wide, width);
 }
 
+void drawTitleAbove(Canvas& canvas, const QRectF& inner, const std::string& title, const TextStyle& style) {
+  if (title.empty()) return;
+  const auto lines = titleLinesOf(title, style, inner.width());
+  const TextStyle own = fitted(style, lines, inner.width());
+  double baseline = inner.top() - 0.5 * style.size - (static_cast<double>(lines.size()) - 1) * em::kLine * own.size;
+  for (const QString& line : lines) {
+    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, own);
+    baseline += em::kLine * own.size;
+  }
+}
+
 }  // namespace foxscope::figure

@@ -55,4 +55,7 @@ TextStyle fitted(TextStyle style, const QString& text, double width);
 /// The same for the longest of several lines.
 TextStyle fitted(TextStyle style, const std::vector<QString>& lines, double width);
 
+/// Draws a panel's title in lines above its rectangle, in the middle; an empty one is none.
+void drawTitleAbove(Canvas& canvas, const QRectF& inner, const std::string& title, const TextStyle& style);
+
 }  // namespace foxscope::figure

@@ -36,8 +36,9 @@ bool spreads(const AtlasFacts& facts, const std::string& name) {
   return name == "resets" || (numbers != nullptr && numbers->unit == "tokens");
 }
 
-/// Both ends of what is shown of an axis, a little beyond the values.
-figure::AxisLimits limitsOf(const std::vector<double>& values, bool logarithmic) {
+/// The smallest and the largest of the values that an axis can show; the smallest is the larger one where there is
+/// none.
+std::pair<double, double> extremesOf(const std::vector<double>& values, bool logarithmic) {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -lowest;
   for (const double value : values) {
@@ -45,6 +46,12 @@ figure::AxisLimits limitsOf(const std::vector<double>& values, bool logarithmic)
     lowest = std::min(lowest, value);
     highest = std::max(highest, value);
   }
+  return {lowest, highest};
+}
+
+/// Both ends of what is shown of an axis, a little beyond the values.
+figure::AxisLimits limitsOf(const std::vector<double>& values, bool logarithmic) {
+  const auto [lowest, highest] = extremesOf(values, logarithmic);
   if (lowest > highest) return {logarithmic ? 0.1 : 0.0, 1};
   constexpr double kBeyond = 0.05;
   if (logarithmic) {
@@ -56,13 +63,7 @@ figure::AxisLimits limitsOf(const std::vector<double>& values, bool logarithmic)
 }
 
 figure::ScaledColours coloursOf(const std::vector<double>& values, bool logarithmic, const QPalette& palette) {
-  double lowest = std::numeric_limits<double>::infinity();
-  double highest = -lowest;
-  for (const double value : values) {
-    if (!std::isfinite(value) || (logarithmic && value <= 0)) continue;
-    lowest = std::min(lowest, value);
-    highest = std::max(highest, value);
-  }
+  const auto [lowest, highest] = extremesOf(values, logarithmic);
   figure::ScaledColours colours;
   colours.map = &figure::viridis();
   if (lowest > highest) return colours;

@@ -153,7 +153,7 @@ QWidget* HeadPage::tokensTab() {
   m_filter->setAccessibleName(tr("Tokens that hold"));
   m_filter->setClearButtonEnabled(true);
   m_rare->setToolTip(
-      tr("Lists tokens that were read fewer than %1 times too, in grey: their means say little").arg(kFewReadings));
+      tr("Lists tokens that were read fewer than %1 times too, in grey: their means say little").arg(kFewestReadings));
   bar->addWidget(m_measure, 1);
   bar->addWidget(m_filter, 1);
   bar->addWidget(m_rare);
@@ -366,7 +366,7 @@ void HeadPage::askTokens() {
         std::size_t rare = 0;
         for (std::size_t n = 0; n < values.size(); ++n) {
           if (!std::isfinite(values[n])) continue;
-          if (facts.token_count[n] < kFewReadings && !question.rare) {
+          if (facts.token_count[n] < kFewestReadings && !question.rare) {
             ++rare;
             continue;
           }
@@ -392,7 +392,7 @@ void HeadPage::askTokens() {
           const QString of = tr("of %1 tokens").arg(countText(static_cast<std::int64_t>(places.size()))) +
                              (rare > 0 ? tr("; %1 were read fewer than %2 times")
                                              .arg(countText(static_cast<std::int64_t>(rare)))
-                                             .arg(kFewReadings)
+                                             .arg(kFewestReadings)
                                        : QString());
           list.title = (forgets ? tr("Forgets most: %1, %2") : tr("Keeps most: %1, %2")).arg(what, of);
         };

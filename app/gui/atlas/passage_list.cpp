@@ -4,11 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include <QKeyEvent>
 #include <QLocale>
-#include <QMouseEvent>
 #include <QPainter>
-#include <QScrollBar>
 
 #include "app/gui/document/number_text.h"
 #include "app/gui/text/tint_ramp.h"
@@ -24,30 +21,22 @@ constexpr double kPlaceShare = 0.55;  ///< of the width that lies before the pla
 
 }  // namespace
 
-PassageList::PassageList(QWidget* parent) : QAbstractScrollArea(parent) {
-  setFocusPolicy(Qt::StrongFocus);
-  viewport()->setMouseTracking(true);
+PassageList::PassageList(QWidget* parent) : RowList(parent) {
   viewport()->setCursor(Qt::PointingHandCursor);
-  setFrameShape(QFrame::NoFrame);
-  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   setAccessibleName(tr("Passages"));
   describeCells(*this, {[this] { return QSize(1, count()); },
                         [this](int row, int) {
                           return heading(row) + QStringLiteral(": ") + m_answer.rows[index_of(row)].text();
                         },
-                        [this](int row, int) { return place(row); }, [this](int row, int) { return row == m_row; },
-                        [this](int row, int) { emit passageChosen(row); },
+                        [this](int row, int) { return place(row); },
+                        [this](int row, int) { return row == pointedRow(); }, [this](int row, int) { choose(row); },
                         [](int row) { return QString::number(row + 1); }, [](int) { return tr("passage"); }});
 }
 
 void PassageList::setAnswer(PassageAnswer answer, const AtlasModel& model) {
   m_answer = std::move(answer);
   m_model = model;
-  m_row = -1;
-  verticalScrollBar()->setValue(0);
-  followSize();
-  announceCells(*this);
-  viewport()->update();
+  showRows();
 }
 
 QString PassageList::heading(int number) const {
@@ -67,21 +56,6 @@ QString PassageList::heading(int number) const {
 }
 
 QSize PassageList::minimumSizeHint() const { return {160, rowHeight()}; }
-
-QRect PassageList::place(int row) const {
-  return {0, row * rowHeight() - verticalScrollBar()->value(), viewport()->width(), rowHeight()};
-}
-
-int PassageList::rowAt(const QPointF& place) const {
-  const int row = (static_cast<int>(place.y()) + verticalScrollBar()->value()) / rowHeight();
-  return row < count() ? row : -1;
-}
-
-void PassageList::followSize() {
-  verticalScrollBar()->setRange(0, std::max(0, count() * rowHeight() - viewport()->height()));
-  verticalScrollBar()->setPageStep(viewport()->height());
-  verticalScrollBar()->setSingleStep(rowHeight() / 2);
-}
 
 void PassageList::paintText(QPainter& painter, const QRect& line, const PassageRow& row) const {
   const TintRamp ramp(palette(), TintRamp::Course::sequential);
@@ -122,11 +96,10 @@ void PassageList::paintText(QPainter& painter, const QRect& line, const PassageR
 void PassageList::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(viewport());
   painter.fillRect(viewport()->rect(), palette().color(QPalette::Base));
-  const int first = verticalScrollBar()->value() / rowHeight();
-  const int last = std::min(count() - 1, first + viewport()->height() / rowHeight() + 1);
+  const auto [first, last] = rowsInSight();
   for (int number = first; number <= last; ++number) {
     const QRect at = place(number);
-    if (number == m_row) painter.fillRect(at, palette().color(QPalette::AlternateBase));
+    if (number == pointedRow()) painter.fillRect(at, palette().color(QPalette::AlternateBase));
     const int line = fontMetrics().height();
     const QRect heads(kPassageGap, at.top() + 2, at.width() - 2 * kPassageGap, line);
     painter.setPen(mutedTextColour(palette()));
@@ -140,43 +113,6 @@ void PassageList::paintEvent(QPaintEvent* /*event*/) {
     painter.setPen(lineColour(palette()));
     painter.drawLine(at.bottomLeft(), at.bottomRight());
   }
-}
-
-void PassageList::resizeEvent(QResizeEvent* event) {
-  QAbstractScrollArea::resizeEvent(event);
-  followSize();
-}
-
-void PassageList::changeEvent(QEvent* event) {
-  QAbstractScrollArea::changeEvent(event);
-  if (event->type() == QEvent::PaletteChange || event->type() == QEvent::FontChange) viewport()->update();
-}
-
-void PassageList::point(int row) {
-  if (row == m_row) return;
-  m_row = row;
-  viewport()->update();
-  emit hovered(row < 0 ? QString() : heading(row) + tr(": a click opens its trace"));
-}
-
-void PassageList::mouseMoveEvent(QMouseEvent* event) { point(rowAt(event->position())); }
-
-void PassageList::mouseReleaseEvent(QMouseEvent* event) {
-  const int row = rowAt(event->position());
-  if (event->button() == Qt::LeftButton && row >= 0) emit passageChosen(row);
-}
-
-void PassageList::leaveEvent(QEvent* /*event*/) { point(-1); }
-
-void PassageList::keyPressEvent(QKeyEvent* event) {
-  const int key = event->key();
-  if ((key == Qt::Key_Return || key == Qt::Key_Enter) && m_row >= 0) return emit passageChosen(m_row);
-  if ((key != Qt::Key_Up && key != Qt::Key_Down) || count() == 0) return QAbstractScrollArea::keyPressEvent(event);
-  point(std::clamp(m_row + (key == Qt::Key_Down ? 1 : -1), 0, count() - 1));
-  announceCell(*this, m_row, 0);
-  QScrollBar& bar = *verticalScrollBar();
-  const int top = m_row * rowHeight();
-  bar.setValue(std::min(top, std::max(bar.value(), top + rowHeight() - bar.pageStep())));
 }
 
 }  // namespace foxscope::gui::atlas

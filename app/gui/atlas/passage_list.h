@@ -1,9 +1,9 @@
 #pragma once
 
-#include <QAbstractScrollArea>
 #include <QStringList>
 
 #include "app/gui/atlas/passages.h"
+#include "app/gui/atlas/row_list.h"
 
 namespace foxscope::gui::atlas {
 
@@ -11,7 +11,7 @@ namespace foxscope::gui::atlas {
 /// with an outline. Tokens are tinted by 1 - f where the file has f around places; else by that of the place, and for
 /// the others by the mean of the head at that token.
 /// A click or Return opens one.
-class PassageList : public QAbstractScrollArea {
+class PassageList : public RowList {
   Q_OBJECT
 
  public:
@@ -21,32 +21,24 @@ class PassageList : public QAbstractScrollArea {
   /// The words of a row: what it is, with its value.
   [[nodiscard]] QString heading(int row) const;
   [[nodiscard]] QSize minimumSizeHint() const override;
-  [[nodiscard]] QRect place(int row) const;
+  [[nodiscard]] QRect place(int row) const { return rowPlace(row); }
 
  signals:
   void passageChosen(int row);
-  void hovered(const QString& words);
 
  protected:
   void paintEvent(QPaintEvent* event) override;
-  void resizeEvent(QResizeEvent* event) override;
-  void changeEvent(QEvent* event) override;
-  void mouseMoveEvent(QMouseEvent* event) override;
-  void mouseReleaseEvent(QMouseEvent* event) override;
-  void leaveEvent(QEvent* event) override;
-  void keyPressEvent(QKeyEvent* event) override;
 
  private:
-  [[nodiscard]] int count() const { return static_cast<int>(m_answer.rows.size()); }
-  [[nodiscard]] int rowHeight() const { return 2 * fontMetrics().height() + 10; }
-  [[nodiscard]] int rowAt(const QPointF& place) const;
+  [[nodiscard]] int count() const override { return static_cast<int>(m_answer.rows.size()); }
+  [[nodiscard]] int rowHeight() const override { return 2 * fontMetrics().height() + 10; }
+  [[nodiscard]] int scrollStep() const override { return rowHeight() / 2; }
+  [[nodiscard]] QString wordsOf(int row) const override { return heading(row) + tr(": a click opens its trace"); }
+  void choose(int row) override { emit passageChosen(row); }
   void paintText(QPainter& painter, const QRect& line, const PassageRow& row) const;
-  void followSize();
-  void point(int row);
 
   PassageAnswer m_answer;
   AtlasModel m_model;
-  int m_row = -1;
 };
 
 }  // namespace foxscope::gui::atlas

@@ -4,11 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include <QKeyEvent>
 #include <QLocale>
-#include <QMouseEvent>
 #include <QPainter>
-#include <QScrollBar>
 
 #include "app/gui/atlas/atlas_model.h"
 #include "app/gui/document/number_text.h"
@@ -25,28 +22,17 @@ constexpr int kLeastBar = 30;      ///< pixels of the longest bar
 
 }  // namespace
 
-TokenBars::TokenBars(QWidget* parent) : QAbstractScrollArea(parent) {
-  setFocusPolicy(Qt::StrongFocus);
-  viewport()->setMouseTracking(true);
-  setFrameShape(QFrame::NoFrame);
-  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+TokenBars::TokenBars(QWidget* parent) : RowList(parent) {
   describeCells(*this, {[this] { return QSize(1, count()); }, [this](int row, int) { return description(row); },
-                        [this](int row, int) {
-                          const int top = titleHeight() + row * rowHeight() - verticalScrollBar()->value();
-                          return QRect(0, top, viewport()->width(), rowHeight());
-                        },
-                        [this](int row, int) { return row == m_row; }, [this](int row, int) { choose(row); },
+                        [this](int row, int) { return rowPlace(row); },
+                        [this](int row, int) { return row == pointedRow(); }, [this](int row, int) { choose(row); },
                         [](int row) { return QString::number(row + 1); }, [](int) { return tr("token"); }});
 }
 
 void TokenBars::setList(TokenList list) {
   m_list = std::move(list);
-  m_row = -1;
   setAccessibleName(m_list.title);
-  verticalScrollBar()->setValue(0);
-  followSize();
-  announceCells(*this);
-  viewport()->update();
+  showRows();
 }
 
 QString TokenBars::description(int row) const {
@@ -60,21 +46,6 @@ QString TokenBars::description(int row) const {
 }
 
 QSize TokenBars::minimumSizeHint() const { return {140, titleHeight() + 2 * rowHeight()}; }
-
-int TokenBars::rowHeight() const { return fontMetrics().height() + 3; }
-
-int TokenBars::rowAt(const QPointF& place) const {
-  if (place.y() < titleHeight()) return -1;
-  const int row = (static_cast<int>(place.y()) - titleHeight() + verticalScrollBar()->value()) / rowHeight();
-  return row < count() ? row : -1;
-}
-
-void TokenBars::followSize() {
-  const int room = std::max(1, viewport()->height() - titleHeight());
-  verticalScrollBar()->setRange(0, std::max(0, count() * rowHeight() - room));
-  verticalScrollBar()->setPageStep(room);
-  verticalScrollBar()->setSingleStep(rowHeight());
-}
 
 void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
   const int letter = fontMetrics().averageCharWidth();
@@ -120,12 +91,10 @@ void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& 
 void TokenBars::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(viewport());
   painter.fillRect(viewport()->rect(), palette().color(QPalette::Base));
-  const int high = rowHeight();
-  const int first = verticalScrollBar()->value() / high;
-  const int last = std::min(count() - 1, first + viewport()->height() / high + 1);
+  const auto [first, last] = rowsInSight();
   for (int row = first; row <= last; ++row) {
-    const QRect place(0, titleHeight() + row * high - verticalScrollBar()->value(), viewport()->width(), high);
-    if (row == m_row) painter.fillRect(place, palette().color(QPalette::AlternateBase));
+    const QRect place = rowPlace(row);
+    if (row == pointedRow()) painter.fillRect(place, palette().color(QPalette::AlternateBase));
     paintBar(painter, place, m_list.bars[index_of(row)]);
   }
   const QRect title(0, 0, viewport()->width(), titleHeight());
@@ -135,46 +104,9 @@ void TokenBars::paintEvent(QPaintEvent* /*event*/) {
                    fontMetrics().elidedText(m_list.title, Qt::ElideRight, title.width() - 2 * kTokenGap));
 }
 
-void TokenBars::resizeEvent(QResizeEvent* event) {
-  QAbstractScrollArea::resizeEvent(event);
-  followSize();
-}
-
-void TokenBars::changeEvent(QEvent* event) {
-  QAbstractScrollArea::changeEvent(event);
-  if (event->type() == QEvent::PaletteChange || event->type() == QEvent::FontChange) viewport()->update();
-}
-
-void TokenBars::point(int row) {
-  if (row == m_row) return;
-  m_row = row;
-  viewport()->update();
-  emit hovered(row < 0 ? QString() : description(row));
-}
-
 void TokenBars::choose(int row) {
-  if (row < 0 || row >= count()) return;
   point(row);
   emit tokenChosen(m_list.bars[index_of(row)].text);
-}
-
-void TokenBars::mouseMoveEvent(QMouseEvent* event) { point(rowAt(event->position())); }
-
-void TokenBars::mouseReleaseEvent(QMouseEvent* event) {
-  if (event->button() == Qt::LeftButton) choose(rowAt(event->position()));
-}
-
-void TokenBars::leaveEvent(QEvent* /*event*/) { point(-1); }
-
-void TokenBars::keyPressEvent(QKeyEvent* event) {
-  const int key = event->key();
-  if (key == Qt::Key_Return || key == Qt::Key_Enter) return choose(m_row);
-  if ((key != Qt::Key_Up && key != Qt::Key_Down) || count() == 0) return QAbstractScrollArea::keyPressEvent(event);
-  point(std::clamp(m_row + (key == Qt::Key_Down ? 1 : -1), 0, count() - 1));
-  announceCell(*this, m_row, 0);
-  QScrollBar& bar = *verticalScrollBar();
-  const int top = m_row * rowHeight();
-  bar.setValue(std::min(top, std::max(bar.value(), top + rowHeight() - bar.pageStep())));
 }
 
 }  // namespace foxscope::gui::atlas

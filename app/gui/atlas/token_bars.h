@@ -3,15 +3,14 @@
 #include <cstdint>
 #include <vector>
 
-#include <QAbstractScrollArea>
 #include <QString>
+
+#include "app/gui/atlas/row_list.h"
+#include "backend/eval/atlas/atlas_tables.h"
 
 namespace foxscope::gui::atlas {
 
-/// Tokens that were read fewer times are greyed: a mean over few readings says little.
-inline constexpr std::int64_t kFewReadings = 30;
-
-/// One token of a head.
+/// One token of a head; greyed where its readings are few.
 struct TokenBar {
   std::int32_t id = 0;
   QString text;
@@ -21,10 +20,10 @@ struct TokenBar {
   double resets = 0;  ///< share of positions with f < 1/2
   std::int64_t count = 0;
   bool discovered = false;
-  [[nodiscard]] bool isRare() const { return count < kFewReadings; }
+  [[nodiscard]] bool isRare() const { return count < kFewestReadings; }
 };
 
-/// What a list of tokens shows.
+/// A list of tokens, and what its bars are drawn against.
 struct TokenList {
   QString title;
   std::vector<TokenBar> bars;
@@ -35,7 +34,7 @@ struct TokenList {
 
 /// Tokens as bars with their counts, as many as scrolling reaches; only those in sight are painted. A click or Return
 /// chooses one.
-class TokenBars : public QAbstractScrollArea {
+class TokenBars : public RowList {
   Q_OBJECT
 
  public:
@@ -48,29 +47,19 @@ class TokenBars : public QAbstractScrollArea {
 
  signals:
   void tokenChosen(const QString& text);
-  void hovered(const QString& words);
 
  protected:
   void paintEvent(QPaintEvent* event) override;
-  void resizeEvent(QResizeEvent* event) override;
-  void changeEvent(QEvent* event) override;
-  void mouseMoveEvent(QMouseEvent* event) override;
-  void mouseReleaseEvent(QMouseEvent* event) override;
-  void leaveEvent(QEvent* event) override;
-  void keyPressEvent(QKeyEvent* event) override;
 
  private:
-  [[nodiscard]] int rowHeight() const;
-  [[nodiscard]] int titleHeight() const { return fontMetrics().height() + 4; }
-  [[nodiscard]] int rowAt(const QPointF& place) const;
-  [[nodiscard]] int count() const { return static_cast<int>(m_list.bars.size()); }
+  [[nodiscard]] int count() const override { return static_cast<int>(m_list.bars.size()); }
+  [[nodiscard]] int rowHeight() const override { return fontMetrics().height() + 3; }
+  [[nodiscard]] int titleHeight() const override { return fontMetrics().height() + 4; }
+  [[nodiscard]] QString wordsOf(int row) const override { return description(row); }
+  void choose(int row) override;
   void paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const;
-  void followSize();
-  void point(int row);
-  void choose(int row);
 
   TokenList m_list;
-  int m_row = -1;  ///< under the mouse, or where the keys went
 };
 
 }  // namespace foxscope::gui::atlas

@@ -148,15 +148,7 @@ class HeadsFileWriter {
   }
 
   void write_distances(const std::string& group, const EvaluatedHeads& model) {
-    std::vector<std::int64_t> begin, end;
-    for (const DistanceBin& bin : model.distances) {
-      begin.push_back(bin.from);
-      end.push_back(bin.to);
-    }
-    file_.scale(group + "/distance", begin);
-    file_.column(group + "/distance_end", end);
-    file_.attribute(group + "/distance", "units", "tokens");
-    file_.attribute(group + "/distance_end", "units", "tokens");
+    file_.distances(group, model.distances);
     write_arrays(group, model, model.by_distance, "distance");
   }
 

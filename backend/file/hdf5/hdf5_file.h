@@ -14,7 +14,7 @@
 
 namespace foxscope {
 
-/// What can be done about a file that is damaged or cut short.
+/// The remedy of a file that is damaged or cut short.
 inline constexpr std::string_view kHdf5Remedy = "copy it again, or make it again with the command that wrote it";
 /// The end of the errors of Hdf5File::fail_damaged and fail_unsupported: what can be done.
 inline constexpr const char* kHdf5Damaged =

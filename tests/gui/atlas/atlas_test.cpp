@@ -210,7 +210,7 @@ void AtlasTest::tokensAreThoseOfTheFile() {
   double strongest = 0;
   std::size_t often = 0;
   for (std::size_t n = 0; n < ids.size(); ++n) {
-    if (counts[static_cast<std::size_t>(ids[n])] < atlas::kFewReadings) continue;
+    if (counts[static_cast<std::size_t>(ids[n])] < kFewestReadings) continue;
     ++often;
     strongest = std::max(strongest, -static_cast<double>(tokens.mean_log_gate[n]));
   }
