@@ -17,8 +17,10 @@
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/forget_map.h"
 #include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/pooled_map.h"
 #include "kernels/cuda/maps/sampled_rows.h"
+#include "kernels/cuda/maps/strip_map.h"
 #include "tests/bench/kernels_bench.h"
 
 namespace foxscope::bench {
@@ -153,6 +155,13 @@ void run_map(benchmark::State& state, const MapCase& one) {
           .note = megabytes(pixels + workspace + made.tables.bytes())});
 }
 
+enum class MixingWork {
+  map,
+  tables,
+  statistics,
+  difference,  ///< a map of the head less itself, from strips of entries
+};
+
 /// A linear mixer's head with keys of length 1 in the delta rule; each channel, or the head, forgets about 1/T a token.
 struct MixingCase {
   const char* name;
@@ -160,7 +169,7 @@ struct MixingCase {
   std::int64_t head_dim = 64;
   double decay_time = 0;  ///< 0: no decay
   cuda::MixingValue value = cuda::MixingValue::mixing;
-  bool prepare = false;  ///< the tables' time, not the map's
+  MixingWork work = MixingWork::map;
 };
 
 std::vector<std::uint16_t> mixing_rows(const MixingCase& one, std::mt19937_64& generator) {
@@ -214,19 +223,57 @@ void run_mixing(benchmark::State& state, const MixingCase& one) {
   const cuda::DeviceBuffer work(workspace);
   map.pixels = static_cast<float*>(out.data());
   map.workspace = work.data();
+  cuda::MixingStatistics statistics;
+  cuda::StripMap difference;
+  cuda::DeviceBuffer extra;
+  if (one.work == MixingWork::statistics) {
+    statistics.head = map.head;
+    statistics.tables = map.tables;
+    if (!by_channel) statistics.gate = map.head.cumulative_log_decay;
+    const std::size_t results = 256 + 2 * static_cast<std::size_t>(kLength) * sizeof(double);
+    extra = cuda::DeviceBuffer(results + cuda::mixing_statistics_workspace_bytes(map.head));
+    auto* const memory = static_cast<std::byte*>(extra.data());
+    statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory);
+    statistics.mass = reinterpret_cast<double*>(memory + 256);
+    statistics.mass_without_first = statistics.mass + kLength;
+    statistics.workspace = memory + results;
+  } else if (one.work == MixingWork::difference) {
+    difference.mixer = difference.minus = {map.head, map.tables};
+    difference.map.head.length = kLength;
+    difference.map.minus = &difference.map.head;
+    difference.map.reduction = map.reduction;
+    difference.map.row_end = difference.map.column_end = kLength;
+    difference.map.pixel_rows = difference.map.pixel_columns = kPixels;
+    extra = cuda::DeviceBuffer(cuda::strip_map_workspace_bytes(difference));
+    difference.map.pixels = map.pixels;
+    difference.map.workspace = extra.data();
+  }
   const double seconds = time_calls(state, [&] {
-    return one.prepare ? cuda::prepare_mixing_head(map.head, tables.data(), nullptr) : cuda::mixing_map(map, nullptr);
+    switch (one.work) {
+      case MixingWork::tables:
+        return cuda::prepare_mixing_head(map.head, tables.data(), nullptr);
+      case MixingWork::statistics:
+        return cuda::mixing_statistics(statistics, nullptr);
+      case MixingWork::difference:
+        return cuda::strip_map(difference, nullptr);
+      case MixingWork::map:
+        break;
+    }
+    return cuda::mixing_map(map, nullptr);
   });
   const double operations =
       static_cast<double>(kLength) * static_cast<double>(kLength) * static_cast<double>(one.head_dim);
   // Products of bfloat16 that a pair of positions takes: of whole numbers, of numbers in two parts, twice these.
-  const double products = one.kind == cuda::MixingKind::head_decay ? 1 : by_channel ? 3 : 6;
+  double products = one.kind == cuda::MixingKind::head_decay ? 1 : by_channel ? 3 : 6;
+  if (one.work == MixingWork::difference) products *= 2;
+  const bool prepares = one.work == MixingWork::tables;
+  const char* const size = rows ? "rows" : one.work == MixingWork::statistics ? "sums" : "1024";
   report({.kernel = one.name,
-          .shape = std::string("65536 to ") + (rows ? "rows" : "1024") + ", d " + std::to_string(one.head_dim),
+          .shape = std::string("65536 to ") + size + ", d " + std::to_string(one.head_dim),
           .seconds = seconds,
-          .work = one.prepare ? static_cast<double>(tables.bytes()) : operations * products,
-          .limit = one.prepare ? Limit::memory : Limit::bfloat16,
-          .note = megabytes(out.bytes() + workspace + tables.bytes())});
+          .work = prepares ? static_cast<double>(tables.bytes()) : operations * products,
+          .limit = prepares ? Limit::memory : Limit::bfloat16,
+          .note = megabytes(out.bytes() + workspace + tables.bytes() + extra.bytes())});
 }
 
 void run_forget(benchmark::State& state, cuda::MapReduction reduction, const char* name) {
@@ -401,11 +448,29 @@ void register_map_benchmarks() {
        .kind = MixingKind::channel_decay,
        .decay_time = 8192,
        .value = MixingValue::share},
-      {.name = "GLA tables", .kind = MixingKind::channel_decay, .head_dim = 128, .decay_time = 256, .prepare = true},
+      {.name = "GLA tables",
+       .kind = MixingKind::channel_decay,
+       .head_dim = 128,
+       .decay_time = 256,
+       .work = MixingWork::tables},
       {.name = "delta rule map, no decay", .kind = MixingKind::delta_rule},
       {.name = "delta rule map, no decay", .kind = MixingKind::delta_rule, .head_dim = 128},
       {.name = "delta rule map, T 256", .kind = MixingKind::delta_rule, .head_dim = 128, .decay_time = 256},
-      {.name = "delta rule tables", .kind = MixingKind::delta_rule, .head_dim = 128, .prepare = true},
+      {.name = "delta rule tables", .kind = MixingKind::delta_rule, .head_dim = 128, .work = MixingWork::tables},
+      {.name = "Mamba-2 statistics, no decay", .work = MixingWork::statistics},
+      {.name = "GLA statistics, no decay", .kind = MixingKind::channel_decay, .work = MixingWork::statistics},
+      {.name = "GLA statistics, T 256",
+       .kind = MixingKind::channel_decay,
+       .head_dim = 128,
+       .decay_time = 256,
+       .work = MixingWork::statistics},
+      {.name = "delta rule statistics, no decay", .kind = MixingKind::delta_rule, .work = MixingWork::statistics},
+      {.name = "delta rule statistics, no decay",
+       .kind = MixingKind::delta_rule,
+       .head_dim = 128,
+       .work = MixingWork::statistics},
+      {.name = "difference of Mamba-2 maps", .work = MixingWork::difference},
+      {.name = "difference of delta rule maps", .kind = MixingKind::delta_rule, .work = MixingWork::difference},
   };
   for (const MixingCase& one : kMixing) {
     add_benchmark(std::string("maps/") + one.name + " d " + std::to_string(one.head_dim),

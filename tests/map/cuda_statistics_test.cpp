@@ -10,10 +10,12 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/map/device/device_spread.h"
 #include "backend/map/statistics/decay_split.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
+#include "tests/map/linear_run.h"
 
 namespace foxscope::test {
 namespace {
@@ -149,6 +151,64 @@ TEST_F(CudaStatistics, SeeWhatIsLeftByHeadsThatParkOnTheFirstKey) {
     for (std::size_t n = 0; n < 600; ++n) {
       ASSERT_NEAR(statistics.distance_without_first.mass[n], expected.distance_without_first.mass[n], 3e-6);
     }
+  }
+}
+
+/// Of entries that are products of numbers in two bfloat16 parts, as shares of their rows.
+void expect_near_shares(const AttentionSpread& a, const AttentionSpread& b) {
+  EXPECT_NEAR(a.entropy, b.entropy, 2e-4);
+  EXPECT_NEAR(a.mass_on_first, b.mass_on_first, 2e-5);
+  EXPECT_NEAR(a.mass_on_self, b.mass_on_self, 2e-5);
+  EXPECT_EQ(a.rows_without_first, b.rows_without_first);
+  EXPECT_NEAR(a.square_without_first, b.square_without_first, 5e-5);
+  EXPECT_EQ(a.repeats, b.repeats);
+  if (b.repeats > 0) {
+    EXPECT_NEAR(a.on_repeats, b.on_repeats, 2e-5);
+  }
+  EXPECT_NEAR(a.mean_log_decay, b.mean_log_decay, 1e-4 * std::max(1.0, std::abs(b.mean_log_decay)));
+  for (const auto profile : {&AttentionSpread::distance, &AttentionSpread::distance_without_first}) {
+    const std::vector<double>& mass = (a.*profile).mass;
+    ASSERT_EQ(mass.size(), (b.*profile).mass.size());
+    for (std::size_t n = 0; n < mass.size(); ++n) ASSERT_NEAR(mass[n], (b.*profile).mass[n], 2e-5) << n;
+    EXPECT_NEAR((a.*profile).d50, (b.*profile).d50, 1.0);
+    EXPECT_NEAR((a.*profile).d90, (b.*profile).d90, 1.0);
+    if (b.rows_without_first > 0) {
+      EXPECT_NEAR(std::reduce(mass.begin(), mass.end()), 1.0, 1e-6);
+    }
+  }
+}
+
+TEST_F(CudaStatistics, OfLinearMixersEqualTheCpus) {
+  for (const LayerMixer& mixer : linear_mixers()) {
+    for (const std::int64_t length : {2, 64, 129, 1300}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        LinearShape shape{mixer, length};
+        shape.dtype = dtype;
+        const auto run = make_linear_run(shape);
+        const HeadOf head{{run, 0}, 0, mixer.heads - 1};
+        SCOPED_TRACE(std::string(to_string(mixer.mixer)) + " " + to_string(mixer.decay) + " " + std::to_string(length));
+        EXPECT_EQ(DeviceSpreads::takes({head, Quantity::attention, {}}), mixing_kind(mixer).has_value());
+        expect_near_shares(head_statistics(head, {}, {}).value(),
+                           head_statistics({{run, std::nullopt}, 0, head.head}, {}, {}).value());
+      }
+    }
+  }
+}
+
+/// Several strips of rows, and heads of a layer at once, the same in every run.
+TEST_F(CudaStatistics, OfLinearMixersInStripsEqualTheCpus) {
+  constexpr std::int64_t kLength = 20000;
+  for (const LayerMixer& mixer : {mamba2_mixer(), gated_delta_mixer()}) {
+    const auto run = make_linear_run({mixer, kLength, 3, 0.05});
+    const int heads[] = {0, 2, 3};
+    const auto together = layer_statistics({run, 0}, 0, heads, {}, {}).value();
+    const auto again = layer_statistics({run, 0}, 0, heads, {}, {}).value();
+    for (std::size_t n = 0; n < 3; ++n) {
+      EXPECT_EQ(together[n].distance.mass, again[n].distance.mass);
+      EXPECT_EQ(together[n].entropy, again[n].entropy);
+      EXPECT_NEAR(std::reduce(together[n].distance.mass.begin(), together[n].distance.mass.end()), 1.0, 1e-6);
+    }
+    expect_near_shares(together[1], head_statistics({{run, std::nullopt}, 0, 2}, {}, {}).value());
   }
 }
 

@@ -10,6 +10,7 @@
 #include "backend/map/device/device_map.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "kernels/cuda/maps/attention_statistics.h"
+#include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/sampled_rows.h"
 
 namespace foxscope {
@@ -22,6 +23,11 @@ using kernels::Status;
 constexpr std::size_t kBatchBytes = std::size_t{1} << 30U;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// A head of a linear mixer for the kernels.
+cuda::MixingHead mixing_head_of(const HeadEntries& entries) {
+  return mixing_head(*entries.head.trace, entries.head.layer, false);
+}
 
 }  // namespace
 
@@ -47,18 +53,24 @@ struct DeviceSpreads::Layout {
     positions = token + rounded(entries.token.size_bytes());
     stands_for = positions + rounded(sampled * sizeof(std::int32_t));
     workspace = stands_for + rounded(sampled * sizeof(double));
+    if (entries.mixing != nullptr) {
+      // One head after the other.
+      bytes = workspace + cuda::mixing_statistics_workspace_bytes(mixing_head_of(entries));
+      return;
+    }
     bytes = workspace + (rows > 0 ? cuda::sampled_rows_workspace_bytes(entries.length, static_cast<int>(rows), count)
                                   : cuda::attention_statistics_workspace_bytes(entries.length, count));
   }
 };
 
 bool DeviceSpreads::takes(const HeadEntries& entries) {
-  return entries.mixing == nullptr && device_takes(entries.head);
+  return entries.mixing == nullptr ? device_takes(entries.head) : device_mixes(entries.head, Quantity::attention);
 }
 
 std::size_t DeviceSpreads::most_heads(const HeadEntries& entries, std::int64_t rows) {
-  const std::size_t own = 2 * static_cast<std::size_t>(entries.length * entries.head_dim) * sizeof(float);
-  const std::size_t head = own + Layout(entries, 1, rows).bytes;
+  const Layout layout(entries, 1, rows);
+  std::size_t head = layout.bytes + 2 * static_cast<std::size_t>(entries.length * entries.head_dim) * sizeof(float);
+  if (entries.mixing != nullptr) head = layout.workspace + cuda::mixing_table_bytes(mixing_head_of(entries));
   constexpr auto kMost = static_cast<std::size_t>(cuda::AttentionStatistics::kMostHeads);
   return std::clamp<std::size_t>(kBatchBytes / head, 1, kMost);
 }
@@ -109,8 +121,10 @@ Status DeviceSpreads::start(const RowSample* sample) {
   const HeadEntries& first = *heads_.front();
   const std::int64_t rows = sample == nullptr ? 0 : std::ssize(sample->rows);
   if (first.store == nullptr && sample != nullptr) return Status::unsupported;
+  if (first.mixing != nullptr && sample != nullptr) return Status::unsupported;
   const Layout layout(first, heads_.size(), rows);
   auto* const memory = static_cast<std::byte*>(device_->workspace(layout.bytes));
+  if (first.mixing != nullptr) return start_mixing(memory, layout);
   put_arrays(memory, layout);
   results_ = memory;
   distances_ = layout.distances;
@@ -154,6 +168,36 @@ Status DeviceSpreads::start(const RowSample* sample) {
   }
   if (status != Status::unsupported) require_device(status, gpu_);
   return status;
+}
+
+Status DeviceSpreads::start_mixing(std::byte* memory, const Layout& layout) {
+  const HeadEntries& first = *heads_.front();
+  results_ = memory;
+  distances_ = layout.distances;
+  host_.resize(layout.results);
+  const auto tokens = std::as_bytes(first.token);
+  const bool given = tokens.empty() || cuda::copy_to_device(memory + layout.token, tokens, device_->stream());
+  require_device(given ? Status::ok : Status::failed, gpu_);
+  auto* const mass = reinterpret_cast<double*>(memory + layout.distances);
+  for (std::size_t n = 0; n < heads_.size(); ++n) {
+    const HeadEntries& entries = *heads_[n];
+    const DeviceParts parts{.gate = entries.gated, .mixing = true};
+    held_.push_back(device_->head(*entries.head.trace, entries.head.layer, entries.head.head, parts));
+    if (held_.back().mixing == nullptr) return Status::unsupported;
+    cuda::MixingStatistics statistics;
+    statistics.head = mixing_head_of(entries);
+    statistics.tables = held_.back().mixing;
+    if (entries.gated) statistics.gate = held_.back().gate;
+    if (!tokens.empty()) statistics.token = reinterpret_cast<const std::int32_t*>(memory + layout.token);
+    statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory) + n;
+    statistics.mass = mass + n * static_cast<std::size_t>(entries.length);
+    statistics.mass_without_first = statistics.mass + heads_.size() * static_cast<std::size_t>(entries.length);
+    statistics.workspace = memory + layout.workspace;
+    const Status status = cuda::mixing_statistics(statistics, device_->stream());
+    if (status == Status::unsupported) return status;
+    require_device(status, gpu_);
+  }
+  return Status::ok;
 }
 
 void DeviceSpreads::finish() {

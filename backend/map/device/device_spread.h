@@ -41,6 +41,7 @@ class DeviceSpreads {
 
  private:
   struct Layout;
+  [[nodiscard]] kernels::Status start_mixing(std::byte* memory, const Layout& layout);
   void put_arrays(std::byte* memory, const Layout& layout);
   template <typename T>
   [[nodiscard]] std::span<const T> taken(std::size_t at, std::size_t count) const {

@@ -65,9 +65,9 @@ __device__ __forceinline__ void multiply_split(float (&a)[2][4], float (&b)[2][4
   four(left.high, right.low);
 }
 
-template <int Depth, bool Staged>
-struct DeltaPooling : MixingPixels<1, Staged> {
-  using Base = MixingPixels<1, Staged>;
+template <int Depth, MixingOutput Output>
+struct DeltaPooling : MixingPixels<1, Output> {
+  using Base = MixingPixels<1, Output>;
   using Tile = DeltaTile<Depth>;
   using Base::p;
   using Base::row;
@@ -176,13 +176,14 @@ struct DeltaPooling : MixingPixels<1, Staged> {
   }
 };
 
-template <int Depth, bool Staged>
+template <int Depth, MixingOutput Output>
 constexpr int delta_bytes() {
-  return DeltaTile<Depth>::kStages * DeltaTile<Depth>::kBytes + (Staged ? kDeltaRows * (kTileKeys + 1) * 4 : 0);
+  return DeltaTile<Depth>::kStages * DeltaTile<Depth>::kBytes +
+         (Output == MixingOutput::narrow_bins ? kDeltaRows * (kTileKeys + 1) * 4 : 0);
 }
 
 /// One block: 128 rows, from a multiple of 128 on, and all keys before them.
-template <int Depth, bool Staged>
+template <int Depth, MixingOutput Output>
 __global__ void __launch_bounds__(kDeltaWarps * 32, Depth > 64 ? 1 : 2)
     delta_kernel(const __grid_constant__ MixingParameters parameters) {
   extern __shared__ __align__(16) char memory[];
@@ -191,9 +192,9 @@ __global__ void __launch_bounds__(kDeltaWarps * 32, Depth > 64 ? 1 : 2)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   // Later rows see more keys: they go first.
   const int block_row = (p.row_begin / kDeltaRows + static_cast<int>(gridDim.x - 1 - blockIdx.x)) * kDeltaRows;
-  DeltaPooling<Depth, Staged> pooling(parameters);
+  DeltaPooling<Depth, Output> pooling(parameters);
   pooling.start_rows(block_row + warp * 16);
-  if constexpr (Staged) {
+  if constexpr (Output == MixingOutput::narrow_bins) {
     pooling.stage = reinterpret_cast<float*>(memory + Tile::kStages * Tile::kBytes) + warp * 16 * (kTileKeys + 1);
   }
   const int own = pooling.block;
@@ -223,11 +224,11 @@ __global__ void __launch_bounds__(kDeltaWarps * 32, Depth > 64 ? 1 : 2)
 }
 
 /// @returns unsupported where a block does not fit into shared memory
-template <int Depth, bool Staged>
+template <int Depth, MixingOutput Output>
 Status launch_delta_kernel(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  constexpr int kBytes = delta_bytes<Depth, Staged>();
+  constexpr int kBytes = delta_bytes<Depth, Output>();
   if (kBytes > shared_bytes) return Status::unsupported;
-  auto* kernel = delta_kernel<Depth, Staged>;
+  auto* kernel = delta_kernel<Depth, Output>;
   if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes))) {
     return Status::failed;
   }
@@ -239,8 +240,10 @@ Status launch_delta_kernel(const MixingParameters& m, int shared_bytes, cudaStre
 
 template <int Depth>
 Status launch_delta(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  if (m.pool.staged) return launch_delta_kernel<Depth, true>(m, shared_bytes, stream);
-  return launch_delta_kernel<Depth, false>(m, shared_bytes, stream);
+  using enum MixingOutput;
+  if (m.strip != nullptr) return launch_delta_kernel<Depth, strip>(m, shared_bytes, stream);
+  if (m.pool.staged) return launch_delta_kernel<Depth, narrow_bins>(m, shared_bytes, stream);
+  return launch_delta_kernel<Depth, wide_bins>(m, shared_bytes, stream);
 }
 
 // One function a depth, each in a file of its own.

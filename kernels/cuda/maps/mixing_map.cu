@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/maps/delta_pooling.cuh"
+#include "kernels/cuda/maps/map_device.cuh"
 #include "kernels/cuda/maps/mixing_map.h"
 #include "kernels/cuda/maps/mixing_pooling.cuh"
 
@@ -86,6 +87,29 @@ Status run(const MixingMap& map, int multiprocessors, int shared_bytes, cudaStre
   return finish_pixels(rectangle, m.pool, stream);
 }
 
+bool valid(const MixingStrip& strip) {
+  const bool rows = strip.row_begin >= 0 && strip.row_begin < strip.row_end && strip.row_end <= strip.head.length;
+  return mixing_sizes_valid(strip.head) && rows && strip.tables != nullptr && strip.entries != nullptr &&
+         strip.stride >= strip.row_end && strip.stride % kTileKeys == 0;
+}
+
+Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_bytes, cudaStream_t stream) {
+  MixingMap map;
+  map.head = strip.head;
+  map.tables = strip.tables;
+  map.row_begin = strip.row_begin;
+  map.row_end = map.column_end = strip.row_end;
+  // Blocks that are left out leave zeros.
+  const auto bytes = static_cast<std::size_t>((strip.row_end - strip.row_begin) * strip.stride) * sizeof(float);
+  if (!succeeded(cudaMemsetAsync(strip.entries, 0, bytes, stream))) return Status::failed;
+  MixingParameters m = parameters(map, MixingTables(map.head));
+  m.pool.row_begin = static_cast<int>(map.row_begin);
+  m.pool.row_end = m.pool.column_end = static_cast<int>(map.row_end);
+  m.strip = strip.entries;
+  m.stride = strip.stride;
+  return mix(map, m, multiprocessors, shared_bytes, stream);
+}
+
 }  // namespace
 }  // namespace maps
 
@@ -96,13 +120,16 @@ std::size_t mixing_map_workspace_bytes(const MixingMap& map) {
 Status mixing_map(const MixingMap& map, Stream stream) {
   if (!maps::valid(map)) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  int device = 0;
-  int multiprocessors = 0;
-  int shared_bytes = 0;
-  const bool known = succeeded(cudaGetDevice(&device)) &&
-                     succeeded(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device)) &&
-                     succeeded(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return known ? maps::run(map, multiprocessors, shared_bytes, stream) : Status::failed;
+  maps::MapDevice device;
+  return maps::current(device) ? maps::run(map, device.multiprocessors, device.shared_bytes, stream) : Status::failed;
+}
+
+Status mixing_strip(const MixingStrip& strip, Stream stream) {
+  if (!maps::valid(strip)) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  maps::MapDevice device;
+  return maps::current(device) ? maps::write_strip(strip, device.multiprocessors, device.shared_bytes, stream)
+                               : Status::failed;
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -75,4 +75,17 @@ std::size_t mixing_map_workspace_bytes(const MixingMap& map);
 ///          launch fails
 Status mixing_map(const MixingMap& map, Stream stream);
 
+/// Whole rows of one head, each entry a number of its own: what statistics and differences are made of.
+struct MixingStrip {
+  MixingHead head;               ///< kind, element, length and head_dim
+  const void* tables = nullptr;  ///< what prepare_mixing_head filled
+  std::int64_t row_begin = 0, row_end = 0;
+  /// [rows, stride] M_ij at [i - row_begin, j] for j <= i, 0 behind; aligned to 16 bytes.
+  float* entries = nullptr;
+  std::int64_t stride = 0;  ///< row_end or more, a multiple of 64
+};
+
+/// Asynchronous on the stream; entries are those of mixing_map. @returns as mixing_map
+Status mixing_strip(const MixingStrip& strip, Stream stream);
+
 }  // namespace foxscope::kernels::cuda

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/pooled_map.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/status.h"
+
+namespace foxscope::kernels::cuda {
+
+/// A head of a linear mixer among those of a StripMap.
+struct StripMixer {
+  MixingHead head;               ///< kind, element, length and head_dim
+  const void* tables = nullptr;  ///< what prepare_mixing_head filled; null: the head is of softmax
+};
+
+/// Maps that linear mixers have no kernel for which makes them on the way: differences, by distance, without key 0.
+/// What is subtracted, or what something is subtracted from, may be a head of softmax.
+struct StripMap {
+  /// Rectangle, bins and pixels; of heads of linear mixers the length alone. `minus` says whether something is
+  /// subtracted. Heads of softmax have normalisers without key 0 where first_key is 1. `workspace` has
+  /// strip_map_workspace_bytes.
+  PooledMap map;
+  StripMixer mixer;     ///< in place of map.head
+  StripMixer minus;     ///< in place of *map.minus
+  bool shares = false;  ///< entries of linear mixers are |M_ij| / sum over j of |M_ij|, from first_key on; else M_ij
+};
+
+/// At most some 512 MiB for a linear mixer and twice that for a head of softmax, or 256 rows of each.
+std::size_t strip_map_workspace_bytes(const StripMap& map);
+
+/// Asynchronous on the stream. Strips of whole rows are written to memory and reduced into pixels; means are summed in
+/// fixed point. @returns as mixing_map and pooled_map
+Status strip_map(const StripMap& map, Stream stream);
+
+}  // namespace foxscope::kernels::cuda
