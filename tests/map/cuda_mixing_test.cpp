@@ -162,6 +162,35 @@ TEST_F(CudaMixing, PixelsAreReducedEntries) {
   }
 }
 
+/// Heads wider than a tile of registers: channels in two parts, and blocks of the delta rule that take turns.
+TEST_F(CudaMixing, OfWideHeadsAreThoseOfTheRecurrence) {
+  constexpr std::int64_t kLength = 460;
+  for (const int head_dim : {129, 192, 200, 256}) {
+    for (const LayerMixer& mixer : {mamba2_mixer(head_dim), gla_mixer(head_dim), gated_delta_mixer(head_dim)}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        LinearShape shape{mixer, kLength};
+        shape.dtype = dtype;
+        const HeadOf of{make_linear_run(shape), 0, 1};
+        const std::vector<double> dense = dense_mixing(of, {0, kLength});
+        SCOPED_TRACE(
+            fmt::format("{} {} {} {}", to_string(mixer.mixer), to_string(mixer.decay), head_dim, to_string(dtype)));
+        EXPECT_LT(from_dense(whole_map(of, Quantity::mixing), dense), kTwoParts);
+        EXPECT_LT(from_dense(whole_map(of, Quantity::attention), shares_of(dense, kLength)), kShares);
+        std::vector<float> sizes;
+        ASSERT_EQ(device_row_sizes(of, {100, kLength}, 0, sizes), kernels::Status::ok);
+        for (std::int64_t row = 100; row < kLength; ++row) {
+          double sum = 0;
+          for (std::int64_t key = 0; key <= row; ++key) sum += std::abs(dense[index_of(row * kLength + key)]);
+          ASSERT_NEAR(sizes[index_of(row)], sum, 1e-4 * sum) << row;
+        }
+        if (mixer.decays_by_channel()) {
+          EXPECT_LT(from_cpu(whole_map(of, Quantity::forget)), 1e-5);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaMixing, EqualsTheCpuOnALongerText) {
   for (const LayerMixer& mixer : {mamba2_mixer(64), gla_mixer(64), delta_mixer(64), gated_delta_mixer(128)}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {

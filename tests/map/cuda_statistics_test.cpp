@@ -179,7 +179,9 @@ void expect_near_shares(const AttentionSpread& a, const AttentionSpread& b) {
 }
 
 TEST_F(CudaStatistics, OfLinearMixersEqualTheCpus) {
-  for (const LayerMixer& mixer : linear_mixers()) {
+  std::vector<LayerMixer> mixers = linear_mixers();
+  mixers.insert(mixers.end(), {mamba2_mixer(192), gla_mixer(256), delta_mixer(128), gated_delta_mixer(256)});
+  for (const LayerMixer& mixer : mixers) {
     for (const std::int64_t length : {2, 64, 129, 1300}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
         LinearShape shape{mixer, length};

@@ -93,11 +93,14 @@ bool device_takes(const MapRequest& request, const HeadOf& head) {
   return device_mixes(head, request.quantity) || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
 }
 
-/// Whether a linear mixer's entries are written to memory first: no kernel makes pixels of them on the way.
+/// Whether no kernel makes pixels of a linear mixer's entries on the way.
+bool is_wide(const HeadOf& head) { return head.trace->info().mixer(head.layer).head_dim > 128; }
+
+/// Whether a linear mixer's entries are written to memory first.
 bool goes_by_strips(const MapRequest& request) {
   if (request.minus && device_mixes(*request.minus, request.quantity)) return true;
   return device_mixes(request.head, request.quantity) &&
-         (request.minus || request.by_distance() || request.first_key == FirstKey::left_out);
+         (request.minus || request.by_distance() || request.first_key == FirstKey::left_out || is_wide(request.head));
 }
 
 /// The arrays of a request on the GPU while it is computed.
@@ -217,7 +220,7 @@ class DeviceMap {
       if (tables == nullptr) return Status::unsupported;
       (n == 0 ? map.mixer : map.minus) = {mixing_head(*sides[n]->trace, sides[n]->layer, of_decay), tables};
     }
-    map.shares = request_.quantity == Quantity::attention;
+    if (request_.quantity == Quantity::attention) map.value = cuda::MixingValue::share;
     map.map.head = heads[0];
     if (count == 2) map.map.minus = &heads[1];
     map.map.reduction = reduction_of(request_.reduction);
@@ -348,7 +351,7 @@ bool device_takes(const HeadOf& head) {
 
 bool device_mixes(const HeadOf& head, Quantity quantity) {
   const LayerMixer mixer = head.trace->info().mixer(head.layer);
-  if (mixer.has_softmax() || mixer.head_dim > 128) return false;
+  if (mixer.has_softmax() || mixer.head_dim > 256) return false;
   if (quantity == Quantity::forget) return mixer.sums_channels();
   return (quantity == Quantity::mixing || quantity == Quantity::attention) && mixing_kind(mixer).has_value();
 }
@@ -404,21 +407,39 @@ Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vec
   const cuda::DeviceScope scope(gpu);
   const auto arrays = heads->head(*head.trace, head.layer, head.head, {.mixing = true});
   if (arrays.mixing == nullptr) return Status::unsupported;
-  cuda::MixingMap map;
-  map.head = mixing_head(*head.trace, head.layer, false);
-  map.tables = arrays.mixing;
-  map.value = cuda::MixingValue::size;
-  map.reduction = cuda::MapReduction::mean;
-  map.row_begin = rows.begin;
-  map.row_end = map.column_end = rows.end;
-  map.pixel_rows = rows.size();
-  map.pixel_columns = 1;
   const auto bytes = static_cast<std::size_t>(rows.size()) * sizeof(float);
   const std::size_t rest = (bytes + 255) / 256 * 256;
-  auto* memory = static_cast<std::byte*>(heads->workspace(rest + cuda::mixing_map_workspace_bytes(map)));
-  map.pixels = reinterpret_cast<float*>(memory);
-  map.workspace = memory + rest;
-  const Status status = cuda::mixing_map(map, heads->stream());
+  std::byte* memory = nullptr;
+  const auto place = [&](auto& map) {
+    map.reduction = cuda::MapReduction::mean;
+    map.row_begin = rows.begin;
+    map.row_end = map.column_end = rows.end;
+    map.pixel_rows = rows.size();
+    map.pixel_columns = 1;
+  };
+  const auto compute = [&](auto& map, std::size_t workspace, const auto& run) {
+    memory = static_cast<std::byte*>(heads->workspace(rest + workspace));
+    map.pixels = reinterpret_cast<float*>(memory);
+    map.workspace = memory + rest;
+    return run();
+  };
+  const cuda::MixingHead mixer = mixing_head(*head.trace, head.layer, false);
+  Status status = Status::ok;
+  if (is_wide(head)) {
+    cuda::StripMap map;
+    map.mixer = {mixer, arrays.mixing};
+    map.map.head.length = mixer.length;
+    map.value = cuda::MixingValue::size;
+    place(map.map);
+    status = compute(map.map, cuda::strip_map_workspace_bytes(map), [&] { return strip_map(map, heads->stream()); });
+  } else {
+    cuda::MixingMap map;
+    map.head = mixer;
+    map.tables = arrays.mixing;
+    map.value = cuda::MixingValue::size;
+    place(map);
+    status = compute(map, cuda::mixing_map_workspace_bytes(map), [&] { return mixing_map(map, heads->stream()); });
+  }
   if (status == Status::unsupported) return status;
   require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
   sizes.assign(static_cast<std::size_t>(head.trace->info().length), std::numeric_limits<float>::quiet_NaN());

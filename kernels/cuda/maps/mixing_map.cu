@@ -31,7 +31,8 @@ PooledMap rectangle_of(const MixingMap& map) {
 }
 
 bool valid(const MixingMap& map) {
-  if (!mixing_sizes_valid(map.head) || !sizes_valid(rectangle_of(map))) return false;
+  if (!mixing_sizes_valid(map.head) || map.head.head_dim > kMostChannels || !sizes_valid(rectangle_of(map)))
+    return false;
   if (map.tables == nullptr || map.pixels == nullptr || map.workspace == nullptr) return false;
   return map.value != MixingValue::share || map.row_sizes != nullptr;
 }
@@ -68,7 +69,14 @@ Status mix(const MixingMap& map, MixingParameters& m, int multiprocessors, int s
   const std::int64_t last_key = std::min(map.column_end, map.row_end);
   m.pool.first_tile = static_cast<int>(map.column_begin / kTileKeys);
   if (map.head.kind == MixingKind::delta_rule) {
-    return plan.depth == 64 ? mix_delta_64(m, shared_bytes, stream) : mix_delta_128(m, shared_bytes, stream);
+    switch (plan.depth) {
+      case 64:
+        return mix_delta_64(m, shared_bytes, stream);
+      case 128:
+        return mix_delta_128(m, shared_bytes, stream);
+      default:
+        return write_wide_delta(m, plan.depth, shared_bytes, stream);
+    }
   }
   const auto tiles = static_cast<int>((last_key + kTileKeys - 1) / kTileKeys) - m.pool.first_tile;
   const std::int64_t work = tiles * ((map.row_end - map.row_begin + kTileKeys - 1) / kTileKeys) / 4;
@@ -94,20 +102,25 @@ bool valid(const MixingStrip& strip) {
 }
 
 Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_bytes, cudaStream_t stream) {
-  MixingMap map;
-  map.head = strip.head;
-  map.tables = strip.tables;
-  map.row_begin = strip.row_begin;
-  map.row_end = map.column_end = strip.row_end;
   // Blocks that are left out leave zeros.
   const auto bytes = static_cast<std::size_t>((strip.row_end - strip.row_begin) * strip.stride) * sizeof(float);
   if (!succeeded(cudaMemsetAsync(strip.entries, 0, bytes, stream))) return Status::failed;
-  MixingParameters m = parameters(map, MixingTables(map.head));
-  m.pool.row_begin = static_cast<int>(map.row_begin);
-  m.pool.row_end = m.pool.column_end = static_cast<int>(map.row_end);
-  m.strip = strip.entries;
-  m.stride = strip.stride;
-  return mix(map, m, multiprocessors, shared_bytes, stream);
+  const MixingParts parts(strip.head);
+  for (int n = 0; n < parts.count; ++n) {
+    MixingMap map;
+    map.head = parts.head[n];
+    map.tables = static_cast<const char*>(strip.tables) + parts.at[n];
+    map.row_begin = strip.row_begin;
+    map.row_end = map.column_end = strip.row_end;
+    MixingParameters m = parameters(map, MixingTables(map.head));
+    m.pool.row_begin = static_cast<int>(map.row_begin);
+    m.pool.row_end = m.pool.column_end = static_cast<int>(map.row_end);
+    m.strip = strip.entries;
+    m.stride = strip.stride;
+    m.adds = n > 0;
+    if (const Status status = mix(map, m, multiprocessors, shared_bytes, stream); status != Status::ok) return status;
+  }
+  return Status::ok;
 }
 
 }  // namespace

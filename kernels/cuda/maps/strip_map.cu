@@ -41,13 +41,15 @@ __global__ void __launch_bounds__(kThreads) sum_rows(const __grid_constant__ Ent
 /// A head's rows.
 struct PoolSide {
   EntryStrip strip;
-  const RowSize* sizes = nullptr;  ///< of its rows, where entries are shares of them; null: entries are what they are
+  const RowSize* sizes = nullptr;  ///< of its rows, where entries are shares of them
+  bool mixes = false;              ///< a linear mixer
 };
 
 struct StripPool {
   PoolParameters pixels;
   PoolSide side[2];
   bool difference = false;
+  bool absolute = false;  ///< entries of linear mixers are their sizes
   int first_key = 0;
 };
 
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) pool_strip(const __grid_constant__ S
       if (!present[n]) continue;
       const auto value_of = [&](int side) {
         const float x = entry[side][n];
-        return s.side[side].sizes == nullptr ? x : fabsf(x) * share[side][group + n];
+        return (s.absolute && s.side[side].mixes ? fabsf(x) : x) * share[side][group + n];
       };
       value = combine(value, Difference ? value_of(0) - value_of(1) : value_of(0), p.reduction);
       any = true;
@@ -193,6 +195,7 @@ Status write_side(const StripMap& m, int n, const StripMapPlan& plan, std::int64
   auto* const entries = reinterpret_cast<float*>(memory + plan.side[n]);
   side.strip = {entries, row_end, static_cast<int>(row_begin), static_cast<int>(row_end)};
   side.sizes = nullptr;
+  side.mixes = mixer.tables != nullptr;
   if (mixer.tables == nullptr) {
     PooledMap map = entries_of(n == 0 ? m.map.head : *m.map.minus, row_begin, row_end, m.map.first_key);
     map.value = m.map.value;
@@ -202,7 +205,9 @@ Status write_side(const StripMap& m, int n, const StripMapPlan& plan, std::int64
   }
   side.strip.stride = strip_stride(row_end);
   MixingStrip strip{mixer.head, mixer.tables, row_begin, row_end, entries, side.strip.stride};
-  if (const Status status = mixing_strip(strip, stream); status != Status::ok || !m.shares) return status;
+  if (const Status status = mixing_strip(strip, stream); status != Status::ok || m.value != MixingValue::share) {
+    return status;
+  }
   auto* const sizes = reinterpret_cast<RowSize*>(memory + plan.rest[n]);
   side.sizes = sizes;
   return sum_strip_rows(side.strip, sizes, stream);
@@ -238,7 +243,8 @@ Status run(const StripMap& m, cudaStream_t stream) {
   }
   s.first_key = static_cast<int>(m.map.first_key);
   // As in mixing_map: shares of a row sum to 1, entries may be 2^16 on average over 2^31.
-  s.pixels.sum_scale = m.shares ? 0x1p40 : 0x1p16;
+  s.absolute = m.value != MixingValue::mixing;
+  s.pixels.sum_scale = m.value == MixingValue::share ? 0x1p40 : 0x1p16;
   if (const Status status = begin_pixels(m.map, s.pixels, stream); status != Status::ok) return status;
   for (std::int64_t begin = m.map.row_begin; begin < m.map.row_end;) {
     const std::int64_t end = plan.strips.end_of(begin);

@@ -15,16 +15,17 @@ struct StripMixer {
   const void* tables = nullptr;  ///< what prepare_mixing_head filled; null: the head is of softmax
 };
 
-/// Maps that linear mixers have no kernel for which makes them on the way: differences, by distance, without key 0.
-/// What is subtracted, or what something is subtracted from, may be a head of softmax.
+/// Maps that linear mixers have no kernel for which makes them on the way: differences, by distance, without key 0, and
+/// all of heads wider than 128. What is subtracted, or what something is subtracted from, may be a head of softmax.
 struct StripMap {
   /// Rectangle, bins and pixels; of heads of linear mixers the length alone. `minus` says whether something is
   /// subtracted. Heads of softmax have normalisers without key 0 where first_key is 1. `workspace` has
   /// strip_map_workspace_bytes.
   PooledMap map;
-  StripMixer mixer;     ///< in place of map.head
-  StripMixer minus;     ///< in place of *map.minus
-  bool shares = false;  ///< entries of linear mixers are |M_ij| / sum over j of |M_ij|, from first_key on; else M_ij
+  StripMixer mixer;  ///< in place of map.head
+  StripMixer minus;  ///< in place of *map.minus
+  /// Of linear mixers; shares are those of the rows' sums from first_key on.
+  MixingValue value = MixingValue::mixing;
 };
 
 /// At most some 512 MiB for a linear mixer and twice that for a head of softmax, or 256 rows of each.
