@@ -218,7 +218,9 @@ class DeviceMap {
       heads[n].length = request_.head.trace->info().length;
       const void* const tables = of_decay ? arrays[n].mean_decay : arrays[n].mixing;
       if (tables == nullptr) return Status::unsupported;
-      (n == 0 ? map.mixer : map.minus) = {mixing_head(*sides[n]->trace, sides[n]->layer, of_decay), tables};
+      cuda::StripMixer& mixer = n == 0 ? map.mixer : map.minus;
+      mixer.head = mixing_head(*sides[n]->trace, sides[n]->layer, of_decay);
+      mixer.tables = tables;
     }
     if (request_.quantity == Quantity::attention) map.value = cuda::MixingValue::share;
     map.map.head = heads[0];
@@ -427,7 +429,8 @@ Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vec
   Status status = Status::ok;
   if (is_wide(head)) {
     cuda::StripMap map;
-    map.mixer = {mixer, arrays.mixing};
+    map.mixer.head = mixer;
+    map.mixer.tables = arrays.mixing;
     map.map.head.length = mixer.length;
     map.value = cuda::MixingValue::size;
     place(map.map);
