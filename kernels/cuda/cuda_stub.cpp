@@ -170,7 +170,9 @@ Status log_normalizer_without_gate(const MapHead& /*head*/, std::int64_t /*row_b
 }
 std::size_t lagged_products_workspace_bytes(const LaggedProducts& /*products*/) { return 0; }
 Status lagged_products(const LaggedProducts& /*products*/, Stream /*stream*/) { return Status::unavailable; }
-std::size_t sampled_rows_workspace_bytes(std::int64_t /*length*/, int /*rows*/, int /*count*/) { return 0; }
+std::size_t sampled_rows_workspace_bytes(std::int64_t /*length*/, int /*rows*/, int /*count*/, bool /*mixing*/) {
+  return 0;
+}
 Status sampled_rows(const SampledRows& /*rows*/, Stream /*stream*/) { return Status::unavailable; }
 std::size_t attention_statistics_workspace_bytes(std::int64_t /*length*/, int /*count*/) { return 0; }
 Status attention_statistics(const AttentionStatistics& /*statistics*/, Stream /*stream*/) {

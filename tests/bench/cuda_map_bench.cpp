@@ -227,8 +227,7 @@ void run_mixing(benchmark::State& state, const MixingCase& one) {
   cuda::StripMap difference;
   cuda::DeviceBuffer extra;
   if (one.work == MixingWork::statistics) {
-    statistics.head = map.head;
-    statistics.tables = map.tables;
+    statistics.mixer = {map.head, map.tables};
     if (!by_channel) statistics.gate = map.head.cumulative_log_decay;
     const std::size_t results = 256 + 2 * static_cast<std::size_t>(kLength) * sizeof(double);
     extra = cuda::DeviceBuffer(results + cuda::mixing_statistics_workspace_bytes(map.head));
@@ -360,7 +359,7 @@ void run_sampled_rows(benchmark::State& state, int rows, const char* name) {
   const cuda::DeviceBuffer tokens = uploaded(random_tokens());
   const cuda::DeviceBuffer numbers(count * static_cast<std::size_t>(rows) * sizeof(cuda::SampledRow));
   const cuda::DeviceBuffer sums(3 * count * kLength * sizeof(double));
-  const cuda::DeviceBuffer work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count)));
+  const cuda::DeviceBuffer work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count), false));
   cuda::SampledRows sampled;
   sampled.heads = layer.heads.data();
   sampled.count = static_cast<int>(count);

@@ -218,7 +218,7 @@ class DeviceMap {
       heads[n].length = request_.head.trace->info().length;
       const void* const tables = of_decay ? arrays[n].mean_decay : arrays[n].mixing;
       if (tables == nullptr) return Status::unsupported;
-      cuda::StripMixer& mixer = n == 0 ? map.mixer : map.minus;
+      cuda::PreparedMixer& mixer = n == 0 ? map.mixer : map.minus;
       mixer.head = mixing_head(*sides[n]->trace, sides[n]->layer, of_decay);
       mixer.tables = tables;
     }

@@ -103,7 +103,8 @@ bool valid(const MixingStrip& strip) {
 
 Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_bytes, cudaStream_t stream) {
   // Blocks that are left out leave zeros.
-  const auto bytes = static_cast<std::size_t>((strip.row_end - strip.row_begin) * strip.stride) * sizeof(float);
+  const std::int64_t rows = strip.slot == nullptr ? strip.row_end - strip.row_begin : strip.slots;
+  const auto bytes = static_cast<std::size_t>(rows * strip.stride) * sizeof(float);
   if (!succeeded(cudaMemsetAsync(strip.entries, 0, bytes, stream))) return Status::failed;
   const MixingParts parts(strip.head);
   for (int n = 0; n < parts.count; ++n) {
@@ -117,6 +118,7 @@ Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_byt
     m.pool.row_end = m.pool.column_end = static_cast<int>(map.row_end);
     m.strip = strip.entries;
     m.stride = strip.stride;
+    m.slot = strip.slot;
     m.adds = n > 0;
     if (const Status status = mix(map, m, multiprocessors, shared_bytes, stream); status != Status::ok) return status;
   }

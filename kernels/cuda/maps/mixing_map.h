@@ -42,6 +42,12 @@ std::size_t mixing_table_bytes(const MixingHead& head);
 ///          into the device's shared memory; unavailable without a device; failed where a launch fails
 Status prepare_mixing_head(const MixingHead& head, void* tables, Stream stream);
 
+/// A head with its tables.
+struct PreparedMixer {
+  MixingHead head;               ///< kind, element, length and head_dim
+  const void* tables = nullptr;  ///< what prepare_mixing_head filled
+};
+
 /// The value of an entry.
 enum class MixingValue {
   mixing,  ///< M_ij
@@ -82,6 +88,9 @@ struct MixingStrip {
   std::int64_t row_begin = 0, row_end = 0;
   /// [rows, stride] M_ij at [i - row_begin, j] for j <= i, 0 behind; aligned to 16 bytes.
   float* entries = nullptr;
+  /// [L] which of `slots` rows of entries a row is written to, below 0: it is left out; null: all are written.
+  const std::int32_t* slot = nullptr;
+  std::int64_t slots = 0;
   std::int64_t stride = 0;  ///< row_end or more, a multiple of 64
 };
 

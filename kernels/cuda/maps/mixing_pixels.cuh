@@ -24,6 +24,7 @@ struct MixingParameters {
   bool skips = false;                ///< entries of 0 change no pixel
   float* strip = nullptr;            ///< takes the entries as they are, in place of pixels: MixingStrip::entries
   std::int64_t stride = 0;           ///< of its rows
+  const int* slot = nullptr;         ///< MixingStrip::slot
   bool adds = false;                 ///< to what lies there
   double limit = 0;                  ///< below which entries may be left out, where tiles are
 };
@@ -55,6 +56,7 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   float share[kLines];  ///< by which a line's entries are multiplied
   float* strip = nullptr;
   std::int64_t stride = 0;
+  const int* slot = nullptr;
   bool adds = false;
   float pending[kLines];  ///< what tiles have brought to one column of pixels
   int pending_column = -1;
@@ -66,11 +68,19 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
     first = first_row;
     strip = m.strip;
     stride = m.stride;
+    slot = m.slot;
     adds = m.adds;
     rows.begin = max(first, p.row_begin);
     rows.end = min(first + 16 * M, p.row_end);
     row = first + static_cast<int>(threadIdx.x) % 32 / 4;
-    if constexpr (Output != MixingOutput::strip) this->start_bins();
+    if constexpr (Output != MixingOutput::strip) {
+      this->start_bins();
+    } else if (slot != nullptr) {
+      // A warp whose rows are all left out has none.
+      const int mine = first + static_cast<int>(threadIdx.x) % 32;
+      const bool wanted = mine >= rows.begin && mine < rows.end && slot[mine] >= 0;
+      if (__any_sync(0xffffffffU, wanted) == 0) rows.end = rows.begin;
+    }
 #pragma unroll
     for (int n = 0; n < kLines; ++n) {
       share[n] = 1;
@@ -181,10 +191,12 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
       const int query = row + 8 * line;
       const int column = key + at / 4 % 2 * 8;
       if (query < rows.begin || query >= rows.end) continue;
+      const int at_row = slot == nullptr ? query - p.row_begin : slot[query];
+      if (at_row < 0) continue;
       float2 pair = {s[at / 8][at / 4 % 2][at % 4] * factor[line], s[at / 8][at / 4 % 2][at % 4 + 1] * factor[line]};
       if (diagonal && column > query) pair.x = 0;
       if (diagonal && column + 1 > query) pair.y = 0;
-      auto* const to = reinterpret_cast<float2*>(strip + (query - p.row_begin) * stride + column);
+      auto* const to = reinterpret_cast<float2*>(strip + at_row * stride + column);
       if (adds) {
         const float2 there = *to;
         pair.x += there.x;

@@ -147,7 +147,7 @@ struct SpreadPlan {
 unsigned blocks_of(std::int64_t count, int of) { return static_cast<unsigned>((count + of - 1) / of); }
 
 Status measure(const MixingStatistics& a, cudaStream_t stream) {
-  const std::int64_t length = a.head.length;
+  const std::int64_t length = a.mixer.head.length;
   const SpreadPlan plan(length);
   auto* memory = static_cast<char*>(a.workspace);
   if (!succeeded(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.sizes), stream))) return Status::failed;
@@ -159,8 +159,8 @@ Status measure(const MixingStatistics& a, cudaStream_t stream) {
   p.token = a.token;
   p.sums = {reinterpret_cast<Fixed*>(memory), reinterpret_cast<int*>(memory + plan.unknown), scale_of_masses(length)};
   MixingStrip strip;
-  strip.head = a.head;
-  strip.tables = a.tables;
+  strip.head = a.mixer.head;
+  strip.tables = a.mixer.tables;
   strip.entries = reinterpret_cast<float*>(memory + plan.strip);
   const StripPlan strips(length, kStripBytes);
   for (; strip.row_end < length; strip.row_begin = strip.row_end) {
@@ -190,7 +190,7 @@ std::size_t mixing_statistics_workspace_bytes(const MixingHead& head) {
 Status mixing_statistics(const MixingStatistics& statistics, Stream stream) {
   const bool outputs = statistics.sums != nullptr && statistics.mass != nullptr &&
                        statistics.mass_without_first != nullptr && statistics.workspace != nullptr;
-  if (!maps::mixing_sizes_valid(statistics.head) || statistics.tables == nullptr || !outputs) {
+  if (!maps::mixing_sizes_valid(statistics.mixer.head) || statistics.mixer.tables == nullptr || !outputs) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;

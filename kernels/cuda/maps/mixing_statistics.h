@@ -12,8 +12,7 @@ namespace foxscope::kernels::cuda {
 
 /// Statistics of attention of one head of a linear mixer, A_ij = |M_ij| / sum over j of |M_ij|.
 struct MixingStatistics {
-  MixingHead head;                      ///< kind, element, length and head_dim
-  const void* tables = nullptr;         ///< what prepare_mixing_head filled
+  PreparedMixer mixer;
   const double* gate = nullptr;         ///< [L] c, nats, of AttentionSums::log_decay; null: that is 0
   const std::int32_t* token = nullptr;  ///< [L] that each position reads, 0 and above; null: nothing is a repeat
   AttentionSums* sums = nullptr;        ///< [1]

@@ -190,7 +190,7 @@ struct StripMapPlan {
 /// Writes a side's rows, and sums them where entries are shares.
 Status write_side(const StripMap& m, int n, const StripMapPlan& plan, std::int64_t row_begin, std::int64_t row_end,
                   PoolSide& side, cudaStream_t stream) {
-  const StripMixer& mixer = n == 0 ? m.mixer : m.minus;
+  const PreparedMixer& mixer = n == 0 ? m.mixer : m.minus;
   char* const memory = static_cast<char*>(m.map.workspace);
   auto* const entries = reinterpret_cast<float*>(memory + plan.side[n]);
   side.strip = {entries, row_end, static_cast<int>(row_begin), static_cast<int>(row_end)};
@@ -204,7 +204,13 @@ Status write_side(const StripMap& m, int n, const StripMapPlan& plan, std::int64
     return pooled_map(map, stream);
   }
   side.strip.stride = strip_stride(row_end);
-  MixingStrip strip{mixer.head, mixer.tables, row_begin, row_end, entries, side.strip.stride};
+  MixingStrip strip;
+  strip.head = mixer.head;
+  strip.tables = mixer.tables;
+  strip.row_begin = row_begin;
+  strip.row_end = row_end;
+  strip.entries = entries;
+  strip.stride = side.strip.stride;
   if (const Status status = mixing_strip(strip, stream); status != Status::ok || m.value != MixingValue::share) {
     return status;
   }
@@ -229,7 +235,7 @@ Status pool(const StripPool& s, cudaStream_t stream) {
 Status run(const StripMap& m, cudaStream_t stream) {
   const StripMapPlan plan(m);
   StripPool s;
-  const auto window_of = [&](const StripMixer& mixer, const MapHead& head) {
+  const auto window_of = [&](const PreparedMixer& mixer, const MapHead& head) {
     return mixer.tables != nullptr || head.window >= m.map.head.length ? 0 : static_cast<int>(head.window);
   };
   s.pixels.length = static_cast<int>(m.map.head.length);
@@ -259,7 +265,7 @@ Status run(const StripMap& m, cudaStream_t stream) {
 }
 
 bool valid(const StripMap& m) {
-  const auto valid_side = [&](const StripMixer& mixer, const MapHead& head) {
+  const auto valid_side = [&](const PreparedMixer& mixer, const MapHead& head) {
     return mixer.tables == nullptr ? head_valid(head)
                                    : mixing_sizes_valid(mixer.head) && mixer.head.length == m.map.head.length;
   };

@@ -9,12 +9,6 @@
 
 namespace foxscope::kernels::cuda {
 
-/// A head of a linear mixer among those of a StripMap.
-struct StripMixer {
-  MixingHead head;               ///< kind, element, length and head_dim
-  const void* tables = nullptr;  ///< what prepare_mixing_head filled; null: the head is of softmax
-};
-
 /// Maps that linear mixers have no kernel for which makes them on the way: differences, by distance, without key 0, and
 /// all of heads wider than 128. What is subtracted, or what something is subtracted from, may be a head of softmax.
 struct StripMap {
@@ -22,8 +16,8 @@ struct StripMap {
   /// subtracted. Heads of softmax have normalisers without key 0 where first_key is 1. `workspace` has
   /// strip_map_workspace_bytes.
   PooledMap map;
-  StripMixer mixer;  ///< in place of map.head
-  StripMixer minus;  ///< in place of *map.minus
+  PreparedMixer mixer;  ///< in place of map.head, where it has tables
+  PreparedMixer minus;  ///< in place of *map.minus, likewise
   /// Of linear mixers; shares are those of the rows' sums from first_key on.
   MixingValue value = MixingValue::mixing;
 };
