@@ -307,7 +307,7 @@ class CudaSampledSpread : public ::testing::Test {
 };
 
 /// @param looseness  by which entries are less precise than those of softmax
-void expect_near(const HeadStatistics& found, const HeadStatistics& expected, double looseness) {
+void expect_near_sample(const HeadStatistics& found, const HeadStatistics& expected, double looseness) {
   EXPECT_NEAR(found.entropy, expected.entropy, 1e-5 * looseness);
   EXPECT_NEAR(found.errors->entropy, expected.errors->entropy, 1e-5 * looseness);
   EXPECT_NEAR(found.mass_on_self, expected.mass_on_self, 1e-6 * looseness);
@@ -335,7 +335,7 @@ TEST_F(CudaSampledSpread, OfLinearMixersEqualsTheCpus) {
     const auto found = layer_statistics({run, 0}, 0, heads, sampling(70), {}).value();
     for (std::size_t n = 0; n < 2; ++n) {
       SCOPED_TRACE(std::string(to_string(mixer.mixer)) + " " + std::to_string(mixer.head_dim));
-      expect_near(found[n], expected[n], 20);
+      expect_near_sample(found[n], expected[n], 20);
     }
   }
 }
@@ -356,7 +356,7 @@ TEST_F(CudaSampledSpread, EqualsTheCpus) {
         const int heads[] = {0, 1, 2};
         const auto expected = layer_statistics({run, std::nullopt}, 0, heads, sampling(70), {}).value();
         const auto found = layer_statistics({run, 0}, 0, heads, sampling(70), {}).value();
-        for (std::size_t n = 0; n < 3; ++n) expect_near(found[n], expected[n], 1);
+        for (std::size_t n = 0; n < 3; ++n) expect_near_sample(found[n], expected[n], 1);
       }
     }
   }
