@@ -102,15 +102,6 @@ struct MapBenchHead {
   }
 };
 
-/// Tokens of a vocabulary of 50,000, the n-th as frequent as 1 / n.
-std::vector<std::int32_t> random_tokens() {
-  std::mt19937_64 generator(11);
-  std::uniform_real_distribution<double> uniform(0, std::log(50000.0));
-  std::vector<std::int32_t> tokens(kLength);
-  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(std::exp(uniform(generator)));
-  return tokens;
-}
-
 std::string megabytes(std::size_t bytes) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.1f MB beside q, k, c, lse", static_cast<double>(bytes) * 1e-6);
@@ -155,10 +146,48 @@ void run_map(benchmark::State& state, const MapCase& one) {
           .note = megabytes(pixels + workspace + made.tables.bytes())});
 }
 
+/// Tokens of a vocabulary of 50,000, the n-th as frequent as 1 / n.
+std::vector<std::int32_t> random_tokens() {
+  std::mt19937_64 generator(11);
+  std::uniform_real_distribution<double> uniform(0, std::log(50000.0));
+  std::vector<std::int32_t> tokens(kLength);
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(std::exp(uniform(generator)));
+  return tokens;
+}
+
+/// Rows to sample of so many heads, and where their numbers go.
+struct SampledBench {
+  cuda::DeviceBuffer positions, weights, tokens, numbers, sums, work;
+  cuda::SampledRows sampled;
+
+  SampledBench(int rows, std::size_t count, bool mixing)
+      : weights(uploaded(std::vector<double>(static_cast<std::size_t>(rows), 2.0 * kLength / rows))),
+        tokens(uploaded(random_tokens())),
+        numbers(count * static_cast<std::size_t>(rows) * sizeof(cuda::SampledRow)),
+        sums(3 * count * kLength * sizeof(double)),
+        work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count), mixing)) {
+    std::vector<std::int32_t> at;
+    for (int row = 0; row < rows; ++row) at.push_back(static_cast<std::int32_t>((row + 1) * kLength / rows - 1));
+    positions = uploaded(at);
+    sampled.count = static_cast<int>(count);
+    sampled.token = static_cast<const std::int32_t*>(tokens.data());
+    sampled.positions = static_cast<const std::int32_t*>(positions.data());
+    sampled.stands_for = static_cast<const double*>(weights.data());
+    sampled.rows = rows;
+    sampled.numbers = static_cast<cuda::SampledRow*>(numbers.data());
+    sampled.mass = static_cast<double*>(sums.data());
+    sampled.half = sampled.mass + count * kLength;
+    sampled.workspace = work.data();
+  }
+
+  [[nodiscard]] std::size_t bytes() const { return sums.bytes() + work.bytes() + numbers.bytes(); }
+};
+
 enum class MixingWork {
   map,
   tables,
   statistics,
+  sampled,     ///< statistics of 64 rows
   difference,  ///< a map of the head less itself, from strips of entries
 };
 
@@ -226,6 +255,12 @@ void run_mixing(benchmark::State& state, const MixingCase& one) {
   cuda::MixingStatistics statistics;
   cuda::StripMap difference;
   cuda::DeviceBuffer extra;
+  SampledBench sampled(64, 1, true);
+  const cuda::PreparedMixer mixer{map.head, map.tables};
+  cuda::MapHead head;
+  head.length = kLength;
+  sampled.sampled.heads = &head;
+  sampled.sampled.mixers = &mixer;
   if (one.work == MixingWork::statistics) {
     statistics.mixer = {map.head, map.tables};
     if (!by_channel) statistics.gate = map.head.cumulative_log_decay;
@@ -253,6 +288,8 @@ void run_mixing(benchmark::State& state, const MixingCase& one) {
         return cuda::prepare_mixing_head(map.head, tables.data(), nullptr);
       case MixingWork::statistics:
         return cuda::mixing_statistics(statistics, nullptr);
+      case MixingWork::sampled:
+        return cuda::sampled_rows(sampled.sampled, nullptr);
       case MixingWork::difference:
         return cuda::strip_map(difference, nullptr);
       case MixingWork::map:
@@ -266,7 +303,10 @@ void run_mixing(benchmark::State& state, const MixingCase& one) {
   double products = one.kind == cuda::MixingKind::head_decay ? 1 : by_channel ? 3 : 6;
   if (one.work == MixingWork::difference) products *= 2;
   const bool prepares = one.work == MixingWork::tables;
-  const char* const size = rows ? "rows" : one.work == MixingWork::statistics ? "sums" : "1024";
+  const char* const size = rows                                 ? "rows"
+                           : one.work == MixingWork::statistics ? "sums"
+                           : one.work == MixingWork::sampled    ? "64 rows"
+                                                                : "1024";
   report({.kernel = one.name,
           .shape = std::string("65536 to ") + size + ", d " + std::to_string(one.head_dim),
           .seconds = seconds,
@@ -350,33 +390,14 @@ void run_statistics(benchmark::State& state, std::int64_t head_dim, const std::v
 
 void run_sampled_rows(benchmark::State& state, int rows, const char* name) {
   const LayerBench layer(64, spread_times());
-  const std::size_t count = layer.heads.size();
-  std::vector<std::int32_t> positions;
-  for (int row = 0; row < rows; ++row) positions.push_back(static_cast<std::int32_t>((row + 1) * kLength / rows - 1));
-  const std::vector<double> stands_for(static_cast<std::size_t>(rows), 2.0 * kLength / rows);
-  const cuda::DeviceBuffer position_buffer = uploaded(positions);
-  const cuda::DeviceBuffer weights = uploaded(stands_for);
-  const cuda::DeviceBuffer tokens = uploaded(random_tokens());
-  const cuda::DeviceBuffer numbers(count * static_cast<std::size_t>(rows) * sizeof(cuda::SampledRow));
-  const cuda::DeviceBuffer sums(3 * count * kLength * sizeof(double));
-  const cuda::DeviceBuffer work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count), false));
-  cuda::SampledRows sampled;
-  sampled.heads = layer.heads.data();
-  sampled.count = static_cast<int>(count);
-  sampled.token = static_cast<const std::int32_t*>(tokens.data());
-  sampled.positions = static_cast<const std::int32_t*>(position_buffer.data());
-  sampled.stands_for = static_cast<const double*>(weights.data());
-  sampled.rows = rows;
-  sampled.numbers = static_cast<cuda::SampledRow*>(numbers.data());
-  sampled.mass = static_cast<double*>(sums.data());
-  sampled.half = sampled.mass + count * kLength;
-  sampled.workspace = work.data();
-  const double seconds = time_calls(state, [&] { return cuda::sampled_rows(sampled, nullptr); });
+  SampledBench made(rows, layer.heads.size(), false);
+  made.sampled.heads = layer.heads.data();
+  const double seconds = time_calls(state, [&] { return cuda::sampled_rows(made.sampled, nullptr); });
   report({.kernel = name,
           .shape = "65536, d 64",
           .seconds = seconds,
-          .work = 4.0 * static_cast<double>(work.bytes()),
-          .note = megabytes(sums.bytes() + work.bytes() + numbers.bytes())});
+          .work = 4.0 * static_cast<double>(made.work.bytes()),
+          .note = megabytes(made.bytes())});
 }
 
 void run_normalizer(benchmark::State& state) {
@@ -467,6 +488,12 @@ void register_map_benchmarks() {
       {.name = "delta rule statistics, no decay",
        .kind = MixingKind::delta_rule,
        .head_dim = 128,
+       .work = MixingWork::statistics},
+      {.name = "Mamba-2 sampled rows, no decay", .work = MixingWork::sampled},
+      {.name = "delta rule sampled rows, no decay", .kind = MixingKind::delta_rule, .work = MixingWork::sampled},
+      {.name = "delta rule statistics, no decay",
+       .kind = MixingKind::delta_rule,
+       .head_dim = 256,
        .work = MixingWork::statistics},
       {.name = "difference of Mamba-2 maps", .work = MixingWork::difference},
       {.name = "difference of delta rule maps", .kind = MixingKind::delta_rule, .work = MixingWork::difference},
